@@ -1,0 +1,184 @@
+"""The one currency: token segments that know who wrote them, gathered into rows, episodes and groups.
+
+A text-game state, a chat turn, a video frame and a robot action are all segments, *given* to the model or *sampled* from it.
+Masks come from that provenance and from nothing else: no text is ever tokenised again, and nothing is searched for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Tokens = NDArray[np.int32]
+Floats = NDArray[np.float32]
+
+
+class Stop(StrEnum):
+    """Why an episode, or the sampling of a segment, ended."""
+
+    GOAL = "goal"
+    """The world ended the episode and it succeeded."""
+    FAILED = "failed"
+    """The world ended the episode without success."""
+    BUDGET = "budget"
+    """The world's action budget ran out."""
+    TURNS = "turns"
+    """The agent's turns ran out."""
+    LENGTH = "length"
+    """The context or the token limit was reached."""
+    TOKEN = "token"
+    """A stop token or stop string was sampled."""
+    ERROR = "error"
+    """World or server failed; counted, never trained on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """How sampled tokens were drawn; stored with them, so that log-probabilities can be recomputed exactly."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+
+
+@dataclass(slots=True)
+class Segment:
+    """A run of tokens with one author.
+
+    `weights` maps a loss component ("policy", "ce", "kl") to the weight of each of its tokens. Absent components take
+    their default from provenance: sampled tokens have policy weight 1, given ones 0; cross-entropy weights default to 0.
+    """
+
+    tokens: Tokens
+    sampled: bool = False
+    role: str = "user"
+    tag: str = ""
+    turn: int = 0
+    logprobs: Floats | None = None
+    draw: Draw | None = None
+    stop: Stop | None = None
+    weights: dict[str, float | Floats] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.tokens = np.asarray(self.tokens, dtype=np.int32)
+        if self.sampled:
+            if self.logprobs is None or len(self.logprobs) != len(self.tokens):
+                raise ValueError("a sampled segment carries one log-probability per token")
+            self.logprobs = np.asarray(self.logprobs, dtype=np.float32)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+@dataclass(slots=True)
+class Row:
+    """One token sequence the model saw from its first token on: a whole dialogue, or one turn of it."""
+
+    segments: list[Segment]
+
+    def __len__(self) -> int:
+        return sum(len(segment) for segment in self.segments)
+
+    @property
+    def tokens(self) -> Tokens:
+        return np.concatenate([segment.tokens for segment in self.segments])
+
+    @property
+    def sampled(self) -> NDArray[np.bool_]:
+        """True exactly on the tokens the model sampled."""
+        return np.concatenate([np.full(len(s), s.sampled) for s in self.segments])
+
+    @property
+    def logprobs(self) -> Floats:
+        """Log-probabilities under the sampler, 0 on given tokens."""
+        return np.concatenate(
+            [s.logprobs if s.logprobs is not None else np.zeros(len(s), np.float32) for s in self.segments]
+        )
+
+    @property
+    def turns(self) -> NDArray[np.int32]:
+        return np.concatenate([np.full(len(s), s.turn, np.int32) for s in self.segments])
+
+    def weights(self, component: str) -> Floats:
+        """Per-token weight of a loss component."""
+        parts = []
+        for segment in self.segments:
+            default = 1.0 if segment.sampled and component in ("policy", "kl") else 0.0
+            parts.append(np.broadcast_to(np.float32(segment.weights.get(component, default)), len(segment)))
+        return np.concatenate(parts).astype(np.float32)
+
+    @property
+    def temperature(self) -> float:
+        """The temperature its tokens were drawn at; one row has one."""
+        found = {s.draw.temperature for s in self.segments if s.draw is not None}
+        if len(found) > 1:
+            raise ValueError(f"one row mixes temperatures {sorted(found)}")
+        return found.pop() if found else 1.0
+
+    @property
+    def prefix(self) -> Tokens:
+        """Given tokens before the first token that carries any loss: what a group may share."""
+        parts: list[Tokens] = []
+        for segment in self.segments:
+            if segment.sampled or segment.weights:
+                break
+            parts.append(segment.tokens)
+        return np.concatenate(parts) if parts else np.zeros(0, np.int32)
+
+
+@dataclass(slots=True)
+class Episode:
+    """One attempt at one task: what was seen, what was sampled, what it earned."""
+
+    rows: list[Row]
+    rewards: list[float] = field(default_factory=list)
+    """One reward per turn."""
+    terms: dict[str, list[float]] = field(default_factory=dict)
+    """Each term of the reward by itself, per turn; they sum to `rewards`."""
+    success: bool = False
+    stop: Stop = Stop.TURNS
+    seed: int = 0
+    member: int = 0
+    group: int = 0
+    task: str = ""
+    """Stable key of the task or level."""
+    world: str = ""
+    info: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def score(self) -> float:
+        """The raw return, before any normalisation."""
+        return float(sum(self.rewards))
+
+    @property
+    def sampled_tokens(self) -> int:
+        return sum(len(s) for row in self.rows for s in row.segments if s.sampled)
+
+
+@dataclass(slots=True)
+class Group:
+    """Episodes of the same task, compared with each other."""
+
+    episodes: list[Episode]
+
+    @property
+    def scores(self) -> NDArray[np.float64]:
+        return np.array([episode.score for episode in self.episodes], np.float64)
+
+
+def groups_of(episodes: Iterable[Episode]) -> list[Group]:
+    """Gather episodes by their `group` number, in order of first appearance."""
+    found: dict[int, list[Episode]] = {}
+    for episode in episodes:
+        found.setdefault(episode.group, []).append(episode)
+    return [Group(members) for members in found.values()]
+
+
+def given(tokens: Sequence[int] | Tokens, role: str = "user", tag: str = "", turn: int = 0, **weights: float) -> Segment:
+    """A segment somebody else wrote; keyword weights switch loss components on."""
+    return Segment(np.asarray(tokens, np.int32), role=role, tag=tag, turn=turn, weights=dict(weights))

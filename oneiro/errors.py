@@ -1,0 +1,19 @@
+"""Mistakes a person can mend: each is one line that says what was wrong and what to do; the command line exits 2."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class OneiroError(Exception):
+    """A user's mistake or a broken input file. The message is one line and names the remedy."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` for the closest known word, else the short list of what is known."""
+    names = sorted(known)
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+    if close:
+        return f"; did you mean '{close[0]}'?"
+    return f"; known: {', '.join(names)}" if names else ""
