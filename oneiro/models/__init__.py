@@ -1,0 +1,1 @@
+"""What is learned: language models, value heads."""

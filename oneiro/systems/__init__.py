@@ -1,0 +1,70 @@
+"""The papers as pipelines: each composes the rooms below it and is started by `oneiro.run(recipe)`.
+
+A system is one module with a `Recipe` subclass and `run(recipe, run)`, named in `SYSTEMS`. It is imported when a recipe
+asks for it.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from oneiro.errors import OneiroError, nearest
+from oneiro.files import read_json
+from oneiro.recipe import Recipe, load
+from oneiro.report import page
+from oneiro.run import Run, first_difference, holds_run
+
+SYSTEMS: dict[str, str] = {"spa": "oneiro.systems.spa:SpaRecipe"}
+"""System name -> its recipe class, `module:Class`; the module's `run(recipe, run)` is the pipeline."""
+
+
+def recipe_class(system: str) -> type[Recipe]:
+    """The recipe class of a system."""
+    if system not in SYSTEMS:
+        raise OneiroError(f"no system called '{system}' (key 'system' of the recipe){nearest(system, SYSTEMS)}")
+    found: type[Recipe] = pkgutil.resolve_name(SYSTEMS[system])
+    return found
+
+
+def pipeline(system: str) -> Callable[[Recipe, Run], None]:
+    """The function that carries a system's recipe out inside a run directory."""
+    found: Callable[[Recipe, Run], None] = pkgutil.resolve_name(SYSTEMS[system].partition(":")[0] + ":run")
+    return found
+
+
+def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: Sequence[str] = ()) -> Run:
+    """Carry out a recipe: a `Recipe`, the name or path of one, or a run directory to go on with.
+
+    The run lives in `out`. Without `out` it takes up the unfinished run of this very recipe under `runs/`, or starts
+    `runs/NAME-N`. Stages that are done are skipped, so calling it again with the same arguments resumes.
+    """
+    if isinstance(recipe, Recipe):
+        name, chosen = recipe.system, recipe
+    elif holds_run(recipe):
+        if overrides or (out is not None and Path(out).resolve() != Path(recipe).resolve()):
+            raise OneiroError(f"{recipe} is a run and keeps its recipe; for a new one: oneiro run {recipe}/recipe.yaml")
+        name, chosen, out = str(recipe), load(f"{recipe}/recipe.yaml"), recipe
+    else:
+        name, chosen = str(recipe), load(str(recipe), overrides)
+    with Run.open(out or _default_out(name, chosen), chosen) as opened:
+        pipeline(chosen.system)(chosen, opened)
+        page.write([opened.path])
+        opened.finish()
+    return opened
+
+
+def _default_out(name: str, recipe: Recipe) -> Path:
+    """`runs/spa-frozen-lake-N`: the unfinished run of this very recipe, else the first free number."""
+    stem = name.removesuffix(".yaml").removesuffix(".yml").strip("./").replace("/", "-")
+    number = 1
+    while (path := Path("runs") / f"{stem}-{number}").exists():
+        if _unfinished(path) and not first_difference(path, recipe):
+            return path
+        number += 1
+    return path
+
+
+def _unfinished(path: Path) -> bool:
+    return holds_run(path) and (path / "run.json").exists() and read_json(path / "run.json").get("status") != "done"

@@ -1,23 +1,34 @@
 """What a world is: true dynamics behind gymnasium's five-tuple, in words.
 
-A world holds one episode at a time. `reset` draws a level, `step` applies one action (a string), `render` shows the same
-state in another view. Everything random comes from the seeds given to `reset`: the same seed and the same actions give the
-same episode in any process. No torch here.
+A world holds one episode at a time. `reset` draws a level, `step` applies one action (a string), `render` shows the
+same state in another view. Everything random comes from the seeds given to `reset`: the same seed and the same actions
+give the same episode in any process. No torch here.
 """
 
 from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
+
+from oneiro.errors import OneiroError, nearest
+from oneiro.seeds import generator
 
 Step = tuple[str, float, bool, bool, dict[str, Any]]
 
 EVAL_SHARE = 8
 """One level in this many belongs to the evaluation split, decided by the level's own content."""
+
+DRAWS = 10_000
+"""Levels drawn before a seed is given up: only settings with almost no levels, or none in the split, get there."""
+
+SPLITS = (None, "train", "eval")
+
+Level = TypeVar("Level")
 
 
 class WorldConfig(BaseModel):
@@ -25,7 +36,7 @@ class WorldConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    max_actions: int = Field(10, ge=1)
+    max_actions: int = Field(default=10, ge=1)
     """Actions after which the episode is truncated."""
     view: str = "text"
     """The view used for observations; `World.views` lists what a world offers."""
@@ -39,16 +50,27 @@ class World(ABC):
     views: ClassVar[tuple[str, ...]] = ("text",)
     actions: tuple[str, ...] | None = None
     """The words the world understands, or None where an action is free text."""
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Named settings: `make("sokoban:harder")` takes `variants["harder"]` as overrides of the defaults."""
+    deterministic: bool = True
+    """Whether the level and the actions alone decide an episode, so that every member sees the same."""
 
     def __init__(self, config: WorldConfig | None = None) -> None:
         self.config = config if config is not None else self.Config()
+        self.view_named(self.config.view)
+        self.seed, self.member = -1, 0
+        self.split: str | None = None
+        self.taken = 0
+        """Actions taken in this episode."""
+        self.over = False
+        """Whether the episode has ended; then `step` changes nothing and pays nothing."""
 
     @abstractmethod
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Draw a level and return its first observation.
 
-        `seed` decides the level. `options["split"]` is "train", "eval" or absent: the two splits share no level, whatever
-        the seeds (see `in_split`). `options["member"]` numbers the rollouts of one level: it seeds stochastic
+        `seed` decides the level. `options["split"]` is "train", "eval" or absent: the two splits share no level,
+        whatever the seeds (see `in_split`). `options["member"]` numbers the rollouts of one level: it seeds stochastic
         dynamics, so members of a group see the same level and different luck. `info["key"]` names the level.
         """
 
@@ -57,7 +79,8 @@ class World(ABC):
         """Apply one action: observation, reward, terminated, truncated, info.
 
         `info` always has `valid` (the world understood the action), `effective` (the state changed) and `success` (the
-        episode has reached its goal). An action that is not understood changes nothing, costs one action and raises nothing.
+        episode has reached its goal). An action that is not understood changes nothing, costs one action and raises
+        nothing.
         """
 
     @abstractmethod
@@ -87,11 +110,72 @@ class World(ABC):
         """Free what the world holds outside this process."""
         return None
 
+    @property
+    def state(self) -> Any:
+        """The current state as plain comparable data, as `parse` reads it from a view; None where there is none."""
+        return None
 
-def level_key(content: bytes | str) -> str:
-    """A stable name for a level, from its content."""
+    def parse(self, text: str, view: str | None = None) -> Any | None:
+        """The state that `text` shows in `view`, or None if it shows none. Total: any string, never an exception."""
+        return None
+
+    def view_named(self, view: str | None) -> str:
+        """`view`, or the configured one; a view the world does not offer is a user's mistake."""
+        view = self.config.view if view is None else view
+        if view not in self.views:
+            raise OneiroError(f"world '{self.name}' has no view '{view}'{nearest(view, self.views)}")
+        return view
+
+    @property
+    def remaining(self) -> int:
+        """Actions left before the episode is truncated."""
+        return max(0, self.config.max_actions - self.taken)
+
+    def begin(self, seed: int | None, options: Mapping[str, Any] | None) -> None:
+        """Start an episode's book-keeping: `seed`, `split`, `member`, no actions taken. No seed: the next one."""
+        options = options or {}
+        self.seed = self.seed + 1 if seed is None else int(seed)
+        self.split, self.member = options.get("split"), int(options.get("member", 0))
+        if self.split not in SPLITS:
+            raise OneiroError(f"unknown split '{self.split}'; use 'train', 'eval' or leave it out")
+        self.taken, self.over = 0, False
+
+    def outcome(
+        self,
+        reward: float,
+        *,
+        done: bool = False,
+        success: bool = False,
+        valid: bool = True,
+        effective: bool,
+        **info: Any,
+    ) -> Step:
+        """Count the action and return the five-tuple for the state the world is in now."""
+        self.taken += 1
+        truncated = not done and self.taken >= self.config.max_actions
+        self.over = done or truncated
+        return (
+            self.render(),
+            reward,
+            done,
+            truncated,
+            {"valid": valid, "effective": effective, "success": success, **info},
+        )
+
+    def ended(self, *, success: bool) -> Step:
+        """What `step` returns after the end: nothing happens."""
+        return self.render(), 0.0, True, False, {"valid": False, "effective": False, "success": success}
+
+
+def level_key(content: bytes | str, family: str | None = None) -> str:
+    """A stable name for a level, from its content.
+
+    Levels of one `family` (one room with different starts, one question in different words) always share a split: the
+    last digit, which decides it, is then the family's.
+    """
     data = content.encode() if isinstance(content, str) else content
-    return hashlib.blake2b(data, digest_size=8).hexdigest()
+    key = hashlib.blake2b(data, digest_size=8).hexdigest()
+    return key if family is None else key[:-1] + level_key(family)[-1]
 
 
 def in_split(key: str, split: str | None) -> bool:
@@ -100,3 +184,20 @@ def in_split(key: str, split: str | None) -> bool:
         return True
     held_out = int(key, 16) % EVAL_SHARE == 0
     return held_out == (split == "eval")
+
+
+def draw_level(
+    name: str,
+    seed: int,
+    split: str | None,
+    draw: Callable[[np.random.Generator], Level | None],
+    key: Callable[[Level], str],
+) -> tuple[Level, str]:
+    """The first level of this seed that lies in `split`, with its key. `draw` may decline with None."""
+    for attempt in range(DRAWS):
+        level = draw(generator(name, seed, "level", attempt))
+        if level is not None and in_split(found := key(level), split):
+            return level, found
+    raise OneiroError(
+        f"{name}: no level in split '{split}' after {DRAWS} draws; choose settings with more distinct levels"
+    )

@@ -1,0 +1,73 @@
+"""Dialogue as token ids: a chat template taken apart once, so that earlier tokens are never produced again.
+
+The template is rendered with placeholders and cut into the literal text around them. A conversation then grows by appending
+ids: what the model sampled stays what it sampled. A template that rewrites earlier turns (for example by dropping their
+thoughts) is recognised, and each turn then starts a new row.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from oneiro.episode import Tokens
+from oneiro.errors import OneiroError
+
+_SYSTEM, _USER, _REPLY, _AGAIN = (f"\ue000{name}\ue001" for name in ("system", "user", "reply", "again"))
+
+
+class ChatFormat:
+    """The literal parts of a tokenizer's chat template."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+        self.end = tokenizer.eos_token_id
+        once = self._render([("user", _USER)])
+        self.before_user, self.to_reply = _cut(once, _USER)
+        self.with_system = True
+        try:
+            self.before_system, rest = _cut(self._render([("system", _SYSTEM), ("user", _USER)]), _SYSTEM)
+            self.after_system = _cut(rest, _USER)[0]
+        except Exception:  # templates without a system role raise whatever their author chose
+            self.with_system = False
+        twice = self._render([("user", _USER), ("assistant", f"<think>{_REPLY}</think>{_REPLY}"), ("user", _AGAIN)])
+        self.rewrites = twice.count(_REPLY) != 2 or not twice.startswith(once)
+        if not self.rewrites:
+            self.to_user = _cut(twice.rsplit(_REPLY, 1)[1], _AGAIN)[0]
+        self.encode = lru_cache(maxsize=65536)(self._encode)
+
+    def _render(self, messages: list[tuple[str, str]]) -> str:
+        conversation = [{"role": role, "content": content} for role, content in messages]
+        return self.tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True)
+
+    def _encode(self, text: str) -> Tokens:
+        return np.array(self.tokenizer.encode(text, add_special_tokens=False), np.int32)
+
+    def opening(self, user: str, system: str = "") -> Tokens:
+        """Ids up to the point where the first reply begins."""
+        if system and self.with_system:
+            head = self.before_system + system + self.after_system
+        else:
+            head = self.before_user
+            user = f"{system}\n\n{user}" if system else user
+        return np.concatenate([self.encode(head), self.encode(user), self.encode(self.to_reply)])
+
+    def whole(self, messages: list[dict[str, str]]) -> Tokens:
+        """Ids of a conversation rendered anew: only for templates that rewrite earlier turns."""
+        return self.encode(self._render([(m["role"], m["content"]) for m in messages]))
+
+    def next_user(self, user: str, ended: bool) -> Tokens:
+        """Ids between a reply and the next one; `ended` says that the reply already holds its end token."""
+        glue = self.encode(self.to_user)
+        if ended and len(glue) and glue[0] == self.end:
+            glue = glue[1:]
+        return np.concatenate([glue, self.encode(user), self.encode(self.to_reply)])
+
+
+def _cut(text: str, mark: str) -> tuple[str, str]:
+    before, found, after = text.partition(mark)
+    if not found:
+        raise OneiroError("the tokenizer's chat template drops message text; set another chat_template")
+    return before, after

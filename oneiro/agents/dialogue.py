@@ -1,0 +1,86 @@
+"""How a world is put into words for an agent: the prompt of each turn, and how much of the past it shows."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from oneiro.agents.reply import SEPARATOR
+from oneiro.recipe import Settings
+from oneiro.worlds.base import World
+
+SYSTEM = "You are a careful player. You think about what each action does before you act."
+
+
+class DialogueSettings(Settings):
+    """Turns, budgets, and the words around a state."""
+
+    context: Literal["full", "window", "single"] = "full"
+    """How much of the past a turn shows: everything as a growing chat, the last `window` turns, or this state alone."""
+    window: int = Field(2, ge=1)
+    brief: bool = False
+    """Show the state and nothing else: for small models that learn the task from examples, not from prose."""
+    think: bool = True
+    world_model: bool = True
+    """Ask for the observed and the predicted state inside the thoughts."""
+    show_reward: bool = True
+    max_turns: int = Field(5, ge=1)
+    actions_per_turn: int = Field(5, ge=1)
+    format_penalty: float = Field(0.1, ge=0)
+    """Taken from a turn's reward when its reply is malformed or names an action the world does not know."""
+    state_reward: float = Field(0.0, ge=0)
+    """Added for each state that is described exactly (online world modelling, the VAGEN baseline)."""
+    max_words: int = 100
+    """The length asked for in the prompt."""
+
+    @property
+    def form(self) -> str:
+        """The demanded form of a reply."""
+        inner = "[your thoughts]"
+        if self.world_model:
+            inner = "<observation>[current state]</observation> [your thoughts] <prediction>[next state]</prediction>"
+        answer = f"<answer>[action] {SEPARATOR} [action]</answer>"
+        return f"<think>{inner}</think>{answer}" if self.think else answer
+
+
+def first_message(world: World, state: str, settings: DialogueSettings) -> str:
+    """What the agent reads before its first reply."""
+    if settings.brief:
+        return state
+    rules = (
+        f"{world.instruction}\nGive up to {settings.actions_per_turn} actions a turn, separated by '{SEPARATOR}'. "
+        f"You have {settings.max_turns} turns."
+    )
+    return f"{rules}\n\n{turn_message(1, state, world.config.max_actions, settings)}"
+
+
+def turn_message(turn: int, state: str, actions_left: int, settings: DialogueSettings) -> str:
+    """The state of one turn and the demanded form."""
+    if settings.brief:
+        return state
+    return (
+        f"Turn {turn}:\nState:\n{state}\n{actions_left} actions left. Answer in this form and add nothing: "
+        f"{settings.form} At most {settings.max_words} words."
+    )
+
+
+def next_message(reward: float, turn: int, state: str, actions_left: int, settings: DialogueSettings) -> str:
+    """What the agent reads after a reply, when the conversation goes on."""
+    shown = f"Reward: {reward:g}\n\n" if settings.show_reward and not settings.brief else ""
+    return shown + turn_message(turn, state, actions_left, settings)
+
+
+def history_message(
+    world: World, past: list[tuple[str, tuple[str, ...], float]], turn: int, state: str, actions_left: int, settings: DialogueSettings
+) -> str:
+    """One message that tells the last turns as text: windowed and single-turn contexts."""
+    if settings.brief:
+        return state
+    kept = past[-settings.window :] if settings.context == "window" else []
+    lines = [world.instruction, f"Give up to {settings.actions_per_turn} actions a turn, separated by '{SEPARATOR}'."]
+    for offset, (before, actions, reward) in enumerate(kept):
+        earned = f" Reward: {reward:g}." if settings.show_reward else ""
+        number = turn - len(kept) + offset
+        lines.append(f"\nTurn {number}:\nState:\n{before}\nYou answered {f' {SEPARATOR} '.join(actions) or 'nothing valid'}.{earned}")
+    return "\n".join([*lines, "", turn_message(turn, state, actions_left, settings)])

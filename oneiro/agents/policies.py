@@ -1,0 +1,108 @@
+"""Who answers: a local model, a server, or a script. Each turns waiting games into utterances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from oneiro import seeds
+from oneiro.agents import reply as replies
+from oneiro.episode import Segment, Stop, Tokens
+from oneiro.worlds.base import World
+from oneiro.worlds.baselines import Policy as Choose
+from oneiro.worlds.baselines import oracle_policy, random_policy
+
+if TYPE_CHECKING:
+    from oneiro.sampling.engine import Engine, Limits
+    from oneiro.sampling.server import Server
+
+
+@dataclass(slots=True)
+class Turn:
+    """A game that waits for an answer."""
+
+    world: World
+    state: str
+    prompt: Tokens
+    messages: list[dict[str, str]]
+    number: int
+    seed: int
+    """Different for every episode and turn."""
+    primed: str = ""
+    """What the prompt already says of the reply."""
+
+
+@dataclass(slots=True)
+class Utterance:
+    """An answer: its text, and the tokens as they were sampled (none for scripts and servers that return text only)."""
+
+    text: str
+    segments: list[Segment] = field(default_factory=list)
+    stop: Stop = Stop.TOKEN
+
+
+class Policy(Protocol):
+    """Anything that can play. `seed` is one number for the whole batch of turns."""
+
+    def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]: ...
+
+
+class ModelPolicy:
+    """The learner's own model, sampled by the built-in engine."""
+
+    def __init__(self, engine: Engine, limits: Limits) -> None:
+        self.engine, self.limits = engine, limits
+
+    def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]:
+        sampled = self.engine.generate([turn.prompt for turn in turns], 1, self.limits, seed=seed)
+        ends = set(self.engine.language.end_tokens)
+        utterances = []
+        for turn, (sample,) in zip(turns, sampled, strict=True):
+            tokens = sample.tokens
+            closed = len(tokens) and int(tokens[-1]) in ends
+            text = self.engine.language.decode(tokens[:-1] if closed else tokens)
+            utterances.append(Utterance(turn.primed + text, sample.segments(turn=turn.number), sample.stop))
+        return utterances
+
+
+class ServerPolicy:
+    """A model behind an OpenAI-compatible address; plays, and makes data for supervised learning."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+
+    def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]:
+        answers = self.server.chat([turn.messages for turn in turns], n=1)
+        return [
+            Utterance(reply.text, stop=Stop.ERROR if reply.error else Stop.TOKEN) for (reply,) in answers
+        ]
+
+
+class ScriptedPolicy:
+    """Actions from a rule, written in the demanded form. `actions` bounds how many it gives a turn; a rule that looks at the
+    world, as the oracle does, gives one: it cannot see past its first action."""
+
+    def __init__(self, choose: Choose, actions: tuple[int, int] = (1, 1), think: bool = True, world_model: bool = True) -> None:
+        self.choose, self.actions, self.think, self.world_model = choose, actions, think, world_model
+
+    def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]:
+        return [Utterance(self._say(turn, seeds.generator(seed, turn.seed))) for turn in turns]
+
+    def _say(self, turn: Turn, rng: np.random.Generator) -> str:
+        count = int(rng.integers(self.actions[0], self.actions[1] + 1))
+        words = [self.choose(turn.world, rng) for _ in range(count)]
+        # The states are left blank: the truth is put in their place when the play is turned into data.
+        blank = "?" if self.world_model and self.think else None
+        return replies.write(words, blank, blank, think=self.think)
+
+
+def mixture(share: float) -> Choose:
+    """The oracle's action with probability `share`, else a random one."""
+
+    def choose(world: World, rng: np.random.Generator) -> str:
+        return oracle_policy(world, rng) if rng.random() < share else random_policy(world, rng)
+
+    return choose

@@ -1,0 +1,104 @@
+"""What an agent says in a turn, and reading it back: thoughts, imagined states, actions.
+
+    <think> <observation> state </observation> ... <prediction> next state </prediction> </think> <answer> Up || Left </answer>
+
+Reading is total and linear in the text: any string gives a `Reply`. Bodies are found once, by position, so that the true
+states can later be put in their place without searching again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SEPARATOR = "||"
+TAGS = ("think", "observation", "prediction", "answer")
+TAG_TOKENS = [mark for tag in TAGS for mark in (f"<{tag}>", f"</{tag}>")]
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One turn's text with the places of its parts."""
+
+    text: str
+    actions: tuple[str, ...]
+    """As written, stripped, in order; whether the world knows them is the world's business."""
+    formatted: bool
+    """Whether the text has the demanded form."""
+    observation: Span | None = None
+    prediction: Span | None = None
+    think: Span | None = None
+    answer: Span | None = None
+
+    def body(self, span: Span | None) -> str | None:
+        return None if span is None else self.text[span[0] : span[1]].strip()
+
+
+def read(text: str, think: bool = True, world_model: bool = False, actions_per_turn: int | None = None) -> Reply:
+    """Find the parts. The answer counts only in the demanded form: after the thoughts, and with both states if asked for."""
+    answer_open = text.rfind("<answer>")
+    answer = _between(text, "answer", max(0, answer_open))
+    thoughts = _between(text, "think", 0, last=True)
+    observation = prediction = None
+    if thoughts is not None:
+        observation = _between(text, "observation", thoughts[0], end=thoughts[1])
+        after = observation[1] if observation else thoughts[0]
+        prediction = _between(text, "prediction", after, end=thoughts[1])
+    formatted = answer is not None
+    if think and formatted:
+        assert answer is not None
+        formatted = thoughts is not None and thoughts[1] < answer[0] and text.startswith("<think>")
+    if world_model:
+        formatted = formatted and observation is not None and prediction is not None
+    actions: tuple[str, ...] = ()
+    if formatted and answer is not None:
+        words = (word.strip() for word in text[answer[0] : answer[1]].split(SEPARATOR))
+        actions = tuple(word for word in words if word)[:actions_per_turn]
+    return Reply(text, actions, formatted, observation, prediction, thoughts, answer)
+
+
+def _between(text: str, tag: str, start: int, end: int | None = None, last: bool = False) -> Span | None:
+    """The body between `<tag>` and `</tag>`; with `last`, up to the last closing mark before the answer."""
+    end = len(text) if end is None else end
+    opened = text.find(f"<{tag}>", start, end)
+    if opened < 0:
+        return None
+    opened += len(tag) + 2
+    if last:
+        answer = text.rfind("<answer>")
+        closed = text.rfind(f"</{tag}>", opened, answer if answer >= 0 else end)
+    else:
+        closed = text.find(f"</{tag}>", opened, end)
+    return None if closed < 0 else (opened, closed)
+
+
+def write(
+    actions: list[str] | tuple[str, ...],
+    observation: str | None = None,
+    prediction: str | None = None,
+    thought: str = "",
+    think: bool = True,
+) -> str:
+    """A well-formed reply; the form `read` understands and small models learn from scratch."""
+    inner = ""
+    if observation is not None:
+        inner += f"<observation>{observation}</observation>"
+    inner += thought
+    if prediction is not None:
+        inner += f"<prediction>{prediction}</prediction>"
+    answer = f"<answer>{f' {SEPARATOR} '.join(actions)}</answer>"
+    return f"<think>{inner}</think>{answer}" if think else answer
+
+
+def substitute(reply: Reply, observation: str, prediction: str) -> list[tuple[str, str]]:
+    """The reply with true states in place of the imagined ones, as (tag, text) pieces; tag is "" outside the states."""
+    pieces: list[tuple[str, str]] = []
+    at = 0
+    for tag, span, truth in (("observation", reply.observation, observation), ("prediction", reply.prediction, prediction)):
+        if span is None:
+            continue
+        pieces.append(("", reply.text[at : span[0]]))
+        pieces.append((tag, truth))
+        at = span[1]
+    pieces.append(("", reply.text[at:]))
+    return [(tag, text) for tag, text in pieces if text]

@@ -1,0 +1,67 @@
+"""An agent as it comes from disk: a model together with the way it was taught to play."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from oneiro.agents.chat import ChatFormat
+from oneiro.agents.dialogue import DialogueSettings
+from oneiro.agents.policies import ModelPolicy
+from oneiro.errors import OneiroError
+from oneiro.models.language import load
+from oneiro.recipe import Settings
+from oneiro.sampling.engine import Engine, Limits
+from oneiro.worlds.base import World
+from oneiro.worlds.choice import WorldChoice
+
+PRIMED = "<think>"
+
+
+class Habits(Settings):
+    """What travels with an agent's weights."""
+
+    world: WorldChoice
+    dialogue: DialogueSettings = DialogueSettings()
+    limits: Limits = Limits(max_tokens=400)
+    primed: str = PRIMED
+
+
+@dataclass
+class Subject:
+    """Everything an evaluation needs."""
+
+    world: str
+    world_settings: dict[str, Any]
+    make_world: Callable[[], World]
+    dialogue: DialogueSettings
+    policy: ModelPolicy | None = None
+    chat: ChatFormat | None = None
+    primed: str = ""
+
+
+def load_subject(model: str | None, world: str, settings: dict[str, Any], slots: int = 256) -> Subject:
+    """The model in `world` with `settings`; where it was taught in that world, in the view it was taught with."""
+    choice = WorldChoice(name=world, **settings)
+    if model is None:
+        return Subject(choice.name, choice.settings, choice.maker(), DialogueSettings())
+    language = load(model)
+    habits = Habits(world=choice)
+    if language.habits:
+        try:
+            taught = Habits.model_validate(language.habits)
+        except ValueError as error:
+            raise OneiroError(f"oneiro.json beside the model at {model} is not an agent's: {str(error).splitlines()[0]}") from error
+        if taught.world.name == world:
+            choice = WorldChoice(name=world, **{**taught.world.settings, **settings})
+        habits = taught
+    return Subject(
+        choice.name,
+        choice.settings,
+        choice.maker(),
+        habits.dialogue,
+        ModelPolicy(Engine(language, slots), habits.limits),
+        ChatFormat(language.tokenizer),
+        habits.primed,
+    )

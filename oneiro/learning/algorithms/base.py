@@ -1,0 +1,90 @@
+"""What an algorithm is: from the rewards of a batch of episodes to one advantage per sampled token.
+
+An algorithm sees `Trajectory`s: every sampled token of an episode in order, whatever rows it was laid out in. It knows no
+model and no world, so each one is a page of arithmetic that can be checked by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oneiro.episode import Episode, Floats
+from oneiro.learning.losses import Aggregate
+from oneiro.recipe import Settings
+
+
+@dataclass(slots=True)
+class Trajectory:
+    """The N sampled tokens of one episode. Rewards stand on the last sampled token of their turn."""
+
+    rewards: Floats
+    turn_ends: NDArray[np.bool_]
+    """True on the last sampled token of each turn, whether or not it earned anything."""
+    group: int
+    score: float
+    """The raw return of the episode."""
+    values: Floats | None = None
+
+    def __len__(self) -> int:
+        return len(self.rewards)
+
+
+@dataclass(slots=True)
+class Estimate:
+    """One number per sampled token and trajectory."""
+
+    advantages: list[Floats]
+    returns: list[Floats] | None = None
+    """What a critic should learn, where there is one."""
+
+
+class Algorithm(Settings):
+    """Base of every algorithm: its settings, and `estimate`."""
+
+    name: str
+    critic: ClassVar[bool] = False
+    """Whether `estimate` needs values."""
+    aggregate: ClassVar[Aggregate | None] = None
+    """An aggregation the algorithm insists on."""
+
+    def estimate(self, trajectories: Sequence[Trajectory]) -> Estimate:
+        raise NotImplementedError("estimate(trajectories) -> Estimate")
+
+
+def trajectory(episode: Episode, group: int) -> Trajectory:
+    """Line up an episode's sampled tokens and put each turn's reward on its last one."""
+    turns = np.concatenate([row.turns[row.sampled] for row in episode.rows] or [np.zeros(0, np.int32)])
+    rewards = np.zeros(len(turns), np.float32)
+    ends = np.zeros(len(turns), bool)
+    if len(turns):
+        ends[:-1] = turns[1:] != turns[:-1]
+        ends[-1] = True
+        for turn, reward in enumerate(episode.rewards, start=int(turns[0])):
+            at = np.flatnonzero(turns == turn)
+            # A turn in which nothing was sampled (an empty reply) pays on the token before it.
+            position = at[-1] if len(at) else max(0, int(np.searchsorted(turns, turn)) - 1)
+            rewards[position] += reward
+    return Trajectory(rewards, ends, group, episode.score)
+
+
+def constant(trajectories: Sequence[Trajectory], advantages: NDArray[np.float64]) -> Estimate:
+    """The same advantage for every token of an episode."""
+    return Estimate([np.full(len(t), a, np.float32) for t, a in zip(trajectories, advantages, strict=True)])
+
+
+def by_group(trajectories: Sequence[Trajectory]) -> list[NDArray[np.int64]]:
+    """Indices of the trajectories of each group."""
+    groups = np.array([t.group for t in trajectories])
+    return [np.flatnonzero(groups == g) for g in dict.fromkeys(groups.tolist())]
+
+
+def whiten(arrays: Sequence[Floats]) -> list[Floats]:
+    """Zero mean and unit variance over all tokens together."""
+    flat = np.concatenate(arrays).astype(np.float64)
+    mean, std = flat.mean(), flat.std()
+    return [((a - mean) / (std + 1e-8)).astype(np.float32) for a in arrays]

@@ -1,0 +1,25 @@
+"""GRPO (arXiv 2402.03300): an episode's advantage is its score relative to its group, in units of the group's spread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from oneiro.learning.algorithms.base import Algorithm, Estimate, Trajectory, by_group, constant
+
+
+class Grpo(Algorithm):
+    name: Literal["grpo"] = "grpo"
+    epsilon: float = 1e-6
+
+    def estimate(self, trajectories: Sequence[Trajectory]) -> Estimate:
+        scores = np.array([t.score for t in trajectories], np.float64)
+        advantages = np.zeros_like(scores)
+        for members in by_group(trajectories):
+            own = scores[members]
+            # The sample standard deviation (n - 1); a group of one has no spread and no advantage.
+            spread = own.std(ddof=1) if len(own) > 1 else 0.0
+            advantages[members] = (own - own.mean()) / (spread + self.epsilon)
+        return constant(trajectories, advantages)

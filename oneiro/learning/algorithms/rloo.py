@@ -1,0 +1,23 @@
+"""RLOO (arXiv 2402.14740): each episode against the mean of the *other* members of its group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from oneiro.learning.algorithms.base import Algorithm, Estimate, Trajectory, by_group, constant
+
+
+class Rloo(Algorithm):
+    name: Literal["rloo"] = "rloo"
+
+    def estimate(self, trajectories: Sequence[Trajectory]) -> Estimate:
+        scores = np.array([t.score for t in trajectories], np.float64)
+        advantages = np.zeros_like(scores)
+        for members in by_group(trajectories):
+            own = scores[members]
+            if len(own) > 1:
+                advantages[members] = own - (own.sum() - own) / (len(own) - 1)
+        return constant(trajectories, advantages)

@@ -1,0 +1,168 @@
+"""The learner: one forward, any mix of loss components, one optimiser step.
+
+It knows examples, not worlds or algorithms. The same class is the policy's learner and, with a value head and no voice, the
+separate critic's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from oneiro.episode import Floats
+from oneiro.learning import head, losses
+from oneiro.learning.example import Batch, Example, batches
+from oneiro.learning.optimiser import Optimiser, OptimiserSettings, learning_rate
+from oneiro.models.backbone import AfterPrefix, Backbone, Causal, Remember
+from oneiro.models.heads import ValueHead
+from oneiro.recipe import Settings
+
+
+class LearnerSettings(Settings):
+    optimiser: OptimiserSettings = OptimiserSettings()
+    loss: losses.LossSettings = losses.LossSettings()
+    token_budget: int = Field(4096, ge=64)
+    """Padded tokens in one micro-batch; bounds memory, changes no result."""
+
+
+class Learner:
+    """Updates a backbone, and a value head on it if there is one."""
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        settings: LearnerSettings,
+        steps: int,
+        value_head: ValueHead | None = None,
+        speaks: bool = True,
+    ) -> None:
+        self.backbone, self.settings, self.steps = backbone, settings, steps
+        self.value_head, self.speaks = value_head, speaks
+        named = [(name, p) for name, p in backbone.named_parameters() if p.requires_grad]
+        if not speaks:
+            # A critic's vocabulary head is never used; where it is tied to the embedding it is that embedding.
+            named = [(name, p) for name, p in named if name != "head.weight"]
+        if value_head is not None:
+            named += [(f"value.{name}", p) for name, p in value_head.named_parameters()]
+        self.optimiser = Optimiser(named, settings.optimiser)
+        self.updates = 0
+
+    def hidden(self, batch: Batch) -> Tensor:
+        """Hidden states [N, d] at the positions that predict a target."""
+        width = batch.tokens.shape[1]
+        positions = torch.arange(width, device=batch.tokens.device)
+        if batch.prefixes is None or batch.owner is None or batch.prefix_lengths is None:
+            out = self.backbone(batch.tokens, positions, Causal())
+        else:
+            remember = Remember()
+            self.backbone(batch.prefixes, torch.arange(batch.prefixes.shape[1], device=positions.device), remember)
+            plan = AfterPrefix(remember.memory, batch.owner, batch.prefix_lengths, width)
+            out = self.backbone(batch.tokens, batch.start[:, None] + positions, plan)
+        return out.reshape(-1, out.shape[-1])[batch.where]
+
+    @torch.no_grad()
+    def logprobs(self, examples: Sequence[Example]) -> tuple[list[Floats], list[Floats]]:
+        """Log-probability and entropy of every token that carries loss, 0 elsewhere; each [T] per example."""
+        found = [np.zeros(len(e), np.float32) for e in examples], [np.zeros(len(e), np.float32) for e in examples]
+        for batch in self._batches(examples):
+            scores = head.score(self.hidden(batch), self.backbone.head_weight, batch.targets, batch.columns["temperature"])
+            for values, flat in zip(found, scores, strict=True):
+                scatter(values, batch, flat)
+        return found
+
+    @torch.no_grad()
+    def values(self, examples: Sequence[Example]) -> list[Floats]:
+        """The value head's estimate before every token that carries loss; [T] per example."""
+        assert self.value_head is not None
+        found = [np.zeros(len(e), np.float32) for e in examples]
+        for batch in self._batches(examples):
+            scatter(found, batch, self.value_head(self.hidden(batch)))
+        return found
+
+    def update(self, examples: Sequence[Example]) -> dict[str, float]:
+        """One optimiser step on all examples; returns what happened."""
+        settings = self.settings.loss
+        longest = max(len(e) for e in examples)
+        weights = losses.normalise(examples, settings.aggregate, longest)
+        scaled = [replace(e, weights=w) for e, w in zip(examples, weights, strict=True)]
+        statistics = Statistics()
+        for batch in self._batches(scaled):
+            hidden = self.hidden(batch)
+            total = hidden.new_zeros((), dtype=torch.float32)
+            if self.speaks:
+                columns = batch.columns
+
+                def objective(logprobs: Tensor, entropies: Tensor, part: slice, columns: dict = columns) -> Tensor:
+                    return losses.token_losses(logprobs, entropies, {k: v[part] for k, v in columns.items()}, settings)
+
+                spoken, logprobs, entropies = head.loss(
+                    hidden, self.backbone.head_weight, batch.targets, columns["temperature"], objective
+                )
+                total = total + spoken
+                statistics.add_policy(logprobs, entropies, columns, settings)
+            if self.value_head is not None:
+                values = self.value_head(hidden)
+                error = losses.value_loss(values, batch.columns["values"], batch.columns["returns"], settings.value_clip)
+                total = total + settings.value * (batch.columns["policy"] * error).sum()
+                statistics.add_values(values.detach(), batch.columns)
+            statistics.loss += float(total.detach())
+            total.backward()
+        rate = learning_rate(self.settings.optimiser, self.updates, self.steps)
+        norm = self.optimiser.step(rate)
+        self.updates += 1
+        return {**statistics.means(), "grad_norm": norm, "lr": rate}
+
+    def _batches(self, examples: Sequence[Example]):  # type: ignore[no-untyped-def]
+        return batches(examples, self.settings.token_budget, self.backbone.device)
+
+
+class Statistics:
+    """Sums over the tokens of an update, weighted as the loss is."""
+
+    def __init__(self) -> None:
+        self.loss = 0.0
+        self.sums: dict[str, float] = {}
+
+    def add(self, name: str, weight: Tensor, values: Tensor) -> None:
+        self.sums[name] = self.sums.get(name, 0.0) + float((weight * values).sum())
+
+    def add_policy(
+        self, logprobs: Tensor, entropies: Tensor, columns: dict[str, Tensor], settings: losses.LossSettings
+    ) -> None:
+        if "advantages" in columns:
+            weight = columns["policy"]
+            difference = logprobs - columns["logprobs"]
+            ratio = difference.exp()
+            self.add("entropy", weight, entropies)
+            self.add("ratio", weight, ratio)
+            self.add("policy_kl", weight, ratio - 1 - difference)
+            outside = (ratio < 1 - settings.clip_low) | (ratio > 1 + settings.clip_high)
+            self.add("clipped", weight, outside.float())
+            # On the first update of a batch the weights are still the sampler's: any difference is a mismatch.
+            largest = float((difference.abs() * (weight != 0)).max()) if len(difference) else 0.0
+            self.sums["largest_difference"] = max(self.sums.get("largest_difference", 0.0), largest)
+        if "reference" in columns:
+            self.add("reference_kl", columns["kl"], losses.kl_estimate(logprobs, columns["reference"], "k3"))
+        if columns["ce"].any():
+            self.add("ce", columns["ce"], -logprobs)
+
+    def add_values(self, values: Tensor, columns: dict[str, Tensor]) -> None:
+        self.add("value", columns["policy"], values)
+        self.add("value_error", columns["policy"], (values - columns["returns"]).square())
+
+    def means(self) -> dict[str, float]:
+        return {"loss": self.loss, **self.sums}
+
+
+def scatter(found: list[Floats], batch: Batch, flat: Tensor) -> None:
+    """Put per-token results [N] back where their tokens stand."""
+    numbers = flat.float().cpu().numpy()
+    start = 0
+    for i, at in batch.places:
+        found[i][at] = numbers[start : start + len(at)]
+        start += len(at)

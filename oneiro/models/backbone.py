@@ -1,0 +1,229 @@
+"""One forward for the Llama family, over the weights of a Hugging Face model.
+
+Sampling and learning call the same blocks with a different *attention plan*: how keys and values of this call meet those of
+earlier calls. So the engine's log-probabilities are the learner's by construction, and a new way to batch (padded rows,
+a shared prefix, a cache) is a new plan, not a new model.
+
+Llama, SmolLM, Mistral, Qwen2 and Qwen3 share this block. Their projections are fused here (one matmul for q, k, v and one for
+gate, up); the Hugging Face parameters become views of the fused ones, so saving, loading and merging need no conversion.
+Models with adapters keep their own modules and lose only the fusion.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from oneiro.errors import OneiroError
+
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "smollm3")
+
+
+class Attend(Protocol):
+    """An attention plan: given this call's queries [B, H, T, D] and keys, values [B, K, T, D], mix [B, H, T, D]."""
+
+    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes every room needs to know."""
+
+    layers: int
+    width: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocabulary: int
+    parameters: int
+
+
+class Causal:
+    """Rows stand alone: position t sees positions up to t. Right padding needs no mask, nothing real looks at it."""
+
+    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return attention(query, key, value, causal=True)
+
+
+class Remember(Causal):
+    """Causal, and keeps every layer's keys and values, with their graph, for `AfterPrefix` or a cache."""
+
+    def __init__(self) -> None:
+        self.memory: list[tuple[Tensor, Tensor]] = []
+
+    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        self.memory.append((key, value))
+        return super().__call__(layer, query, key, value)
+
+
+class AfterPrefix:
+    """Rows that continue a shared prefix: each sees its own prefix's keys and, causally, itself.
+
+    `memory` holds keys and values [G, K, P, D] of G prefixes, `owner` [B] says whose row it is, `lengths` [G] how much of each
+    padded prefix is real.
+    """
+
+    def __init__(self, memory: list[tuple[Tensor, Tensor]], owner: Tensor, lengths: Tensor, row_length: int) -> None:
+        self.memory, self.owner = memory, owner
+        padded = memory[0][0].shape[2]
+        seen = torch.arange(padded, device=owner.device) < lengths[owner, None]
+        own = torch.ones(row_length, row_length, dtype=torch.bool, device=owner.device).tril()
+        rows = len(owner)
+        self.mask = torch.cat(
+            [seen[:, None, :].expand(rows, row_length, padded), own.expand(rows, row_length, row_length)], dim=2
+        )[:, None]
+
+    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        past_key, past_value = self.memory[layer]
+        key = torch.cat([past_key[self.owner], key], dim=2)
+        value = torch.cat([past_value[self.owner], value], dim=2)
+        return attention(query, key, value, mask=self.mask)
+
+
+def attention(query: Tensor, key: Tensor, value: Tensor, causal: bool = False, mask: Tensor | None = None) -> Tensor:
+    """Scaled dot-product attention with grouped key-value heads."""
+    grouped = query.shape[1] != key.shape[1]
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal, enable_gqa=grouped)
+
+
+class Block(nn.Module):
+    """One layer: normalise, attend, normalise, feed forward."""
+
+    def __init__(self, layer: Any, shape: Shape, index: int) -> None:
+        super().__init__()
+        attn, mlp = layer.self_attn, layer.mlp
+        self.index, self.shape = index, shape
+        self.attention_norm, self.mlp_norm = layer.input_layernorm, layer.post_attention_layernorm
+        self.query_norm, self.key_norm = getattr(attn, "q_norm", None), getattr(attn, "k_norm", None)
+        self.out, self.down = attn.o_proj, mlp.down_proj
+        # SmolLM3 leaves rotary positions out of some layers.
+        self.rotary = bool(getattr(attn, "use_rope", True))
+        self.projections = [attn.q_proj, attn.k_proj, attn.v_proj], [mlp.gate_proj, mlp.up_proj]
+        self.fused = all(type(m) is nn.Linear for group in self.projections for m in group)
+        if self.fused:
+            self.qkv_weight, self.qkv_bias = fuse(self.projections[0])
+            self.gate_up_weight, _ = fuse(self.projections[1])
+        else:
+            self.adapters = nn.ModuleList(m for group in self.projections for m in group)
+
+    def forward(self, hidden: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
+        """hidden [B, T, d] -> [B, T, d]."""
+        batch, length, _ = hidden.shape
+        s = self.shape
+        normed = normalise(self.attention_norm, hidden)
+        if self.fused:
+            qkv = F.linear(normed, self.qkv_weight, self.qkv_bias)
+        else:
+            qkv = torch.cat([project(normed) for project in self.projections[0]], dim=-1)
+        qkv = qkv.view(batch, length, s.heads + 2 * s.kv_heads, s.head_dim)
+        if self.query_norm is None and self.rotary:
+            rotated, value = qkv[:, :, : -s.kv_heads], qkv[:, :, -s.kv_heads :]
+            rotated = rotate(rotated, cos, sin)
+            query, key = rotated[:, :, : s.heads], rotated[:, :, s.heads :]
+        else:
+            query, key, value = qkv.split([s.heads, s.kv_heads, s.kv_heads], dim=2)
+            if self.query_norm is not None:
+                query, key = normalise(self.query_norm, query), normalise(self.key_norm, key)
+            if self.rotary:
+                query, key = rotate(query, cos, sin), rotate(key, cos, sin)
+        mixed = attend(self.index, query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2))
+        hidden = hidden + self.out(mixed.transpose(1, 2).reshape(batch, length, s.heads * s.head_dim))
+        normed = normalise(self.mlp_norm, hidden)
+        if self.fused:
+            gate, up = F.linear(normed, self.gate_up_weight).chunk(2, dim=-1)
+        else:
+            gate, up = (project(normed) for project in self.projections[1])
+        return hidden + self.down(F.silu(gate) * up)
+
+
+class Backbone(nn.Module):
+    """Embedding, blocks and final norm of a causal language model; the vocabulary head is applied by who needs it."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        base = model.get_base_model() if hasattr(model, "get_base_model") else model
+        config = base.config
+        if config.model_type not in FAMILIES:
+            raise OneiroError(
+                f"model family '{config.model_type}' is not supported; use one of {', '.join(FAMILIES)} or serve it and use its address"
+            )
+        if getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", config.model_type == "mistral"):
+            raise OneiroError("models with sliding-window attention are not supported; choose one with full attention")
+        heads = config.num_attention_heads
+        self.shape = Shape(
+            layers=config.num_hidden_layers,
+            width=config.hidden_size,
+            heads=heads,
+            kv_heads=config.num_key_value_heads or heads,
+            head_dim=getattr(config, "head_dim", None) or config.hidden_size // heads,
+            vocabulary=config.vocab_size,
+            parameters=sum(p.numel() for p in base.parameters()),
+        )
+        self.embedding = base.model.embed_tokens
+        self.blocks = nn.ModuleList(Block(layer, self.shape, i) for i, layer in enumerate(base.model.layers))
+        self.norm = base.model.norm
+        self.head = base.lm_head
+        self._rotary = base.model.rotary_emb
+        self._tables: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def head_weight(self) -> Tensor:
+        """[V, d]; the embedding itself where the two are tied."""
+        return self.head.weight
+
+    @property
+    def device(self) -> torch.device:
+        return self.head.weight.device
+
+    def forward(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+        """Token ids [B, T] at positions [T] or [B, T] -> final hidden states [B, T, d]."""
+        hidden = self.embedding(tokens)
+        cos, sin = self.rotations(positions, hidden)
+        for block in self.blocks:
+            hidden = block(hidden, cos, sin, attend)
+        return normalise(self.norm, hidden)
+
+    def rotations(self, positions: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines and sines [..., T, 1, D/2] of the rotary embedding, from a table grown as positions need it."""
+        needed = int(positions.max()) + 1 if positions.device.type == "cpu" else 0
+        if self._tables is None or len(self._tables[0]) < needed:
+            size = max(256, 1 << (max(needed, 1) - 1).bit_length())
+            if positions.device.type != "cpu":
+                size = int(self._rotary.config.max_position_embeddings)
+            with torch.no_grad():
+                cos, sin = self._rotary(like[:1, :1].float(), torch.arange(size, device=like.device)[None])
+            half = cos.shape[-1] // 2
+            self._tables = cos[0, :, :half].to(like.dtype), sin[0, :, :half].to(like.dtype)
+        cos, sin = self._tables
+        return cos[positions][..., None, :], sin[positions][..., None, :]
+
+
+def normalise(norm: Any, x: Tensor) -> Tensor:
+    """RMS norm by the fused kernel."""
+    return F.rms_norm(x, x.shape[-1:], norm.weight, norm.variance_epsilon)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary positions on [B, T, H, D] with tables [(B,) T, 1, D/2]."""
+    left, right = x.chunk(2, dim=-1)
+    return torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1)
+
+
+def fuse(linears: list[nn.Linear]) -> tuple[nn.Parameter, nn.Parameter | None]:
+    """Stack several projections into one parameter and let the originals be views of it."""
+    weight = nn.Parameter(torch.cat([linear.weight.detach() for linear in linears]))
+    bias = None
+    if linears[0].bias is not None:
+        bias = nn.Parameter(torch.cat([linear.bias.detach() for linear in linears]))
+    start = 0
+    for linear in linears:
+        rows = linear.out_features
+        linear.weight.data = weight.data[start : start + rows]
+        if bias is not None:
+            linear.bias.data = bias.data[start : start + rows]
+        start += rows
+    return weight, bias

@@ -1,0 +1,290 @@
+"""Language models: `tiny` from scratch, `smollm2-135m`, any Hugging Face causal LM by name or path; LoRA through peft.
+
+A `LanguageModel` holds the Hugging Face model (for its config, saving and adapters), its tokenizer, and the `Backbone` that
+actually computes. Folders are plain Hugging Face folders: `AutoModelForCausalLM.from_pretrained` reads what `save` writes.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import Field
+from torch import nn
+
+from oneiro import files
+from oneiro.errors import OneiroError
+from oneiro.models.backbone import Backbone
+from oneiro.recipe import Settings
+
+CHATML = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+HABITS = "oneiro.json"
+SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+
+
+class LoraSettings(Settings):
+    """A low-rank adapter on every linear projection."""
+
+    rank: int = Field(16, ge=1)
+    alpha: float = 32.0
+
+
+class ModelSettings(Settings):
+    """Which model, and for `tiny` its size."""
+
+    name: str = "tiny"
+    """`tiny`, `smollm2-135m`, a Hugging Face name, or a folder."""
+    layers: int = Field(4, ge=1)
+    width: int = Field(128, ge=8)
+    heads: int = Field(4, ge=1)
+    mlp: int = Field(384, ge=8)
+    vocabulary: int = Field(384, ge=280)
+    """Largest vocabulary of the tokenizer that `tiny` trains on the run's own text."""
+    lora: LoraSettings | None = None
+
+
+@dataclass
+class LanguageModel:
+    """A causal language model ready to be sampled from and trained."""
+
+    name: str
+    model: Any
+    tokenizer: Any
+    backbone: Backbone
+    habits: dict[str, Any] = field(default_factory=dict)
+    """How the model was taught to be used (its dialogue, its world); saved beside the weights, so that a folder is enough."""
+
+    @property
+    def end_tokens(self) -> list[int]:
+        """Ids that end a reply: the tokenizer's end of turn, and whatever the model's generation config adds."""
+        ends = {self.tokenizer.eos_token_id}
+        configured = getattr(self.model.generation_config, "eos_token_id", None)
+        ends.update(configured if isinstance(configured, list) else [configured])
+        return sorted(end for end in ends if end is not None)
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of literal text, without any added special token."""
+        return self.tokenizer.encode(text, add_special_tokens=False)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return self.tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+
+    def trainable(self) -> list[tuple[str, nn.Parameter]]:
+        """Named parameters an optimiser may change, in a fixed order."""
+        return [(name, p) for name, p in self.backbone.named_parameters() if p.requires_grad]
+
+    def save(self, folder: str | Path) -> Path:
+        """Write a Hugging Face folder atomically (adapters: a peft folder)."""
+        return write_folder(folder, self._write)
+
+    def _write(self, folder: Path) -> None:
+        # Fused projections are views of one storage, which save_pretrained would take for tied weights: hand it copies.
+        state = {name: tensor.detach().clone().contiguous() for name, tensor in self.model.state_dict().items()}
+        if self.model.config.tie_word_embeddings:
+            state.pop("lm_head.weight", None)
+        self.model.save_pretrained(folder, state_dict=state)
+        self.tokenizer.save_pretrained(folder)
+        if self.habits:
+            files.write_json(folder / HABITS, self.habits)
+
+
+def write_folder(folder: str | Path, write: Any) -> Path:
+    """Fill a folder through `write(path)` so that it is either whole or absent."""
+    folder = Path(folder)
+    part = folder.with_name(f".{folder.name}.part")
+    old = folder.with_name(f".{folder.name}.old")
+    if old.exists() and not folder.exists():
+        old.replace(folder)  # stopped between the two renames below, the last time
+    for leftover in (part, old):
+        shutil.rmtree(leftover, ignore_errors=True)
+    try:
+        part.mkdir(parents=True)
+        write(part)
+        if folder.exists():
+            folder.replace(old)
+        part.replace(folder)
+    except OSError as error:
+        raise OneiroError(f"cannot write {folder}: {error.strerror or error}; free some space or choose another place") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+    return folder
+
+
+def default_device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def load(settings: ModelSettings | str, device: torch.device | str | None = None) -> LanguageModel:
+    """Load weights from a folder, the hub or the built-in source of `smollm2-135m`; float32 on CPU, bfloat16 on a GPU."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    settings = ModelSettings(name=settings) if isinstance(settings, str) else settings
+    device = torch.device(device) if device is not None else default_device()
+    source = locate(settings.name)
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    logging.disable_progress_bar()
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source)
+        if (Path(source) / "adapter_config.json").is_file():
+            model = load_adapter(Path(source), dtype)
+        else:
+            model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
+    except Exception as error:  # every loader raises its own kind; the person needs one line
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise OneiroError(f"cannot load a language model from '{source}': {reason[:200]}") from error
+    language = with_lora(assemble(settings.name, model.to(device), tokenizer), settings.lora)
+    if (Path(source) / HABITS).is_file():
+        language.habits = files.read_json(Path(source) / HABITS)
+    return language
+
+
+def locate(name: str) -> str:
+    """Folder or hub name for a model name."""
+    if name == "tiny":
+        raise OneiroError("'tiny' is trained from scratch by a recipe; to load one, give its folder (RUN/checkpoints/...)")
+    if name == "smollm2-135m":
+        from oneiro.models import smollm
+
+        return str(smollm.fetch())
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return str(newest_weights(path))
+    if name.startswith((".", "/", "~")) or name.count("/") != 1:
+        raise OneiroError(f"no model folder at '{name}'; give a folder with config.json, a hub name like org/model, or smollm2-135m")
+    return name
+
+
+def newest_weights(path: Path) -> Path:
+    """The folder itself, or for a run directory or checkpoint the weights inside it."""
+    if (path / "config.json").is_file() or (path / "adapter_config.json").is_file():
+        return path
+    places = ("model", "step-*/model", "checkpoints/*/step-*/model", "checkpoints/*/*/step-*/model")
+    found = [folder for place in places for folder in path.glob(place) if (folder / "tokenizer.json").is_file()]
+    if not found:
+        raise OneiroError(f"'{path}' holds no model: no config.json there nor in its checkpoints")
+    return max(found, key=lambda folder: folder.stat().st_mtime)
+
+
+def with_lora(language: LanguageModel, settings: LoraSettings | None) -> LanguageModel:
+    """The same model with a fresh adapter, the only part that then learns; unchanged where none is asked for."""
+    if settings is None or hasattr(language.model, "get_base_model"):
+        return language
+    from peft import LoraConfig, get_peft_model
+
+    adapter = LoraConfig(r=settings.rank, lora_alpha=settings.alpha, target_modules="all-linear", task_type="CAUSAL_LM")
+    model = get_peft_model(language.model, adapter)
+    return LanguageModel(language.name, model, language.tokenizer, Backbone(model), language.habits)
+
+
+def load_adapter(folder: Path, dtype: torch.dtype) -> Any:
+    from peft import AutoPeftModelForCausalLM
+
+    return AutoPeftModelForCausalLM.from_pretrained(folder, dtype=dtype, is_trainable=True)
+
+
+def assemble(name: str, model: Any, tokenizer: Any) -> LanguageModel:
+    if tokenizer.chat_template is None:
+        tokenizer.chat_template = CHATML
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    model.eval()
+    return LanguageModel(name, model, tokenizer, Backbone(model))
+
+
+def create_tiny(settings: ModelSettings, texts: Iterable[str], seed: int, tags: Sequence[str] = ()) -> LanguageModel:
+    """A Llama-style model with random weights and a tokenizer trained on `texts`; `tags` become single tokens."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    tokenizer = train_tokenizer(texts, settings.vocabulary, tags)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=settings.width,
+        intermediate_size=settings.mlp,
+        num_hidden_layers=settings.layers,
+        num_attention_heads=settings.heads,
+        num_key_value_heads=settings.heads,
+        max_position_embeddings=4096,
+        rms_norm_eps=1e-5,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    model = LlamaForCausalLM(config)
+    generator = torch.Generator().manual_seed(seed % (1 << 63))
+    with torch.no_grad():
+        for key, parameter in model.named_parameters():
+            if parameter.dim() == 1:
+                parameter.fill_(1.0)
+            elif key.endswith(("o_proj.weight", "down_proj.weight")):
+                parameter.zero_()  # every block starts as the identity: short runs learn copying sooner
+            else:
+                std = 0.05 if "embed" in key else settings.width**-0.5
+                parameter.normal_(0.0, std, generator=generator)
+    return assemble("tiny", model.to(default_device()), tokenizer)
+
+
+def train_tokenizer(texts: Iterable[str], vocabulary: int, tags: Sequence[str] = ()) -> Any:
+    """Byte-level BPE over words, digits and single symbols; whatever is separated by a space stays one token at least."""
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(r" ?[A-Za-z]+| ?\d| ?[^\sA-Za-z\d]|\s"), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary - len(tags),
+        special_tokens=SPECIAL,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.add_tokens([AddedToken(tag, normalized=False) for tag in tags])
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>")
+    fast.chat_template = CHATML
+    return fast
+
+
+def merge(source: str | Path, target: str | Path) -> Path:
+    """Fold an adapter into its base, or copy a checkpoint's weights, as one Hugging Face folder."""
+    source, target = Path(source), Path(target)
+    if target.exists() and any(target.iterdir()):
+        raise OneiroError(f"{target} exists and is not empty; choose another place")
+    if not source.is_dir():
+        raise OneiroError(f"no folder at {source}; give a run, a checkpoint or an adapter folder")
+    language = load(str(source), "cpu")
+    if hasattr(language.model, "merge_and_unload"):
+        merged = language.model.merge_and_unload()
+        language = LanguageModel(language.name, merged, language.tokenizer, Backbone(merged))
+    return language.save(target)
+
+
+def read_state(path: Path, what: str) -> dict[str, torch.Tensor]:
+    """Tensors of a safetensors file, with an error a person can act on."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise OneiroError(f"{what} at {path} cannot be read ({error}); delete it to start that stage again") from error
+
+
+def write_state(path: Path, tensors: dict[str, torch.Tensor]) -> None:
+    from safetensors.torch import save_file
+
+    files.write_with(path, lambda part: save_file({k: v.detach().contiguous() for k, v in tensors.items()}, part))

@@ -1,0 +1,316 @@
+"""Typed recipes: YAML, overlaid by what a model needs, by presets and by `key=value`; every mistake is one line.
+
+    file  <  models: {NAME: ...}  <  presets: {NAME: ...}  <  key=value
+
+A recipe file holds the fields of its system's recipe class and two sections of its own: `presets`, chosen by
+`preset=smoke` (or `preset=smoke,paper`), and `models`, applied by itself when the recipe's model has that name.
+
+A section with a `name` is about the thing named: naming another one drops the settings of the first, and a bare
+`model: tiny` means `model: {name: tiny}`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import pkgutil
+import re
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from oneiro.errors import OneiroError, nearest
+
+SHIPPED = Path(__file__).parent / "recipes"
+"""The recipes that come with the package, one YAML file each."""
+
+Plain = dict[str, Any]
+
+
+class Settings(BaseModel):
+    """Base of every section of a recipe: typed, closed to unknown keys, never changed after it was read."""
+
+    model_config = ConfigDict(extra="forbid", validate_assignment=True, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare_name(cls, data: Any) -> Any:
+        return {"name": data} if isinstance(data, str) and "name" in cls.model_fields else data
+
+
+class Recipe(Settings):
+    """What every system's recipe has. A system extends it beside its pipeline (`oneiro/systems/`)."""
+
+    system: str
+    """The pipeline that runs it, a key of `oneiro.systems.SYSTEMS`."""
+    about: str = ""
+    """One line: what it shows."""
+    needs: str = ""
+    """Hardware and downloads, in words."""
+    takes: str = ""
+    """How long it runs, and on what."""
+    seed: int = 0
+    """Everything random in the run derives from it."""
+    profile: bool = False
+    """Say where each step's time went."""
+    track: list[str] = []
+    """Where metrics go besides `metrics.jsonl`: tensorboard, wandb, trackio."""
+
+
+@dataclass(frozen=True)
+class RecipeCard:
+    """One line of `oneiro recipes`."""
+
+    name: str
+    about: str
+    needs: str
+    takes: str
+    presets: tuple[str, ...]
+
+
+def load(name: str, overrides: Sequence[str] = (), recipe_class: type[Recipe] | None = None) -> Recipe:
+    """The recipe called `name` (`group/name`, or a path to a YAML file) with its overlays and overrides.
+
+    Without `recipe_class` the file's `system` decides it.
+    """
+    data = read(find(name))
+    presets, models = data.pop("presets", None) or {}, data.pop("models", None) or {}
+    chosen, changes = _split(overrides)
+    layers = [_pick(presets, preset, f"preset of {name}") for preset in chosen]
+    if recipe_class is None:
+        # Found by name when asked for: systems stand above recipes, and importing one may import torch.
+        recipe_class = pkgutil.resolve_name("oneiro.systems:recipe_class")(str(data.get("system", "")))
+    return build(recipe_class, _overlay(data, models, layers, changes, recipe_class))
+
+
+def build(recipe_class: type[Recipe], data: Plain) -> Recipe:
+    """Validate plain data; a mistake becomes one line that names the full dotted key."""
+    try:
+        return recipe_class.model_validate(data)
+    except ValidationError as error:
+        raise OneiroError(explain(error, recipe_class, data)) from error
+
+
+def dump(recipe: Recipe) -> str:
+    """The resolved recipe as YAML that `load` reads back to an equal recipe."""
+    return yaml.dump(recipe.model_dump(mode="json"), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+
+
+def plain(recipe: Recipe) -> Plain:
+    """The resolved recipe as the mapping that its YAML reads back to."""
+    return typing.cast(Plain, yaml.load(dump(recipe), _Loader))
+
+
+def assignments(texts: Sequence[str]) -> Plain:
+    """`["size=6", "slip.left=0.1"]` -> `{"size": 6, "slip": {"left": 0.1}}`."""
+    return _change({}, _split(texts)[1])
+
+
+def flat(data: Mapping[str, Any], prefix: str = "") -> Plain:
+    """`{"sft": {"lr": 1}}` -> `{"sft.lr": 1}`."""
+    found: Plain = {}
+    for key, value in data.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) and value else {prefix + key: value}
+    return found
+
+
+def listing() -> list[RecipeCard]:
+    """Every shipped recipe, by name."""
+    cards = []
+    for path in sorted(SHIPPED.rglob("*.yaml")):
+        data = read(path)
+        words = {field: str(data.get(field, "")) for field in ("about", "needs", "takes")}
+        cards.append(RecipeCard(_name_of(path), presets=tuple(data.get("presets") or ()), **words))
+    return cards
+
+
+def find(name: str) -> Path:
+    """The file of a shipped recipe, or the path itself when it is one."""
+    if name.endswith((".yaml", ".yml")):
+        if not Path(name).is_file():
+            raise OneiroError(f"recipe file {name} does not exist")
+        return Path(name)
+    shipped = {_name_of(path): path for path in SHIPPED.rglob("*.yaml")}
+    if name not in shipped:
+        raise OneiroError(f"no recipe called '{name}'{nearest(name, shipped)} (`oneiro recipes` lists them)")
+    return shipped[name]
+
+
+def read(path: Path) -> Plain:
+    """A YAML file as a plain mapping."""
+    try:
+        data = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+    except yaml.YAMLError as error:
+        raise OneiroError(f"{path} is not valid YAML: {_one_line(error)}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise OneiroError(f"cannot read {path}: {error}") from error
+    if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
+        raise OneiroError(f"{path} is not a recipe: expected lines of `key: value`")
+    return data
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML in which 1e-4 is a number, as everyone means it (YAML 1.1 asks for 1.0e-4)."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Its counterpart, which therefore quotes the text '1e-4'."""
+
+
+for _class in (_Loader, _Dumper):
+    _class.add_implicit_resolver(
+        "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+    )
+
+
+def _name_of(path: Path) -> str:
+    return path.relative_to(SHIPPED).with_suffix("").as_posix()
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+# Overlays ------------------------------------------------------------------------------------------------------------
+
+
+def _split(overrides: Sequence[str]) -> tuple[list[str], list[tuple[list[str], Any]]]:
+    """`["preset=smoke", "sft.lr=1e-3"]` -> the chosen presets, and the other overrides as (path, value)."""
+    presets: list[str] = []
+    changes: list[tuple[list[str], Any]] = []
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        if not equals or not all(key.split(".")):
+            raise OneiroError(f"{override!r} is not an override; write key=value, for instance seed=1")
+        if key == "preset":
+            presets += [name.strip() for name in text.strip("[]").split(",") if name.strip()]
+            continue
+        try:
+            changes.append((key.split("."), yaml.load(text, _Loader)))
+        except yaml.YAMLError as error:
+            raise OneiroError(f"cannot read the value of {override!r}: {_one_line(error)}") from error
+    # Sections before what is inside them, so that the order on the command line does not matter.
+    return presets, sorted(changes, key=lambda change: len(change[0]))
+
+
+def _overlay(file: Plain, models: Plain, presets: list[Plain], changes: list[Any], recipe_class: type[Recipe]) -> Plain:
+    """Merge the layers. The model's own overlay lies low, but its name may be decided by any layer above it."""
+    named = _merged(file, *presets)
+    written, final = _model_name(named, recipe_class), _model_name(_change(named, changes), recipe_class)
+    if final != written:
+        # Presets speak about the model of the file: what they set in its section does not fit another one.
+        presets = [{key: value for key, value in preset.items() if key != "model"} for preset in presets]
+    model = [{"model": final}, _pick(models, final, "model overlay")] if final in models else []
+    return _change(_merged(file, *model, *presets), changes)
+
+
+def _merged(*layers: Plain) -> Plain:
+    result: Any = {}
+    for layer in layers:
+        result = merge(result, layer)
+    return typing.cast(Plain, result)
+
+
+def merge(below: Any, above: Any) -> Any:
+    """Deep merge of plain data; a section that is given another `name` starts afresh."""
+    if isinstance(below, Mapping) and isinstance(above, str) and "name" in below:
+        return dict(below) if below["name"] == above else {"name": above}
+    if isinstance(below, str) and isinstance(above, Mapping):
+        below = {"name": below}
+    if not (isinstance(below, Mapping) and isinstance(above, Mapping)):
+        return above
+    if "name" in above and above["name"] != below.get("name", above["name"]):
+        return dict(above)
+    return {**below, **{key: merge(below[key], value) if key in below else value for key, value in above.items()}}
+
+
+def _change(data: Plain, changes: Sequence[tuple[list[str], Any]]) -> Plain:
+    for path, value in changes:
+        layer = value
+        for key in reversed(path):
+            layer = {key: layer}
+        data = merge(data, layer)
+    return data
+
+
+def _model_name(data: Plain, recipe_class: type[Recipe]) -> str:
+    """The name of the recipe's model: as written, else the class's default; "" where it has none."""
+    section = data.get("model")
+    if section is None and "model" in recipe_class.model_fields:
+        section = recipe_class.model_fields["model"].get_default(call_default_factory=True, validated_data={})
+    if isinstance(section, Mapping):
+        section = section.get("name")
+    return str(getattr(section, "name", section) or "")
+
+
+def _pick(overlays: Any, name: str, what: str) -> Plain:
+    if not isinstance(overlays, dict) or name not in overlays:
+        raise OneiroError(f"no {what} called '{name}'{nearest(name, overlays or ())}")
+    if not isinstance(overlays[name] or {}, dict):
+        raise OneiroError(f"the {what} called '{name}' is not a mapping of settings")
+    return overlays[name] or {}
+
+
+# Mistakes ------------------------------------------------------------------------------------------------------------
+
+
+def explain(error: ValidationError, recipe_class: type[BaseModel], data: Any) -> str:
+    """The first mistake in one line, with the full dotted key."""
+    problems = error.errors(include_url=False)
+    first = problems[0]
+    path = _path(first["loc"], data)
+    key = ".".join(path)
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    if first["type"] == "extra_forbidden":
+        return f"unknown key {key!r}{_nearest_key(path, recipe_class)}{more}"
+    if first["type"] == "missing":
+        return f"missing key {key!r}: give it as {key}=value{more}"
+    message = first["msg"].removeprefix("Value error, ")
+    expected = re.sub(r"^Input should be ", "expected ", message)
+    given = repr(first["input"])
+    return f"{key or 'recipe'}: got {given if len(given) <= 60 else given[:57] + '...'}, {expected}{more}"
+
+
+def _path(loc: tuple[int | str, ...], data: Any) -> list[str]:
+    """The keys a person wrote. pydantic also lists the branches of unions it tried: those are not in the data."""
+    path = []
+    for depth, part in enumerate(loc):
+        inside = isinstance(data, Mapping) and part in data
+        if inside or (isinstance(data, list) and isinstance(part, int) and part < len(data)):
+            data = data[part]
+        elif depth < len(loc) - 1 or not isinstance(data, Mapping):
+            continue
+        path.append(str(part))
+    return path
+
+
+def _nearest_key(path: list[str], recipe_class: type[BaseModel]) -> str:
+    """A key of the same section that looks alike, else a key of that name in another section."""
+    known = [key.rpartition(".") for key in _keys(recipe_class)]
+    siblings = [leaf for section, _, leaf in known if section == ".".join(path[:-1])]
+    alike = difflib.get_close_matches(path[-1], siblings, n=1)
+    if alike:
+        return f"; did you mean '{'.'.join([*path[:-1], alike[0]])}'?"
+    namesakes = ["".join(key) for key in known if key[2] == path[-1]]
+    return f"; did you mean '{namesakes[0]}'?" if namesakes else f"; known: {', '.join(sorted(siblings))}"
+
+
+def _keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Every dotted key of a recipe class."""
+    for name, field in model.model_fields.items():
+        yield prefix + name
+        for section in _sections(field.annotation):
+            yield from _keys(section, f"{prefix}{name}.")
+
+
+def _sections(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The models inside an annotation such as `PpoConfig | GrpoConfig | None`; containers are left out."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    elif typing.get_origin(annotation) not in (list, dict, tuple, set):
+        for inner in typing.get_args(annotation):
+            yield from _sections(inner)

@@ -1,0 +1,181 @@
+"""A sample of a run's episodes, prepared for reading: what was seen, what was said of it, what came.
+
+Everything here may hold text a model wrote. It stays text: the page's template escapes it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from oneiro.run import read_lines
+
+STEPS = 3
+"""Steps shown of each stage: first, middle, last."""
+PER_STEP = 6
+"""Episodes shown of each step, as many that succeeded as that failed where there are enough."""
+MAX_EPISODES = 60
+MAX_TURNS = 40
+MAX_CHARACTERS = 4000
+MAX_WORDS = 600
+"""Texts with more words are compared line by line: aligning words takes quadratic time."""
+
+T = TypeVar("T")
+
+FILE_NAME = re.compile(r"(?P<stage>.+)-(?P<step>\d+)\.jsonl\.gz")
+
+
+@dataclass(frozen=True)
+class Span:
+    """A piece of text, marked where it differs from the truth."""
+
+    text: str
+    differs: bool = False
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One state of a turn: the true one, or what the agent made of it."""
+
+    title: str
+    spans: list[Span] | None
+    verdict: str = ""
+    """"exact" or "differs" where there is a truth to compare with."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    panels: list[Panel]
+    reply: str
+    actions: list[str]
+    reward: float
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One episode on the page."""
+
+    stage: str
+    step: int
+    world: str
+    task: str
+    seed: int
+    member: int
+    success: bool
+    stop: str
+    score: float
+    terms: dict[str, float]
+    turns: list[Turn]
+    hidden_turns: int
+
+
+def sample(path: Path) -> list[Shown]:
+    """Episodes worth a look, in the order of the run: of each stage its first, middle and last step."""
+    stages: dict[str, list[tuple[int, Path]]] = {}
+    for file in (path / "episodes").glob("*.jsonl.gz"):
+        if match := FILE_NAME.fullmatch(file.name):
+            stages.setdefault(match["stage"], []).append((int(match["step"]), file))
+    in_order = sorted((sorted(files) for files in stages.values()), key=lambda files: files[0][1].stat().st_mtime_ns)
+    files = [file for steps in in_order for _, file in _spread(steps, STEPS)]
+    chosen = [show(row) for file in files for row in _both_kinds(list(read_lines(file)))]
+    return _spread(chosen, MAX_EPISODES)
+
+
+def show(row: dict[str, Any]) -> Shown:
+    """One stored episode, compared with the truth and cut to a readable size."""
+    turns = row.get("turns") or []
+    parts = [
+        name for name in ("state", "observation", "prediction", "next_state") if any(turn.get(name) for turn in turns)
+    ]
+    return Shown(
+        stage=str(row.get("stage", "")),
+        step=int(row.get("step", 0)),
+        world=str(row.get("world", "")),
+        task=str(row.get("task", "")),
+        seed=int(row.get("seed", 0)),
+        member=int(row.get("member", 0)),
+        success=bool(row.get("success")),
+        stop=str(row.get("stop", "")),
+        score=float(row.get("score", 0.0)),
+        terms={str(name): _total(value) for name, value in (row.get("terms") or {}).items()},
+        turns=[_turn(turn, parts) for turn in turns[:MAX_TURNS]],
+        hidden_turns=max(0, len(turns) - MAX_TURNS),
+    )
+
+
+def compare(shown: str, truth: str) -> list[Span]:
+    """`shown` in pieces, those that differ from `truth` marked. What is missing altogether shows as a marked `␣`."""
+    shown_lines, true_lines = shown.split("\n"), truth.split("\n")
+    if [len(line) for line in shown_lines] == [len(line) for line in true_lines]:
+        return _join(Span(a, a != b) for a, b in zip(shown, truth, strict=True))
+    words, true_words = re.findall(r"\s+|\S+", shown), re.findall(r"\s+|\S+", truth)
+    if max(len(words), len(true_words)) > MAX_WORDS:
+        known = set(true_lines)
+        return _join(Span(line + "\n", line not in known) for line in shown_lines)
+    return _join(_aligned(words, true_words))
+
+
+def _aligned(words: Sequence[str], true_words: Sequence[str]) -> Iterator[Span]:
+    matcher = difflib.SequenceMatcher(None, words, true_words, autojunk=False)
+    for kind, first, last, _, _ in matcher.get_opcodes():
+        yield Span("".join(words[first:last]) or "␣", kind != "equal")
+
+
+def _turn(turn: dict[str, Any], parts: Sequence[str]) -> Turn:
+    texts = {name: None if turn.get(name) is None else _cut(str(turn[name]).strip("\n")) for name in parts}
+    titles = {
+        "state": "State",
+        "observation": "Seen by the agent",
+        "prediction": "Predicted by the agent",
+        "next_state": "Next state",
+    }
+    truths = {"observation": "state", "prediction": "next_state"}
+    panels = [_panel(titles[name], texts[name], texts.get(truths.get(name, ""))) for name in parts]
+    actions = [_cut(str(action)) for action in turn.get("actions") or []]
+    return Turn(panels, _cut(str(turn.get("reply") or "")), actions, float(turn.get("reward") or 0.0))
+
+
+def _panel(title: str, text: str | None, truth: str | None) -> Panel:
+    if text is None:
+        return Panel(title, None)
+    if truth is None:
+        return Panel(title, [Span(text)])
+    spans = compare(text, truth)
+    return Panel(title, spans, "differs" if any(span.differs for span in spans) else "exact")
+
+
+def _join(spans: Iterator[Span]) -> list[Span]:
+    """Neighbours of a kind become one."""
+    joined: list[Span] = []
+    for span in spans:
+        if joined and joined[-1].differs == span.differs:
+            joined[-1] = Span(joined[-1].text + span.text, span.differs)
+        else:
+            joined.append(span)
+    return joined
+
+
+def _spread(items: Sequence[T], count: int) -> list[T]:
+    """At most `count` items, evenly from first to last."""
+    if len(items) <= count:
+        return list(items)
+    return [items[round(place * (len(items) - 1) / (count - 1))] for place in range(count)]
+
+
+def _both_kinds(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    won, lost = [row for row in rows if row.get("success")], [row for row in rows if not row.get("success")]
+    half = PER_STEP // 2
+    return won[: max(half, PER_STEP - len(lost))] + lost[: max(half, PER_STEP - len(won))]
+
+
+def _total(value: Any) -> float:
+    """A reward term, given per turn or summed."""
+    return float(sum(value)) if isinstance(value, list) else float(value)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]} … ({len(text) - MAX_CHARACTERS:,} more)"

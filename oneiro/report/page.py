@@ -1,0 +1,200 @@
+"""`report.html`: one file that shows a run, or compares several, drawn from run directories alone.
+
+Everything a model wrote is hostile until escaped: the template escapes all of it, and only our own SVG passes as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from oneiro.errors import OneiroError
+from oneiro.files import read_json, write_text
+from oneiro.recipe import flat
+from oneiro.recipe import read as read_recipe
+from oneiro.report import episodes, plots
+from oneiro.report.table import Table
+from oneiro.run import METRICS, holds_run, read_lines
+
+TEMPLATE = Path(__file__).with_name("page.html")
+
+
+@dataclass
+class Found:
+    """What a run directory holds."""
+
+    path: Path
+    recipe: dict[str, Any]
+    info: dict[str, Any]
+    summary: dict[str, Any]
+    metrics: list[dict[str, Any]]
+
+    @property
+    def name(self) -> str:
+        return self.path.resolve().name
+
+
+@dataclass
+class Page:
+    """What the template draws, top to bottom."""
+
+    title: str
+    about: str
+    facts: dict[str, str]
+    notes: list[str] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    curves: list[str] = field(default_factory=list)
+    more_curves: list[str] = field(default_factory=list)
+    stages: list[tuple[str, str, float, float]] = field(default_factory=list)
+    """Name, status, seconds, share of the longest."""
+    episodes: list[episodes.Shown] = field(default_factory=list)
+    recipe: str = ""
+
+
+def write(paths: Sequence[str | Path], out: str | Path | None = None) -> Path:
+    """Write the page of one run into it (`report.html`), or a comparison of several to `out`; returns the file."""
+    runs = [find(path) for path in paths]
+    page = one(runs[0]) if len(runs) == 1 else several(runs)
+    target = Path(out) if out else runs[0].path / "report.html" if len(runs) == 1 else Path("comparison.html")
+    write_text(target, render(page))
+    return target
+
+
+def find(path: str | Path) -> Found:
+    """Read a run directory, finished or not."""
+    path = Path(path)
+    if not holds_run(path):
+        raise OneiroError(f"{path} is not a run directory: it has no recipe.yaml")
+    info = read_json(path / "run.json") if (path / "run.json").exists() else {}
+    summary = read_json(path / "summary.json") if (path / "summary.json").exists() else {}
+    return Found(path, read_recipe(path / "recipe.yaml"), info, summary, list(read_lines(path / METRICS)))
+
+
+def tables(path: str | Path) -> list[Table]:
+    """The tables a run ended with."""
+    return [Table.read(data) for data in find(path).summary.get("tables", [])]
+
+
+def one(run: Found) -> Page:
+    """The page of one run."""
+    named = [_curve(spec, [run]) for spec in run.summary.get("curves", [])]
+    shown = {spec["key"] for spec in run.summary.get("curves", [])}
+    rest = [
+        _curve({"title": key, "key": key, "stages": stages}, [run]) for key, stages in _keys(run) if key not in shown
+    ]
+    longest = max((stage.get("seconds", 0.0) for stage in run.info.get("stages", {}).values()), default=0.0) or 1.0
+    return Page(
+        title=run.name,
+        about=str(run.recipe.get("about", "")),
+        facts=_facts(run),
+        notes=[str(note) for note in run.summary.get("notes", [])],
+        tables=[Table.read(data) for data in run.summary.get("tables", [])],
+        curves=[svg for svg in named if svg],
+        more_curves=[svg for svg in rest if svg],
+        stages=[
+            (name, stage["status"], stage.get("seconds", 0.0), stage.get("seconds", 0.0) / longest)
+            for name, stage in run.info.get("stages", {}).items()
+        ],
+        episodes=episodes.sample(run.path),
+        recipe=(run.path / "recipe.yaml").read_text(encoding="utf-8"),
+    )
+
+
+def several(runs: Sequence[Found]) -> Page:
+    """The page that lays runs side by side: tables of one title joined, curves overlaid, recipes where they differ."""
+    recipes = [flat(run.recipe) for run in runs]
+    keys = dict.fromkeys(key for recipe in recipes for key in recipe)
+    differing = [key for key in keys if len({repr(recipe.get(key)) for recipe in recipes}) > 1]
+    settings = Table("Where the recipes differ", ["key", *_names(runs)])
+    for key in differing:
+        settings.add(key, *(str(recipe.get(key, "–")) for recipe in recipes))
+    specs = {spec["title"]: spec for run in runs for spec in run.summary.get("curves", [])}
+    curves = [_curve(spec, runs) for spec in specs.values()]
+    return Page(
+        title=" · ".join(_names(runs)),
+        about=f"{len(runs)} runs side by side",
+        facts={name: _facts(run)["status"] for name, run in zip(_names(runs), runs, strict=True)},
+        tables=[*_joined(runs), *([settings] if differing else [])],
+        curves=[svg for svg in curves if svg],
+    )
+
+
+def render(page: Page) -> str:
+    """The page as one HTML text, everything escaped."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["clock"] = _clock
+    return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(page=page)
+
+
+def _facts(run: Found) -> dict[str, str]:
+    """The line under the title: what the numbers depend on besides the recipe."""
+    seconds = sum(stage.get("seconds", 0.0) for stage in run.info.get("stages", {}).values())
+    versions = run.info.get("versions", {})
+    facts = {
+        "status": "finished" if run.info.get("status") == "done" else "not finished",
+        "started": str(run.info.get("started", "")).replace("T", " ").removesuffix("+00:00") + " UTC",
+        "took": _clock(seconds),
+        "seed": str(run.info.get("seed", "")),
+        "commit": str(run.info.get("commit") or "")[:12],
+        "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
+        "platform": str(run.info.get("platform", "")),
+    }
+    return {name: fact for name, fact in facts.items() if fact}
+
+
+def _curve(spec: Mapping[str, Any], runs: Sequence[Found]) -> str:
+    """One plot of a metric: a line for each labelled stage of each run; empty where nothing was logged."""
+    series = []
+    for name, run in zip(_names(runs), runs, strict=True):
+        for label, stage in spec["stages"].items():
+            rows = [row for row in run.metrics if row["stage"] == stage and row.get(spec["key"]) is not None]
+            if rows:
+                full = label if len(runs) == 1 else f"{name}: {label}"
+                series.append(plots.Series(full, [row["step"] for row in rows], [row[spec["key"]] for row in rows]))
+    return plots.curves(spec["title"], series, spec.get("unit", "")) if series else ""
+
+
+def _keys(run: Found) -> Iterable[tuple[str, dict[str, str]]]:
+    """Every metric with the stages that logged it more than once."""
+    found: dict[str, dict[str, int]] = {}
+    for row in run.metrics:
+        for key in row.keys() - {"stage", "step"}:
+            counts = found.setdefault(key, {})
+            counts[row["stage"]] = counts.get(row["stage"], 0) + 1
+    for key in sorted(found):
+        stages = [stage for stage, count in found[key].items() if count > 1]
+        if stages:
+            yield key, {stage: stage for stage in stages}
+
+
+def _joined(runs: Sequence[Found]) -> list[Table]:
+    """Tables of the same title and columns as one, with the run as their first column."""
+    joined: dict[tuple[str, tuple[str, ...]], Table] = {}
+    for name, run in zip(_names(runs), runs, strict=True):
+        for table in (Table.read(data) for data in run.summary.get("tables", [])):
+            key = (table.title, tuple(table.columns))
+            target = joined.setdefault(key, Table(table.title, ["run", *table.columns], table.units, table.note))
+            for row in table.rows:
+                target.add(name, *row)
+    return list(joined.values())
+
+
+def _names(runs: Sequence[Found]) -> list[str]:
+    """The directories' names, told apart by their paths where two are alike."""
+    names = [run.name for run in runs]
+    return [name if names.count(name) == 1 else str(run.path) for name, run in zip(names, runs, strict=True)]
+
+
+def _clock(seconds: float) -> str:
+    """`4.2 s`, `3:05 min` or `2:03:05 h`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d} h" if hours else f"{minutes}:{rest:02d} min"

@@ -1,0 +1,83 @@
+"""Learning curves as inline SVG that takes the page's own text colour, in light and in dark."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+PALETTE = ("#3d7fd6", "#e0803a", "#3f9d6c", "#9568cc", "#cf4b5f", "#2f9fae", "#a68a2d", "#888e98")
+"""Readable on white and on near-black."""
+INK = "#010203"
+"""Stands for the page's text colour while matplotlib draws."""
+SMOOTH_FROM = 40
+"""Curves with more points than this are drawn faintly, under their running mean."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line of a plot."""
+
+    label: str
+    steps: Sequence[float]
+    values: Sequence[float]
+
+
+def curves(title: str, series: Sequence[Series], unit: str = "", size: tuple[float, float] = (4.6, 2.7)) -> str:
+    """Lines over steps as one `<svg>` element."""
+    import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    # Text stays text (and no formula), and the same data gives the same file.
+    style: Any = {"svg.fonttype": "none", "svg.hashsalt": title, "text.parse_math": False, "font.size": 8.5}
+    with matplotlib.rc_context(style):
+        figure = Figure(figsize=size, layout="constrained")
+        figure.patch.set_alpha(0)
+        axes = figure.add_subplot()
+        for place, line in enumerate(series):
+            colour = PALETTE[place % len(PALETTE)]
+            values = np.asarray(line.values, np.float64) * (100 if unit == "%" else 1)
+            few = len(values) <= SMOOTH_FROM
+            axes.plot(line.steps, values, color=colour, lw=1.6 if few else 0.7, alpha=1 if few else 0.35)
+            if few:
+                axes.plot(line.steps, values, ".", color=colour, ms=4)
+            else:
+                axes.plot(line.steps, running_mean(values, len(values) // 20 + 1), color=colour, lw=1.6)
+            axes.plot([], [], color=colour, lw=1.6, label=line.label)
+        axes.set_title(title, loc="left", fontsize=9.5, color=INK)
+        axes.set_xlabel("step", color=INK)
+        axes.set_ylabel(unit, color=INK)
+        axes.patch.set_alpha(0)
+        axes.grid(axis="y", color=INK, alpha=0.12, lw=0.6)
+        axes.tick_params(colors=INK, length=0)
+        for side, spine in axes.spines.items():
+            spine.set_visible(side == "bottom")
+            spine.set_edgecolor(INK)
+            spine.set_alpha(0.4)
+        if len(series) > 1:
+            axes.legend(frameon=False, labelcolor=INK, fontsize=8, handlelength=1.4)
+        buffer = io.StringIO()
+        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})
+    return _inline(buffer.getvalue())
+
+
+def running_mean(values: np.ndarray, width: int) -> np.ndarray:
+    """Mean over a centred window that shrinks at both ends."""
+    padded = np.concatenate([[0.0], np.cumsum(values)])
+    place = np.arange(len(values))
+    first, last = np.maximum(place - width, 0), np.minimum(place + width + 1, len(values))
+    return np.asarray((padded[last] - padded[first]) / (last - first))
+
+
+def _inline(svg: str) -> str:
+    """Only the `<svg>` element, in the page's colour, font and width."""
+    svg = svg[svg.index("<svg") :].replace(INK, "currentColor")
+    svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1; font-family: inherit", svg)
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r'\1 role="img"', svg, count=1)
+    return re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)

@@ -1,0 +1,67 @@
+"""Numbers with their uncertainty: unbiased pass@k, bootstrap over levels, Wilson for plain proportions."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from oneiro.report.table import Cell
+from oneiro.seeds import generator
+
+Z = 1.959963984540054
+"""The normal quantile of a 95 % interval."""
+RESAMPLES = 2000
+CHUNK = 100
+
+
+def pass_at_k(samples: int, correct: int, k: int) -> float:
+    """Unbiased estimate of the chance that at least one of k samples is right, from `correct` right ones of `samples`.
+
+    1 - C(samples - correct, k) / C(samples, k), as a product that never overflows (Chen et al. 2021, arXiv 2107.03374).
+    """
+    if not 1 <= k <= samples or not 0 <= correct <= samples:
+        raise ValueError(f"pass@{k} needs 1 <= k <= samples and 0 <= correct <= samples, got {correct} of {samples}")
+    if samples - correct < k:
+        return 1.0
+    return 1.0 - math.prod(1.0 - k / i for i in range(samples - correct + 1, samples + 1))
+
+
+def wilson(successes: int, n: int) -> Cell:
+    """A proportion of n independent cases with Wilson's score interval."""
+    if n < 1:
+        return Cell(None, n=0)
+    p = successes / n
+    centre = (p + Z**2 / (2 * n)) / (1 + Z**2 / n)
+    half = Z / (1 + Z**2 / n) * math.sqrt(p * (1 - p) / n + Z**2 / (4 * n**2))
+    return Cell(p, max(0.0, centre - half), min(1.0, centre + half), n)
+
+
+def bootstrap(values_L: ArrayLike, seed: int = 0) -> Cell:
+    """The mean over levels with its percentile interval; levels, not single samples, are what is drawn again.
+
+    Where every level is exactly 0, or every one exactly 1, resampling sees no spread; Wilson's interval stands in.
+    """
+    values = np.asarray(values_L, np.float64)
+    n = len(values)
+    if n == 0:
+        return Cell(None, n=0)
+    mean = float(values.mean())
+    if mean in (0.0, 1.0) and np.all(values == mean):
+        return wilson(int(mean) * n, n)
+    rng = generator("report", "bootstrap", seed)
+    means = [values[rng.integers(n, size=(CHUNK, n))].mean(axis=1) for _ in range(RESAMPLES // CHUNK)]
+    low, high = np.quantile(np.concatenate(means), [0.025, 0.975])
+    return Cell(mean, float(low), float(high), n)
+
+
+def success_rate(success_LS: ArrayLike, seed: int = 0) -> Cell:
+    """Success of `[levels, samples]` outcomes (pass@1), bootstrapped over levels."""
+    return bootstrap(np.asarray(success_LS, np.float64).mean(axis=1), seed)
+
+
+def pass_rate(success_LS: ArrayLike, k: int, seed: int = 0) -> Cell:
+    """pass@k of `[levels, samples]` outcomes: unbiased on each level, bootstrapped over levels."""
+    success = np.asarray(success_LS, bool)
+    return bootstrap([pass_at_k(success.shape[1], int(row.sum()), k) for row in success], seed)

@@ -1,0 +1,372 @@
+"""A run directory: everything a run leaves behind, whole at every instant.
+
+    recipe.yaml    the resolved recipe
+    run.json       versions, seed, the stages and their results
+    metrics.jsonl  one line per stage and step
+    timings.jsonl  the same for wall-clock times, so that metrics.jsonl does not depend on the clock
+    episodes/      every rollout, one gzip file per stage and step
+    checkpoints/   one folder per stage
+    summary.json   tables, curves and notes, from which report.html is drawn
+    log.txt        what was printed
+
+Killed at any moment and opened again, a run goes on where it was: finished stages are skipped, a line cut short is
+dropped, and `rewind` removes what was logged after the checkpoint that the work goes on from. An interrupted run ends
+with the same bytes in metrics.jsonl and episodes/ as one that was left alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import gzip
+import io
+import json
+import math
+import os
+import platform
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from oneiro import track
+from oneiro.errors import OneiroError
+from oneiro.files import read_json, write_json, write_text, write_with
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from oneiro.progress import Bar
+    from oneiro.recipe import Recipe
+
+METRICS, TIMINGS = "metrics.jsonl", "timings.jsonl"
+PACKAGES = ("oneiro", "torch", "transformers", "numpy")
+WORDS = ("about", "needs", "takes")
+"""Recipe fields that only describe: a run may be resumed although they were reworded."""
+
+
+class Run:
+    """One run, open for writing by one process. `with Run.open(path, recipe) as run: ...`"""
+
+    path: Path
+    recipe: dict[str, Any]
+    """The resolved recipe as plain data."""
+    info: dict[str, Any]
+    """What `run.json` holds."""
+
+    def __init__(self, path: Path, lock: int) -> None:
+        """Use `Run.open`."""
+        self.path = path
+        self._lock = lock
+        self._console: Console | None = None
+        self._trackers: list[track.Tracker] = []
+
+    @classmethod
+    def open(cls, path: str | Path, recipe: Recipe | None = None) -> Run:
+        """Create the run, or go on with it; a recipe other than the stored one is an error that names the key."""
+        path = Path(path)
+        if recipe is not None:
+            track.require(recipe.track)
+        if not holds_run(path):
+            if recipe is None:
+                raise OneiroError(f"{path} is not a run directory: it has no recipe.yaml")
+            if path.is_dir() and any(not entry.name.startswith(".") for entry in path.iterdir()):
+                raise OneiroError(f"{path} is not empty and holds no run; choose another --out")
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            run = cls(path, _lock(path))
+        except OSError as error:
+            raise OneiroError(
+                f"cannot use {path} for a run: {error.strerror or error}; choose another --out"
+            ) from error
+        try:
+            run._begin(recipe)
+        except BaseException:
+            run.close()
+            raise
+        return run
+
+    def _begin(self, recipe: Recipe | None) -> None:
+        from oneiro import recipe as recipes
+
+        for leftover in self.path.rglob(".*.part"):
+            leftover.unlink(missing_ok=True)
+        if recipe is not None and not holds_run(self.path):
+            write_text(self.path / "recipe.yaml", recipes.dump(recipe))
+        elif recipe is not None and (difference := first_difference(self.path, recipe)):
+            raise OneiroError(f"{self.path} was started with another recipe: {difference}; choose another --out")
+        self.recipe = recipes.read(self.path / "recipe.yaml")
+        for name in (METRICS, TIMINGS, "log.txt"):
+            _drop_torn_line(self.path / name)
+        if (self.path / "run.json").exists():
+            self.info = read_json(self.path / "run.json")
+            self._warn_of_other_versions()
+        else:
+            self.info = {
+                "status": "running",
+                "started": _now(),
+                "seed": self.recipe.get("seed", 0),
+                "versions": _versions(),
+                "platform": platform.platform(),
+                "commit": _commit(),
+                "stages": {},
+            }
+            self._save()
+        self._trackers = track.start(self.recipe.get("track") or [], self.path, self.recipe)
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let another process have the run."""
+        for tracker in self._trackers:
+            tracker.close()
+        self._trackers = []
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def finish(self) -> None:
+        """Every stage is done and reported."""
+        if self.info["status"] != "done":
+            self.info.update(status="done", finished=_now())
+            self._save()
+
+    # Stages
+
+    def done(self, name: str) -> bool:
+        """Whether the stage has ended, in this process or an earlier one."""
+        return bool(self.info["stages"].get(name, {}).get("status") == "done")
+
+    def stage(self, name: str, work: Callable[[], dict[str, Any] | None]) -> dict[str, Any]:
+        """Do `work` once: its result (plain JSON) is stored, and returned from there when the run is resumed.
+
+        `seconds` adds up over interruptions that could still be written down; `starts` tells whether some could not.
+        """
+        if not self.done(name):
+            record = self.info["stages"].setdefault(name, {"started": _now(), "starts": 0, "seconds": 0.0})
+            record.update(status="running", starts=record["starts"] + 1)
+            before, clock = record["seconds"], time.monotonic()
+            self._save()
+            try:
+                record["result"] = work() or {}
+            except BaseException:
+                record.update(status="stopped", seconds=before + time.monotonic() - clock)
+                with contextlib.suppress(OneiroError):
+                    self._save()
+                raise
+            record.update(status="done", seconds=before + time.monotonic() - clock)
+            self._save()
+            # Read back, so that the first run sees exactly what a resumed one will see.
+            self.info = read_json(self.path / "run.json")
+        return dict(self.info["stages"][name]["result"])
+
+    def checkpoint_dir(self, stage: str) -> Path:
+        """The folder for a stage's checkpoints."""
+        folder = self.path / "checkpoints" / stage
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    # What is measured
+
+    def log(self, stage: str, step: int, values: Mapping[str, float]) -> None:
+        """One line of `metrics.jsonl`, also sent to the trackers. Values must not depend on the clock: see `time`."""
+        numbers = {key: _number(values[key]) for key in sorted(values)}
+        self._append(METRICS, json.dumps({"stage": stage, "step": step, **numbers}) + "\n")
+        for tracker in self._trackers:
+            tracker.log(stage, step, {key: value for key, value in numbers.items() if value is not None})
+
+    def time(self, stage: str, step: int, values: Mapping[str, float]) -> None:
+        """One line of `timings.jsonl`: seconds, rates, memory, and whatever else differs from run to run."""
+        numbers = {key: _number(values[key]) for key in sorted(values)}
+        self._append(TIMINGS, json.dumps({"stage": stage, "step": step, **numbers}) + "\n")
+
+    def episodes(self, stage: str, step: int, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Write a step's episodes (plain JSON, one per line); the same episodes give the same bytes."""
+        lines = (json.dumps({"stage": stage, "step": step, **row}, ensure_ascii=False) + "\n" for row in rows)
+        data = gzip.compress("".join(lines).encode(), compresslevel=6, mtime=0)
+        target = self.path / "episodes" / f"{_file_name(stage)}-{step:06d}.jsonl.gz"
+        write_with(target, lambda temporary: _write_bytes(temporary, data))
+
+    def summary(self, data: Mapping[str, Any]) -> None:
+        """Write `summary.json`: `{"tables": [...], "curves": [...], "notes": [...]}` (see docs/report.md)."""
+        write_json(self.path / "summary.json", data)
+
+    def rewind(self, stage: str, step: int) -> None:
+        """Forget what `stage` logged after `step`. Call it before going on from a checkpoint (-1: from the start)."""
+        for name in (METRICS, TIMINGS):
+            path = self.path / name
+            lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+            kept = [line for line in lines if not _is_after(json.loads(line), stage, step)]
+            if len(kept) < len(lines):
+                write_text(path, "".join(kept))
+        pattern = re.compile(re.escape(_file_name(stage)) + r"-(\d+)\.jsonl\.gz")
+        for path in (self.path / "episodes").glob("*.jsonl.gz"):
+            match = pattern.fullmatch(path.name)
+            if match and int(match[1]) > step:
+                path.unlink()
+
+    # What is shown
+
+    def say(self, text: RenderableType) -> None:
+        """Print a line (or anything rich can show) and keep it in `log.txt`."""
+        self.console.print(text, markup=False, highlight=False, soft_wrap=isinstance(text, str))
+        self.note(text)
+
+    def note(self, text: RenderableType) -> None:
+        """Write to `log.txt` only."""
+        from rich.console import Console
+
+        page = Console(file=io.StringIO(), width=120, color_system=None)
+        page.print(text, markup=False, highlight=False, soft_wrap=isinstance(text, str))
+        assert isinstance(page.file, io.StringIO)
+        self._append("log.txt", f"{datetime.now():%Y-%m-%d %H:%M:%S}  {page.file.getvalue().rstrip()}\n")
+
+    @contextlib.contextmanager
+    def progress(self, title: str, total: int, done: int = 0) -> Iterator[Bar]:
+        """A bar with rate and time left, or a line every ten seconds where nobody watches.
+
+        `with run.progress("sft", steps, done=first) as bar: ... bar.advance(loss=0.31)`
+        """
+        from oneiro.progress import Bar
+
+        with Bar(title, total, done, self.console, self.note) as bar:
+            yield bar
+
+    @property
+    def console(self) -> Console:
+        if self._console is None:
+            from rich.console import Console
+
+            self._console = Console()
+        return self._console
+
+    def _save(self) -> None:
+        write_json(self.path / "run.json", self.info)
+
+    def _append(self, name: str, text: str) -> None:
+        path = self.path / name
+        try:
+            with path.open("ab") as handle:
+                handle.write(text.encode())
+        except OSError as error:
+            raise OneiroError(
+                f"cannot write {path}: {error.strerror or error}; then the same command resumes"
+            ) from error
+
+    def _warn_of_other_versions(self) -> None:
+        now, then = _versions(), self.info.get("versions", {})
+        changed = [f"{name} {then.get(name)} -> {now[name]}" for name in now if now[name] != then.get(name)]
+        if changed:
+            self.say(f"resumed with other versions ({', '.join(changed)}): the last digits may differ")
+
+
+def holds_run(path: str | Path) -> bool:
+    """Whether a directory is a run."""
+    return (Path(path) / "recipe.yaml").is_file()
+
+
+def first_difference(path: str | Path, recipe: Recipe) -> str:
+    """How `recipe` differs from the one stored in the run at `path`: the first key and both values, or nothing."""
+    from oneiro import recipe as recipes
+
+    stored = recipes.flat(recipes.read(Path(path) / "recipe.yaml"))
+    given = recipes.flat(recipes.plain(recipe))
+    for key in [*given, *stored]:
+        before, now = stored.get(key, "unset"), given.get(key, "unset")
+        if before != now and key not in WORDS:
+            return f"{key} was {before}, now {now}"
+    return ""
+
+
+def read_lines(path: str | Path) -> Iterator[dict[str, Any]]:
+    """The rows of a `.jsonl` or `.jsonl.gz` file. A last line still being written is left out."""
+    path = Path(path)
+    if not path.exists():
+        return
+    data = path.read_bytes()
+    text = gzip.decompress(data) if path.suffix == ".gz" else data
+    for line in text.split(b"\n")[:-1]:
+        if line:
+            yield json.loads(line)
+
+
+def _lock(path: Path) -> int:
+    """Hold the directory until the descriptor is closed or the process ends, however it ends."""
+    descriptor = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = os.read(descriptor, 20).decode(errors="replace").strip()
+        os.close(descriptor)
+        raise OneiroError(f"{path} is in use by process {holder}; wait for it or choose another --out") from error
+    except OSError:
+        pass  # a file system without locks: nothing to hold
+    os.truncate(descriptor, 0)
+    os.write(descriptor, f"{os.getpid()}\n".encode())
+    return descriptor
+
+
+def _drop_torn_line(path: Path) -> None:
+    """A process killed while appending leaves half a line at the end."""
+    if path.exists():
+        data = path.read_bytes()
+        if not data.endswith(b"\n") and data:
+            os.truncate(path, data.rfind(b"\n") + 1)
+
+
+def _write_bytes(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+
+
+def _is_after(line: dict[str, Any], stage: str, step: int) -> bool:
+    return bool(line["stage"] == stage and line["step"] > step)
+
+
+def _file_name(stage: str) -> str:
+    return stage.replace("/", "-")
+
+
+def _number(value: float) -> float | int | None:
+    """A plain JSON number; what is not finite becomes null."""
+    if isinstance(value, int):
+        return int(value)
+    return float(value) if math.isfinite(value) else None
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _versions() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            versions[package] = version(package)
+    return versions
+
+
+def _commit() -> str | None:
+    """The commit of this source tree, with a + where files differ from it; None outside a repository."""
+    folder = Path(__file__).resolve().parent
+    git = ["git", "-C", str(folder)]
+    try:
+        tracked = subprocess.run([*git, "ls-files", "--error-unmatch", __file__], capture_output=True, timeout=10)
+        if tracked.returncode:
+            return None
+        commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10)
+        changes = subprocess.run([*git, "diff", "--quiet", "HEAD"], capture_output=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return commit.stdout.strip() + ("+" if changes.returncode else "")

@@ -1,0 +1,366 @@
+"""Chat with any OpenAI-compatible server: vLLM, SGLang, llama.cpp, or a hosted one.
+
+A batch never dies of one bad request: after its retries it becomes a `Reply` that says what went wrong. Only what no
+retry can mend (a wrong key, an unknown model) stops the batch, at once and in one line. Everything a server sends is
+checked before it is believed, and every wait ends.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import http.client
+import json
+import math
+import os
+import socket
+import threading
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from oneiro.errors import OneiroError
+from oneiro.seeds import derive, generator
+
+MAX_BODY = 64 << 20
+"""Bytes of a reply after which a server is taken to be broken."""
+FIRST_WAIT_S = 0.5
+LONGEST_WAIT_S = 30.0
+
+
+class ServerConfig(BaseModel):
+    """Where the server is and how it samples."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    base_url: str = "http://127.0.0.1:8000/v1"
+    """Up to and including `/v1`."""
+    model: str
+    """The name the server knows the model by."""
+    api_key_env: str | None = None
+    """Environment variable that holds the key; None sends no key."""
+    timeout_s: float = Field(300.0, gt=0)
+    """Longest one HTTP request may take, from connect to last byte."""
+    total_s: float = Field(6 * 3600.0, gt=0)
+    """Longest one call of `chat` may take; what is unanswered then becomes an error reply."""
+    retries: int = Field(5, ge=0)
+    """Further attempts after the first, on 408, 429, 5xx, timeouts, broken connections and garbled replies."""
+    concurrency: int = Field(16, ge=1, le=1024)
+    temperature: float = Field(1.0, ge=0)
+    top_p: float = Field(1.0, gt=0, le=1)
+    max_tokens: int = Field(1024, ge=1)
+    seed: int | None = 0
+    """Each prompt gets a seed of its own derived from this one; None sends none (some hosted servers refuse it)."""
+    token_ids: bool = False
+    """Ask for token ids and their log-probabilities (vLLM, SGLang), so that replies can be trained on."""
+    extra: dict[str, Any] = Field(default_factory=dict)
+    """Sent with every request as it is, over the fields above."""
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_http(cls, url: str) -> str:
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"base_url {url!r} is no http(s) address, e.g. http://127.0.0.1:8000/v1")
+        return url.rstrip("/")
+
+
+class ServerFault(Exception):
+    """A request went wrong in a way that another attempt may mend."""
+
+    def __init__(self, message: str, retry_after: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One sampled answer, or the reason why there is none."""
+
+    text: str = ""
+    finish_reason: str = ""
+    """What the server said: "stop", "length", ...; empty on an error."""
+    reasoning: str = ""
+    """The thinking of a model whose server separates it from the answer."""
+    tokens: tuple[int, ...] | None = None
+    logprobs: tuple[float, ...] | None = None
+    """Log-probability of each token, where the server returned them."""
+    prompt_tokens: tuple[int, ...] | None = None
+    usage: dict[str, int] = field(default_factory=dict)
+    """Token counts of the whole request this reply came with."""
+    error: str | None = None
+
+
+class Server:
+    """A client that holds no connection and no state between calls."""
+
+    def __init__(self, config: ServerConfig) -> None:
+        self.config = config
+        self._headers = {"Content-Type": "application/json", "Accept": "application/json", "Connection": "close"}
+        if config.api_key_env is not None:
+            key = os.environ.get(config.api_key_env, "").strip()
+            if not key:
+                raise OneiroError(
+                    f"the environment variable {config.api_key_env} is empty; set it to the server's API key"
+                )
+            self._headers["Authorization"] = f"Bearer {key}"
+
+    def chat(self, messages_list: Sequence[list[dict[str, Any]]], n: int = 1) -> list[list[Reply]]:
+        """`n` replies to each conversation, in order; a reply that could not be had carries `error`."""
+        if not messages_list:
+            return []
+        batch = _Batch(deadline=time.monotonic() + self.config.total_s)
+        workers = min(self.config.concurrency, len(messages_list))
+        with ThreadPoolExecutor(workers, thread_name_prefix="oneiro-server") as pool:
+            futures = [pool.submit(self._ask, batch, index, list(m), n) for index, m in enumerate(messages_list)]
+            try:
+                return [future.result() for future in futures]
+            except BaseException:
+                batch.abort()
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _ask(self, batch: _Batch, index: int, messages: list[dict[str, Any]], n: int) -> list[Reply]:
+        """All replies to one conversation. A server that ignores `n` is asked again for those still missing."""
+        replies: list[Reply] = []
+        round_ = 0
+        while len(replies) < n:
+            missing = n - len(replies)
+            try:
+                replies += self._attempts(batch, index, round_, self._body(messages, missing, index, round_))[:missing]
+            except ServerFault as fault:
+                return replies + [Reply(error=str(fault)) for _ in range(missing)]
+            except OneiroError:
+                batch.abort()  # from here too: `chat` may be waiting for an earlier conversation
+                raise
+            round_ += 1
+        return replies
+
+    def _body(self, messages: list[dict[str, Any]], n: int, index: int, round_: int) -> dict[str, Any]:
+        config = self.config
+        body: dict[str, Any] = {
+            "model": config.model,
+            "messages": messages,
+            "n": n,
+            "temperature": config.temperature,
+            "top_p": config.top_p,
+            "max_tokens": config.max_tokens,
+        }
+        if config.seed is not None:
+            body["seed"] = derive(config.seed, "server", index, round_) % 2**31
+        if config.token_ids:
+            body |= {"logprobs": True, "return_token_ids": True}
+        return body | config.extra
+
+    def _attempts(self, batch: _Batch, index: int, round_: int, body: dict[str, Any]) -> list[Reply]:
+        """One request with its retries: exponential backoff, seeded jitter, and the server's own Retry-After."""
+        payload = json.dumps(body).encode()
+        fault = ServerFault("not tried: the time for the whole batch was over")
+        for attempt in range(self.config.retries + 1):
+            if batch.over():
+                break
+            try:
+                return _replies(self._post(batch, payload))
+            except ServerFault as error:
+                fault = error
+            if attempt < self.config.retries:
+                jitter = generator(self.config.seed or 0, "backoff", index, round_, attempt).uniform(0.5, 1.0)
+                wait = max(min(LONGEST_WAIT_S, FIRST_WAIT_S * 2**attempt) * jitter, fault.retry_after)
+                if not batch.pause(wait):
+                    break
+        raise fault
+
+    def _post(self, batch: _Batch, payload: bytes) -> bytes:
+        """The body of a 200 reply; `ServerFault` where another attempt may help, `OneiroError` where none can."""
+        seconds = min(self.config.timeout_s, batch.left())
+        connection, target, headers = _connection(f"{self.config.base_url}/chat/completions", seconds)
+        late = threading.Event()
+
+        def cut() -> None:
+            late.set()
+            _hang_up(connection)
+
+        # Socket timeouts restart with every byte; the timer bounds the request as a whole.
+        timer = threading.Timer(seconds, cut)
+        timer.daemon = True
+        timer.start()
+        batch.enter(connection)
+        try:
+            connection.connect()
+            if late.is_set():
+                raise TimeoutError
+            connection.request("POST", target, payload, self._headers | headers)
+            response = connection.getresponse()
+            body = response.read(MAX_BODY + 1)
+        except (OSError, http.client.HTTPException) as error:
+            if late.is_set() or isinstance(error, TimeoutError):
+                raise ServerFault(f"no reply within {seconds:.1f} s") from error
+            raise ServerFault(f"connection failed: {_line(str(error)) or type(error).__name__}") from error
+        finally:
+            timer.cancel()
+            batch.leave(connection)
+            connection.close()
+        if late.is_set():
+            raise ServerFault(f"no whole reply within {seconds:.1f} s")
+        if len(body) > MAX_BODY:
+            raise ServerFault(f"the reply is longer than {MAX_BODY >> 20} MiB")
+        if response.status == 200:
+            return body
+        said = f"HTTP {response.status}: {_message(body)}"
+        if response.status in (408, 429) or response.status >= 500:
+            raise ServerFault(said, retry_after=_seconds(response.getheader("Retry-After")))
+        raise OneiroError(
+            f"{self.config.base_url} refused the request with {said}; check base_url, model and api_key_env"
+        )
+
+
+@dataclass
+class _Batch:
+    """What the threads of one `chat` share: the time left, and the open connections to cut when it must stop."""
+
+    deadline: float
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _open: set[http.client.HTTPConnection] = field(default_factory=set)
+
+    def left(self) -> float:
+        return max(self.deadline - time.monotonic(), 0.01)
+
+    def over(self) -> bool:
+        return self._stop.is_set() or time.monotonic() >= self.deadline
+
+    def pause(self, seconds: float) -> bool:
+        """Wait; False when the batch ends before the pause would."""
+        return time.monotonic() + seconds < self.deadline and not self._stop.wait(seconds)
+
+    def enter(self, connection: http.client.HTTPConnection) -> None:
+        with self._lock:
+            if self._stop.is_set():
+                raise ServerFault("not sent: the batch was stopped")
+            self._open.add(connection)
+
+    def leave(self, connection: http.client.HTTPConnection) -> None:
+        with self._lock:
+            self._open.discard(connection)
+
+    def abort(self) -> None:
+        self._stop.set()
+        with self._lock:
+            for connection in self._open:
+                _hang_up(connection)
+
+
+def _connection(url: str, timeout: float) -> tuple[http.client.HTTPConnection, str, dict[str, str]]:
+    """An unopened connection to `url`, through the proxy of the environment if one is set, and what to ask it for."""
+    parts = urllib.parse.urlsplit(url)
+    host, port = str(parts.hostname), parts.port
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    path = urllib.parse.urlunsplit(("", "", parts.path, parts.query, ""))
+    proxy = urllib.parse.urlsplit(urllib.request.getproxies().get(parts.scheme, ""))
+    if not proxy.hostname or urllib.request.proxy_bypass(host):
+        return kind(host, port, timeout=timeout), path, {}
+    connection = kind(proxy.hostname, proxy.port or 80, timeout=timeout)
+    if parts.scheme == "https":
+        connection.set_tunnel(host, port or 443)
+        return connection, path, {}
+    return connection, url, {}
+
+
+def _hang_up(connection: http.client.HTTPConnection) -> None:
+    """Wake a thread that is reading from `connection`; closing alone would not."""
+    if connection.sock is not None:
+        with suppress(OSError):
+            # The plain socket's method: the TLS one also drops state that the reading thread still uses.
+            socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
+
+
+def _seconds(header: str | None) -> float:
+    """Retry-After as seconds from now: it is a number or an HTTP date; anything else counts as absent."""
+    if not header:
+        return 0.0
+    with suppress(ValueError):
+        return min(max(float(header), 0.0), 24 * 3600.0)
+    with suppress(ValueError, TypeError, OverflowError):
+        return max(email.utils.parsedate_to_datetime(header).timestamp() - time.time(), 0.0)
+    return 0.0
+
+
+def _message(body: bytes) -> str:
+    """The server's own words about an error, in one line."""
+    text = body[:2000].decode("utf-8", "replace")
+    with suppress(ValueError, RecursionError):
+        data = json.loads(body[:100_000])
+        found = data.get("error", data) if isinstance(data, dict) else data
+        found = found.get("message", found) if isinstance(found, dict) else found
+        text = found if isinstance(found, str) else json.dumps(found)
+    return _line(text) or "(no message)"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:300]
+
+
+def _replies(body: bytes) -> list[Reply]:
+    """The choices of a chat completion, each part checked; anything unexpected is a `ServerFault`."""
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise ServerFault(f"the reply is no JSON: {_line(body[:200].decode('utf-8', 'replace'))}") from error
+    choices = data.get("choices") if isinstance(data, dict) else None
+    if not isinstance(choices, list) or not choices:
+        raise ServerFault(f"the reply has no choices: {_message(body)}")
+    counts = data.get("usage")
+    usage = {k: v for k, v in counts.items() if _is_count(v)} if isinstance(counts, dict) else {}
+    prompt_tokens = _token_ids(data.get("prompt_token_ids"))
+    return [_reply(choice, usage, prompt_tokens) for choice in choices]
+
+
+def _reply(choice: Any, usage: dict[str, int], prompt_tokens: tuple[int, ...] | None) -> Reply:
+    message = choice.get("message") if isinstance(choice, dict) else None
+    if not isinstance(message, dict):
+        raise ServerFault("a choice of the reply has no message")
+    text, reasoning = message.get("content"), message.get("reasoning_content") or message.get("reasoning")
+    if not isinstance(text, str | None) or not isinstance(reasoning, str | None):
+        raise ServerFault("a message of the reply is not text")
+    tokens, logprobs = _token_ids(choice.get("token_ids")), _logprobs(choice.get("logprobs"))
+    if tokens is not None and logprobs is not None and len(tokens) != len(logprobs):
+        raise ServerFault(f"the reply has {len(tokens)} token ids and {len(logprobs)} log-probabilities")
+    finish = choice.get("finish_reason")
+    return Reply(
+        text=text or "",
+        finish_reason=finish if isinstance(finish, str) else "",
+        reasoning=reasoning or "",
+        tokens=tokens,
+        logprobs=logprobs,
+        prompt_tokens=prompt_tokens,
+        usage=usage,
+    )
+
+
+def _token_ids(value: Any) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(_is_count(item) for item in value):
+        raise ServerFault("the token ids of the reply are not a list of whole numbers")
+    return tuple(value)
+
+
+def _logprobs(value: Any) -> tuple[float, ...] | None:
+    content = value.get("content") if isinstance(value, dict) else None
+    if content is None:
+        return None
+    found: list[Any] = content if isinstance(content, list) else [None]
+    values = [item.get("logprob") if isinstance(item, dict) else None for item in found]
+    if not all(isinstance(value, int | float) and math.isfinite(value) and value < 0.001 for value in values):
+        raise ServerFault("the log-probabilities of the reply are not numbers below zero")
+    return tuple(float(value) for value in values if value is not None)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31

@@ -1,0 +1,79 @@
+"""From play to data: true states in place of imagined ones, by position, as token rows with a cross-entropy weight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from oneiro.agents import dialogue as words
+from oneiro.agents import reply as replies
+from oneiro.agents.chat import ChatFormat
+from oneiro.agents.dialogue import DialogueSettings
+from oneiro.episode import Row, Segment, given
+from oneiro.worlds.base import World
+
+if TYPE_CHECKING:
+    from oneiro.systems.spa import Variant
+
+
+def rows_of(
+    record: dict[str, Any], chat: ChatFormat, dialogue: DialogueSettings, variant: Variant, primed: str, keep_malformed: bool
+) -> list[Row]:
+    """The training rows of one recorded episode: one for a growing dialogue, else one per turn."""
+    rows: list[Row] = []
+    growing = dialogue.context == "full" and not chat.rewrites
+    system = "" if dialogue.brief else words.SYSTEM
+    for number, turn in enumerate(record["turns"], start=1):
+        reply = replies.read(turn["reply"], dialogue.think, False, dialogue.actions_per_turn)
+        complete = reply.formatted and (reply.prediction is not None or not variant.world_model)
+        if not complete and not keep_malformed:
+            break  # later turns of a growing dialogue would rest on a malformed one
+        if growing and rows:
+            rows[-1].segments.append(given(chat.next_user(turn["message"], ended=True), turn=number))
+        else:
+            rows.append(Row([given(chat.opening(turn["message"], system), turn=number)]))
+        rows[-1].segments.extend(target(turn, reply, chat, variant, primed, number))
+    return rows
+
+
+def target(
+    turn: dict[str, Any], reply: replies.Reply, chat: ChatFormat, variant: Variant, primed: str, number: int
+) -> list[Segment]:
+    """The reply to be learned. Thoughts, answer and end token carry the loss, the states too unless they are masked."""
+    if variant.world_model:
+        truth = turn["state"], turn["next_state"]
+        believed = reply.body(reply.observation) or "", reply.body(reply.prediction) or ""
+        pieces = replies.substitute(reply, *(truth if variant.true_states else believed))
+    else:
+        pieces = [("", without_states(reply))]
+    segments: list[Segment] = []
+    for tag, text in pieces:
+        if not segments and primed and text.startswith(primed):
+            segments.append(given(chat.encode(primed), "assistant", turn=number))
+            text = text[len(primed) :]
+        weight = 0.0 if tag and variant.mask_states else 1.0
+        if text:
+            segments.append(given(chat.encode(text), "assistant", tag, number, ce=weight))
+    return [*segments, given([chat.end], "assistant", turn=number, ce=1.0)]
+
+
+def without_states(reply: replies.Reply) -> str:
+    """The reply as an agent without a world model would have written it."""
+    text = reply.text
+    for tag, span in (("prediction", reply.prediction), ("observation", reply.observation)):
+        if span is not None:
+            mark = len(tag) + 2
+            text = text[: span[0] - mark] + text[span[1] + mark + 1 :]
+    return text
+
+
+def sample_texts(make_world: Callable[[], World], dialogue: DialogueSettings, seed: int, levels: int = 64) -> list[str]:
+    """What a run's text looks like, for training a tokenizer: prompts, states, actions and the chat format's words."""
+    texts = ["<|im_start|>system user assistant\n<|im_end|>\n"] * levels
+    for level in range(levels):
+        world = make_world()
+        state, _ = world.reset(seed=seed + level, options={"split": "train"})
+        actions = f" {replies.SEPARATOR} ".join(world.actions or ())
+        texts += [words.first_message(world, state, dialogue), replies.write([actions], state, state)]
+        texts += [replies.write([action]) for action in world.actions or ()]
+    return texts

@@ -1,0 +1,276 @@
+"""Does a world keep its promises? `check` plays it and says in plain lines what holds and what does not.
+
+Each check is a function that yields findings; an exception inside one is a finding too, so the rest still runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from oneiro.seeds import generator
+from oneiro.worlds.base import World
+from oneiro.worlds.baselines import ceiling, oracle_success, play, random_policy, random_success
+from oneiro.worlds.registry import WORLDS, config_for, make, register
+
+LEVELS = 64
+"""Levels each statistical check plays."""
+MEMBERS = 4
+NONSENSE = "☃ no such action ☃"
+"""An action no world understands: the idle policy."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of a check's result."""
+
+    status: Literal["ok", "warning", "error"]
+    message: str
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The world under test."""
+
+    name: str
+    settings: dict[str, Any]
+
+    def make(self) -> World:
+        return make(self.name, **self.settings)
+
+
+def check(name: str, /, **settings: Any) -> list[Finding]:
+    """Run every check on a world; the findings in order. Unknown names and settings raise OneiroError."""
+    config_for(name, settings)
+    subject = Subject(name, settings)
+    findings: list[Finding] = []
+    for run in CHECKS:
+        try:
+            findings.extend(run(subject))
+        except Exception as error:
+            findings.append(Finding("error", f"{run.__name__.replace('_', ' ')}: {type(error).__name__}: {error}"))
+    return findings
+
+
+def five_tuple(subject: Subject) -> Iterator[Finding]:
+    """`reset` and `step` return what the interface says, for good and bad actions."""
+    world, rng = subject.make(), generator("check", "five tuple")
+    observation, info = world.reset(seed=0)
+    wrong = []
+    if not isinstance(observation, str):
+        wrong.append(f"reset gave a {type(observation).__name__} as observation, not text")
+    if not isinstance(info.get("key"), str):
+        wrong.append("reset's info has no text under 'key'")
+    if not world.instruction.strip():
+        wrong.append("the instruction is empty")
+    for action in (NONSENSE, "", world.random_action(rng)):
+        shown, reward, terminated, truncated, info = world.step(action)
+        types = (type(shown) is str, isinstance(reward, float), type(terminated) is bool, type(truncated) is bool)
+        if not all(types):
+            wrong.append(f"step({action!r}) must return text, float, bool, bool, dict")
+        wrong.extend(f"step's info lacks '{key}'" for key in ("valid", "effective", "success") if key not in info)
+        if terminated or truncated:
+            world.reset(seed=0)
+    yield from _verdict(wrong, "reset and step return the five-tuple")
+
+
+def episodes_end(subject: Subject) -> Iterator[Finding]:
+    """The action budget is kept, and nothing happens after the end."""
+    world, rng = subject.make(), generator("check", "ends")
+    wrong = []
+    for seed in range(8):
+        played = play(world, random_policy, rng, seed=seed, split=None, member=0)
+        if played.actions > world.config.max_actions:
+            wrong.append(f"seed {seed}: {played.actions} actions, the budget is {world.config.max_actions}")
+        before = world.render()
+        after, reward, terminated, truncated, _ = world.step(world.random_action(rng))
+        if reward or after != before or not (terminated or truncated):
+            wrong.append(f"seed {seed}: a step after the end changed or paid something")
+    yield from _verdict(wrong, f"episodes end within {world.config.max_actions} actions")
+
+
+def same_seed_same_episode(subject: Subject) -> Iterator[Finding]:
+    """Seed and actions decide everything, here and in another process."""
+    world = subject.make()
+    first, again = transcript(world), transcript(world)
+    if first != again or transcript(subject.make()) != first:
+        yield Finding("error", "the same seed and actions gave two different episodes in one process")
+        return
+    yield Finding("ok", "same seed, same episode in this process")
+    target = WORLDS.get(subject.name.partition(":")[0])
+    command = [sys.executable, "-c", "from oneiro.worlds.check import answer; answer()"]
+    question = json.dumps({"name": subject.name, "settings": subject.settings, "target": target})
+    # Another hash seed: anything that leans on the order of a set or on hash() shows itself.
+    environment = {**os.environ, "PYTHONHASHSEED": "12345", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    try:
+        done = subprocess.run(command, input=question, capture_output=True, text=True, timeout=120, env=environment)
+    except subprocess.TimeoutExpired:
+        yield Finding("warning", "another process gave no episode within two minutes")
+        return
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        yield Finding("warning", f"another process could not play this world: {last}")
+    elif done.stdout.strip() != first:
+        yield Finding("error", "the same seed and actions gave another episode in another process")
+    else:
+        yield Finding("ok", "same seed, same episode in another process")
+
+
+def members_share_the_level(subject: Subject) -> Iterator[Finding]:
+    """Members of a group start alike; their luck differs exactly where the world is stochastic."""
+    world, rng = subject.make(), generator("check", "members")
+    starts, endings = set(), []
+    for seed in range(16):
+        level = {world.reset(seed=seed, options={"member": member})[0] for member in range(MEMBERS)}
+        starts.add(len(level))
+        world.reset(seed=seed)
+        plan = [world.random_action(rng) for _ in range(min(world.config.max_actions, 20))]
+        endings.append(len({_follow(world, plan, seed, member) for member in range(MEMBERS)}))
+    wrong = [] if starts == {1} else ["members of one group see different first observations"]
+    if world.deterministic and max(endings) > 1:
+        wrong.append("the world calls itself deterministic, yet members differ after the same actions")
+    if not world.deterministic and max(endings) == 1:
+        wrong.append("the world is stochastic, yet every member has the same luck")
+    luck = "the same fate" if world.deterministic else "luck of their own"
+    yield from _verdict(wrong, f"members of a group share the level and have {luck}")
+
+
+def splits_are_disjoint(subject: Subject) -> Iterator[Finding]:
+    """No level is in both splits, and both splits have levels."""
+    world = subject.make()
+    keys = {
+        split: [world.reset(seed=seed, options={"split": split})[1]["key"] for seed in range(LEVELS)]
+        for split in ("train", "eval")
+    }
+    shared = set(keys["train"]) & set(keys["eval"])
+    if shared:
+        yield Finding("error", f"{len(shared)} levels are in both splits")
+        return
+    distinct = len(set(keys["eval"]))
+    yield Finding("ok", f"train and eval share no level ({distinct} distinct of {LEVELS} drawn)")
+    if distinct < LEVELS // 2:
+        yield Finding("warning", f"only {distinct} distinct evaluation levels in {LEVELS} seeds")
+
+
+def scores_make_sense(subject: Subject) -> Iterator[Finding]:
+    """Idle earns nothing, chance earns little, the oracle earns the stated ceiling."""
+    world, rng = subject.make(), generator("check", "scores")
+    idle = [play(world, lambda *_: NONSENSE, rng, seed=seed, split="eval", member=0) for seed in range(8)]
+    if any(episode.success or episode.score > 0 for episode in idle):
+        yield Finding("error", "doing nothing understandable earns a reward")
+    else:
+        yield Finding("ok", "idle scores 0")
+    chance = random_success(subject.name, LEVELS, MEMBERS, settings=subject.settings).mean()
+    best = ceiling(subject.name, LEVELS, settings=subject.settings)
+    status: Literal["ok", "warning"] = "warning" if chance > 0.6 else "ok"
+    yield Finding(status, f"random policy succeeds in {chance:.1%} of {LEVELS} x {MEMBERS} episodes")
+    if np.isnan(best).any():
+        yield Finding("warning", "the world states no ceiling")
+        return
+    top = float(best.mean())
+    yield Finding("ok", f"ceiling {top:.1%} over {LEVELS} levels")
+    if top < 0.5:
+        yield Finding(
+            "warning", f"mostly out of reach: {top:.1%} is the best possible in {world.config.max_actions} actions"
+        )
+    if chance > top + 0.02:
+        yield Finding("error", f"the random policy ({chance:.1%}) beats the stated ceiling ({top:.1%})")
+    if not top:
+        return
+    world.reset(seed=int(best.argmax()), options={"split": "eval"})
+    if world.oracle() is None:
+        yield Finding("warning", "the world has no oracle")
+        return
+    solved = oracle_success(subject.name, LEVELS, MEMBERS, settings=subject.settings)
+    # Four standard errors of the levels' Bernoulli draws around the exact expectation.
+    slack = 4 * float(np.sqrt((best * (1 - best)).sum() / MEMBERS)) / LEVELS + 1e-9
+    if abs(solved.mean() - top) > slack:
+        yield Finding(
+            "error", f"the oracle succeeds in {solved.mean():.1%}, the stated ceiling is {top:.1%} ± {slack:.1%}"
+        )
+    else:
+        yield Finding("ok", f"oracle succeeds in {solved.mean():.1%}: the ceiling")
+
+
+def views_render(subject: Subject) -> Iterator[Finding]:
+    """Every view shows text in every state of a few random episodes, and reads back where the world can parse it."""
+    world, rng = subject.make(), generator("check", "views")
+    wrong, parsed = set(), set()
+    for seed in range(8):
+        world.reset(seed=seed)
+        for _ in range(min(world.config.max_actions, 20)):
+            for view in world.views:
+                shown = world.render(view)
+                if not shown.strip():
+                    wrong.add(f"view '{view}' shows nothing")
+                found = world.parse(shown, view)
+                if found is not None:
+                    parsed.add(view)
+                    if found != world.state:
+                        wrong.add(f"view '{view}' does not read back as the state it shows")
+                elif view in parsed:
+                    wrong.add(f"view '{view}' reads back in some states and not in others")
+            if world.step(world.random_action(rng))[2]:
+                break
+    unread = [view for view in world.views if view not in parsed]
+    yield from _verdict(sorted(wrong), f"views render: {', '.join(world.views)}")
+    if parsed and not wrong:
+        tail = f" (not parsed: {', '.join(unread)})" if unread else ""
+        yield Finding("ok", f"views read back exactly{tail}")
+
+
+CHECKS: tuple[Callable[[Subject], Iterator[Finding]], ...] = (
+    five_tuple,
+    episodes_end,
+    same_seed_same_episode,
+    members_share_the_level,
+    splits_are_disjoint,
+    views_render,
+    scores_make_sense,
+)
+
+
+def transcript(world: World) -> str:
+    """A fingerprint of a few random episodes: everything `reset` and `step` returned."""
+    digest = hashlib.blake2b(digest_size=16)
+    for seed in range(4):
+        for member in range(2):
+            rng = generator("check", "transcript", seed)
+            digest.update(repr(world.reset(seed=seed, options={"member": member, "split": "train"})).encode())
+            for _ in range(min(world.config.max_actions, 30)):
+                shown, reward, terminated, truncated, info = world.step(world.random_action(rng))
+                digest.update(repr((shown, round(reward, 9), terminated, truncated, sorted(info.items()))).encode())
+                if terminated or truncated:
+                    break
+    return digest.hexdigest()
+
+
+def answer() -> None:
+    """What the other process does: read a question from standard input, print the transcript's fingerprint."""
+    question = json.load(sys.stdin)
+    if question["target"]:
+        register(question["name"].partition(":")[0], question["target"])
+    sys.stdout.write(transcript(make(question["name"], **question["settings"])))
+
+
+def _follow(world: World, plan: list[str], seed: int, member: int) -> str:
+    world.reset(seed=seed, options={"member": member})
+    return repr([world.step(action)[:2] for action in plan])
+
+
+def _verdict(wrong: list[str], right: str) -> list[Finding]:
+    return [Finding("error", line) for line in wrong] or [Finding("ok", right)]
+
+
+def worst(findings: list[Finding]) -> str:
+    """The gravest status among the findings: what a command's exit code follows."""
+    order = ("error", "warning", "ok")
+    return next((status for status in order if any(finding.status == status for finding in findings)), "ok")

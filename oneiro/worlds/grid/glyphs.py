@@ -1,0 +1,60 @@
+"""How cells look in text: one distinct character for each kind of cell, and the legend that tells what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+
+class Glyphs(BaseModel):
+    """Maps kinds of cell to characters. Subclasses add one field a kind, with what it means as its description."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="after")
+    def _readable(self) -> Glyphs:
+        for kind, mark in zip(type(self).model_fields, self.marks, strict=True):
+            if len(mark) != 1 or mark.isspace():
+                raise ValueError(f"glyph for '{kind}' must be one visible character, not {mark!r}")
+        if len(set(self.marks)) != len(self.marks):
+            raise ValueError(f"two kinds of cell share a glyph in {' '.join(self.marks)}")
+        return self
+
+    @cached_property
+    def marks(self) -> tuple[str, ...]:
+        """The characters, in the order of the cell codes."""
+        return tuple(getattr(self, kind) for kind in type(self).model_fields)
+
+    @cached_property
+    def codes(self) -> dict[str, int]:
+        """The code of each character."""
+        return {mark: code for code, mark in enumerate(self.marks)}
+
+    def legend(self) -> str:
+        """`P you, _ ice, ...`: every glyph with its meaning."""
+        kinds = type(self).model_fields.values()
+        return ", ".join(f"{mark} {kind.description}" for mark, kind in zip(self.marks, kinds, strict=True))
+
+
+def drawn(cells: Sequence[int], width: int, glyphs: Glyphs, between: str = "") -> str:
+    """Cell codes, row by row, as text: one line a row."""
+    marks = glyphs.marks
+    shown = [marks[code] for code in cells]
+    return "\n".join([between.join(shown[first : first + width]) for first in range(0, len(shown), width)])
+
+
+def cells_drawn(text: str, glyphs: Glyphs, between: str = "") -> tuple[list[int], int] | None:
+    """The inverse of `drawn`: cell codes and width; None if the text is no rectangle of known glyphs."""
+    lines = [line.split(between) if between else list(line) for line in text.split("\n")]
+    width = len(lines[0])
+    if not width or any(len(line) != width or not glyphs.codes.keys() >= set(line) for line in lines):
+        return None
+    return [glyphs.codes[mark] for line in lines for mark in line], width
+
+
+def place(cell: int, width: int, between: str = ",") -> str:
+    """`(row,column)` of a cell numbered row by row, from (0,0)."""
+    row, column = divmod(cell, width)
+    return f"({row}{between}{column})"

@@ -1,0 +1,153 @@
+"""The lake as text: each view a pure function of the state, with its inverse where the text says everything."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pydantic import Field
+
+from oneiro.worlds.grid.glyphs import Glyphs, cells_drawn, drawn, place
+
+ICE, HOLE, GOAL, PLAYER, FALLEN, ARRIVED = range(6)
+
+
+class LakeGlyphs(Glyphs):
+    """The characters of the lake, in the order of the cell codes."""
+
+    ice: str = Field(default="_", description="ice")
+    hole: str = Field(default="O", description="hole")
+    goal: str = Field(default="G", description="goal")
+    player: str = Field(default="P", description="you")
+    fallen: str = Field(default="X", description="you in a hole")
+    arrived: str = Field(default="√", description="you on the goal")
+
+
+class Lake(NamedTuple):
+    """A state. Cells are numbered row by row."""
+
+    size: int
+    holes: frozenset[int]
+    goal: int
+    player: int
+
+    @property
+    def arrived(self) -> bool:
+        return self.player == self.goal
+
+    @property
+    def fallen(self) -> bool:
+        return self.player in self.holes
+
+
+def text(lake: Lake, start: int, glyphs: LakeGlyphs) -> str:
+    """The raw grid, one character a cell."""
+    return drawn(codes(lake), lake.size, glyphs)
+
+
+def spaced(lake: Lake, start: int, glyphs: LakeGlyphs) -> str:
+    """The grid with a space between cells: one token a cell for small tokenizers."""
+    return drawn(codes(lake), lake.size, glyphs, " ")
+
+
+def coordinates(lake: Lake, start: int, glyphs: LakeGlyphs) -> str:
+    """One sentence: `Player (3,2); holes at (0,1) and (1,0); goal at (2,0).`"""
+    holes = [place(cell, lake.size) for cell in sorted(lake.holes)]
+    if not holes:
+        listed = "no holes"
+    elif len(holes) == 1:
+        listed = f"hole at {holes[0]}"
+    else:
+        listed = f"holes at {', '.join(holes[:-1])} and {holes[-1]}"
+    return f"Player {place(lake.player, lake.size)}; {listed}; goal at {place(lake.goal, lake.size)}."
+
+
+def grid_and_coordinates(lake: Lake, start: int, glyphs: LakeGlyphs) -> str:
+    """The raw grid, then the sentence."""
+    return f"{text(lake, start, glyphs)}\n{coordinates(lake, start, glyphs)}"
+
+
+def grid_coord(lake: Lake, start: int, glyphs: LakeGlyphs) -> str:
+    """RAGEN's layout of the same name: a list of coordinates, then the grid."""
+    player = "Player on goal" if lake.arrived else "Player in hole" if lake.fallen else "Player"
+    lines = [
+        "Coordinates: ",
+        f"Board size: {lake.size} rows x {lake.size} cols (zero-indexed).",
+        f"Start: {place(start, lake.size, ', ')}",
+        f"Goal: {place(lake.goal, lake.size, ', ')}",
+        f"{player}: {place(lake.player, lake.size, ', ')}",
+    ]
+    if lake.holes:
+        lines.append(f"Holes: {', '.join(place(cell, lake.size, ', ') for cell in sorted(lake.holes))}")
+    return "\n".join([*lines, "Grid Map: ", text(lake, start, glyphs)])
+
+
+View = Callable[[Lake, int, LakeGlyphs], str]
+
+VIEWS: dict[str, View] = {
+    "text": text,
+    "spaced": spaced,
+    "coordinates": coordinates,
+    "grid+coordinates": grid_and_coordinates,
+    "grid_coord": grid_coord,
+}
+
+
+def show(view: str, lake: Lake, start: int, glyphs: LakeGlyphs) -> str:
+    """The state in the view of that name."""
+    return VIEWS[view](lake, start, glyphs)
+
+
+def read(view: str, shown: str, size: int, glyphs: LakeGlyphs) -> Lake | None:
+    """The state a text shows, or None. A view with more than the grid is read from its grid and must agree with it."""
+    if view == "coordinates":
+        return _read_sentence(shown, size)
+    if view == "grid+coordinates":
+        grid, _, sentence = shown.rpartition("\n")
+        lake = _read_grid(grid, "", size, glyphs)
+        return lake if lake == _read_sentence(sentence, size) else None
+    if view == "grid_coord":
+        return _read_grid(shown.partition("Grid Map: \n")[2], "", size, glyphs)
+    return _read_grid(shown, " " if view == "spaced" else "", size, glyphs)
+
+
+def codes(lake: Lake) -> list[int]:
+    """The cell codes, row by row."""
+    cells = [ICE] * lake.size**2
+    for hole in lake.holes:
+        cells[hole] = HOLE
+    cells[lake.goal] = GOAL
+    cells[lake.player] = ARRIVED if lake.arrived else FALLEN if lake.fallen else PLAYER
+    return cells
+
+
+def _read_grid(grid: str, between: str, size: int, glyphs: LakeGlyphs) -> Lake | None:
+    cells, width = cells_drawn(grid, glyphs, between) or ([], 0)
+    if width != size or len(cells) != size * size:
+        return None
+    players = [cell for cell, code in enumerate(cells) if code in (PLAYER, FALLEN, ARRIVED)]
+    goals = [cell for cell, code in enumerate(cells) if code in (GOAL, ARRIVED)]
+    if len(players) != 1 or len(goals) != 1:
+        return None
+    holes = frozenset(cell for cell, code in enumerate(cells) if code in (HOLE, FALLEN))
+    return Lake(size, holes, goals[0], players[0])
+
+
+_PLACE = r"\(([0-9]{1,2}),([0-9]{1,2})\)"
+_SENTENCE = re.compile(rf"Player {_PLACE}; (no holes|holes? at [(),0-9 and]*); goal at {_PLACE}\.")
+
+
+def _read_sentence(sentence: str, size: int) -> Lake | None:
+    found = _SENTENCE.fullmatch(sentence)
+    if found is None:
+        return None
+
+    def cell(row: str, column: str) -> int:
+        return int(row) * size + int(column) if int(row) < size and int(column) < size else -1
+
+    player, goal = cell(found[1], found[2]), cell(found[4], found[5])
+    holes = frozenset(cell(row, column) for row, column in re.findall(_PLACE, found[3]))
+    if min(player, goal, *holes, 0) < 0:
+        return None
+    return Lake(size, holes, goal, player)

@@ -1,0 +1,200 @@
+"""A folder of transitions: every distinct state once, and rows that point to them.
+
+    states.jsonl.gz   one state a line
+    SPLIT.jsonl.gz    one transition a line, states by their line number
+    rules.json.gz     {"human" | "llm": {game: {"object", "action", "score"}}}
+    data.json         format, name, games with their tasks, rows per split; written last, so its presence means whole
+
+The 153,626 ByteSized32 transitions have 2,744 distinct states, so the whole folder is about a megabyte and fits in
+memory: any row can be had by its number, in any order.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from oneiro import files
+from oneiro.errors import OneiroError, nearest
+from oneiro.worlds.textgame.state import Score, State, Transition
+
+FORMAT = "oneiro-textgame-1"
+EXAMPLE = "example"
+"""The split whose rows only serve as examples inside prompts."""
+
+Rules = dict[str, dict[str, dict[str, str]]]
+"""Who wrote them ("human", "llm") -> game -> "object", "action", "score" -> text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A transition as it is stored: states and scores by number."""
+
+    id: str
+    game: str
+    action: str
+    uuid_base: int
+    state: int
+    after_action: int
+    after: int
+    score: int
+    score_after: int
+    duplicate: bool
+    on_plan: bool
+
+
+@dataclass(frozen=True)
+class Dataset(Sequence[Transition]):
+    """The transitions of one split, by number. Built by `open_dataset`."""
+
+    name: str
+    split: str
+    tasks: dict[str, str]
+    states: Sequence[State]
+    scores: Sequence[Score]
+    rows: Sequence[Row]
+    rules: Rules = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self._transition(row) for row in self.rows[index]]
+        return self._transition(self.rows[index])
+
+    def __iter__(self) -> Iterator[Transition]:
+        return map(self._transition, self.rows)
+
+    @property
+    def games(self) -> list[str]:
+        """The games that occur in this split, sorted."""
+        return sorted({row.game for row in self.rows})
+
+    def only(self, games: Iterable[str]) -> Dataset:
+        """The rows of some games; with `games` of the complement it makes a held-out split."""
+        wanted = set(games)
+        if unknown := sorted(wanted - set(self.games)):
+            raise OneiroError(f"no game '{unknown[0]}' in {self.name}/{self.split}{nearest(unknown[0], self.games)}")
+        rows = [row for row in self.rows if row.game in wanted]
+        return Dataset(self.name, self.split, self.tasks, self.states, self.scores, rows, self.rules)
+
+    def _transition(self, row: Row) -> Transition:
+        return Transition(
+            id=row.id,
+            split=self.split,
+            game=row.game,
+            task=self.tasks[row.game],
+            state=self.states[row.state],
+            score=self.scores[row.score],
+            action=row.action,
+            uuid_base=row.uuid_base,
+            after_action=self.states[row.after_action],
+            after=self.states[row.after],
+            score_after=self.scores[row.score_after],
+            duplicate=row.duplicate,
+            on_plan=row.on_plan,
+        )
+
+
+class _Table:
+    """Distinct values by number, recognised by their JSON text."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, int] = {}
+
+    def number(self, value: Any) -> int:
+        return self.texts.setdefault(json.dumps(value, separators=(",", ":")), len(self.texts))
+
+
+def write_dataset(
+    out: Path, name: str, transitions: Iterable[Transition], rules: Rules, example: Iterable[Transition] = ()
+) -> dict[str, int]:
+    """Write transitions of any splits to the folder `out`, streaming; returns rows per split.
+
+    `example` transitions go to the split of that name, whatever their own says. The manifest is written last.
+    """
+    out = Path(out)
+    manifest = out / "data.json"
+    if manifest.exists() and files.read_json(manifest).get("format") != FORMAT:
+        raise OneiroError(f"{out} holds something else than text-game data; choose another folder")
+    manifest.unlink(missing_ok=True)
+    states, scores, tasks = _Table(), _Table(), dict[str, str]()
+    lines: dict[str, list[str]] = {}
+    for split, transition in _tagged(transitions, example):
+        tasks[transition.game] = transition.task
+        numbers = [states.number(s) for s in (transition.state, transition.after_action, transition.after)]
+        numbers += [scores.number(s) for s in (transition.score, transition.score_after)]
+        flags = [int(transition.duplicate), int(transition.on_plan)]
+        row = [transition.id, transition.game, transition.action, transition.uuid_base, *numbers, *flags]
+        lines.setdefault(split, []).append(json.dumps(row, separators=(",", ":")))
+    for split, texts in lines.items():
+        _write_lines(out / f"{split}.jsonl.gz", texts)
+    _write_lines(out / "states.jsonl.gz", states.texts)
+    _write_lines(out / "rules.json.gz", [json.dumps(rules)])
+    counts = {split: len(texts) for split, texts in sorted(lines.items())}
+    described = {"format": FORMAT, "name": name, "splits": counts, "tasks": tasks}
+    files.write_json(manifest, described | {"scores": [json.loads(text) for text in scores.texts]})
+    return counts
+
+
+def open_dataset(folder: Path, split: str = "train") -> Dataset:
+    """One split of a folder written by `write_dataset`."""
+    folder = Path(folder)
+    described = _described(folder)
+    if split not in described["splits"]:
+        raise OneiroError(f"{folder} has no split '{split}'{nearest(split, described['splits'])}")
+    try:
+        states = [json.loads(line) for line in _lines(folder / "states.jsonl.gz")]
+        rows = [Row(*json.loads(line)) for line in _lines(folder / f"{split}.jsonl.gz")]
+        rules = json.loads("".join(_lines(folder / "rules.json.gz")))
+    except (OSError, EOFError, ValueError, TypeError) as error:
+        raise OneiroError(f"{folder} is damaged ({error}); import the data again") from error
+    if len(rows) != described["splits"][split]:
+        raise OneiroError(
+            f"{folder} has {len(rows)} rows of '{split}' and should have {described['splits'][split]}; import it again"
+        )
+    return Dataset(described["name"], split, described["tasks"], states, described["scores"], rows, rules)
+
+
+def splits(folder: Path) -> dict[str, int]:
+    """Rows per split of a folder."""
+    return dict(_described(Path(folder))["splits"])
+
+
+def _described(folder: Path) -> dict[str, Any]:
+    if not (folder / "data.json").is_file():
+        raise OneiroError(
+            f"{folder} holds no text-game data; make it with `oneiro data bytesized32 --from SRC --out {folder}`"
+        )
+    described = files.read_json(folder / "data.json")
+    if not isinstance(described, dict) or described.get("format") != FORMAT:
+        raise OneiroError(f"{folder}/data.json is not of format {FORMAT}; import the data again")
+    return described
+
+
+def _tagged(transitions: Iterable[Transition], example: Iterable[Transition]) -> Iterator[tuple[str, Transition]]:
+    for transition in transitions:
+        yield transition.split, transition
+    for transition in example:
+        yield EXAMPLE, transition
+
+
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
+    # A fixed time stamp: the same transitions give the same bytes.
+    with (
+        files.atomic(path) as part,
+        part.open("wb") as raw,
+        gzip.GzipFile(fileobj=raw, mode="wb", filename="", mtime=0) as sink,
+    ):
+        for line in lines:
+            sink.write(line.encode() + b"\n")
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with gzip.open(path, "rt", encoding="utf-8") as handle:
+        yield from handle
