@@ -1,7 +1,8 @@
-"""Progress of long work: a bar on a terminal, a line now and then elsewhere."""
+"""What a person sees while work goes on: a bar on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -12,6 +13,16 @@ from rich.text import Text
 
 EVERY = 10.0
 """Seconds between two lines."""
+WIDTH = 160
+"""Columns where there is no terminal to ask."""
+
+
+def console() -> Console:
+    """The console everything is printed on; in a pipe or a file it is wide enough for a table."""
+    found = Console()
+    if not found.is_terminal and "COLUMNS" not in os.environ:
+        found.width = WIDTH
+    return found
 
 
 class Bar:
@@ -22,7 +33,7 @@ class Bar:
         self._first = done
         self._console, self._note = console, note
         self._started = self._last_line = time.monotonic()
-        self._shown = ""
+        self._shown, self._told = "", -1
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn())
         self._bar = Progress(*columns, TextColumn("{task.fields[shown]}"), console=console, refresh_per_second=4)
         self._task = self._bar.add_task(title, total=total, completed=done, shown="")
@@ -44,12 +55,13 @@ class Bar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bar.stop()
-        if kind is None:
+        if self._console.is_terminal:
+            self._bar.stop()
+        if kind is None and self._told != self.done:
             self._line()
 
     def _line(self) -> None:
-        self._last_line = time.monotonic()
+        self._last_line, self._told = time.monotonic(), self.done
         seconds = self._last_line - self._started
         rate = (self.done - self._first) / seconds if seconds > 0 else 0.0
         left = f", {_clock((self.total - self.done) / rate)} left" if self.done < self.total and rate else ""

@@ -160,11 +160,11 @@ class Run:
             try:
                 record["result"] = work() or {}
             except BaseException:
-                record.update(status="stopped", seconds=before + time.monotonic() - clock)
+                record.update(status="stopped", seconds=round(before + time.monotonic() - clock, 3))
                 with contextlib.suppress(OneiroError):
                     self._save()
                 raise
-            record.update(status="done", seconds=before + time.monotonic() - clock)
+            record.update(status="done", seconds=round(before + time.monotonic() - clock, 3))
             self._save()
             # Read back, so that the first run sees exactly what a resumed one will see.
             self.info = read_json(self.path / "run.json")
@@ -245,9 +245,9 @@ class Run:
     @property
     def console(self) -> Console:
         if self._console is None:
-            from rich.console import Console
+            from oneiro.progress import console
 
-            self._console = Console()
+            self._console = console()
         return self._console
 
     def _save(self) -> None:

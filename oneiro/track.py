@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from oneiro.errors import OneiroError, nearest
+from oneiro.seeds import derive
 
 
 class Tracker(Protocol):
@@ -56,8 +57,9 @@ class WandB:
     """Weights & Biases; a resumed run goes on under the same id. WANDB_MODE=offline keeps it on this machine."""
 
     def __init__(self, path: Path, recipe: Mapping[str, Any]) -> None:
+        place = f"{path.name}-{derive(str(path.resolve())) % 16**6:06x}"
         self._run = importlib.import_module("wandb").init(
-            project="oneiro", name=path.name, id=path.name, dir=str(path), config=dict(recipe), resume="allow"
+            project="oneiro", name=path.name, id=place, dir=str(path), config=dict(recipe), resume="allow"
         )
         self._stages: set[str] = set()
 

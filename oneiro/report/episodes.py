@@ -73,16 +73,16 @@ class Shown:
     hidden_turns: int
 
 
-def sample(path: Path) -> list[Shown]:
-    """Episodes worth a look, in the order of the run: of each stage its first, middle and last step."""
-    stages: dict[str, list[tuple[int, Path]]] = {}
-    for file in (path / "episodes").glob("*.jsonl.gz"):
+def sample(path: Path, stages: Sequence[str]) -> list[Shown]:
+    """Episodes worth a look, of each stage its first, middle and last step. `stages` in order; the last comes first."""
+    files: dict[str, list[tuple[int, Path]]] = {}
+    for file in sorted((path / "episodes").glob("*.jsonl.gz")):
         if match := FILE_NAME.fullmatch(file.name):
-            stages.setdefault(match["stage"], []).append((int(match["step"]), file))
-    in_order = sorted((sorted(files) for files in stages.values()), key=lambda files: files[0][1].stat().st_mtime_ns)
-    files = [file for steps in in_order for _, file in _spread(steps, STEPS)]
-    chosen = [show(row) for file in files for row in _both_kinds(list(read_lines(file)))]
-    return _spread(chosen, MAX_EPISODES)
+            files.setdefault(match["stage"], []).append((int(match["step"]), file))
+    in_order = [stage for stage in reversed(stages) if stage in files]
+    in_order += [stage for stage in files if stage not in in_order]
+    steps = [file for stage in in_order for _, file in _spread(sorted(files[stage]), STEPS)]
+    return _spread([show(row) for file in steps for row in _both_kinds(list(read_lines(file)))], MAX_EPISODES)
 
 
 def show(row: dict[str, Any]) -> Shown:

@@ -97,7 +97,7 @@ def one(run: Found) -> Page:
             (name, stage["status"], stage.get("seconds", 0.0), stage.get("seconds", 0.0) / longest)
             for name, stage in run.info.get("stages", {}).items()
         ],
-        episodes=episodes.sample(run.path),
+        episodes=episodes.sample(run.path, list(run.info.get("stages", {}))),
         recipe=(run.path / "recipe.yaml").read_text(encoding="utf-8"),
     )
 
@@ -135,13 +135,13 @@ def render(page: Page) -> str:
 def _facts(run: Found) -> dict[str, str]:
     """The line under the title: what the numbers depend on besides the recipe."""
     seconds = sum(stage.get("seconds", 0.0) for stage in run.info.get("stages", {}).values())
-    versions = run.info.get("versions", {})
+    versions, commit = run.info.get("versions", {}), str(run.info.get("commit") or "")
     facts = {
         "status": "finished" if run.info.get("status") == "done" else "not finished",
         "started": str(run.info.get("started", "")).replace("T", " ").removesuffix("+00:00") + " UTC",
         "took": _clock(seconds),
         "seed": str(run.info.get("seed", "")),
-        "commit": str(run.info.get("commit") or "")[:12],
+        "commit": commit[:12] + (" and changes" if commit.endswith("+") else ""),
         "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
         "platform": str(run.info.get("platform", "")),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,7 @@ def curves(title: str, series: Sequence[Series], unit: str = "", size: tuple[flo
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     # Text stays text (and no formula), and the same data gives the same file.
     style: Any = {"svg.fonttype": "none", "svg.hashsalt": title, "text.parse_math": False, "font.size": 8.5}
@@ -52,6 +54,9 @@ def curves(title: str, series: Sequence[Series], unit: str = "", size: tuple[flo
         axes.set_title(title, loc="left", fontsize=9.5, color=INK)
         axes.set_xlabel("step", color=INK)
         axes.set_ylabel(unit, color=INK)
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
+        if unit == "%":
+            axes.set_ylim(-2, 102)
         axes.patch.set_alpha(0)
         axes.grid(axis="y", color=INK, alpha=0.12, lw=0.6)
         axes.tick_params(colors=INK, length=0)
@@ -62,22 +67,25 @@ def curves(title: str, series: Sequence[Series], unit: str = "", size: tuple[flo
         if len(series) > 1:
             axes.legend(frameon=False, labelcolor=INK, fontsize=8, handlelength=1.4)
         buffer = io.StringIO()
-        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Glyph")  # the reader's fonts decide, not ours
+            FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})
     return _inline(buffer.getvalue())
 
 
 def running_mean(values: np.ndarray, width: int) -> np.ndarray:
-    """Mean over a centred window that shrinks at both ends."""
-    padded = np.concatenate([[0.0], np.cumsum(values)])
+    """Mean over a window of `width` to both sides, narrower towards the ends so that it stays centred."""
+    sums = np.concatenate([[0.0], np.cumsum(values)])
     place = np.arange(len(values))
-    first, last = np.maximum(place - width, 0), np.minimum(place + width + 1, len(values))
-    return np.asarray((padded[last] - padded[first]) / (last - first))
+    reach = np.minimum(width, np.minimum(place, len(values) - 1 - place))
+    return np.asarray((sums[place + reach + 1] - sums[place - reach]) / (2 * reach + 1))
 
 
 def _inline(svg: str) -> str:
     """Only the `<svg>` element, in the page's colour, font and width."""
     svg = svg[svg.index("<svg") :].replace(INK, "currentColor")
-    svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1; font-family: inherit", svg)
+    svg = re.sub(r"font: ([\d.]+px) ", r"font-size: \1; font-family: ", svg)
+    svg = re.sub(r"font-family: [^;\"]*", "font-family: inherit", svg)
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r'\1 role="img"', svg, count=1)
     return re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)

@@ -49,7 +49,7 @@ class Table:
         self.rows.append([cell if isinstance(cell, Cell) else Cell(cell) for cell in cells])
 
     def data(self) -> dict[str, Any]:
-        """As JSON: a row is an object by column, a measured cell `{"value", "low", "high", "n"}`, any other cell bare."""
+        """As JSON: a row is an object by column; a measured cell is `{"value", "low", "high", "n"}`, the rest bare."""
         rows = [{column: _bare(cell) for column, cell in zip(self.columns, row, strict=True)} for row in self.rows]
         head = {"title": self.title, "columns": list(self.columns), "units": dict(self.units)}
         return {**head, "rows": rows, "note": self.note}
@@ -69,6 +69,10 @@ class Table:
 
     # How it looks, the same on the console and on the page
 
+    def filled(self) -> list[int]:
+        """The places of the columns that hold anything: the others are not shown."""
+        return [place for place in range(len(self.columns)) if any(row[place].value is not None for row in self.rows)]
+
     def heading(self, column: str) -> str:
         unit = self.units.get(column, "")
         return f"{column}, {unit}" if unit else column
@@ -78,11 +82,11 @@ class Table:
         return _number(cell.value, self.units.get(column, ""))
 
     def interval(self, cell: Cell, column: str) -> str:
-        """`68.5 to 79.1`, or nothing where there is no interval."""
+        """`68.5, 79.1`, or nothing where there is no interval."""
         if not cell.measured:
             return ""
         unit = self.units.get(column, "")
-        return f"{_number(cell.low, unit)} to {_number(cell.high, unit)}"
+        return f"{_number(cell.low, unit)}, {_number(cell.high, unit)}"
 
     def scale(self, column: str) -> tuple[float, float]:
         """The range that intervals of a column are drawn on: 0 to 1 for percent, else what its cells span."""
@@ -100,25 +104,31 @@ class Table:
         return [next(iter(row), None) for row in found]
 
     def __rich__(self) -> RichTable:
+        from rich import box
         from rich.markup import escape
         from rich.table import Table as RichTable
 
         counts = self.counts()
-        shown = RichTable(title=escape(self.title), caption=escape(self.note), title_justify="left")
-        for place, column in enumerate(self.columns):
+        shown = RichTable(title=escape(self.title), caption=escape(self.note), box=box.SIMPLE_HEAD)
+        shown.title_justify = shown.caption_justify = "left"
+        filled = [
+            place for place, _ in enumerate(self.columns) if any(row[place].value is not None for row in self.rows)
+        ]
+        for place in filled:
             numeric = any(isinstance(row[place].value, int | float) for row in self.rows)
-            shown.add_column(escape(self.heading(column)), justify="right" if numeric else "left")
+            heading = escape(self.heading(self.columns[place]))
+            shown.add_column(heading, justify="right" if numeric else "left", overflow="fold", no_wrap=place == 0)
         if counts:
             shown.add_column("n", justify="right")
         for number, row in enumerate(self.rows):
-            texts = [escape(self._line(cell, column, counts)) for cell, column in zip(row, self.columns, strict=True)]
+            texts = [escape(self._line(row[place], self.columns[place], counts)) for place in filled]
             shown.add_row(*texts, *([_number(counts[number], "")] if counts else []))
         return shown
 
     def _line(self, cell: Cell, column: str, counts: list[int | None] | None) -> str:
         interval = self.interval(cell, column)
         text = self.text(cell, column) + (f" [{interval}]" if interval else "")
-        return text + (f" (n={cell.n})" if counts is None and cell.n is not None else "")
+        return text + (f" (n={cell.n})" if counts is None and cell.n else "")
 
 
 def _number(value: Value, unit: str) -> str:

@@ -17,13 +17,15 @@ from torch import Tensor
 
 from oneiro import seeds
 from oneiro.episode import Draw, Floats, Segment, Stop, Tokens
-from oneiro.models.backbone import Remember, attention
+from oneiro.models.backbone import Remember
 from oneiro.models.language import LanguageModel
 from oneiro.recipe import Settings
-from oneiro.sampling.draw import draw
+from oneiro.sampling.slots import FREE, Memory, Slots
 
-FREE = -1
-"""In a row of forced tokens: this position is sampled."""
+SYNC_EVERY = {"cpu": 1, "cuda": 8}
+"""Steps between looks at which rows are done: a look makes a GPU wait."""
+PREFILL_TOKENS = 16384
+"""Padded prompt tokens computed at once."""
 
 
 class Limits(Settings):
@@ -71,55 +73,13 @@ class Sample:
 
 @dataclass(slots=True)
 class _Prefix:
-    """A prompt's keys and values per layer [K, P, D], and its last hidden state [d]."""
+    """A prompt that has been computed: its place in a prefilled batch, and how many samples still wait for it."""
 
-    memory: list[tuple[Tensor, Tensor]]
+    memory: Memory
     hidden: Tensor
+    place: int
     length: int
     waiting: int
-
-
-class _Cache:
-    """Keys and values [slots, K, capacity, D] per layer; an attention plan for one new token a row."""
-
-    def __init__(self, engine: Engine, slots: int, capacity: int) -> None:
-        shape, weight = engine.language.backbone.shape, engine.language.backbone.head_weight
-        size = (slots, shape.kv_heads, capacity, shape.head_dim)
-        self.layers = [
-            (torch.zeros(size, dtype=weight.dtype, device=weight.device), torch.zeros(size, dtype=weight.dtype, device=weight.device))
-            for _ in range(shape.layers)
-        ]
-        self.capacity = capacity
-
-    def admit(self, slot: int, prefix: _Prefix) -> None:
-        for (keys, values), (key, value) in zip(self.layers, prefix.memory, strict=True):
-            keys[slot, :, : prefix.length] = key
-            values[slot, :, : prefix.length] = value
-
-    def move(self, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> None:
-        """Copy rows into freed slots."""
-        source, target = torch.from_numpy(sources), torch.from_numpy(targets)
-        for keys, values in self.layers:
-            keys[target] = keys[source]
-            values[target] = values[source]
-
-    def at(self, positions: Tensor) -> _Cache:
-        """Plan the next call: row b writes at positions[b] and sees everything up to it."""
-        self.positions = positions
-        self.rows = torch.arange(len(positions), device=positions.device)
-        self.seen = int(positions.max()) + 1
-        self.mask = (torch.arange(self.seen, device=positions.device) <= positions[:, None])[:, None, None]
-        return self
-
-    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        keys, values = self.layers[layer]
-        batch, heads, _, dim = query.shape
-        keys[self.rows, :, self.positions] = key[:, :, 0]
-        values[self.rows, :, self.positions] = value[:, :, 0]
-        # Query heads that share a key head become that head's queries: grouped attention without repeating keys.
-        grouped = query.view(batch, keys.shape[1], heads // keys.shape[1], dim)
-        mixed = attention(grouped, keys[:batch, :, : self.seen], values[:batch, :, : self.seen], mask=self.mask)
-        return mixed.reshape(batch, heads, 1, dim)
 
 
 class Engine:
@@ -128,6 +88,7 @@ class Engine:
     def __init__(self, language: LanguageModel, slots: int = 256) -> None:
         self.language = language
         self.slots = slots
+        self._slots: Slots | None = None
         self._finishers: dict[tuple[str, ...], NDArray[np.bool_]] = {}
 
     @torch.inference_mode()
@@ -144,11 +105,18 @@ class Engine:
         `forced[i]` is an array [max_tokens] of token ids for prompt i with `FREE` where the model chooses. The result depends
         on the prompts, their order, `limits` and `seed`, not on the number of slots.
         """
-        limits = limits or Limits()
-        total = len(prompts) * n
-        if not total:
+        if not len(prompts):
             return []
-        return _Call(self, prompts, n, limits, forced, seed).samples()
+        return _Call(self, prompts, n, limits or Limits(), forced, seed).samples()
+
+    def device_slots(self, rows: int, capacity: int, steps: int) -> Slots:
+        """The device's rows; kept between calls, with their CUDA graphs, and made anew only when something outgrows them."""
+        if self._slots is None or not self._slots.fits(rows, capacity, steps):
+            self._slots = None  # free the old cache before the new one is made
+            if self.language.backbone.device.type == "cuda":
+                rows, capacity, steps = (max(64, 1 << (x - 1).bit_length()) for x in (rows, capacity, steps))
+            self._slots = Slots(self.language.backbone, rows, capacity, steps)
+        return self._slots
 
     def finishers(self, stops: tuple[str, ...]) -> NDArray[np.bool_]:
         """[V]: whether a token can complete one of the stop strings, so that only those rows are decoded to text."""
@@ -160,7 +128,7 @@ class Engine:
 
 
 class _Call:
-    """One `generate` call: the queue, the slots and what has come out so far."""
+    """One `generate` call: the queue, the rows in their slots, and what has come out so far."""
 
     def __init__(
         self,
@@ -177,20 +145,12 @@ class _Call:
         self.prompts = [np.asarray(prompt, np.int64) for prompt in prompts]
         if any(len(prompt) == 0 for prompt in self.prompts):
             raise ValueError("every prompt needs at least one token")
-        total = len(prompts) * n
-        steps = limits.max_tokens
-        self.uniforms = seeds.generator(seed, "sample").random((total, steps), dtype=np.float32)
-        self.forced = None
-        if forced is not None and any(row is not None for row in forced):
-            self.forced = np.full((total, steps), FREE, np.int64)
-            for i, row in enumerate(forced):
-                if row is not None:
-                    self.forced[i * n : (i + 1) * n, : len(row)] = row
-        self.tokens = np.zeros((total, steps), np.int32)
-        self.logprobs = np.zeros((total, steps), np.float32)
-        self.counts = np.zeros(total, np.int64)
-        self.stops: list[Stop] = [Stop.LENGTH] * total
-        self.ends = np.array([] if limits.ignore_end else engine.language.end_tokens, np.int64)
+        total, steps = len(prompts) * n, limits.max_tokens
+        self.uniforms = torch.from_numpy(seeds.generator(seed, "sample").random((total, steps), dtype=np.float32))
+        self.forced = torch.full((total, steps), FREE, dtype=torch.long)
+        for i, row in enumerate(forced or ()):
+            if row is not None:
+                self.forced[i * n : (i + 1) * n, : len(row)] = torch.from_numpy(np.asarray(row, np.int64))
         # Long prompts first: rows admitted together are padded to the longest of them.
         self.queue = sorted(range(total), key=lambda i: (-len(self.prompts[i // n]), i))[::-1]
         self.prefixes: dict[bytes, _Prefix] = {}
@@ -198,107 +158,114 @@ class _Call:
         for prompt in self.prompts:
             key = prompt.tobytes()
             self.demand[key] = self.demand.get(key, 0) + n
-        slots = min(engine.slots, total)
-        self.slots = slots
+        self.width = min(engine.slots, total)
         longest = max(len(prompt) for prompt in self.prompts)
-        self.cache = _Cache(engine, slots, longest + steps)
-        # Active rows are dense: row b of every array below is slot b.
-        self.rows: NDArray[np.int64] = np.zeros(0, np.int64)
-        self.lengths: NDArray[np.int64] = np.zeros(0, np.int64)
+        self.slots = engine.device_slots(self.width, longest + steps, steps)
+        self.slots.begin(steps, [] if limits.ignore_end else engine.language.end_tokens)
+        self.rows: list[int] = []
+        """Which sample each slot holds; the slots in use are always the first ones."""
+        self.checked: dict[int, int] = {}
+        """How many tokens of a sample have been searched for stop strings."""
+        self.out: list[Sample | None] = [None] * total
 
     def samples(self) -> list[list[Sample]]:
-        while self.queue or len(self.rows):
-            free = self.slots - len(self.rows)
-            if self.queue and (free >= max(1, self.slots // 8) or free >= len(self.queue)):
+        every = SYNC_EVERY.get(self.device.type, 1)
+        while self.queue or self.rows:
+            free = self.width - len(self.rows)
+            if self.queue and (free >= max(1, self.width // 8) or free >= len(self.queue)):
                 self.admit(free)
             else:
-                self.step()
-        out = [self.collect(i) for i in range(len(self.stops))]
-        return [out[i : i + self.n] for i in range(0, len(out), self.n)]
-
-    def collect(self, i: int) -> Sample:
-        count = self.counts[i]
-        forced = np.zeros(count, bool) if self.forced is None else self.forced[i, :count] != FREE
-        return Sample(self.tokens[i, :count], self.logprobs[i, :count], forced, self.stops[i], self.limits.draw)
+                for _ in range(every):
+                    self.slots.advance(len(self.rows), self.limits.draw)
+            self.retire()
+        found = [sample for sample in self.out if sample is not None]
+        return [found[i : i + self.n] for i in range(0, len(found), self.n)]
 
     def admit(self, free: int) -> None:
-        """Fill free slots from the queue: prefill what is new, copy what is shared, and sample the first token."""
+        """Fill free slots from the queue: prefill what is new, copy what is shared, and draw the first token."""
         chosen = [self.queue.pop() for _ in range(min(free, len(self.queue)))]
         keys = [self.prompts[i // self.n].tobytes() for i in chosen]
-        new = {key: self.prompts[i // self.n] for key, i in zip(keys, chosen, strict=True) if key not in self.prefixes}
-        self.prefill(list(new.values()))
-        hidden = []
+        self.prefill({key: self.prompts[i // self.n] for key, i in zip(keys, chosen, strict=True)})
+        batches: dict[int, list[tuple[int, _Prefix]]] = {}
         for i, key in zip(chosen, keys, strict=True):
             prefix = self.prefixes[key]
-            self.cache.admit(len(self.rows), prefix)
-            self.rows = np.append(self.rows, i)
-            self.lengths = np.append(self.lengths, prefix.length)
-            hidden.append(prefix.hidden)
+            batches.setdefault(id(prefix.memory), []).append((i, prefix))
             prefix.waiting -= 1
             if not prefix.waiting:
                 del self.prefixes[key]
-        start = len(self.rows) - len(chosen)
-        self.extend(torch.stack(hidden), np.arange(start, len(self.rows)))
+        for members in batches.values():
+            samples = [i for i, _ in members]
+            slots = torch.arange(len(self.rows), len(self.rows) + len(samples), device=self.device)
+            steps = self.limits.max_tokens
+            self.slots.uniforms[slots, :steps] = self.uniforms[samples].to(self.device)
+            self.slots.forced[slots, :steps] = self.forced[samples].to(self.device)
+            owner = torch.tensor([prefix.place for _, prefix in members], device=self.device)
+            lengths = torch.tensor([prefix.length for _, prefix in members], device=self.device)
+            first = members[0][1]
+            self.slots.admit(slots, first.memory, owner, lengths, first.hidden[owner], self.limits.draw)
+            self.rows += samples
 
-    def prefill(self, prompts: list[NDArray[np.int64]], budget: int = 16384) -> None:
-        """Compute new prompts in right-padded batches of at most `budget` tokens."""
-        while prompts:
-            longest = max(len(prompt) for prompt in prompts[: max(1, budget // len(prompts[0]))])
-            batch, prompts = prompts[: max(1, budget // longest)], prompts[max(1, budget // longest) :]
-            longest = max(len(prompt) for prompt in batch)
+    def prefill(self, prompts: dict[bytes, NDArray[np.int64]]) -> None:
+        """Compute new prompts in right-padded batches; each is computed once in a call."""
+        new = [(key, prompt) for key, prompt in prompts.items() if key not in self.prefixes]
+        while new:
+            size = max(1, PREFILL_TOKENS // len(new[0][1]))  # the first is the longest: the queue is sorted
+            batch, new = new[:size], new[size:]
+            longest = max(len(prompt) for _, prompt in batch)
             tokens = torch.zeros(len(batch), longest, dtype=torch.long)
-            for b, prompt in enumerate(batch):
+            for b, (_, prompt) in enumerate(batch):
                 tokens[b, : len(prompt)] = torch.from_numpy(prompt)
             plan = Remember()
             hidden = self.backbone(tokens.to(self.device), torch.arange(longest, device=self.device), plan)
-            for b, prompt in enumerate(batch):
-                length = len(prompt)
-                memory = [(key[b, :, :length], value[b, :, :length]) for key, value in plan.memory]
-                key = prompt.tobytes()
-                self.prefixes[key] = _Prefix(memory, hidden[b, length - 1], length, self.demand[key])
+            lasts = torch.tensor([len(prompt) - 1 for _, prompt in batch], device=self.device)
+            last_hidden = hidden[torch.arange(len(batch), device=self.device), lasts]
+            for b, (key, prompt) in enumerate(batch):
+                self.prefixes[key] = _Prefix(plan.memory, last_hidden, b, len(prompt), self.demand[key])
 
-    def step(self) -> None:
-        """One token for every active row."""
-        last = torch.from_numpy(self.tokens[self.rows, self.counts[self.rows] - 1].astype(np.int64)).to(self.device)
-        positions = torch.from_numpy(self.lengths).to(self.device)
-        hidden = self.backbone(last[:, None], positions[:, None], self.cache.at(positions))
-        self.lengths = self.lengths + 1
-        self.extend(hidden[:, 0], np.arange(len(self.rows)))
-
-    def extend(self, hidden: Tensor, slots: NDArray[np.int64]) -> None:
-        """Draw the next token of the given slots from their hidden states, and retire the rows that are finished."""
-        rows = self.rows[slots]
-        at = self.counts[rows]
-        logits = hidden @ self.backbone.head_weight.T
-        uniforms = torch.from_numpy(self.uniforms[rows, at]).to(self.device)
-        drawn, logprobs = draw(logits, uniforms, self.limits.draw)
-        tokens, scores = drawn.cpu().numpy(), logprobs.cpu().numpy()
-        if self.forced is not None:
-            wanted = self.forced[rows, at]
-            tokens = np.where(wanted == FREE, tokens, wanted)
-            scores = np.where(wanted == FREE, scores, 0.0)
-        self.tokens[rows, at], self.logprobs[rows, at] = tokens, scores
-        self.counts[rows] = at + 1
-        stopped = np.isin(tokens, self.ends)
-        if self.limits.stop:
-            for b in np.flatnonzero(self.engine.finishers(self.limits.stop)[tokens] & ~stopped):
-                row = rows[b]
-                text = self.engine.language.decode(self.tokens[row, max(0, at[b] - 31) : at[b] + 1])
-                stopped[b] = any(stop in text for stop in self.limits.stop)
-        for row in rows[stopped]:
-            self.stops[row] = Stop.TOKEN
-        finished = stopped | (at + 1 >= self.limits.max_tokens)
-        if finished.any():
-            self.retire(slots[finished])
-
-    def retire(self, slots: NDArray[np.int64]) -> None:
-        """Close the gaps: rows from the end take the freed slots."""
-        alive = np.ones(len(self.rows), bool)
-        alive[slots] = False
-        count = int(alive.sum())
-        holes = np.flatnonzero(~alive[:count])
-        movers = count + np.flatnonzero(alive[count:])
+    def retire(self) -> None:
+        """Take out the samples that are done and close the gaps: rows from the end move into the freed slots."""
+        count = len(self.rows)
+        done = self.slots.done[:count].cpu().numpy().copy()
+        stopped = self.find_stops(done) if self.limits.stop else {}
+        if not done.any():
+            return
+        finished = np.flatnonzero(done)
+        index = torch.from_numpy(finished).to(self.device)
+        counts = self.slots.count[index].cpu().numpy()
+        tokens = self.slots.tokens[index].cpu().numpy().astype(np.int32)
+        logprobs = self.slots.logprobs[index].cpu().numpy()
+        ends = set(() if self.limits.ignore_end else self.engine.language.end_tokens)
+        for place, slot in enumerate(finished):
+            sample, length = self.rows[slot], stopped.get(int(slot), int(counts[place]))
+            forced = (self.forced[sample, :length] != FREE).numpy()
+            ended = int(slot) in stopped or int(tokens[place, length - 1]) in ends
+            self.out[sample] = Sample(
+                tokens[place, :length].copy(),
+                logprobs[place, :length].copy(),
+                forced,
+                Stop.TOKEN if ended else Stop.LENGTH,
+                self.limits.draw,
+            )
+        alive = np.flatnonzero(~done)
+        holes, movers = finished[finished < len(alive)], alive[alive >= len(alive)]
         if len(holes):
-            self.cache.move(movers, holes)
-            self.rows[holes], self.lengths[holes] = self.rows[movers], self.lengths[movers]
-        self.rows, self.lengths = self.rows[:count].copy(), self.lengths[:count].copy()
+            self.slots.move(torch.from_numpy(movers).to(self.device), torch.from_numpy(holes).to(self.device))
+            for hole, mover in zip(holes, movers, strict=True):
+                self.rows[hole] = self.rows[mover]
+        del self.rows[len(alive) :]
+        self.slots.done[len(alive) : count] = True
+
+    def find_stops(self, done: NDArray[np.bool_]) -> dict[int, int]:
+        """Slots whose text holds a stop string, and the length up to it; marks them in `done`."""
+        count = len(self.rows)
+        counts, tokens = self.slots.count[:count].cpu().numpy(), self.slots.tokens[:count].cpu().numpy()
+        finishers, found = self.engine.finishers(self.limits.stop), {}
+        for slot, sample in enumerate(self.rows):
+            start = self.checked.get(sample, 0)
+            for at in start + np.flatnonzero(finishers[tokens[slot, start : counts[slot]]]):
+                text = self.engine.language.decode(tokens[slot, max(0, at - 31) : at + 1])
+                if any(stop in text for stop in self.limits.stop):
+                    found[slot], done[slot] = int(at) + 1, True
+                    break
+            self.checked[sample] = int(counts[slot])
+        return found

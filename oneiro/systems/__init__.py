@@ -50,7 +50,9 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
         name, chosen = str(recipe), load(str(recipe), overrides)
     with Run.open(out or _default_out(name, chosen), chosen) as opened:
         pipeline(chosen.system)(chosen, opened)
-        page.write([opened.path])
+        for table in page.tables(opened.path):
+            opened.say(table)
+        opened.say(f"{page.write([opened.path])} shows the run")
         opened.finish()
     return opened
 

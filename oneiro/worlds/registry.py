@@ -18,9 +18,15 @@ from oneiro.errors import OneiroError, nearest
 from oneiro.worlds.base import World, WorldConfig
 
 WORLDS: dict[str, str] = {
+    "2048": "oneiro.worlds.puzzle.game_2048:Game2048",
+    "bandit": "oneiro.worlds.puzzle.bandit:Bandit",
+    "countdown": "oneiro.worlds.puzzle.countdown:Countdown",
+    "cube": "oneiro.worlds.puzzle.cube:Cube",
     "frozen-lake": "oneiro.worlds.grid.frozen_lake:FrozenLake",
+    "math": "oneiro.worlds.puzzle.math_qa:MathQA",
     "sokoban": "oneiro.worlds.grid.sokoban:Sokoban",
     "sudoku": "oneiro.worlds.grid.sudoku:Sudoku",
+    "webshop": "oneiro.worlds.shop.webshop:WebShop",
 }
 """Name -> `module:Class` of the worlds that come with the package, and of those registered by hand."""
 

@@ -7,6 +7,9 @@ from functools import cached_property
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+LONGEST = 5000
+"""Characters of a text that can be a grid."""
+
 
 class Glyphs(BaseModel):
     """Maps kinds of cell to characters. Subclasses add one field a kind, with what it means as its description."""
@@ -47,6 +50,8 @@ def drawn(cells: Sequence[int], width: int, glyphs: Glyphs, between: str = "") -
 
 def cells_drawn(text: str, glyphs: Glyphs, between: str = "") -> tuple[list[int], int] | None:
     """The inverse of `drawn`: cell codes and width; None if the text is no rectangle of known glyphs."""
+    if len(text) > LONGEST:
+        return None
     lines = [line.split(between) if between else list(line) for line in text.split("\n")]
     width = len(lines[0])
     if not width or any(len(line) != width or not glyphs.codes.keys() >= set(line) for line in lines):

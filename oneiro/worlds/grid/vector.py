@@ -1,7 +1,7 @@
 """Many episodes at once: the grid worlds as arrays.
 
-A batch is exactly N worlds of the same name and settings: same levels, rewards, ends and texts, a hundred times faster. It
-shows the `text` and `spaced` views; the other views and the oracles are the single world's.
+A batch is exactly N worlds of the same name and settings: same levels, rewards, ends and texts, several times faster.
+It shows the `text` and `spaced` views; the other views and the oracles are the single world's.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from oneiro.errors import OneiroError, nearest
 from oneiro.worlds.base import World
 from oneiro.worlds.grid import frozen_lake, lake_views, sokoban, sokoban_views, sudoku
+from oneiro.worlds.grid.sokoban_levels import Plan
 from oneiro.worlds.grid.sudoku_levels import peers
 from oneiro.worlds.grid.sudoku_views import read_action
 from oneiro.worlds.registry import make
@@ -110,20 +112,15 @@ class LakeBatch(Batch):
 
     def _start(self, seeds: Sequence[int], split: str | None, members: Sequence[int]) -> None:
         config = self.world.config
-        lakes = [frozen_lake.level_for(config.size, config.frozen_probability, seed, split).lake for seed in seeds]
-        self.bare = np.zeros((len(lakes), config.size**2), np.int8)
-        for row, lake in enumerate(lakes):
-            self.bare[row, list(lake.holes)] = lake_views.HOLE
-            self.bare[row, lake.goal] = lake_views.GOAL
-        self.player = np.array([lake.player for lake in lakes])
+        starts = [_lake_start(config.size, config.frozen_probability, seed, split) for seed in seeds]
+        self.bare = np.stack([bare for bare, _ in starts])
+        self.player = np.array([player for _, player in starts])
         # A member's luck is a stream of its own, read one draw a move: as many as there can be are drawn ahead.
-        self.luck = np.stack(
-            [
-                frozen_lake.slips(seed, member).random(config.max_actions)
-                for seed, member in zip(seeds, members, strict=True)
-            ]
-        )
-        self.drawn = np.zeros(len(lakes), np.int64)
+        self.luck = np.zeros((len(seeds), config.max_actions))
+        if not self.world.deterministic:
+            for row, (seed, member) in enumerate(zip(seeds, members, strict=True)):
+                self.luck[row] = frozen_lake.slips(seed, member).random(config.max_actions)
+        self.drawn = np.zeros(len(seeds), np.int64)
 
     def _move(self, rows: Ints, moves: list[Ints]) -> tuple[NDArray[np.float64], Bools, Bools]:
         rate = self.world.config.success_rate
@@ -157,16 +154,11 @@ class SokobanBatch(Batch):
 
     def _start(self, seeds: Sequence[int], split: str | None, members: Sequence[int]) -> None:
         config = self.world.config
-        rooms = [sokoban.room_of(sokoban.level_for(config.plan, seed, split)) for seed in seeds]
-        cells = np.arange(config.height * config.width)
-        self.bare = np.zeros((len(rooms), len(cells)), np.int8)
-        self.boxes = np.zeros((len(rooms), len(cells)), bool)
-        for row, room in enumerate(rooms):
-            self.bare[row, sokoban_views.cells_of(room.floor)] = sokoban_views.FLOOR
-            self.bare[row, sokoban_views.cells_of(room.targets)] = sokoban_views.TARGET
-            self.boxes[row, sokoban_views.cells_of(room.boxes)] = True
-        self.player = np.array([room.player for room in rooms])
-        self.stored = np.zeros(len(rooms), np.int64)
+        starts = [_room_start(config.plan, seed, split) for seed in seeds]
+        self.bare = np.stack([bare for bare, _, _ in starts])
+        self.boxes = np.stack([boxes for _, boxes, _ in starts])
+        self.player = np.array([player for _, _, player in starts])
+        self.stored = np.zeros(len(seeds), np.int64)
         self.shifts = np.array([down * config.width + right for down, right in sokoban.SHIFTS])
 
     def _move(self, rows: Ints, moves: list[Ints]) -> tuple[NDArray[np.float64], Bools, Bools]:
@@ -206,7 +198,7 @@ class SokobanBatch(Batch):
 
 
 class SudokuBatch(Batch):
-    """Sudoku, in its `spaced` view."""
+    """Sudoku."""
 
     world: sudoku.Sudoku
 
@@ -230,6 +222,13 @@ class SudokuBatch(Batch):
     def success(self) -> Bools:
         return (self.cells == self.solution).all(axis=1)
 
+    def render(self) -> list[str]:
+        width, marks = self._look()
+        lines = texts(self._codes(), width, marks, " ")
+        if self.world.config.view == "spaced":
+            return lines
+        return [f"| {line.replace(chr(10), ' | ')} " for line in lines]
+
     def _codes(self) -> NDArray[np.integer[Any]]:
         return self.cells
 
@@ -239,6 +238,28 @@ class SudokuBatch(Batch):
     def _read(self, actions: Sequence[str]) -> list[Ints]:
         moves = [read_action(action, self.world.config.size) or (-1, 0) for action in actions]
         return list(np.array(moves, np.int64).reshape(-1, 2).T)
+
+
+@lru_cache(maxsize=4096)
+def _lake_start(size: int, frozen_probability: float, seed: int, split: str | None) -> tuple[NDArray[np.int8], int]:
+    """[cells] codes without the player, and where the player starts."""
+    lake = frozen_lake.level_for(size, frozen_probability, seed, split).lake
+    bare = np.zeros(size**2, np.int8)
+    bare[list(lake.holes)] = lake_views.HOLE
+    bare[lake.goal] = lake_views.GOAL
+    return bare, lake.player
+
+
+@lru_cache(maxsize=4096)
+def _room_start(plan: Plan, seed: int, split: str | None) -> tuple[NDArray[np.int8], Bools, int]:
+    """[cells] codes of what never moves, [cells] where boxes stand, and where the player starts."""
+    room = sokoban.room_of(sokoban.level_for(plan, seed, split))
+    bare = np.zeros(room.height * room.width, np.int8)
+    bare[sokoban_views.cells_of(room.floor)] = sokoban_views.FLOOR
+    bare[sokoban_views.cells_of(room.targets)] = sokoban_views.TARGET
+    boxes = np.zeros(len(bare), bool)
+    boxes[sokoban_views.cells_of(room.boxes)] = True
+    return bare, boxes, room.player
 
 
 BATCHES: dict[type[World], type[Batch]] = {

@@ -1,0 +1,1 @@
+"""Puzzles: questions, games and a cube."""

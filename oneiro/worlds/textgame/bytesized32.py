@@ -60,7 +60,6 @@ def transition(record: dict[str, Any]) -> Transition:
         score_after=dict(record["score_after"]),
         duplicate=bool(record.get("cross_split_dup", False)),
         on_plan=bool(record.get("is_gold_action")),
-        observation=record.get("observation") or "",
     )
 
 

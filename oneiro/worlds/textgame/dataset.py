@@ -43,8 +43,9 @@ class Row:
     after: int
     score: int
     score_after: int
-    duplicate: bool
-    on_plan: bool
+    duplicate: int
+    on_plan: int
+    observation: str = ""
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,9 @@ class Dataset(Sequence[Transition]):
             after_action=self.states[row.after_action],
             after=self.states[row.after],
             score_after=self.scores[row.score_after],
-            duplicate=row.duplicate,
-            on_plan=row.on_plan,
+            duplicate=bool(row.duplicate),
+            on_plan=bool(row.on_plan),
+            observation=row.observation,
         )
 
 
@@ -130,7 +132,8 @@ def write_dataset(
         numbers = [states.number(s) for s in (transition.state, transition.after_action, transition.after)]
         numbers += [scores.number(s) for s in (transition.score, transition.score_after)]
         flags = [int(transition.duplicate), int(transition.on_plan)]
-        row = [transition.id, transition.game, transition.action, transition.uuid_base, *numbers, *flags]
+        words = [transition.observation] if transition.observation else []
+        row = [transition.id, transition.game, transition.action, transition.uuid_base, *numbers, *flags, *words]
         lines.setdefault(split, []).append(json.dumps(row, separators=(",", ":")))
     for split, texts in lines.items():
         _write_lines(out / f"{split}.jsonl.gz", texts)

@@ -1,0 +1,55 @@
+# `make demo` trains a first agent and writes its report; `make test` runs every check. Both make the environment first.
+#
+#   PYTHON=python3.12       the Python to make it with (3.11 or newer)
+#   EXTRA=track             extras to install besides, for instance EXTRA=smollm,track
+#   CONSTRAINTS=            take the newest versions instead of those in constraints.txt: with a GPU, pip then takes the
+#                           torch build for it, which the pinned version may not be
+#   TORCH='torch==2.9.1'    with CONSTRAINTS= empty: a torch of your choice, with any options pip needs to find it
+#   OUT=runs/demo           where the demo's run lives
+#   PYTEST='-m "not slow"'  options for pytest
+
+PYTHON ?= python3
+VENV ?= .venv
+EXTRA ?=
+CONSTRAINTS ?= constraints.txt
+TORCH ?=
+OUT ?= runs/demo
+PYTEST ?=
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
+COMMA := ,
+
+.PHONY: demo test venv clean
+
+demo: $(VENV)/.installed
+	$(BIN)/oneiro run spa/frozen-lake --out $(OUT)
+
+test: $(VENV)/.installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -n 2 $(PYTEST)
+
+venv: $(VENV)/.installed-dev
+
+# A stamp is younger than what it was installed from, or the packages are installed again.
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing into $(VENV); the first time takes a few minutes"
+	$(if $(TORCH),$(PIP) $(TORCH))
+	$(PIP) --editable '.$(if $(EXTRA),[$(EXTRA)])'
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing into $(VENV); the first time takes a few minutes"
+	$(if $(TORCH),$(PIP) $(TORCH))
+	$(PIP) --editable '.[dev$(if $(EXTRA),$(COMMA)$(EXTRA))]'
+	@touch $@ $(VENV)/.installed
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,7 @@
+"""`python -m oneiro` is the `oneiro` command."""
+
+import sys
+
+from oneiro.cli import main
+
+sys.exit(main())

@@ -1,0 +1,89 @@
+"""The models a benchmark compares contenders on: a plain Hugging Face folder of seeded weights, and prompts of one length."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from oneiro import seeds
+from oneiro.errors import OneiroError
+from oneiro.models import language
+from oneiro.models.language import LanguageModel, ModelSettings
+
+RANDOM = ("tiny", "14m")
+"""Models with random weights: how long a step takes does not depend on their values, only on their shapes."""
+STORY = (
+    "the lake is frozen and the night is cold so we walk over the ice to the goal and back to the fire where we tell "
+    "of the wind and the holes in the ice and of those who took the long way home"
+)
+WORD = re.compile(r" [a-z0-9]+")
+
+
+def prepare(name: str, folder: Path, seed: int = 0) -> Path:
+    """The folder of model `name`; one with random weights is made in `folder`, any other is found where it lies."""
+    if name == "tiny":
+        return randomise(language.create_tiny(ModelSettings(vocabulary=300), [STORY], seed), seed).save(folder)
+    if name == "14m":
+        return randomise(fourteen_million(), seed).save(folder)
+    return Path(language.locate(name))
+
+
+def fourteen_million() -> LanguageModel:
+    """Llama-style, 14.1 million parameters, 8.2 of them the embedding of 32,000 words."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    tokenizer = word_tokenizer(32_000)
+    config = LlamaConfig(
+        vocab_size=32_000,
+        hidden_size=256,
+        intermediate_size=1024,
+        num_hidden_layers=6,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=4096,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return language.assemble("14m", LlamaForCausalLM(config), tokenizer)
+
+
+def word_tokenizer(vocabulary: int) -> Any:
+    """One token a word: " w0", " w1", ... after the special tokens."""
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = [*language.SPECIAL, *(f" w{i}" for i in range(vocabulary - len(language.SPECIAL)))]
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token=language.SPECIAL[0]))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r" ?\w+"), "isolated")
+    tokenizer.decoder = decoders.Fuse()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>")
+
+
+def randomise(model: LanguageModel, seed: int) -> LanguageModel:
+    """Give every weight a value of its own, so that a contender that computes any part wrongly differs from the others."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.model.parameters():
+            noise = 0.05 * torch.randn(parameter.shape, generator=generator)
+            parameter.copy_((1.0 if parameter.dim() == 1 and bool((parameter == 1).all()) else 0.0) + noise)
+    return model
+
+
+def make_prompts(folder: Path, count: int, length: int, seed: int = 0) -> list[str]:
+    """`count` texts that the folder's tokenizer turns into exactly `length` tokens each."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    texts = tokenizer.batch_decode([[i] for i in range(min(len(tokenizer), 32_000))])
+    words = [text for text in texts if WORD.fullmatch(text)]
+    words = [text for text, ids in zip(words, tokenizer(words)["input_ids"], strict=True) if len(ids) == 1]
+    random = seeds.generator(seed, "prompts")
+    found = ["".join(words[i] for i in random.integers(len(words), size=length)) for _ in range(count)] if words else []
+    if not found or any(len(ids) != length for ids in tokenizer(found)["input_ids"]):
+        raise OneiroError(f"the tokenizer of {folder} has no words that are one token each; measure with another model")
+    return found

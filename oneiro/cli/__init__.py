@@ -1,0 +1,97 @@
+"""The commands. Each parses, calls a few lines of Python that anyone may call, and prints.
+
+A person's mistake is one red line on standard error and exit code 2. That is decided here, in one place.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from oneiro.cli import agents, machine, models, runs, worlds
+from oneiro.errors import OneiroError
+
+STOPPED = 130
+MISTAKE = 2
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class Stopped(Exception):
+    """Control-C, before the command-line library turns it into an exit of its own."""
+
+
+class Shell(TyperGroup):
+    """The top of the command tree."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise Stopped from error
+
+
+app = typer.Typer(
+    cls=Shell,
+    name="oneiro",
+    help="Train world models with verifiable rewards, and the agents that use them.",
+    epilog="Start with: oneiro run spa/frozen-lake --out runs/first",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+for room in (runs, agents, worlds, models, machine):
+    room.offer(app)
+if find_spec("oneiro.bench"):
+    machine.offer_bench(app)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The entry point; returns the exit code."""
+    try:
+        code = app(arguments, standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except (Stopped, KeyboardInterrupt):
+        return _say("stopped; the same command resumes", STOPPED)
+    except Exception as error:
+        line = explain(error)
+        if line is None:
+            raise
+        return _say(line, MISTAKE)
+
+
+def explain(error: BaseException) -> str | None:
+    """One line for what a person can mend; None for what is a defect of ours and deserves its traceback."""
+    if isinstance(error, OneiroError):
+        return " ".join(str(error).split())
+    if hasattr(error, "format_message"):  # the command-line library's own kinds: unknown option, missing argument
+        context, message = getattr(error, "ctx", None), error.format_message().strip()
+        # An empty message: the help was shown instead.
+        return message and f"{message} (see {context.command_path if context else 'oneiro'} --help)"
+    if _disk_full(error):
+        return f"{getattr(error, 'filename', None) or 'disk'}: no space left; free some, then the same command resumes"
+    if isinstance(error, OSError) and error.filename:
+        return f"cannot use {error.filename}: {error.strerror}"
+    if type(error).__name__ == "ValidationError" and hasattr(error, "errors"):
+        first = error.errors()[0]
+        return f"{'.'.join(str(part) for part in first['loc'])}: got {first['input']!r}; {first['msg']}"
+    return None
+
+
+def _disk_full(error: BaseException) -> bool:
+    """Also where a library wrapped it in an exception of its own."""
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        return True
+    cause = error.__cause__ or error.__context__
+    return "No space left on device" in str(error) or (cause is not None and _disk_full(cause))
+
+
+def _say(line: str, code: int) -> int:
+    if line:
+        typer.secho(line, fg="red" if code == MISTAKE else "yellow", err=True)
+    return code

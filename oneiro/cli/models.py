@@ -1,0 +1,78 @@
+"""models, merge: bring weights to this machine, and hand them on as one folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from oneiro.cli.show import JsonFile, show
+
+
+def offer(app: typer.Typer) -> None:
+    group = typer.Typer(no_args_is_help=True, help="Models by name: what there is, and fetching one.")
+    group.command("list")(list_models)
+    group.command("get")(get)
+    app.add_typer(group, name="models")
+    app.command()(merge)
+
+
+def list_models(json: JsonFile = None) -> None:
+    """List the names that `model=NAME` understands, and whether their weights are on this machine."""
+    from oneiro.models import smollm
+    from oneiro.report.table import Table
+
+    folder = smollm.home() / "models" / "smollm2-135m"
+    table = Table("Models", ["name", "what it is", "on this machine"])
+    table.add("tiny", "a few million parameters, trained from nothing by the run itself", "needs no download")
+    table.add(
+        "smollm2-135m", "a pretrained chat model", str(folder) if smollm.whole(folder) else "no: oneiro models get"
+    )
+    table.add("ORG/NAME", "any causal language model of the Hugging Face hub", "fetched when first used")
+    table.add("FOLDER", "a model folder, or a run directory", "as it is")
+    show([table], json)
+
+
+def get(name: Annotated[str, typer.Argument(help="smollm2-135m, or ORG/NAME of the Hugging Face hub.")]) -> None:
+    """Fetch a model now, so that a run need not.
+
+    \b
+    oneiro models get smollm2-135m
+    """
+    from oneiro.errors import OneiroError, nearest
+
+    if name == "smollm2-135m":
+        from oneiro.models import smollm
+
+        typer.echo(smollm.fetch())
+    elif name.count("/") == 1:
+        typer.echo(_from_hub(name))
+    else:
+        raise OneiroError(f"no model called '{name}' to fetch{nearest(name, ['smollm2-135m', 'ORG/NAME'])}")
+
+
+def _from_hub(name: str) -> str:
+    from huggingface_hub import snapshot_download
+
+    from oneiro.errors import OneiroError
+
+    try:
+        return str(snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.model", "*.jinja", "*.txt"]))
+    except Exception as error:  # the hub's client raises many kinds; the person needs one line
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise OneiroError(f"cannot fetch {name} from the Hugging Face hub: {reason[:200]}") from error
+
+
+def merge(
+    source: Annotated[Path, typer.Argument(metavar="SRC", help="A run, a checkpoint or an adapter folder.")],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="A folder that does not exist yet.")],
+) -> None:
+    """Write a trained model as one plain Hugging Face folder; a LoRA adapter is folded into its base.
+
+    \b
+    oneiro merge runs/lake lake-model
+    """
+    from oneiro.models.language import merge as merge_
+
+    typer.echo(merge_(source, target))

@@ -1,0 +1,86 @@
+"""run, recipes, report: from a recipe to a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from oneiro.cli.show import JsonFile, show
+
+
+def offer(app: typer.Typer) -> None:
+    app.command()(run)
+    app.command()(recipes)
+    app.command()(report)
+
+
+def run(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE|DIR", help="A recipe, a YAML file, or a run to go on with.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEY=VALUE", help="Changes to the recipe; preset=NAME first chooses a preset."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the run lives. Default: runs/NAME-N.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the resolved recipe and do nothing.")] = False,
+    json: JsonFile = None,
+) -> None:
+    """Carry out a recipe: train, evaluate, report.
+
+    A run that was stopped or killed goes on when the same command is given again, or with its directory alone.
+
+    \b
+    oneiro run spa/frozen-lake --out runs/lake
+    oneiro run spa/frozen-lake preset=smoke seed=1 --out runs/quick-look
+    oneiro run spa/frozen-lake model=smollm2-135m --dry-run
+    oneiro run runs/lake
+    """
+    from oneiro import recipe as recipes_
+    from oneiro import systems
+    from oneiro.files import write_json
+    from oneiro.report import page
+    from oneiro.run import holds_run
+
+    if dry_run:
+        resolved = recipes_.load(f"{recipe}/recipe.yaml" if holds_run(recipe) else recipe, overrides or ())
+        typer.echo(recipes_.dump(resolved), nl=False)
+        if json is not None:
+            write_json(json, recipes_.plain(resolved))
+        return
+    done = systems.run(recipe, out, overrides or ())
+    if json is not None:
+        write_json(json, {"run": str(done.path), "tables": [table.data() for table in page.tables(done.path)]})
+
+
+def recipes(json: JsonFile = None) -> None:
+    """List the recipes with what each needs and how long it takes.
+
+    \b
+    oneiro run NAME --dry-run        shows all settings of one
+    oneiro run NAME preset=smoke     runs a very small version of it
+    """
+    from oneiro.recipe import listing
+    from oneiro.report.table import Table
+
+    table = Table("Recipes", ["recipe", "about", "needs", "takes", "presets"])
+    for card in listing():
+        table.add(card.name, card.about, card.needs, card.takes, ", ".join(card.presets))
+    show([table], json)
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run directories.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Default: DIR/report.html, or comparison.html for several.")
+    ] = None,
+) -> None:
+    """Write a run's report.html again, or one page that compares several runs.
+
+    \b
+    oneiro report runs/lake
+    oneiro report runs/lake-* --out lakes.html
+    """
+    from oneiro.report import page
+
+    typer.echo(page.write(runs, out))

@@ -1,0 +1,32 @@
+"""What commands share: printing tables, and writing them with `--json`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from oneiro.report.table import Table
+
+JsonFile = Annotated[
+    Path | None, typer.Option("--json", metavar="FILE", help="Write the printed table as data.", show_default=False)
+]
+KeyValues = Annotated[
+    list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings over the defaults.", show_default=False)
+]
+
+
+def show(tables: Sequence[Table], json: Path | None) -> None:
+    """Print tables; with `json`, write the one table, or `{"tables": [...]}` where there are several."""
+    from oneiro.progress import console
+
+    for table in tables:
+        console().print(table)
+    if json is not None:
+        from oneiro.files import write_json
+
+        data = [table.data() for table in tables]
+        write_json(json, data[0] if len(data) == 1 else {"tables": data})

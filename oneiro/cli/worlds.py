@@ -1,0 +1,94 @@
+"""check and play: does a world keep its promises, and how does it feel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oneiro.cli.show import JsonFile, KeyValues, show
+
+if TYPE_CHECKING:
+    from oneiro.worlds import World
+
+HELP = "h: hint, r: new level, q: quit"
+
+
+def offer(app: typer.Typer) -> None:
+    app.command()(check)
+    app.command()(play)
+
+
+def check(
+    world: Annotated[str, typer.Argument(metavar="WORLD", help="A world, or a variant of one as world:variant.")],
+    settings: KeyValues = None,
+    json: JsonFile = None,
+) -> None:
+    """Test whether a world keeps its promises: interface, determinism, splits, views, scores.
+
+    The oracle must reach the ceiling, idling must earn nothing. Exit code 1 if something is wrong.
+
+    \b
+    oneiro check frozen-lake
+    oneiro check frozen-lake size=6
+    """
+    from oneiro import worlds
+    from oneiro.recipe import assignments
+    from oneiro.report.table import Table
+    from oneiro.worlds.check import worst
+
+    findings = worlds.check(world, **assignments(settings or ()))
+    table = Table(f"Check of {world}", ["status", "finding"])
+    for finding in findings:
+        table.add(finding.status, finding.message)
+    show([table], json)
+    if worst(findings) == "error":
+        raise typer.Exit(1)
+
+
+def play(
+    world: Annotated[str, typer.Argument(metavar="WORLD", help="A world, or a variant of one as world:variant.")],
+    settings: KeyValues = None,
+    seed: Annotated[int, typer.Option(help="The first level; each new one counts up.")] = 0,
+) -> None:
+    """Play a world yourself, in the terminal.
+
+    Type an action, or enough letters to tell it from the others; h asks the oracle, r draws a new level, q quits.
+
+    \b
+    oneiro play frozen-lake
+    """
+    from oneiro import worlds
+    from oneiro.recipe import assignments
+
+    game = worlds.make(world, **assignments(settings or ()))
+    game.reset(seed=seed)
+    typer.echo(f"{game.instruction}\n\n({HELP})")
+    ended, score = False, 0.0
+    while True:
+        typer.echo(f"\n{game.render()}\n")
+        try:
+            word = input("new level: r, quit: q > " if ended else "> ").strip()
+        except EOFError:
+            return
+        if word == "q":
+            return
+        if word == "r":
+            seed, ended, score = seed + 1, False, 0.0
+            game.reset(seed=seed)
+        elif word == "h":
+            typer.echo(f"the oracle: {game.oracle() or 'has no advice here'}")
+        elif word and not ended:
+            _, reward, terminated, truncated, info = game.step(meant(word, game))
+            score, ended = score + reward, terminated or truncated
+            if not info["valid"]:
+                known = f"actions: {', '.join(game.actions)}" if game.actions else "it means nothing here"
+                typer.echo(f"'{word}' was not understood; {known}")
+            if ended:
+                typer.echo(f"{'reached the goal' if info['success'] else 'the end'}, score {score:g}")
+
+
+def meant(word: str, game: World) -> str:
+    """The one action that begins with `word`, whatever the case; else the word as it is."""
+    begun = [action for action in game.actions or () if action.lower().startswith(word.lower())]
+    return begun[0] if len(begun) == 1 else word

@@ -1,0 +1,121 @@
+"""What this machine has and what it lacks, in words."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+
+GIB = 2**30
+EXTRAS = {
+    "smollm": ("gguf",),
+    "track": ("tensorboard", "wandb", "trackio"),
+    "bench": ("trl", "datasets", "accelerate"),
+}
+"""Extra -> the modules it brings."""
+HUB_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of `oneiro doctor`."""
+
+    what: str
+    found: str
+    advice: str = ""
+    fatal: bool = False
+
+
+def examine() -> list[Finding]:
+    """Look at everything; a look that fails is a finding too."""
+    findings: list[Finding] = []
+    for look in LOOKS:
+        try:
+            findings.extend(look())
+        except Exception as error:
+            findings.append(Finding(look.__name__, f"{type(error).__name__}: {error}", "please report this"))
+    return findings
+
+
+def python() -> Iterator[Finding]:
+    good = sys.version_info >= (3, 11)
+    yield Finding("Python", platform.python_version(), "" if good else "Oneiro needs Python 3.11 or newer", not good)
+
+
+def packages() -> Iterator[Finding]:
+    for name in ("oneiro", "torch", "transformers", "peft", "tokenizers", "numpy"):
+        try:
+            yield Finding(name, version(name))
+        except PackageNotFoundError:
+            yield Finding(name, "missing", "install the package again: pip install -e .", fatal=True)
+
+
+def processor() -> Iterator[Finding]:
+    import torch
+
+    cores = len(os.sched_getaffinity(0))
+    threads = torch.get_num_threads()
+    advice = f"OMP_NUM_THREADS={cores} uses all of them" if threads < cores else ""
+    yield Finding("processor", f"{cores} cores, torch uses {threads} threads", advice)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    yield Finding("memory", f"{memory / GIB:.1f} GiB", "" if memory > 4 * GIB else "stay with model=tiny")
+
+
+def accelerator() -> Iterator[Finding]:
+    import torch
+
+    if not torch.cuda.is_available():
+        built = torch.version.cuda
+        advice = "no driver answers: see nvidia-smi" if built else "recipes with model=tiny need none"
+        yield Finding("GPU", "none" if built else "none, and torch is a CPU build", advice)
+        return
+    for index in range(torch.cuda.device_count()):
+        properties = torch.cuda.get_device_properties(index)
+        bfloat = "bfloat16" if torch.cuda.is_bf16_supported() else "no bfloat16"
+        free, total = torch.cuda.mem_get_info(index)
+        advice = "another process fills its memory" if free < total / 2 else ""
+        yield Finding(
+            f"GPU {index}", f"{properties.name}, {free / GIB:.0f} of {total / GIB:.0f} GiB free, {bfloat}", advice
+        )
+
+
+def disk() -> Iterator[Finding]:
+    here = Path.cwd()
+    free = shutil.disk_usage(here).free
+    yield Finding(
+        "disk", f"{free / GIB:.1f} GiB free in {here}", "" if free > 2 * GIB else "runs may fill it: use --out"
+    )
+    try:
+        with tempfile.TemporaryFile(dir=here):
+            pass
+    except OSError as error:
+        yield Finding("runs", f"cannot write in {here}: {error.strerror}", "give --out DIR somewhere else")
+
+
+def extras() -> Iterator[Finding]:
+    for extra, modules in EXTRAS.items():
+        missing = [module for module in modules if find_spec(module) is None]
+        advice = f"pip install 'oneiro[{extra}]'" if missing else ""
+        yield Finding(f"extra [{extra}]", f"without {', '.join(missing)}" if missing else "complete", advice)
+
+
+def hub() -> Iterator[Finding]:
+    from urllib.request import Request, urlopen
+
+    from huggingface_hub.constants import ENDPOINT
+
+    try:
+        with urlopen(Request(ENDPOINT, method="HEAD"), timeout=HUB_SECONDS):
+            yield Finding("model hub", f"{ENDPOINT} answers")
+    except OSError:
+        yield Finding("model hub", f"{ENDPOINT} does not answer", "use tiny, smollm2-135m, or a model folder")
+
+
+LOOKS: tuple[Callable[[], Iterator[Finding]], ...] = (python, packages, processor, accelerator, disk, extras, hub)

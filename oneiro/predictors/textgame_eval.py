@@ -1,0 +1,198 @@
+"""Honest tables for text-game predictors: how often the whole next state is right, where, and what goes wrong.
+
+Every table shows steps that change something and steps that do not apart from each other, the rows "no change" and
+"perfect" beside the answers in question, the number of cases, and a 95 % interval.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from oneiro.errors import OneiroError
+from oneiro.predictors.textgame import Scorer, TextGame, TextGameConfig
+from oneiro.predictors.textgame_score import Error
+from oneiro.worlds.textgame.state import Transition
+
+Answers = Mapping[str, str] | Callable[[Transition], str]
+"""Raw model outputs by the id of their transition, or a function that gives them."""
+
+PUBLISHED: tuple[tuple[str, float, float, float], ...] = (
+    ("R1-Distill-Qwen-1.5B", 11.98, 0.08, 7.11),
+    ("R1-Distill-Qwen-1.5B + SFT", 38.88, 24.21, 32.87),
+    ("R1-Distill-Qwen-1.5B + RLVR, binary", 73.57, 33.14, 57.01),
+    ("R1-Distill-Qwen-1.5B + RLVR, task-specific", 83.66, 33.80, 63.24),
+    ("R1-Distill-Qwen-7B", 46.90, 5.53, 29.92),
+    ("R1-Distill-Qwen-7B + SFT", 65.94, 31.32, 51.76),
+    ("R1-Distill-Qwen-7B + RLVR, binary", 83.08, 40.33, 65.53),
+    ("GPT-4 (per-game average)", 73.90, 51.60, 64.76),
+)
+"""Accuracy in percent on unchanged, changed and all 2,954 official test rows (RLVR-World, table 1; published
+scorer)."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Right answers out of all."""
+
+    right: int = 0
+    cases: int = 0
+
+    def add(self, right: bool) -> None:
+        self.right += right
+        self.cases += 1
+
+    def table(self) -> dict[str, Any]:
+        """Accuracy in percent with its 95 % Wilson interval; None where there are no cases."""
+        if not self.cases:
+            return {"accuracy": None, "low": None, "high": None, "cases": 0}
+        low, high = wilson(self.right, self.cases)
+        return {"accuracy": 100 * self.right / self.cases, "low": 100 * low, "high": 100 * high, "cases": self.cases}
+
+
+class Split:
+    """Tallies of unchanged, changed and all steps."""
+
+    def __init__(self) -> None:
+        self.tallies = {"unchanged": Tally(), "changed": Tally(), "overall": Tally()}
+
+    def add(self, changed: bool, right: bool) -> None:
+        self.tallies["changed" if changed else "unchanged"].add(right)
+        self.tallies["overall"].add(right)
+
+    def table(self) -> dict[str, Any]:
+        return {name: tally.table() for name, tally in self.tallies.items()}
+
+
+def wilson(right: int, cases: int, z: float = 1.959964) -> tuple[float, float]:
+    """The Wilson score interval of a share."""
+    share, square = right / cases, z * z / cases
+    middle = (share + square / 2) / (1 + square)
+    half = z * math.sqrt(share * (1 - share) / cases + square / (4 * cases)) / (1 + square)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def evaluate_answers(
+    data: Iterable[Transition],
+    answers: Answers,
+    scorer: Scorer = "sound",
+    *,
+    task: TextGame | None = None,
+    held_out: Collection[str] = (),
+) -> dict[str, Any]:
+    """Score answers to every transition of `data`; a missing answer counts as malformed.
+
+    `task` says in which form the answers are (by default differences of full transitions). The result is plain JSON:
+    `all`, `clean` (no duplicate in train), `held_out` games, `score_only`, `creates` and `removes` are each split into
+    unchanged, changed and overall; `games` has every game and `macro` the mean over games; `errors` counts by kind.
+    """
+    base = task.config if task is not None else TextGameConfig(rules="none")
+    task = TextGame(base.model_copy(update={"scorer": scorer}))
+    subsets = {name: Split() for name in ("all", "clean", "held_out", "score_only", "creates", "removes")}
+    games: dict[str, Split] = {}
+    errors, flaws, only = Counter[str](), Counter[str](), Counter[str]()
+    missing = wrong = 0
+    for case in data:
+        text = answers(case) if callable(answers) else answers.get(case.id)
+        missing += text is None
+        outcome = task.judge(text or "", case)
+        right = task.exact(text or "", case)
+        for name in _subsets(case, held_out):
+            subsets[name].add(case.changed, right)
+        games.setdefault(case.game, Split()).add(case.changed, right)
+        if not right:
+            wrong += 1
+            errors.update(str(kind) for kind in outcome.errors)
+            if len(outcome.errors) == 1:
+                only.update(str(kind) for kind in outcome.errors)
+        if outcome.flaw is not None:
+            flaws[str(outcome.flaw)] += 1
+    tables = {name: split.table() for name, split in subsets.items()}
+    return {
+        "scorer": scorer,
+        **tables,
+        "games": {name: games[name].table() for name in sorted(games)},
+        "macro": _macro(games.values()),
+        "errors": {
+            "wrong": wrong,
+            "missing answers": missing,
+            "with": {str(kind): errors[kind] for kind in Error},
+            "only": {str(kind): only[kind] for kind in Error},
+            "flaws": dict(sorted(flaws.items())),
+        },
+    }
+
+
+def _subsets(case: Transition, held_out: Collection[str]) -> list[str]:
+    found = ["all"]
+    if not case.duplicate:
+        found.append("clean")
+    if case.game in held_out:
+        found.append("held_out")
+    if case.changed and not (case.gold or case.creates or case.removes):
+        found.append("score_only")
+    return found + ["creates"] * case.creates + ["removes"] * case.removes
+
+
+def _macro(games: Iterable[Split]) -> dict[str, Any]:
+    """The mean of the games' accuracies: every game counts the same, those without such steps not at all."""
+    games = list(games)
+    table = {}
+    for name in ("unchanged", "changed", "overall"):
+        shares = [split.tallies[name].right / split.tallies[name].cases for split in games if split.tallies[name].cases]
+        table[name] = {"accuracy": 100 * sum(shares) / len(shares) if shares else None, "games": len(shares)}
+    return table
+
+
+def compare(
+    data: Sequence[Transition],
+    named: Mapping[str, Answers],
+    scorer: Scorer = "sound",
+    *,
+    task: TextGame | None = None,
+    held_out: Collection[str] = (),
+    published: bool = False,
+) -> dict[str, Any]:
+    """The tables of several sets of answers, with "no change" and "perfect" beside them, and the published rows."""
+    task = task if task is not None else TextGame(TextGameConfig(rules="none"))
+    rows: dict[str, Any] = {}
+    for name, answers in {**task.baselines(), **named}.items():
+        rows[name] = evaluate_answers(data, answers, scorer, task=task, held_out=held_out)
+    known = [
+        {"name": name, "unchanged": unchanged, "changed": changed, "overall": overall}
+        for name, unchanged, changed, overall in (PUBLISHED if published else ())
+    ]
+    return {"rows": rows, "published": known}
+
+
+def read_answers(path: Path) -> dict[str, str]:
+    """Raw model outputs from JSON lines `{"id": ..., "answer": ...}`."""
+    found: dict[str, str] = {}
+    try:
+        with Path(path).open(encoding="utf-8") as handle:
+            for number, line in enumerate(handle, 1):
+                if not line.strip():
+                    continue
+                entry = json.loads(line)
+                key, answer = entry["id"], entry["answer"]
+                if not isinstance(key, str) or not isinstance(answer, str):
+                    raise ValueError("id and answer must be text")
+                if key in found:
+                    raise OneiroError(f"{path}, line {number}: the id {key} comes twice; keep one answer for each")
+                found[key] = answer
+    except FileNotFoundError as error:
+        raise OneiroError(f"{path} does not exist; give a file of JSON lines with id and answer") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise OneiroError(f'{path}, line {number}: not {{"id": text, "answer": text}} ({error})') from error
+    return found
+
+
+def answers_named(task: TextGame, name: str) -> Answers:
+    """Answers by a word or a file: "perfect", "no-change", or the path of a file of JSON lines."""
+    built_in = {label.replace(" ", "-"): answer for label, answer in task.baselines().items()}
+    return built_in[name] if name in built_in else read_answers(Path(name))

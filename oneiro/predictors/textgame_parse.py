@@ -1,0 +1,143 @@
+"""From a model's text to the next state it predicts. Total and bounded; the reading itself is `textgame_reader`'s."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from oneiro.predictors.base import Flaw, Malformed
+from oneiro.predictors.textgame_reader import MAX_CHARACTERS, MAX_DEPTH, Unreadable, find_object
+from oneiro.worlds.textgame.state import Difference, Object, Score, State, same
+
+Output = Literal["difference", "full"]
+"""What is asked for: the objects that change, or the whole next state."""
+
+MARKER = "The final answer is:"
+_MARKERS = ("final answer is:", "final state is:", "final game state is:")
+_THOUGHT_END = "</think>"
+MAX_OBJECTS = 256
+"""Objects, or removed uuids, in one answer; a state has at most a few dozen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Foretold:
+    """A predicted next state, rebuilt on the present one.
+
+    `score` is None where the answer names none. `stray` are uuids it removes that were never there.
+    """
+
+    state: State
+    score: Score | None
+    stray: tuple[int, ...] = ()
+
+
+def answer_part(text: str) -> tuple[str, bool]:
+    """The part of a reply that should hold the answer, and whether a marker announced it.
+
+    That is what follows the end of the model's thinking and the last marker. Only its first (with a marker) or last
+    characters up to the limit are looked at.
+    """
+    text = text.rpartition(_THOUGHT_END)[2]
+    ends = [place + len(marker) for marker in _MARKERS if (place := text.rfind(marker)) >= 0]
+    return (text[max(ends) :][:MAX_CHARACTERS], True) if ends else (text[-MAX_CHARACTERS:], False)
+
+
+def parse_difference(text: str, before: State, score_before: Score | None) -> Foretold | Malformed:
+    """Read `{"modified": [...], "removed": [...], "score": {...}}` as a change of the state `before`.
+
+    `score_before` is None where no score is asked for; an empty score means that it stays.
+    """
+    found = _find(text, "modified")
+    if isinstance(found, Malformed):
+        return found
+    modified, removed = found["modified"], found.get("removed")
+    removed = [removed] if isinstance(removed, int) else removed
+    if not isinstance(modified, list) or not isinstance(removed, list) or len(removed) > MAX_OBJECTS:
+        return Malformed(Flaw.SHAPE, "modified and removed must be short lists")
+    objects = _objects(modified)
+    if isinstance(objects, Malformed):
+        return objects
+    gone = [_uuid(entry) for entry in removed]
+    if None in gone:
+        return Malformed(Flaw.SHAPE, "removed must list uuids")
+    known, away = {thing["uuid"] for thing in before}, {uuid for uuid in gone if uuid is not None}
+    if away & {thing["uuid"] for thing in objects}:
+        return Malformed(Flaw.CONFLICT, "an object is both modified and removed")
+    score = found.get("score") if score_before is not None else None
+    if score is not None and not isinstance(score, dict):
+        return Malformed(Flaw.SHAPE, "score must be an object")
+    state = Difference(objects, sorted(away)).apply(before)
+    return Foretold(state, score_before if score == {} else score, tuple(sorted(away - known)))
+
+
+def parse_full(text: str) -> Foretold | Malformed:
+    """Read `{"game_state": [objects..., score]}`."""
+    found = _find(text, "game_state")
+    if isinstance(found, Malformed):
+        return found
+    listed = found["game_state"]
+    if not isinstance(listed, list):
+        return Malformed(Flaw.SHAPE, "game_state must be a list")
+    scores = [entry for entry in listed if isinstance(entry, dict) and "uuid" not in entry and "gameOver" in entry]
+    if len(scores) > 1:
+        return Malformed(Flaw.CONFLICT, "two scores")
+    objects = _objects([entry for entry in listed if not any(entry is score for score in scores)])
+    if isinstance(objects, Malformed):
+        return objects
+    return Foretold(objects, scores[0] if scores else None)
+
+
+def parse_score(text: str, before: State) -> Foretold | Malformed:
+    """Read `{"score": n, "gameOver": bool, "gameWon": bool}`; the state stays as it is."""
+    found = _find(text, "gameOver")
+    return found if isinstance(found, Malformed) else Foretold(before, found)
+
+
+def _find(text: str, key: str) -> dict[str, Any] | Malformed:
+    part, marked = answer_part(text)
+    try:
+        found = find_object(part, key, last=not marked)
+    except Unreadable:
+        return Malformed(Flaw.BROKEN, f"the object with '{key}' cannot be read")
+    if found is None:
+        return Malformed(Flaw.SHAPE if "{" in part else Flaw.EMPTY, f"no object with '{key}'")
+    return found
+
+
+def _objects(entries: Sequence[Any]) -> list[Object] | Malformed:
+    """Checked objects, each uuid once; saying the same thing twice is no conflict."""
+    if len(entries) > MAX_OBJECTS:
+        return Malformed(Flaw.SHAPE, f"more than {MAX_OBJECTS} objects")
+    found: dict[int, Object] = {}
+    for entry in entries:
+        uuid = _uuid(entry.get("uuid")) if isinstance(entry, dict) else None
+        if uuid is None:
+            return Malformed(Flaw.SHAPE, "every object needs a whole uuid")
+        properties, contains = entry.get("properties", {}), entry.get("contains", [])
+        if not isinstance(properties, dict) or not isinstance(contains, list):
+            return Malformed(Flaw.SHAPE, f"object {uuid}: properties must be an object and contains a list")
+        if not all(isinstance(name, str) for name in contains):
+            return Malformed(Flaw.SHAPE, f"object {uuid}: contains must list names")
+        if not all(_shallow(value, MAX_DEPTH) for value in entry.values()):
+            return Malformed(Flaw.SHAPE, f"object {uuid} is nested too deeply")
+        thing = {**entry, "uuid": uuid}
+        if uuid in found and not same(found[uuid], thing):
+            return Malformed(Flaw.CONFLICT, f"object {uuid} is given twice")
+        found[uuid] = thing
+    return list(found.values())
+
+
+def _uuid(value: Any) -> int | None:
+    """A uuid, also where a model wrote it in quotes."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _shallow(value: Any, depth: int) -> bool:
+    if isinstance(value, dict):
+        return depth > 0 and all(_shallow(inner, depth - 1) for inner in value.values())
+    if isinstance(value, list):
+        return depth > 0 and all(_shallow(inner, depth - 1) for inner in value)
+    return True

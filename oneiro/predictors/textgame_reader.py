@@ -1,0 +1,158 @@
+"""Reads the JSON object a model meant, out of anything a model may write, in bounded time.
+
+JSON is read as it is; Python's way of printing the same data (single quotes, True, None, tuples, a comma too many) is
+read as well, since prompts in the public layout show it. Nothing is evaluated and nothing is guessed: text that is
+neither stays unread. With `repair`, containers left open at the end of the text are closed, as lenient readers do.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+MAX_CHARACTERS = 32_768
+"""Seven times the longest whole state of ByteSized32; what lies beyond is not looked at."""
+MAX_TOKENS = 6_000
+"""Work of the loose reader for one text, over all its attempts: again seven times the longest state."""
+MAX_DEPTH = 32
+ATTEMPTS = 8
+"""Opening braces tried before a text counts as broken."""
+
+_TOKEN = re.compile(
+    r"""\s*+(?:
+        (?P<mark>[{}\[\]():,])
+      | (?P<text>"[^"\\]*+(?:\\.[^"\\]*+)*+"|'[^'\\]*+(?:\\.[^'\\]*+)*+')
+      | (?P<number>-?\d{1,400}(?:\.\d{1,400})?(?:[eE][+-]?\d{1,3})?)
+      | (?P<word>true|false|null|True|False|None)\b
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+_WORDS: Final = {"true": True, "True": True, "false": False, "False": False, "null": None, "None": None}
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
+_ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0"}
+
+
+class Unreadable(ValueError):
+    """The text at this place is no value, or the work allowed is used up."""
+
+
+def _refuse(word: str) -> None:
+    raise Unreadable(word)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)  # NaN and Infinity are no JSON
+
+
+def find_object(text: str, key: str, *, last: bool, repair: bool = False) -> dict[str, Any] | None:
+    """The first or last object in `text` that has `key`, None if `text` never names `key`; may raise `Unreadable`."""
+    quoted = re.compile(rf"""(["']){re.escape(key)}\1""")
+    places = [found.start() for found in quoted.finditer(text)]
+    if not places:
+        return None
+    reader = _LooseReader(text, repair)
+    for start in _braces_before(text, places[-1] if last else places[0]):
+        value = _read(text, start, reader)
+        if isinstance(value, dict) and key in value:
+            return value
+    raise Unreadable
+
+
+def _braces_before(text: str, place: int) -> Iterator[int]:
+    """The opening braces left of `place`, nearest first: the object that holds a key opens at one of them."""
+    for _ in range(ATTEMPTS):
+        place = text.rfind("{", 0, place)
+        if place < 0:
+            return
+        yield place
+
+
+def _read(text: str, start: int, loose: _LooseReader) -> Any:
+    try:
+        return _DECODER.raw_decode(text, start)[0]
+    except (ValueError, RecursionError):
+        pass  # not JSON, or nested beyond all reason; the loose reader has its own limit
+    try:
+        return loose.value_at(start)
+    except Unreadable:
+        return None
+
+
+class _LooseReader:
+    """A recursive reader of JSON or Python literals that counts its work."""
+
+    def __init__(self, text: str, repair: bool) -> None:
+        self.text, self.repair = text, repair
+        self.place = 0
+        self.left = MAX_TOKENS
+
+    def value_at(self, start: int) -> Any:
+        self.place = start
+        return self._value(*self._next(), depth=0)
+
+    def _next(self) -> tuple[str, str]:
+        """The kind and text of the next token; ("end", "") when nothing readable follows."""
+        self.left -= 1
+        found = _TOKEN.match(self.text, self.place) if self.left > 0 else None
+        if found is None:
+            if self.repair and self.left > 0 and not self.text[self.place :].strip():
+                return "end", ""
+            raise Unreadable
+        self.place = found.end()
+        kind = str(found.lastgroup)
+        return kind, found[kind]
+
+    def _value(self, kind: str, token: str, depth: int) -> Any:
+        if kind == "text":
+            return _unescape(token[1:-1])
+        if kind == "number":
+            return float(token) if any(mark in token for mark in ".eE") else int(token)
+        if kind == "word":
+            return _WORDS[token]
+        if depth >= MAX_DEPTH:
+            raise Unreadable
+        if token == "{":
+            return self._object(depth + 1)
+        if token in ("[", "("):
+            return self._list("]" if token == "[" else ")", depth + 1)
+        raise Unreadable
+
+    def _list(self, close: str, depth: int) -> list[Any]:
+        items: list[Any] = []
+        kind, token = self._next()
+        while token != close and kind != "end":
+            items.append(self._value(kind, token, depth))
+            kind, token = self._after_item(close)
+        return items
+
+    def _object(self, depth: int) -> dict[str, Any]:
+        members: dict[str, Any] = {}
+        kind, token = self._next()
+        while token != "}" and kind != "end":
+            if kind != "text":
+                raise Unreadable
+            key = _unescape(token[1:-1])
+            if self._next()[1] != ":":
+                raise Unreadable
+            members[key] = self._value(*self._next(), depth)
+            kind, token = self._after_item("}")
+        return members
+
+    def _after_item(self, close: str) -> tuple[str, str]:
+        """The token that starts the next item or closes the container."""
+        kind, token = self._next()
+        if token == ",":
+            return self._next()
+        if token != close and kind != "end":
+            raise Unreadable
+        return kind, token
+
+
+def _unescape(body: str) -> str:
+    return _ESCAPE.sub(_escaped, body) if "\\" in body else body
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = found[1]
+    return chr(int(code[1:], 16)) if len(code) > 1 else _ESCAPES.get(code, code)

@@ -1,0 +1,160 @@
+"""The rows being decoded, on the device: everything one step reads or writes.
+
+A step touches no Python number and waits for nothing, so on a GPU it is captured once as a CUDA graph and replayed. On a CPU
+the same step runs as it is, over just the rows in use.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from oneiro.episode import Draw
+from oneiro.models.backbone import Backbone, attention
+from oneiro.sampling.draw import draw
+
+FREE = -1
+"""In a row of forced tokens: this position is sampled."""
+
+Memory = list[tuple[Tensor, Tensor]]
+"""Keys and values [B, K, T, D] of every layer."""
+
+
+class Slots:
+    """Key-value cache and per-row state for up to `rows` rows of `capacity` positions and `steps` new tokens."""
+
+    def __init__(self, backbone: Backbone, rows: int, capacity: int, steps: int) -> None:
+        self.backbone, self.rows, self.capacity, self.steps = backbone, rows, capacity, steps
+        shape, device, dtype = backbone.shape, backbone.device, backbone.head_weight.dtype
+        size = (rows, shape.kv_heads, capacity, shape.head_dim)
+        self.memory: Memory = [
+            (torch.zeros(size, dtype=dtype, device=device), torch.zeros(size, dtype=dtype, device=device))
+            for _ in range(shape.layers)
+        ]
+        self.token = torch.zeros(rows, dtype=torch.long, device=device)
+        """The last token of each row; not in the cache yet."""
+        self.position = torch.zeros(rows, dtype=torch.long, device=device)
+        """Where that token belongs."""
+        self.count = torch.zeros(rows, dtype=torch.long, device=device)
+        """New tokens so far."""
+        self.done = torch.ones(rows, dtype=torch.bool, device=device)
+        self.uniforms = torch.zeros(rows, steps, device=device)
+        self.forced = torch.full((rows, steps), FREE, dtype=torch.long, device=device)
+        self.tokens = torch.zeros(rows, steps, dtype=torch.long, device=device)
+        self.logprobs = torch.zeros(rows, steps, device=device)
+        self.limit = torch.tensor(steps, device=device)
+        self.ends = torch.full((8,), FREE, dtype=torch.long, device=device)
+        self._every = torch.arange(rows, device=device)
+        self._graphs: dict[tuple[int, Draw], torch.cuda.CUDAGraph] = {}
+
+    def fits(self, rows: int, capacity: int, steps: int) -> bool:
+        return self.rows >= rows and self.capacity >= capacity and self.steps >= steps
+
+    def begin(self, limit: int, ends: list[int]) -> None:
+        """Prepare for a new call."""
+        self.done.fill_(True)
+        self.limit.fill_(limit)
+        self.ends.fill_(FREE)
+        self.ends[: len(ends)] = torch.tensor(ends, dtype=torch.long, device=self.ends.device)
+
+    def admit(self, slots: Tensor, memory: Memory, owner: Tensor, lengths: Tensor, hidden: Tensor, how: Draw) -> None:
+        """Rows `slots` continue prefixes `owner` of a prefilled batch; draws their first token from `hidden` [n, d]."""
+        width = memory[0][0].shape[2]
+        for (keys, values), (key, value) in zip(self.memory, memory, strict=True):
+            keys[slots, :, :width] = key[owner]
+            values[slots, :, :width] = value[owner]
+        self.position[slots] = lengths - 1
+        self.count[slots] = 0
+        self.done[slots] = False
+        self._take(hidden, slots, how)
+
+    def advance(self, rows: int, how: Draw) -> None:
+        """One new token for each of the first `rows` rows that is not done."""
+        if self.token.device.type != "cuda":
+            self._step(rows, int(self.position[:rows].max()) + 1, how)
+            return
+        rows = min(self.rows, 1 << max(3, rows - 1).bit_length())
+        if (rows, how) not in self._graphs:
+            self._graphs[rows, how] = self._capture(rows, how)
+        self._graphs[rows, how].replay()
+
+    def _capture(self, rows: int, how: Draw) -> torch.cuda.CUDAGraph:
+        """Record a step. The dry runs before it may write only where nothing is read: every row counts as done."""
+        saved = self.done.clone()
+        self.done.fill_(True)
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(2):
+                self._step(rows, self.capacity, how)
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._step(rows, self.capacity, how)
+        self.done.copy_(saved)
+        return graph
+
+    def _step(self, rows: int, seen: int, how: Draw) -> None:
+        position = self.position[:rows]
+        plan = _Continue(self.memory, position, self._every[:rows], seen)
+        hidden = self.backbone(self.token[:rows, None], position[:, None], plan)
+        self._take(hidden[:, 0], self._every[:rows], how)
+
+    def _take(self, hidden: Tensor, slots: Tensor, how: Draw) -> None:
+        """Draw, or take what is forced, and write it down for rows that are not done."""
+        active = ~self.done[slots]
+        count = self.count[slots]
+        at = count.clamp(max=self.steps - 1)
+        drawn, logprobs = draw(hidden @ self.backbone.head_weight.T, self.uniforms[slots, at], how)
+        wanted = self.forced[slots, at]
+        token = torch.where(wanted == FREE, drawn, wanted)
+        logprobs = torch.where(wanted == FREE, logprobs, 0.0)
+        self.tokens[slots, at] = torch.where(active, token, self.tokens[slots, at])
+        self.logprobs[slots, at] = torch.where(active, logprobs, self.logprobs[slots, at])
+        self.token[slots] = torch.where(active, token, self.token[slots])
+        count = count + active
+        self.count[slots] = count
+        self.position[slots] = self.position[slots] + active
+        ended = (token[:, None] == self.ends).any(1) | (count >= self.limit)
+        self.done[slots] = ~active | ended
+
+    def move(self, sources: Tensor, targets: Tensor) -> None:
+        """Copy whole rows into freed slots."""
+        state = [self.token, self.position, self.count, self.done, self.uniforms, self.forced, self.tokens, self.logprobs]
+        for tensor in [*state, *(tensor for layer in self.memory for tensor in layer)]:
+            tensor[targets] = tensor[sources]
+        self.done[sources] = True
+
+
+class _Continue:
+    """Attention plan of a step: row b writes its key and value at position[b] and sees everything up to it."""
+
+    def __init__(self, memory: Memory, position: Tensor, every: Tensor, seen: int) -> None:
+        self.memory, self.position, self.every, self.seen = memory, position, every, seen
+        self.kernel = decode_kernel(position.device)
+        if self.kernel is None:
+            self.mask = (torch.arange(seen, device=position.device) <= position[:, None])[:, None, None]
+
+    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        keys, values = self.memory[layer]
+        rows, heads, _, dim = query.shape
+        keys[self.every, :, self.position] = key[:, :, 0]
+        values[self.every, :, self.position] = value[:, :, 0]
+        # Query heads that share a key head become that head's queries: grouped attention without repeating keys.
+        grouped = query.reshape(rows, keys.shape[1], heads // keys.shape[1], dim)
+        if self.kernel is not None:
+            mixed = self.kernel(grouped, keys, values, self.position)
+        else:
+            mixed = attention(grouped, keys[:rows, :, : self.seen], values[:rows, :, : self.seen], mask=self.mask)
+        return mixed.reshape(rows, heads, 1, dim)
+
+
+def decode_kernel(device: torch.device):  # type: ignore[no-untyped-def]
+    """The Triton kernel where there is a GPU and Triton; None means plain attention over the whole cache."""
+    if device.type != "cuda":
+        return None
+    try:
+        from oneiro.sampling.triton_decode import decode_attention
+    except ImportError:
+        return None
+    return decode_attention

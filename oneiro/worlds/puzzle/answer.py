@@ -1,0 +1,75 @@
+"""Answers to questions, compared by what they mean: numbers as numbers, everything else as text."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+LONGEST = 2000
+"""Characters of a reply that are looked at, from its end."""
+
+_WHOLE = r"[0-9]{1,3}(?:,[0-9]{3}){1,5}|[0-9]{1,20}"
+_NUMBER = re.compile(
+    rf"(?=[-−$€£.\\0-9])(?P<sign>[-−])?\s?[$€£]?\s?(?:\\[dt]?frac\{{(?P<top>-?[0-9]{{1,12}})\}}\{{(?P<bottom>[0-9]{{1,12}})\}}"
+    rf"|(?P<whole>{_WHOLE})?(?P<part>\.[0-9]{{1,20}})?(?:\s?/\s?(?P<over>[0-9]{{1,12}}))?)"
+)
+_BOXED = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\}){1,200})\}")
+_STATED = re.compile(r"answer(?: is|:)\s*:?\s*", re.IGNORECASE)
+
+
+def number(text: str) -> Fraction | None:
+    """The number a text is: `1,000`, `-3.50`, `$18`, `3/4`, `\\frac{3}{4}`, `50%`; None if it is none."""
+    body = text.strip().removesuffix("%").removesuffix("\\").strip().strip("$").strip()
+    found = _NUMBER.fullmatch(body) if len(body) <= 100 else None
+    return _value(found) if found else None
+
+
+def final(text: str) -> str:
+    """The part of a reply that is its answer: the last box, else what follows the last `answer is`, else all of it."""
+    tail = text[-LONGEST:]
+    if boxes := _BOXED.findall(tail):
+        return boxes[-1].strip()
+    stated = list(_STATED.finditer(tail))
+    return tail[stated[-1].end() :].strip().rstrip(".") if stated else tail.strip()
+
+
+def last_number(text: str) -> Fraction | None:
+    """The answer of a reply as a number: the answer itself if it is one, else the last number in it."""
+    answer = final(text)
+    if (whole := number(answer.rstrip("."))) is not None:
+        return whole
+    values = [value for found in _NUMBER.finditer(answer) if (value := _value(found)) is not None]
+    return values[-1] if values else None
+
+
+def right(reply: str, label: str) -> bool:
+    """Whether a reply gives the labelled answer: as a number if the label is one, else without case and space."""
+    expected = number(label)
+    if expected is not None:
+        return last_number(reply) == expected
+    return _squeezed(final(reply)) == _squeezed(label)
+
+
+def understood(reply: str, label: str) -> bool:
+    """Whether a reply gives any answer of the label's kind."""
+    return last_number(reply) is not None if number(label) is not None else bool(_squeezed(final(reply)))
+
+
+def _value(found: re.Match[str]) -> Fraction | None:
+    sign = -1 if found["sign"] else 1
+    if found["top"]:
+        return sign * Fraction(int(found["top"]), int(found["bottom"])) if int(found["bottom"]) else None
+    if not found["whole"] and not found["part"]:
+        return None
+    value = Fraction(int((found["whole"] or "0").replace(",", "")))
+    if found["part"]:
+        value += Fraction(int(found["part"][1:]), 10 ** (len(found["part"]) - 1))
+    if found["over"]:
+        if not int(found["over"]):
+            return None
+        value /= int(found["over"])
+    return sign * value
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.lower().split()).strip("$.")

@@ -1,0 +1,200 @@
+"""Countdown: reach the target with the given numbers, each used exactly once, and the four operations.
+
+One answer an episode: 1 if it is right, 0.1 if it uses the right numbers but misses the target, 0 otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
+from itertools import permutations
+from operator import add, mul, sub, truediv
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from oneiro.errors import OneiroError
+from oneiro.worlds import records
+from oneiro.worlds.base import Step, World, WorldConfig, draw_level, level_key
+from oneiro.worlds.puzzle.expression import parse
+
+FORMAT_REWARD = 0.1
+CLOSE = Fraction(1, 100_000)
+"""A value this near the target counts as the target, as published."""
+TRIES = 100
+"""Random combinations tried for a target within range before the level is drawn anew."""
+
+
+class CountdownConfig(WorldConfig):
+    """Settings of the game."""
+
+    max_actions: int = Field(default=1, ge=1)
+    fewest: int = Field(default=3, ge=2, le=5)
+    """Fewest numbers given."""
+    most: int = Field(default=4, ge=2, le=5)
+    """Most numbers given."""
+    largest: int = Field(default=99, ge=2, le=10_000)
+    """Largest number given, and largest target."""
+    operations: Literal["+-", "+-*/"] = "+-*/"
+    """The operations levels are made with; answers may use all four."""
+    path: Path | None = None
+    """JSONL (also .gz) or parquet with `nums` and `target`, such as Countdown-Tasks-3to4; made-up tasks without."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> CountdownConfig:
+        if self.fewest > self.most:
+            raise ValueError(f"fewest ({self.fewest}) is more than most ({self.most})")
+        return self
+
+
+@dataclass(frozen=True)
+class Task:
+    """Numbers and what to make of them."""
+
+    numbers: tuple[int, ...]
+    target: int
+    solution: str | None = field(default=None, compare=False)
+    """An expression that makes the target, where the task was made from one."""
+
+    @property
+    def key(self) -> str:
+        """The order of the numbers makes no new task."""
+        return level_key(f"countdown {sorted(self.numbers)} {self.target}")
+
+
+class Countdown(World):
+    """One task, one answer."""
+
+    name = "countdown"
+    Config = CountdownConfig
+    variants: ClassVar = {"three": {"most": 3}, "plus-minus": {"operations": "+-"}}
+    config: CountdownConfig
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        self.begin(seed, options)
+        self.task, key = draw_level(self.name, self.seed, self.split, self._draw, lambda task: task.key)
+        self.solved = False
+        return self.render(), {"key": key}
+
+    def step(self, action: str) -> Step:
+        if self.over:
+            return self.ended(success=self.solved)
+        written = parse(action)
+        if written is None:
+            return self.outcome(0.0, valid=False, effective=False)
+        fair = sorted(written.numbers) == sorted(self.task.numbers)
+        hit = written.value is not None and abs(written.value - self.task.target) < CLOSE
+        self.solved = fair and hit
+        reward = 1.0 if self.solved else FORMAT_REWARD if fair else 0.0
+        return self.outcome(reward, done=True, success=self.solved, effective=True)
+
+    def render(self, view: str | None = None) -> str:
+        return f"Target: {self.task.target}, numbers: {', '.join(str(number) for number in self.task.numbers)}"
+
+    def parse(self, text: str, view: str | None = None) -> Task | None:
+        target, found, numbers = text.removeprefix("Target: ").partition(", numbers: ")
+        parts = [target, *numbers.split(", ")]
+        if (
+            not found
+            or len(parts) > 10
+            or not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts)
+        ):
+            return None
+        task = Task(tuple(int(part) for part in parts[1:]), int(target))
+        return task if text.startswith("Target: ") else None
+
+    @property
+    def state(self) -> Task:
+        return self.task
+
+    @property
+    def instruction(self) -> str:
+        return (
+            "Make the target out of the numbers: write one expression that uses every number exactly once, with "
+            "+, -, *, / and brackets.\n"
+            "Actions: an expression, for example (3 + 5) * 2. "
+            f"You have {_answers(self.config.max_actions)}."
+        )
+
+    def random_action(self, rng: np.random.Generator) -> str:
+        """The numbers in random order with random operations between them, read from the left."""
+        numbers = [str(number) for number in rng.permutation(self.task.numbers).tolist()]
+        text = numbers[0]
+        for number in numbers[1:]:
+            text = f"({text} {'+-*/'[int(rng.integers(4))]} {number})"
+        return text
+
+    def ceiling(self) -> float:
+        return float(not self.over and self.oracle() is not None)
+
+    def oracle(self) -> str | None:
+        return self.task.solution or solve(self.task.numbers, self.task.target)
+
+    def _draw(self, rng: np.random.Generator) -> Task | None:
+        if self.config.path is not None:
+            tasks = tasks_in(self.config.path)
+            return tasks[int(rng.integers(len(tasks)))]
+        for _ in range(TRIES):
+            count = int(rng.integers(self.config.fewest, self.config.most + 1))
+            numbers = tuple(rng.integers(1, self.config.largest + 1, count).tolist())
+            task = made_up(rng, numbers, self.config.operations)
+            if task is not None and 1 <= task.target <= self.config.largest:
+                return task
+        return None
+
+
+def made_up(rng: np.random.Generator, numbers: tuple[int, ...], operations: str) -> Task | None:
+    """A task these numbers can solve, by combining random pairs until one is left; None if that is not whole."""
+    left = [(Fraction(number), str(number)) for number in numbers]
+    while len(left) > 1:
+        a, b = (left.pop(int(rng.integers(len(left)))) for _ in range(2))
+        operation = operations[int(rng.integers(len(operations)))]
+        if operation == "/" and not b[0]:
+            return None
+        left.append(_combined(a, b, operation))
+    value, shown = left[0]
+    return Task(numbers, int(value), shown) if value.denominator == 1 else None
+
+
+@lru_cache(maxsize=4096)
+def solve(numbers: tuple[int, ...], target: int) -> str | None:
+    """An expression that makes the target, or None: every pair, every operation, down to one number."""
+
+    def search(left: list[tuple[Fraction, str]]) -> str | None:
+        if len(left) == 1:
+            return left[0][1] if left[0][0] == target else None
+        for (i, a), (j, b) in permutations(enumerate(left), 2):
+            rest = [item for k, item in enumerate(left) if k not in (i, j)]
+            for operation in "+-*/":
+                if (operation in "+*" and i > j) or (operation == "/" and not b[0]):
+                    continue
+                if (found := search([*rest, _combined(a, b, operation)])) is not None:
+                    return found
+        return None
+
+    return search([(Fraction(number), str(number)) for number in numbers])
+
+
+@lru_cache(maxsize=8)
+def tasks_in(path: Path) -> list[Task]:
+    """The tasks of a file."""
+    try:
+        tasks = [Task(tuple(int(n) for n in row["nums"]), int(row["target"])) for row in records.read(path)]
+    except (KeyError, TypeError, ValueError) as error:
+        raise OneiroError(f"{path}: every row needs a list `nums` and a number `target` ({error!r})") from error
+    if not tasks:
+        raise OneiroError(f"{path} holds no tasks")
+    return tasks
+
+
+def _combined(a: tuple[Fraction, str], b: tuple[Fraction, str], operation: str) -> tuple[Fraction, str]:
+    """Two values with their expressions as one."""
+    apply = {"+": add, "-": sub, "*": mul, "/": truediv}[operation]
+    return apply(a[0], b[0]), f"({a[1]} {operation} {b[1]})"
+
+
+def _answers(count: int) -> str:
+    return "one answer" if count == 1 else f"{count} attempts at an answer that can be read"

@@ -1,0 +1,138 @@
+"""Math questions with a checked answer, and more than one try: reward 1, 1/2, 1/4, ... for the first right one.
+
+Questions come from GSM8K or MetaMathQA files; without a file they are made up. A wrong answer is said to be wrong, no
+more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from oneiro.errors import OneiroError
+from oneiro.worlds import records
+from oneiro.worlds.base import Step, World, WorldConfig, draw_level, level_key
+from oneiro.worlds.puzzle.answer import right, understood
+
+METAMATH_MARK = "The answer is:"
+GSM8K_MARK = "####"
+
+
+class MathConfig(WorldConfig):
+    """Settings of the questions."""
+
+    max_actions: int = Field(default=5, ge=1)
+    path: Path | None = None
+    """GSM8K (`question`, `answer` with `#### n`) or MetaMathQA (`query`, `response`); made-up questions without."""
+    eval_path: Path | None = None
+    """Held-out rows for the `eval` split; without, the split is by content, each question in one half only."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question and its right answer."""
+
+    text: str
+    label: str
+    origin: str
+    """The question it was rephrased from, or itself: rephrasings never straddle the splits."""
+
+    @property
+    def key(self) -> str:
+        return level_key(f"math {self.text}", self.origin)
+
+
+class MathQA(World):
+    """One question."""
+
+    name = "math"
+    Config = MathConfig
+    variants: ClassVar = {"one-try": {"max_actions": 1}}
+    config: MathConfig
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        self.begin(seed, options)
+        held_out = self.split == "eval" and self.config.eval_path is not None
+        source = self.config.eval_path if held_out else self.config.path
+        # A file kept for evaluation is evaluation as a whole, and the other file training as a whole.
+        split = None if self.config.eval_path is not None else self.split
+
+        def drawn(rng: np.random.Generator) -> Question:
+            if source is None:
+                return made_up(rng)
+            questions = questions_in(source)
+            return questions[int(rng.integers(len(questions)))]
+
+        self.question, key = draw_level(self.name, self.seed, split, drawn, lambda question: question.key)
+        self.verdict, self.solved = "", False
+        return self.render(), {"key": key}
+
+    def step(self, action: str) -> Step:
+        if self.over:
+            return self.ended(success=self.solved)
+        self.solved = right(action, self.question.label)
+        valid = understood(action, self.question.label)
+        self.verdict = "Correct." if self.solved else "That is not the answer. Think again."
+        reward = 0.5**self.taken if self.solved else 0.0
+        return self.outcome(reward, done=self.solved, success=self.solved, valid=valid, effective=valid)
+
+    def render(self, view: str | None = None) -> str:
+        return f"{self.question.text}\n{self.verdict}" if self.verdict else self.question.text
+
+    @property
+    def instruction(self) -> str:
+        tries = self.config.max_actions
+        more = f" You have {tries} tries; each wrong one halves the reward." if tries > 1 else " You have one try."
+        return f"Solve the problem.\nActions: the final answer alone, for example 42.{more}"
+
+    def random_action(self, rng: np.random.Generator) -> str:
+        """A whole number up to 100."""
+        return str(int(rng.integers(101)))
+
+    def ceiling(self) -> float:
+        return float(not self.over or self.solved)
+
+    def oracle(self) -> str | None:
+        return None if self.over else self.question.label
+
+
+@lru_cache(maxsize=8)
+def questions_in(path: Path) -> list[Question]:
+    """The questions of a file, read once for all worlds."""
+    questions = [question for row in records.read(path) if (question := _question(row)) is not None]
+    if not questions:
+        raise OneiroError(
+            f"{path} holds no question with `question`/`answer` (GSM8K) or `query`/`response` (MetaMathQA)"
+        )
+    return questions
+
+
+def _question(row: dict[str, Any]) -> Question | None:
+    """A row of either file as a question; None if it has no marked answer."""
+    text, solution = str(row.get("question", row.get("query", ""))), str(row.get("answer", row.get("response", "")))
+    for mark in (GSM8K_MARK, METAMATH_MARK):
+        _, found, label = solution.rpartition(mark)
+        if found and text.strip() and label.strip():
+            return Question(text.strip(), label.strip(), str(row.get("original_question", text)).strip())
+    return None
+
+
+def made_up(rng: np.random.Generator) -> Question:
+    """A small word problem with one or two steps."""
+    a, b, c = (int(n) for n in rng.integers(2, 50, 3))
+    name = str(rng.choice(["Ada", "Ben", "Chloe", "David", "Emma", "Felix"]))
+    thing = str(rng.choice(["apples", "books", "coins", "marbles", "pencils", "shells"]))
+    text, value = [
+        (f"{name} has {a} {thing} and finds {b} more. How many {thing} does {name} have now?", a + b),
+        (f"{name} has {a + b} {thing} and gives away {a}. How many {thing} are left?", b),
+        (f"{name} packs {a} boxes with {b} {thing} each. How many {thing} is that?", a * b),
+        (f"{name} packs {a} boxes with {b} {thing} each and has {c} left over. How many {thing} is that?", a * b + c),
+        (f"{name} shares {a * b} {thing} equally among {a} friends. How many does each get?", b),
+        (f"{name} buys {a} {thing} on Monday, {b} on Tuesday and {c} on Friday. How many is that?", a + b + c),
+    ][int(rng.integers(6))]
+    return Question(text, str(value), text)

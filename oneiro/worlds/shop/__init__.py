@@ -1,0 +1,1 @@
+"""An online shop: search, look, choose options, buy."""

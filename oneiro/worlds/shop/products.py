@@ -1,0 +1,143 @@
+"""What a shop sells, and what its customers want: read from WebShop's files, or made up.
+
+A file of products holds one row each, either WebShop's raw items or the indexed documents (`id`, `contents`,
+`product`). A file of instructions maps a product's id to its attributes and, for some, an instruction with the
+attributes it asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from oneiro.errors import OneiroError
+from oneiro.files import read_json
+from oneiro.worlds import records
+
+NO_ATTRIBUTE = "DUMMY_ATTR"
+"""What WebShop's files write where a product has no attributes."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What somebody asked for: the words, the attributes and options meant, and the most to pay (0: not said)."""
+
+    text: str
+    attributes: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    limit: float = 0.0
+
+
+@dataclass(frozen=True)
+class Product:
+    """One thing for sale."""
+
+    id: str
+    title: str
+    description: str
+    features: tuple[str, ...]
+    categories: frozenset[str]
+    """The names along its category path."""
+    query: str
+    """The search it was found by: its kind of product."""
+    attributes: tuple[str, ...]
+    options: tuple[tuple[str, tuple[str, ...]], ...]
+    """Each kind of option with its values."""
+    price: float
+    wishes: tuple[Wish, ...] = ()
+    """What people who want this product have said."""
+
+    @property
+    def words(self) -> str:
+        """Everything a search looks at."""
+        values = (value for _, values in self.options for value in values)
+        return " ".join([self.title, self.description, *self.features, *values])
+
+
+def load(products: Path, instructions: Path | None) -> tuple[Product, ...]:
+    """The products of a file, with attributes and wishes from the file of instructions where there is one."""
+    known = read_json(instructions) if instructions is not None else {}
+    if not isinstance(known, dict):
+        raise OneiroError(f"{instructions} must map product ids to attributes and instructions")
+    rows = (row.get("product", row) for row in records.read(products))
+    found = {product.id: product for row in rows if (product := _product(row)) is not None}
+    if not found:
+        raise OneiroError(f"{products} holds no product with an id (`asin`) and a `name`")
+    return tuple(_instructed(product, known.get(product.id)) for product in found.values())
+
+
+def _product(row: dict[str, Any]) -> Product | None:
+    title = _text(row.get("Title") or row.get("name"))
+    if not row.get("asin") or not title:
+        return None
+    return Product(
+        id=str(row["asin"]),
+        title=title,
+        description=_text(row.get("Description") or row.get("full_description")),
+        features=tuple(_text(line) for line in _list(row.get("BulletPoints") or row.get("small_description"))),
+        categories=frozenset(part.strip() for part in _text(row.get("product_category")).split("›") if part.strip()),
+        query=_text(row.get("query")).lower(),
+        attributes=_attributes(row.get("Attributes")),
+        options=_options(row),
+        price=_price(row.get("pricing")),
+        wishes=tuple(_wishes(_list(row.get("instructions")))),
+    )
+
+
+def _instructed(product: Product, entry: Any) -> Product:
+    """A product with what the file of instructions knows about it."""
+    if not isinstance(entry, dict):
+        return product
+    return replace(
+        product,
+        attributes=_attributes(entry.get("attributes")) or product.attributes,
+        wishes=(*product.wishes, *_wishes([entry])),
+    )
+
+
+def _wishes(entries: Iterable[Any]) -> Iterable[Wish]:
+    for entry in entries:
+        if isinstance(entry, dict) and entry.get("instruction") and entry.get("instruction_attributes"):
+            options = tuple(_text(option).lower() for option in _list(entry.get("instruction_options")) if option)
+            yield Wish(_text(entry["instruction"]), _attributes(entry["instruction_attributes"]), options)
+
+
+def _attributes(found: Any) -> tuple[str, ...]:
+    return tuple(_text(name).lower() for name in _list(found) if name and name != NO_ATTRIBUTE)
+
+
+def _options(row: dict[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Options as `{kind: [value, ...]}` or in the raw form, where a value is an object."""
+    found = row.get("options") or row.get("customization_options") or {}
+    if not isinstance(found, dict):
+        return ()
+    kinds = []
+    for kind, values in found.items():
+        plain = [value.get("value") if isinstance(value, dict) else value for value in _list(values)]
+        cleaned = dict.fromkeys(_text(value).replace("/", " | ").lower() for value in plain if value)
+        if cleaned:
+            kinds.append((_text(kind).lower(), tuple(cleaned)))
+    return tuple(kinds)
+
+
+def _price(found: Any) -> float:
+    """One price; for a range, its middle. 100 where there is none, as WebShop assumes."""
+    parts = _list(found) if not isinstance(found, str) else found.replace(",", "").replace("$", " ").split()
+    numbers = []
+    for part in parts:
+        try:
+            numbers.append(float(part))
+        except (TypeError, ValueError):
+            continue
+    span = numbers[:2]
+    return round(sum(span) / len(span), 2) if span else 100.0
+
+
+def _text(found: Any) -> str:
+    return " ".join(found.split()) if isinstance(found, str) else ""
+
+
+def _list(found: Any) -> list[Any]:
+    return list(found) if isinstance(found, list | tuple) else []

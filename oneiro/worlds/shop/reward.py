@@ -1,0 +1,65 @@
+"""What a purchase is worth (WebShop, Yao et al. 2022, section 3 and appendix A).
+
+    reward = type * (attributes matched + options matched + [price within the limit]) / (attributes + options + 1)
+
+`type` is 1, 0.5, 0.1 or 0: how far the thing bought is the kind of thing asked for, by search, category and title.
+Titles are compared by their content words (the original takes their nouns from a tagger, which these are close to).
+"""
+
+from __future__ import annotations
+
+from difflib import SequenceMatcher
+
+from oneiro.worlds.shop.catalogue import COLOURS
+from oneiro.worlds.shop.products import Product, Wish
+from oneiro.worlds.shop.search import terms
+
+ALIKE = 85
+"""Two phrases match above this token-set ratio."""
+LONGEST = 120
+"""Characters of a phrase that are compared."""
+
+BASIC_COLOURS = (*COLOURS, "orange", "gold", "silver", "beige", "navy", "khaki", "ivory", "teal", "burgundy", "gray")
+
+
+def reward(bought: Product, chosen: tuple[str, ...], wanted: Product, wish: Wish) -> float:
+    """The score of buying `bought` with these option values for somebody who wanted `wanted`; 1 is perfect."""
+    attributes = sum(_has_attribute(bought, attribute) for attribute in wish.attributes)
+    options = sum(any(alike(_colour(value), _colour(asked)) for value in chosen) for asked in wish.options)
+    affordable = wish.limit <= 0 or bought.price <= wish.limit
+    matched = attributes + options + affordable
+    return type_score(bought, wanted) * matched / (len(wish.attributes) + len(wish.options) + 1)
+
+
+def type_score(bought: Product, wanted: Product) -> float:
+    """Whether this is the kind of thing that was asked for."""
+    asked = set(terms(wanted.title))
+    shared = len(asked & set(terms(bought.title))) / len(asked) if asked else 0.2
+    if shared == 0:
+        return 0.0
+    if shared < 0.1:
+        return 0.1
+    same_search = bought.query == wanted.query
+    return 1.0 if same_search or len(bought.categories & wanted.categories) >= 2 or shared > 0.2 else 0.5
+
+
+def alike(a: str, b: str) -> bool:
+    """Whether two phrases share their words, or nearly (the token-set ratio of fuzzy matching, above 85)."""
+    first, second = (set(text.lower()[:LONGEST].split()) for text in (a, b))
+    if not first or not second:
+        return False
+    common = " ".join(sorted(first & second))
+    one, other = (f"{common} {' '.join(sorted(words - (first & second)))}".strip() for words in (first, second))
+    pairs = [(common, one), (common, other), (one, other)] if common else [(one, other)]
+    return max(round(100 * SequenceMatcher(None, x, y, autojunk=False).ratio()) for x, y in pairs) > ALIKE
+
+
+def _has_attribute(product: Product, attribute: str) -> bool:
+    if any(alike(own, attribute) for own in product.attributes):
+        return True
+    return any(attribute in text.lower() for text in (product.title, product.description, " ".join(product.features)))
+
+
+def _colour(value: str) -> str:
+    """A colour under a fancier name as its plain colour; anything else as it is."""
+    return next((colour for colour in BASIC_COLOURS if colour in value), value)

@@ -1,0 +1,229 @@
+"""WebShop: somebody says what they want; search for it, look at products, choose options, buy.
+
+The pages and the reward are those of WebShop (Yao et al. 2022); the engine is a few pure functions over an index, so it
+needs no browser, no server and no Java. It reads the published product files, and makes up a catalogue without.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from oneiro.worlds.base import Step, World, WorldConfig, draw_level, in_split, level_key
+from oneiro.worlds.shop import pages
+from oneiro.worlds.shop.catalogue import made_up
+from oneiro.worlds.shop.pages import BACK, BUY, DONE, ITEM, NEXT, PREVIOUS, RESULTS, SEARCH, Visit
+from oneiro.worlds.shop.products import Product, Wish, load
+from oneiro.worlds.shop.reward import reward
+from oneiro.worlds.shop.search import Index
+
+RESULTS_KEPT = 50
+LIMITS = tuple(10.0 * tens for tens in range(1, 100))
+"""Price limits a wish can name."""
+
+
+class WebShopConfig(WorldConfig):
+    """Settings of the shop."""
+
+    max_actions: int = Field(default=9, ge=1)
+    products: Path | None = None
+    """WebShop's product file, JSONL or JSON, also .gz; a made-up catalogue without."""
+    instructions: Path | None = None
+    """WebShop's `items_ins` file, for attributes and instructions by product id."""
+    catalogue: int = Field(default=400, ge=16)
+    """Products in the made-up catalogue."""
+    binary: bool = False
+    """Pay 1 for a perfect purchase and 0 for any other."""
+
+    @model_validator(mode="after")
+    def _together(self) -> WebShopConfig:
+        if self.instructions is not None and self.products is None:
+            raise ValueError("instructions need a products file")
+        return self
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Who wants what: a product, its number in the shop, and the wish it fulfils."""
+
+    number: int
+    product: Product
+    wish: Wish
+
+    @property
+    def key(self) -> str:
+        """Wishes for one product share a split."""
+        return level_key(f"webshop {self.wish.text}", self.product.id)
+
+
+class WebShop(World):
+    """One errand."""
+
+    name = "webshop"
+    Config = WebShopConfig
+    variants: ClassVar = {"long": {"max_actions": 15}, "binary": {"binary": True}}
+    config: WebShopConfig
+
+    def __init__(self, config: WorldConfig | None = None) -> None:
+        super().__init__(config)
+        chosen = self.config
+        self.products, self.index = opened(chosen.products, chosen.instructions, chosen.catalogue)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        self.begin(seed, options)
+        self.goal, key = draw_level(self.name, self.seed, self.split, self._draw, lambda goal: goal.key)
+        self.visit, self.paid = Visit(), 0.0
+        self.query = self._query()
+        return self.render(), {"key": key, "optimum": self._way(self.visit)}
+
+    def step(self, action: str) -> Step:
+        if self.over:
+            return self.ended(success=self.paid == 1.0)
+        after = self._after(self.visit, action)
+        if after is None:
+            return self.outcome(0.0, valid=False, effective=False)
+        before, self.visit = self.visit, after
+        bought = after.page == DONE
+        raw = self._worth(after) if bought else 0.0
+        self.paid = float(raw == 1.0) if self.config.binary else raw
+        return self.outcome(self.paid, done=bought, success=raw == 1.0, effective=after != before, score=raw)
+
+    def render(self, view: str | None = None) -> str:
+        choices = ", ".join(f"click[{choice}]" for choice in pages.choices(self.visit, self.products))
+        search = "search[words]" if self.visit.page == SEARCH else ""
+        page = pages.show(self.visit, self.products)
+        shown = f"Wanted: {self.goal.wish.text}\n{page}"
+        return shown if self.visit.page == DONE else f"{shown}\nActions: {search or choices}"
+
+    @property
+    def instruction(self) -> str:
+        return (
+            "You shop for a customer. Find a product that is what they want, with the attributes, options and price "
+            "they name, choose its options and buy it.\n"
+            "Actions: search[words] on the search page; elsewhere click[...] with one of the things shown: a product "
+            "id, an option, a button. Buying ends the errand. "
+            f"You have {self.config.max_actions} actions."
+        )
+
+    def random_action(self, rng: np.random.Generator) -> str:
+        """A search with the customer's own words, and then any click."""
+        if self.visit.page == SEARCH:
+            return f"search[{self.goal.wish.text}]"
+        choices = pages.choices(self.visit, self.products) or [BACK]
+        return f"click[{choices[int(rng.integers(len(choices)))]}]"
+
+    def ceiling(self) -> float:
+        """Whether the product itself can still be bought as wished."""
+        if self.over:
+            return float(self.paid == 1.0)
+        way = self._way(self.visit)
+        return float(way is not None and way <= self.remaining)
+
+    def oracle(self) -> str | None:
+        return self._towards(self.visit) if not self.over and self.ceiling() else None
+
+    def _after(self, visit: Visit, action: str) -> Visit | None:
+        """The page an action leads to; None if it is no action on this page."""
+        found = re.fullmatch(r"\s*(search|click)\s?\[(.{1,400})\]\s*", action[:500], re.IGNORECASE | re.DOTALL)
+        if found is None:
+            return None
+        if found[1].lower() == "click":
+            return pages.clicked(visit, found[2].strip().lower(), self.products)
+        if visit.page != SEARCH:
+            return None
+        return replace(visit, page=RESULTS, results=tuple(self.index.search(found[2], RESULTS_KEPT)), first=0)
+
+    def _worth(self, visit: Visit) -> float:
+        chosen = tuple(value for _, value in visit.chosen)
+        return reward(self.products[visit.item], chosen, self.goal.product, self.goal.wish)
+
+    def _towards(self, visit: Visit) -> str | None:
+        """The next action of a customer who knows the product; None if no search finds it."""
+        wanted = self.goal.number
+        if visit.page == SEARCH:
+            return None if self.query is None else f"search[{self.query}]"
+        if visit.page == RESULTS and wanted in visit.results:
+            place = visit.results.index(wanted) - visit.first
+            turn = NEXT if place >= pages.WINDOW else PREVIOUS if place < 0 else None
+            return f"click[{turn or self.goal.product.id}]"
+        if visit.page == ITEM and visit.item == wanted:
+            chosen = {value for _, value in visit.chosen}
+            missing = [value for value in self._values() if value not in chosen]
+            return f"click[{missing[0] if missing else BUY}]"
+        if visit.page in (RESULTS, ITEM) and wanted not in visit.results:
+            return f"click[{BACK}]"
+        return f"click[{PREVIOUS}]"
+
+    def _way(self, visit: Visit) -> int | None:
+        """Actions until the product is bought as wished; None if it cannot be."""
+        for actions in range(100):
+            if visit.page == DONE:
+                return actions if self._worth(visit) == 1.0 else None
+            action = self._towards(visit)
+            after = self._after(visit, action) if action is not None else None
+            if after is None or after == visit:
+                return None
+            visit = after
+        return None
+
+    def _query(self) -> str | None:
+        """Words that find the product, best on the first page of results."""
+        product = self.goal.product
+        words = (product.title, f"{product.title} {product.query}", f"{product.title} {product.description}")
+        ranks = {query: _rank(self.index.search(query, RESULTS_KEPT), self.goal.number) for query in words}
+        query, rank = min(ranks.items(), key=lambda found: found[1])
+        return query.replace("[", " ").replace("]", " ")[:390] if rank < RESULTS_KEPT else None
+
+    def _values(self) -> list[str]:
+        """The product's own option values that fulfil the wish."""
+        values = [value for _, values in self.goal.product.options for value in values]
+        return [asked if asked in values else _nearest_value(asked, values) for asked in self.goal.wish.options]
+
+    def _draw(self, rng: np.random.Generator) -> Goal | None:
+        number = int(rng.integers(len(self.products)))
+        product = self.products[number]
+        if not (product.wishes or product.attributes) or not in_split(level_key(product.id), self.split):
+            return None
+        return Goal(number, product, wished(rng, product))
+
+
+def wished(rng: np.random.Generator, product: Product) -> Wish:
+    """A wish for this product: one of its own, or its attributes; with options, where it names none, and a limit."""
+    wishes = product.wishes or (
+        Wish(
+            f"Find me {product.query or product.title.lower()} with {', '.join(product.attributes[:2])}",
+            product.attributes[:2],
+        ),
+    )
+    wish = wishes[int(rng.integers(len(wishes)))]
+    if not wish.options:
+        chosen = [(kind, values[int(rng.integers(len(values)))]) for kind, values in product.options]
+        said = "".join(f", {kind}: {value}" for kind, value in chosen)
+        wish = replace(wish, text=f"{wish.text}{said}", options=tuple(value for _, value in chosen))
+    affordable = [limit for limit in LIMITS if limit > product.price][:4]
+    if affordable:
+        limit = affordable[int(rng.integers(len(affordable)))]
+        wish = replace(wish, text=f"{wish.text}, and price lower than {limit:.2f} dollars", limit=limit)
+    return wish
+
+
+@lru_cache(maxsize=4)
+def opened(products: Path | None, instructions: Path | None, catalogue: int) -> tuple[tuple[Product, ...], Index]:
+    """The shop's products and their index, made once for all worlds."""
+    found = load(products, instructions) if products is not None else made_up(catalogue)
+    return found, Index([product.words for product in found])
+
+
+def _rank(found: list[int], wanted: int) -> int:
+    return found.index(wanted) if wanted in found else RESULTS_KEPT
+
+
+def _nearest_value(asked: str, values: list[str]) -> str:
+    """The option value that is meant where a wish names it in other words; the wish's own words if none is."""
+    return next((value for value in values if asked in value or value in asked), asked)

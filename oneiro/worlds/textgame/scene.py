@@ -1,0 +1,154 @@
+"""The things of a text game and where they are. Plain data: scenes are copied, changed and compared; the rules are
+elsewhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from oneiro.worlds.textgame.state import Object, Score, State
+
+AGENT = 0
+"""The player's uuid in every game."""
+ROOT = 1
+"""The uuid of the outermost thing in every game."""
+
+
+@dataclass(slots=True)
+class Thing:
+    """An object of the game. Property values are never changed in place, only replaced."""
+
+    uuid: int
+    noun: str
+    type: str
+    properties: dict[str, Any]
+    contains: list[int] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return f"{self.noun} (ID: {self.uuid})"
+
+    def __getitem__(self, key: str) -> Any:
+        """A property; one that the thing does not have is false."""
+        return self.properties.get(key, False)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self.properties[key] = value
+
+    def copy(self) -> Thing:
+        return Thing(self.uuid, self.noun, self.type, dict(self.properties), list(self.contains))
+
+
+@dataclass(slots=True)
+class Scene:
+    """All things of a game, the next free uuid and the score."""
+
+    things: dict[int, Thing] = field(default_factory=dict)
+    next_uuid: int = 0
+    score: int = 0
+    over: bool = False
+    won: bool = False
+
+    def copy(self) -> Scene:
+        things = {uuid: thing.copy() for uuid, thing in self.things.items()}
+        return Scene(things, self.next_uuid, self.score, self.over, self.won)
+
+    @property
+    def agent(self) -> Thing:
+        return self.things[AGENT]
+
+    @property
+    def room(self) -> Thing:
+        """The room the player is in."""
+        found = self.parent(self.agent)
+        assert found is not None, "the player is always somewhere"
+        return found
+
+    def add(self, noun: str, type_: str, inside: Thing | None, **properties: Any) -> Thing:
+        """A new thing, with the next free uuid."""
+        thing = Thing(self.next_uuid, noun, type_, properties)
+        self.things[thing.uuid] = thing
+        self.next_uuid += 1
+        if inside is not None:
+            inside.contains.append(thing.uuid)
+        return thing
+
+    def remove(self, thing: Thing) -> None:
+        """Take a thing out of the game, with everything in it."""
+        for inner in self.inside(thing):
+            self.remove(inner)
+        if (holder := self.parent(thing)) is not None:
+            holder.contains.remove(thing.uuid)
+        del self.things[thing.uuid]
+
+    def move(self, thing: Thing, target: Thing) -> None:
+        if (holder := self.parent(thing)) is not None:
+            holder.contains.remove(thing.uuid)
+        target.contains.append(thing.uuid)
+
+    def inside(self, thing: Thing) -> list[Thing]:
+        """What a thing directly contains."""
+        return [self.things[uuid] for uuid in thing.contains]
+
+    def parent(self, thing: Thing) -> Thing | None:
+        """What a thing is directly in."""
+        return next((other for other in self.things.values() if thing.uuid in other.contains), None)
+
+    def within(self, thing: Thing, container: Thing) -> bool:
+        """Whether `thing` is somewhere inside `container`."""
+        holder = self.parent(thing)
+        return holder is not None and (holder.uuid == container.uuid or self.within(holder, container))
+
+    def carried(self, thing: Thing) -> bool:
+        return thing.uuid in self.agent.contains
+
+    def reachable(self) -> list[Thing]:
+        """What the player can touch: all in the room and in the player's hands that no closed container hides."""
+        return list(self._open_inside(self.room))
+
+    def of_type(self, *types: str) -> list[Thing]:
+        return [thing for thing in self.things.values() if thing.type in types]
+
+    def the(self, type_: str) -> Thing:
+        """The only thing of a type."""
+        (found,) = self.of_type(type_)
+        return found
+
+    def contents_of_type(self, thing: Thing, type_: str) -> list[Thing]:
+        return [inner for inner in self.inside(thing) if inner.type == type_]
+
+    def state(self) -> State:
+        """Every object as JSON, outermost first."""
+        return [self._object(thing) for thing in self._all_inside(self.things[ROOT])]
+
+    def score_json(self) -> Score:
+        return {"score": self.score, "gameOver": self.over, "gameWon": self.won}
+
+    def key(self) -> str:
+        """A text that is equal exactly for scenes that are equal in every respect but the order of contents."""
+        things = [
+            (t.uuid, t.noun, t.type, sorted(t.properties.items()), sorted(t.contains)) for t in self.things.values()
+        ]
+        return json.dumps([sorted(things, key=lambda row: row[0]), self.next_uuid, self.score, self.over])
+
+    def _object(self, thing: Thing) -> Object:
+        return {
+            "name": thing.name,
+            "uuid": thing.uuid,
+            "type": thing.type,
+            "properties": dict(thing.properties),
+            "contains": [inner.name for inner in self.inside(thing)],
+        }
+
+    def _all_inside(self, thing: Thing) -> Iterator[Thing]:
+        yield thing
+        for inner in self.inside(thing):
+            yield from self._all_inside(inner)
+
+    def _open_inside(self, thing: Thing) -> Iterator[Thing]:
+        for inner in self.inside(thing):
+            yield inner
+            if not inner["isOpenable"] or inner["isOpen"]:
+                yield from self._open_inside(inner)

@@ -1,0 +1,33 @@
+"""Small real models for tests: random weights, a tokenizer trained on a line of text, no download."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from oneiro.agents.reply import TAG_TOKENS
+from oneiro.models.language import LanguageModel, ModelSettings, create_tiny
+
+TEXTS = ["P _ O G\n_ _ _ _\nLeft || Right || Up || Down user assistant system\n0123456789 hello world"] * 3
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    """Tests run side by side; two workers with two threads each would only wait for one another."""
+    torch.set_num_threads(1)
+
+
+def make_tiny(seed: int = 1, **settings: int) -> LanguageModel:
+    sizes = {"layers": 2, "width": 32, "heads": 4, "mlp": 64} | settings
+    language = create_tiny(ModelSettings(**sizes), TEXTS, seed, TAG_TOKENS)
+    # A fresh tiny model starts as the identity; give every weight a say, so that a wrong one shows.
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in language.backbone.parameters():
+            parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator))
+    return language
+
+
+@pytest.fixture
+def tiny() -> LanguageModel:
+    return make_tiny()

@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from oneiro.episode import Draw, Row, Segment, given
+from oneiro.learning import head, losses
+from oneiro.learning.example import Batch, Example, batches
+from oneiro.learning.learner import Learner, LearnerSettings
+from oneiro.learning.losses import LossSettings
+from oneiro.models.language import LanguageModel
+from tests.conftest import make_tiny
+
+RNG = np.random.default_rng(0)
+
+
+def example(prompt: list[int], length: int, advantage: float, ce: bool = False) -> Example:
+    reply = RNG.integers(0, 300, length).astype(np.int32)
+    sampled = Segment(reply, True, "assistant", logprobs=RNG.normal(-3, 1, length).astype(np.float32), draw=Draw())
+    row = Row([given(prompt), sampled, given([4, 5, 6], ce=1.0) if ce else given([4, 5])])
+    made = Example.of(row)
+    made.columns = {
+        "advantages": np.full(len(made), advantage, np.float32),
+        "reference": RNG.normal(-3, 1, len(made)).astype(np.float32),
+    }
+    return made
+
+
+@pytest.fixture
+def examples() -> list[Example]:
+    shared = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
+    return [
+        example(shared, 5, 1.0),
+        example(shared, 9, -2.0, ce=True),
+        example([20, 21], 7, 0.5),
+        example(shared, 3, 0.3),
+        example([30] * 20, 4, -1.0, ce=True),
+    ]
+
+
+def gradients(language: LanguageModel, layout: list[Batch]) -> tuple[float, list[torch.Tensor]]:
+    """Loss and gradients of micro-batches laid out as told."""
+    settings = LossSettings(kl=0.1, entropy=0.01, ce=0.5)
+    learner = Learner(language.backbone, LearnerSettings(loss=settings), 1)
+    total = 0.0
+    for batch in layout:
+
+        def objective(logprobs, entropies, part, columns=batch.columns):  # type: ignore[no-untyped-def]
+            return losses.token_losses(logprobs, entropies, {k: v[part] for k, v in columns.items()}, settings)
+
+        loss, _, _ = head.loss(
+            learner.hidden(batch), language.backbone.head_weight, batch.targets, batch.columns["temperature"], objective
+        )
+        loss.backward()
+        total += float(loss.detach())
+    found = [p.grad.clone() for _, p in language.trainable() if p.grad is not None]
+    for _, p in language.trainable():
+        p.grad = None
+    return total, found
+
+
+def scaled(examples: list[Example], aggregate: losses.Aggregate = "token-mean") -> list[Example]:
+    weights = losses.normalise(examples, aggregate, 32)
+    return [replace(e, weights=w) for e, w in zip(examples, weights, strict=True)]
+
+
+def test_padded_shared_and_single_rows_give_the_same_loss_and_gradients(tiny: LanguageModel, examples: list[Example]) -> None:
+    ready = scaled(examples)
+    layouts = {
+        "padded together": list(batches(ready, 10_000, share=False)),
+        "single rows": [b for e in ready for b in batches([e], 10_000, share=False)],
+        "shared prefixes": list(batches(ready, 10_000, share=True)),
+        "shared prefixes, small budget": list(batches(ready, 40, share=True)),
+        "padded, small budget": list(batches(ready, 40, share=False)),
+    }
+    assert len(layouts["padded together"]) == 1 and len(layouts["shared prefixes, small budget"]) > 1
+    expected_loss, expected = gradients(tiny, layouts["single rows"])
+    for name, layout in layouts.items():
+        loss, found = gradients(tiny, layout)
+        assert loss == pytest.approx(expected_loss, rel=1e-5), name
+        for a, b in zip(found, expected, strict=True):
+            torch.testing.assert_close(a, b, atol=1e-5 * float(b.abs().max()), rtol=1e-4, msg=lambda m, name=name: f"{name}: {m}")
+
+
+def test_sharing_computes_a_prefix_once(examples: list[Example]) -> None:
+    plain = sum(b.computed_tokens for b in batches(examples[:2] + examples[3:4], 10_000, share=False))
+    shared = sum(b.computed_tokens for b in batches(examples[:2] + examples[3:4], 10_000, share=True))
+    assert shared == 11 + 3 * 13 < plain  # eleven shared tokens once; three rows padded to the longest own part
+
+
+@pytest.mark.parametrize("aggregate", ["token-mean", "sequence-mean", "constant"])
+def test_the_loss_is_the_one_written_in_plain_torch(
+    tiny: LanguageModel, examples: list[Example], aggregate: losses.Aggregate
+) -> None:
+    """An independent forward through transformers, full logits, autograd over everything."""
+    settings = LossSettings(kl=0.1, entropy=0.01, ce=0.5, aggregate=aggregate)
+    policy_tokens = sum(e.weights["policy"].sum() for e in examples)
+    ce_tokens = sum(e.weights["ce"].sum() for e in examples)
+    total = torch.zeros(())
+    for e in examples:
+        tokens = torch.from_numpy(e.tokens.astype(np.int64))
+        scores = tiny.model(tokens[None]).logits[0, :-1].log_softmax(-1)
+        logprobs = scores.gather(1, tokens[1:, None])[:, 0]
+        entropies = -(scores.exp() * scores).sum(-1)
+        old, advantage, reference = (torch.from_numpy(x[1:]) for x in (e.logprobs, e.columns["advantages"], e.columns["reference"]))
+        mask = torch.from_numpy(e.weights["policy"][1:])
+        ratio = (logprobs - old).exp()
+        surrogate = torch.maximum(-advantage * ratio, -advantage * ratio.clamp(0.8, 1.2))
+        surrogate = torch.where(advantage < 0, torch.minimum(surrogate, -3.0 * advantage), surrogate)
+        gap = (reference - logprobs).clamp(-10, 10)
+        per_token = surrogate - 0.01 * entropies + 0.1 * (gap.exp() - gap - 1)
+        divisor = {"token-mean": policy_tokens, "sequence-mean": mask.sum() * len(examples), "constant": len(examples) * 32}
+        total = total + (mask * per_token).sum() / divisor[aggregate]
+        total = total - 0.5 * (torch.from_numpy(e.weights["ce"][1:]) * logprobs).sum() / ce_tokens
+    total.backward()
+    expected = {name: p.grad.clone() for name, p in tiny.model.named_parameters() if p.grad is not None}
+    tiny.model.zero_grad()
+
+    layout = list(batches(scaled(examples, aggregate), 60))
+    learner = Learner(tiny.backbone, LearnerSettings(loss=settings), 1)
+    found_loss = 0.0
+    for batch in layout:
+
+        def objective(logprobs, entropies, part, columns=batch.columns):  # type: ignore[no-untyped-def]
+            return losses.token_losses(logprobs, entropies, {k: v[part] for k, v in columns.items()}, settings)
+
+        loss, _, _ = head.loss(
+            learner.hidden(batch), tiny.backbone.head_weight, batch.targets, batch.columns["temperature"], objective
+        )
+        loss.backward()
+        found_loss += float(loss.detach())
+    assert found_loss == pytest.approx(float(total), rel=1e-4)
+    torch.testing.assert_close(tiny.backbone.embedding.weight.grad, expected["model.embed_tokens.weight"], atol=1e-5, rtol=1e-3)
+    down = tiny.backbone.blocks[0].down.weight.grad
+    torch.testing.assert_close(down, expected["model.layers.0.mlp.down_proj.weight"], atol=1e-5, rtol=1e-3)
+
+
+def test_the_head_never_makes_a_tokens_by_vocabulary_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(head.CHUNK_NUMBERS, "cpu", 16 * 500)
+    hidden = torch.randn(200, 8, requires_grad=True)
+    weight = torch.randn(500, 8, requires_grad=True)
+    targets = torch.randint(0, 500, (200,))
+    temperature = torch.full((200,), 0.7)
+    largest = 0
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            nonlocal largest
+            out = func(*args, **(kwargs or {}))
+            largest = max(largest, out.numel() if isinstance(out, torch.Tensor) else 0)
+            return out
+
+    def objective(logprobs: torch.Tensor, entropies: torch.Tensor, part: slice) -> torch.Tensor:
+        return (logprobs.square() + 0.3 * entropies).sum()
+
+    with Watch():
+        loss, logprobs, entropies = head.loss(hidden, weight, targets, temperature, objective)
+    assert largest <= 16 * 500
+    loss.backward()
+    expected_scores = (hidden @ weight.T / 0.7).log_softmax(-1)
+    chosen = expected_scores.gather(1, targets[:, None])[:, 0]
+    spread = -(expected_scores.exp() * expected_scores).sum(-1)
+    torch.testing.assert_close(logprobs, chosen.detach())
+    torch.testing.assert_close(entropies, spread.detach(), atol=1e-4, rtol=1e-3)
+    grads = torch.autograd.grad((chosen.square() + 0.3 * spread).sum(), (hidden, weight))
+    torch.testing.assert_close(hidden.grad, grads[0], atol=1e-4, rtol=1e-3)
+    torch.testing.assert_close(weight.grad, grads[1], atol=1e-4, rtol=1e-3)
+
+
+def test_updates_with_any_token_budget_end_in_the_same_weights(examples: list[Example]) -> None:
+    ends = []
+    for budget in (64, 10_000):
+        language = make_tiny()
+        learner = Learner(language.backbone, LearnerSettings(token_budget=budget), 3)
+        for _ in range(3):
+            learner.update(examples)
+        ends.append([p.detach().clone() for _, p in language.trainable()])
+    for a, b in zip(*ends, strict=True):
+        torch.testing.assert_close(a, b, atol=2e-4, rtol=1e-3)
+
+
+def test_bfloat16_weights_keep_float32_masters(examples: list[Example]) -> None:
+    """Updates too small for bfloat16 still add up."""
+    from oneiro.learning.optimiser import Optimiser, OptimiserSettings
+
+    weight = torch.nn.Parameter(torch.ones(4, 4, dtype=torch.bfloat16))
+    optimiser = Optimiser([("w", weight)], OptimiserSettings(lr=1e-4, weight_decay=0.0))
+    for _ in range(100):
+        weight.grad = torch.ones_like(weight)
+        optimiser.step(1e-4)
+    assert float(weight[0, 0]) == pytest.approx(0.99, abs=0.004)
+
+
+def test_environment_tokens_are_learned_when_asked(tiny: LanguageModel, examples: list[Example]) -> None:
+    learner = Learner(tiny.backbone, LearnerSettings(loss=LossSettings(ce=1.0)), 30)
+    for e in examples:
+        e.columns["advantages"][:] = 0
+    first = learner.update(examples)["ce"]
+    for _ in range(28):
+        last = learner.update(examples)["ce"]
+    assert last < 0.5 * first

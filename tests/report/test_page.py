@@ -1,0 +1,142 @@
+"""The page: whole, self-contained, and deaf to what models write."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from oneiro.errors import OneiroError
+from oneiro.recipe import Recipe
+from oneiro.report import page
+from oneiro.report.plots import Series, curves, running_mean
+from oneiro.report.table import Cell, Table
+from oneiro.run import Run
+
+HOSTILE = "</pre><script>alert('owned')</script><img src=x onerror=alert(1)>\x00${7*7}{{ 7*7 }}"
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+
+
+class Outline(HTMLParser):
+    """Which tags a page has, and whether they close."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def outline(text: str) -> Outline:
+    parser = Outline()
+    parser.feed(text)
+    parser.close()
+    assert parser.open == []
+    return parser
+
+
+def make_run(path: Path, seed: int = 0, word: str = HOSTILE) -> Path:
+    table = Table(f"Headline {word}", ["arm", "success"], {"success": "%"}, note=word)
+    table.add(word, Cell(0.5, 0.4, 0.6, 100))
+    with Run.open(path, Recipe(system="toy", about=word, seed=seed)) as run:
+        run.stage("rl", lambda: None)
+        for step in range(1, 60):
+            run.log("rl", step, {"success": step / 60, "loss": 1 / step, f"odd {word}": 1.0})
+        turn = {"state": word, "observation": word, "prediction": "x" + word, "next_state": word, "reply": word}
+        run.episodes("rl", 1, [{"world": word, "task": word, "stop": word, "turns": [{**turn, "actions": [word]}]}])
+        curve = {"title": "Success", "key": "success", "unit": "%", "stages": {word: "rl"}}
+        run.summary({"tables": [table.data()], "curves": [curve], "notes": [word]})
+    return path
+
+
+def test_nothing_a_model_writes_becomes_markup(tmp_path: Path) -> None:
+    harmless = outline(page.write([make_run(tmp_path / "plain", word="word")]).read_text())
+    hostile_text = page.write([make_run(tmp_path / "hostile")]).read_text()
+    hostile = outline(hostile_text)
+    assert hostile.tags.count("script") == harmless.tags.count("script") == 1
+    assert "img" not in hostile.tags
+    assert not any(name.startswith("on") for name, _ in hostile.attributes)
+    assert (
+        "<script>alert" not in hostile_text
+        and "{{ 7*7 }}" in hostile_text
+        and "49" not in hostile_text.split("Recipe")[1]
+    )
+
+
+def test_the_page_needs_nothing_but_itself(tmp_path: Path) -> None:
+    text = page.write([make_run(tmp_path / "run", word="word")]).read_text()
+    links = [value for name, value in outline(text).attributes if name in ("src", "href", "xlink:href")]
+    assert all((value or "").startswith("#") for value in links)
+    assert not re.search(r"url\((?!#)|@import", text)
+
+
+def test_the_page_shows_table_curves_stages_recipe_and_episodes(tmp_path: Path) -> None:
+    text = page.write([make_run(tmp_path / "lake", word="word")]).read_text()
+    for part in (
+        "<title>lake",
+        "Headline word",
+        "50.0",
+        "[40.0, 60.0]",
+        "Success",
+        "All 2 other metrics",
+        "Wall-clock time",
+    ):
+        assert part in text, part
+    assert "system: toy" in text and "Predicted by the agent" in text and "<mark>" in text
+
+
+def test_a_run_that_only_began_has_a_page_too(tmp_path: Path) -> None:
+    Run.open(tmp_path / "run", Recipe(system="toy")).close()
+    text = page.write([tmp_path / "run"]).read_text()
+    assert "not finished" in text and "Episodes" not in text
+    outline(text)
+
+
+def test_a_comparison_joins_tables_and_names_what_differs(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / name, seed, "word") for seed, name in enumerate(("a", "b"))]
+    target = page.write(runs, tmp_path / "both.html")
+    text = target.read_text()
+    outline(text)
+    assert text.count("Headline word") == 1 and "Where the recipes differ" in text
+    assert ">seed<" in text and "a: word" in text and "b: word" in text
+
+
+def test_the_same_run_gives_the_same_page(tmp_path: Path) -> None:
+    make_run(tmp_path / "run", word="word")
+    assert page.write([tmp_path / "run"]).read_bytes() == page.write([tmp_path / "run"]).read_bytes()
+
+
+def test_a_damaged_summary_is_one_line(tmp_path: Path) -> None:
+    make_run(tmp_path / "run")
+    (tmp_path / "run" / "summary.json").write_text('{"tables": [')
+    with pytest.raises(OneiroError, match=r"summary\.json is not valid JSON"):
+        page.write([tmp_path / "run"])
+
+
+def test_a_plot_takes_the_colour_and_font_of_the_page() -> None:
+    svg = curves("Loss in $ & <b>", [Series("a_1 <i>", [1, 2], [3.0, 4.0]), Series("b", [1], [2.0])])
+    assert svg.startswith("<svg") and "currentColor" in svg and "font-family: inherit" in svg
+    assert "<b>" not in svg and "Loss in $ &amp; &lt;b&gt;" in svg
+    assert "#010203" not in svg and "<metadata>" not in svg
+
+
+def test_the_running_mean_stays_centred_up_to_the_ends() -> None:
+    line = np.arange(10.0)
+    assert running_mean(line, 3) == pytest.approx(line)
+    assert running_mean(np.array([0.0, 3.0, 0.0, 0.0]), 1) == pytest.approx([0, 1, 1, 0])

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from oneiro.episode import Draw, Row, Stop, given
+from oneiro.learning.example import Example
+from oneiro.learning.learner import Learner, LearnerSettings
+from oneiro.models.language import LanguageModel
+from oneiro.sampling.draw import draw
+from oneiro.sampling.engine import FREE, Engine, Limits
+from tests.conftest import make_tiny
+
+PROMPTS = [np.array([5, 6, 7]), np.array([9] * 12), np.array([5, 6, 7]), np.array([40, 3])]
+
+
+def rows(engine: Engine, **limits: object) -> list[Row]:
+    sampled = engine.generate(PROMPTS, n=3, limits=Limits(max_tokens=20, **limits), seed=3)  # type: ignore[arg-type]
+    return [Row([given(p), *s.segments()]) for p, samples in zip(PROMPTS, sampled, strict=True) for s in samples]
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_sampled_logprobs_are_the_learners(tiny: LanguageModel, temperature: float) -> None:
+    examples = [Example.of(row) for row in rows(Engine(tiny, slots=5), temperature=temperature)]
+    recomputed, _ = Learner(tiny.backbone, LearnerSettings(), 1).logprobs(examples)
+    for example, logprobs in zip(examples, recomputed, strict=True):
+        mask = example.weights["policy"] != 0
+        assert mask.sum() > 0
+        np.testing.assert_allclose(logprobs[mask], example.logprobs[mask], atol=2e-5)
+
+
+def test_sampled_logprobs_are_those_of_transformers(tiny: LanguageModel) -> None:
+    for row in rows(Engine(tiny, slots=4)):
+        tokens = torch.from_numpy(row.tokens.astype(np.int64))
+        scores = tiny.model(tokens[None]).logits[0].log_softmax(-1)
+        expected = scores[:-1].gather(1, tokens[1:, None])[:, 0].detach().numpy()
+        mask = row.sampled[1:]
+        np.testing.assert_allclose(row.logprobs[1:][mask], expected[mask], atol=2e-5)
+
+
+def test_the_number_of_slots_changes_nothing(tiny: LanguageModel) -> None:
+    few, many = rows(Engine(tiny, slots=2)), rows(Engine(tiny, slots=64))
+    for a, b in zip(few, many, strict=True):
+        np.testing.assert_array_equal(a.tokens, b.tokens)
+        np.testing.assert_allclose(a.logprobs, b.logprobs, atol=1e-5)
+
+
+def test_grouped_key_heads_decode_like_the_full_forward() -> None:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from oneiro.models.backbone import Backbone
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=330, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2
+    )
+    language = make_tiny()
+    language.model = LlamaForCausalLM(config)
+    language.backbone = Backbone(language.model)
+    test_sampled_logprobs_are_those_of_transformers(language)
+
+
+def test_a_mask_covers_exactly_the_sampled_tokens(tiny: LanguageModel) -> None:
+    for row in rows(Engine(tiny)):
+        given_length = len(row.segments[0])
+        assert not row.sampled[:given_length].any()
+        assert row.sampled[given_length:].all()
+        assert row.weights("policy").sum() == sum(len(s) for s in row.segments if s.sampled)
+
+
+def test_each_distinct_prompt_is_computed_once(tiny: LanguageModel) -> None:
+    computed = 0
+    forward = tiny.backbone.forward
+
+    def count(tokens: torch.Tensor, *rest: object) -> torch.Tensor:
+        nonlocal computed
+        computed += tokens.shape[0] if tokens.shape[1] > 1 else 0
+        return forward(tokens, *rest)  # type: ignore[arg-type]
+
+    tiny.backbone.forward = count  # type: ignore[method-assign]
+    Engine(tiny, slots=3).generate(PROMPTS, n=5, limits=Limits(max_tokens=6, ignore_end=True))
+    assert computed == 3  # four prompts, two of them alike
+
+
+def test_sampling_stops_at_end_tokens_and_stop_strings(tiny: LanguageModel) -> None:
+    end = tiny.end_tokens[0]
+    ended = 0
+    for samples in Engine(tiny).generate(PROMPTS, n=50, limits=Limits(max_tokens=40, stop=("a", "Left")), seed=1):
+        for sample in samples:
+            text = tiny.decode(sample.tokens[:-1])
+            assert "a" not in text and "Left" not in text and end not in sample.tokens[:-1]
+            last = tiny.decode(sample.tokens)
+            if sample.stop is Stop.TOKEN:
+                ended += 1
+                assert sample.tokens[-1] == end or "a" in last or "Left" in last
+            else:
+                assert len(sample.tokens) == 40
+    assert ended > 0
+
+
+def test_forced_tokens_appear_where_they_must_and_count_as_given(tiny: LanguageModel) -> None:
+    forced = np.full(8, FREE)
+    forced[2:4] = [11, 12]
+    limits = Limits(max_tokens=8, ignore_end=True)
+    (samples, free) = Engine(tiny).generate(PROMPTS[:2], n=3, limits=limits, forced=[forced, None], seed=2)
+    for sample in samples:
+        assert list(sample.tokens[2:4]) == [11, 12]
+        parts = sample.segments()
+        assert [(len(s), s.sampled) for s in parts] == [(2, True), (2, False), (4, True)]
+        row = Row([given(PROMPTS[0]), *parts])
+        example = Example.of(row)
+        (scores,), _ = Learner(tiny.backbone, LearnerSettings(), 1).logprobs([example])
+        mask = row.sampled
+        assert mask.sum() == 6
+        np.testing.assert_allclose(scores[mask], row.logprobs[mask], atol=2e-5)
+    assert all(not sample.forced.any() for sample in free)
+
+
+def test_the_same_seed_samples_the_same_and_another_seed_does_not(tiny: LanguageModel) -> None:
+    def tokens(seed: int) -> list[list[int]]:
+        sampled = Engine(tiny).generate(PROMPTS, n=2, limits=Limits(max_tokens=10, ignore_end=True), seed=seed)
+        return [list(s.tokens) for samples in sampled for s in samples]
+
+    assert tokens(1) == tokens(1)
+    assert tokens(1) != tokens(2)
+
+
+def test_draws_follow_the_distribution() -> None:
+    probabilities = torch.tensor([0.5, 0.3, 0.0, 0.2])
+    n = 20_000
+    uniforms = torch.rand(n, generator=torch.Generator().manual_seed(0))
+    tokens, logprobs = draw(probabilities.log().expand(n, 4), uniforms, Draw())
+    counts = torch.bincount(tokens, minlength=4) / n
+    assert counts[2] == 0
+    torch.testing.assert_close(counts, probabilities, atol=0.012, rtol=0)
+    torch.testing.assert_close(logprobs.exp(), probabilities[tokens])
+
+
+@pytest.mark.parametrize(
+    ("how", "allowed"),
+    [(Draw(top_k=2), {0, 1}), (Draw(top_p=0.5), {0}), (Draw(top_p=0.51), {0, 1}), (Draw(temperature=0), {0})],
+)
+def test_truncation_keeps_only_the_likeliest(how: Draw, allowed: set[int]) -> None:
+    logits = torch.tensor([0.5, 0.3, 0.15, 0.05]).log().expand(2000, 4)
+    tokens, _ = draw(logits, torch.linspace(0, 0.9999, 2000), how)
+    assert set(tokens.tolist()) == allowed

@@ -1,0 +1,322 @@
+"""The client against a real HTTP server that fails, stalls, limits and lies."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from oneiro.errors import OneiroError
+from oneiro.sampling import server as server_module
+from oneiro.sampling.server import Server, ServerConfig
+
+
+class Host:
+    """A local server whose answers a test writes; it remembers every request body, header and time of arrival."""
+
+    def __init__(self) -> None:
+        self.answer: Callable[[dict[str, Any], BaseHTTPRequestHandler], None] = echo
+        self.bodies: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.times: list[float] = []
+        self.busy = self.most_busy = 0
+        lock = threading.Lock()
+        host = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                with lock:
+                    host.bodies.append(body | {"path": self.path})
+                    host.headers.append(dict(self.headers))
+                    host.times.append(time.monotonic())
+                    host.busy += 1
+                    host.most_busy = max(host.most_busy, host.busy)
+                try:
+                    host.answer(body, self)
+                except OSError:
+                    pass
+                finally:
+                    with lock:
+                        host.busy -= 1
+
+            def log_message(self, *args: Any) -> None:
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.http.daemon_threads = True
+        self.thread = threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        self.thread.start()
+
+    def client(self, **settings: Any) -> Server:
+        settings = {"model": "m", "timeout_s": 5.0, **settings}
+        return Server(ServerConfig(base_url=f"http://127.0.0.1:{self.http.server_port}/v1", **settings))
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+    monkeypatch.setattr(server_module, "FIRST_WAIT_S", 0.02)
+    host = Host()
+    yield host
+    host.http.shutdown()
+    host.http.server_close()
+
+
+def send(handler: BaseHTTPRequestHandler, data: Any, status: int = 200, **headers: str) -> None:
+    body = data if isinstance(data, bytes) else json.dumps(data).encode()
+    handler.send_response(status)
+    handler.send_header("Content-Length", str(len(body)))
+    for name, value in headers.items():
+        handler.send_header(name.replace("_", "-"), value)
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+def choice(text: str, **more: Any) -> dict[str, Any]:
+    return {"message": {"role": "assistant", "content": text}, "finish_reason": "stop", **more}
+
+
+def echo(body: dict[str, Any], handler: BaseHTTPRequestHandler) -> None:
+    said = body["messages"][-1]["content"]
+    send(handler, {"choices": [choice(f"{said} {k}") for k in range(body["n"])], "usage": {"completion_tokens": 3}})
+
+
+def say(text: str) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": text}]
+
+
+def test_replies_come_in_the_order_of_the_conversations_and_n_each(host: Host) -> None:
+    replies = host.client(concurrency=8).chat([say(f"hello {i}") for i in range(20)], n=2)
+    assert [[reply.text for reply in group] for group in replies] == [
+        [f"hello {i} 0", f"hello {i} 1"] for i in range(20)
+    ]
+    assert replies[0][0].finish_reason == "stop"
+    assert replies[0][0].usage == {"completion_tokens": 3}
+    assert replies[0][0].error is None
+
+
+def test_the_request_carries_the_settings_and_extra_has_the_last_word(host: Host) -> None:
+    host.client(temperature=0.5, top_p=0.9, max_tokens=7, extra={"top_k": 4, "max_tokens": 9}).chat([say("a")])
+    body = host.bodies[0]
+    assert body["path"] == "/v1/chat/completions"
+    assert (body["model"], body["temperature"], body["top_p"], body["max_tokens"], body["top_k"]) == (
+        "m",
+        0.5,
+        0.9,
+        9,
+        4,
+    )
+
+
+def test_each_conversation_has_its_own_seed_and_the_same_one_every_time(host: Host) -> None:
+    def seeds(seed: int | None) -> dict[str, int | None]:
+        host.bodies.clear()
+        host.client(seed=seed).chat([say(str(i)) for i in range(5)])
+        return {body["messages"][0]["content"]: body.get("seed") for body in host.bodies}
+
+    first = seeds(3)
+    assert first == seeds(3)
+    assert len(set(first.values())) == 5
+    assert first != seeds(4)
+    assert set(seeds(None).values()) == {None}
+
+
+def test_no_more_requests_than_the_concurrency_are_under_way_at_once(host: Host) -> None:
+    def slow(body: dict[str, Any], handler: BaseHTTPRequestHandler) -> None:
+        time.sleep(0.03)
+        echo(body, handler)
+
+    host.answer = slow
+    host.client(concurrency=3).chat([say(str(i)) for i in range(12)])
+    assert host.most_busy == 3
+
+
+def test_a_server_that_ignores_n_is_asked_again_with_another_seed(host: Host) -> None:
+    host.answer = lambda body, handler: send(handler, {"choices": [choice(str(body["seed"]))]})
+    (replies,) = host.client().chat([say("a")], n=3)
+    assert len({reply.text for reply in replies}) == 3
+    assert [body["n"] for body in host.bodies] == [3, 2, 1]
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503])
+def test_a_passing_fault_is_retried_until_it_passes(host: Host, status: int) -> None:
+    def answer(body: dict[str, Any], handler: BaseHTTPRequestHandler) -> None:
+        send(handler, {"error": {"message": "busy"}}, status) if len(host.bodies) < 3 else echo(body, handler)
+
+    host.answer = answer
+    assert host.client(retries=2).chat([say("hi")])[0][0].text == "hi 0"
+    assert len(host.bodies) == 3
+
+
+def test_a_request_that_keeps_failing_becomes_an_error_reply_and_spares_the_others(host: Host) -> None:
+    def answer(body: dict[str, Any], handler: BaseHTTPRequestHandler) -> None:
+        if body["messages"][0]["content"] == "bad":
+            send(handler, {"error": {"message": "the engine\nis dead"}}, 500)
+        else:
+            echo(body, handler)
+
+    host.answer = answer
+    good, bad, also_good = host.client(retries=1).chat([say("x"), say("bad"), say("y")], n=2)
+    assert [reply.text for reply in good + also_good] == ["x 0", "x 1", "y 0", "y 1"]
+    assert [reply.error for reply in bad] == ["HTTP 500: the engine is dead"] * 2
+    assert len(host.bodies) == 4
+
+
+def test_waits_grow_twofold_with_jitter_that_the_seed_decides(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "FIRST_WAIT_S", 0.1)
+    host.answer = lambda body, handler: send(handler, {}, 500)
+    host.client(retries=2, seed=1).chat([say("a")])
+    first, second = (late - early for early, late in zip(host.times, host.times[1:], strict=False))
+    assert 0.05 <= first < 0.2
+    assert 0.1 <= second < 0.35
+
+
+def test_retry_after_is_waited_for(host: Host) -> None:
+    def answer(body: dict[str, Any], handler: BaseHTTPRequestHandler) -> None:
+        send(handler, {}, 429, Retry_After="0.4") if len(host.bodies) == 1 else echo(body, handler)
+
+    host.answer = answer
+    assert host.client().chat([say("a")])[0][0].error is None
+    assert host.times[1] - host.times[0] >= 0.4
+
+
+def test_a_retry_after_beyond_the_deadline_gives_up_at_once(host: Host) -> None:
+    host.answer = lambda body, handler: send(handler, {"detail": "later"}, 429, Retry_After="3600")
+    start = time.monotonic()
+    reply = host.client(total_s=5.0).chat([say("a")])[0][0]
+    assert reply.error is not None and "429" in reply.error
+    assert time.monotonic() - start < 1.0
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 301])
+def test_a_refusal_stops_the_batch_at_once_with_the_server_s_words_in_one_line(host: Host, status: int) -> None:
+    def answer(body: dict[str, Any], handler: BaseHTTPRequestHandler) -> None:
+        if body["messages"][0]["content"] == "stall":
+            time.sleep(3)
+        send(handler, {"error": {"message": "no such\nmodel"}}, status)
+
+    host.answer = answer
+    start = time.monotonic()
+    with pytest.raises(OneiroError, match="no such model") as caught:
+        host.client(timeout_s=30, concurrency=2).chat([say("stall"), say("a"), say("b"), say("c")])
+    assert "\n" not in str(caught.value)
+    assert time.monotonic() - start < 2.0
+    assert len(host.bodies) <= 3
+
+
+def test_a_server_that_stalls_is_cut_off_at_the_timeout(host: Host) -> None:
+    host.answer = lambda body, handler: time.sleep(2)
+    start = time.monotonic()
+    reply = host.client(timeout_s=0.2, retries=1).chat([say("a")])[0][0]
+    assert reply.error is not None and "0.2 s" in reply.error
+    assert time.monotonic() - start < 1.0
+
+
+def test_a_server_that_drips_bytes_forever_is_cut_off_too(host: Host) -> None:
+    def drip(body: dict[str, Any], handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(b"HTTP/1.0 200 OK\r\nX-Slow: ")
+        for _ in range(60):
+            handler.wfile.write(b"x")
+            time.sleep(0.05)
+
+    host.answer = drip
+    start = time.monotonic()
+    reply = host.client(timeout_s=0.3, retries=0).chat([say("a")])[0][0]
+    assert reply.error is not None and "0.3 s" in reply.error
+    assert time.monotonic() - start < 1.0
+
+
+def test_the_total_deadline_ends_the_batch_with_error_replies(host: Host) -> None:
+    host.answer = lambda body, handler: time.sleep(2)
+    start = time.monotonic()
+    replies = host.client(total_s=0.4, timeout_s=10, concurrency=2).chat([say(str(i)) for i in range(6)])
+    assert all(group[0].error for group in replies)
+    assert time.monotonic() - start < 1.5
+
+
+NESTED = b"[" * 200_000
+GARBAGE: list[Any] = [
+    b"",
+    b"<html>nginx</html>",
+    b"\xff\xfe\x00",
+    NESTED,
+    b"[]",
+    b"null",
+    b'{"choices": []}',
+    b'{"choices": {"0": 1}}',
+    {"choices": [None]},
+    {"choices": [{"message": "text"}]},
+    {"choices": [{"message": {"content": 5}}]},
+    {"choices": [{"message": {"content": "a"}, "token_ids": [1, -2]}]},
+    {"choices": [{"message": {"content": "a"}, "token_ids": [True]}]},
+    {"choices": [{"message": {"content": "a"}, "token_ids": "12"}]},
+    {"choices": [{"message": {"content": "a"}, "logprobs": {"content": [{"logprob": "x"}]}}]},
+    b'{"choices": [{"message": {"content": "a"}, "logprobs": {"content": [{"logprob": NaN}]}}]}',
+    {"choices": [{"message": {"content": "a"}, "token_ids": [1, 2], "logprobs": {"content": [{"logprob": -1}]}}]},
+]
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_garbage_is_an_error_reply_after_its_retries(host: Host, garbage: Any) -> None:
+    host.answer = lambda body, handler: send(handler, garbage)
+    reply = host.client(retries=1).chat([say("a")])[0][0]
+    assert reply.error is not None and "\n" not in reply.error
+    assert reply.text == ""
+    assert len(host.bodies) == 2
+
+
+def test_a_reply_of_endless_length_is_not_read_to_its_end(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "MAX_BODY", 1 << 20)
+    host.answer = lambda body, handler: send(handler, b" " * (5 << 20))
+    reply = host.client(retries=0).chat([say("a")])[0][0]
+    assert reply.error == "the reply is longer than 1 MiB"
+
+
+def test_token_ids_and_their_log_probabilities_are_asked_for_and_read(host: Host) -> None:
+    logprobs = {"content": [{"token": "o", "logprob": -0.5}, {"token": "k", "logprob": 0}]}
+    answer = {"choices": [choice("ok", token_ids=[5, 6], logprobs=logprobs)], "prompt_token_ids": [1, 2, 3]}
+    host.answer = lambda body, handler: send(handler, answer)
+    reply = host.client(token_ids=True).chat([say("a")])[0][0]
+    assert host.bodies[0]["logprobs"] is True and host.bodies[0]["return_token_ids"] is True
+    assert (reply.tokens, reply.logprobs, reply.prompt_tokens) == ((5, 6), (-0.5, 0.0), (1, 2, 3))
+
+
+def test_the_reasoning_of_a_thinking_model_is_kept_apart(host: Host) -> None:
+    message = {"content": None, "reasoning_content": "hm"}
+    host.answer = lambda body, handler: send(handler, {"choices": [{"message": message, "finish_reason": "length"}]})
+    reply = host.client().chat([say("a")])[0][0]
+    assert (reply.text, reply.reasoning, reply.finish_reason, reply.error) == ("", "hm", "length", None)
+
+
+def test_the_key_comes_from_the_environment_and_a_missing_one_is_named(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_KEY", "secret")
+    host.client(api_key_env="SOME_KEY").chat([say("a")])
+    assert host.headers[0]["Authorization"] == "Bearer secret"
+    monkeypatch.delenv("SOME_KEY")
+    with pytest.raises(OneiroError, match="SOME_KEY"):
+        host.client(api_key_env="SOME_KEY")
+
+
+def test_a_server_that_is_not_there_is_an_error_reply() -> None:
+    config = ServerConfig(base_url="http://127.0.0.1:9/v1", model="m", retries=0, timeout_s=2)
+    reply = Server(config).chat([say("a")])[0][0]
+    assert reply.error is not None and reply.error.startswith("connection failed")
+
+
+@pytest.mark.parametrize("url", ["localhost:8000", "file:///etc/passwd", "http://"])
+def test_an_address_that_is_no_http_address_is_refused(url: str) -> None:
+    with pytest.raises(ValidationError, match="http"):
+        ServerConfig(base_url=url, model="m")
+
+
+def test_an_empty_batch_asks_nothing(host: Host) -> None:
+    assert host.client().chat([]) == []
+    assert host.bodies == []

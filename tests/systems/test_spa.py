@@ -1,0 +1,126 @@
+"""The SPA pipeline through the command line: every stage, and what a killed run becomes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from oneiro import worlds
+from oneiro.agents.chat import ChatFormat
+from oneiro.agents.dialogue import DialogueSettings
+from oneiro.agents.evaluate import record
+from oneiro.agents.play import play, tasks
+from oneiro.agents.policies import ScriptedPolicy, mixture
+from oneiro.models.language import LanguageModel, load
+from oneiro.systems.spa import VARIANTS
+from oneiro.systems.spa_data import rows_of
+
+COMMAND = [sys.executable, "-m", "oneiro", "run", "spa/frozen-lake", "preset=smoke"]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def start(out: Path, *overrides: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([*COMMAND, *overrides, "--out", str(out)], env=ENVIRONMENT, stdout=subprocess.DEVNULL)
+
+
+def stage_status(out: Path, stage: str) -> str:
+    try:
+        return str(json.loads((out / "run.json").read_text())["stages"].get(stage, {}).get("status", ""))
+    except (OSError, json.JSONDecodeError):
+        return ""
+
+
+def fingerprint(out: Path) -> dict[str, str]:
+    """Digests of everything a run must reproduce: metrics, episodes, weights, summary."""
+    files = [out / "metrics.jsonl", out / "summary.json", *sorted((out / "episodes").iterdir())]
+    files += sorted((out / "checkpoints").rglob("*.safetensors"))
+    return {str(f.relative_to(out)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
+
+
+@pytest.mark.slow
+def test_a_run_killed_in_every_stage_ends_like_one_left_alone(tmp_path: Path) -> None:
+    overrides = ["variants=[spa]", "rl.algorithm=ppo"]  # a critic must come back too
+    alone, killed = tmp_path / "alone", tmp_path / "killed"
+    assert start(alone, *overrides).wait(300) == 0
+    rng = np.random.default_rng(5)
+    kills = 0
+    for stage in ("self-play", "sft-spa", "rl-spa", "rl-spa", "evaluate-spa"):
+        process = start(killed, *overrides)
+        deadline = time.monotonic() + 120
+        while stage_status(killed, stage) != "running" and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.005)
+        time.sleep(float(rng.random()) * 0.8)
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+            kills += 1
+        process.wait()
+    assert kills >= 3
+    assert start(killed, *overrides).wait(300) == 0
+    assert fingerprint(killed) == fingerprint(alone)
+
+
+def test_a_finished_run_leaves_a_model_anyone_can_load(tmp_path: Path) -> None:
+    assert start(tmp_path / "run", "variants=[spa]").wait(300) == 0
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    agents = [row["agent"] for row in summary["tables"][0]["rows"]]
+    assert agents == ["random", "tiny spa", "ceiling"]
+    assert (tmp_path / "run" / "report.html").stat().st_size > 10_000
+    language = load(str(tmp_path / "run"))
+    assert language.habits["world"]["name"] == "frozen-lake"
+    out = tmp_path / "table.json"
+    command = [sys.executable, "-m", "oneiro", "eval", "agent", "--world", "frozen-lake", "--model", str(tmp_path / "run")]
+    subprocess.run([*command, "--levels", "4", "--samples", "2", "--json", str(out)], env=ENVIRONMENT, check=True)
+    assert "ceiling" in out.read_text()
+
+
+@pytest.fixture
+def chat(tiny: LanguageModel) -> ChatFormat:
+    return ChatFormat(tiny.tokenizer)
+
+
+def records(dialogue: DialogueSettings) -> list[dict]:
+    played = play(
+        lambda: worlds.make("frozen-lake", view="spaced"), tasks(6, 1, "train", 0), ScriptedPolicy(mixture(0.5)), dialogue
+    )
+    return [record(episode) for episode in played]
+
+
+def test_data_holds_the_true_states_and_the_loss_covers_the_reply(tiny: LanguageModel, chat: ChatFormat) -> None:
+    dialogue = DialogueSettings(context="single", brief=True, max_turns=10, actions_per_turn=1)
+    for found in records(dialogue):
+        rows = rows_of(found, chat, dialogue, VARIANTS["spa"], "<think>", False)
+        assert len(rows) == len(found["turns"])
+        for row, turn in zip(rows, found["turns"], strict=True):
+            text = tiny.decode(row.tokens)
+            assert f"<observation>{turn['state']}</observation><prediction>{turn['next_state']}</prediction>" in text
+            learned = tiny.decode(row.tokens[row.weights("ce") > 0])
+            assert learned == text.split("assistant\n<think>")[1]
+
+
+def test_masked_states_leave_only_the_states_out(tiny: LanguageModel, chat: ChatFormat) -> None:
+    dialogue = DialogueSettings(context="single", brief=True, max_turns=10, actions_per_turn=1)
+    (found, *_) = records(dialogue)
+    row, *_ = rows_of(found, chat, dialogue, VARIANTS["masked-states"], "", False)
+    learned = tiny.decode(row.tokens[row.weights("ce") > 0])
+    action = found["turns"][0]["actions"][0]
+    assert learned == (
+        f"<think><observation></observation><prediction></prediction></think><answer>{action}</answer><|im_end|>"
+    )
+
+
+def test_a_growing_dialogue_becomes_one_row(chat: ChatFormat, tiny: LanguageModel) -> None:
+    dialogue = DialogueSettings(context="full", max_turns=10, actions_per_turn=1)
+    for found in records(dialogue):
+        (row,) = rows_of(found, chat, dialogue, VARIANTS["no-world-model"], "<think>", False)
+        text = tiny.decode(row.tokens)
+        assert "<observation>" not in text.split("Turn 1")[1].replace("<observation>[current state]", "")
+        assert text.count("<|im_start|>assistant") == len(found["turns"])

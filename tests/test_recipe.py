@@ -1,0 +1,207 @@
+"""Recipes: what is laid over what, and what a person is told about a mistake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import Field
+from toy_system import ToyRecipe
+
+from oneiro import recipe as recipes
+from oneiro.errors import OneiroError
+from oneiro.recipe import Recipe, Settings, dump, listing, load, merge, plain
+
+FILE = """
+system: toy
+about: a toy
+model: {name: tiny, width: 16}
+learn: {steps: 100, lr: 1e-3}
+presets:
+  smoke: {learn: {steps: 3}, model: {width: 4}}
+  paper: {learn: {lr: 0.5}}
+  big: {model: {name: large, lora: 2}}
+models:
+  large: {learn: {lr: 2e-5, steps: 50}, model: {lora: 8, width: 64}}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "toy.yaml"
+    path.write_text(FILE)
+    return str(path)
+
+
+def toy(file: str, *overrides: str) -> ToyRecipe:
+    recipe = load(file, overrides, ToyRecipe)
+    assert isinstance(recipe, ToyRecipe)
+    return recipe
+
+
+def mistake(file: str, *overrides: str) -> str:
+    with pytest.raises(OneiroError) as caught:
+        toy(file, *overrides)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_file_is_read_with_scientific_notation_as_people_write_it(file: str) -> None:
+    recipe = toy(file)
+    assert (recipe.learn.lr, recipe.learn.steps, recipe.learn.save_every, recipe.model.width) == (0.001, 100, 5, 16)
+
+
+def test_presets_lie_over_the_file_and_overrides_over_presets(file: str) -> None:
+    recipe = toy(file, "learn.lr=3e-4", "preset=smoke,paper")
+    assert (recipe.learn.steps, recipe.learn.lr, recipe.model.width) == (3, 3e-4, 4)
+    assert toy(file, "preset=smoke", "preset=paper").learn.lr == 0.5
+
+
+def test_the_overlay_of_a_model_lies_between_the_file_and_the_presets(file: str) -> None:
+    recipe = toy(file, "model=large", "preset=paper")
+    assert recipe.model.model_dump() == {"name": "large", "width": 64, "lora": 8}
+    assert (recipe.learn.steps, recipe.learn.lr) == (50, 0.5)
+
+
+def test_a_preset_may_choose_the_model_and_gets_its_overlay(file: str) -> None:
+    recipe = toy(file, "preset=big")
+    assert recipe.model.model_dump() == {"name": "large", "width": 64, "lora": 2}
+    assert recipe.learn.lr == 2e-5
+
+
+def test_naming_another_model_drops_the_settings_of_the_first(file: str) -> None:
+    assert toy(file, "model=other").model.model_dump() == {"name": "other", "width": 8, "lora": 0}
+    assert toy(file, "model=other", "preset=smoke").model.width == 8
+    assert toy(file, "model=large", "preset=smoke").model.width == 64
+
+
+def test_naming_the_same_model_changes_nothing(file: str) -> None:
+    assert toy(file, "model=tiny") == toy(file)
+
+
+@pytest.mark.parametrize("overrides", [("model=other", "model.lora=3"), ("model.lora=3", "model=other")])
+def test_the_order_of_overrides_does_not_matter(file: str, overrides: tuple[str, ...]) -> None:
+    assert toy(file, *overrides).model.model_dump() == {"name": "other", "width": 8, "lora": 3}
+
+
+def test_a_bare_name_stands_for_a_section_with_that_name(tmp_path: Path) -> None:
+    path = tmp_path / "bare.yaml"
+    path.write_text("system: toy\nmodel: large\nmodels: {large: {model: {lora: 4}}}")
+    assert toy(str(path)).model.model_dump() == {"name": "large", "width": 8, "lora": 4}
+
+
+def test_a_recipe_without_a_model_in_its_file_takes_the_overlay_of_its_default(tmp_path: Path) -> None:
+    path = tmp_path / "default.yaml"
+    path.write_text("system: toy\nmodels: {tiny: {learn: {steps: 7}}}")
+    assert toy(str(path)).learn.steps == 7
+
+
+def test_a_mistyped_key_is_named_in_full_with_its_nearest_neighbour(file: str) -> None:
+    assert mistake(file, "learn.stps=3") == "unknown key 'learn.stps'; did you mean 'learn.steps'?"
+    assert mistake(file, "sead=3") == "unknown key 'sead'; did you mean 'seed'?"
+
+
+def test_a_key_in_the_wrong_section_is_pointed_to_the_right_one(file: str) -> None:
+    assert mistake(file, "save_every=3") == "unknown key 'save_every'; did you mean 'learn.save_every'?"
+
+
+def test_an_unknown_key_that_looks_like_nothing_lists_its_section(file: str) -> None:
+    assert mistake(file, "learn.zzz=3") == "unknown key 'learn.zzz'; known: lr, save_every, steps"
+
+
+def test_a_value_of_the_wrong_type_is_shown_with_what_is_expected(file: str) -> None:
+    message = mistake(file, "learn.lr=fast")
+    assert message.startswith("learn.lr: got 'fast', expected a valid number")
+    assert mistake(file, "learn=3").startswith("learn: got 3, expected a valid dictionary")
+    assert "(and 1 more)" in mistake(file, "learn.lr=fast", "seed=x")
+
+
+class Ppo(Settings):
+    kind: str = Field("ppo", pattern="ppo")
+    clip: float = 0.2
+
+
+class Grpo(Settings):
+    kind: str = Field("grpo", pattern="grpo")
+    samples: int = 8
+
+
+class Union(Recipe):
+    algorithm: Ppo | Grpo = Ppo()
+
+
+def test_a_mistake_inside_a_union_names_the_key_that_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "union.yaml"
+    path.write_text("system: toy\nalgorithm: {kind: ppo, clip: wide}")
+    with pytest.raises(OneiroError, match=r"^algorithm\.clip: got 'wide', expected a valid number"):
+        load(str(path), (), Union)
+
+
+def test_an_override_must_be_key_equals_value(file: str) -> None:
+    assert mistake(file, "learn.lr") == "'learn.lr' is not an override; write key=value, for instance seed=1"
+    assert "cannot read the value of 'learn.lr=[1'" in mistake(file, "learn.lr=[1")
+
+
+def test_an_unknown_preset_is_answered_with_the_nearest(file: str) -> None:
+    assert "did you mean 'smoke'?" in mistake(file, "preset=smok")
+
+
+def test_a_missing_file_and_an_unknown_name_and_broken_yaml_are_one_line_each(tmp_path: Path) -> None:
+    assert mistake(str(tmp_path / "none.yaml")).endswith("none.yaml does not exist")
+    assert "no recipe called 'spa/frozen-lak'" in mistake("spa/frozen-lak")
+    for name, text in {"broken": "a: [1,", "list": "- a", "number": "3", "empty": "", "keys": "1: 2"}.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+        assert f"{name}.yaml is not" in mistake(str(tmp_path / f"{name}.yaml"))
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    assert "cannot read" in mistake(str(tmp_path / "binary.yaml"))
+
+
+def test_recipes_of_a_folder_are_listed_and_found_by_group_and_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "toys").mkdir()
+    (tmp_path / "toys" / "first.yaml").write_text(FILE)
+    monkeypatch.setattr(recipes, "SHIPPED", tmp_path)
+    (card,) = listing()
+    assert (card.name, card.about, card.presets) == ("toys/first", "a toy", ("smoke", "paper", "big"))
+    assert toy("toys/first").learn.steps == 100
+    assert "did you mean 'toys/first'?" in mistake("toys/frist")
+
+
+def test_a_dumped_recipe_reads_back_equal(file: str, tmp_path: Path) -> None:
+    recipe = toy(file, "learn.lr=1e-5", "note='1e-4'", "track=[tensorboard]")
+    (tmp_path / "again.yaml").write_text(dump(recipe))
+    assert toy(str(tmp_path / "again.yaml")) == recipe
+    assert plain(recipe)["note"] == "1e-4"
+
+
+def test_a_recipe_never_changes_after_it_was_read(file: str) -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        toy(file).seed = 3  # type: ignore[misc]
+
+
+leaves = st.none() | st.booleans() | st.integers() | st.text(max_size=3)
+trees = st.recursive(leaves, lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3), max_leaves=8)
+
+
+@settings(deadline=None)
+@given(below=st.dictionaries(st.sampled_from("abc"), trees), above=st.dictionaries(st.sampled_from("abc"), trees))
+def test_a_merge_keeps_everything_above_and_what_it_does_not_touch_below(below: dict, above: dict) -> None:
+    merged = merge(below, above)
+    assert merge(merged, above) == merged
+    assert all(merged[key] == below[key] for key in below if key not in above)
+    assert all(merged[key] == value for key, value in above.items() if not isinstance(value, dict))
+
+
+@settings(deadline=None)
+@given(st.text(max_size=30))
+def test_any_override_gives_a_recipe_or_one_line(text: str) -> None:
+    data = yaml.safe_load(FILE)
+    try:
+        _, changes = recipes._split([f"note={text}", text])
+        recipes.build(ToyRecipe, recipes._overlay(data, {}, [], changes, ToyRecipe))
+    except OneiroError as error:
+        assert "\n" not in str(error)

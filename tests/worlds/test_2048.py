@@ -1,0 +1,88 @@
+"""2048: merges by hand, endings, luck."""
+
+from __future__ import annotations
+
+from math import log2
+
+import numpy as np
+import pytest
+
+from oneiro.errors import OneiroError
+from oneiro.worlds import make
+from oneiro.worlds.puzzle.game_2048 import Tiles, merged, possible, read, slid, spaced
+
+
+@pytest.mark.parametrize(
+    ("line", "after", "points"),
+    [
+        ((2, 2, 2, 2), (4, 4, 0, 0), 8),
+        ((2, 0, 2, 4), (4, 4, 0, 0), 4),
+        ((4, 2, 2, 0), (4, 4, 0, 0), 4),
+        ((2, 2, 4, 0), (4, 4, 0, 0), 4),
+        ((0, 0, 0, 2), (2, 0, 0, 0), 0),
+        ((2, 4, 2, 4), (2, 4, 2, 4), 0),
+        ((8, 8, 8, 0), (16, 8, 0, 0), 16),
+    ],
+)
+def test_a_line_merges_each_tile_once(line: tuple, after: tuple, points: int) -> None:
+    assert merged(line) == (after, points)
+
+
+def test_every_direction_is_a_rotation_of_the_others() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        board = rng.choice([0, 2, 4, 8], (4, 4))
+        expected = np.array(slid(Tiles(4, tuple(board.ravel().tolist())), 3)[0].cells).reshape(4, 4)
+        # Up is Left seen after a quarter turn, and so on.
+        for way, turns in ((0, 1), (1, 2), (2, 3)):
+            turned = np.rot90(board, -turns)
+            found = np.array(slid(Tiles(4, tuple(turned.ravel().tolist())), way)[0].cells).reshape(4, 4)
+            assert (np.rot90(found, turns) == expected).all()
+
+
+def test_a_merge_pays_the_logarithm_of_its_points() -> None:
+    world = make("2048")
+    world.reset(seed=0)
+    world.tiles = Tiles(4, (2, 2, 4, 4, *(0,) * 12))
+    _, reward, _, _, info = world.step("left")
+    assert reward == pytest.approx(0.1 * log2(13)) and info["effective"] and world.score == 12
+    assert sum(tile > 0 for tile in world.tiles.cells) == 3
+    world.tiles = Tiles(4, (2, 4, 8, 16, *(0,) * 12))
+    before = world.tiles
+    _, reward, _, _, info = world.step("Left")
+    assert reward == 0.0 and not info["effective"] and world.tiles == before
+
+
+def test_the_game_ends_when_stuck_and_success_is_the_target_tile() -> None:
+    stuck = tuple(2 if (cell // 4 + cell) % 2 else 4 for cell in range(16))
+    assert possible(Tiles(4, stuck)) == []
+    world = make("2048", target=64)
+    world.reset(seed=0)
+    # Only the first two cells can merge; the new tile fills the hole.
+    world.tiles = Tiles(4, (32, 32, 8, 2, 16, 2, 4, 8, 2, 4, 8, 16, 4, 8, 16, 32))
+    _, _, done, _, info = world.step("Left")
+    assert max(world.tiles.cells) == 64 and info["success"]
+    assert done == (possible(world.tiles) == [])
+
+
+def test_new_tiles_are_twos_nine_times_in_ten() -> None:
+    world = make("2048", max_actions=10**6)
+    world.reset(seed=0)
+    new = []
+    for _ in range(2000):
+        world.tiles, world.over = Tiles(4, (0,) * 15 + (2,)), False
+        world.step("Left")
+        new.append(sum(world.tiles.cells) - 2)
+    assert set(new) == {2, 4} and np.mean(np.array(new) == 2) == pytest.approx(0.9, abs=0.027)
+
+
+def test_boards_read_back_from_their_text() -> None:
+    tiles = Tiles(4, (2, 0, 0, 16, 0, 1024, 0, 0, *(0,) * 8))
+    assert spaced(tiles) == "2 . . 16\n. 1024 . .\n. . . .\n. . . ."
+    assert read(spaced(tiles), 4) == tiles
+    assert read("2 . . 16\n. 1024 . .", 4) is None and read("2 . . -1\n" * 3 + ". . . .", 4) is None
+
+
+def test_a_target_that_no_tile_can_be_is_refused() -> None:
+    with pytest.raises(OneiroError, match="power of two"):
+        make("2048", target=100)

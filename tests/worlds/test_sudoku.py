@@ -1,0 +1,188 @@
+"""Sudoku: puzzles with one solution, SPA's rules, exact texts."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from oneiro.errors import OneiroError
+from oneiro.worlds import make
+from oneiro.worlds.baselines import random_success
+from oneiro.worlds.grid.sudoku_levels import Puzzle, solutions
+from oneiro.worlds.grid.sudoku_views import Board, read_action
+
+
+def groups(size: int) -> list[list[int]]:
+    """Rows, columns and boxes."""
+    box = round(size**0.5)
+    rows = [[size * r + c for c in range(size)] for r in range(size)]
+    columns = [[size * r + c for r in range(size)] for c in range(size)]
+    boxes = [
+        [size * (box * br + r) + box * bc + c for r in range(box) for c in range(box)]
+        for br in range(box)
+        for bc in range(box)
+    ]
+    return rows + columns + boxes
+
+
+def brute_force(cells: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Every way to complete a 4x4 board, by trying all combinations of missing digits row by row."""
+    rows = []
+    for first in range(0, 16, 4):
+        row = cells[first : first + 4]
+        rows.append(
+            [p for p in itertools.permutations(range(1, 5)) if all(g in (0, d) for g, d in zip(row, p, strict=True))]
+        )
+    found = []
+    for choice in itertools.product(*rows):
+        flat = tuple(itertools.chain(*choice))
+        if all(len({flat[cell] for cell in group}) == 4 for group in groups(4)):
+            found.append(flat)
+    return found
+
+
+@pytest.mark.parametrize("variant", ["sudoku", "sudoku:medium", "sudoku:hard"])
+def test_small_puzzles_have_the_stated_clues_and_one_solution(variant: str) -> None:
+    world = make(variant)
+    for seed in range(25):
+        _, info = world.reset(seed=seed)
+        assert brute_force(world.puzzle.givens) == [world.puzzle.solution]
+        assert info["optimum"] == world.puzzle.givens.count(0) == 16 - world.config.given
+
+
+def test_large_puzzles_have_one_solution() -> None:
+    world = make("sudoku:9x9")
+    for seed in range(5):
+        world.reset(seed=seed)
+        assert world.puzzle.givens.count(0) == 45
+        assert solutions(world.puzzle.givens, 9) == [world.puzzle.solution]
+        assert all(len({world.puzzle.solution[cell] for cell in group}) == 9 for group in groups(9))
+
+
+def test_the_solver_finds_more_than_one_solution() -> None:
+    # There are 288 finished 4x4 grids.
+    assert len(set(solutions((0,) * 16, 4, limit=300))) == 288
+
+
+def known() -> Puzzle:
+    givens = (3, 2, 4, 1, 0, 4, 0, 0, 2, 0, 3, 0, 4, 3, 0, 2)
+    return Puzzle(4, givens, (3, 2, 4, 1, 1, 4, 2, 3, 2, 1, 3, 4, 4, 3, 1, 2))
+
+
+def with_known(**settings: object):
+    world = make("sudoku", **settings)
+    world.reset(seed=0)
+    world.puzzle, world.board = known(), Board(4, known().givens)
+    return world
+
+
+def test_texts_are_as_specified() -> None:
+    world = with_known()
+    assert world.render("text") == "| 3 2 4 1 | . 4 . . | 2 . 3 . | 4 3 . 2 "
+    assert world.render("grid+coordinates") == (
+        "| 3 2 4 1 | . 4 . . | 2 . 3 . | 4 3 . 2 \n"
+        "Empty positions to be filled are at (2,1), (2,3), (2,4), (3,2), (3,4), (4,3)."
+    )
+    assert world.render("spaced") == "3 2 4 1\n. 4 . .\n2 . 3 .\n4 3 . 2"
+    full = known().solution
+    world.board = Board(4, (0, *full[1:]))
+    assert world.render("coordinates") == "Empty position to be filled is at (1,1)."
+    world.board = Board(4, full)
+    assert world.render("coordinates") == "There are no empty positions left."
+
+
+def test_rewards_and_ends_follow_the_published_rules() -> None:
+    world = with_known()
+    kept = world.board
+    for refused in ("1,1,2", "2,1,4", "2,1,2", "1,1,3"):
+        # A given, a digit of the row, a digit of the column, a given again.
+        _, reward, done, _, info = world.step(refused)
+        assert (reward, done, info["valid"], info["effective"]) == (0.0, False, True, False) and world.board == kept
+    assert world.step("5,1,1")[4]["valid"] is False and world.step("2,1,0")[4]["valid"] is False
+    assert world.step("2,4,3")[4]["effective"] and world.step("2,4,3")[4]["effective"] is False
+    for move in ("2,1,1", "2,3,2", "3,2,1", "3,4,4"):
+        _, reward, done, _, _ = world.step(move)
+        assert reward == 0.0 and not done
+    shown, reward, done, truncated, info = world.step("(4,3) = 1")
+    assert (reward, done, truncated) == (1.0, True, False) and info["success"] and "." not in shown
+    assert world.step("4,3,1")[1:3] == (0.0, True)
+
+
+def test_own_digits_may_be_overwritten() -> None:
+    world = make("sudoku")
+    world.reset(seed=0)
+    solution = known().solution
+    world.puzzle = Puzzle(4, (0, 0, 0, 0, *solution[4:]), solution)
+    world.board = Board(4, (0, 0, 0, 0, *solution[4:8], 0, 0, 0, 0, *solution[12:]))
+    assert world.step("1,1,2")[4]["effective"]
+    assert world.step("1,1,3")[4]["effective"]
+    assert world.render("spaced").startswith("3 . . .")
+
+
+def fewest_moves(world, limit: int) -> int | None:
+    """Breadth-first search over all boards that moves of this puzzle lead to."""
+    layer, seen = {world.board.cells}, {world.board.cells}
+    for moves in range(limit + 1):
+        if world.puzzle.solution in layer:
+            return moves
+        after = set()
+        for cells in layer:
+            for cell, digit in itertools.product(range(16), range(1, 5)):
+                if cells[cell] != digit and world._allowed(cells, (cell, digit)):
+                    after.add((*cells[:cell], digit, *cells[cell + 1 :]))
+        layer = after - seen
+        seen |= layer
+    return None
+
+
+def test_the_oracles_way_is_a_shortest_one_from_any_board() -> None:
+    rng = np.random.default_rng(2)
+    world = make("sudoku", clues=9, max_actions=30)
+    lost = 0
+    for seed in range(30):
+        world.reset(seed=seed)
+        for _ in range(12):
+            world.step(world.random_action(rng))
+        if world.over:
+            continue
+        found, fewest = world._solution(), fewest_moves(world, 14)
+        assert (None if found is None else len(found)) == fewest
+        lost += fewest is None
+    assert lost < 30
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "2,3,4",
+        " 2 , 3 , 4 ".replace(" ,", ","),
+        "2 3 4",
+        "(2,3,4)",
+        "place 4 at row 2 col 3",
+        "Place 4 at row 2, column 3.",
+        "put 4 in (2,3)",
+        "(2, 3): 4",
+        "row 2 column 3 value 4",
+    ],
+)
+def test_all_wordings_mean_the_same_move(action: str) -> None:
+    assert read_action(action, 4) == (6, 4)
+
+
+@pytest.mark.parametrize(
+    "action", ["", "2,3", "2,3,4,1", "2;3;4", "23,4", "-2,3,4", "２,３,４", "2,3,4" * 1000, "place four"]
+)
+def test_other_texts_are_no_move(action: str) -> None:
+    assert read_action(action, 4) is None
+
+
+def test_random_play_solves_about_half_as_published() -> None:
+    found = random_success("sudoku", 128, 4)
+    assert found.mean() == pytest.approx(0.5, abs=0.08)
+
+
+def test_impossible_numbers_of_clues_are_refused() -> None:
+    with pytest.raises(OneiroError, match="clues must be from 4 to 15"):
+        make("sudoku", clues=16)
