@@ -1,7 +1,8 @@
 """The one currency: token segments that know who wrote them, gathered into rows, episodes and groups.
 
-A text-game state, a chat turn, a video frame and a robot action are all segments, *given* to the model or *sampled* from it.
-Masks come from that provenance and from nothing else: no text is ever tokenised again, and nothing is searched for.
+A text-game state, a chat turn, a video frame and a robot action are all segments, *given* to the model or *sampled*
+from it. Masks come from that provenance and from nothing else: no text is ever tokenised again, and nothing is
+searched for.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class Segment:
     """A run of tokens with one author.
 
     `weights` maps a loss component ("policy", "ce", "kl") to the weight of each of its tokens. Absent components take
-    their default from provenance: sampled tokens have policy weight 1, given ones 0; cross-entropy weights default to 0.
+    their default from provenance: sampled tokens have policy weight 1, given ones 0; cross-entropy weights default to
+    0.
     """
 
     tokens: Tokens
@@ -179,6 +181,8 @@ def groups_of(episodes: Iterable[Episode]) -> list[Group]:
     return [Group(members) for members in found.values()]
 
 
-def given(tokens: Sequence[int] | Tokens, role: str = "user", tag: str = "", turn: int = 0, **weights: float) -> Segment:
+def given(
+    tokens: Sequence[int] | Tokens, role: str = "user", tag: str = "", turn: int = 0, **weights: float
+) -> Segment:
     """A segment somebody else wrote; keyword weights switch loss components on."""
     return Segment(np.asarray(tokens, np.int32), role=role, tag=tag, turn=turn, weights=dict(weights))

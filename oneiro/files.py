@@ -16,16 +16,17 @@ from oneiro.errors import OneiroError
 def atomic(path: str | Path) -> Iterator[Path]:
     """Yields a temporary path beside `path`; on success it replaces `path`, on failure it is removed."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
         with temporary.open("rb") as handle:
             os.fsync(handle.fileno())
         temporary.replace(path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise OneiroError(f"cannot write {path}: {error.strerror or error}; free some space or choose another --out") from error
+        reason = error.strerror or error
+        raise OneiroError(f"cannot write {path}: {reason}; free some space or choose another --out") from error
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -47,7 +48,7 @@ def read_json(path: str | Path) -> Any:
     except FileNotFoundError as error:
         raise OneiroError(f"{path} does not exist") from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise OneiroError(f"{path} is not valid JSON ({error}); it may be cut short: delete it or restore it") from error
+        raise OneiroError(f"{path} is not valid JSON ({error}); if it was cut short, delete or restore it") from error
 
 
 def write_with(path: str | Path, save: Callable[[Path], None]) -> None:

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 METRICS, TIMINGS = "metrics.jsonl", "timings.jsonl"
 PACKAGES = ("oneiro", "torch", "transformers", "numpy")
-WORDS = ("about", "needs", "takes")
-"""Recipe fields that only describe: a run may be resumed although they were reworded."""
+ASIDE = ("about", "needs", "takes", "track", "profile")
+"""Recipe fields that change no result: a run may be resumed with others."""
 
 
 class Run:
@@ -116,7 +116,8 @@ class Run:
                 "stages": {},
             }
             self._save()
-        self._trackers = track.start(self.recipe.get("track") or [], self.path, self.recipe)
+        names = recipe.track if recipe is not None else self.recipe.get("track") or []
+        self._trackers = track.start(names, self.path, self.recipe)
 
     def __enter__(self) -> Run:
         return self
@@ -283,7 +284,7 @@ def first_difference(path: str | Path, recipe: Recipe) -> str:
     given = recipes.flat(recipes.plain(recipe))
     for key in [*given, *stored]:
         before, now = stored.get(key, "unset"), given.get(key, "unset")
-        if before != now and key not in WORDS:
+        if before != now and key not in ASIDE:
             return f"{key} was {before}, now {now}"
     return ""
 

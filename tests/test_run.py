@@ -121,7 +121,7 @@ def test_another_recipe_is_refused_with_the_first_key_that_differs(tmp_path: Pat
     other = RECIPE.model_copy(update={"learn": ToyLearn(lr=0.5)})
     with pytest.raises(OneiroError, match=r"learn\.lr was 0\.1, now 0\.5; choose another --out"):
         Run.open(tmp_path, other)
-    reworded = RECIPE.model_copy(update={"about": "the same in other words"})
+    reworded = RECIPE.model_copy(update={"about": "the same in other words", "profile": True})
     Run.open(tmp_path, reworded).close()
 
 

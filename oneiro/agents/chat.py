@@ -1,8 +1,8 @@
 """Dialogue as token ids: a chat template taken apart once, so that earlier tokens are never produced again.
 
-The template is rendered with placeholders and cut into the literal text around them. A conversation then grows by appending
-ids: what the model sampled stays what it sampled. A template that rewrites earlier turns (for example by dropping their
-thoughts) is recognised, and each turn then starts a new row.
+The template is rendered with placeholders and cut into the literal text around them. A conversation then grows by
+appending ids: what the model sampled stays what it sampled. A template that rewrites earlier turns (for example by
+dropping their thoughts) is recognised, and each turn then starts a new row.
 """
 
 from __future__ import annotations

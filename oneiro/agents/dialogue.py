@@ -72,7 +72,12 @@ def next_message(reward: float, turn: int, state: str, actions_left: int, settin
 
 
 def history_message(
-    world: World, past: list[tuple[str, tuple[str, ...], float]], turn: int, state: str, actions_left: int, settings: DialogueSettings
+    world: World,
+    past: list[tuple[str, tuple[str, ...], float]],
+    turn: int,
+    state: str,
+    actions_left: int,
+    settings: DialogueSettings,
 ) -> str:
     """One message that tells the last turns as text: windowed and single-turn contexts."""
     if settings.brief:
@@ -82,5 +87,6 @@ def history_message(
     for offset, (before, actions, reward) in enumerate(kept):
         earned = f" Reward: {reward:g}." if settings.show_reward else ""
         number = turn - len(kept) + offset
-        lines.append(f"\nTurn {number}:\nState:\n{before}\nYou answered {f' {SEPARATOR} '.join(actions) or 'nothing valid'}.{earned}")
+        said = f" {SEPARATOR} ".join(actions) or "nothing valid"
+        lines.append(f"\nTurn {number}:\nState:\n{before}\nYou answered {said}.{earned}")
     return "\n".join([*lines, "", turn_message(turn, state, actions_left, settings)])

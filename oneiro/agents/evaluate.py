@@ -1,4 +1,6 @@
-"""How good is an agent: success, pass@k, effective actions and the truth of its imagined states, beside chance and ceiling."""
+"""How good is an agent: success, pass@k, effective actions and the truth of its imagined states, beside chance and
+ceiling.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,15 @@ from oneiro.report.table import Cell, Table
 from oneiro.worlds import baselines
 from oneiro.worlds.base import World
 
-COLUMNS = ["agent", "success", "pass@k", "effective actions", "observation exact", "prediction exact", "malformed turns"]
+COLUMNS = [
+    "agent",
+    "success",
+    "pass@k",
+    "effective actions",
+    "observation exact",
+    "prediction exact",
+    "malformed turns",
+]
 
 
 class EvaluationSettings(Settings):

@@ -29,7 +29,9 @@ class Task:
 
 
 def tasks(levels: int, members: int, split: str, first_seed: int) -> list[Task]:
-    """Levels `first_seed`, `first_seed + 1`, ... of a split, each attempted `members` times; the group numbers the level."""
+    """Levels `first_seed`, `first_seed + 1`, ... of a split, each attempted `members` times; the group numbers the
+    level.
+    """
     return [Task(first_seed + level, member, level, split) for level in range(levels) for member in range(members)]
 
 
@@ -59,8 +61,8 @@ def play(
 ) -> list[Episode]:
     """Play every attempt to its end.
 
-    `chat` turns messages into ids; without it (scripts, servers) episodes carry text only. `primed` is text the reply is made
-    to begin with; it counts as given.
+    `chat` turns messages into ids; without it (scripts, servers) episodes carry text only. `primed` is text the reply
+    is made to begin with; it counts as given.
     """
     games = [_start(make_world(), task) for task in attempts]
     prime = chat.encode(primed) if chat and primed else np.zeros(0, np.int32)
@@ -95,7 +97,9 @@ def _start(world: World, task: Task) -> _Game:
 def _ask(
     game: _Game, number: int, settings: DialogueSettings, chat: ChatFormat | None, prime: Tokens, primed: str
 ) -> Turn:
-    """Put the game's state into words and ids. A full-history dialogue grows its row; the other contexts start a new one."""
+    """Put the game's state into words and ids. A full-history dialogue grows its row; the other contexts start a new
+    one.
+    """
     left = game.world.config.max_actions - game.used
     system = "" if settings.brief else words.SYSTEM
     growing = settings.context == "full" and number > 1
@@ -123,7 +127,15 @@ def _ask(
         if len(prime):
             row.segments.append(given(prime, role="assistant", turn=number))
         prompt = row.tokens
-    return Turn(game.world, game.state, prompt, game.messages, number, seeds.derive(game.task.seed, game.task.member, number), primed)
+    return Turn(
+        game.world,
+        game.state,
+        prompt,
+        game.messages,
+        number,
+        seeds.derive(game.task.seed, game.task.member, number),
+        primed,
+    )
 
 
 def _take(game: _Game, turn: Turn, answer: Utterance, settings: DialogueSettings) -> None:

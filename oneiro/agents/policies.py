@@ -76,16 +76,19 @@ class ServerPolicy:
 
     def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]:
         answers = self.server.chat([turn.messages for turn in turns], n=1)
-        return [
-            Utterance(reply.text, stop=Stop.ERROR if reply.error else Stop.TOKEN) for (reply,) in answers
-        ]
+        return [Utterance(reply.text, stop=Stop.ERROR if reply.error else Stop.TOKEN) for (reply,) in answers]
 
 
 class ScriptedPolicy:
-    """Actions from a rule, written in the demanded form. `actions` bounds how many it gives a turn; a rule that looks at the
-    world, as the oracle does, gives one: it cannot see past its first action."""
+    """Actions from a rule, written in the demanded form.
 
-    def __init__(self, choose: Choose, actions: tuple[int, int] = (1, 1), think: bool = True, world_model: bool = True) -> None:
+    `actions` bounds how many it gives a turn. A rule that looks at the world, as the oracle does, gives one: it cannot
+    see past its first action.
+    """
+
+    def __init__(
+        self, choose: Choose, actions: tuple[int, int] = (1, 1), think: bool = True, world_model: bool = True
+    ) -> None:
         self.choose, self.actions, self.think, self.world_model = choose, actions, think, world_model
 
     def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]:

@@ -1,9 +1,10 @@
 """What an agent says in a turn, and reading it back: thoughts, imagined states, actions.
 
-    <think> <observation> state </observation> ... <prediction> next state </prediction> </think> <answer> Up || Left </answer>
+    <think> <observation> state </observation> ... <prediction> next state </prediction> </think> <answer> Up || Left
+    </answer>
 
-Reading is total and linear in the text: any string gives a `Reply`. Bodies are found once, by position, so that the true
-states can later be put in their place without searching again.
+Reading is total and linear in the text: any string gives a `Reply`. Bodies are found once, by position, so that the
+true states can later be put in their place without searching again.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class Reply:
 
 
 def read(text: str, think: bool = True, world_model: bool = False, actions_per_turn: int | None = None) -> Reply:
-    """Find the parts. The answer counts only in the demanded form: after the thoughts, and with both states if asked for."""
+    """Find the parts. The answer counts only in the demanded form: after the thoughts, and with both states if asked
+    for.
+    """
     answer_open = text.rfind("<answer>")
     answer = _between(text, "answer", max(0, answer_open))
     thoughts = _between(text, "think", 0, last=True)
@@ -94,7 +97,10 @@ def substitute(reply: Reply, observation: str, prediction: str) -> list[tuple[st
     """The reply with true states in place of the imagined ones, as (tag, text) pieces; tag is "" outside the states."""
     pieces: list[tuple[str, str]] = []
     at = 0
-    for tag, span, truth in (("observation", reply.observation, observation), ("prediction", reply.prediction, prediction)):
+    for tag, span, truth in (
+        ("observation", reply.observation, observation),
+        ("prediction", reply.prediction, prediction),
+    ):
         if span is None:
             continue
         pieces.append(("", reply.text[at : span[0]]))

@@ -52,7 +52,9 @@ def load_subject(model: str | None, world: str, settings: dict[str, Any], slots:
         try:
             taught = Habits.model_validate(language.habits)
         except ValueError as error:
-            raise OneiroError(f"oneiro.json beside the model at {model} is not an agent's: {str(error).splitlines()[0]}") from error
+            raise OneiroError(
+                f"oneiro.json beside the model at {model} is not an agent's: {str(error).splitlines()[0]}"
+            ) from error
         if taught.world.name == world:
             choice = WorldChoice(name=world, **{**taught.world.settings, **settings})
         habits = taught

@@ -1,6 +1,6 @@
 """Benchmarks: this engine and learner beside their peers, on the same work, in one run.
 
-A benchmark is one module with `run(model=None, **options) -> list[Table]`, named in `BENCHES`. It is imported when asked for.
+A benchmark is one module with `run(model=None, **options) -> list[Table]`, named in `BENCHES`, imported when asked for.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python -P contender.py JOB.json        requests come in, answers go out, one JSON line each
 
-Oneiro, a plain loop over transformers and TRL's GRPOTrainer each get the same job: weights, prompts, lengths, reward, loss,
-optimiser and threads. The file runs by its path under any Python, because a peer may live in an environment of its own:
+Oneiro, a plain loop over transformers and TRL's GRPOTrainer each get the same job: weights, prompts, lengths, reward,
+loss and optimiser. The file runs by its path under any Python, because a peer may live in an environment of its own:
 only Oneiro's part imports Oneiro, and each part imports its libraries itself, so that each shows its own memory.
 """
 
@@ -136,10 +136,15 @@ def oneiro(job: Job, channel: Channel) -> None:
     def given_replies() -> list[list[Segment]]:
         """The job's completions with the log-probabilities the learner gives them."""
         replies = [
-            [Segment(np.array(ids), True, "assistant", logprobs=np.zeros(len(ids)), draw=Draw()) for ids in members]
+            [
+                Segment(np.array(ids), True, "assistant", logprobs=np.zeros(len(ids), np.float32), draw=Draw())
+                for ids in members
+            ]
             for members in job.given
         ]
-        examples = [Example.of(Row([given(p), s])) for p, members in zip(prompts, replies, strict=True) for s in members]
+        examples = [
+            Example.of(Row([given(p), s])) for p, members in zip(prompts, replies, strict=True) for s in members
+        ]
         scores = learner.logprobs(examples)[0]
         for segment, score in zip((s for members in replies for s in members), scores, strict=True):
             segment.logprobs = score[-len(segment) :]
@@ -172,7 +177,7 @@ def transformers(job: Job, channel: Channel) -> None:
 
     channel.say(ready=False)
     torch.manual_seed(job.seed)
-    model = AutoModelForCausalLM.from_pretrained(job.folder, dtype=torch.float32)
+    model: Any = AutoModelForCausalLM.from_pretrained(job.folder, dtype=torch.float32)
     model.generation_config.eos_token_id = None
     optimiser = torch.optim.AdamW(model.parameters(), lr=job.lr, betas=BETAS, weight_decay=0.0, fused=True)
     texts = AutoTokenizer.from_pretrained(job.folder)(list(job.prompts), return_tensors="pt")["input_ids"]
@@ -186,7 +191,12 @@ def transformers(job: Job, channel: Channel) -> None:
             if request["given"]:
                 completions = completions_given
             else:
-                sampling: dict[str, Any] = {"do_sample": True, "top_k": 0, "max_new_tokens": job.tokens, "pad_token_id": 0}
+                sampling: dict[str, Any] = {
+                    "do_sample": True,
+                    "top_k": 0,
+                    "max_new_tokens": job.tokens,
+                    "pad_token_id": 0,
+                }
                 with torch.no_grad():
                     rows = model.generate(prompts, attention_mask=torch.ones_like(prompts), **sampling)
                 completions = list(rows[:, width:])
@@ -259,6 +269,9 @@ def trl(job: Job, channel: Channel) -> None:
         return rewards
 
     class Stepper(TrainerCallback):  # type: ignore[misc, unused-ignore]
+        def on_train_begin(self, *_: Any, **__: Any) -> None:
+            model.generation_config.eos_token_id = None
+
         def on_step_begin(self, *_: Any, **__: Any) -> None:
             nonlocal clock, request
             request = channel.ask()
@@ -269,8 +282,8 @@ def trl(job: Job, channel: Channel) -> None:
         def on_step_end(self, *_: Any, **__: Any) -> None:
             self.seconds = clock.stop()
 
-        def on_log(self, *_: Any, logs: dict[str, float], **__: Any) -> None:
-            channel.answer(self.seconds, rewards, sum(losses), float(logs["grad_norm"]))
+        def on_log(self, *_: Any, **found: Any) -> None:
+            channel.answer(self.seconds, rewards, sum(losses), float(found["logs"]["grad_norm"]))
 
     model = AutoModelForCausalLM.from_pretrained(job.folder, dtype=torch.float32)
     trainer = GRPOTrainer(
@@ -282,11 +295,9 @@ def trl(job: Job, channel: Channel) -> None:
         processing_class=AutoTokenizer.from_pretrained(job.folder),
         callbacks=[Stepper()],
     )
-    # End tokens are ignored: nothing stops generation, nothing is masked after one.
+    # End tokens are ignored: nothing is masked after one, and below, once `train` has set them, nothing stops at one.
     trainer.eos_token_ids = []
-    for generation in (trainer.generation_config, trainer.model.generation_config):
-        generation.eos_token_id = None
-    trainer.generation_kwargs["eos_token_id"] = None
+    trainer.generation_config.eos_token_id = trainer.generation_kwargs["eos_token_id"] = None
 
     def around(name: str, part: str) -> None:
         """Let the trainer's method `name` count as `part` of the step."""
@@ -302,7 +313,11 @@ def trl(job: Job, channel: Channel) -> None:
 
     def completions(*arguments: Any, **named: Any) -> Any:
         assert request is not None
-        return ([ids for members in job.given for ids in members], None) if request["given"] else sample(*arguments, **named)
+        return (
+            ([ids for members in job.given for ids in members], None)
+            if request["given"]
+            else sample(*arguments, **named)
+        )
 
     def compute_loss(*arguments: Any, **named: Any) -> Any:
         loss = compute(*arguments, **named)

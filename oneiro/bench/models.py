@@ -1,4 +1,4 @@
-"""The models a benchmark compares contenders on: a plain Hugging Face folder of seeded weights, and prompts of one length."""
+"""What contenders are compared on: a plain Hugging Face folder of seeded weights, and prompts of one length."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def word_tokenizer(vocabulary: int) -> Any:
 
 
 def randomise(model: LanguageModel, seed: int) -> LanguageModel:
-    """Give every weight a value of its own, so that a contender that computes any part wrongly differs from the others."""
+    """Give every weight a value of its own, so that a contender that computes any part wrongly stands out."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.model.parameters():

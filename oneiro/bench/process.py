@@ -48,7 +48,9 @@ class Contender:
                     env=environment,
                 )
         except OSError as error:
-            raise OneiroError(f"{PEER_PYTHON}: cannot run '{python}' ({error.strerror}); give the path of a Python") from error
+            raise OneiroError(
+                f"{PEER_PYTHON}: cannot run '{python}' ({error.strerror}); give the path of a Python"
+            ) from error
         self._rest = b""
         imported = self._hear("importing its libraries")
         if imported is not None:
@@ -64,7 +66,8 @@ class Contender:
             self._process.stdin.write(json.dumps({"step": number, "given": given}).encode() + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            return self._fail()
+            self._fail()
+            return None
         return self._hear(f"step {number}")
 
     def close(self) -> None:
@@ -81,7 +84,8 @@ class Contender:
     def _hear(self, awaited: str) -> dict[str, Any] | None:
         line = self._line(awaited)
         if line is None:
-            return self._fail()
+            self._fail()
+            return None
         message: dict[str, Any] = json.loads(line)
         if "absent" in message:
             self.trouble = f"not installed: no module '{message['absent']}'"
@@ -96,7 +100,9 @@ class Contender:
         while b"\n" not in self._rest:
             if not select.select([self._process.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
                 self._process.kill()
-                raise OneiroError(f"{self.name} did not finish {awaited} within {self.patience:.0f} s; measure a smaller model")
+                raise OneiroError(
+                    f"{self.name} did not finish {awaited} within {self.patience:.0f} s; measure a smaller model"
+                )
             piece = os.read(self._process.stdout.fileno(), 1 << 16)
             if not piece:
                 return None

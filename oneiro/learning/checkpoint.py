@@ -1,7 +1,7 @@
 """Checkpoints of a stage: a Hugging Face folder of weights, the optimisers beside it, and how far the stage had come.
 
-Each save is a new folder `step-000120`, renamed into place when it is whole; older ones go afterwards. A run killed at any
-moment finds the newest whole one.
+Each save is a new folder `step-000120`, renamed into place when it is whole; older ones go afterwards. A run killed
+at any moment finds the newest whole one.
 """
 
 from __future__ import annotations
@@ -29,8 +29,12 @@ def save(folder: Path, step: int, language: LanguageModel, learners: dict[str, L
     def write(part: Path) -> None:
         language.save(part / "model")
         for name, learner in learners.items():
-            write_state(part / f"{name}.safetensors", learner_state(learner, with_weights=learner.backbone is not language.backbone))
-        files.write_json(part / "state.json", {"step": step, "updates": {n: l.updates for n, l in learners.items()}})
+            write_state(
+                part / f"{name}.safetensors",
+                learner_state(learner, with_weights=learner.backbone is not language.backbone),
+            )
+        updates = {name: learner.updates for name, learner in learners.items()}
+        files.write_json(part / "state.json", {"step": step, "updates": updates})
 
     target = write_folder(folder / f"step-{step:06d}", write)
     for old in folder.glob("step-*"):
@@ -66,7 +70,9 @@ def load_weights(folder: Path, language: LanguageModel) -> None:
     missing = [name for name in own if name not in saved and name != "lm_head.weight"]
     wrong = [name for name, tensor in saved.items() if name not in own or own[name].shape != tensor.shape]
     if missing or wrong:
-        raise OneiroError(f"the checkpoint at {folder} is of another model (see '{(missing + wrong)[0]}'); use another --out")
+        raise OneiroError(
+            f"the checkpoint at {folder} is of another model (see '{(missing + wrong)[0]}'); use another --out"
+        )
     with torch.no_grad():
         for name, tensor in saved.items():
             own[name].copy_(tensor)

@@ -1,7 +1,7 @@
 """What the learner eats: rows with one number per token for every loss component, laid out in micro-batches.
 
-Rows that begin with the same given tokens may share the computation of that prefix: it is laid out once and the rows continue
-it. Rows of like length travel together, right-padded, so that little is wasted on a CPU.
+Rows that begin with the same given tokens may share the computation of that prefix: it is laid out once and the rows
+continue it. Rows of like length travel together, right-padded, so that little is wasted on a CPU.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from oneiro.episode import Floats, Row, Tokens
 
 COMPONENTS = ("policy", "ce", "kl")
 SHARE_AT_LEAST = 0.2
-"""Share prefixes when that saves at least this part of the tokens; below it the second pass costs more than it saves."""
+"""Share prefixes when that saves at least this part of the tokens; below it a second pass costs more than it saves."""
 
 
 @dataclass(slots=True)
 class Example:
-    """One row ready for learning. Every array is [T], aligned with `tokens`; a token's number concerns predicting it."""
+    """One row ready for learning. Every array is [T], aligned with `tokens`; a token's number is about predicting it."""
 
     tokens: Tokens
     weights: dict[str, Floats]
@@ -51,7 +51,9 @@ class Example:
 
 @dataclass(slots=True)
 class Batch:
-    """A micro-batch: padded tokens, the shared prefixes they continue, and flat columns over the N tokens that carry loss."""
+    """A micro-batch: padded tokens, the shared prefixes they continue, and flat columns over the N tokens that carry
+    loss.
+    """
 
     tokens: Tensor
     """[B, R], right-padded."""
@@ -115,7 +117,9 @@ def cut(family: list[int], examples: Sequence[Example], budget: int) -> list[lis
     return parts
 
 
-def fill(units: Iterable[list[int]], examples: Sequence[Example], budget: int, shared: bool) -> Iterator[list[list[int]]]:
+def fill(
+    units: Iterable[list[int]], examples: Sequence[Example], budget: int, shared: bool
+) -> Iterator[list[list[int]]]:
     """Greedy packing of units, rows with one prefix each, under a padded-token budget."""
     chunk: list[list[int]] = []
     longest = prefix = rows = 0

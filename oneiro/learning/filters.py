@@ -1,4 +1,6 @@
-"""Which groups are worth learning from, judged by their *raw* scores: a group whose members all score alike teaches nothing."""
+"""Which groups are worth learning from, judged by their *raw* scores: a group whose members all score alike teaches
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -33,5 +35,7 @@ def keep(groups: Sequence[Group], settings: FilterSettings) -> list[Group]:
     else:
         cumulated = np.cumsum(spreads[order])
         # A hair below the bar counts as reaching it, or rounding would ask for one group too many.
-        chosen = order[: int(np.searchsorted(cumulated, settings.keep * cumulated[-1] - 1e-9)) + 1] if len(order) else order
+        chosen = (
+            order[: int(np.searchsorted(cumulated, settings.keep * cumulated[-1] - 1e-9)) + 1] if len(order) else order
+        )
     return [groups[i] for i in sorted(chosen.tolist()) if spreads[i] > 1e-9]

@@ -1,7 +1,7 @@
 """Log-probabilities, entropies and losses over the vocabulary without ever holding a [tokens, vocabulary] matrix.
 
-Hidden states meet the vocabulary in chunks. For learning, each chunk's loss is differentiated on the spot, while its logits
-exist, so one pass computes loss and gradient with three matrix products and nothing is kept or computed twice.
+Hidden states meet the vocabulary in chunks. For learning, each chunk's loss is differentiated on the spot, while its
+logits exist, so one pass computes loss and gradient with three matrix products and nothing is kept or computed twice.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 Objective = Callable[[Tensor, Tensor, slice], Tensor]
-"""(log-probabilities [c], entropies [c], which tokens) -> the loss those tokens add, already weighted and normalised."""
+"""(log-probabilities [c], entropies [c], which tokens) -> the loss those tokens add, weighted and normalised."""
 
 CHUNK_NUMBERS = {"cpu": 1 << 21, "cuda": 1 << 26}
 """How many logits exist at once."""
@@ -31,7 +31,10 @@ def _scaled_logits(hidden: Tensor, weight: Tensor, temperature: Tensor) -> Tenso
 @torch.no_grad()
 def score(hidden: Tensor, weight: Tensor, targets: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
     """Hidden states [N, d] -> log-probability of each target [N] and entropy of each distribution [N], no gradient."""
-    logprobs, entropies = torch.empty(len(targets), device=hidden.device), torch.empty(len(targets), device=hidden.device)
+    logprobs, entropies = (
+        torch.empty(len(targets), device=hidden.device),
+        torch.empty(len(targets), device=hidden.device),
+    )
     for part in chunks(len(targets), len(weight), hidden.device):
         logits = _scaled_logits(hidden[part], weight, temperature[part])
         logprobs[part], entropies[part], _ = _measure(logits, targets[part])
@@ -52,7 +55,10 @@ class _HeadLoss(torch.autograd.Function):
         ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, temperature: Tensor, objective: Objective
     ) -> tuple[Tensor, Tensor, Tensor]:
         total = torch.zeros((), device=hidden.device)
-        logprobs, entropies = torch.empty(len(targets), device=hidden.device), torch.empty(len(targets), device=hidden.device)
+        logprobs, entropies = (
+            torch.empty(len(targets), device=hidden.device),
+            torch.empty(len(targets), device=hidden.device),
+        )
         hidden_grad = torch.empty_like(hidden)
         weight_grad = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
         for part in chunks(len(targets), len(weight), hidden.device):
@@ -62,7 +68,9 @@ class _HeadLoss(torch.autograd.Function):
             with torch.enable_grad():
                 logprob, entropy = logprob.requires_grad_(), entropy.requires_grad_()
                 loss = objective(logprob, entropy, part)
-                by_logprob, by_entropy = torch.autograd.grad(loss, (logprob, entropy), allow_unused=True, materialize_grads=True)
+                by_logprob, by_entropy = torch.autograd.grad(
+                    loss, (logprob, entropy), allow_unused=True, materialize_grads=True
+                )
             total += loss.detach()
             # d logp / d logits = onehot - p;  d H / d logits = -p * (log p + H)
             if by_entropy.any():
@@ -90,4 +98,4 @@ def loss(
     hidden: Tensor, weight: Tensor, targets: Tensor, temperature: Tensor, objective: Objective
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Scalar loss with gradient to `hidden` and `weight`; log-probabilities and entropies come along, detached."""
-    return _HeadLoss.apply(hidden, weight, targets, temperature, objective)  # type: ignore[no-any-return]
+    return _HeadLoss.apply(hidden, weight, targets, temperature, objective)

@@ -1,7 +1,7 @@
 """The learner: one forward, any mix of loss components, one optimiser step.
 
-It knows examples, not worlds or algorithms. The same class is the policy's learner and, with a value head and no voice, the
-separate critic's.
+It knows examples, not worlds or algorithms. The same class is the policy's learner and, with a value head and no
+voice, the separate critic's.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ class Learner:
         """Log-probability and entropy of every token that carries loss, 0 elsewhere; each [T] per example."""
         found = [np.zeros(len(e), np.float32) for e in examples], [np.zeros(len(e), np.float32) for e in examples]
         for batch in self._batches(examples):
-            scores = head.score(self.hidden(batch), self.backbone.head_weight, batch.targets, batch.columns["temperature"])
+            scores = head.score(
+                self.hidden(batch), self.backbone.head_weight, batch.targets, batch.columns["temperature"]
+            )
             for values, flat in zip(found, scores, strict=True):
                 scatter(values, batch, flat)
         return found
@@ -107,7 +109,9 @@ class Learner:
                 statistics.add_policy(logprobs, entropies, columns, settings)
             if self.value_head is not None:
                 values = self.value_head(hidden)
-                error = losses.value_loss(values, batch.columns["values"], batch.columns["returns"], settings.value_clip)
+                error = losses.value_loss(
+                    values, batch.columns["values"], batch.columns["returns"], settings.value_clip
+                )
                 total = total + settings.value * (batch.columns["policy"] * error).sum()
                 statistics.add_values(values.detach(), batch.columns)
             statistics.loss += float(total.detach())

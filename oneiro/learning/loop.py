@@ -1,4 +1,6 @@
-"""The RL loop: play, keep the groups that teach, estimate advantages, update. It is handed its parts and knows no world."""
+"""The RL loop: play, keep the groups that teach, estimate advantages, update. It is handed its parts and knows no
+world.
+"""
 
 from __future__ import annotations
 
@@ -198,7 +200,7 @@ def penalise(
         reference = torch.from_numpy(gather(rows, episode, "reference"))
         own = np.concatenate([row.logprobs[row.sampled] for row in episode.rows])
         cost = losses.kl_estimate(torch.from_numpy(own), reference, settings.kl_in_reward_kind).numpy()
-        t.rewards = t.rewards - settings.kl_in_reward * cost
+        t.rewards = (t.rewards - settings.kl_in_reward * cost).astype(np.float32)
         t.score -= settings.kl_in_reward * float(cost.sum())
 
 

@@ -79,7 +79,9 @@ def token_losses(logprobs: Tensor, entropies: Tensor, columns: dict[str, Tensor]
         if settings.entropy:
             total = total - settings.entropy * (columns["policy"] * entropies).sum()
     if "reference" in columns and settings.kl:
-        total = total + settings.kl * (columns["kl"] * kl_estimate(logprobs, columns["reference"], settings.kl_kind)).sum()
+        total = (
+            total + settings.kl * (columns["kl"] * kl_estimate(logprobs, columns["reference"], settings.kl_kind)).sum()
+        )
     if settings.ce:
         total = total - settings.ce * (columns["ce"] * logprobs).sum()
     return total

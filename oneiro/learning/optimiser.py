@@ -1,7 +1,7 @@
 """AdamW with a schedule and a gradient clip; on a GPU, float32 master copies behind bfloat16 weights.
 
-The weights the blocks compute with are the weights the engine samples with: one set, in the device's compute type. Where
-that type is bfloat16 the optimiser keeps the float32 truth, so small updates are not rounded away.
+The weights the blocks compute with are the weights the engine samples with: one set, in the device's compute type.
+Where that type is bfloat16 the optimiser keeps the float32 truth, so small updates are not rounded away.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ class OptimiserSettings(Settings):
 
 
 def learning_rate(settings: OptimiserSettings, step: int, steps: int) -> float:
-    """The rate of update number `step` (from 0) out of `steps`; a pure function, so resuming needs no scheduler state."""
+    """The rate of update number `step` (from 0) out of `steps`; a pure function, so resuming needs no scheduler
+    state.
+    """
     warmup = settings.warmup if settings.warmup >= 1 else settings.warmup * steps
     if step < warmup:
         return settings.lr * (step + 1) / warmup

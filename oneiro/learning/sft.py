@@ -32,7 +32,7 @@ def steps_of(settings: SftSettings, rows: int) -> int:
 
 
 def order(rows: int, seed: int, step: int, batch: int) -> list[int]:
-    """The rows of update `step`: consecutive parts of an endless chain of shuffles, so that resuming needs no cursor."""
+    """The rows of update `step`: consecutive parts of an endless chain of shuffles; resuming needs no cursor."""
     chosen = []
     for position in range(step * batch, (step + 1) * batch):
         epoch, place = divmod(position, rows)
@@ -61,7 +61,9 @@ def train(
     log: Log,
     rewind: Callable[[int], None] = lambda step: None,
 ) -> Path:
-    """Train on `rows`, resuming from `folder`; logs every step and, at the end, the loss on `held_out`. Returns the checkpoint."""
+    """Train on `rows`, resuming from `folder`; logs every step and, at the end, the loss on `held_out`. Returns the
+    checkpoint.
+    """
     steps = steps_of(settings, len(rows))
     learner = Learner(language.backbone, settings.learner, steps)
     learners = {"policy": learner}

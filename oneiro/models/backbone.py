@@ -1,12 +1,12 @@
 """One forward for the Llama family, over the weights of a Hugging Face model.
 
-Sampling and learning call the same blocks with a different *attention plan*: how keys and values of this call meet those of
-earlier calls. So the engine's log-probabilities are the learner's by construction, and a new way to batch (padded rows,
-a shared prefix, a cache) is a new plan, not a new model.
+Sampling and learning call the same blocks with a different *attention plan*: how keys and values of this call meet
+those of earlier calls. So the engine's log-probabilities are the learner's by construction, and a new way to batch
+(padded rows, a shared prefix, a cache) is a new plan, not a new model.
 
-Llama, SmolLM, Mistral, Qwen2 and Qwen3 share this block. Their projections are fused here (one matmul for q, k, v and one for
-gate, up); the Hugging Face parameters become views of the fused ones, so saving, loading and merging need no conversion.
-Models with adapters keep their own modules and lose only the fusion.
+Llama, SmolLM, Mistral, Qwen2 and Qwen3 share this block. Their projections are fused here (one matmul for q, k, v and
+one for gate, up); the Hugging Face parameters become views of the fused ones, so saving, loading and merging need no
+conversion. Models with adapters keep their own modules and lose only the fusion.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Remember(Causal):
 class AfterPrefix:
     """Rows that continue a shared prefix: each sees its own prefix's keys and, causally, itself.
 
-    `memory` holds keys and values [G, K, P, D] of G prefixes, `owner` [B] says whose row it is, `lengths` [G] how much of each
-    padded prefix is real.
+    `memory` holds keys and values [G, K, P, D] of G prefixes, `owner` [B] says whose row it is, `lengths` [G] how
+    much of each padded prefix is real.
     """
 
     def __init__(self, memory: list[tuple[Tensor, Tensor]], owner: Tensor, lengths: Tensor, row_length: int) -> None:
@@ -148,10 +148,11 @@ class Backbone(nn.Module):
         base = model.get_base_model() if hasattr(model, "get_base_model") else model
         config = base.config
         if config.model_type not in FAMILIES:
-            raise OneiroError(
-                f"model family '{config.model_type}' is not supported; use one of {', '.join(FAMILIES)} or serve it and use its address"
-            )
-        if getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", config.model_type == "mistral"):
+            known = ", ".join(FAMILIES)
+            raise OneiroError(f"models of family '{config.model_type}' are not supported; choose one of {known}")
+        if getattr(config, "sliding_window", None) and getattr(
+            config, "use_sliding_window", config.model_type == "mistral"
+        ):
             raise OneiroError("models with sliding-window attention are not supported; choose one with full attention")
         heads = config.num_attention_heads
         self.shape = Shape(

@@ -1,7 +1,8 @@
 """Language models: `tiny` from scratch, `smollm2-135m`, any Hugging Face causal LM by name or path; LoRA through peft.
 
-A `LanguageModel` holds the Hugging Face model (for its config, saving and adapters), its tokenizer, and the `Backbone` that
-actually computes. Folders are plain Hugging Face folders: `AutoModelForCausalLM.from_pretrained` reads what `save` writes.
+A `LanguageModel` holds the Hugging Face model (for its config, saving and adapters), its tokenizer, and the
+`Backbone` that actually computes. Folders are plain Hugging Face folders: `AutoModelForCausalLM.from_pretrained`
+reads what `save` writes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pydantic import Field
 from torch import nn
 
 from oneiro import files
+from oneiro.episode import Tokens
 from oneiro.errors import OneiroError
 from oneiro.models.backbone import Backbone
 from oneiro.recipe import Settings
@@ -33,7 +35,7 @@ class LoraSettings(Settings):
     """A low-rank adapter on every linear projection."""
 
     rank: int = Field(16, ge=1)
-    alpha: float = 32.0
+    alpha: int = 32
 
 
 class ModelSettings(Settings):
@@ -59,7 +61,9 @@ class LanguageModel:
     tokenizer: Any
     backbone: Backbone
     habits: dict[str, Any] = field(default_factory=dict)
-    """How the model was taught to be used (its dialogue, its world); saved beside the weights, so that a folder is enough."""
+    """How the model was taught to be used (its dialogue, its world); saved beside the weights, so that a folder is
+    enough.
+    """
 
     @property
     def end_tokens(self) -> list[int]:
@@ -73,7 +77,7 @@ class LanguageModel:
         """Token ids of literal text, without any added special token."""
         return self.tokenizer.encode(text, add_special_tokens=False)
 
-    def decode(self, tokens: Sequence[int]) -> str:
+    def decode(self, tokens: Sequence[int] | Tokens) -> str:
         return self.tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
     def trainable(self) -> list[tuple[str, nn.Parameter]]:
@@ -89,6 +93,7 @@ class LanguageModel:
         state = {name: tensor.detach().clone().contiguous() for name, tensor in self.model.state_dict().items()}
         if self.model.config.tie_word_embeddings:
             state.pop("lm_head.weight", None)
+        quiet()
         self.model.save_pretrained(folder, state_dict=state)
         self.tokenizer.save_pretrained(folder)
         if self.habits:
@@ -111,11 +116,20 @@ def write_folder(folder: str | Path, write: Any) -> Path:
             folder.replace(old)
         part.replace(folder)
     except OSError as error:
-        raise OneiroError(f"cannot write {folder}: {error.strerror or error}; free some space or choose another place") from error
+        raise OneiroError(
+            f"cannot write {folder}: {error.strerror or error}; free some space or choose another place"
+        ) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
     return folder
+
+
+def quiet() -> None:
+    """No progress bars from the library: ours say what is going on."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
 
 
 def default_device() -> torch.device:
@@ -123,15 +137,16 @@ def default_device() -> torch.device:
 
 
 def load(settings: ModelSettings | str, device: torch.device | str | None = None) -> LanguageModel:
-    """Load weights from a folder, the hub or the built-in source of `smollm2-135m`; float32 on CPU, bfloat16 on a GPU."""
+    """Load weights from a folder, the hub or the built-in source of `smollm2-135m`; float32 on CPU, bfloat16 on a
+    GPU.
+    """
     from transformers import AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils import logging
 
     settings = ModelSettings(name=settings) if isinstance(settings, str) else settings
     device = torch.device(device) if device is not None else default_device()
     source = locate(settings.name)
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-    logging.disable_progress_bar()
+    quiet()
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
         if (Path(source) / "adapter_config.json").is_file():
@@ -150,7 +165,9 @@ def load(settings: ModelSettings | str, device: torch.device | str | None = None
 def locate(name: str) -> str:
     """Folder or hub name for a model name."""
     if name == "tiny":
-        raise OneiroError("'tiny' is trained from scratch by a recipe; to load one, give its folder (RUN/checkpoints/...)")
+        raise OneiroError(
+            "'tiny' is trained from scratch by a recipe; to load one, give its folder (RUN/checkpoints/...)"
+        )
     if name == "smollm2-135m":
         from oneiro.models import smollm
 
@@ -159,7 +176,9 @@ def locate(name: str) -> str:
     if path.is_dir():
         return str(newest_weights(path))
     if name.startswith((".", "/", "~")) or name.count("/") != 1:
-        raise OneiroError(f"no model folder at '{name}'; give a folder with config.json, a hub name like org/model, or smollm2-135m")
+        raise OneiroError(
+            f"no model folder at '{name}'; give a folder with config.json, a hub name like org/model, or smollm2-135m"
+        )
     return name
 
 
@@ -230,11 +249,14 @@ def create_tiny(settings: ModelSettings, texts: Iterable[str], seed: int, tags: 
             else:
                 std = 0.05 if "embed" in key else settings.width**-0.5
                 parameter.normal_(0.0, std, generator=generator)
-    return assemble("tiny", model.to(default_device()), tokenizer)
+    model.to(default_device())  # type: ignore[arg-type]
+    return assemble("tiny", model, tokenizer)
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary: int, tags: Sequence[str] = ()) -> Any:
-    """Byte-level BPE over words, digits and single symbols; whatever is separated by a space stays one token at least."""
+    """Byte-level BPE over words, digits and single symbols; whatever is separated by a space stays one token at
+    least.
+    """
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 

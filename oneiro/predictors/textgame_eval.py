@@ -97,11 +97,13 @@ def evaluate_answers(
     games: dict[str, Split] = {}
     errors, flaws, only = Counter[str](), Counter[str](), Counter[str]()
     missing = wrong = 0
+    unknown = set() if callable(answers) else set(answers)
     for case in data:
         text = answers(case) if callable(answers) else answers.get(case.id)
+        unknown.discard(case.id)
         missing += text is None
         outcome = task.judge(text or "", case)
-        right = task.exact(text or "", case)
+        right = outcome.exact if scorer == "sound" else task.exact(text or "", case)
         for name in _subsets(case, held_out):
             subsets[name].add(case.changed, right)
         games.setdefault(case.game, Split()).add(case.changed, right)
@@ -112,6 +114,8 @@ def evaluate_answers(
                 only.update(str(kind) for kind in outcome.errors)
         if outcome.flaw is not None:
             flaws[str(outcome.flaw)] += 1
+    if not callable(answers) and len(unknown) == len(answers):
+        raise OneiroError("no answer has the id of a transition in the data; check that both are of the same split")
     tables = {name: split.table() for name, split in subsets.items()}
     return {
         "scorer": scorer,
@@ -121,6 +125,7 @@ def evaluate_answers(
         "errors": {
             "wrong": wrong,
             "missing answers": missing,
+            "answers to nothing": len(unknown),
             "with": {str(kind): errors[kind] for kind in Error},
             "only": {str(kind): only[kind] for kind in Error},
             "flaws": dict(sorted(flaws.items())),

@@ -106,9 +106,9 @@ def read_parquet(path: Path, known: Dataset | None = None) -> Iterator[Transitio
     try:
         source = pq.ParquetFile(path)
         columns = [name for name in ("prompt", "reward_model", "extra_info") if name in source.schema_arrow.names]
-        for batch in source.iter_batches(BATCH, columns=columns):
-            for number, row in enumerate(batch.to_pylist()):
-                yield _transition(row, number, lookup)
+        rows = (row for batch in source.iter_batches(BATCH, columns=columns) for row in batch.to_pylist())
+        for number, row in enumerate(rows):
+            yield _transition(row, number, lookup)
     except FileNotFoundError as error:
         raise OneiroError(f"{path} does not exist; give a parquet file of text-game transitions") from error
     except (OSError, pa.ArrowException, ValueError, KeyError, TypeError, IndexError) as error:
@@ -124,7 +124,7 @@ def _transition(row: dict[str, Any], number: int, lookup: dict[str, Transition])
     known = {name: getattr(found, name) for name in ("id", "game", "task", "uuid_base")} if found is not None else {}
     given = {name: extra[name] for name in ("id", "game", "task", "uuid_base") if extra.get(name) is not None}
     middle = extra.get("state_after_action")
-    guessed = {
+    guessed: dict[str, Any] = {
         "id": f"public/{extra.get('index', number)}",
         "game": "unknown",
         "task": "",

@@ -7,19 +7,18 @@ is the published way: every epoch has all steps that change an object and a fres
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from math import floor
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oneiro.errors import OneiroError
 from oneiro.seeds import generator
-from oneiro.worlds.textgame.dataset import Dataset
 from oneiro.worlds.textgame.state import Transition
 
 
-class Balanced(Sequence[int]):
-    """Row numbers, endless: block after block, every game once a block in a fresh order.
+class Balanced:
+    """An endless list of row numbers: block after block, every game once a block in a fresh order.
 
     Within a game, steps that change something (the score alone counts) come `changed_share` of the time, spread
     evenly; each kind goes through all its rows in a random order before any row comes again. A game without rows of
@@ -37,15 +36,14 @@ class Balanced(Sequence[int]):
             cells.setdefault(case.game, ([], []))[case.changed].append(number)
         self.games = sorted(cells)
         self.cells = {game: tuple(np.array(rows, np.int64) for rows in cells[game]) for game in self.games}
-        self._order = lru_cache(maxsize=4 * len(self.games))(self._order_of)
+        self._orders: dict[tuple[str, bool, int], NDArray[np.int64]] = {}
 
     def __len__(self) -> int:
         """One round: as many draws as there are rows. Indices beyond it are fine."""
         return sum(len(rows) for cell in self.cells.values() for rows in cell)
 
-    def __getitem__(self, index: int) -> int:  # type: ignore[override]
-        if index < 0:
-            raise IndexError("indices count from 0 on")
+    def row(self, index: int) -> int:
+        """The row to train on as number `index`, counted from 0."""
         block, place = divmod(index, len(self.games))
         games = generator(self.seed, "balanced", "games", block).permutation(len(self.games))
         game = self.games[int(games[place])]
@@ -56,40 +54,46 @@ class Balanced(Sequence[int]):
             changes, draw = not changes, block
         rows = self.cells[game][changes]
         epoch, within = divmod(draw, len(rows))
-        return int(rows[self._order(game, int(changes), epoch)[within]])
+        return int(rows[self._order(game, changes, epoch)[within]])
 
-    def _order_of(self, game: str, changes: int, epoch: int) -> np.ndarray:
-        size = len(self.cells[game][changes])
-        return generator(self.seed, "balanced", game, changes, epoch).permutation(size)
+    def _order(self, game: str, changes: bool, epoch: int) -> NDArray[np.int64]:
+        """The order of a cell's rows in one round through them; the last round of each cell is kept at hand."""
+        key = (game, changes, epoch)
+        if key not in self._orders:
+            self._orders = {old: order for old, order in self._orders.items() if old[:2] != key[:2]}
+            rng = generator(self.seed, "balanced", game, int(changes), epoch)
+            self._orders[key] = rng.permutation(len(self.cells[game][changes]))
+        return self._orders[key]
 
 
-class GoldMix(Sequence[int]):
-    """Row numbers, epoch after epoch: all gold rows and `others` of the rest, shuffled together.
+class GoldMix:
+    """An endless list of row numbers, epoch after epoch: all gold rows and `others` of the rest, shuffled together.
 
     The rest is drawn afresh for each epoch, without repetition while it lasts. Paper: 40 others for 100 gold rows
     with the binary reward, 5 with the task-specific one.
     """
 
-    def __init__(self, data: Dataset | Sequence[Transition], *, per_hundred: float = 40.0, seed: int = 0) -> None:
+    def __init__(self, data: Sequence[Transition], *, per_hundred: float = 40.0, seed: int = 0) -> None:
         gold = np.array([case.gold for case in data], bool)
         self.gold, self.rest = np.flatnonzero(gold), np.flatnonzero(~gold)
         self.others = floor(len(self.gold) * per_hundred / 100) if len(self.rest) else 0
         self.seed = seed
         if not len(self):
             raise OneiroError("no transition changes an object; GoldMix needs some")
-        self._epoch = lru_cache(maxsize=2)(self.epoch)
+        self._kept: tuple[int, NDArray[np.int64]] | None = None
 
     def __len__(self) -> int:
         """Rows in one epoch; the index of row r of epoch e is `e * len + r`."""
         return len(self.gold) + self.others
 
-    def __getitem__(self, index: int) -> int:  # type: ignore[override]
-        if index < 0:
-            raise IndexError("indices count from 0 on")
-        epoch, place = divmod(index, len(self))
-        return int(self._epoch(epoch)[place])
+    def row(self, index: int) -> int:
+        """The row to train on as number `index`, counted from 0."""
+        number, place = divmod(index, len(self))
+        if self._kept is None or self._kept[0] != number:
+            self._kept = (number, self.epoch(number))
+        return int(self._kept[1][place])
 
-    def epoch(self, number: int) -> np.ndarray:
+    def epoch(self, number: int) -> NDArray[np.int64]:
         """All row numbers of one epoch, in order."""
         rng = generator(self.seed, "gold mix", number)
         drawn = (

@@ -7,9 +7,12 @@ distribution. The same number gives the same token in any slot and any batch.
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from oneiro.episode import Draw
+
+BLOCK = 256
 
 
 def draw(logits: Tensor, uniforms: Tensor, how: Draw) -> tuple[Tensor, Tensor]:
@@ -25,12 +28,28 @@ def draw(logits: Tensor, uniforms: Tensor, how: Draw) -> tuple[Tensor, Tensor]:
     if how.temperature != 1:
         logits = logits / how.temperature
     normaliser = logits.logsumexp(-1, keepdim=True)
-    weights = (truncate(logits, how) - normaliser).exp()
-    cumulated = weights.cumsum(-1)
+    tokens = invert((truncate(logits, how) - normaliser).exp(), uniforms)
+    return tokens, (logits.gather(1, tokens[:, None]) - normaliser)[:, 0]
+
+
+def invert(weights: Tensor, uniforms: Tensor) -> Tensor:
+    """Where each uniform falls in its row's cumulated weights: weights [B, V], uniforms [B] -> indices [B].
+
+    First among sums of blocks, then inside one block: a vocabulary is read once instead of being cumulated whole.
+    """
+    rows, vocabulary = weights.shape
+    padded = F.pad(weights, (0, -vocabulary % BLOCK)).view(rows, -1, BLOCK)
+    sums = padded.sum(-1)
+    blocks = sums.cumsum(-1)
     # Scaling by the total, rather than trusting it to be 1, keeps rounding from choosing a token of weight 0.
-    threshold = uniforms[:, None] * cumulated[:, -1:]
-    tokens = torch.searchsorted(cumulated, threshold, right=True).clamp_(max=logits.shape[1] - 1)
-    return tokens[:, 0], (logits.gather(1, tokens) - normaliser)[:, 0]
+    threshold = uniforms[:, None] * blocks[:, -1:]
+    block = torch.searchsorted(blocks, threshold, right=True).clamp_(max=blocks.shape[1] - 1)
+    before = blocks.gather(1, block) - sums.gather(1, block)
+    inside = padded.gather(1, block[:, :, None].expand(rows, 1, BLOCK))[:, 0].cumsum(-1)
+    within = torch.searchsorted(inside, (threshold - before).clamp_(min=0), right=True)
+    # Rounding may point just past the block's last token that has any weight: take that token.
+    last = (inside < inside[:, -1:]).sum(-1, keepdim=True)
+    return (block * BLOCK + torch.minimum(within, last))[:, 0]
 
 
 def truncate(logits: Tensor, how: Draw) -> Tensor:

@@ -1,13 +1,14 @@
 """The built-in engine: batched decoding with a key-value cache, on CPU and CUDA, over the learner's own weights.
 
-Every distinct prompt is computed once and shared by all its samples. A finished row's slot goes to the next waiting sample.
-Log-probabilities are exact: the learner, given the same tokens, computes the same numbers to float tolerance.
+Every distinct prompt is computed once and shared by all its samples. A finished row's slot goes to the next waiting
+sample. Log-probabilities are exact: the learner, given the same tokens, computes the same numbers to float tolerance.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -47,7 +48,9 @@ class Limits(Settings):
 
 @dataclass(slots=True)
 class Sample:
-    """What came out for one prompt: tokens [T], log-probabilities [T], and which tokens were forced rather than sampled."""
+    """What came out for one prompt: tokens [T], log-probabilities [T], and which tokens were forced rather than
+    sampled.
+    """
 
     tokens: Tokens
     logprobs: Floats
@@ -61,12 +64,14 @@ class Sample:
             return []
         edges = [0, *(np.flatnonzero(np.diff(self.forced)) + 1), len(self.tokens)]
         found = []
-        for start, end in zip(edges, edges[1:], strict=False):
+        for start, end in pairwise(edges):
             if self.forced[start]:
                 found.append(Segment(self.tokens[start:end], role="forced", turn=turn, tag=tag))
             else:
                 found.append(
-                    Segment(self.tokens[start:end], True, role, tag, turn, self.logprobs[start:end], self.draw, self.stop)
+                    Segment(
+                        self.tokens[start:end], True, role, tag, turn, self.logprobs[start:end], self.draw, self.stop
+                    )
                 )
         return found
 
@@ -102,15 +107,17 @@ class Engine:
     ) -> list[list[Sample]]:
         """`n` samples for every prompt.
 
-        `forced[i]` is an array [max_tokens] of token ids for prompt i with `FREE` where the model chooses. The result depends
-        on the prompts, their order, `limits` and `seed`, not on the number of slots.
+        `forced[i]` is an array [max_tokens] of token ids for prompt i with `FREE` where the model chooses. The result
+        depends on the prompts, their order, `limits` and `seed`, not on the number of slots.
         """
         if not len(prompts):
             return []
         return _Call(self, prompts, n, limits or Limits(), forced, seed).samples()
 
     def device_slots(self, rows: int, capacity: int, steps: int) -> Slots:
-        """The device's rows; kept between calls, with their CUDA graphs, and made anew only when something outgrows them."""
+        """The device's rows; kept between calls, with their CUDA graphs, and made anew only when something outgrows
+        them.
+        """
         if self._slots is None or not self._slots.fits(rows, capacity, steps):
             self._slots = None  # free the old cache before the new one is made
             if self.language.backbone.device.type == "cuda":

@@ -1,7 +1,7 @@
 """The rows being decoded, on the device: everything one step reads or writes.
 
-A step touches no Python number and waits for nothing, so on a GPU it is captured once as a CUDA graph and replayed. On a CPU
-the same step runs as it is, over just the rows in use.
+A step touches no Python number and waits for nothing, so on a GPU it is captured once as a CUDA graph and replayed.
+On a CPU the same step runs as it is, over just the rows in use.
 """
 
 from __future__ import annotations
@@ -120,7 +120,16 @@ class Slots:
 
     def move(self, sources: Tensor, targets: Tensor) -> None:
         """Copy whole rows into freed slots."""
-        state = [self.token, self.position, self.count, self.done, self.uniforms, self.forced, self.tokens, self.logprobs]
+        state = [
+            self.token,
+            self.position,
+            self.count,
+            self.done,
+            self.uniforms,
+            self.forced,
+            self.tokens,
+            self.logprobs,
+        ]
         for tensor in [*state, *(tensor for layer in self.memory for tensor in layer)]:
             tensor[targets] = tensor[sources]
         self.done[sources] = True

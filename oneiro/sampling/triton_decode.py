@@ -20,7 +20,9 @@ def _decode(  # type: ignore[no-untyped-def]
     group = tl.arange(0, PADDED)
     dim = tl.arange(0, DIM)
     within = group < GROUP
-    q = tl.load(query + row * q_row + head * q_head + group[:, None] * q_group + dim[None, :], mask=within[:, None], other=0.0)
+    q = tl.load(
+        query + row * q_row + head * q_head + group[:, None] * q_group + dim[None, :], mask=within[:, None], other=0.0
+    )
     highest = tl.full([PADDED], float("-inf"), tl.float32)
     total = tl.zeros([PADDED], tl.float32)
     mixed = tl.zeros([PADDED, DIM], tl.float32)
@@ -45,9 +47,11 @@ def _decode(  # type: ignore[no-untyped-def]
 
 
 def decode_attention(query: Tensor, keys: Tensor, values: Tensor, position: Tensor) -> Tensor:
-    """Queries [B, K, G, D] against keys and values [slots, K, capacity, D], row b up to position[b]; returns [B, K, G, D].
+    """Queries [B, K, G, D] against keys and values [slots, K, capacity, D], row b up to position[b]; returns [B, K,
+       G, D].
 
-    Grouped queries are padded to 16, the least a tensor core takes; the step is bound by reading keys, not by arithmetic.
+    Grouped queries are padded to 16, the least a tensor core takes; the step is bound by reading keys, not by
+    arithmetic.
     """
     rows, heads, group, dim = query.shape
     out = torch.empty_like(query)

@@ -30,7 +30,7 @@ from oneiro.learning.sft import SftSettings
 from oneiro.models import language as languages
 from oneiro.models.language import LanguageModel, ModelSettings
 from oneiro.recipe import Recipe, Settings
-from oneiro.report.table import Cell, Table
+from oneiro.report.table import Cell
 from oneiro.run import Run, read_lines
 from oneiro.sampling.engine import Engine, Limits
 from oneiro.systems.spa_data import rows_of, sample_texts
@@ -41,7 +41,7 @@ class SelfPlaySettings(Settings):
     """Where the world model's data comes from."""
 
     policy: Literal["self", "random", "mixture"] = "self"
-    """The model itself, uniformly random actions, or a mixture with the oracle. `tiny` knows no language yet: random."""
+    """The model itself, uniformly random actions, or a mixture with the oracle. `tiny` cannot speak yet: random."""
     oracle_share: float = Field(0.5, ge=0, le=1)
     batches: int = Field(5, ge=1)
     levels: int = Field(32, ge=1)
@@ -86,7 +86,7 @@ class SpaRecipe(Recipe):
 
     world: WorldChoice = WorldChoice(name="frozen-lake")
     model: ModelSettings = ModelSettings()
-    variants: list[str] = ["spa", "no-world-model"]
+    variants: list[str] = Field(["spa", "no-world-model"], min_length=1)
     dialogue: DialogueSettings = DialogueSettings()
     limits: Limits = Limits(max_tokens=400)
     primed: str = "<think>"
@@ -236,9 +236,13 @@ class Arm:
         parts: tuple[list[Row], list[Row]] = ([], [])
         for record in records:
             aside = seeds.generator(self.recipe.seed, "held out", record["seed"]).random() < settings.held_out
-            parts[aside].extend(rows_of(record, chat, self.dialogue, self.variant, self.recipe.primed, settings.keep_malformed))
+            parts[aside].extend(
+                rows_of(record, chat, self.dialogue, self.variant, self.recipe.primed, settings.keep_malformed)
+            )
         if not parts[0]:
-            raise OneiroError("self-play gave no reply in the demanded form; set self_play.keep_malformed=true or play more")
+            raise OneiroError(
+                "self-play gave no reply in the demanded form; set self_play.keep_malformed=true or play more"
+            )
         return parts
 
     def rl(self) -> dict[str, Any]:
@@ -303,8 +307,6 @@ def compare(recipe: SpaRecipe, run: Run) -> dict[str, Any]:
 
 def summarise(recipe: SpaRecipe, run: Run, found: dict[str, Any]) -> None:
     """Console table, `summary.json` and what the report draws."""
-    table = Table.read(found["table"])
-    run.say(table)
     arms = {name: f"rl-{name}" for name in recipe.variants if VARIANTS[name].rl}
     taught = {name: f"sft-{name}" for name in recipe.variants if VARIANTS[name].sft}
     notes = []
@@ -313,11 +315,12 @@ def summarise(recipe: SpaRecipe, run: Run, found: dict[str, Any]) -> None:
         if cell["value"] is not None:
             notes.append(
                 f"Before RL began, {name} reached the state it had predicted in {cell['value']:.1%} of its turns "
-                f"({cell['low']:.1%} to {cell['high']:.1%}, {cell['n']} levels): RL can only choose among futures the model can foresee."
+                f"({cell['low']:.1%} to {cell['high']:.1%}, {cell['n']} levels). RL can only choose among "
+                "futures that the model can foresee: with SFT cut short it stays where chance is."
             )
     run.summary(
         {
-            "tables": [table.data()],
+            "tables": [found["table"]],
             "curves": [
                 {"title": "Success on training levels", "key": "success", "stages": arms, "unit": "%"},
                 {"title": "Cross-entropy of SFT", "key": "ce", "stages": taught},

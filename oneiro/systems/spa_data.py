@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 
 def rows_of(
-    record: dict[str, Any], chat: ChatFormat, dialogue: DialogueSettings, variant: Variant, primed: str, keep_malformed: bool
+    record: dict[str, Any],
+    chat: ChatFormat,
+    dialogue: DialogueSettings,
+    variant: Variant,
+    primed: str,
+    keep_malformed: bool,
 ) -> list[Row]:
     """The training rows of one recorded episode: one for a growing dialogue, else one per turn."""
     rows: list[Row] = []

@@ -23,7 +23,7 @@ from oneiro.worlds.grid.sokoban_levels import carve
 from oneiro.worlds.grid.sokoban_search import SHIFTS
 from oneiro.worlds.grid.sokoban_views import Room
 from oneiro.worlds.grid.vector import make_batch
-from oneiro.worlds.registry import make
+from oneiro.worlds.registry import config_for, make
 
 Grid = NDArray[np.int8]
 
@@ -63,12 +63,11 @@ class Difficulty:
 
 def bench(seconds: float = 2.0) -> tuple[list[Rate], list[Difficulty]]:
     """Rates and difficulty; each measurement takes about `seconds`."""
-    world = make("sokoban:harder")
-    assert isinstance(world, Sokoban)
+    world = Sokoban(config_for("sokoban:harder"))
     plan = world.config.plan
     ours: list[Room] = []
     theirs: list[Room] = []
-    rooms = rate(lambda number: ours.append(room_of(level_for.__wrapped__(plan, number, None))), seconds)
+    rooms = rate(lambda number: ours.append(room_of(level_for(plan, number, None))), seconds)
     plain_rooms = rate(lambda number: theirs.append(plain_room(generator("bench", number), world)), max(seconds, 4.0))
     rates = [Rate("sokoban 10x10, 2 boxes: rooms", rooms, plain_rooms)]
     walk = PlainSteps(room_of(level_for(plan, 0, None)))

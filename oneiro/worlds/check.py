@@ -107,7 +107,7 @@ def same_seed_same_episode(subject: Subject) -> Iterator[Finding]:
     yield Finding("ok", "same seed, same episode in this process")
     target = WORLDS.get(subject.name.partition(":")[0])
     command = [sys.executable, "-c", "from oneiro.worlds.check import answer; answer()"]
-    question = json.dumps({"name": subject.name, "settings": subject.settings, "target": target})
+    question = json.dumps({"name": subject.name, "settings": subject.settings, "target": target}, default=str)
     # Another hash seed: anything that leans on the order of a set or on hash() shows itself.
     environment = {**os.environ, "PYTHONHASHSEED": "12345", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:

@@ -49,10 +49,13 @@ def test_surplus_actions_are_cut() -> None:
 
 
 def test_substitution_is_by_place_and_takes_any_text() -> None:
-    reply = read("<think><observation>1 _</observation> I think _ <prediction>x</prediction></think><answer>Up</answer>")
+    reply = read(
+        "<think><observation>1 _</observation> I think _ <prediction>x</prediction></think><answer>Up</answer>"
+    )
     pieces = substitute(reply, r"\1 \g<0> $1", "2 2")
     assert "".join(text for _, text in pieces) == (
-        r"<think><observation>\1 \g<0> $1</observation> I think _ <prediction>2 2</prediction></think><answer>Up</answer>"
+        r"<think><observation>\1 \g<0> $1</observation> I think _ "
+        "<prediction>2 2</prediction></think><answer>Up</answer>"
     )
     assert [text for tag, text in pieces if tag] == [r"\1 \g<0> $1", "2 2"]
 

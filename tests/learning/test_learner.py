@@ -67,7 +67,9 @@ def scaled(examples: list[Example], aggregate: losses.Aggregate = "token-mean") 
     return [replace(e, weights=w) for e, w in zip(examples, weights, strict=True)]
 
 
-def test_padded_shared_and_single_rows_give_the_same_loss_and_gradients(tiny: LanguageModel, examples: list[Example]) -> None:
+def test_padded_shared_and_single_rows_give_the_same_loss_and_gradients(
+    tiny: LanguageModel, examples: list[Example]
+) -> None:
     ready = scaled(examples)
     layouts = {
         "padded together": list(batches(ready, 10_000, share=False)),
@@ -82,7 +84,9 @@ def test_padded_shared_and_single_rows_give_the_same_loss_and_gradients(tiny: La
         loss, found = gradients(tiny, layout)
         assert loss == pytest.approx(expected_loss, rel=1e-5), name
         for a, b in zip(found, expected, strict=True):
-            torch.testing.assert_close(a, b, atol=1e-5 * float(b.abs().max()), rtol=1e-4, msg=lambda m, name=name: f"{name}: {m}")
+            torch.testing.assert_close(
+                a, b, atol=1e-5 * float(b.abs().max()), rtol=1e-4, msg=lambda m, name=name: f"{name}: {m}"
+            )
 
 
 def test_sharing_computes_a_prefix_once(examples: list[Example]) -> None:
@@ -105,14 +109,20 @@ def test_the_loss_is_the_one_written_in_plain_torch(
         scores = tiny.model(tokens[None]).logits[0, :-1].log_softmax(-1)
         logprobs = scores.gather(1, tokens[1:, None])[:, 0]
         entropies = -(scores.exp() * scores).sum(-1)
-        old, advantage, reference = (torch.from_numpy(x[1:]) for x in (e.logprobs, e.columns["advantages"], e.columns["reference"]))
+        old, advantage, reference = (
+            torch.from_numpy(x[1:]) for x in (e.logprobs, e.columns["advantages"], e.columns["reference"])
+        )
         mask = torch.from_numpy(e.weights["policy"][1:])
         ratio = (logprobs - old).exp()
         surrogate = torch.maximum(-advantage * ratio, -advantage * ratio.clamp(0.8, 1.2))
         surrogate = torch.where(advantage < 0, torch.minimum(surrogate, -3.0 * advantage), surrogate)
         gap = (reference - logprobs).clamp(-10, 10)
         per_token = surrogate - 0.01 * entropies + 0.1 * (gap.exp() - gap - 1)
-        divisor = {"token-mean": policy_tokens, "sequence-mean": mask.sum() * len(examples), "constant": len(examples) * 32}
+        divisor = {
+            "token-mean": policy_tokens,
+            "sequence-mean": mask.sum() * len(examples),
+            "constant": len(examples) * 32,
+        }
         total = total + (mask * per_token).sum() / divisor[aggregate]
         total = total - 0.5 * (torch.from_numpy(e.weights["ce"][1:]) * logprobs).sum() / ce_tokens
     total.backward()
@@ -132,8 +142,10 @@ def test_the_loss_is_the_one_written_in_plain_torch(
         )
         loss.backward()
         found_loss += float(loss.detach())
-    assert found_loss == pytest.approx(float(total), rel=1e-4)
-    torch.testing.assert_close(tiny.backbone.embedding.weight.grad, expected["model.embed_tokens.weight"], atol=1e-5, rtol=1e-3)
+    assert found_loss == pytest.approx(float(total.detach()), rel=1e-4)
+    torch.testing.assert_close(
+        tiny.backbone.embedding.weight.grad, expected["model.embed_tokens.weight"], atol=1e-5, rtol=1e-3
+    )
     down = tiny.backbone.blocks[0].down.weight.grad
     torch.testing.assert_close(down, expected["model.layers.0.mlp.down_proj.weight"], atol=1e-5, rtol=1e-3)
 

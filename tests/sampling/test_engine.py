@@ -8,7 +8,7 @@ from oneiro.episode import Draw, Row, Stop, given
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models.language import LanguageModel
-from oneiro.sampling.draw import draw
+from oneiro.sampling.draw import draw, invert
 from oneiro.sampling.engine import FREE, Engine, Limits
 from tests.conftest import make_tiny
 
@@ -53,7 +53,12 @@ def test_grouped_key_heads_decode_like_the_full_forward() -> None:
 
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=330, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2
+        vocab_size=330,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
     )
     language = make_tiny()
     language.model = LlamaForCausalLM(config)
@@ -145,3 +150,26 @@ def test_truncation_keeps_only_the_likeliest(how: Draw, allowed: set[int]) -> No
     logits = torch.tensor([0.5, 0.3, 0.15, 0.05]).log().expand(2000, 4)
     tokens, _ = draw(logits, torch.linspace(0, 0.9999, 2000), how)
     assert set(tokens.tolist()) == allowed
+
+
+def test_draws_over_a_large_vocabulary_follow_the_distribution() -> None:
+    """Several blocks, and a vocabulary that no block size divides; tokens of weight 0 are never chosen."""
+    generator = torch.Generator().manual_seed(1)
+    weights = torch.rand(1000, generator=generator) ** 8
+    weights[::3] = 0
+    n = 200_000
+    uniforms = torch.rand(n, generator=generator)
+    tokens = torch.cat([invert(weights.expand(2000, 1000), part) for part in uniforms.split(2000)])
+    counts = torch.bincount(tokens, minlength=1000).double()
+    assert not counts[weights == 0].any()
+    expected = n * (weights / weights.sum()).double()
+    common = expected > 20
+    z = (counts - expected)[common] / expected[common].sqrt()
+    assert z.abs().max() < 5 and abs(float(z.square().mean()) - 1) < 0.25
+
+
+def test_the_ends_of_the_unit_interval_draw_real_tokens() -> None:
+    weights = torch.zeros(2, 700)
+    weights[:, [3, 600]] = 0.5
+    ends = invert(weights, torch.tensor([0.0, 1.0 - 2**-24]))
+    assert ends.tolist() == [3, 600]

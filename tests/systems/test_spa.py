@@ -77,7 +77,17 @@ def test_a_finished_run_leaves_a_model_anyone_can_load(tmp_path: Path) -> None:
     language = load(str(tmp_path / "run"))
     assert language.habits["world"]["name"] == "frozen-lake"
     out = tmp_path / "table.json"
-    command = [sys.executable, "-m", "oneiro", "eval", "agent", "--world", "frozen-lake", "--model", str(tmp_path / "run")]
+    command = [
+        sys.executable,
+        "-m",
+        "oneiro",
+        "eval",
+        "agent",
+        "--world",
+        "frozen-lake",
+        "--model",
+        str(tmp_path / "run"),
+    ]
     subprocess.run([*command, "--levels", "4", "--samples", "2", "--json", str(out)], env=ENVIRONMENT, check=True)
     assert "ceiling" in out.read_text()
 
@@ -89,7 +99,10 @@ def chat(tiny: LanguageModel) -> ChatFormat:
 
 def records(dialogue: DialogueSettings) -> list[dict]:
     played = play(
-        lambda: worlds.make("frozen-lake", view="spaced"), tasks(6, 1, "train", 0), ScriptedPolicy(mixture(0.5)), dialogue
+        lambda: worlds.make("frozen-lake", view="spaced"),
+        tasks(6, 1, "train", 0),
+        ScriptedPolicy(mixture(0.5)),
+        dialogue,
     )
     return [record(episode) for episode in played]
 

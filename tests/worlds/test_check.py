@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 import pytest
 
-from oneiro.worlds import check
+from oneiro.seeds import generator
+from oneiro.worlds import check, make
 from oneiro.worlds.base import Step, World, WorldConfig, level_key
 from oneiro.worlds.check import worst
-from oneiro.worlds.registry import WORLDS, register
+from oneiro.worlds.registry import WORLDS, register, world_class
 
 
 class Coin(World):
@@ -125,3 +127,30 @@ def test_a_crash_is_a_finding_and_the_other_checks_still_run(monkeypatch: pytest
 
 def test_default_settings_are_enough() -> None:
     assert Coin().config == WorldConfig()
+
+
+SHIPPED = ("2048", "bandit", "countdown", "cube", "frozen-lake", "math", "sokoban", "sudoku", "webshop")
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_world_keeps_its_promises(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = import_module("oneiro.worlds.check")
+    monkeypatch.setattr(module, "LEVELS", 24)
+    monkeypatch.setattr(module, "MEMBERS", 2)
+    assert [finding.message for finding in check(name) if finding.status == "error"] == []
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_variant_reads_back_what_it_shows(name: str) -> None:
+    rng = generator("test", "round trip", name)
+    for variant in ("", *(f":{variant}" for variant in world_class(name).variants)):
+        world = make(name + variant)
+        readable = {
+            view for view in world.views if world.reset(seed=0) and world.parse(world.render(view), view) is not None
+        }
+        for seed in range(6):
+            world.reset(seed=seed)
+            while not world.over and world.taken < 25:
+                world.step(world.random_action(rng))
+                assert all(world.parse(world.render(view), view) == world.state for view in readable)
+        assert readable or name in ("bandit", "math", "webshop")

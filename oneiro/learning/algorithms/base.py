@@ -1,7 +1,7 @@
 """What an algorithm is: from the rewards of a batch of episodes to one advantage per sampled token.
 
-An algorithm sees `Trajectory`s: every sampled token of an episode in order, whatever rows it was laid out in. It knows no
-model and no world, so each one is a page of arithmetic that can be checked by hand.
+An algorithm sees `Trajectory`s: every sampled token of an episode in order, whatever rows it was laid out in. It
+knows no model and no world, so each one is a page of arithmetic that can be checked by hand.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Dr.GRPO (arXiv 2503.20783): GRPO without the two normalisations that bias it, the group's spread and the reply's length."""
+"""Dr.GRPO (arXiv 2503.20783): GRPO without the two normalisations that bias it, the group's spread and the reply's
+length.
+"""
 
 from __future__ import annotations
 

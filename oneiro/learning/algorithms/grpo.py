@@ -1,4 +1,4 @@
-"""GRPO (arXiv 2402.03300): an episode's advantage is its score relative to its group, in units of the group's spread."""
+"""GRPO (arXiv 2402.03300): an episode's advantage is its score against its group, in units of the group's spread."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """PPO's advantages: generalised advantage estimation (arXiv 1506.02438), over tokens or over turns and tokens.
 
-Bi-level estimation (VAGEN, RAGEN): first between the ends of turns with its own discount, then inside each turn towards that
-turn's estimated return. Here a turn's end is where the turn ends, not where the reward happens to be non-zero.
+Bi-level estimation (VAGEN, RAGEN): first between the ends of turns with its own discount, then inside each turn
+towards that turn's estimated return. Here a turn's end is where the turn ends, not where the reward happens to be
+non-zero.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ def gae(rewards: Floats, values: Floats, gamma: float, lam: float) -> Floats:
 def bi_level_gae(
     rewards: Floats, values: Floats, turn_ends: np.ndarray, gamma: float, turn_gamma: float, lam: float
 ) -> Floats:
-    """Turn-level estimation at the turn ends, whose returns then replace the rewards of token-level estimation in each turn."""
+    """Turn-level estimation at the turn ends, whose returns then replace the rewards of token-level estimation in
+    each turn.
+    """
     ends = np.flatnonzero(turn_ends)
     starts = np.concatenate([[0], ends[:-1] + 1])
     earned = np.array([rewards[s : e + 1].sum() for s, e in zip(starts, ends, strict=True)], np.float32)

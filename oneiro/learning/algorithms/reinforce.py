@@ -1,7 +1,7 @@
 """REINFORCE++ (arXiv 2501.03262): every token's return to come, whitened over the whole batch; no critic, no groups.
 
-With `baseline`, scores are first centred within their group (REINFORCE++-baseline). Per-token KL penalties arrive through the
-rewards (`kl_in_reward` of the loop).
+With `baseline`, scores are first centred within their group (REINFORCE++-baseline). Per-token KL penalties arrive
+through the rewards (`kl_in_reward` of the loop).
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def drawn(cells: Sequence[int], width: int, glyphs: Glyphs, between: str = "") -
 
 def cells_drawn(text: str, glyphs: Glyphs, between: str = "") -> tuple[list[int], int] | None:
     """The inverse of `drawn`: cell codes and width; None if the text is no rectangle of known glyphs."""
-    if len(text) > LONGEST:
+    if len(text) > LONGEST or not glyphs.codes.keys() | {between, "\n"} >= set(text):
         return None
     lines = [line.split(between) if between else list(line) for line in text.split("\n")]
     width = len(lines[0])

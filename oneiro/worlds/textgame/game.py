@@ -17,8 +17,8 @@ from typing import ClassVar
 import numpy as np
 
 from oneiro.worlds.textgame.scene import AGENT, ROOT, Scene, Thing
+from oneiro.worlds.textgame.state import Situation
 from oneiro.worlds.textgame.verbs import COMMON, Verb
-
 
 REACH = (
     "X and Y must be in reach: in the player's room or hands and in no closed container. A command that cannot be done "
@@ -113,6 +113,17 @@ class Game(ABC):
         self.tick(after)
         after.score, after.over, after.won = self.count(after)
         return Stepped(acted, after, reply, possible=not refusal)
+
+    def situation(self, scene: Scene, command: str = "") -> Situation:
+        """What a predictor may know before `command` is carried out."""
+        return Situation(
+            game=self.name,
+            task=self.task,
+            state=scene.state(),
+            score=scene.score_json(),
+            action=command,
+            uuid_base=scene.next_uuid,
+        )
 
     def understand(self, scene: Scene, command: str) -> tuple[Verb, list[Thing]] | None:
         """The verb and the things a command names; None where it is no command or names nothing in reach."""

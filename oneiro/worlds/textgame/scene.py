@@ -4,6 +4,7 @@ elsewhere."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,8 @@ AGENT = 0
 """The player's uuid in every game."""
 ROOT = 1
 """The uuid of the outermost thing in every game."""
+
+_NAME = re.compile(r"(.{1,80}) \(ID: (\d{1,9})\)")
 
 
 @dataclass(slots=True)
@@ -54,6 +57,40 @@ class Scene:
     def copy(self) -> Scene:
         things = {uuid: thing.copy() for uuid, thing in self.things.items()}
         return Scene(things, self.next_uuid, self.score, self.over, self.won)
+
+    @classmethod
+    def from_state(cls, state: State, score: Score, next_uuid: int) -> Scene | None:
+        """The scene that a JSON state describes, e.g. a predicted one; None where it describes no possible scene.
+
+        A possible scene has the player and a root, every other thing is in exactly one place, and nothing is inside
+        itself.
+        """
+        scene = cls(next_uuid=next_uuid, score=score.get("score", 0), over=score.get("gameOver") is True)
+        scene.won = score.get("gameWon") is True
+        uuids = {thing.get("name"): thing["uuid"] for thing in state}
+        for thing in state:
+            match = _NAME.fullmatch(str(thing.get("name")))
+            names = thing.get("contains", [])
+            inside = [uuids[name] for name in names if name in uuids]
+            if match is None or int(match[2]) != thing["uuid"] or len(inside) != len(names):
+                return None
+            scene.things[thing["uuid"]] = Thing(
+                thing["uuid"], match[1], str(thing.get("type")), dict(thing.get("properties", {})), inside
+            )
+        return scene if scene._is_tree() else None
+
+    def _is_tree(self) -> bool:
+        """Whether every thing is reached exactly once from the root, the player among them."""
+        if AGENT not in self.things or ROOT not in self.things:
+            return False
+        seen, front = {ROOT}, [ROOT]
+        while front:
+            for uuid in self.things[front.pop()].contains:
+                if uuid in seen:
+                    return False
+                seen.add(uuid)
+                front.append(uuid)
+        return seen == self.things.keys()
 
     @property
     def agent(self) -> Thing:

@@ -114,14 +114,7 @@ class TextGame(World):
 
     def situation(self, action: str) -> Situation:
         """What a predictor may know before `action` is carried out."""
-        return Situation(
-            game=self.game.name,
-            task=self.game.task,
-            state=self.scene.state(),
-            score=self.scene.score_json(),
-            action=action,
-            uuid_base=self.scene.next_uuid,
-        )
+        return self.game.situation(self.scene, action)
 
     def commands(self) -> list[str]:
         """Every command that is understood now, possible or not."""

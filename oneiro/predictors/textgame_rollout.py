@@ -1,0 +1,130 @@
+"""Using a predictor for more than one step: how long it stays with the truth, and plans that are found inside it.
+
+A predictor here is any function from situations to answers; what it predicts becomes the next situation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from oneiro.predictors.base import Malformed
+from oneiro.predictors.textgame import TextGame
+from oneiro.predictors.textgame_eval import Tally
+from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.scene import Scene
+from oneiro.worlds.textgame.state import Situation, edits, same
+
+Predict = Callable[[Sequence[Situation]], Sequence[str]]
+"""Answers to a batch of situations."""
+Candidates = Callable[[Situation], Iterable[str]]
+"""Commands worth imagining in a situation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """A true course of a game: where it starts, and what is done."""
+
+    game: Game
+    start: Scene
+    commands: tuple[str, ...]
+
+
+def imagine(task: TextGame, situation: Situation, text: str) -> Situation | None:
+    """The situation after a predicted step, still without a command; None where the answer cannot be read.
+
+    The UUID base moves past every object the prediction brings in.
+    """
+    told = task.parse(text, situation)
+    if isinstance(told, Malformed) or told.score is None:
+        return None
+    base = max([situation.uuid_base, *(thing["uuid"] + 1 for thing in told.state)])
+    return replace(situation, state=told.state, score=told.score, action="", uuid_base=base)
+
+
+def accuracy_by_depth(task: TextGame, predict: Predict, courses: Sequence[Course], depth: int) -> list[dict[str, Any]]:
+    """Let the predictor simulate whole courses on its own predictions.
+
+    For each depth: `right`, the share of courses whose predicted state and score are exactly the true ones there, and
+    `unbroken`, the share that have been right at every step so far; each with its cases and interval.
+    """
+    imagined: list[Situation | None] = [course.game.situation(course.start) for course in courses]
+    truth = [course.start for course in courses]
+    unbroken = [True] * len(courses)
+    rows = []
+    for step in range(depth):
+        active = [i for i, course in enumerate(courses) if step < len(course.commands)]
+        asked = {i: replace(now, action=courses[i].commands[step]) for i in active if (now := imagined[i]) is not None}
+        answers = dict(zip(asked, predict(list(asked.values())) if asked else (), strict=True))
+        right, whole = Tally(), Tally()
+        for i in active:
+            imagined[i] = imagine(task, asked[i], answers[i]) if i in asked else None
+            truth[i] = courses[i].game.step(truth[i], courses[i].commands[step]).after
+            correct = _agrees(imagined[i], truth[i])
+            unbroken[i] = unbroken[i] and correct
+            right.add(correct)
+            whole.add(unbroken[i])
+        if active:
+            rows.append({"depth": step + 1, "right": right.table(), "unbroken": whole.table()})
+    return rows
+
+
+def _agrees(told: Situation | None, true: Scene) -> bool:
+    return told is not None and same(told.score, true.score_json()) and not edits(true.state(), told.state)
+
+
+def search_in_model(
+    task: TextGame, predict: Predict, start: Situation, candidates: Candidates, *, breadth: int = 8, depth: int = 12
+) -> list[str] | None:
+    """A plan that wins in the predictor's eyes, or None.
+
+    Breadth-limited search: at each depth every candidate command is imagined in every kept situation, and the `breadth`
+    situations of the highest predicted score are kept, earlier found ones first.
+    """
+    kept: list[tuple[Situation, list[str]]] = [(start, [])]
+    seen = {_key(start)}
+    for _ in range(depth):
+        asked = [(replace(now, action=command), plan) for now, plan in kept for command in candidates(now)]
+        answers = predict([situation for situation, _ in asked]) if asked else ()
+        found: list[tuple[Situation, list[str]]] = []
+        for (situation, plan), text in zip(asked, answers, strict=True):
+            there = imagine(task, situation, text)
+            if there is None:
+                continue
+            if there.score.get("gameWon") is True:
+                return [*plan, situation.action]
+            if there.score.get("gameOver") is not True and (key := _key(there)) not in seen:
+                seen.add(key)
+                found.append((there, [*plan, situation.action]))
+        kept = sorted(found, key=lambda entry: -_points(entry[0]))[:breadth]
+    return None
+
+
+def understood(game: Game) -> Candidates:
+    """All commands a game would understand in a predicted situation; none where the prediction makes no sense."""
+
+    def commands(situation: Situation) -> list[str]:
+        scene = Scene.from_state(situation.state, situation.score, situation.uuid_base)
+        return [verb.command(*things) for verb, things in game.commands(scene)] if scene is not None else []
+
+    return commands
+
+
+def _points(situation: Situation) -> float:
+    score = situation.score.get("score")
+    return float(score) if isinstance(score, int | float) and abs(score) < 1e9 else 0.0
+
+
+def _key(situation: Situation) -> str:
+    """Equal for situations that differ only in the order of objects and contents."""
+    things = [{**thing, "contains": sorted(thing.get("contains", []))} for thing in situation.state]
+    return json.dumps([sorted(things, key=lambda thing: thing["uuid"]), situation.score], sort_keys=True)
+
+
+def wins(game: Game, scene: Scene, plan: Sequence[str]) -> bool:
+    """Whether a plan wins the true game."""
+    for command in plan:
+        scene = game.step(scene, command).after
+    return scene.won
