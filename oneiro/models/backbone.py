@@ -11,7 +11,9 @@ conversion. Models with adapters keep their own modules and lose only the fusion
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
 import torch
@@ -110,34 +112,108 @@ class Block(nn.Module):
         else:
             self.adapters = nn.ModuleList(m for group in self.projections for m in group)
 
-    def forward(self, hidden: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
+    def forward(self, hidden: Tensor, cos: Tensor, sin: Tensor, attend: Attend, code: Code) -> Tensor:
         """hidden [B, T, d] -> [B, T, d]."""
-        batch, length, _ = hidden.shape
-        s = self.shape
-        normed = normalise(self.attention_norm, hidden)
-        if self.fused:
-            qkv = F.linear(normed, self.qkv_weight, self.qkv_bias)
-        else:
-            qkv = torch.cat([project(normed) for project in self.projections[0]], dim=-1)
-        qkv = qkv.view(batch, length, s.heads + 2 * s.kv_heads, s.head_dim)
-        if self.query_norm is None and self.rotary:
-            rotated, value = qkv[:, :, : -s.kv_heads], qkv[:, :, -s.kv_heads :]
-            rotated = rotate(rotated, cos, sin)
-            query, key = rotated[:, :, : s.heads], rotated[:, :, s.heads :]
-        else:
-            query, key, value = qkv.split([s.heads, s.kv_heads, s.kv_heads], dim=2)
-            if self.query_norm is not None:
-                query, key = normalise(self.query_norm, query), normalise(self.key_norm, key)
-            if self.rotary:
-                query, key = rotate(query, cos, sin), rotate(key, cos, sin)
-        mixed = attend(self.index, query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2))
-        hidden = hidden + self.out(mixed.transpose(1, 2).reshape(batch, length, s.heads * s.head_dim))
-        normed = normalise(self.mlp_norm, hidden)
-        if self.fused:
-            gate, up = F.linear(normed, self.gate_up_weight).chunk(2, dim=-1)
-        else:
-            gate, up = (project(normed) for project in self.projections[1])
+        if not self.fused:
+            return self._with_adapters(hidden, cos, sin, attend)
+        norms = (self.query_norm.weight, self.key_norm.weight) if self.query_norm is not None else None  # type: ignore[union-attr]
+        query, key, value = code.before_attention(
+            hidden,
+            self.attention_norm.weight,
+            self.attention_norm.variance_epsilon,
+            self.qkv_weight,
+            self.qkv_bias,
+            norms,
+            (cos, sin) if self.rotary else None,
+            (self.shape.heads, self.shape.kv_heads, self.shape.head_dim),
+        )
+        mixed = attend(self.index, query, key, value)
+        return code.after_attention(
+            hidden,
+            mixed,
+            self.out.weight,
+            self.mlp_norm.weight,
+            self.mlp_norm.variance_epsilon,
+            self.gate_up_weight,
+            self.down.weight,
+        )
+
+    def _with_adapters(self, hidden: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
+        """The same layer through its own modules, which carry the adapters."""
+        normed = normalise(hidden, self.attention_norm.weight, self.attention_norm.variance_epsilon)
+        qkv = torch.cat([project(normed) for project in self.projections[0]], dim=-1)
+        norms = (self.query_norm.weight, self.key_norm.weight) if self.query_norm is not None else None  # type: ignore[union-attr]
+        heads = self.shape.heads, self.shape.kv_heads, self.shape.head_dim
+        epsilon = self.attention_norm.variance_epsilon
+        query, key, value = split_heads(qkv, norms, (cos, sin) if self.rotary else None, heads, epsilon)
+        mixed = attend(self.index, query, key, value)
+        hidden = hidden + self.out(mixed.transpose(1, 2).flatten(2))
+        normed = normalise(hidden, self.mlp_norm.weight, self.mlp_norm.variance_epsilon)
+        gate, up = (project(normed) for project in self.projections[1])
         return hidden + self.down(F.silu(gate) * up)
+
+
+Norms = tuple[Tensor, Tensor] | None
+Rotations = tuple[Tensor, Tensor] | None
+
+
+def before_attention(
+    hidden: Tensor,
+    norm: Tensor,
+    epsilon: float,
+    weight: Tensor,
+    bias: Tensor | None,
+    norms: Norms,
+    rotations: Rotations,
+    heads: tuple[int, int, int],
+) -> tuple[Tensor, Tensor, Tensor]:
+    """hidden [B, T, d] -> queries [B, H, T, D], keys and values [B, K, T, D]."""
+    return split_heads(F.linear(normalise(hidden, norm, epsilon), weight, bias), norms, rotations, heads, epsilon)
+
+
+def split_heads(
+    qkv: Tensor, norms: Norms, rotations: Rotations, heads: tuple[int, int, int], epsilon: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Fused projections [B, T, (H + 2K) D] into normalised, rotated queries and keys, and values."""
+    own, shared, dim = heads
+    qkv = qkv.unflatten(-1, (own + 2 * shared, dim))
+    if norms is None and rotations is not None:
+        # Queries and keys turn together: one pass instead of two.
+        rotated = rotate(qkv[:, :, : own + shared], *rotations)
+        query, key, value = rotated[:, :, :own], rotated[:, :, own:], qkv[:, :, own + shared :]
+    else:
+        query, key, value = qkv.split([own, shared, shared], dim=2)
+        if norms is not None:
+            query, key = normalise(query, norms[0], epsilon), normalise(key, norms[1], epsilon)
+        if rotations is not None:
+            query, key = rotate(query, *rotations), rotate(key, *rotations)
+    return query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
+
+
+def after_attention(
+    hidden: Tensor, mixed: Tensor, out: Tensor, norm: Tensor, epsilon: float, gate_up: Tensor, down: Tensor
+) -> Tensor:
+    """Residual hidden [B, T, d] and attention's result [B, H, T, D] -> the layer's result [B, T, d]."""
+    hidden = hidden + F.linear(mixed.transpose(1, 2).flatten(2), out)
+    gate, up = F.linear(normalise(hidden, norm, epsilon), gate_up).chunk(2, dim=-1)
+    return hidden + F.linear(F.silu(gate) * up, down)
+
+
+@dataclass(frozen=True)
+class Code:
+    """The two halves of a layer around attention, plain or compiled. Weights are arguments: one code, all layers."""
+
+    before_attention: Callable[..., tuple[Tensor, Tensor, Tensor]] = before_attention
+    after_attention: Callable[..., Tensor] = after_attention
+
+
+PLAIN = Code()
+
+
+@cache
+def compiled() -> Code:
+    """Fused by the compiler; on a GPU a layer is otherwise bound by reading and writing what lies between its matmuls."""
+    return Code(torch.compile(before_attention, dynamic=True), torch.compile(after_attention, dynamic=True))
 
 
 class Backbone(nn.Module):
@@ -168,6 +244,7 @@ class Backbone(nn.Module):
         self.blocks = nn.ModuleList(Block(layer, self.shape, i) for i, layer in enumerate(base.model.layers))
         self.norm = base.model.norm
         self.head = base.lm_head
+        self.code = PLAIN
         self._rotary = base.model.rotary_emb
         self._tables: tuple[Tensor, Tensor] | None = None
 
@@ -185,8 +262,8 @@ class Backbone(nn.Module):
         hidden = self.embedding(tokens)
         cos, sin = self.rotations(positions, hidden)
         for block in self.blocks:
-            hidden = block(hidden, cos, sin, attend)
-        return normalise(self.norm, hidden)
+            hidden = block(hidden, cos, sin, attend, self.code)
+        return normalise(hidden, self.norm.weight, self.norm.variance_epsilon)
 
     def rotations(self, positions: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines and sines [..., T, 1, D/2] of the rotary embedding, from a table grown as positions need it."""
@@ -203,9 +280,9 @@ class Backbone(nn.Module):
         return cos[positions][..., None, :], sin[positions][..., None, :]
 
 
-def normalise(norm: Any, x: Tensor) -> Tensor:
+def normalise(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
     """RMS norm by the fused kernel."""
-    return F.rms_norm(x, x.shape[-1:], norm.weight, norm.variance_epsilon)
+    return F.rms_norm(x, x.shape[-1:], weight, epsilon)
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

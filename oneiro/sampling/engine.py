@@ -23,7 +23,7 @@ from oneiro.models.language import LanguageModel
 from oneiro.recipe import Settings
 from oneiro.sampling.slots import FREE, Memory, Slots
 
-SYNC_EVERY = {"cpu": 1, "cuda": 8}
+LOOK_EVERY = {"cpu": 1, "cuda": 16}
 """Steps between looks at which rows are done: a look makes a GPU wait."""
 PREFILL_TOKENS = 16384
 """Padded prompt tokens computed at once."""
@@ -176,17 +176,23 @@ class _Call:
         self.out: list[Sample | None] = [None] * total
 
     def samples(self) -> list[list[Sample]]:
-        every = SYNC_EVERY.get(self.device.type, 1)
         while self.queue or self.rows:
             free = self.width - len(self.rows)
             if self.queue and (free >= max(1, self.width // 8) or free >= len(self.queue)):
                 self.admit(free)
             else:
-                for _ in range(every):
-                    self.slots.advance(len(self.rows), self.limits.draw)
+                self.advance()
             self.retire()
         found = [sample for sample in self.out if sample is not None]
         return [found[i : i + self.n] for i in range(0, len(found), self.n)]
+
+    def advance(self) -> None:
+        """Steps up to the next look; where every sample has the same length, up to its end."""
+        steps = LOOK_EVERY.get(self.device.type, 1)
+        if self.limits.ignore_end and not self.limits.stop:
+            steps = self.limits.max_tokens - int(self.slots.count[: len(self.rows)].max())
+        for _ in range(steps):
+            self.slots.advance(len(self.rows), self.limits.draw)
 
     def admit(self, free: int) -> None:
         """Fill free slots from the queue: prefill what is new, copy what is shared, and draw the first token."""

@@ -147,14 +147,13 @@ class _Continue:
     def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         keys, values = self.memory[layer]
         rows, heads, _, dim = query.shape
-        keys[self.every, :, self.position] = key[:, :, 0]
-        values[self.every, :, self.position] = value[:, :, 0]
         # Query heads that share a key head become that head's queries: grouped attention without repeating keys.
         grouped = query.reshape(rows, keys.shape[1], heads // keys.shape[1], dim)
         if self.kernel is not None:
-            mixed = self.kernel(grouped, keys, values, self.position)
-        else:
-            mixed = attention(grouped, keys[:rows, :, : self.seen], values[:rows, :, : self.seen], mask=self.mask)
+            return self.kernel(grouped, key, value, keys, values, self.position).view(rows, heads, 1, dim)
+        keys[self.every, :, self.position] = key[:, :, 0]
+        values[self.every, :, self.position] = value[:, :, 0]
+        mixed = attention(grouped, keys[:rows, :, : self.seen], values[:rows, :, : self.seen], mask=self.mask)
         return mixed.reshape(rows, heads, 1, dim)
 
 

@@ -10,34 +10,38 @@ from torch import Tensor
 
 @triton.jit
 def _decode(  # type: ignore[no-untyped-def]
-    query, keys, values, position, out, scale,
-    q_row, q_head, q_group, k_row, k_head, k_position, o_row, o_head, o_group,
+    query, new_key, new_value, keys, values, position, out, scale,
+    q_row, q_head, q_group, n_row, n_head, m_row, m_head, k_row, k_head, k_position, o_row, o_head, o_group,
     GROUP: tl.constexpr, PADDED: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1)
-    length = tl.load(position + row) + 1
+    past = tl.load(position + row)
     group = tl.arange(0, PADDED)
     dim = tl.arange(0, DIM)
     within = group < GROUP
-    q = tl.load(
-        query + row * q_row + head * q_head + group[:, None] * q_group + dim[None, :], mask=within[:, None], other=0.0
-    )
-    highest = tl.full([PADDED], float("-inf"), tl.float32)
-    total = tl.zeros([PADDED], tl.float32)
-    mixed = tl.zeros([PADDED, DIM], tl.float32)
+    place = query + row * q_row + head * q_head + group[:, None] * q_group + dim[None, :]
+    q = tl.load(place, mask=within[:, None], other=0.0)
+    # The new token first: written to the cache, and attended to from registers.
     base = row * k_row + head * k_head
-    for start in range(0, length, BLOCK):
+    k_new = tl.load(new_key + row * n_row + head * n_head + dim)
+    v_new = tl.load(new_value + row * m_row + head * m_head + dim)
+    tl.store(keys + base + past * k_position + dim, k_new)
+    tl.store(values + base + past * k_position + dim, v_new)
+    highest = tl.sum(q.to(tl.float32) * k_new.to(tl.float32)[None, :], 1) * scale
+    total = tl.full([PADDED], 1.0, tl.float32)
+    mixed = tl.zeros([PADDED, DIM], tl.float32) + v_new.to(tl.float32)[None, :]
+    for start in range(0, past, BLOCK):
         at = start + tl.arange(0, BLOCK)
-        seen = at < length
-        place = base + at[:, None] * k_position + dim[None, :]
-        k = tl.load(keys + place, mask=seen[:, None], other=0.0)
+        seen = at < past
+        cell = base + at[:, None] * k_position + dim[None, :]
+        k = tl.load(keys + cell, mask=seen[:, None], other=0.0)
+        v = tl.load(values + cell, mask=seen[:, None], other=0.0)
         scores = tl.dot(q, tl.trans(k)).to(tl.float32) * scale
         scores = tl.where(seen[None, :], scores, float("-inf"))
         new = tl.maximum(highest, tl.max(scores, 1))
         shrink = tl.exp(highest - new)
         weights = tl.exp(scores - new[:, None])
-        v = tl.load(values + place, mask=seen[:, None], other=0.0)
         total = total * shrink + tl.sum(weights, 1)
         mixed = mixed * shrink[:, None] + tl.dot(weights.to(v.dtype), v).to(tl.float32)
         highest = new
@@ -46,18 +50,19 @@ def _decode(  # type: ignore[no-untyped-def]
     tl.store(target, mixed.to(out.dtype.element_ty), mask=within[:, None])
 
 
-def decode_attention(query: Tensor, keys: Tensor, values: Tensor, position: Tensor) -> Tensor:
-    """Queries [B, K, G, D] against keys and values [slots, K, capacity, D], row b up to position[b]; returns [B, K,
-       G, D].
+def decode_attention(
+    query: Tensor, new_key: Tensor, new_value: Tensor, keys: Tensor, values: Tensor, position: Tensor
+) -> Tensor:
+    """Queries [B, K, G, D] against a cache [slots, K, capacity, D] in which row b holds position[b] tokens.
 
-    Grouped queries are padded to 16, the least a tensor core takes; the step is bound by reading keys, not by
-    arithmetic.
+    Writes the new keys and values [B, K, 1, D] at position[b] and attends to them too; returns [B, K, G, D]. Grouped
+    queries are padded to 16, the least a tensor core takes: a step is bound by reading keys, not by arithmetic.
     """
     rows, heads, group, dim = query.shape
-    out = torch.empty_like(query)
+    out = torch.empty((rows, heads, group, dim), dtype=query.dtype, device=query.device)
     _decode[(rows, heads)](
-        query, keys, values, position, out, dim**-0.5,
-        *query.stride()[:3], *keys.stride()[:3], *out.stride()[:3],
-        GROUP=group, PADDED=max(16, triton.next_power_of_2(group)), DIM=dim, BLOCK=64, num_warps=4,
+        query, new_key, new_value, keys, values, position, out, dim**-0.5,
+        *query.stride()[:3], *new_key.stride()[:2], *new_value.stride()[:2], *keys.stride()[:3], *out.stride()[:3],
+        GROUP=group, PADDED=max(16, triton.next_power_of_2(group)), DIM=dim, BLOCK=64, num_warps=2, num_stages=3,
     )  # fmt: skip
     return out

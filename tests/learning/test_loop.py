@@ -1,0 +1,174 @@
+"""Every algorithm through the whole loop on one small task: it learns, and a resumed run is the uninterrupted one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from oneiro import seeds
+from oneiro.episode import Episode, Row, given
+from oneiro.errors import OneiroError
+from oneiro.learning import checkpoint, sft
+from oneiro.learning.algorithms import DrGrpo, Grpo, Ppo, Reinforce, Rloo
+from oneiro.learning.learner import LearnerSettings
+from oneiro.learning.loop import Parts, RlSettings, reinforce
+from oneiro.learning.losses import LossSettings
+from oneiro.learning.optimiser import OptimiserSettings, learning_rate
+from oneiro.models.language import LanguageModel
+from oneiro.sampling.engine import Engine, Limits
+from tests.conftest import make_tiny
+
+WANTED = 7
+
+
+def play_with(language: LanguageModel, turns: int = 1):  # type: ignore[no-untyped-def]
+    """Episodes whose reward is the share of one token in the reply; several turns make several rows."""
+    engine = Engine(language, slots=64)
+
+    def play(step: int) -> list[Episode]:
+        prompts = [np.array([3 + g, 4, 5]) for g in range(4)]
+        episodes = [Episode([], group=g) for g in range(4) for _ in range(6)]
+        for turn in range(1, turns + 1):
+            seed = seeds.derive(step, turn)
+            sampled = engine.generate(prompts, 6, Limits(max_tokens=5, ignore_end=True), seed=seed)
+            for episode, sample in zip(episodes, [s for group in sampled for s in group], strict=True):
+                episode.rows.append(Row([given(prompts[episode.group], turn=turn), *sample.segments(turn=turn)]))
+                episode.rewards.append(float((sample.tokens == WANTED).mean()))
+        return episodes
+
+    return play
+
+
+def settings(algorithm: object, steps: int, **more: object) -> RlSettings:
+    learner = LearnerSettings(
+        optimiser=OptimiserSettings(lr=1e-2, weight_decay=0.0), loss=LossSettings(kl=0.001 if "kl" in more else 0.0)
+    )
+    more.pop("kl", None)
+    return RlSettings(steps=steps, algorithm=algorithm, learner=learner, checkpoint_every=2, **more)  # type: ignore[arg-type]
+
+
+CASES = {
+    "grpo": (Grpo(), {}),
+    "grpo with a reference": (Grpo(), {"kl": True}),
+    "dr-grpo": (DrGrpo(), {}),
+    "rloo in minibatches": (Rloo(), {"minibatches": 2, "epochs": 2}),
+    "reinforce++ with KL in the reward": (Reinforce(), {"kl_in_reward": 0.01}),
+    "ppo": (Ppo(), {}),
+    "ppo on a shared body": (Ppo(lam=0.9), {"shared_body": True}),
+    "ppo by turns": (Ppo(bi_level=True), {}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_algorithm_learns(case: str, tmp_path: Path) -> None:
+    algorithm, more = CASES[case]
+    language = make_tiny()
+    logged: list[dict[str, float]] = []
+    parts = Parts(play_with(language, turns=2 if "turns" in case else 1), lambda step, values: logged.append(values))
+    reinforce(language, settings(algorithm, 40, **more), tmp_path, 0, parts)
+    rewards = [values["reward"] for values in logged]
+    assert np.mean(rewards[-5:]) > np.mean(rewards[:5]) + 0.15
+    updates = [values for values in logged if "mismatch" in values]
+    assert max(values["mismatch"] for values in updates) < 1e-4  # the sampler's weights are the learner's
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_resumed_run_is_the_uninterrupted_one(case: str, tmp_path: Path) -> None:
+    algorithm, more = CASES[case]
+
+    class Killed(Exception):
+        pass
+
+    def go(folder: Path, stop_at: int | None) -> tuple[list[tuple[int, dict[str, float]]], LanguageModel]:
+        language = make_tiny()
+        logged: list[tuple[int, dict[str, float]]] = []
+        play = play_with(language, turns=2 if "turns" in case else 1)
+
+        def play_or_die(step: int) -> list[Episode]:
+            if step == stop_at:
+                raise Killed
+            return play(step)
+
+        parts = Parts(play_or_die, lambda step, values: logged.append((step, values)))
+        try:
+            reinforce(language, settings(algorithm, 5, **more), folder, 0, parts)
+        except Killed:
+            pass
+        return logged, language
+
+    whole, expected = go(tmp_path / "whole", None)
+    go(tmp_path / "cut", 3)  # the last checkpoint is after step 2
+    rest, found = go(tmp_path / "cut", None)
+    assert rest == whole[2:]
+    for (name, a), (_, b) in zip(expected.trainable(), found.trainable(), strict=True):
+        assert torch.equal(a, b), name
+
+
+def test_environment_tokens_get_a_weight_only_after_the_first_reply() -> None:
+    from oneiro.learning.example import Example
+    from oneiro.learning.loop import add_environment_ce
+
+    language = make_tiny()
+    (episode, *_) = play_with(language)(0)
+    row = episode.rows[0]
+    row.segments.append(given([8, 9], turn=2))
+    examples = [[Example.of(row)]]
+    add_environment_ce([episode], examples, 0.5)
+    np.testing.assert_allclose(examples[0][0].weights["ce"], [0, 0, 0, 0, 0, 0, 0, 0, 0.5, 0.5])
+
+
+def test_supervised_learning_resumes_bit_for_bit(tmp_path: Path) -> None:
+    rows = [Row([given([i % 9, 2, 3]), given([10 + i % 5, 11], ce=1.0)]) for i in range(40)]
+    chosen = sft.SftSettings(batch=8, epochs=2.0, checkpoint_every=3)
+
+    class Killed(Exception):
+        pass
+
+    def go(folder: Path, stop_at: int | None) -> tuple[list[tuple[int, float]], LanguageModel]:
+        language, logged = make_tiny(), []
+
+        def log(step: int, values: dict[str, float]) -> None:
+            if step == stop_at:
+                raise Killed
+            logged.append((step, values["ce"]))
+
+        try:
+            sft.train(language, rows, rows[:4], chosen, folder, 0, log)
+        except Killed:
+            pass
+        return logged, language
+
+    whole, expected = go(tmp_path / "whole", None)
+    go(tmp_path / "cut", 8)
+    rest, found = go(tmp_path / "cut", None)
+    assert len(whole) == 10 and rest == whole[6:] and whole[-1][1] < whole[0][1]
+    for (name, a), (_, b) in zip(expected.trainable(), found.trainable(), strict=True):
+        assert torch.equal(a, b), name
+
+
+def test_every_row_is_seen_once_an_epoch() -> None:
+    seen = [i for step in range(10) for i in sft.order(40, 3, step, 8)]
+    assert sorted(seen[:40]) == list(range(40)) == sorted(seen[40:]) and seen[:40] != seen[40:]
+
+
+def test_a_truncated_or_foreign_checkpoint_is_one_clear_line(tmp_path: Path) -> None:
+    language = make_tiny()
+    parts = Parts(play_with(language), lambda step, values: None)
+    reinforce(language, settings(Grpo(), 2), tmp_path, 0, parts)
+    with pytest.raises(OneiroError, match="another model"):
+        checkpoint.restore(tmp_path, make_tiny(width=64), {})
+    weights = next(tmp_path.glob("step-*/model/model.safetensors"))
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(OneiroError, match="cannot be read"):
+        checkpoint.restore(tmp_path, make_tiny(), {})
+
+
+def test_schedules_by_hand() -> None:
+    cosine = OptimiserSettings(lr=1.0, schedule="cosine", warmup=2, final=0.1)
+    rates = [learning_rate(cosine, step, 10) for step in (0, 1, 2, 6, 10)]
+    np.testing.assert_allclose(rates, [0.5, 1.0, 1.0, 0.55, 0.1])
+    linear = OptimiserSettings(lr=1.0, schedule="linear", warmup=0.2)
+    np.testing.assert_allclose([learning_rate(linear, step, 10) for step in (0, 1, 2, 6, 10)], [0.5, 1, 1, 0.5, 0])

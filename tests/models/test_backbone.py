@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config, SmolLM3Config
+
+from oneiro.errors import OneiroError
+from oneiro.models import language as languages
+from oneiro.models.backbone import AfterPrefix, Backbone, Causal, Remember
+from oneiro.models.language import LanguageModel, LoraSettings, with_lora
+from tests.conftest import make_tiny
+
+SIZES = {
+    "vocab_size": 97,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "pad_token_id": 0,
+}
+FAMILIES = {
+    "llama": LlamaConfig(**SIZES),
+    "llama with scaled rotary positions": LlamaConfig(
+        **SIZES,
+        rope_parameters={
+            "rope_type": "llama3",
+            "rope_theta": 10000.0,
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 16,
+        },
+    ),
+    "mistral": MistralConfig(**SIZES, sliding_window=None),
+    "qwen2": Qwen2Config(**SIZES, tie_word_embeddings=True),
+    "qwen3": Qwen3Config(**SIZES, head_dim=16),
+    "smollm3": SmolLM3Config(**SIZES, no_rope_layers=[1, 0, 1]),
+}
+
+
+def random_model(config: object) -> torch.nn.Module:
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return model.eval()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_forward_is_that_of_transformers(family: str) -> None:
+    model = random_model(FAMILIES[family])
+    tokens = torch.randint(0, 97, (3, 23))
+    with torch.no_grad():
+        expected = model(tokens).logits
+        backbone = Backbone(model)
+        hidden = backbone(tokens, torch.arange(23), Causal())
+        torch.testing.assert_close(hidden @ backbone.head_weight.T, expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_row_after_a_shared_prefix_is_the_row_alone(family: str) -> None:
+    backbone = Backbone(random_model(FAMILIES[family]))
+    prefixes, lengths, owner = torch.randint(0, 97, (2, 9)), torch.tensor([9, 5]), torch.tensor([0, 1, 1])
+    rows = torch.randint(0, 97, (3, 6))
+    remember = Remember()
+    backbone(prefixes, torch.arange(9), remember)
+    positions = lengths[owner][:, None] + torch.arange(6)
+    together = backbone(rows, positions, AfterPrefix(remember.memory, owner, lengths, 6))
+    for b in range(3):
+        whole = torch.cat([prefixes[owner[b], : lengths[owner[b]]], rows[b]])[None]
+        alone = backbone(whole, torch.arange(whole.shape[1]), Causal())
+        torch.testing.assert_close(together[b], alone[0, -6:], atol=1e-4, rtol=1e-4)
+
+
+def test_fused_weights_are_the_models_own(tiny: LanguageModel) -> None:
+    tokens = torch.randint(0, 300, (1, 8))
+    before = tiny.model(tokens).logits
+    with torch.no_grad():
+        tiny.backbone.blocks[0].qkv_weight.mul_(1.5)
+        tiny.backbone.blocks[1].gate_up_weight.mul_(0.5)
+    after = tiny.model(tokens).logits
+    assert not torch.allclose(before, after)
+    hidden = tiny.backbone(tokens, torch.arange(8), Causal())
+    torch.testing.assert_close(hidden @ tiny.backbone.head_weight.T, after, atol=1e-5, rtol=1e-4)
+
+
+def test_a_saved_model_loads_anywhere_and_bit_for_bit(tiny: LanguageModel, tmp_path: Path) -> None:
+    tiny.habits = {"world": {"name": "frozen-lake"}}
+    folder = tiny.save(tmp_path / "model")
+    tokens = torch.randint(0, 300, (2, 8))
+    foreign = AutoModelForCausalLM.from_pretrained(folder)
+    assert torch.equal(foreign(tokens).logits, tiny.model(tokens).logits)
+    again = languages.load(str(folder))
+    assert again.habits == tiny.habits
+    assert again.decode(again.encode("P _ O <think>Up")) == "P _ O <think>Up"
+    for (name, a), (_, b) in zip(tiny.trainable(), again.trainable(), strict=True):
+        assert torch.equal(a, b), name
+
+
+def test_an_adapter_learns_saves_and_merges(tmp_path: Path) -> None:
+    from oneiro.episode import Row, given
+    from oneiro.learning.example import Example
+    from oneiro.learning.learner import Learner, LearnerSettings
+
+    base = make_tiny()
+    base.save(tmp_path / "base")
+    language = with_lora(languages.load(str(tmp_path / "base")), LoraSettings(rank=4))
+    names = [name for name, _ in language.trainable()]
+    assert names and all("lora" in name for name in names)
+    learner = Learner(language.backbone, LearnerSettings(), 20)
+    example = Example.of(Row([given([1, 2, 3]), given([7, 8, 9, 10], ce=1.0)]))
+    losses = [learner.update([example])["ce"] for _ in range(20)]
+    assert losses[-1] < 0.8 * losses[0]
+    language.save(tmp_path / "adapter")
+    merged = languages.merge(tmp_path / "adapter", tmp_path / "merged")
+    tokens = torch.randint(0, 300, (2, 8))
+    expected = language.model(tokens).logits
+    torch.testing.assert_close(AutoModelForCausalLM.from_pretrained(merged)(tokens).logits, expected, atol=1e-4, rtol=1e-3)
+    assert not torch.allclose(base.model(tokens).logits, expected, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda p: None, "no model folder"),
+        (lambda p: p.mkdir(), "holds no model"),
+        (lambda p: (p.mkdir(), (p / "config.json").write_text("{")), "cannot load a language model"),
+    ],
+)
+def test_a_folder_without_a_model_is_one_clear_line(tmp_path: Path, make: object, message: str) -> None:
+    make(tmp_path / "x")  # type: ignore[operator]
+    with pytest.raises(OneiroError, match=message) as caught:
+        languages.load(str(tmp_path / "x"))
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_family_is_refused_by_name() -> None:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    with pytest.raises(OneiroError, match="gpt2"):
+        Backbone(GPT2LMHeadModel(GPT2Config(n_embd=8, n_layer=1, n_head=1, vocab_size=10)))
