@@ -7,8 +7,10 @@ remembered: `generator(seed, "rollout", k)` is the same in every process.
 from __future__ import annotations
 
 import hashlib
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def derive(*parts: int | str) -> int:
@@ -19,4 +21,6 @@ def derive(*parts: int | str) -> int:
 
 def generator(*parts: int | str) -> np.random.Generator:
     """A numpy generator of its own for this path."""
+    import numpy as np  # here, so that `oneiro --help` need not wait for it
+
     return np.random.default_rng(derive(*parts))

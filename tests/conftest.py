@@ -24,7 +24,7 @@ def make_tiny(seed: int = 1, **settings: int) -> LanguageModel:
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in language.backbone.parameters():
-            parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator))
+            parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator).to(parameter.device))
     return language
 
 

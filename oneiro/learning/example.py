@@ -22,7 +22,7 @@ SHARE_AT_LEAST = 0.2
 
 @dataclass(slots=True)
 class Example:
-    """One row ready for learning. Every array is [T], aligned with `tokens`; a token's number is about predicting it."""
+    """One row ready for learning. Every array is [T], aligned with `tokens`; a token's number is for predicting it."""
 
     tokens: Tokens
     weights: dict[str, Floats]

@@ -56,9 +56,12 @@ class Parts:
     log: Callable[[int, dict[str, float]], None]
     time: Callable[[int, dict[str, float]], None] = lambda step, values: None
     keep: Callable[[int, Sequence[Episode]], None] = lambda step, episodes: None
-    rewind: Callable[[int], None] = lambda step: None
+    rewind: Callable[[int], str | None] = lambda step: None
+    """Forgets what was logged after a step, from which the loop then goes on; a text: the run had ended there."""
     watch: Callable[[int, dict[str, float]], str | None] = lambda step, values: None
     """Looks at the metrics; a text stops the run with that reason."""
+    look: Callable[[int, Sequence[Episode], Learner], dict[str, float]] = lambda step, episodes, learner: {}
+    """Further metrics of a step, taken while the policy is still the one that played."""
 
 
 def reinforce(language: LanguageModel, settings: RlSettings, folder: Path, seed: int, parts: Parts) -> Path:
@@ -71,16 +74,20 @@ def reinforce(language: LanguageModel, settings: RlSettings, folder: Path, seed:
         learner_settings = learner_settings.model_copy(update={"loss": loss})
     learners = make_learners(language, settings, learner_settings, updates)
     start = checkpoint.restore(folder, language, learners)
-    parts.rewind(start)
+    reason = parts.rewind(start)
     if start == 0:
         checkpoint.save(folder, 0, language, learners)
     for step in range(start, settings.steps):
+        if reason:
+            break
         clock = [time.perf_counter()]
         episodes = parts.play(step)
         clock.append(time.perf_counter())
+        looked = parts.look(step + 1, episodes, learners["policy"])
+        clock.append(time.perf_counter())
         statistics = learn(episodes, settings, learners, reference, seeds.derive(seed, "minibatches", step))
         clock.append(time.perf_counter())
-        statistics |= describe(episodes)
+        statistics |= describe(episodes) | looked
         parts.log(step + 1, statistics)
         if (step + 1) % settings.keep_episodes_every == 0 or step + 1 == settings.steps:
             parts.keep(step + 1, episodes)
@@ -88,10 +95,8 @@ def reinforce(language: LanguageModel, settings: RlSettings, folder: Path, seed:
         if (step + 1) % settings.checkpoint_every == 0 or step + 1 == settings.steps or reason:
             checkpoint.save(folder, step + 1, language, learners)
         clock.append(time.perf_counter())
-        names = ("play", "learn", "save")
+        names = ("play", "look", "learn", "save")
         parts.time(step + 1, {name: b - a for name, a, b in zip(names, clock, clock[1:], strict=False)})
-        if reason:
-            break
     found = checkpoint.latest(folder)
     assert found is not None
     return found

@@ -212,8 +212,8 @@ PLAIN = Code()
 
 @cache
 def compiled() -> Code:
-    """Fused by the compiler; on a GPU a layer is otherwise bound by reading and writing what lies between its matmuls."""
-    return Code(torch.compile(before_attention, dynamic=True), torch.compile(after_attention, dynamic=True))
+    """Fused by the compiler: on a GPU a step of decoding is otherwise bound by launching small kernels."""
+    return Code(torch.compile(before_attention), torch.compile(after_attention))
 
 
 class Backbone(nn.Module):
@@ -244,7 +244,6 @@ class Backbone(nn.Module):
         self.blocks = nn.ModuleList(Block(layer, self.shape, i) for i, layer in enumerate(base.model.layers))
         self.norm = base.model.norm
         self.head = base.lm_head
-        self.code = PLAIN
         self._rotary = base.model.rotary_emb
         self._tables: tuple[Tensor, Tensor] | None = None
 
@@ -257,12 +256,12 @@ class Backbone(nn.Module):
     def device(self) -> torch.device:
         return self.head.weight.device
 
-    def forward(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+    def forward(self, tokens: Tensor, positions: Tensor, attend: Attend, code: Code = PLAIN) -> Tensor:
         """Token ids [B, T] at positions [T] or [B, T] -> final hidden states [B, T, d]."""
         hidden = self.embedding(tokens)
         cos, sin = self.rotations(positions, hidden)
         for block in self.blocks:
-            hidden = block(hidden, cos, sin, attend, self.code)
+            hidden = block(hidden, cos, sin, attend, code)
         return normalise(hidden, self.norm.weight, self.norm.variance_epsilon)
 
     def rotations(self, positions: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:

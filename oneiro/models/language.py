@@ -20,7 +20,7 @@ from torch import nn
 from oneiro import files
 from oneiro.episode import Tokens
 from oneiro.errors import OneiroError
-from oneiro.models.backbone import Backbone, compiled
+from oneiro.models.backbone import Backbone
 from oneiro.recipe import Settings
 
 CHATML = (
@@ -50,8 +50,6 @@ class ModelSettings(Settings):
     vocabulary: int = Field(384, ge=280)
     """Largest vocabulary of the tokenizer that `tiny` trains on the run's own text."""
     lora: LoraSettings | None = None
-    compiled: bool | None = None
-    """Fuse the layers with torch.compile: half a minute once, then faster. By default on a GPU, from 50 M parameters."""
 
 
 @dataclass
@@ -159,9 +157,6 @@ def load(settings: ModelSettings | str, device: torch.device | str | None = None
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise OneiroError(f"cannot load a language model from '{source}': {reason[:200]}") from error
     language = with_lora(assemble(settings.name, model.to(device), tokenizer), settings.lora)
-    large = device.type == "cuda" and language.backbone.shape.parameters > 50_000_000
-    if settings.compiled or (settings.compiled is None and large):
-        language.backbone.code = compiled()
     if (Path(source) / HABITS).is_file():
         language.habits = files.read_json(Path(source) / HABITS)
     return language

@@ -26,7 +26,7 @@ from oneiro.predictors.textgame_prompt import (
 )
 from oneiro.predictors.textgame_rationale import rationale
 from oneiro.predictors.textgame_release import MAX_TASK_REWARD, release_score
-from oneiro.predictors.textgame_score import Outcome, Question, judge, question
+from oneiro.predictors.textgame_score import EXACT_SHARE, Outcome, Question, judge, question
 from oneiro.worlds.textgame.dataset import Rules
 from oneiro.worlds.textgame.state import Kind, Situation, Transition
 
@@ -114,13 +114,13 @@ class TextGame(Predictor[Transition, Foretold]):
     def reward(self, text: str, case: Transition) -> Reward:
         if self.config.reward == "shaped":
             outcome = self.judge(text, case)
-            half = outcome.shaped - 0.5 * outcome.exact
-            return Reward(outcome.shaped, {"exact": 0.5 * outcome.exact, "overlap": half})
+            exact = EXACT_SHARE * outcome.exact
+            return Reward(outcome.shaped, {"exact": exact, "overlap": outcome.shaped - exact})
         if self.config.reward == "task":
             found = release_score(text, case)
             return Reward(found.task_specific, {"published": found.task_specific})
-        exact = float(self.exact(text, case))
-        return Reward(exact, {"exact": exact})
+        right = float(self.exact(text, case))
+        return Reward(right, {"exact": right})
 
     def metrics(self, text: str, case: Transition) -> dict[str, float]:
         """Exactness under the configured scorer, overlap of changes, and whether the answer could be read."""
@@ -130,7 +130,7 @@ class TextGame(Predictor[Transition, Foretold]):
         return {"exact": float(exact), "overlap": outcome.overlap, "parsed": float(outcome.flaw is None), **errors}
 
     def baselines(self) -> dict[str, Callable[[Transition], str]]:
-        """ "nothing changes" and the true answer: the floor and the ceiling of every table."""
+        """The answer that nothing changes, and the true one: the floor and the ceiling of every table."""
         return {"no change": self.no_change, "perfect": self.perfect}
 
     def no_change(self, case: Situation) -> str:

@@ -7,7 +7,6 @@ Every table shows steps that change something and steps that do not apart from e
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any
 from oneiro.errors import OneiroError
 from oneiro.predictors.textgame import Scorer, TextGame, TextGameConfig
 from oneiro.predictors.textgame_score import Error
+from oneiro.report.stats import wilson
 from oneiro.worlds.textgame.state import Transition
 
 Answers = Mapping[str, str] | Callable[[Transition], str]
@@ -32,8 +32,7 @@ PUBLISHED: tuple[tuple[str, float, float, float], ...] = (
     ("R1-Distill-Qwen-7B + RLVR, binary", 83.08, 40.33, 65.53),
     ("GPT-4 (per-game average)", 73.90, 51.60, 64.76),
 )
-"""Accuracy in percent on unchanged, changed and all 2,954 official test rows (RLVR-World, table 1; published
-scorer)."""
+"""Accuracy in percent on unchanged, changed and all official test rows (RLVR-World, table 1; published scorer)."""
 
 
 @dataclass(slots=True)
@@ -49,10 +48,9 @@ class Tally:
 
     def table(self) -> dict[str, Any]:
         """Accuracy in percent with its 95 % Wilson interval; None where there are no cases."""
-        if not self.cases:
-            return {"accuracy": None, "low": None, "high": None, "cases": 0}
-        low, high = wilson(self.right, self.cases)
-        return {"accuracy": 100 * self.right / self.cases, "low": 100 * low, "high": 100 * high, "cases": self.cases}
+        cell = wilson(self.right, self.cases)
+        parts = {"accuracy": cell.value, "low": cell.low, "high": cell.high}
+        return {**{k: 100 * v if isinstance(v, float) else None for k, v in parts.items()}, "cases": self.cases}
 
 
 class Split:
@@ -67,14 +65,6 @@ class Split:
 
     def table(self) -> dict[str, Any]:
         return {name: tally.table() for name, tally in self.tallies.items()}
-
-
-def wilson(right: int, cases: int, z: float = 1.959964) -> tuple[float, float]:
-    """The Wilson score interval of a share."""
-    share, square = right / cases, z * z / cases
-    middle = (share + square / 2) / (1 + square)
-    half = z * math.sqrt(share * (1 - share) / cases + square / (4 * cases)) / (1 + square)
-    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def evaluate_answers(

@@ -10,11 +10,14 @@ import torch
 from torch import Tensor
 
 from oneiro.episode import Draw
-from oneiro.models.backbone import Backbone, attention
+from oneiro.models.backbone import PLAIN, Backbone, attention, compiled
 from oneiro.sampling.draw import draw
 
 FREE = -1
 """In a row of forced tokens: this position is sampled."""
+
+COMPILE_FROM = 50_000_000
+"""Parameters from which decoding steps are compiled."""
 
 Memory = list[tuple[Tensor, Tensor]]
 """Keys and values [B, K, T, D] of every layer."""
@@ -45,6 +48,9 @@ class Slots:
         self.limit = torch.tensor(steps, device=device)
         self.ends = torch.full((8,), FREE, dtype=torch.long, device=device)
         self._every = torch.arange(rows, device=device)
+        # Compiling takes half a minute once; small models do not earn it back.
+        worth_compiling = device.type == "cuda" and shape.parameters >= COMPILE_FROM
+        self.code = compiled() if worth_compiling else PLAIN
         self._graphs: dict[tuple[int, Draw], torch.cuda.CUDAGraph] = {}
 
     def fits(self, rows: int, capacity: int, steps: int) -> bool:
@@ -97,7 +103,7 @@ class Slots:
     def _step(self, rows: int, seen: int, how: Draw) -> None:
         position = self.position[:rows]
         plan = _Continue(self.memory, position, self._every[:rows], seen)
-        hidden = self.backbone(self.token[:rows, None], position[:, None], plan)
+        hidden = self.backbone(self.token[:rows, None], position[:, None], plan, self.code)
         self._take(hidden[:, 0], self._every[:rows], how)
 
     def _take(self, hidden: Tensor, slots: Tensor, how: Draw) -> None:

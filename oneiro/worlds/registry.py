@@ -26,6 +26,7 @@ WORLDS: dict[str, str] = {
     "math": "oneiro.worlds.puzzle.math_qa:MathQA",
     "sokoban": "oneiro.worlds.grid.sokoban:Sokoban",
     "sudoku": "oneiro.worlds.grid.sudoku:Sudoku",
+    "textgame": "oneiro.worlds.textgame.world:TextGame",
     "webshop": "oneiro.worlds.shop.webshop:WebShop",
 }
 """Name -> `module:Class` of the worlds that come with the package, and of those registered by hand."""

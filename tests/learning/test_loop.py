@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
@@ -93,10 +94,8 @@ def test_a_resumed_run_is_the_uninterrupted_one(case: str, tmp_path: Path) -> No
             return play(step)
 
         parts = Parts(play_or_die, lambda step, values: logged.append((step, values)))
-        try:
+        with contextlib.suppress(Killed):
             reinforce(language, settings(algorithm, 5, **more), folder, 0, parts)
-        except Killed:
-            pass
         return logged, language
 
     whole, expected = go(tmp_path / "whole", None)
@@ -135,10 +134,8 @@ def test_supervised_learning_resumes_bit_for_bit(tmp_path: Path) -> None:
                 raise Killed
             logged.append((step, values["ce"]))
 
-        try:
+        with contextlib.suppress(Killed):
             sft.train(language, rows, rows[:4], chosen, folder, 0, log)
-        except Killed:
-            pass
         return logged, language
 
     whole, expected = go(tmp_path / "whole", None)

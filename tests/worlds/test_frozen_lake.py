@@ -22,7 +22,7 @@ from oneiro.worlds.grid.frozen_lake import (
     slipped,
     success_values,
 )
-from oneiro.worlds.grid.lake_views import Lake, LakeGlyphs, show
+from oneiro.worlds.grid.lake_views import Lake, LakeGlyphs, read, show
 
 # P _ O
 # _ O G
@@ -196,6 +196,12 @@ def test_views_show_the_state_as_specified() -> None:
         "Coordinates: \nBoard size: 3 rows x 3 cols (zero-indexed).\nStart: (0, 0)\nGoal: (1, 2)\nPlayer: (0, 0)\n"
         "Holes: (0, 2), (1, 1)\nGrid Map: \nP_O\n_OG\n___"
     )
+    sentence = show("coordinates", SMALL, 0, glyphs)
+    assert show("spaced+coordinates", SMALL, 0, glyphs) == f"P _ O\n_ O G\n_ _ _\n{sentence}"
+    for view in ("grid+coordinates", "spaced+coordinates", "grid+wrong-coordinates", "spaced+wrong-coordinates"):
+        shown = show(view, SMALL, 0, glyphs)
+        assert read(view, shown, 3, glyphs) == SMALL
+        assert (sentence in shown) == ("wrong" not in view)
 
 
 def test_legend_and_grid_use_the_configured_glyphs() -> None:

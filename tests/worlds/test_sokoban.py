@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 
 import numpy as np
@@ -11,7 +12,7 @@ from oneiro.errors import OneiroError
 from oneiro.worlds import make
 from oneiro.worlds.baselines import ceiling, oracle_success, random_success
 from oneiro.worlds.grid.sokoban import level_for, room_of
-from oneiro.worlds.grid.sokoban_views import VIEWS, Room, SokobanGlyphs, cells_of
+from oneiro.worlds.grid.sokoban_views import VIEWS, Room, SokobanGlyphs, cells_of, read
 
 Place = tuple[int, int]
 STEPS = {"Up": (-1, 0), "Down": (1, 0), "Left": (0, -1), "Right": (0, 1)}
@@ -183,3 +184,18 @@ def test_rooms_of_one_split_are_not_in_the_other() -> None:
 def test_a_room_too_large_for_the_search_is_refused() -> None:
     with pytest.raises(OneiroError, match="13x13 room is too large"):
         make("sokoban", height=13, width=13)
+
+
+def test_stacked_views_read_back_and_wrong_coordinates_name_no_true_place() -> None:
+    room = Room(4, 5, floor=0b00000_01110_01110_00000, targets=1 << 6, boxes=1 << 7, player=11)
+    shown = {name: view(room, SokobanGlyphs()) for name, view in VIEWS.items()}
+    assert shown["spaced+coordinates"] == f"{shown['spaced']}\n{shown['coordinates']}"
+    grid, _, misled = shown["spaced+wrong-coordinates"].rpartition("\n")
+    assert grid == shown["spaced"] and shown["grid+wrong-coordinates"].endswith(misled)
+    true = re.findall(r"\((\d),(\d)\)", shown["coordinates"])
+    said = re.findall(r"\((\d),(\d)\)", misled)
+    assert len(said) == 3 and all(a != b for a, b in zip(true, said, strict=True))
+    assert all(int(row) < 4 and int(column) < 5 for row, column in said)
+    for view in ("spaced+coordinates", "grid+wrong-coordinates", "spaced+wrong-coordinates"):
+        assert read(view, shown[view], SokobanGlyphs()) == room
+        assert read(view, f"{shown['text']}\nPlayer (P) is at (0,0).", SokobanGlyphs()) is None

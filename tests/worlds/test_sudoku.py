@@ -86,6 +86,11 @@ def test_texts_are_as_specified() -> None:
         "Empty positions to be filled are at (2,1), (2,3), (2,4), (3,2), (3,4), (4,3)."
     )
     assert world.render("spaced") == "3 2 4 1\n. 4 . .\n2 . 3 .\n4 3 . 2"
+    for view in ("spaced+coordinates", "grid+wrong-coordinates", "spaced+wrong-coordinates"):
+        grid, _, sentence = world.render(view).rpartition("\n")
+        assert grid == world.render("spaced" if view.startswith("spaced") else "text")
+        assert (sentence == world.render("coordinates")) == (view == "spaced+coordinates")
+        assert world.parse(world.render(view), view) == world.state
     full = known().solution
     world.board = Board(4, (0, *full[1:]))
     assert world.render("coordinates") == "Empty position to be filled is at (1,1)."

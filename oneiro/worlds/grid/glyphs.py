@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import ParamSpec
 
 from pydantic import BaseModel, ConfigDict, model_validator
+
+from oneiro.seeds import generator
+
+State = ParamSpec("State")
 
 LONGEST = 5000
 """Characters of a text that can be a grid."""
@@ -63,3 +69,26 @@ def place(cell: int, width: int, between: str = ",") -> str:
     """`(row,column)` of a cell numbered row by row, from (0,0)."""
     row, column = divmod(cell, width)
     return f"({row}{between}{column})"
+
+
+def misplaced(sentence: str, rows: int, columns: int, first: int = 0) -> str:
+    """A sentence in which every `(row,column)` has become another cell of the board, always the same for the same
+    sentence; `first` is where counting starts.
+    """
+    rng, cells = generator("misplaced", rows, columns, sentence), rows * columns
+
+    def elsewhere(found: re.Match[str]) -> str:
+        cell = (int(found[1]) - first) * columns + int(found[2]) - first
+        row, column = divmod((cell + int(rng.integers(1, max(2, cells)))) % cells, columns)
+        return f"({row + first},{column + first})"
+
+    return re.sub(r"\(([0-9]{1,2}),([0-9]{1,2})\)", elsewhere, sentence)
+
+
+def stacked(grid: Callable[State, str], sentence: Callable[State, str]) -> Callable[State, str]:
+    """The view that shows a grid and, on the line below it, a sentence."""
+
+    def show(*state: State.args, **named: State.kwargs) -> str:
+        return f"{grid(*state, **named)}\n{sentence(*state, **named)}"
+
+    return show

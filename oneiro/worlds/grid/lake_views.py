@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from oneiro.worlds.grid.glyphs import Glyphs, cells_drawn, drawn, place
+from oneiro.worlds.grid.glyphs import Glyphs, cells_drawn, drawn, misplaced, place, stacked
 
 ICE, HOLE, GOAL, PLAYER, FALLEN, ARRIVED = range(6)
 
@@ -63,9 +63,9 @@ def coordinates(lake: Lake, start: int, glyphs: LakeGlyphs) -> str:
     return f"Player {place(lake.player, lake.size)}; {listed}; goal at {place(lake.goal, lake.size)}."
 
 
-def grid_and_coordinates(lake: Lake, start: int, glyphs: LakeGlyphs) -> str:
-    """The raw grid, then the sentence."""
-    return f"{text(lake, start, glyphs)}\n{coordinates(lake, start, glyphs)}"
+def wrong_coordinates(lake: Lake, start: int, glyphs: LakeGlyphs) -> str:
+    """The sentence with nothing where it says: what an ablation shows."""
+    return misplaced(coordinates(lake, start, glyphs), lake.size, lake.size)
 
 
 def grid_coord(lake: Lake, start: int, glyphs: LakeGlyphs) -> str:
@@ -89,7 +89,10 @@ VIEWS: dict[str, View] = {
     "text": text,
     "spaced": spaced,
     "coordinates": coordinates,
-    "grid+coordinates": grid_and_coordinates,
+    "grid+coordinates": stacked(text, coordinates),
+    "spaced+coordinates": stacked(spaced, coordinates),
+    "grid+wrong-coordinates": stacked(text, wrong_coordinates),
+    "spaced+wrong-coordinates": stacked(spaced, wrong_coordinates),
     "grid_coord": grid_coord,
 }
 
@@ -103,10 +106,9 @@ def read(view: str, shown: str, size: int, glyphs: LakeGlyphs) -> Lake | None:
     """The state a text shows, or None. A view with more than the grid is read from its grid and must agree with it."""
     if view == "coordinates":
         return _read_sentence(shown, size)
-    if view == "grid+coordinates":
-        grid, _, sentence = shown.rpartition("\n")
-        lake = _read_grid(grid, "", size, glyphs)
-        return lake if lake == _read_sentence(sentence, size) else None
+    if "+" in view:
+        lake = _read_grid(shown.rpartition("\n")[0], " " if view.startswith("spaced") else "", size, glyphs)
+        return lake if lake is not None and VIEWS[view](lake, lake.player, glyphs) == shown else None
     if view == "grid_coord":
         return _read_grid(shown.partition("Grid Map: \n")[2], "", size, glyphs)
     return _read_grid(shown, " " if view == "spaced" else "", size, glyphs)

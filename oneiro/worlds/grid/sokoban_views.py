@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from oneiro.worlds.grid.glyphs import Glyphs, cells_drawn, drawn, place
+from oneiro.worlds.grid.glyphs import Glyphs, cells_drawn, drawn, misplaced, place, stacked
 
 WALL, FLOOR, TARGET, STORED, BOX, PLAYER, PLAYER_ON_TARGET = range(7)
 
@@ -66,9 +66,9 @@ def coordinates(room: Room, glyphs: SokobanGlyphs) -> str:
     return "; ".join(clauses) + "."
 
 
-def grid_and_coordinates(room: Room, glyphs: SokobanGlyphs) -> str:
-    """The raw grid, then the clauses."""
-    return f"{text(room, glyphs)}\n{coordinates(room, glyphs)}"
+def wrong_coordinates(room: Room, glyphs: SokobanGlyphs) -> str:
+    """The clauses with nothing where they say: what an ablation shows."""
+    return misplaced(coordinates(room, glyphs), room.height, room.width)
 
 
 def coord(room: Room, glyphs: SokobanGlyphs) -> str:
@@ -101,7 +101,10 @@ VIEWS: dict[str, View] = {
     "text": text,
     "spaced": spaced,
     "coordinates": coordinates,
-    "grid+coordinates": grid_and_coordinates,
+    "grid+coordinates": stacked(text, coordinates),
+    "spaced+coordinates": stacked(spaced, coordinates),
+    "grid+wrong-coordinates": stacked(text, wrong_coordinates),
+    "spaced+wrong-coordinates": stacked(spaced, wrong_coordinates),
     "coord": coord,
     "grid_coord": grid_coord,
 }
@@ -109,8 +112,8 @@ VIEWS: dict[str, View] = {
 
 def read(view: str, shown: str, glyphs: SokobanGlyphs) -> Room | None:
     """The room a text shows, or None. What stands beside a grid must agree; views without walls show no room."""
-    if view == "grid+coordinates":
-        room = _read_grid(shown.rpartition("\n")[0], "", glyphs)
+    if "+" in view:
+        room = _read_grid(shown.rpartition("\n")[0], " " if view.startswith("spaced") else "", glyphs)
     elif view == "grid_coord":
         room = _read_grid(shown.partition("Grid Map: \n")[2], "", glyphs)
     elif view in ("text", "spaced"):

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from oneiro.worlds.grid.glyphs import misplaced, stacked
+
 
 class Board(NamedTuple):
     """A state: cells row by row, 0 for empty."""
@@ -40,9 +42,9 @@ def coordinates(board: Board) -> str:
     return f"Empty positions to be filled are at {', '.join(places)}."
 
 
-def grid_and_coordinates(board: Board) -> str:
-    """The line of rows, then the empty cells."""
-    return f"{text(board)}\n{coordinates(board)}"
+def wrong_coordinates(board: Board) -> str:
+    """The sentence with every cell somewhere else: what an ablation shows."""
+    return misplaced(coordinates(board), board.size, board.size, first=1)
 
 
 View = Callable[[Board], str]
@@ -51,7 +53,10 @@ VIEWS: dict[str, View] = {
     "text": text,
     "spaced": spaced,
     "coordinates": coordinates,
-    "grid+coordinates": grid_and_coordinates,
+    "grid+coordinates": stacked(text, coordinates),
+    "spaced+coordinates": stacked(spaced, coordinates),
+    "grid+wrong-coordinates": stacked(text, wrong_coordinates),
+    "spaced+wrong-coordinates": stacked(spaced, wrong_coordinates),
 }
 
 
@@ -59,7 +64,7 @@ def read(view: str, shown: str, size: int) -> Board | None:
     """The board a text shows, or None; the list of empty cells alone shows no board."""
     if view == "coordinates" or len(shown) > 100 * size * size:
         return None
-    grid = shown.partition("\n")[0] if view == "grid+coordinates" else shown
+    grid = shown.rpartition("\n")[0] if "+" in view else shown
     cells = tuple(0 if mark == "." else int(mark) for mark in re.findall(r"[0-9.]", grid))
     if len(cells) != size * size or max(cells) > size:
         return None

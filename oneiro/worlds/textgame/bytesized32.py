@@ -26,7 +26,7 @@ Report = Callable[[str, int], None]
 """Told the file that is read and how many of its rows are done."""
 
 
-def read_transitions(path: Path) -> Iterator[Transition]:
+def read_transitions(path: str | Path) -> Iterator[Transition]:
     """The transitions of one file of JSON lines, plain or gzipped, one at a time."""
     path = Path(path)
     opener = gzip.open if path.suffix == ".gz" else open
@@ -72,7 +72,7 @@ def _state(objects: Any) -> State:
     return list(objects)
 
 
-def read_rules(source: Path) -> Rules:
+def read_rules(source: str | Path) -> Rules:
     """The rules of every game, written by people ("human") and by a language model ("llm")."""
     path = Path(source) / "rules.json.gz"
     try:
@@ -85,7 +85,7 @@ def read_rules(source: Path) -> Rules:
     return rules
 
 
-def import_bytesized32(source: Path, out: Path, report: Report | None = None) -> dict[str, int]:
+def import_bytesized32(source: str | Path, out: str | Path, report: Report | None = None) -> dict[str, int]:
     """Import the transitions into the folder `out` (see `dataset`); returns rows per split."""
     source = Path(source)
     missing = [name for name in (*ROWS, EXAMPLES) if not (source / name).is_file()]

@@ -99,7 +99,7 @@ def own_rules() -> Rules:
     return {"human": {name: game.rules for name, game in GAMES.items()}}
 
 
-def own_dataset(out: Path, config: CrawlConfig, held_out: Iterable[str] = ()) -> dict[str, int]:
+def own_dataset(out: str | Path, config: CrawlConfig, held_out: Iterable[str] = ()) -> dict[str, int]:
     """Record our games into the folder `out`: splits "train", "test" (unseen levels) and "unseen" (held-out games)."""
     aside = set(held_out)
     kept = [name for name in GAMES if name not in aside]

@@ -114,7 +114,7 @@ class _Table:
 
 
 def write_dataset(
-    out: Path, name: str, transitions: Iterable[Transition], rules: Rules, example: Iterable[Transition] = ()
+    out: str | Path, name: str, transitions: Iterable[Transition], rules: Rules, example: Iterable[Transition] = ()
 ) -> dict[str, int]:
     """Write transitions of any splits to the folder `out`, streaming; returns rows per split.
 
@@ -145,7 +145,7 @@ def write_dataset(
     return counts
 
 
-def open_dataset(folder: Path, split: str = "train") -> Dataset:
+def open_dataset(folder: str | Path, split: str = "train") -> Dataset:
     """One split of a folder written by `write_dataset`."""
     folder = Path(folder)
     described = _described(folder)
@@ -164,7 +164,7 @@ def open_dataset(folder: Path, split: str = "train") -> Dataset:
     return Dataset(described["name"], split, described["tasks"], states, described["scores"], rows, rules)
 
 
-def splits(folder: Path) -> dict[str, int]:
+def splits(folder: str | Path) -> dict[str, int]:
     """Rows per split of a folder."""
     return dict(_described(Path(folder))["splits"])
 

@@ -1,5 +1,4 @@
-"""The things of a text game and where they are. Plain data: scenes are copied, changed and compared; the rules are
-elsewhere."""
+"""The things of a text game and where they are: plain data that is copied, changed and compared, without rules."""
 
 from __future__ import annotations
 

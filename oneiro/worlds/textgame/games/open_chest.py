@@ -1,5 +1,4 @@
-"""Find the key of a locked chest in a house of several rooms: moving about, doors with two sides, keys that fit or
-not."""
+"""Find the key of a locked chest: a house of several rooms, doors with two sides, keys that fit or not."""
 
 from __future__ import annotations
 

@@ -1,0 +1,134 @@
+"""Draw the README's figure from a run of spa/frozen-lake, and print its rows for the README and docs/results.md.
+
+python docs/images/draw_demo.py runs/demo
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("svg")
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+
+COLOURS = {"spa": "#0b6e4f", "no-world-model": "#c8553d"}
+NAMES = {"spa": "SPA", "no-world-model": "no world model"}
+GREY = "#777777"
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("run", type=Path, help="a finished run of spa/frozen-lake")
+    arguments.add_argument("--out", type=Path, default=Path(__file__).with_name("demo.svg"))
+    chosen = arguments.parse_args()
+    metrics = [json.loads(line) for line in (chosen.run / "metrics.jsonl").read_text().splitlines()]
+    table = json.loads((chosen.run / "summary.json").read_text())["tables"][0]
+    draw(metrics, table, chosen.out)
+    info = json.loads((chosen.run / "run.json").read_text())
+    print("\n".join([*readme_rows(table), "", *result_rows(table, info)]))
+
+
+def draw(metrics: list[dict[str, Any]], table: dict[str, Any], out: Path) -> None:
+    """Three panels: learning the world, learning to act, and what came of it on unseen levels."""
+    style = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "oneiro"}
+    with plt.rc_context(style):
+        figure, (world, act, end) = plt.subplots(1, 3, figsize=(10, 2.9), layout="constrained")
+        losses(world, metrics)
+        successes(act, metrics, table)
+        intervals(end, table)
+        figure.savefig(out, metadata={"Date": None})
+
+
+def losses(axes: Axes, metrics: list[dict[str, Any]]) -> None:
+    for name, colour in COLOURS.items():
+        steps, values = series(metrics, f"sft-{name}", "ce")
+        axes.plot(steps, values, color=colour, label=NAMES[name], linewidth=1.2)
+    axes.set(title="1  SFT: learning the world", xlabel="update", ylabel="cross-entropy", yscale="log")
+    axes.legend(frameon=False)
+
+
+def successes(axes: Axes, metrics: list[dict[str, Any]], table: dict[str, Any]) -> None:
+    for name, colour in COLOURS.items():
+        steps, values = series(metrics, f"rl-{name}", "success")
+        axes.plot(steps, [100 * value for value in values], color=colour, marker=".", label=NAMES[name])
+    for row in table["rows"]:
+        if row["agent"] == "random":
+            axes.axhline(100 * row["success"]["value"], color=GREY, linestyle=":", label="random, unseen levels")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.set(title="2  RL: learning to act", xlabel="step", ylabel="success on training levels, %", ylim=(0, 100))
+    axes.legend(frameon=False, loc="upper left")
+
+
+def intervals(axes: Axes, table: dict[str, Any]) -> None:
+    rows = table["rows"][::-1]
+    for place, row in enumerate(rows):
+        cell, colour = row["success"], COLOURS.get(variant(row["agent"]), GREY)
+        axes.plot([100 * cell["low"], 100 * cell["high"]], [place, place], color=colour, linewidth=2)
+        axes.plot(100 * cell["value"], place, "o", color=colour)
+        ahead = cell["value"] < 0.6
+        axes.annotate(
+            f"{100 * cell['value']:.1f}",
+            (100 * (cell["high"] if ahead else cell["low"]), place),
+            xytext=(6 if ahead else -6, 0),
+            textcoords="offset points",
+            ha="left" if ahead else "right",
+            va="center",
+            color=colour,
+        )
+    axes.set_yticks(range(len(rows)), [NAMES.get(variant(row["agent"]), row["agent"]) for row in rows])
+    cases = rows[0]["success"]["n"]
+    axes.set(title=f"3  {cases} unseen levels", xlabel="success, %, with 95 % intervals", xlim=(0, 105))
+    axes.margins(y=0.2)
+
+
+def series(metrics: list[dict[str, Any]], stage: str, key: str) -> tuple[list[int], list[float]]:
+    found = [(line["step"], line[key]) for line in metrics if line["stage"] == stage and line.get(key) is not None]
+    return [step for step, _ in found], [value for _, value in found]
+
+
+def variant(agent: str) -> str:
+    """`tiny spa` -> `spa`."""
+    return agent.rpartition(" ")[2]
+
+
+def readme_rows(table: dict[str, Any]) -> Iterator[str]:
+    columns = [column for column in table["columns"] if column != "agent"]
+    columns = [column for column in columns if any(share(row[column]) != "" for row in table["rows"])]
+    yield "| agent | " + " | ".join(f"{column}, %" for column in columns) + " |"
+    yield "|---" * (len(columns) + 1) + "|"
+    for row in table["rows"]:
+        yield f"| {row['agent']} | " + " | ".join(share(row[column]) for column in columns) + " |"
+
+
+def result_rows(table: dict[str, Any], info: dict[str, Any]) -> Iterator[str]:
+    """Rows of docs/results.md; hardware is for you to fill in."""
+    pass_at = next(column for column in table["columns"] if column.startswith("pass@"))
+    seconds = sum(stage["seconds"] for stage in info["stages"].values())
+    commit, time = (info.get("commit") or "unknown")[:8], f"{seconds / 60:.0f} min"
+    for row in table["rows"]:
+        model, _, name = row["agent"].rpartition(" ")
+        cell, before = row["success"], info["stages"].get(f"sft-{name}", {}).get("result", {}).get("measured", {})
+        reached = [before.get("prediction"), row.get("prediction exact")]
+        shown = ", ".join(share(one).partition(" ")[0] for one in reached if share(one))
+        whole = f"{100 * cell['low']:.1f} to {100 * cell['high']:.1f}"
+        yield (
+            f"| {model} | {name} | {100 * cell['value']:.1f} | {whole} | {share(row[pass_at]).partition(' ')[0]} "
+            f"| {shown} | {cell['n']} | {info['seed']} | {commit} | HARDWARE | {time} |"
+        )
+
+
+def share(cell: Any) -> str:
+    """`48.4 (43.6 to 53.5)`; nothing where nothing was measured."""
+    if not isinstance(cell, dict) or cell.get("value") is None:
+        return ""
+    return f"{100 * cell['value']:.1f} ({100 * cell['low']:.1f} to {100 * cell['high']:.1f})"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""Evaluation tables, counted by hand on a handful of rows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from oneiro.errors import OneiroError
+from oneiro.predictors.textgame import TextGame, TextGameConfig
+from oneiro.predictors.textgame_eval import (
+    PUBLISHED,
+    answers_named,
+    compare,
+    evaluate_answers,
+    read_answers,
+)
+from oneiro.predictors.textgame_tables import tables
+from oneiro.worlds.textgame.crawl import CrawlConfig, crawl
+from oneiro.worlds.textgame.state import Transition
+
+task = TextGame(TextGameConfig(rules="none"))
+
+
+@pytest.fixture(scope="module")
+def data() -> list[Transition]:
+    """Four changed and two unchanged rows of one game, one changed and three unchanged rows of another."""
+    rows = list(crawl(["brew-tea", "mix-paint"], "train", CrawlConfig(levels=1, still=6)))
+    pick = {
+        (game, changed): [row for row in rows if row.game == game and row.changed == changed]
+        for game in ("brew-tea", "mix-paint")
+        for changed in (True, False)
+    }
+    chosen = pick["brew-tea", True][:4] + pick["brew-tea", False][:2]
+    chosen += pick["mix-paint", True][:1] + pick["mix-paint", False][:3]
+    return [replace(row, id=f"row/{number}", duplicate=number in (0, 4)) for number, row in enumerate(chosen)]
+
+
+@pytest.fixture(scope="module")
+def answers(data: list[Transition]) -> dict[str, str]:
+    """Right on rows 0 and 1 (changed), 4 (not), 6 (changed), 7 and 8 (not); the rest wrong in four ways."""
+    found = {row.id: task.perfect(row) for row in data}
+    found["row/2"] = task.no_change(data[2])
+    found["row/3"] = "I do not know"
+    found["row/5"] = json.dumps({"modified": [], "removed": [0], "score": {}})
+    del found["row/9"]
+    return found
+
+
+def test_accuracies_are_counted_apart_for_changed_and_unchanged_steps(
+    data: list[Transition], answers: dict[str, str]
+) -> None:
+    table = evaluate_answers(data, answers, held_out=["mix-paint"])
+    figures = {
+        name: [
+            (table[name][part]["accuracy"], table[name][part]["cases"]) for part in ("unchanged", "changed", "overall")
+        ]
+        for name in ("all", "clean", "held_out")
+    }
+    assert figures["all"] == [(60.0, 5), (60.0, 5), (60.0, 10)]
+    assert figures["clean"] == [(50.0, 4), (50.0, 4), (50.0, 8)]
+    assert figures["held_out"][1] == (100.0, 1)
+    assert figures["held_out"][0] == (pytest.approx(200 / 3), 3)
+
+
+def test_games_are_listed_and_the_macro_average_counts_each_once(
+    data: list[Transition], answers: dict[str, str]
+) -> None:
+    table = evaluate_answers(data, answers)
+    assert table["games"]["brew-tea"]["changed"]["accuracy"] == 50.0
+    assert table["games"]["mix-paint"]["changed"]["accuracy"] == 100.0
+    assert table["macro"]["changed"] == {"accuracy": 75.0, "games": 2}
+    assert table["macro"]["overall"]["accuracy"] == pytest.approx((50 + 75) / 2)
+
+
+def test_errors_are_counted_by_kind(data: list[Transition], answers: dict[str, str]) -> None:
+    errors = evaluate_answers(data, answers)["errors"]
+    assert errors["wrong"] == 4 and errors["missing answers"] == 1 and errors["answers to nothing"] == 0
+    assert errors["with"] == {"missed change": 1, "invented change": 1, "wrong value": 0, "malformed": 2}
+    assert errors["only"] == errors["with"]
+    assert errors["flaws"] == {"empty": 2}
+
+
+def test_the_result_is_plain_json(data: list[Transition], answers: dict[str, str]) -> None:
+    table = evaluate_answers(data, answers, "release")
+    assert json.loads(json.dumps(table)) == table and table["scorer"] == "release"
+
+
+def test_the_trivial_and_the_perfect_rows_stand_beside_every_other(
+    data: list[Transition], answers: dict[str, str]
+) -> None:
+    found = compare(data, {"mine": answers}, published=True)
+    assert list(found["rows"]) == ["no change", "perfect", "mine"]
+    assert found["rows"]["no change"]["all"]["changed"]["accuracy"] == 0.0
+    assert found["rows"]["no change"]["all"]["unchanged"]["accuracy"] == 100.0
+    assert found["rows"]["perfect"]["all"]["overall"]["accuracy"] == 100.0
+    assert len(found["published"]) == len(PUBLISHED)
+
+
+def test_published_parts_add_up_to_their_whole_as_far_as_they_do() -> None:
+    """1,744 unchanged and 1,210 changed rows; the paper's own sums for two of the 7B rows are off by 0.04."""
+    for name, unchanged, changed, overall in PUBLISHED:
+        assert (1744 * unchanged + 1210 * changed) / 2954 == pytest.approx(overall, abs=0.05), name
+
+
+def test_every_accuracy_has_its_interval(data: list[Transition], answers: dict[str, str]) -> None:
+    """Wilson's interval of 6 right answers in 10, and of none in 5 (textbook values)."""
+    overall = evaluate_answers(data, answers)["all"]["overall"]
+    assert (round(overall["low"], 2), round(overall["high"], 2)) == (31.27, 83.18)
+    nothing = evaluate_answers(data, task.no_change)["all"]["changed"]
+    assert (nothing["low"], round(nothing["high"], 2)) == (0.0, 43.45)
+
+
+def test_the_tables_show_every_row_with_its_cases(data: list[Transition], answers: dict[str, str]) -> None:
+    accuracy, games, errors = tables(compare(data, {"mine": answers}, published=True))
+    assert [row[0].value for row in accuracy.rows][:3] == ["no change", "perfect", "mine"]
+    mine = dict(zip(accuracy.columns, accuracy.rows[2], strict=True))
+    assert (mine["changed"].value, mine["changed"].n) == (pytest.approx(0.6), 5)
+    assert len(accuracy.rows) == 3 + len(PUBLISHED)
+    assert [row[0].value for row in games.rows] == ["brew-tea", "mix-paint", "mean of games"]
+    assert dict(zip(errors.columns, errors.rows[2], strict=True))["malformed"].value == 2
+
+
+def test_answers_come_from_json_lines(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    path.write_text('{"id": "a/1", "answer": "x"}\n\n{"id": "a/2", "answer": "y", "model": "z"}\n')
+    assert read_answers(path) == {"a/1": "x", "a/2": "y"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nonsense\n", "line 1"),
+        ('{"id": "a", "answer": "b"}\n{"id": "c"}\n', "line 2"),
+        ('{"id": 5, "answer": "b"}\n', "must be text"),
+        ("[1]\n", "line 1"),
+        ('{"id": "a", "answer": "b"}\n{"id": "a", "answer": "c"}\n', "twice"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "answers.jsonl"
+    path.write_text(text)
+    with pytest.raises(OneiroError, match=said):
+        read_answers(path)
+
+
+def test_answers_to_other_rows_are_a_mistake(data: list[Transition]) -> None:
+    with pytest.raises(OneiroError, match="same split"):
+        evaluate_answers(data, {"other/1": "x"})
+
+
+def test_answers_are_named_by_a_word_or_a_file(data: list[Transition], tmp_path: Path) -> None:
+    for name, expected in (("perfect", 100.0), ("no-change", 0.0)):
+        table = evaluate_answers(data, answers_named(task, name))
+        assert table["all"]["changed"]["accuracy"] == expected
+    with pytest.raises(OneiroError, match="does not exist"):
+        answers_named(task, str(tmp_path / "none.jsonl"))

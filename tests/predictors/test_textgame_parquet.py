@@ -1,0 +1,103 @@
+"""The public parquet layout, written and read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from oneiro.errors import OneiroError
+from oneiro.predictors.textgame import TextGame, TextGameConfig
+from oneiro.predictors.textgame_parquet import read_parquet, write_parquet
+from oneiro.worlds.textgame.crawl import CrawlConfig, crawl, own_rules
+from oneiro.worlds.textgame.dataset import open_dataset, write_dataset
+from oneiro.worlds.textgame.state import Transition
+
+task = TextGame(TextGameConfig(layout="repr", reasoning=True), rules=own_rules())
+
+
+@pytest.fixture(scope="module")
+def cases() -> list[Transition]:
+    found = crawl(["brew-tea"], "train", CrawlConfig(levels=1, still=1, max_steps=5))
+    return [replace(case, observation="", on_plan=False) for case in found]
+
+
+def test_what_is_written_reads_back(cases: list[Transition], tmp_path: Path) -> None:
+    assert write_parquet(tmp_path / "a.parquet", cases, task) == len(cases)
+    assert list(read_parquet(tmp_path / "a.parquet")) == cases
+
+
+def test_the_columns_are_those_of_the_public_files(cases: list[Transition], tmp_path: Path) -> None:
+    write_parquet(tmp_path / "a.parquet", cases, task)
+    row = pq.read_table(tmp_path / "a.parquet").to_pylist()[3]
+    case = cases[3]
+    assert set(row) == {"data_source", "prompt", "ability", "reward_model", "extra_info"}
+    assert row["data_source"] == "llm_simulator"
+    assert row["prompt"] == task.prompt(case)
+    assert row["reward_model"]["style"] == "rule"
+    assert json.loads(row["reward_model"]["ground_truth"]) == {"game_state": [*case.after, case.score_after]}
+    assert json.loads(row["extra_info"]["data_state"]) == {"game_state": [*case.state, case.score]}
+    assert (row["extra_info"]["data_action"], row["extra_info"]["index"]) == (case.action, 3)
+
+
+def test_an_sft_file_has_the_answer_as_its_ground_truth(cases: list[Transition], tmp_path: Path) -> None:
+    write_parquet(tmp_path / "a.parquet", cases, task, answers=True)
+    for row, case in zip(pq.read_table(tmp_path / "a.parquet").to_pylist(), cases, strict=True):
+        assert task.judge(row["reward_model"]["ground_truth"], case).exact
+
+
+def public(cases: list[Transition], path: Path) -> Path:
+    """A file as others publish it: only the public entries."""
+    rows = [
+        {
+            "data_source": "llm_simulator",
+            "prompt": [
+                {"role": "user", "content": f"Example: UUID base: 3\nCurrent UUID base is {case.uuid_base}\nGo."}
+            ],
+            "ability": "x",
+            "reward_model": {
+                "style": "rule",
+                "ground_truth": json.dumps({"game_state": [*case.after, case.score_after]}),
+            },
+            "extra_info": {
+                "split": "train",
+                "index": number,
+                "data_state": json.dumps({"game_state": [*case.state, case.score]}),
+                "data_action": case.action,
+            },
+        }
+        for number, case in enumerate(cases)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    return path
+
+
+def test_a_public_file_gives_states_commands_and_the_base_from_its_prompt(
+    cases: list[Transition], tmp_path: Path
+) -> None:
+    found = list(read_parquet(public(cases, tmp_path / "p.parquet")))
+    assert [(f.state, f.action, f.after, f.score_after, f.uuid_base) for f in found] == [
+        (c.state, c.action, c.after, c.score_after, c.uuid_base) for c in cases
+    ]
+    assert {f.game for f in found} == {"unknown"} and found[2].id == "public/2"
+
+
+def test_a_public_file_takes_game_and_middle_state_from_known_data(cases: list[Transition], tmp_path: Path) -> None:
+    write_dataset(tmp_path / "known", "known", cases, {})
+    known = open_dataset(tmp_path / "known", "train")
+    assert list(read_parquet(public(cases, tmp_path / "p.parquet"), known)) == cases
+
+
+def test_files_of_another_layout_are_named(tmp_path: Path) -> None:
+    with pytest.raises(OneiroError, match="does not exist"):
+        list(read_parquet(tmp_path / "no.parquet"))
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
+    with pytest.raises(OneiroError, match="not in the public text-game layout"):
+        list(read_parquet(tmp_path / "a.parquet"))
+    (tmp_path / "b.parquet").write_bytes(b"PAR1 nonsense")
+    with pytest.raises(OneiroError, match="not in the public text-game layout"):
+        list(read_parquet(tmp_path / "b.parquet"))

@@ -1,0 +1,140 @@
+"""Simulating whole courses inside a predictor, and planning in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from oneiro.predictors.textgame import TextGame, TextGameConfig
+from oneiro.predictors.textgame_rollout import (
+    Candidates,
+    Course,
+    accuracy_by_depth,
+    imagine,
+    search_in_model,
+    understood,
+    wins,
+)
+from oneiro.seeds import generator
+from oneiro.worlds.textgame.crawl import record
+from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.games import GAMES
+from oneiro.worlds.textgame.scene import Scene
+from oneiro.worlds.textgame.solver import solve, useful_commands
+from oneiro.worlds.textgame.state import Situation
+
+task = TextGame(TextGameConfig(rules="none"))
+
+
+def truth(situations: Sequence[Situation]) -> list[str]:
+    """A predictor that knows the games by heart: it rebuilds the scene and plays the command."""
+    answers = []
+    for situation in situations:
+        scene = Scene.from_state(situation.state, situation.score, situation.uuid_base)
+        assert scene is not None
+        answers.append(task.perfect(record(GAMES[situation.game], scene, situation.action, "x/1", "train")))
+    return answers
+
+
+def still(situations: Sequence[Situation]) -> list[str]:
+    return [task.no_change(situation) for situation in situations]
+
+
+def course(name: str, seed: int = 0) -> Course:
+    game = GAMES[name]
+    start = game.level(generator("course", name, seed))
+    return Course(game, start, tuple(solve(game, start) or ()))
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_a_perfect_predictor_stays_with_the_truth_to_the_end(name: str) -> None:
+    path = course(name)
+    rows = accuracy_by_depth(task, truth, [path], depth=30)
+    assert len(rows) == len(path.commands)
+    assert all(row["right"]["accuracy"] == row["unbroken"]["accuracy"] == 100.0 for row in rows)
+
+
+def test_no_change_departs_with_the_first_command_that_does_something() -> None:
+    paths = [course("mix-paint", seed) for seed in range(6)]
+    rows = accuracy_by_depth(task, still, paths, depth=2)
+    assert [row["right"]["accuracy"] for row in rows] == [0.0, 0.0]
+    assert rows[0]["right"]["cases"] == 6
+
+
+def test_a_predictor_that_errs_once_is_broken_from_there_on_though_it_may_be_right_again() -> None:
+    game = GAMES["balance-scale"]
+    start = game.level(generator("course", "err"))
+    stone = start.of_type("Stone")[0].name
+    path = Course(game, start, (f"take {stone}", f"drop {stone}", "wait"))
+    calls = iter([still, truth, truth])
+
+    def errs_first(situations: Sequence[Situation]) -> list[str]:
+        return next(calls)(situations)
+
+    rows = accuracy_by_depth(task, errs_first, [path], depth=3)
+    # The stone never left the room in the predictor's eyes, so putting it down is refused: the states agree again.
+    assert [row["right"]["accuracy"] for row in rows] == [0.0, 100.0, 100.0]
+    assert [row["unbroken"]["accuracy"] for row in rows] == [0.0, 0.0, 0.0]
+
+
+def test_an_unreadable_answer_ends_the_simulation_of_its_course_only() -> None:
+    paths = [course("mix-paint"), course("light-bulb")]
+
+    def half(situations: Sequence[Situation]) -> list[str]:
+        return ["?" if s.game == "mix-paint" else truth([s])[0] for s in situations]
+
+    rows = accuracy_by_depth(task, half, paths, depth=3)
+    assert [row["right"]["accuracy"] for row in rows] == [50.0, 50.0, 50.0]
+
+
+def test_the_uuid_base_moves_past_imagined_objects() -> None:
+    path = course("mix-paint")
+    situation = path.game.situation(path.start)
+    after = imagine(task, situation, task.no_change(situation))
+    assert after is not None and after.uuid_base == situation.uuid_base
+    ghost = {**situation.state[-1], "uuid": 40, "name": "x (ID: 40)"}
+    told = imagine(task, situation, json.dumps({"modified": [ghost], "removed": [], "score": {}}))
+    assert told is not None and told.uuid_base == 41
+    assert imagine(task, situation, "nonsense") is None
+
+
+def useful(game: Game) -> Candidates:
+    def commands(situation: Situation) -> list[str]:
+        scene = Scene.from_state(situation.state, situation.score, situation.uuid_base)
+        return [verb.command(*things) for verb, things in useful_commands(game, scene)] if scene is not None else []
+
+    return commands
+
+
+@pytest.mark.parametrize("name", ["mix-paint", "open-chest", "grow-beans", "make-ice"])
+def test_a_plan_found_inside_a_perfect_predictor_wins_the_true_game(name: str) -> None:
+    path = course(name, 1)
+    plan = search_in_model(
+        task,
+        truth,
+        path.game.situation(path.start),
+        useful(path.game),
+        breadth=60,
+        depth=14,
+    )
+    assert plan is not None and len(plan) == len(path.commands)
+    assert wins(path.game, path.start, plan)
+
+
+def test_nothing_is_found_inside_a_predictor_for_which_nothing_changes() -> None:
+    path = course("mix-paint")
+    start = path.game.situation(path.start)
+    assert search_in_model(task, still, start, understood(path.game), depth=3) is None
+
+
+def test_understood_commands_are_those_of_the_true_game_and_none_for_nonsense() -> None:
+    path = course("open-chest")
+    situation = path.game.situation(path.start)
+    names = [verb.command(*things) for verb, things in path.game.commands(path.start)]
+    assert understood(path.game)(situation) == names
+    loop = [{**thing, "contains": [thing["name"]]} for thing in situation.state]
+    assert understood(path.game)(replace(situation, state=loop)) == []
+    assert understood(path.game)(replace(situation, state=[])) == []

@@ -1,0 +1,93 @@
+"""What is trained on next, as a function of seed and index alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from oneiro.errors import OneiroError
+from oneiro.predictors.textgame_sampling import Balanced, GoldMix
+from oneiro.worlds.textgame.crawl import CrawlConfig, crawl
+from oneiro.worlds.textgame.state import Transition
+
+
+@pytest.fixture(scope="module")
+def data() -> list[Transition]:
+    """Many rows of one game, few of two others, and one game where nothing ever changes."""
+    rows = list(crawl(["brew-tea"], "train", CrawlConfig(levels=2, still=8)))
+    few = list(crawl(["mix-paint", "light-bulb"], "train", CrawlConfig(levels=1, still=6, max_steps=3)))
+    dull = [replace(row, game="dull") for row in rows if not row.changed][:5]
+    return rows + few + dull
+
+
+def test_every_game_comes_equally_often_whatever_its_size(data: list[Transition]) -> None:
+    sampler = Balanced(data, seed=1)
+    for block in range(0, 40, 4):
+        assert len({data[sampler.row(i)].game for i in range(block, block + 4)}) == 4
+
+
+def test_changed_steps_have_their_share_in_every_game_that_has_them(data: list[Transition]) -> None:
+    for share in (0.5, 0.25, 1.0, 0.0):
+        sampler = Balanced(data, changed_share=share, seed=2)
+        drawn = [data[sampler.row(i)] for i in range(4 * 80)]
+        for game in ("brew-tea", "mix-paint", "light-bulb"):
+            assert sum(case.changed for case in drawn if case.game == game) == round(80 * share)
+        assert not any(case.changed for case in drawn if case.game == "dull")
+
+
+def test_a_score_alone_that_changes_is_a_change(data: list[Transition]) -> None:
+    scored = [replace(case, game="scored", score_after={**case.score, "score": 7}) for case in data if not case.changed]
+    assert all(case.changed and not case.gold for case in scored)
+    sampler = Balanced(scored, changed_share=1.0)
+    assert len({sampler.row(i) for i in range(len(scored))}) == len(scored)
+
+
+def test_no_row_comes_again_before_all_of_its_kind_have_come(data: list[Transition]) -> None:
+    sampler = Balanced(data, seed=3)
+    rows = [index for index, case in enumerate(data) if case.game == "light-bulb" and case.changed]
+    drawn = [row for i in range(4 * 2 * 2 * len(rows)) if (row := sampler.row(i)) in rows]
+    assert len(drawn) == 2 * len(rows)
+    assert sorted(drawn[: len(rows)]) == sorted(drawn[len(rows) :]) == rows
+    assert drawn[: len(rows)] != drawn[len(rows) :]
+
+
+def test_an_index_alone_decides_the_row_in_any_order(data: list[Transition]) -> None:
+    sampler, again, other = Balanced(data, seed=4), Balanced(data, seed=4), Balanced(data, seed=5)
+    first = [sampler.row(i) for i in range(100)]
+    assert [again.row(i) for i in reversed(range(100))] == first[::-1]
+    assert [other.row(i) for i in range(100)] != first
+
+
+def test_balanced_needs_rows_and_a_share(data: list[Transition]) -> None:
+    with pytest.raises(OneiroError, match="no transitions"):
+        Balanced([])
+    with pytest.raises(OneiroError, match="between 0 and 1"):
+        Balanced(data, changed_share=1.5)
+
+
+def test_an_epoch_has_every_gold_row_once_and_the_asked_share_of_others(data: list[Transition]) -> None:
+    mix = GoldMix(data, per_hundred=40, seed=1)
+    gold = [index for index, case in enumerate(data) if case.gold]
+    assert len(mix) == len(gold) + int(len(gold) * 0.4)
+    for epoch in range(3):
+        rows = Counter(mix.row(epoch * len(mix) + i) for i in range(len(mix)))
+        assert all(rows[index] == 1 for index in gold)
+        assert max(rows.values()) == 1
+
+
+def test_the_others_and_the_order_are_new_in_every_epoch_and_the_same_in_every_process(data: list[Transition]) -> None:
+    mix = GoldMix(data, seed=1)
+    first, second = ([mix.row(e * len(mix) + i) for i in range(len(mix))] for e in (0, 1))
+    assert first != second and set(first) != set(second)
+    again = GoldMix(data, seed=1)
+    assert [again.row(len(mix) + i) for i in range(len(mix))] == second
+
+
+def test_more_others_than_there_are_come_with_repetition(data: list[Transition]) -> None:
+    gold = [case for case in data if case.gold][:50]
+    other = [case for case in data if not case.gold][:3]
+    mix = GoldMix(gold + other, per_hundred=40)
+    assert len(mix) == 70
+    assert Counter(row >= 50 for row in mix.epoch(0)) == {True: 20, False: 50}
