@@ -269,6 +269,11 @@ def explain(error: ValidationError, recipe_class: type[BaseModel], data: Any) ->
         return f"unknown key {key!r}{_nearest_key(path, recipe_class)}{more}"
     if first["type"] == "missing":
         return f"missing key {key!r}: give it as {key}=value{more}"
+    if first["type"] == "union_tag_invalid":
+        names = [name.strip(" '") for name in first["ctx"]["expected_tags"].split(",")]
+        return f"{key}: nothing is called {first['ctx']['tag']!r}{nearest(first['ctx']['tag'], names)}{more}"
+    if first["type"] == "list_type" and isinstance(first["input"], str):
+        return f"{key}: expected a list; write {key}=[{first['input']}]{more}"
     message = first["msg"].removeprefix("Value error, ")
     expected = re.sub(r"^Input should be ", "expected ", message)
     given = repr(first["input"])

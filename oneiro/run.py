@@ -97,6 +97,9 @@ class Run:
             leftover.unlink(missing_ok=True)
         if recipe is not None and not holds_run(self.path):
             write_text(self.path / "recipe.yaml", recipes.dump(recipe))
+        elif recipe is not None and not self._begun():
+            # Nothing is lost yet, most likely the first try had a mistake in it: let the new recipe stand.
+            write_text(self.path / "recipe.yaml", recipes.dump(recipe))
         elif recipe is not None and (difference := first_difference(self.path, recipe)):
             raise OneiroError(f"{self.path} was started with another recipe: {difference}; choose another --out")
         self.recipe = recipes.read(self.path / "recipe.yaml")
@@ -118,6 +121,12 @@ class Run:
             self._save()
         names = recipe.track if recipe is not None else self.recipe.get("track") or []
         self._trackers = track.start(names, self.path, self.recipe)
+
+    def _begun(self) -> bool:
+        """Whether any stage has been finished."""
+        path = self.path / "run.json"
+        stages = read_json(path)["stages"].values() if path.exists() else []
+        return any(stage["status"] == "done" for stage in stages)
 
     def __enter__(self) -> Run:
         return self

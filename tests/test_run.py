@@ -117,12 +117,20 @@ def test_a_line_cut_short_is_dropped_and_left_over_parts_are_removed(tmp_path: P
 
 
 def test_another_recipe_is_refused_with_the_first_key_that_differs(tmp_path: Path) -> None:
-    Run.open(tmp_path, RECIPE).close()
+    with Run.open(tmp_path, RECIPE) as run:
+        run.stage("first", dict)
     other = RECIPE.model_copy(update={"learn": ToyLearn(lr=0.5)})
     with pytest.raises(OneiroError, match=r"learn\.lr was 0\.1, now 0\.5; choose another --out"):
         Run.open(tmp_path, other)
     reworded = RECIPE.model_copy(update={"about": "the same in other words", "profile": True})
     Run.open(tmp_path, reworded).close()
+
+
+def test_a_run_without_a_finished_stage_takes_a_mended_recipe(tmp_path: Path) -> None:
+    Run.open(tmp_path, RECIPE).close()
+    other = RECIPE.model_copy(update={"learn": ToyLearn(lr=0.5)})
+    with Run.open(tmp_path, other) as run:
+        assert run.recipe["learn"]["lr"] == 0.5
 
 
 def test_a_folder_that_is_no_run_is_left_alone(tmp_path: Path) -> None:

@@ -56,13 +56,14 @@ def losses(axes: Axes, metrics: list[dict[str, Any]]) -> None:
 def successes(axes: Axes, metrics: list[dict[str, Any]], table: dict[str, Any]) -> None:
     for name, colour in COLOURS.items():
         steps, values = series(metrics, f"rl-{name}", "success")
-        axes.plot(steps, [100 * value for value in values], color=colour, marker=".", label=NAMES[name])
+        axes.plot(steps, [100 * value for value in values], color=colour, marker=".")
     for row in table["rows"]:
         if row["agent"] == "random":
-            axes.axhline(100 * row["success"]["value"], color=GREY, linestyle=":", label="random, unseen levels")
+            height = 100 * row["success"]["value"]
+            axes.axhline(height, color=GREY, linestyle=":")
+            axes.text(1.01, height, "random", color=GREY, va="center", transform=axes.get_yaxis_transform())
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set(title="2  RL: learning to act", xlabel="step", ylabel="success on training levels, %", ylim=(0, 100))
-    axes.legend(frameon=False, loc="upper left")
 
 
 def intervals(axes: Axes, table: dict[str, Any]) -> None:
@@ -110,7 +111,7 @@ def result_rows(table: dict[str, Any], info: dict[str, Any]) -> Iterator[str]:
     """Rows of docs/results.md; hardware is for you to fill in."""
     pass_at = next(column for column in table["columns"] if column.startswith("pass@"))
     seconds = sum(stage["seconds"] for stage in info["stages"].values())
-    commit, time = (info.get("commit") or "unknown")[:8], f"{seconds / 60:.0f} min"
+    commit, time = (info.get("commit") or "unknown")[:8], f"{seconds / 60:.1f} min"
     for row in table["rows"]:
         model, _, name = row["agent"].rpartition(" ")
         cell, before = row["success"], info["stages"].get(f"sft-{name}", {}).get("result", {}).get("measured", {})

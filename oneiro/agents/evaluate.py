@@ -38,11 +38,15 @@ class EvaluationSettings(Settings):
     samples: int = Field(4, ge=1)
     """Attempts at each level; pass@k is reported for k = samples."""
     first_seed: int = 0
+    temperature: float | None = Field(None, ge=0)
+    """Sampling temperature, where it is not that of play."""
+    every: int = Field(0, ge=0)
+    """Steps of RL between evaluations on the way, the first before any update; 0: only at the end."""
 
 
 def table(world: str, settings: EvaluationSettings) -> Table:
     return Table(
-        f"{world}: {settings.levels} unseen levels, {settings.samples} attempts each",
+        f"{world}, {settings.levels} unseen levels, {settings.samples} attempt{'s' * (settings.samples > 1)} each",
         [column.replace("@k", f"@{settings.samples}") for column in COLUMNS],
         units={column.replace("@k", f"@{settings.samples}"): "%" for column in COLUMNS[1:]},
         note="95 % intervals, bootstrap over levels",
@@ -147,6 +151,8 @@ def evaluate_agent(
     evaluation = EvaluationSettings(levels=levels, samples=samples)
     subject = load_subject(model, world, settings or {})
     found = table(subject.world, evaluation)
+    if subject.note:
+        found.note += f"; {subject.note}"
     found.add(*random_row(subject.world, subject.world_settings, evaluation))
     if policy == "oracle":
         success = baselines.oracle_success(

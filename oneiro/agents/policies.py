@@ -11,13 +11,14 @@ import numpy as np
 from oneiro import seeds
 from oneiro.agents import reply as replies
 from oneiro.episode import Segment, Stop, Tokens
+from oneiro.errors import OneiroError
+from oneiro.sampling.server import Reply, Server, ServerConfig
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import Policy as Choose
 from oneiro.worlds.baselines import oracle_policy, random_policy
 
 if TYPE_CHECKING:
     from oneiro.sampling.engine import Engine, Limits
-    from oneiro.sampling.server import Server
 
 
 @dataclass(slots=True)
@@ -71,12 +72,25 @@ class ModelPolicy:
 class ServerPolicy:
     """A model behind an OpenAI-compatible address; plays, and makes data for supervised learning."""
 
-    def __init__(self, server: Server) -> None:
-        self.server = server
+    def __init__(self, config: ServerConfig) -> None:
+        self.config = config
 
     def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]:
-        answers = self.server.chat([turn.messages for turn in turns], n=1)
-        return [Utterance(reply.text, stop=Stop.ERROR if reply.error else Stop.TOKEN) for (reply,) in answers]
+        config = self.config
+        if config.seed is not None:
+            # A turn's own seed: the server's replies to one prompt would otherwise be the same in every batch.
+            config = config.model_copy(update={"seed": seeds.derive(config.seed, seed)})
+        answers = [reply for (reply,) in Server(config).chat([turn.messages for turn in turns], n=1)]
+        if answers and all(reply.error for reply in answers):
+            raise OneiroError(f"{config.base_url} answered none of {len(answers)} requests: {answers[0].error}")
+        return [_spoken(reply) for reply in answers]
+
+
+def _spoken(reply: Reply) -> Utterance:
+    """A server's reply as an utterance; thoughts that the server keeps apart go back where they were."""
+    text = f"<think>{reply.reasoning}</think>{reply.text}" if reply.reasoning else reply.text
+    cut = reply.finish_reason == "length"
+    return Utterance(text, stop=Stop.ERROR if reply.error else Stop.LENGTH if cut else Stop.TOKEN)
 
 
 class ScriptedPolicy:

@@ -39,6 +39,8 @@ class Subject:
     policy: ModelPolicy | None = None
     chat: ChatFormat | None = None
     primed: str = ""
+    note: str = ""
+    """What a reader of its results must know."""
 
 
 def load_subject(model: str | None, world: str, settings: dict[str, Any], slots: int = 256) -> Subject:
@@ -47,7 +49,7 @@ def load_subject(model: str | None, world: str, settings: dict[str, Any], slots:
     if model is None:
         return Subject(choice.name, choice.settings, choice.maker(), DialogueSettings())
     language = load(model)
-    habits = Habits(world=choice)
+    habits, note = Habits(world=choice), ""
     if language.habits:
         try:
             taught = Habits.model_validate(language.habits)
@@ -57,6 +59,8 @@ def load_subject(model: str | None, world: str, settings: dict[str, Any], slots:
             ) from error
         if taught.world.name == world:
             choice = WorldChoice(name=world, **{**taught.world.settings, **settings})
+        else:
+            note = f"the model was taught in {taught.world.name}, not here"
         habits = taught
     return Subject(
         choice.name,
@@ -66,4 +70,5 @@ def load_subject(model: str | None, world: str, settings: dict[str, Any], slots:
         ModelPolicy(Engine(language, slots), habits.limits),
         ChatFormat(language.tokenizer),
         habits.primed,
+        note,
     )

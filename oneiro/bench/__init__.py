@@ -13,7 +13,11 @@ from oneiro.errors import OneiroError, nearest
 from oneiro.files import write_json
 from oneiro.report.table import Table
 
-BENCHES: dict[str, str] = {"cpu": "oneiro.bench.cpu"}
+BENCHES: dict[str, str] = {
+    "cpu": "oneiro.bench.cpu",
+    "textgame": "oneiro.bench.textgame",
+    "worlds": "oneiro.bench.worlds",
+}
 """Benchmark name -> its module."""
 
 

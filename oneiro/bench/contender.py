@@ -117,6 +117,7 @@ def oneiro(job: Job, channel: Channel) -> None:
     from oneiro.episode import Draw, Episode, Row, Segment, given
     from oneiro.learning.algorithms.grpo import Grpo
     from oneiro.learning.example import Example
+    from oneiro.learning.filters import FilterSettings
     from oneiro.learning.learner import Learner, LearnerSettings
     from oneiro.learning.loop import RlSettings, learn
     from oneiro.learning.losses import LossSettings
@@ -127,7 +128,12 @@ def oneiro(job: Job, channel: Channel) -> None:
     channel.say(ready=False)
     optimiser = OptimiserSettings(lr=job.lr, betas=BETAS, weight_decay=0.0, clip=CLIP_NORM)
     loss = LossSettings(clip_low=CLIP, clip_high=CLIP, dual_clip=None)
-    settings = RlSettings(algorithm=Grpo(epsilon=EPSILON), learner=LearnerSettings(optimiser=optimiser, loss=loss))
+    # Groups without spread stay: they teach nothing, but the peers count their tokens in the mean.
+    settings = RlSettings(
+        algorithm=Grpo(epsilon=EPSILON),
+        learner=LearnerSettings(optimiser=optimiser, loss=loss),
+        filter=FilterSettings(name="none"),
+    )
     language = load(job.folder, "cpu")
     engine, learner = Engine(language), Learner(language.backbone, settings.learner, steps=1)
     prompts = [language.encode(prompt) for prompt in job.prompts]

@@ -47,8 +47,8 @@ class CpuSettings(Settings):
     steps: int = Field(0, ge=0)
     """Measured steps of every contender; 0: 7 for `tiny`, 5 for `14m`, 3 for anything larger."""
     lr: float = Field(1e-5, gt=0)
-    rows: int = Field(64, ge=1)
-    """Rows the peers push through the model at once; 64 is where they are fastest."""
+    rows: int = Field(8, ge=1)
+    """Rows the peers push through the model at once: what TRL does by itself, and where it is fastest and leanest."""
     checkpointing: bool = False
     """TRL's own default is true: less memory, more time."""
     threads: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)

@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from oneiro.cli import agents, machine, models, runs, worlds
+from oneiro.cli import agents, data, machine, models, runs, worlds
 from oneiro.errors import OneiroError
 
 STOPPED = 130
@@ -45,7 +45,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for room in (runs, agents, worlds, models, machine):
+for room in (runs, agents, worlds, data, models, machine):
     room.offer(app)
 if find_spec("oneiro.bench"):
     machine.offer_bench(app)

@@ -6,19 +6,21 @@ from typing import Annotated
 
 import typer
 
+from oneiro.cli import textgame
 from oneiro.cli.show import JsonFile, show
 
 
 def offer(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True, help="Measure something trained, beside chance and ceiling.")
     group.command()(agent)
+    group.command("text-game")(textgame.text_game)
     app.add_typer(group, name="eval")
 
 
 def agent(
     world: Annotated[str, typer.Option(help="The world to play in.")],
     model: Annotated[
-        str | None, typer.Option(metavar="DIR|NAME", help="A run, a model folder or a model's name.")
+        str | None, typer.Option(metavar="DIR|NAME", help="A checkpoint, a model folder or a model's name.")
     ] = None,
     policy: Annotated[str | None, typer.Option(metavar="random|oracle", help="A scripted player.")] = None,
     levels: Annotated[int, typer.Option(min=1, help="Unseen levels to play.")] = 256,
@@ -32,7 +34,7 @@ def agent(
     """Let an agent play unseen levels: success, pass@k and how true its inner pictures are, with 95 % intervals.
 
     \b
-    oneiro eval agent --world frozen-lake --model runs/lake
+    oneiro eval agent --world frozen-lake --model runs/demo/checkpoints/rl-spa
     oneiro eval agent --world frozen-lake --policy oracle --levels 64 --settings size=6
     """
     from oneiro.errors import OneiroError, nearest

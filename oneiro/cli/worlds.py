@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -48,7 +49,10 @@ def check(
 
 def play(
     world: Annotated[str, typer.Argument(metavar="WORLD", help="A world, or a variant of one as world:variant.")],
-    settings: KeyValues = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[VARIANT] KEY=VALUE", help="A variant, and settings over the defaults."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="The first level; each new one counts up.")] = 0,
 ) -> None:
     """Play a world yourself, in the terminal.
@@ -57,11 +61,13 @@ def play(
 
     \b
     oneiro play frozen-lake
+    oneiro play textgame brew-tea
     """
     from oneiro import worlds
     from oneiro.recipe import assignments
 
-    game = worlds.make(world, **assignments(settings or ()))
+    world, settings = variant(world, settings or ())
+    game = worlds.make(world, **assignments(settings))
     game.reset(seed=seed)
     typer.echo(f"{game.instruction}\n\n({HELP})")
     ended, score = False, 0.0
@@ -86,6 +92,13 @@ def play(
                 typer.echo(f"'{word}' was not understood; {known}")
             if ended:
                 typer.echo(f"{'reached the goal' if info['success'] else 'the end'}, score {score:g}")
+
+
+def variant(world: str, words: Sequence[str]) -> tuple[str, list[str]]:
+    """`textgame brew-tea size=3` is `textgame:brew-tea size=3`: a first word that sets nothing names the variant."""
+    if words and "=" not in words[0]:
+        return f"{world}:{words[0]}", list(words[1:])
+    return world, list(words)
 
 
 def meant(word: str, game: World) -> str:

@@ -33,6 +33,9 @@ DECAY = 0.9
 EPSILON = 1e-3
 """Added to a deviation before dividing by it."""
 TOP = (1, 2, 4, 8)
+REPLIES = 4
+"""Replies to each prompt of a look, where there are as many: every reply is scored after every prompt, so that more
+prompts would cost more."""
 
 
 class WatchSettings(Settings):
@@ -136,7 +139,7 @@ class Pairs:
 
     @classmethod
     def of(cls, episodes: Sequence[Episode], samples: int, reasoning: Callable[[Tokens], int] = len) -> Pairs:
-        """First replies, at most `samples`, spread evenly over the prompts."""
+        """First replies, at most `samples`, spread evenly over the first `samples / REPLIES` prompts."""
         by_prompt: dict[bytes, list[tuple[Tokens, Tokens]]] = {}
         temperature = 1.0
         for row in (episode.rows[0] for episode in episodes if episode.rows):
@@ -145,7 +148,7 @@ class Pairs:
                 prompt, reply = found[0], found[1][: reasoning(found[1])]
                 if len(reply):
                     by_prompt.setdefault(prompt.tobytes(), []).append((prompt, reply))
-        families = list(by_prompt.values())
+        families = list(by_prompt.values())[: max(2, samples // REPLIES)]
         ranked = [(rank, j) for j, family in enumerate(families) for rank in range(len(family))]
         chosen = sorted(ranked)[:samples]
         used = sorted({j for _, j in chosen})

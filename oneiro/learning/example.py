@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from oneiro.episode import Floats, Row, Tokens
+from oneiro.errors import OneiroError
 
 COMPONENTS = ("policy", "ce", "kl")
 SHARE_AT_LEAST = 0.2
@@ -35,6 +36,8 @@ class Example:
 
     @classmethod
     def of(cls, row: Row) -> Example:
+        if not row.temperature:
+            raise OneiroError("greedy samples cannot be learned from: set limits.temperature above 0")
         weights = {name: row.weights(name) for name in COMPONENTS}
         for values in weights.values():
             values[:1] = 0  # nothing predicts the first token

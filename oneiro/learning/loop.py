@@ -16,8 +16,9 @@ from pydantic import Field
 from oneiro import seeds
 from oneiro.episode import Episode, Stop, groups_of
 from oneiro.learning import checkpoint, filters, losses
-from oneiro.learning.algorithms import AnyAlgorithm, Grpo, Trajectory
+from oneiro.learning.algorithms import Grpo, Trajectory
 from oneiro.learning.algorithms.base import trajectory
+from oneiro.learning.algorithms.choice import AnyAlgorithm
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.optimiser import OptimiserSettings

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import nn
 
 from oneiro import files
@@ -50,6 +50,12 @@ class ModelSettings(Settings):
     vocabulary: int = Field(384, ge=280)
     """Largest vocabulary of the tokenizer that `tiny` trains on the run's own text."""
     lora: LoraSettings | None = None
+
+    @model_validator(mode="after")
+    def _heads_divide_the_width(self) -> ModelSettings:
+        if self.width % (2 * self.heads):
+            raise ValueError(f"width {self.width} must be a multiple of 2 x heads = {2 * self.heads}")
+        return self
 
 
 @dataclass
@@ -175,22 +181,45 @@ def locate(name: str) -> str:
     path = Path(name).expanduser()
     if path.is_dir():
         return str(newest_weights(path))
-    if name.startswith((".", "/", "~")) or name.count("/") != 1:
+    looks_local = name.startswith((".", "/", "~")) or name.count("/") != 1 or path.parent.is_dir()
+    if looks_local or not on_hub(name):
         raise OneiroError(
             f"no model folder at '{name}'; give a folder with config.json, a hub name like org/model, or smollm2-135m"
         )
     return name
 
 
+def on_hub(name: str) -> bool:
+    """Whether the hub, or what was fetched from it before, has a model of that name; asks once and briefly."""
+    from huggingface_hub import HfApi, constants, try_to_load_from_cache
+
+    if isinstance(try_to_load_from_cache(name, "config.json"), str):
+        return True
+    if constants.HF_HUB_OFFLINE:
+        return False
+    try:
+        HfApi().model_info(name, timeout=5.0)
+    except Exception:  # no network, no such model, no permission: to the person they are the same
+        return False
+    return True
+
+
 def newest_weights(path: Path) -> Path:
     """The folder itself, or for a run directory or checkpoint the weights inside it."""
     if (path / "config.json").is_file() or (path / "adapter_config.json").is_file():
         return path
-    places = ("model", "step-*/model", "checkpoints/*/step-*/model", "checkpoints/*/*/step-*/model")
-    found = [folder for place in places for folder in path.glob(place) if (folder / "tokenizer.json").is_file()]
-    if not found:
-        raise OneiroError(f"'{path}' holds no model: no config.json there nor in its checkpoints")
-    return max(found, key=lambda folder: folder.stat().st_mtime)
+    found = [folder for place in ("model", "step-*/model") for folder in path.glob(place)]
+    if found:
+        return max(found)
+    stages = [folder for folder in path.glob("checkpoints/*") if any(folder.glob("step-*/model"))]
+    for kind in ("rl", "sft"):
+        chosen = sorted(folder for folder in stages if folder.name.partition("-")[0] == kind)
+        if len(chosen) > 1:
+            names = ", ".join(str(folder) for folder in chosen)
+            raise OneiroError(f"'{path}' holds several models; name one of {names}")
+        if chosen:
+            return newest_weights(chosen[0])
+    raise OneiroError(f"'{path}' holds no model: no config.json there nor in its checkpoints")
 
 
 def with_lora(language: LanguageModel, settings: LoraSettings | None) -> LanguageModel:

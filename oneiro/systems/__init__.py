@@ -16,7 +16,7 @@ from oneiro.recipe import Recipe, load
 from oneiro.report import page
 from oneiro.run import Run, first_difference, holds_run
 
-SYSTEMS: dict[str, str] = {"spa": "oneiro.systems.spa:SpaRecipe"}
+SYSTEMS: dict[str, str] = {"spa": "oneiro.systems.spa:SpaRecipe", "rlvr": "oneiro.systems.rlvr:RlvrRecipe"}
 """System name -> its recipe class, `module:Class`; the module's `run(recipe, run)` is the pipeline."""
 
 
@@ -49,11 +49,13 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
     else:
         name, chosen = str(recipe), load(str(recipe), overrides)
     with Run.open(out or _default_out(name, chosen), chosen) as opened:
+        time = f", {chosen.takes}" if chosen.takes else ""
+        opened.say(f"in {opened.path}{time}; Ctrl-C stops it, the same command goes on")
         pipeline(chosen.system)(chosen, opened)
         for table in page.tables(opened.path):
             opened.say(table)
-        opened.say(f"{page.write([opened.path])} shows the run")
         opened.finish()
+        opened.say(f"{page.write([opened.path])} shows the run")
     return opened
 
 

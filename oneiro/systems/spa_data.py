@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
+from oneiro import seeds
 from oneiro.agents import dialogue as words
 from oneiro.agents import reply as replies
 from oneiro.agents.chat import ChatFormat
 from oneiro.agents.dialogue import DialogueSettings
 from oneiro.episode import Row, Segment, given
+from oneiro.systems.spa_variants import Variant
 from oneiro.worlds.base import World
 
-if TYPE_CHECKING:
-    from oneiro.systems.spa import Variant
+STEPS = 10
+"""Actions of a random walk that shows what a world's free text looks like."""
 
 
 def rows_of(
@@ -24,21 +26,33 @@ def rows_of(
     primed: str,
     keep_malformed: bool,
 ) -> list[Row]:
-    """The training rows of one recorded episode: one for a growing dialogue, else one per turn."""
+    """The training rows of one recorded episode: one for a growing dialogue, else one per turn.
+
+    A reply without the demanded form is left out, and in a growing dialogue so is all that rests on it, unless
+    `keep_malformed`.
+    """
     rows: list[Row] = []
     growing = dialogue.context == "full" and not chat.rewrites
     system = "" if dialogue.brief else words.SYSTEM
     for number, turn in enumerate(record["turns"], start=1):
-        reply = replies.read(turn["reply"], dialogue.think, False, dialogue.actions_per_turn)
-        complete = reply.formatted and (reply.prediction is not None or not variant.world_model)
-        if not complete and not keep_malformed:
-            break  # later turns of a growing dialogue would rest on a malformed one
+        reply = replies.read(turn["reply"], dialogue.think, variant.world_model, dialogue.actions_per_turn)
+        if not reply.formatted and not keep_malformed:
+            if growing:
+                break
+            continue
+        message = asked(turn["message"], dialogue)
         if growing and rows:
-            rows[-1].segments.append(given(chat.next_user(turn["message"], ended=True), turn=number))
+            rows[-1].segments.append(given(chat.next_user(message, ended=True), turn=number))
         else:
-            rows.append(Row([given(chat.opening(turn["message"], system), turn=number)]))
+            rows.append(Row([given(chat.opening(message, system), turn=number)]))
         rows[-1].segments.extend(target(turn, reply, chat, variant, primed, number))
     return rows
+
+
+def asked(message: str, dialogue: DialogueSettings) -> str:
+    """The message with the form this arm is asked for: arms with and without a world model share their play."""
+    other = dialogue.model_copy(update={"world_model": not dialogue.world_model})
+    return message.replace(other.form, dialogue.form)
 
 
 def target(
@@ -78,7 +92,22 @@ def sample_texts(make_world: Callable[[], World], dialogue: DialogueSettings, se
     for level in range(levels):
         world = make_world()
         state, _ = world.reset(seed=seed + level, options={"split": "train"})
-        actions = f" {replies.SEPARATOR} ".join(world.actions or ())
-        texts += [words.first_message(world, state, dialogue), replies.write([actions], state, state)]
-        texts += [replies.write([action]) for action in world.actions or ()]
+        texts.append(words.first_message(world, state, dialogue))
+        if world.actions:
+            texts.append(replies.write([f" {replies.SEPARATOR} ".join(world.actions)], state, state))
+            texts += [replies.write([action]) for action in world.actions]
+        else:
+            texts += random_walk(world, state, seed + level)
     return texts
+
+
+def random_walk(world: World, state: str, seed: int) -> Iterator[str]:
+    """Replies with the actions and states of a short random episode, for worlds whose actions are free text."""
+    rng = seeds.generator("sample texts", seed)
+    for _ in range(STEPS):
+        action = world.random_action(rng)
+        after, _, terminated, truncated, _ = world.step(action)
+        yield replies.write([action], state, after)
+        state = after
+        if terminated or truncated:
+            return

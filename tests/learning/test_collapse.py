@@ -75,6 +75,8 @@ def test_pairs_are_first_replies_spread_evenly_over_prompts() -> None:
     assert [r.tolist() for r in pairs.replies] == [[3, 4], [4, 3], [6]]
     assert pairs.own.tolist() == [0, 1, 0] and pairs.lengths.tolist() == [2, 2, 1]
     assert Pairs.of([Episode([])], samples=4).prompts == []
+    many = Pairs.of([episode([g], [3, m], g) for g in range(30) for m in range(8)], samples=64)
+    assert len(many.prompts) == 16 and np.bincount(many.own).tolist() == [4] * 16
 
 
 def test_log_probabilities_after_the_own_prompt_are_the_samplers() -> None:

@@ -1,0 +1,69 @@
+"""eval text-game: how often a predictor, or any file of answers, gets the whole next state right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oneiro.cli.show import JsonFile
+
+if TYPE_CHECKING:
+    from oneiro.predictors.textgame import Scorer
+
+SCORERS = ("sound", "release")
+
+
+def text_game(
+    data: Annotated[Path, typer.Option(metavar="DIR", help="A folder of transitions (see oneiro data).")],
+    answers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="perfect|no-change|FILE", help='What to score; FILE: {"id", "answer"} a line, raw outputs.'
+        ),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="DIR|NAME", help="A run, a model folder or a model's name.")
+    ] = None,
+    scorer: Annotated[str, typer.Option(metavar="sound|release", help="What counts as exact.")] = "sound",
+    split: Annotated[str, typer.Option(help="Which rows of the data.")] = "test",
+    rows: Annotated[int, typer.Option(min=0, help="With --model: at most so many rows; 0: all.")] = 0,
+    settings: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of the task; may be repeated.")
+    ] = None,
+    keep: Annotated[Path | None, typer.Option(metavar="FILE", help="With --model: where its raw outputs go.")] = None,
+    json: JsonFile = None,
+) -> None:
+    """Score predicted next states beside "no change" and "perfect", with 95 % intervals.
+
+    \b
+    oneiro eval text-game --data DATA --answers perfect --scorer sound
+    oneiro eval text-game --data DATA --answers answers.jsonl --json scores.json
+    oneiro eval text-game --data DATA --model runs/games --keep answers.jsonl
+    """
+    from oneiro.errors import OneiroError, nearest
+    from oneiro.recipe import assignments
+
+    if scorer not in SCORERS:
+        raise OneiroError(f"no scorer called '{scorer}'{nearest(scorer, SCORERS)}")
+    if (model is None) == (answers is None):
+        raise OneiroError("say what is scored: either --model DIR_OR_NAME or --answers perfect|no-change|FILE")
+    chosen: Scorer = "release" if scorer == "release" else "sound"
+    task = assignments(settings or ())
+    from oneiro.progress import Bar, console
+    from oneiro.systems import rlvr_exam
+
+    if model is not None:
+        exam, answerer = rlvr_exam.examinee(data, model, split, rows, task)
+        with Bar("answers", len(exam.rows), 0, console(), lambda line: None) as bar:
+            compared = rlvr_exam.score_model(exam, answerer, Path(model).name, chosen, keep, bar.advance)
+    else:
+        compared = rlvr_exam.score_answers(rlvr_exam.open_exam(data, split), str(answers), chosen, task)
+    tables = rlvr_exam.exam_tables(compared)
+    for table in tables:
+        console().print(table)
+    if json is not None:
+        from oneiro.files import write_json
+
+        write_json(json, {"tables": [table.data() for table in tables], **compared})
