@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from oneiro.episode import Draw
-from oneiro.models.backbone import PLAIN, Backbone, attention, compiled
+from oneiro.models.backbone import PLAIN, Backbone, compiled
 from oneiro.sampling.draw import draw
 
 FREE = -1
@@ -102,7 +102,7 @@ class Slots:
 
     def _step(self, rows: int, seen: int, how: Draw) -> None:
         position = self.position[:rows]
-        plan = _Continue(self.memory, position, self._every[:rows], seen)
+        plan = _Continue(self.memory, position, seen)
         hidden = self.backbone(self.token[:rows, None], position[:, None], plan, self.code)
         self._take(hidden[:, 0], self._every[:rows], how)
 
@@ -144,11 +144,15 @@ class Slots:
 class _Continue:
     """Attention plan of a step: row b writes its key and value at position[b] and sees everything up to it."""
 
-    def __init__(self, memory: Memory, position: Tensor, every: Tensor, seen: int) -> None:
-        self.memory, self.position, self.every, self.seen = memory, position, every, seen
+    def __init__(self, memory: Memory, position: Tensor, seen: int) -> None:
+        self.memory, self.position, self.seen = memory, position, seen
         self.kernel = decode_kernel(position.device)
         if self.kernel is None:
-            self.mask = (torch.arange(seen, device=position.device) <= position[:, None])[:, None, None]
+            heads = memory[0][0].shape[1]
+            self.row = torch.arange(len(position) * heads, device=position.device)
+            self.at = position.repeat_interleave(heads)
+            hidden = torch.arange(seen, device=position.device) > self.at[:, None]
+            self.bias = torch.zeros_like(hidden, dtype=memory[0][0].dtype).masked_fill_(hidden, -torch.inf)[:, None]
 
     def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         keys, values = self.memory[layer]
@@ -157,10 +161,15 @@ class _Continue:
         grouped = query.reshape(rows, keys.shape[1], heads // keys.shape[1], dim)
         if self.kernel is not None:
             return self.kernel(grouped, key, value, keys, values, self.position).view(rows, heads, 1, dim)
-        keys[self.every, :, self.position] = key[:, :, 0]
-        values[self.every, :, self.position] = value[:, :, 0]
-        mixed = attention(grouped, keys[:rows, :, : self.seen], values[:rows, :, : self.seen], mask=self.mask)
-        return mixed.reshape(rows, heads, 1, dim)
+        return self._plain(grouped.flatten(0, 1), key, value, keys.flatten(0, 1), values.flatten(0, 1)).view_as(query)
+
+    def _plain(self, query: Tensor, key: Tensor, value: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """Rows and heads as one dimension, two batched products: for one query each the library's kernel is slower."""
+        keys[self.row, self.at] = key.flatten(0, 2)
+        values[self.row, self.at] = value.flatten(0, 2)
+        count, scale = len(self.row), query.shape[-1] ** -0.5
+        scores = torch.baddbmm(self.bias, query, keys[:count, : self.seen].transpose(1, 2), alpha=scale)
+        return torch.bmm(scores.softmax(-1), values[:count, : self.seen])
 
 
 def decode_kernel(device: torch.device):  # type: ignore[no-untyped-def]
