@@ -13,9 +13,12 @@ from typing import Any
 from oneiro.predictors.base import Malformed
 from oneiro.predictors.textgame import TextGame
 from oneiro.predictors.textgame_eval import Tally
+from oneiro.worlds.textgame.crawl import record
 from oneiro.worlds.textgame.game import Game
-from oneiro.worlds.textgame.scene import Scene
+from oneiro.worlds.textgame.games import game_named
+from oneiro.worlds.textgame.scene import Scene, Thing
 from oneiro.worlds.textgame.state import Situation, edits, same
+from oneiro.worlds.textgame.verbs import Verb
 
 Predict = Callable[[Sequence[Situation]], Sequence[str]]
 """Answers to a batch of situations."""
@@ -110,6 +113,51 @@ def understood(game: Game) -> Candidates:
         return [verb.command(*things) for verb, things in game.commands(scene)] if scene is not None else []
 
     return commands
+
+
+def possible(game: Game) -> Candidates:
+    """The commands among them that can be done and do more than look: a tenth as many."""
+
+    def commands(situation: Situation) -> list[str]:
+        scene = Scene.from_state(situation.state, situation.score, situation.uuid_base)
+        if scene is None:
+            return []
+        return [verb.command(*things) for verb, things in game.commands(scene) if _can(verb, scene, things)]
+
+    return commands
+
+
+def _can(verb: Verb, scene: Scene, things: Sequence[Thing]) -> bool:
+    if verb.pattern in ("look", "examine {}"):
+        return False
+    try:
+        return not verb.check(scene, *things)
+    except (ValueError, TypeError, KeyError):  # an imagined scene may lack what the game's rules rely on
+        return False
+
+
+def plan_in_model(
+    task: TextGame, predict: Predict, levels: Iterable[tuple[Game, Scene]], *, breadth: int, depth: int
+) -> dict[str, Any]:
+    """Search a winning plan for each level inside the predictor: how many are found, and how many win the true game."""
+    found, won = Tally(), Tally()
+    for game, start in levels:
+        plan = search_in_model(task, predict, game.situation(start), possible(game), breadth=breadth, depth=depth)
+        found.add(plan is not None)
+        won.add(plan is not None and wins(game, start, plan))
+    return {"found": found.table(), "won": won.table()}
+
+
+def true_predictor(task: TextGame) -> Predict:
+    """The games themselves as a predictor: what depth and planning reach where every prediction is right."""
+
+    def answer(situation: Situation) -> str:
+        scene = Scene.from_state(situation.state, situation.score, situation.uuid_base)
+        if scene is None:
+            return ""
+        return task.perfect(record(game_named(situation.game), scene, situation.action, "", "eval"))
+
+    return lambda situations: [answer(situation) for situation in situations]
 
 
 def _points(situation: Situation) -> float:

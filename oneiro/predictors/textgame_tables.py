@@ -1,4 +1,4 @@
-"""The tables of an evaluation, for the console and the report: accuracy, games, errors."""
+"""The tables of an evaluation, for the console and the report: accuracy, games, errors, depth, planning."""
 
 from __future__ import annotations
 
@@ -10,31 +10,46 @@ from oneiro.report.table import Cell, Table
 PARTS = ("unchanged", "changed", "overall")
 
 
+SUBSETS = {
+    "all": ("", ""),
+    "clean": (", clean rows", "clean: the same question is not in train"),
+    "held_out": (", held-out games", "games that training never saw"),
+}
+"""Subsets of an evaluation with a table of their own: what its title adds, and its note."""
+
+
 def tables(compared: dict[str, Any]) -> list[Table]:
     """Three tables of what `textgame_eval.compare` found."""
     return [_accuracy(compared), _games(compared["rows"]), _errors(compared["rows"])]
 
 
-def _cell(found: dict[str, Any]) -> Cell:
+def subset_tables(compared: dict[str, Any]) -> list[Table]:
+    """The first of them again for the clean rows and for held-out games, where there are such."""
+    first = next(iter(compared["rows"].values()))
+    everything = first["all"]["overall"]["cases"]
+    return [
+        _accuracy(compared, subset)
+        for subset in ("clean", "held_out")
+        if (cases := first[subset]["overall"]["cases"]) and (cases != everything or subset == "held_out")
+    ]
+
+
+def cell(found: dict[str, Any]) -> Cell:
     """An accuracy in percent as a measured fraction."""
     value, low, high = (found.get(key) for key in ("accuracy", "low", "high"))
     parts = [number / 100 if number is not None else None for number in (value, low, high)]
     return Cell(parts[0], parts[1], parts[2], found.get("cases"))
 
 
-def _accuracy(compared: dict[str, Any]) -> Table:
-    subsets = {"": "all", "clean ": "clean", "held-out ": "held_out"}
-    columns = [f"{prefix}{part}" for prefix in subsets for part in PARTS]
-    table = Table(
-        "Text games: exact next states",
-        ["answers", *columns],
-        dict.fromkeys(columns, "%"),
-        note="clean: rows whose question is not in train. Published rows are scored by the published scorer.",
-    )
+def _accuracy(compared: dict[str, Any], subset: str = "all") -> Table:
+    title, note = SUBSETS[subset]
+    table = Table(f"Text games: exact next states{title}", ["answers", *PARTS], dict.fromkeys(PARTS, "%"), note)
     for name, found in compared["rows"].items():
-        table.add(name, *(_cell(found[subset][part]) for subset in subsets.values() for part in PARTS))
-    for row in compared["published"]:
-        table.add(row["name"], *(row[part] / 100 for part in PARTS), *[None] * (len(columns) - len(PARTS)))
+        table.add(name, *(cell(found[subset][part]) for part in PARTS))
+    if subset == "all" and compared["published"]:
+        table.note = "Published rows are scored by the published scorer."
+        for row in compared["published"]:
+            table.add(row["name"], *(row[part] / 100 for part in PARTS))
     return table
 
 
@@ -43,8 +58,8 @@ def _games(rows: dict[str, Any]) -> Table:
     name, found = list(rows.items())[-1]
     table = Table(f"Game by game: {name}", ["game", *PARTS], dict.fromkeys(PARTS, "%"))
     for game, split in found["games"].items():
-        table.add(game, *(_cell(split[part]) for part in PARTS))
-    table.add("mean of games", *(_cell(found["macro"][part]) for part in PARTS))
+        table.add(game, *(cell(split[part]) for part in PARTS))
+    table.add("mean of games", *(cell(found["macro"][part]) for part in PARTS))
     return table
 
 
@@ -56,4 +71,31 @@ def _errors(rows: dict[str, Any]) -> Table:
     for name, found in rows.items():
         errors = found["errors"]
         table.add(name, errors["wrong"], *(errors["with"][kind] for kind in kinds), errors["missing answers"])
+    return table
+
+
+def depth_table(rows: dict[str, list[dict[str, Any]]]) -> Table:
+    """What `textgame_rollout.accuracy_by_depth` found for each predictor, on the same courses."""
+    table = Table(
+        "Simulating winning plans: right at every step so far",
+        ["depth", *rows],
+        dict.fromkeys(rows, "%"),
+        note="Each prediction is the next question. Plans that have ended drop out.",
+    )
+    for steps in zip(*rows.values(), strict=True):
+        table.add(str(steps[0]["depth"]), *(cell(step["unbroken"]) for step in steps))
+    return table
+
+
+def planning_table(rows: dict[str, dict[str, Any]]) -> Table:
+    """What `textgame_rollout.plan_in_model` found for each predictor, on the same levels."""
+    columns = {"found": "plan found in the model", "won": "plan wins the true game"}
+    table = Table(
+        "Planning inside the model",
+        ["model", *columns.values()],
+        dict.fromkeys(columns.values(), "%"),
+        note="perfect: the same search with true predictions.",
+    )
+    for name, tallies in rows.items():
+        table.add(name, *(cell(tallies[key]) for key in columns))
     return table

@@ -1,0 +1,141 @@
+"""The transitions of an RLVR run: recorded or opened, and drawn from for SFT and RL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from oneiro import seeds
+from oneiro.agents.chat import ChatFormat
+from oneiro.episode import Row, given
+from oneiro.errors import OneiroError
+from oneiro.predictors.textgame import TextGame
+from oneiro.predictors.textgame_sampling import Balanced, GoldMix
+from oneiro.predictors.textgame_teacher import Example, taught_examples, true_examples
+from oneiro.run import Run
+from oneiro.sampling.server import Server
+from oneiro.systems.rlvr_recipe import DataSettings, DrawSettings, RlvrRecipe
+from oneiro.worlds.textgame.crawl import crawl, own_rules
+from oneiro.worlds.textgame.dataset import EXAMPLE, Dataset, open_dataset, splits, write_dataset
+from oneiro.worlds.textgame.state import Transition
+
+UNSEEN = "unseen"
+"""The split of held-out games in a folder of our own."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """The splits of a run, as its settings divide them."""
+
+    train: Dataset
+    test: Dataset
+    unseen: Dataset | None
+    """Rows of held-out games that are not among `test`."""
+    examples: Sequence[Transition]
+
+    def task(self, recipe: RlvrRecipe) -> TextGame:
+        return TextGame(recipe.task, rules=self.train.rules, examples=self.examples)
+
+
+def data_stage(recipe: RlvrRecipe, run: Run) -> dict[str, Any]:
+    """Record our own games, or look whether the imported folder has what is asked for."""
+    settings = recipe.data
+    if settings.own:
+        record(settings, run.path / "data")
+    found = open_data(settings, run)
+    sizes = {"train": len(found.train), "test": len(found.test), "held-out games": len(found.unseen or ())}
+    run.say(f"data: {', '.join(f'{count:,} {name}' for name, count in sizes.items())} rows")
+    return sizes
+
+
+def record(settings: DataSettings, folder: Path) -> dict[str, int]:
+    """Our games into a folder: training levels, unseen levels of the same games, and levels of held-out games."""
+    seen: set[str] = set()
+    tests = settings.crawl.model_copy(update={"levels": settings.test_levels})
+
+    def rows() -> Iterator[Transition]:
+        for found in crawl(settings.trained, "train", settings.crawl):
+            seen.add(question(found))
+            yield found
+        for split, games in (("test", settings.trained), (UNSEEN, settings.held_out)):
+            for found in crawl(games, "eval", tests):
+                # Two levels can meet in one state, e.g. once the drawer that told them apart is open.
+                yield replace(found, split=split, duplicate=question(found) in seen)
+
+    return write_dataset(folder, "oneiro-games", rows(), own_rules())
+
+
+def question(found: Transition) -> str:
+    """What makes two transitions the same question."""
+    return json.dumps([found.game, found.state, found.score, found.action])
+
+
+def open_data(settings: DataSettings, run: Run) -> Data:
+    """The splits. Held-out games leave train; where the folder has no split for them, they stay in test."""
+    folder = run.path / "data" if settings.own else Path(settings.name).expanduser()
+    there = splits(folder)
+    train, test = open_dataset(folder, "train"), open_dataset(folder, "test")
+    if not settings.own:
+        train = train.only([game for game in settings.games or train.games if game not in settings.held_out])
+        test = test.only([*settings.games, *settings.held_out]) if settings.games else test
+    unseen = open_dataset(folder, UNSEEN) if UNSEEN in there else None
+    examples = list(open_dataset(folder, EXAMPLE)) if EXAMPLE in there else []
+    return Data(train, test, unseen, examples)
+
+
+def draws(data: Dataset, settings: DrawSettings, seed: int) -> Balanced | GoldMix:
+    """The endless list of row numbers that training goes through."""
+    if settings.name == "gold-mix":
+        return GoldMix(data, per_hundred=settings.per_hundred, seed=seed)
+    return Balanced(data, changed_share=settings.changed_share, seed=seed)
+
+
+class Lessons(Sequence[Row]):
+    """Token rows of questions and answers, made when they are asked for: the loss is on the answer and its end."""
+
+    def __init__(self, chat: ChatFormat, count: int, example: Callable[[int], Example]) -> None:
+        self.chat, self.length, self.example = chat, count, example
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(self.length))]
+        if not 0 <= index < self.length:
+            raise IndexError(index)
+        example = self.example(index)
+        return Row(
+            [
+                given(self.chat.opening(example.messages[0]["content"])),
+                given(self.chat.encode(example.answer), "assistant", ce=1.0),
+                given([self.chat.end], "assistant", ce=1.0),
+            ]
+        )
+
+
+def lessons(recipe: RlvrRecipe, run: Run, data: Data, task: TextGame, chat: ChatFormat) -> Lessons:
+    """What SFT learns from: the truth, or a teacher's right answers (kept in the run as they come)."""
+    settings = recipe.lessons
+    order = draws(data.train, recipe.draw, seeds.derive(recipe.seed, "lessons"))
+    numbers = [order.row(i) for i in range(settings.rows)]
+    if settings.teacher is None:
+        return true_lessons(task, chat, data.train, numbers)
+    cases = (data.train[number] for number in numbers)
+    taught = list(taught_examples(task, cases, Server(settings.teacher).chat, run.path / "teacher"))
+    if not taught:
+        raise OneiroError("the teacher got no answer right; ask for more lessons.rows, or learn the truth (no teacher)")
+    return Lessons(chat, len(taught), taught.__getitem__)
+
+
+def true_lessons(task: TextGame, chat: ChatFormat, cases: Sequence[Transition], numbers: Sequence[int]) -> Lessons:
+    """The true answers to the numbered cases."""
+
+    def example(index: int) -> Example:
+        (found,) = true_examples(task, [cases[numbers[index]]])
+        return found
+
+    return Lessons(chat, len(numbers), example)

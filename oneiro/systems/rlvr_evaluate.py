@@ -1,0 +1,104 @@
+"""What an RLVR run reports of a model: single steps, courses on its own predictions, and plans found inside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from oneiro import seeds
+from oneiro.agents.evaluate import record
+from oneiro.predictors.textgame import TextGame
+from oneiro.predictors.textgame_rollout import Course, Predict, accuracy_by_depth, plan_in_model, true_predictor
+from oneiro.predictors.textgame_tables import depth_table, planning_table
+from oneiro.report.table import Table
+from oneiro.run import Run
+from oneiro.systems.rlvr_data import Data
+from oneiro.systems.rlvr_exam import Exam, answer, exam_tables, some
+from oneiro.systems.rlvr_model import Answerer
+from oneiro.systems.rlvr_play import episode
+from oneiro.systems.rlvr_recipe import RlvrRecipe
+from oneiro.worlds.base import draw_level, level_key
+from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.games import game_named
+from oneiro.worlds.textgame.scene import Scene
+from oneiro.worlds.textgame.solver import solve
+
+
+def exam_of(recipe: RlvrRecipe, data: Data) -> Exam:
+    return Exam.of(data.test, data.unseen, recipe.data.held_out, recipe.evaluation.rows, recipe.seed)
+
+
+def evaluate(recipe: RlvrRecipe, run: Run, data: Data, answerer: Answerer, stage: str) -> dict[str, Any]:
+    """Everything a model's rows of the tables need, as plain JSON; its answers are kept as episodes."""
+    exam, task = exam_of(recipe, data), answerer.task
+    with run.progress(stage, len(exam.rows)) as bar:
+        samples = answer(answerer, exam.rows, bar.advance)
+    answers = {case.id: answerer.text(sample) for case, sample in zip(exam.rows, samples, strict=True)}
+    told = [
+        episode(task, case, answers[case.id], sample, answerer.prompt(case), number)
+        for number, (case, sample) in enumerate(zip(exam.rows, samples, strict=True))
+    ]
+    run.episodes(stage, 0, [record(one) for one in told])
+    found = {"steps": exam.measure(task, answers, recipe.task.scorer)}
+    return found | (beyond(recipe, task, answerer) if recipe.data.own else {})
+
+
+def glance(recipe: RlvrRecipe, data: Data, answerer: Answerer) -> dict[str, float]:
+    """How often a few test rows are answered exactly, on the way."""
+    cases = some(data.test, recipe.evaluation.glance, recipe.seed)
+    right = [answerer.task.exact(text, case) for case, text in zip(cases, answerer(cases), strict=True)]
+    found: dict[str, float] = {}
+    for name, kind in (("eval_changed", True), ("eval_unchanged", False)):
+        part = [hit for hit, case in zip(right, cases, strict=True) if case.changed is kind]
+        found |= {name: sum(part) / len(part)} if part else {}
+    return found
+
+
+# Beyond one step, in our own games -----------------------------------------------------------------------------------
+
+
+def beyond(recipe: RlvrRecipe, task: TextGame, predict: Predict) -> dict[str, Any]:
+    """Accuracy against depth, and planning."""
+    settings = recipe.evaluation
+    found: dict[str, Any] = {}
+    if settings.courses:
+        courses = [
+            Course(game, start, tuple(plan))
+            for game, start in levels(recipe, settings.courses)
+            if (plan := solve(game, start))
+        ]
+        found["depth"] = accuracy_by_depth(task, predict, courses, settings.depth)
+    if (search := recipe.planning).levels:
+        starts = levels(recipe, search.levels)
+        found["planning"] = plan_in_model(task, predict, starts, breadth=search.breadth, depth=search.depth)
+    return found
+
+
+def levels(recipe: RlvrRecipe, count: int) -> Iterator[tuple[Game, Scene]]:
+    """Unseen levels of the games that were learnt, game after game."""
+    names = recipe.data.trained
+    for number in range(count):
+        game = game_named(names[number % len(names)])
+        seed = seeds.derive(recipe.seed, "evaluation level", number)
+        yield game, draw_level(game.name, seed, "eval", game.level, lambda scene: level_key(scene.key()))[0]
+
+
+# Tables --------------------------------------------------------------------------------------------------------------
+
+
+def tables(recipe: RlvrRecipe, data: Data, measured: dict[str, dict[str, Any]]) -> list[Table]:
+    """All tables: the baselines and ceilings, and the measured models under their names."""
+    exam, task = exam_of(recipe, data), data.task(recipe)
+    trivial: dict[str, dict[str, Any]] = {}
+    if recipe.data.own:
+        trivial["no change"] = beyond(recipe, task, lambda cases: [task.no_change(case) for case in cases])
+        trivial["perfect"] = beyond(recipe, task, true_predictor(task))
+    compared = exam.compare(task, {name: row["steps"] for name, row in measured.items()}, recipe.task.scorer)
+    return [*exam_tables(compared), *beyond_tables(trivial | measured)]
+
+
+def beyond_tables(rows: dict[str, dict[str, Any]]) -> list[Table]:
+    """Accuracy against depth, and planning, where they were measured."""
+    deep = {name: row["depth"] for name, row in rows.items() if "depth" in row}
+    planned = {name: row["planning"] for name, row in rows.items() if "planning" in row}
+    return [*([depth_table(deep)] if deep else []), *([planning_table(planned)] if planned else [])]

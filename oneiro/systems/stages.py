@@ -1,0 +1,85 @@
+"""What every pipeline's learning stages share: a bar, metrics that a resumed run takes back, checkpoints in the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from oneiro.episode import Episode, Row
+from oneiro.learning import loop, sft
+from oneiro.learning.collapse import Watch
+from oneiro.learning.learner import Learner
+from oneiro.learning.loop import RlSettings
+from oneiro.learning.sft import SftSettings
+from oneiro.models.language import LanguageModel
+from oneiro.run import METRICS, Run, read_lines
+
+Look = Callable[[int, Sequence[Episode], Learner], dict[str, float]]
+"""Further metrics of a step, taken before its update."""
+
+
+def supervise(
+    run: Run,
+    stage: str,
+    title: str,
+    language: LanguageModel,
+    rows: Sequence[Row],
+    held_out: Sequence[Row],
+    settings: SftSettings,
+    seed: int,
+) -> int:
+    """SFT as a stage of a run, from its last checkpoint on; returns the number of steps."""
+    steps = sft.steps_of(settings, len(rows))
+    with run.progress(title, steps) as bar:
+
+        def log(step: int, values: dict[str, float]) -> None:
+            run.log(stage, step, values)
+            bar.advance(1, loss=values["loss"])
+
+        def rewind(step: int) -> None:
+            run.rewind(stage, step)
+            bar.advance(step)
+
+        sft.train(language, rows, held_out, settings, run.checkpoint_dir(stage), seed, log, rewind)
+    return steps
+
+
+def reinforce(
+    run: Run,
+    stage: str,
+    title: str,
+    language: LanguageModel,
+    settings: RlSettings,
+    seed: int,
+    watch: Watch,
+    play: Callable[[int], list[Episode]],
+    record: Callable[[Episode], dict[str, Any]],
+    look: Look,
+) -> list[str]:
+    """RL as a stage of a run, from its last checkpoint on; returns what `watch` had to say.
+
+    `play` gives the episodes of a step, `record` writes one as plain JSON for `episodes/`.
+    """
+    with run.progress(title, settings.steps) as bar:
+
+        def log(step: int, values: dict[str, float]) -> None:
+            run.log(stage, step, values)
+            bar.advance(1, success=values["success"], reward=values["reward"])
+
+        def rewind(step: int) -> str | None:
+            run.rewind(stage, step)
+            bar.advance(step)
+            return watch.replay(row for row in read_lines(run.path / METRICS) if row["stage"] == stage)
+
+        def keep(step: int, episodes: Sequence[Episode]) -> None:
+            run.episodes(stage, step, [record(episode) for episode in episodes])
+
+        def time(step: int, values: dict[str, float]) -> None:
+            run.time(stage, step, values)
+
+        parts = loop.Parts(play, log, time, keep, rewind, watch.see, look)
+        loop.reinforce(language, settings, run.checkpoint_dir(stage), seed, parts)
+    said = [*watch.notes, *([watch.reason] if watch.reason else [])]
+    for text in said:
+        run.say(f"{title}: {text}")
+    return said

@@ -1,0 +1,312 @@
+"""RLVR on text games: the pipeline through the command line, what a killed run becomes, and its parts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from oneiro import recipe as recipes
+from oneiro.agents.evaluate import record
+from oneiro.episode import Stop
+from oneiro.models.language import LanguageModel, LoraSettings, ModelSettings, create_tiny, load, with_lora
+from oneiro.predictors.textgame import TextGame, TextGameConfig
+from oneiro.predictors.textgame_rollout import possible, understood
+from oneiro.run import read_lines
+from oneiro.sampling.engine import Engine, Limits
+from oneiro.systems.rlvr_data import Data, draws, true_lessons
+from oneiro.systems.rlvr_data import record as record_games
+from oneiro.systems.rlvr_evaluate import levels
+from oneiro.systems.rlvr_exam import Exam, answer
+from oneiro.systems.rlvr_model import Answerer, folded, json_pieces
+from oneiro.systems.rlvr_play import describe, episode, play, written
+from oneiro.systems.rlvr_recipe import DataSettings, DrawSettings, RlvrRecipe
+from oneiro.worlds.textgame.crawl import CrawlConfig
+from oneiro.worlds.textgame.dataset import Dataset, open_dataset
+from oneiro.worlds.textgame.games import GAMES
+from oneiro.worlds.textgame.solver import solve
+
+COMMAND = [sys.executable, "-m", "oneiro"]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+
+
+def start(out: Path, *overrides: str) -> subprocess.Popen[bytes]:
+    command = [*COMMAND, "run", "rlvr/text-game", "preset=smoke", *overrides, "--out", str(out)]
+    return subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A smoke run that was left alone."""
+    out = tmp_path_factory.mktemp("rlvr") / "run"
+    assert start(out).wait(300) == 0
+    return out
+
+
+# The pipeline ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_ends_with_every_table_and_all_its_rows(alone: Path) -> None:
+    tables = json.loads((alone / "summary.json").read_text())["tables"]
+    titles = [table["title"] for table in tables]
+    assert titles == [
+        "Text games: exact next states",
+        "Text games: exact next states, held-out games",
+        "Game by game: RLVR",
+        "Wrong answers by what is wrong",
+        "Simulating winning plans: right at every step so far",
+        "Planning inside the model",
+    ]
+    assert [row["answers"] for row in tables[0]["rows"]] == ["no change", "perfect", "SFT", "RLVR"]
+    assert tables[0]["rows"][1]["changed"]["value"] == 1.0 and tables[0]["rows"][0]["changed"]["value"] == 0.0
+    assert [row["model"] for row in tables[5]["rows"]] == ["no change", "perfect", "SFT", "RLVR"]
+    assert (alone / "report.html").stat().st_size > 10_000
+
+
+def test_every_sampled_answer_can_be_read_later(alone: Path) -> None:
+    rows = list(read_lines(alone / "episodes" / "rl-000003.jsonl.gz"))
+    assert len(rows) == 4 * 4
+    for row in rows:
+        (turn,) = row["turns"]
+        assert turn["state"].startswith('{"name": "player (ID: 0)"') and turn["next_state"] and turn["actions"]
+        assert sum(sum(values) for values in row["terms"].values()) == pytest.approx(row["score"])
+
+
+def test_a_step_logs_changed_and_unchanged_answers_apart(alone: Path) -> None:
+    steps = [line for line in read_lines(alone / "metrics.jsonl") if line["stage"] == "rl"]
+    assert [line["step"] for line in steps] == [1, 2, 3]
+    assert all({"success_changed", "reward_exact", "reward_overlap", "malformed"} <= line.keys() for line in steps)
+    assert [line["step"] for line in steps if "eval_changed" in line] == [1, 3]
+
+
+def test_the_model_of_a_run_is_asked_as_it_was_taught(alone: Path, tmp_path: Path) -> None:
+    language = load(str(alone))
+    assert language.habits["task"]["brief"] and language.habits["held_out"] == ["grow-beans"]
+    out, kept = tmp_path / "scores.json", tmp_path / "answers.jsonl"
+    command = [*COMMAND, "eval", "text-game", "--data", str(alone / "data"), "--model", str(alone), "--rows", "8"]
+    subprocess.run(
+        [*command, "--json", str(out), "--keep", str(kept)], env=ENVIRONMENT, check=True, capture_output=True
+    )
+    scores = json.loads(out.read_text())
+    assert list(scores["rows"]) == ["no change", "perfect", "run"]
+    assert scores["rows"]["run"]["all"]["overall"]["cases"] == 8
+    assert len(kept.read_text().splitlines()) == 16  # eight of known games, eight of the held-out one
+
+
+@pytest.mark.slow
+def test_a_run_killed_in_every_stage_ends_like_one_left_alone(alone: Path, tmp_path: Path) -> None:
+    killed, kills = tmp_path / "killed", 0
+    rng = np.random.default_rng(5)
+    for stage in ("data", "sft", "evaluate-start", "rl", "rl", "evaluate-rlvr"):
+        process = start(killed)
+        deadline = time.monotonic() + 120
+        while stage_status(killed, stage) != "running" and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.005)
+        time.sleep(float(rng.random()) * 0.6)
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+            kills += 1
+        process.wait()
+    assert kills >= 3
+    assert start(killed).wait(300) == 0
+    assert fingerprint(killed) == fingerprint(alone)
+
+
+def stage_status(out: Path, stage: str) -> str:
+    try:
+        return str(json.loads((out / "run.json").read_text())["stages"].get(stage, {}).get("status", ""))
+    except (OSError, json.JSONDecodeError):
+        return ""
+
+
+def fingerprint(out: Path) -> dict[str, str]:
+    """Digests of everything a run must reproduce: data, metrics, episodes, weights, summary."""
+    files = [out / "metrics.jsonl", out / "summary.json", *sorted((out / "episodes").iterdir())]
+    files += [*sorted((out / "data").iterdir()), *sorted((out / "checkpoints").rglob("*.safetensors"))]
+    return {str(f.relative_to(out)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
+
+
+# Its parts ------------------------------------------------------------------------------------------------------------
+
+SMALL = DataSettings(
+    games=("bake-bread", "do-laundry"),
+    held_out=("grow-beans",),
+    crawl=CrawlConfig(levels=1, max_steps=4),
+    test_levels=1,
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("games")
+    record_games(SMALL, out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def data(folder: Path) -> Data:
+    return Data(open_dataset(folder, "train"), open_dataset(folder, "test"), open_dataset(folder, "unseen"), [])
+
+
+def make_answerer(data: Data, **settings: object) -> Answerer:
+    task = TextGame(TextGameConfig(rules="none", brief=True, **settings))  # type: ignore[arg-type]
+    texts = [text for case in data.train for text in (task.prompt(case)[0]["content"], task.target(case))]
+    sizes = ModelSettings(layers=2, width=32, heads=2, mlp=64, vocabulary=600)
+    language = create_tiny(sizes, texts, 1, json_pieces(texts))
+    return Answerer(task, Engine(language, 16), Limits(max_tokens=12))
+
+
+def test_recorded_games_share_no_level_between_train_and_test(data: Data) -> None:
+    assert data.train.games == data.test.games == ["bake-bread", "do-laundry"]
+    assert data.unseen is not None and data.unseen.games == ["grow-beans"]
+    asked = {json.dumps([case.state, case.score, case.action]) for case in data.train}
+    for case in data.test:
+        assert case.duplicate == (json.dumps([case.state, case.score, case.action]) in asked)
+
+
+def test_draws_are_the_same_after_a_restart(data: Data) -> None:
+    for settings in (DrawSettings(), DrawSettings(name="gold-mix", per_hundred=50)):
+        first, again = draws(data.train, settings, 7), draws(data.train, settings, 7)
+        late = [first.row(i) for i in range(300)][200:]
+        assert [again.row(i) for i in range(200, 300)] == late
+        assert [draws(data.train, settings, 8).row(i) for i in range(200, 300)] != late
+
+
+@pytest.mark.parametrize("reward", ["binary", "task", "shaped"])
+def test_reward_terms_sum_to_the_reward_and_success_is_exactness(data: Data, reward: str) -> None:
+    answerer = make_answerer(data, reward=reward)
+    task, seen = answerer.task, set()
+    (sample,) = answerer.greedy(data.train[:1])
+    for case in data.train[:30]:
+        for text in (task.target(case), task.no_change(case), task.target(case)[:-3], "nonsense"):
+            told = episode(task, case, text, sample, answerer.prompt(case))
+            assert sum(sum(values) for values in told.terms.values()) == pytest.approx(told.score)
+            assert told.score == pytest.approx(task.reward(text, case).value)
+            assert told.success == (text == task.target(case) or (text == task.no_change(case) and not case.changed))
+            seen.add(told.success)
+    assert seen == {True, False}
+
+
+def test_an_episode_is_one_question_with_what_was_sampled(data: Data) -> None:
+    answerer = make_answerer(data)
+    cases = data.train[:3]
+    episodes = play(answerer, cases, 2, seed=0)
+    assert [(e.group, e.member, e.task) for e in episodes] == [(g, m, cases[g].id) for g in range(3) for m in range(2)]
+    for told in episodes:
+        (row,) = told.rows
+        assert row.sampled.sum() == told.sampled_tokens > 0
+        assert np.array_equal(row.prefix, answerer.prompt(cases[told.group]))
+        assert told.stop is (Stop.LENGTH if told.sampled_tokens == 12 and row.tokens[-1] != 2 else Stop.TURNS)
+        assert json.dumps(record(told))
+    assert [e.rows[0].tokens.tolist() for e in play(answerer, cases, 2, seed=0)] == [
+        e.rows[0].tokens.tolist() for e in episodes
+    ]
+    found = describe(episodes)
+    assert found["malformed"] == np.mean([e.info["malformed"] for e in episodes])
+
+
+def test_lessons_put_the_loss_on_the_answer_and_its_end(data: Data) -> None:
+    answerer = make_answerer(data)
+    rows = true_lessons(answerer.task, answerer.chat, data.train, range(5))
+    assert len(rows) == 5 and len(list(rows)) == 5
+    for number, row in enumerate(rows):
+        case = data.train[number]
+        learned = answerer.language.decode(row.tokens[row.weights("ce") > 0])
+        assert learned == answerer.task.target(case) + "<|im_end|>"
+        assert answerer.task.prompt(case)[0]["content"] in answerer.language.decode(row.tokens)
+
+
+def test_pieces_of_json_make_questions_short_and_change_no_text(data: Data) -> None:
+    answerer = make_answerer(data)
+    plain = create_tiny(ModelSettings(layers=1, width=8, heads=1, mlp=8, vocabulary=600), _texts(answerer, data), 1)
+    pieced = [answerer.language.encode(text) for text in _texts(answerer, data)]
+    assert [answerer.language.decode(tokens) for tokens in pieced] == _texts(answerer, data)
+    assert sum(map(len, pieced)) * 3 < sum(len(plain.encode(text)) for text in _texts(answerer, data))
+
+
+def _texts(answerer: Answerer, data: Data) -> list[str]:
+    return [answerer.task.prompt(case)[0]["content"] for case in data.test[:20]]
+
+
+def test_greedy_answers_do_not_depend_on_their_neighbours(data: Data) -> None:
+    answerer = make_answerer(data)
+    together = answerer(data.test[:6])
+    assert together == [answerer([case])[0] for case in data.test[:6]]
+    samples = answer(answerer, data.test[:6], lambda done: None)
+    assert [answerer.text(sample) for sample in samples] == together
+
+
+def test_held_out_games_are_counted_by_themselves(data: Data) -> None:
+    task = TextGame(TextGameConfig(rules="none"))
+    exam = Exam.of(data.test, data.unseen, ["grow-beans"], 0, 0)
+    right = {case.id: task.perfect(case) for case in exam.cases}
+    found = exam.measure(task, right, "sound")
+    assert found["all"]["overall"]["accuracy"] == 100.0 and found["all"]["overall"]["cases"] == len(data.test)
+    assert found["held_out"]["overall"] == {**found["held_out"]["overall"], "accuracy": 0.0, "cases": len(exam.unseen)}
+    assert found["errors"]["answers to nothing"] == 0
+    everything = exam.measure(task, task.perfect, "sound")
+    assert everything["held_out"]["changed"]["accuracy"] == 100.0
+
+
+def test_a_folded_adapter_answers_as_before_and_all_of_it_can_learn(data: Data) -> None:
+    answerer = make_answerer(data)
+    language = with_lora(answerer.language, LoraSettings(rank=2))
+    _disturb(language)
+    before = Answerer(answerer.task, Engine(language, 16), answerer.limits)(data.test[:4])
+    whole = folded(language)
+    assert len(whole.trainable()) > 5 and not hasattr(whole.model, "merge_and_unload")
+    assert Answerer(answerer.task, Engine(whole, 16), answerer.limits)(data.test[:4]) == before
+    assert folded(whole) is whole
+
+
+def _disturb(language: LanguageModel) -> None:
+    import torch
+
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for _, parameter in language.trainable():
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
+
+
+def test_possible_commands_are_understood_and_hold_every_winning_plan() -> None:
+    recipe = recipes.load("rlvr/text-game")
+    assert isinstance(recipe, RlvrRecipe)
+    for game, scene in levels(recipe, 4):
+        for command in solve(game, scene) or ():
+            situation = game.situation(scene)
+            allowed = possible(game)(situation)
+            assert command in allowed and set(allowed) < set(understood(game)(situation))
+            scene = game.step(scene, command).after
+        assert scene.won
+
+
+def test_a_state_is_written_one_object_a_line() -> None:
+    scene = GAMES["bake-bread"].level(np.random.default_rng(0))
+    lines = written(scene.state(), scene.score_json()).splitlines()
+    assert [json.loads(line).get("uuid") for line in lines] == [*sorted(scene.things), None]
+
+
+def test_settings_that_make_no_sense_are_refused() -> None:
+    for override, said in (
+        ("data.games=[bake-bred]", "did you mean 'bake-bread'"),
+        ("data.held_out=[bake-bread]", "choose one"),
+        ("lessons.rows=0", "knows nothing yet"),
+    ):
+        with pytest.raises(Exception, match=said):
+            recipes.load("rlvr/text-game", [override])
+
+
+def test_official_rows_are_recognised_only_when_all_are_asked(data: Data) -> None:
+    assert not Exam.of(data.test, None, (), 0, 0).official
+    named = Dataset(
+        "bytesized32", "test", data.test.tasks, data.test.states, data.test.scores, [data.test.rows[0]] * 2954
+    )
+    assert Exam.of(named, None, (), 0, 0).official and not Exam.of(named, None, (), 100, 0).official
