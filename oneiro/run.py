@@ -25,6 +25,7 @@ import math
 import os
 import platform
 import re
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -93,8 +94,11 @@ class Run:
     def _begin(self, recipe: Recipe | None) -> None:
         from oneiro import recipe as recipes
 
-        for leftover in self.path.rglob(".*.part"):
-            leftover.unlink(missing_ok=True)
+        for leftover in list(self.path.rglob(".*.part")):
+            if leftover.is_dir():
+                shutil.rmtree(leftover, ignore_errors=True)
+            else:
+                leftover.unlink(missing_ok=True)
         if recipe is not None and not holds_run(self.path):
             write_text(self.path / "recipe.yaml", recipes.dump(recipe))
         elif recipe is not None and not self._begun():
