@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,12 @@ class Channel:
         self.say(seconds=seconds, reward=sum(rewards) / len(rewards), loss=loss, grad_norm=grad_norm)
 
 
+def import_model_code() -> None:
+    """transformers imports its parts at first use; used now, they count as libraries for every contender."""
+    for name in ("models.auto", "models.llama.modeling_llama", "generation.utils", "tokenization_utils_tokenizers"):
+        import_module(f"transformers.{name}")
+
+
 def oneiro(job: Job, channel: Channel) -> None:
     """Oneiro's engine, GRPO and learner."""
     import numpy as np
@@ -125,6 +132,7 @@ def oneiro(job: Job, channel: Channel) -> None:
     from oneiro.models.language import load
     from oneiro.sampling.engine import Engine, Limits
 
+    import_model_code()
     channel.say(ready=False)
     optimiser = OptimiserSettings(lr=job.lr, betas=BETAS, weight_decay=0.0, clip=CLIP_NORM)
     loss = LossSettings(clip_low=CLIP, clip_high=CLIP, dual_clip=None)
@@ -181,6 +189,7 @@ def transformers(job: Job, channel: Channel) -> None:
     from torch.nn.utils.rnn import pad_sequence
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    import_model_code()
     channel.say(ready=False)
     torch.manual_seed(job.seed)
     model: Any = AutoModelForCausalLM.from_pretrained(job.folder, dtype=torch.float32)
@@ -238,6 +247,7 @@ def trl(job: Job, channel: Channel) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
+    import_model_code()
     channel.say(ready=False)
     batch = len(job.prompts) * job.group
     config = GRPOConfig(
