@@ -46,6 +46,11 @@ class Draw:
     top_p: float = 1.0
     top_k: int = 0
 
+    @property
+    def whole(self) -> bool:
+        """Whether any token could have been drawn."""
+        return self.top_p >= 1 and not self.top_k
+
 
 @dataclass(slots=True)
 class Segment:

@@ -15,17 +15,13 @@ from torch import Tensor
 Objective = Callable[[Tensor, Tensor, slice], Tensor]
 """(log-probabilities [c], entropies [c], which tokens) -> the loss those tokens add, weighted and normalised."""
 
-CHUNK_NUMBERS = {"cpu": 1 << 21, "cuda": 1 << 26}
+CHUNK_NUMBERS = {"cpu": 1 << 22, "cuda": 1 << 29}
 """How many logits exist at once."""
 
 
 def chunks(count: int, vocabulary: int, device: torch.device) -> list[slice]:
     size = max(16, CHUNK_NUMBERS.get(device.type, 1 << 22) // vocabulary)
     return [slice(start, min(start + size, count)) for start in range(0, count, size)]
-
-
-def _scaled_logits(hidden: Tensor, weight: Tensor, temperature: Tensor) -> Tensor:
-    return (hidden @ weight.T).float().div_(temperature[:, None])
 
 
 @torch.no_grad()
@@ -35,18 +31,85 @@ def score(hidden: Tensor, weight: Tensor, targets: Tensor, temperature: Tensor) 
         torch.empty(len(targets), device=hidden.device),
         torch.empty(len(targets), device=hidden.device),
     )
+    chunk = _chunk(hidden.device)
     for part in chunks(len(targets), len(weight), hidden.device):
-        logits = _scaled_logits(hidden[part], weight, temperature[part])
-        logprobs[part], entropies[part], _ = _measure(logits, targets[part])
+        logprobs[part], entropies[part] = chunk.measure(hidden[part], weight, targets[part], temperature[part])
     return logprobs, entropies
 
 
-def _measure(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Log-probabilities [c], entropies [c] and probabilities [c, V]."""
-    normaliser = logits.logsumexp(-1)
-    logprobs = logits.gather(1, targets[:, None])[:, 0] - normaliser
-    probabilities = torch.exp(logits - normaliser[:, None])
-    return logprobs, normaliser - torch.linalg.vecdot(probabilities, logits), probabilities
+def gpu_kernels(device: torch.device) -> Any:
+    """The Triton kernels where there is a GPU and Triton, else None."""
+    if device.type != "cuda":
+        return None
+    try:
+        from oneiro.learning import triton_head
+    except ImportError:
+        return None
+    return triton_head
+
+
+class _PlainChunk:
+    """Some tokens' logits: measured, then turned into their own gradient.
+
+    Two buffers serve all chunks of a call, so that a processor's memory is asked for once; logits become probabilities
+    become the gradient in the first, log-probabilities stand in the second.
+    """
+
+    def __init__(self) -> None:
+        self.buffers: tuple[Tensor, Tensor] | None = None
+
+    def measure(self, hidden: Tensor, weight: Tensor, targets: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
+        if self.buffers is None:  # the first chunk is the largest
+            size = len(hidden), len(weight)
+            self.buffers = hidden.new_empty(size), torch.empty(size, device=hidden.device)
+        first, second = (buffer[: len(hidden)] for buffer in self.buffers)
+        logits = torch.mm(hidden, weight.T, out=first).float()
+        self.targets, self.coldness, self.dtype = targets[:, None], 1 / temperature[:, None], weight.dtype
+        self.tempered = bool((temperature != 1).any())
+        if self.tempered:
+            logits.mul_(self.coldness)
+        self.logp = torch.log_softmax(logits, -1, out=second)
+        self.probabilities = torch.exp(self.logp, out=logits)
+        self.entropies = torch.linalg.vecdot(self.probabilities, self.logp).neg_()
+        return self.logp.gather(1, self.targets)[:, 0], self.entropies
+
+    def differentiate(self, by_logprob: Tensor, by_entropy: Tensor) -> Tensor:
+        # d logp / d logits = onehot - p;  d H / d logits = -p * (log p + H)
+        if by_entropy.any():
+            shifted = self.logp.add_(self.entropies.detach()[:, None]).mul_(-by_entropy[:, None])
+            grad = self.probabilities.mul_(shifted.sub_(by_logprob[:, None]))
+        else:
+            grad = self.probabilities.mul_(-by_logprob[:, None])
+        grad.scatter_add_(1, self.targets, by_logprob[:, None])
+        return (grad.mul_(self.coldness) if self.tempered else grad).to(self.dtype)
+
+
+class _FusedChunk:
+    """The same in two kernels on a GPU."""
+
+    def __init__(self, kernels: Any) -> None:
+        self.kernels = kernels
+
+    def measure(self, hidden: Tensor, weight: Tensor, targets: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
+        self.targets, self.temperature, self.logits = targets, temperature, hidden @ weight.T
+        logprobs, self.entropies, self.normalisers = self.kernels.measure(self.logits, targets, temperature)
+        return logprobs, self.entropies
+
+    def differentiate(self, by_logprob: Tensor, by_entropy: Tensor) -> Tensor:
+        return self.kernels.differentiate(
+            self.logits,
+            self.targets,
+            self.temperature,
+            self.normalisers,
+            self.entropies.detach(),
+            by_logprob,
+            by_entropy,
+        )
+
+
+def _chunk(device: torch.device) -> _PlainChunk | _FusedChunk:
+    kernels = gpu_kernels(device)
+    return _FusedChunk(kernels) if kernels else _PlainChunk()
 
 
 class _HeadLoss(torch.autograd.Function):
@@ -61,9 +124,9 @@ class _HeadLoss(torch.autograd.Function):
         )
         hidden_grad = torch.empty_like(hidden)
         weight_grad = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
+        chunk = _chunk(hidden.device)
         for part in chunks(len(targets), len(weight), hidden.device):
-            logits = _scaled_logits(hidden[part], weight, temperature[part])
-            logprob, entropy, probabilities = _measure(logits, targets[part])
+            logprob, entropy = chunk.measure(hidden[part], weight, targets[part], temperature[part])
             logprobs[part], entropies[part] = logprob, entropy
             with torch.enable_grad():
                 logprob, entropy = logprob.requires_grad_(), entropy.requires_grad_()
@@ -72,15 +135,8 @@ class _HeadLoss(torch.autograd.Function):
                     loss, (logprob, entropy), allow_unused=True, materialize_grads=True
                 )
             total += loss.detach()
-            # d logp / d logits = onehot - p;  d H / d logits = -p * (log p + H)
-            if by_entropy.any():
-                shifted = logits.sub_((logits.logsumexp(-1) - entropy.detach())[:, None])
-                grad = probabilities.mul_(shifted.mul_(-by_entropy[:, None]).sub_(by_logprob[:, None]))
-            else:
-                grad = probabilities.mul_(-by_logprob[:, None])
-            grad.scatter_add_(1, targets[part, None], by_logprob[:, None])
-            grad = grad.div_(temperature[part, None]).to(weight.dtype)
-            hidden_grad[part] = grad @ weight
+            grad = chunk.differentiate(by_logprob, by_entropy)
+            torch.mm(grad, weight, out=hidden_grad[part])
             if weight_grad is not None:
                 weight_grad.addmm_(grad.T, hidden[part])
         ctx.save_for_backward(hidden_grad, weight_grad)
@@ -91,7 +147,8 @@ class _HeadLoss(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         hidden_grad, weight_grad = ctx.saved_tensors
         scale = grads[0].to(hidden_grad.dtype)
-        return hidden_grad * scale, weight_grad * scale if weight_grad is not None else None, None, None, None
+        # In place: this is the only use of what `forward` kept, and the vocabulary's gradient is large.
+        return hidden_grad.mul_(scale), weight_grad.mul_(scale) if weight_grad is not None else None, None, None, None
 
 
 def loss(

@@ -114,26 +114,27 @@ class Learner:
                 )
                 total = total + settings.value * (batch.columns["policy"] * error).sum()
                 statistics.add_values(values.detach(), batch.columns)
-            statistics.loss += float(total.detach())
+            statistics.add("loss", total.detach())
             total.backward()
         rate = learning_rate(self.settings.optimiser, self.updates, self.steps)
         norm = self.optimiser.step(rate)
         self.updates += 1
-        return {**statistics.means(), "grad_norm": norm, "lr": rate}
+        teaches = any(weights["ce"].any() for weights in (e.weights for e in examples))
+        return {**statistics.means(teaches), "grad_norm": norm, "lr": rate}
 
     def _batches(self, examples: Sequence[Example]):  # type: ignore[no-untyped-def]
         return batches(examples, self.settings.token_budget, self.backbone.device)
 
 
 class Statistics:
-    """Sums over the tokens of an update, weighted as the loss is."""
+    """Sums over the tokens of an update, weighted as the loss is; read from the device once, at the end."""
 
     def __init__(self) -> None:
-        self.loss = 0.0
-        self.sums: dict[str, float] = {}
+        self.sums: dict[str, Tensor] = {}
+        self.largest_difference: Tensor | None = None
 
-    def add(self, name: str, weight: Tensor, values: Tensor) -> None:
-        self.sums[name] = self.sums.get(name, 0.0) + float((weight * values).sum())
+    def add(self, name: str, value: Tensor) -> None:
+        self.sums[name] = self.sums[name] + value if name in self.sums else value
 
     def add_policy(
         self, logprobs: Tensor, entropies: Tensor, columns: dict[str, Tensor], settings: losses.LossSettings
@@ -142,25 +143,32 @@ class Statistics:
             weight = columns["policy"]
             difference = logprobs - columns["logprobs"]
             ratio = difference.exp()
-            self.add("entropy", weight, entropies)
-            self.add("ratio", weight, ratio)
-            self.add("policy_kl", weight, ratio - 1 - difference)
+            self.add("entropy", weight @ entropies)
+            self.add("ratio", weight @ ratio)
+            self.add("policy_kl", weight @ (ratio - 1 - difference))
             outside = (ratio < 1 - settings.clip_low) | (ratio > 1 + settings.clip_high)
-            self.add("clipped", weight, outside.float())
+            self.add("clipped", weight @ outside.float())
             # On the first update of a batch the weights are still the sampler's: any difference is a mismatch.
-            largest = float((difference.abs() * (weight != 0)).max()) if len(difference) else 0.0
-            self.sums["largest_difference"] = max(self.sums.get("largest_difference", 0.0), largest)
+            if len(difference):
+                largest = (difference.abs() * (weight != 0)).max()
+                seen = self.largest_difference
+                self.largest_difference = largest if seen is None else torch.maximum(seen, largest)
         if "reference" in columns:
-            self.add("reference_kl", columns["kl"], losses.kl_estimate(logprobs, columns["reference"], "k3"))
-        if columns["ce"].any():
-            self.add("ce", columns["ce"], -logprobs)
+            self.add("reference_kl", columns["kl"] @ losses.kl_estimate(logprobs, columns["reference"], "k3"))
+        self.add("ce", columns["ce"] @ -logprobs)
 
     def add_values(self, values: Tensor, columns: dict[str, Tensor]) -> None:
-        self.add("value", columns["policy"], values)
-        self.add("value_error", columns["policy"], (values - columns["returns"]).square())
+        self.add("value", columns["policy"] @ values)
+        self.add("value_error", columns["policy"] @ (values - columns["returns"]).square())
 
-    def means(self) -> dict[str, float]:
-        return {"loss": self.loss, **self.sums}
+    def means(self, teaches: bool) -> dict[str, float]:
+        """`teaches`: whether any token carried cross-entropy."""
+        sums = dict(self.sums)
+        if not teaches:
+            sums.pop("ce", None)
+        if self.largest_difference is not None:
+            sums["largest_difference"] = self.largest_difference
+        return dict(zip(sums, torch.stack([value.double() for value in sums.values()]).tolist(), strict=True))
 
 
 def scatter(found: list[Floats], batch: Batch, flat: Tensor) -> None:

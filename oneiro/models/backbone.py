@@ -11,9 +11,7 @@ conversion. Models with adapters keep their own modules and lose only the fusion
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Protocol
 
 import torch
@@ -21,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from oneiro.errors import OneiroError
+from oneiro.models.layer import after_attention, before_attention, normalise, split_heads
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "smollm3")
 
@@ -112,12 +111,12 @@ class Block(nn.Module):
         else:
             self.adapters = nn.ModuleList(m for group in self.projections for m in group)
 
-    def forward(self, hidden: Tensor, cos: Tensor, sin: Tensor, attend: Attend, code: Code) -> Tensor:
+    def forward(self, hidden: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
         """hidden [B, T, d] -> [B, T, d]."""
         if not self.fused:
             return self._with_adapters(hidden, cos, sin, attend)
         norms = (self.query_norm.weight, self.key_norm.weight) if self.query_norm is not None else None  # type: ignore[union-attr]
-        query, key, value = code.before_attention(
+        query, key, value = before_attention(
             hidden,
             self.attention_norm.weight,
             self.attention_norm.variance_epsilon,
@@ -128,7 +127,7 @@ class Block(nn.Module):
             (self.shape.heads, self.shape.kv_heads, self.shape.head_dim),
         )
         mixed = attend(self.index, query, key, value)
-        return code.after_attention(
+        return after_attention(
             hidden,
             mixed,
             self.out.weight,
@@ -151,69 +150,6 @@ class Block(nn.Module):
         normed = normalise(hidden, self.mlp_norm.weight, self.mlp_norm.variance_epsilon)
         gate, up = (project(normed) for project in self.projections[1])
         return hidden + self.down(F.silu(gate) * up)
-
-
-Norms = tuple[Tensor, Tensor] | None
-Rotations = tuple[Tensor, Tensor] | None
-
-
-def before_attention(
-    hidden: Tensor,
-    norm: Tensor,
-    epsilon: float,
-    weight: Tensor,
-    bias: Tensor | None,
-    norms: Norms,
-    rotations: Rotations,
-    heads: tuple[int, int, int],
-) -> tuple[Tensor, Tensor, Tensor]:
-    """hidden [B, T, d] -> queries [B, H, T, D], keys and values [B, K, T, D]."""
-    return split_heads(F.linear(normalise(hidden, norm, epsilon), weight, bias), norms, rotations, heads, epsilon)
-
-
-def split_heads(
-    qkv: Tensor, norms: Norms, rotations: Rotations, heads: tuple[int, int, int], epsilon: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Fused projections [B, T, (H + 2K) D] into normalised, rotated queries and keys, and values."""
-    own, shared, dim = heads
-    qkv = qkv.unflatten(-1, (own + 2 * shared, dim))
-    if norms is None and rotations is not None:
-        # Queries and keys turn together: one pass instead of two.
-        rotated = rotate(qkv[:, :, : own + shared], *rotations)
-        query, key, value = rotated[:, :, :own], rotated[:, :, own:], qkv[:, :, own + shared :]
-    else:
-        query, key, value = qkv.split([own, shared, shared], dim=2)
-        if norms is not None:
-            query, key = normalise(query, norms[0], epsilon), normalise(key, norms[1], epsilon)
-        if rotations is not None:
-            query, key = rotate(query, *rotations), rotate(key, *rotations)
-    return query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
-
-
-def after_attention(
-    hidden: Tensor, mixed: Tensor, out: Tensor, norm: Tensor, epsilon: float, gate_up: Tensor, down: Tensor
-) -> Tensor:
-    """Residual hidden [B, T, d] and attention's result [B, H, T, D] -> the layer's result [B, T, d]."""
-    hidden = hidden + F.linear(mixed.transpose(1, 2).flatten(2), out)
-    gate, up = F.linear(normalise(hidden, norm, epsilon), gate_up).chunk(2, dim=-1)
-    return hidden + F.linear(F.silu(gate) * up, down)
-
-
-@dataclass(frozen=True)
-class Code:
-    """The two halves of a layer around attention, plain or compiled. Weights are arguments: one code, all layers."""
-
-    before_attention: Callable[..., tuple[Tensor, Tensor, Tensor]] = before_attention
-    after_attention: Callable[..., Tensor] = after_attention
-
-
-PLAIN = Code()
-
-
-@cache
-def compiled() -> Code:
-    """Fused by the compiler: on a GPU a step of decoding is otherwise bound by launching small kernels."""
-    return Code(torch.compile(before_attention), torch.compile(after_attention))
 
 
 class Backbone(nn.Module):
@@ -244,24 +180,26 @@ class Backbone(nn.Module):
         self.blocks = nn.ModuleList(Block(layer, self.shape, i) for i, layer in enumerate(base.model.layers))
         self.norm = base.model.norm
         self.head = base.lm_head
+        self.spoken: int | None = getattr(config, "spoken", None)
+        """Only the first so many tokens are ever predicted, sampled or learned; None: all."""
         self._rotary = base.model.rotary_emb
         self._tables: tuple[Tensor, Tensor] | None = None
 
     @property
     def head_weight(self) -> Tensor:
-        """[V, d]; the embedding itself where the two are tied."""
-        return self.head.weight
+        """[V, d], or the rows of tokens that may be spoken; the embedding itself where the two are tied."""
+        return self.head.weight if self.spoken is None else self.head.weight[: self.spoken]
 
     @property
     def device(self) -> torch.device:
         return self.head.weight.device
 
-    def forward(self, tokens: Tensor, positions: Tensor, attend: Attend, code: Code = PLAIN) -> Tensor:
+    def forward(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """Token ids [B, T] at positions [T] or [B, T] -> final hidden states [B, T, d]."""
         hidden = self.embedding(tokens)
         cos, sin = self.rotations(positions, hidden)
         for block in self.blocks:
-            hidden = block(hidden, cos, sin, attend, code)
+            hidden = block(hidden, cos, sin, attend)
         return normalise(hidden, self.norm.weight, self.norm.variance_epsilon)
 
     def rotations(self, positions: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
@@ -277,17 +215,6 @@ class Backbone(nn.Module):
             self._tables = cos[0, :, :half].to(like.dtype), sin[0, :, :half].to(like.dtype)
         cos, sin = self._tables
         return cos[positions][..., None, :], sin[positions][..., None, :]
-
-
-def normalise(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-    """RMS norm by the fused kernel."""
-    return F.rms_norm(x, x.shape[-1:], weight, epsilon)
-
-
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary positions on [B, T, H, D] with tables [(B,) T, 1, D/2]."""
-    left, right = x.chunk(2, dim=-1)
-    return torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1)
 
 
 def fuse(linears: list[nn.Linear]) -> tuple[nn.Parameter, nn.Parameter | None]:

@@ -65,6 +65,7 @@ class LanguageModel:
     name: str
     model: Any
     tokenizer: Any
+    """None where tokens are no text (video)."""
     backbone: Backbone
     habits: dict[str, Any] = field(default_factory=dict)
     """How the model was taught to be used (its dialogue, its world); saved beside the weights, so that a folder is
@@ -74,7 +75,7 @@ class LanguageModel:
     @property
     def end_tokens(self) -> list[int]:
         """Ids that end a reply: the tokenizer's end of turn, and whatever the model's generation config adds."""
-        ends = {self.tokenizer.eos_token_id}
+        ends = {self.tokenizer.eos_token_id} if self.tokenizer is not None else set()
         configured = getattr(self.model.generation_config, "eos_token_id", None)
         ends.update(configured if isinstance(configured, list) else [configured])
         return sorted(end for end in ends if end is not None)
@@ -101,7 +102,8 @@ class LanguageModel:
             state.pop("lm_head.weight", None)
         quiet()
         self.model.save_pretrained(folder, state_dict=state)
-        self.tokenizer.save_pretrained(folder)
+        if self.tokenizer is not None:
+            self.tokenizer.save_pretrained(folder)
         if self.habits:
             files.write_json(folder / HABITS, self.habits)
 
@@ -154,7 +156,9 @@ def load(settings: ModelSettings | str, device: torch.device | str | None = None
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     quiet()
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source)
+        # A folder of weights alone holds a model whose tokens are no text.
+        wordless = Path(source).is_dir() and not any(file.is_file() for file in Path(source).glob("*token*"))
+        tokenizer = None if wordless else AutoTokenizer.from_pretrained(source)
         if (Path(source) / "adapter_config.json").is_file():
             model = load_adapter(Path(source), dtype)
         else:
@@ -240,9 +244,9 @@ def load_adapter(folder: Path, dtype: torch.dtype) -> Any:
 
 
 def assemble(name: str, model: Any, tokenizer: Any) -> LanguageModel:
-    if tokenizer.chat_template is None:
+    if tokenizer is not None and tokenizer.chat_template is None:
         tokenizer.chat_template = CHATML
-    if tokenizer.pad_token_id is None:
+    if tokenizer is not None and tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     model.eval()
     return LanguageModel(name, model, tokenizer, Backbone(model))
@@ -267,7 +271,11 @@ def create_tiny(settings: ModelSettings, texts: Iterable[str], seed: int, tags: 
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
-    model = LlamaForCausalLM(config)
+    return assemble("tiny", initialised(LlamaForCausalLM(config), seed), tokenizer)
+
+
+def initialised(model: Any, seed: int) -> Any:
+    """The model with random weights of our own, on the default device."""
     generator = torch.Generator().manual_seed(seed % (1 << 63))
     with torch.no_grad():
         for key, parameter in model.named_parameters():
@@ -276,10 +284,9 @@ def create_tiny(settings: ModelSettings, texts: Iterable[str], seed: int, tags: 
             elif key.endswith(("o_proj.weight", "down_proj.weight")):
                 parameter.zero_()  # every block starts as the identity: short runs learn copying sooner
             else:
-                std = 0.05 if "embed" in key else settings.width**-0.5
+                std = 0.05 if "embed" in key else model.config.hidden_size**-0.5
                 parameter.normal_(0.0, std, generator=generator)
-    model.to(default_device())  # type: ignore[arg-type]
-    return assemble("tiny", model, tokenizer)
+    return model.to(default_device())
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary: int, tags: Sequence[str] = ()) -> Any:

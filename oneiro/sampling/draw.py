@@ -27,9 +27,11 @@ def draw(logits: Tensor, uniforms: Tensor, how: Draw) -> tuple[Tensor, Tensor]:
         return tokens, torch.log_softmax(logits, -1).gather(1, tokens[:, None])[:, 0]
     if how.temperature != 1:
         logits = logits / how.temperature
-    normaliser = logits.logsumexp(-1, keepdim=True)
-    tokens = invert((truncate(logits, how) - normaliser).exp(), uniforms)
-    return tokens, (logits.gather(1, tokens[:, None]) - normaliser)[:, 0]
+    probabilities = logits.softmax(-1)
+    weights = probabilities if how.whole else probabilities.where(truncate(logits, how) > -torch.inf, 0.0)
+    tokens = invert(weights, uniforms)
+    # Whatever is drawn has a probability well above the smallest float: its logarithm is as exact as the learner's.
+    return tokens, probabilities.gather(1, tokens[:, None])[:, 0].log_()
 
 
 def invert(weights: Tensor, uniforms: Tensor) -> Tensor:
@@ -38,15 +40,16 @@ def invert(weights: Tensor, uniforms: Tensor) -> Tensor:
     First among sums of blocks, then inside one block: a vocabulary is read once instead of being cumulated whole.
     """
     rows, vocabulary = weights.shape
-    padded = F.pad(weights, (0, -vocabulary % BLOCK)).view(rows, -1, BLOCK)
-    sums = padded.sum(-1)
-    blocks = sums.cumsum(-1)
+    if vocabulary % BLOCK:
+        weights = F.pad(weights, (0, -vocabulary % BLOCK))
+    padded = weights.view(rows, -1, BLOCK)
+    blocks = padded.sum(-1).cumsum(-1)
     # Scaling by the total, rather than trusting it to be 1, keeps rounding from choosing a token of weight 0.
     threshold = uniforms[:, None] * blocks[:, -1:]
     block = torch.searchsorted(blocks, threshold, right=True).clamp_(max=blocks.shape[1] - 1)
-    before = blocks.gather(1, block) - sums.gather(1, block)
-    inside = padded.gather(1, block[:, :, None].expand(rows, 1, BLOCK))[:, 0].cumsum(-1)
-    within = torch.searchsorted(inside, (threshold - before).clamp_(min=0), right=True)
+    before = torch.where(block > 0, blocks.gather(1, (block - 1).clamp_(min=0)), 0.0)
+    inside = padded[torch.arange(rows, device=weights.device), block[:, 0]].cumsum(-1)
+    within = torch.searchsorted(inside, threshold - before, right=True)
     # Rounding may point just past the block's last token that has any weight: take that token.
     last = (inside < inside[:, -1:]).sum(-1, keepdim=True)
     return (block * BLOCK + torch.minimum(within, last))[:, 0]

@@ -25,7 +25,7 @@ from oneiro.sampling.slots import FREE, Memory, Slots
 
 LOOK_EVERY = {"cpu": 1, "cuda": 16}
 """Steps between looks at which rows are done: a look makes a GPU wait."""
-PREFILL_TOKENS = 16384
+PREFILL_TOKENS = {"cpu": 16384, "cuda": 65536}
 """Padded prompt tokens computed at once."""
 
 
@@ -222,14 +222,17 @@ class _Call:
         """Compute new prompts in right-padded batches; each is computed once in a call."""
         new = [(key, prompt) for key, prompt in prompts.items() if key not in self.prefixes]
         while new:
-            size = max(1, PREFILL_TOKENS // len(new[0][1]))  # the first is the longest: the queue is sorted
+            size = max(
+                1, PREFILL_TOKENS.get(self.device.type, 16384) // len(new[0][1])
+            )  # the first is the longest: the queue is sorted
             batch, new = new[:size], new[size:]
             longest = max(len(prompt) for _, prompt in batch)
             tokens = torch.zeros(len(batch), longest, dtype=torch.long)
             for b, (_, prompt) in enumerate(batch):
                 tokens[b, : len(prompt)] = torch.from_numpy(prompt)
             plan = Remember()
-            hidden = self.backbone(tokens.to(self.device), torch.arange(longest, device=self.device), plan)
+            positions = torch.arange(longest, device=self.device)
+            hidden = self.backbone(tokens.to(self.device), positions, plan)
             lasts = torch.tensor([len(prompt) - 1 for _, prompt in batch], device=self.device)
             last_hidden = hidden[torch.arange(len(batch), device=self.device), lasts]
             for b, (key, prompt) in enumerate(batch):

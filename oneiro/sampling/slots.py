@@ -6,18 +6,18 @@ On a CPU the same step runs as it is, over just the rows in use.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from oneiro.episode import Draw
-from oneiro.models.backbone import PLAIN, Backbone, compiled
+from oneiro.models.backbone import Backbone
 from oneiro.sampling.draw import draw
 
 FREE = -1
 """In a row of forced tokens: this position is sampled."""
-
-COMPILE_FROM = 50_000_000
-"""Parameters from which decoding steps are compiled."""
 
 Memory = list[tuple[Tensor, Tensor]]
 """Keys and values [B, K, T, D] of every layer."""
@@ -48,9 +48,7 @@ class Slots:
         self.limit = torch.tensor(steps, device=device)
         self.ends = torch.full((8,), FREE, dtype=torch.long, device=device)
         self._every = torch.arange(rows, device=device)
-        # Compiling takes half a minute once; small models do not earn it back.
-        worth_compiling = device.type == "cuda" and shape.parameters >= COMPILE_FROM
-        self.code = compiled() if worth_compiling else PLAIN
+        self.kernels = gpu_kernels(device)
         self._graphs: dict[tuple[int, Draw], torch.cuda.CUDAGraph] = {}
 
     def fits(self, rows: int, capacity: int, steps: int) -> bool:
@@ -102,16 +100,20 @@ class Slots:
 
     def _step(self, rows: int, seen: int, how: Draw) -> None:
         position = self.position[:rows]
-        plan = _Continue(self.memory, position, seen)
-        hidden = self.backbone(self.token[:rows, None], position[:, None], plan, self.code)
+        plan = _Continue(self.memory, position, seen, self.kernels)
+        hidden = self.backbone(self.token[:rows, None], position[:, None], plan)
         self._take(hidden[:, 0], self._every[:rows], how)
 
     def _take(self, hidden: Tensor, slots: Tensor, how: Draw) -> None:
         """Draw, or take what is forced, and write it down for rows that are not done."""
+        logits = hidden @ self.backbone.head_weight.T
+        if self.kernels and how.temperature and how.whole:
+            self.kernels.take(self, logits, slots, how.temperature, FREE)
+            return
         active = ~self.done[slots]
         count = self.count[slots]
         at = count.clamp(max=self.steps - 1)
-        drawn, logprobs = draw(hidden @ self.backbone.head_weight.T, self.uniforms[slots, at], how)
+        drawn, logprobs = draw(logits, self.uniforms[slots, at], how)
         wanted = self.forced[slots, at]
         token = torch.where(wanted == FREE, drawn, wanted)
         logprobs = torch.where(wanted == FREE, logprobs, 0.0)
@@ -144,10 +146,9 @@ class Slots:
 class _Continue:
     """Attention plan of a step: row b writes its key and value at position[b] and sees everything up to it."""
 
-    def __init__(self, memory: Memory, position: Tensor, seen: int) -> None:
-        self.memory, self.position, self.seen = memory, position, seen
-        self.kernel = decode_kernel(position.device)
-        if self.kernel is None:
+    def __init__(self, memory: Memory, position: Tensor, seen: int, kernels: GpuKernels | None) -> None:
+        self.memory, self.position, self.seen, self.kernels = memory, position, seen, kernels
+        if kernels is None:
             heads = memory[0][0].shape[1]
             self.row = torch.arange(len(position) * heads, device=position.device)
             self.at = position.repeat_interleave(heads)
@@ -159,8 +160,8 @@ class _Continue:
         rows, heads, _, dim = query.shape
         # Query heads that share a key head become that head's queries: grouped attention without repeating keys.
         grouped = query.reshape(rows, keys.shape[1], heads // keys.shape[1], dim)
-        if self.kernel is not None:
-            return self.kernel(grouped, key, value, keys, values, self.position).view(rows, heads, 1, dim)
+        if self.kernels:
+            return self.kernels.attend(grouped, key, value, keys, values, self.position).view(rows, heads, 1, dim)
         return self._plain(grouped.flatten(0, 1), key, value, keys.flatten(0, 1), values.flatten(0, 1)).view_as(query)
 
     def _plain(self, query: Tensor, key: Tensor, value: Tensor, keys: Tensor, values: Tensor) -> Tensor:
@@ -172,12 +173,21 @@ class _Continue:
         return torch.bmm(scores.softmax(-1), values[:count, : self.seen])
 
 
-def decode_kernel(device: torch.device):  # type: ignore[no-untyped-def]
-    """The Triton kernel where there is a GPU and Triton; None means plain attention over the whole cache."""
+@dataclass(frozen=True)
+class GpuKernels:
+    """Parts of a step that are one launch each on a GPU."""
+
+    attend: Callable[..., Tensor]
+    take: Callable[..., None]
+
+
+def gpu_kernels(device: torch.device) -> GpuKernels | None:
+    """The Triton kernels where there is a GPU and Triton; None means plain torch over the whole cache."""
     if device.type != "cuda":
         return None
     try:
         from oneiro.sampling.triton_decode import decode_attention
+        from oneiro.sampling.triton_draw import take
     except ImportError:
         return None
-    return decode_attention
+    return GpuKernels(decode_attention, take)

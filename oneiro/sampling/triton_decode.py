@@ -63,6 +63,6 @@ def decode_attention(
     _decode[(rows, heads)](
         query, new_key, new_value, keys, values, position, out, dim**-0.5,
         *query.stride()[:3], *new_key.stride()[:2], *new_value.stride()[:2], *keys.stride()[:3], *out.stride()[:3],
-        GROUP=group, PADDED=max(16, triton.next_power_of_2(group)), DIM=dim, BLOCK=64, num_warps=2, num_stages=3,
+        GROUP=group, PADDED=max(16, triton.next_power_of_2(group)), DIM=dim, BLOCK=16, num_warps=1, num_stages=3,
     )  # fmt: skip
     return out

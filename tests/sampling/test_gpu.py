@@ -5,22 +5,37 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
 from oneiro.episode import Row, given
+from oneiro.learning import head
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models.backbone import Backbone
-from oneiro.sampling import slots
 from oneiro.sampling.engine import Engine, Limits
 from tests.conftest import make_tiny
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
 
-def language(dtype: torch.dtype):  # type: ignore[no-untyped-def]
+FAMILIES = {
+    "llama": (LlamaConfig, LlamaForCausalLM),
+    "qwen2": (Qwen2Config, Qwen2ForCausalLM),  # biases
+    "qwen3": (Qwen3Config, Qwen3ForCausalLM),  # norms of heads
+}
+
+
+def language(dtype: torch.dtype, family: str = "llama"):  # type: ignore[no-untyped-def]
     torch.manual_seed(0)
-    config = LlamaConfig(
+    configure, build = FAMILIES[family]
+    config = configure(
         vocab_size=330,
         hidden_size=192,
         intermediate_size=384,
@@ -30,36 +45,64 @@ def language(dtype: torch.dtype):  # type: ignore[no-untyped-def]
         head_dim=64,
     )
     made = make_tiny()
-    made.model = LlamaForCausalLM(config).to("cuda", dtype)
+    made.model = build(config).to("cuda", dtype)
+    if family == "qwen2":
+        for name, parameter in made.model.named_parameters():
+            if name.endswith("bias"):
+                torch.nn.init.normal_(parameter, std=0.5)
     made.backbone = Backbone(made.model)
     return made
 
 
-def rows(engine: Engine) -> list[Row]:
+def rows(engine: Engine, **limits: float) -> list[Row]:
     rng = np.random.default_rng(0)
     prompts = [rng.integers(5, 300, length) for length in (3, 40, 17, 3, 90, 64)]
-    sampled = engine.generate(prompts, 8, Limits(max_tokens=70), seed=1)
+    sampled = engine.generate(prompts, 8, Limits(max_tokens=70, **limits), seed=1)
     return [Row([given(p), *s.segments()]) for p, group in zip(prompts, sampled, strict=True) for s in group]
 
 
-@pytest.mark.parametrize(
-    ("dtype", "compile_layers", "mean", "largest"),
-    [(torch.float32, False, 1e-3, 2e-2), (torch.bfloat16, False, 0.03, 0.5), (torch.bfloat16, True, 0.03, 0.5)],
-)
-def test_graph_decoding_agrees_with_the_learner(
-    dtype: torch.dtype, compile_layers: bool, mean: float, largest: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """float32 differs by the tensor cores' rounding of inputs, bfloat16 by its own eight bits."""
-    if compile_layers:
-        monkeypatch.setattr(slots, "COMPILE_FROM", 0)
-    made = language(dtype)
-    examples = [Example.of(row) for row in rows(Engine(made, slots=16))]
+def gaps(made, sampled: list[Row]) -> np.ndarray:  # type: ignore[no-untyped-def]
+    """Between the sampler's log-probabilities and the learner's, for every sampled token."""
+    examples = [Example.of(row) for row in sampled]
     recomputed, _ = Learner(made.backbone, LearnerSettings(), 1).logprobs(examples)
-    gaps = np.concatenate(
+    return np.concatenate(
         [np.abs(a - e.logprobs)[e.weights["policy"] != 0] for a, e in zip(recomputed, examples, strict=True)]
     )
-    assert len(gaps) > 500
-    assert gaps.mean() < mean and gaps.max() < largest
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("dtype", "mean", "largest"), [(torch.float32, 1e-3, 2e-2), (torch.bfloat16, 0.03, 0.5)])
+def test_graph_decoding_agrees_with_the_learner(dtype: torch.dtype, mean: float, largest: float, family: str) -> None:
+    """float32 differs by the tensor cores' rounding of inputs, bfloat16 by its own eight bits."""
+    made = language(dtype, family)
+    found = gaps(made, rows(Engine(made, slots=16)))
+    assert len(found) > 500
+    assert found.mean() < mean and found.max() < largest
+
+
+@pytest.mark.parametrize("limits", [{"temperature": 0.7}, {"top_k": 5}, {"top_p": 0.8}])
+def test_every_way_to_draw_agrees_with_the_learner(limits: dict[str, float]) -> None:
+    made = language(torch.float32)
+    found = gaps(made, rows(Engine(made, slots=16), **limits))
+    assert found.mean() < 1e-3 and found.max() < 2e-2
+
+
+def test_the_loss_head_agrees_with_its_plain_form() -> None:
+    torch.manual_seed(0)
+    hidden, weight = torch.randn(37, 24, device="cuda"), torch.randn(5003, 24, device="cuda")
+    targets, temperature = torch.randint(0, 5003, (37,), device="cuda"), torch.rand(37, device="cuda") + 0.5
+
+    def objective(logprobs: torch.Tensor, entropies: torch.Tensor, part: slice) -> torch.Tensor:
+        return (logprobs * torch.linspace(-1, 1, 37, device=logprobs.device)[part] + 0.3 * entropies).sum()
+
+    results = []
+    for device in ("cpu", "cuda"):
+        leaves = [x.detach().to(device).requires_grad_() for x in (hidden, weight)]
+        total, logprobs, entropies = head.loss(*leaves, targets.to(device), temperature.to(device), objective)
+        total.backward()
+        results.append([x.detach().cpu() for x in (total, logprobs, entropies, leaves[0].grad, leaves[1].grad)])
+    for plain, fused in zip(*results, strict=True):
+        torch.testing.assert_close(fused, plain, rtol=2e-3, atol=2e-3)
 
 
 def test_the_number_of_slots_changes_nothing_in_float32() -> None:

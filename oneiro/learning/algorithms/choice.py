@@ -12,10 +12,11 @@ from oneiro.learning.algorithms.grpo import Grpo
 from oneiro.learning.algorithms.ppo import Ppo
 from oneiro.learning.algorithms.reinforce import Reinforce
 from oneiro.learning.algorithms.rloo import Rloo
+from oneiro.learning.algorithms.turn_grpo import TurnGrpo
 
 if TYPE_CHECKING:
-    AnyAlgorithm = Grpo | DrGrpo | Rloo | Reinforce | Ppo
+    AnyAlgorithm = Grpo | TurnGrpo | DrGrpo | Rloo | Reinforce | Ppo
 else:
     # Not in the package's __init__: an algorithm of another package imports that to be defined.
     offered = tuple(point.load() for point in entry_points(group="oneiro.algorithms"))
-    AnyAlgorithm = Annotated[Union[(Grpo, DrGrpo, Rloo, Reinforce, Ppo, *offered)], Field(discriminator="name")]
+    AnyAlgorithm = Annotated[Union[(Grpo, TurnGrpo, DrGrpo, Rloo, Reinforce, Ppo, *offered)], Field(discriminator="name")]

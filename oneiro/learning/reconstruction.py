@@ -1,0 +1,217 @@
+"""Training of video tokenizers: L1, perceptual distance and, if wanted, a discriminator with hinge loss.
+
+    tokenizer      l1 |x - x'| + lpips LPIPS(x, x') - adversarial D(x')
+    discriminator  relu(1 - D(x)) + relu(1 + D(x')) + gradient_penalty (|D'(x)| - 1)^2
+
+A step is one update of the tokenizer, whatever the discriminator does, and the learning rate is a function of it: a
+cosine over `steps` ends where it says.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from oneiro import files, seeds
+from oneiro.learning.checkpoint import latest
+from oneiro.learning.optimiser import Optimiser, OptimiserSettings, learning_rate
+from oneiro.models.language import read_state, write_folder, write_state
+from oneiro.models.video import tokenizer as tokenizers
+from oneiro.models.video.discriminator import Discriminator, DiscriminatorSettings, gradient_penalty, hinge
+from oneiro.models.video.tokenizer import Reconstruction, Tokenizer
+from oneiro.recipe import Settings
+
+Perceptual = Callable[[Tensor, Tensor], Tensor]
+"""Two batches of frames [N, 3, H, W] in [0, 1] -> their distances [N]."""
+Draw = Callable[[int], Tensor]
+"""Number of a batch -> its frames [N, T, 3, H, W] in [0, 1]; a pure function."""
+Log = Callable[[int, dict[str, float]], None]
+
+
+class AdversarySettings(Settings):
+    """The discriminator, and what the tokenizer makes of its verdict."""
+
+    weight: float = Field(0.1, gt=0)
+    start: float = Field(0.0, ge=0)
+    """The step from which it takes part; below 1, a part of all steps."""
+    gradient_penalty: float = Field(10.0, ge=0)
+    alternate: bool = False
+    """Learn on a batch of its own between two steps, as published, and not on the tokenizer's."""
+    network: DiscriminatorSettings = DiscriminatorSettings()
+    optimiser: OptimiserSettings = OptimiserSettings(lr=5e-4, betas=(0.9, 0.999), weight_decay=0.0)
+
+
+class ReconstructionSettings(Settings):
+    """How a tokenizer learns."""
+
+    steps: int = Field(1000, ge=1)
+    """Updates of the tokenizer; those of a discriminator are not counted."""
+    batch: int = Field(8, ge=1)
+    """Segments in an update."""
+    frames: int = Field(8, ge=2)
+    """Frames of a segment; the first is its context, where the tokenizer has one."""
+    horizon: int = Field(8, ge=2)
+    """Frames are drawn among so many consecutive ones (32 in the paper); equal to `frames`: all of them."""
+    l1: float = Field(1.0, ge=0)
+    lpips: float = Field(1.0, ge=0)
+    network: Literal["alex", "vgg"] = "vgg"
+    """Whose features LPIPS compares: AlexNet's cost a tenth."""
+    adversary: AdversarySettings | None = None
+    optimiser: OptimiserSettings = OptimiserSettings(
+        lr=5e-4, betas=(0.9, 0.999), weight_decay=0.0, schedule="cosine", warmup=0.01
+    )
+    checkpoint_every: int = Field(200, ge=1)
+
+
+@dataclass
+class Opponent:
+    """The discriminator and its optimiser."""
+
+    network: Discriminator
+    optimiser: Optimiser
+    settings: AdversarySettings
+
+    @classmethod
+    def of(cls, settings: AdversarySettings, seed: int, device: torch.device) -> Opponent:
+        with seeded(seed):
+            network = Discriminator(settings.network).to(device)
+        return cls(network, Optimiser(list(network.named_parameters()), settings.optimiser), settings)
+
+    def plays(self, step: int, steps: int) -> bool:
+        start = self.settings.start if self.settings.start >= 1 else self.settings.start * steps
+        return step >= start
+
+    def update(self, found: Reconstruction, step: int, steps: int) -> dict[str, float]:
+        true, made = both(found.true, found.true_context), both(found.made, found.context).detach()
+        verdict, doubted = self.network(true), self.network(made)
+        loss = hinge(verdict, doubted)
+        if self.settings.gradient_penalty:
+            loss = loss + self.settings.gradient_penalty * gradient_penalty(self.network, true)
+        loss.backward()
+        norm = self.optimiser.step(learning_rate(self.settings.optimiser, step, steps))
+        right = (verdict > 0).float().mean() / 2 + (doubted < 0).float().mean() / 2
+        return {"discriminator": float(loss.detach()), "discriminator_right": float(right), "discriminator_norm": norm}
+
+
+def train(
+    tokenizer: Tokenizer,
+    settings: ReconstructionSettings,
+    draw: Draw,
+    perceptual: Perceptual | None,
+    folder: Path,
+    seed: int,
+    log: Log,
+    rewind: Callable[[int], None] = lambda step: None,
+) -> Path:
+    """Train for `settings.steps` updates, resuming from `folder`; returns the folder of the finished tokenizer."""
+    optimiser = Optimiser(list(tokenizer.named_parameters()), settings.optimiser)
+    opponent = Opponent.of(settings.adversary, seed, tokenizer.device) if settings.adversary else None
+    start = restore(folder, tokenizer, optimiser, opponent)
+    rewind(start)
+    tokenizer.train()
+    for step in range(start, settings.steps):
+        with seeded(seeds.derive(seed, "dropout", step)), half_precision(tokenizer.device):
+            playing = opponent if opponent is not None and opponent.plays(step, settings.steps) else None
+            found = tokenizer.reconstruct(draw(2 * step))
+            loss, statistics = losses(found, settings, perceptual, playing)
+            loss.backward()
+            rate = learning_rate(settings.optimiser, step, settings.steps)
+            statistics |= {"grad_norm": optimiser.step(rate), "lr": rate, "codes_used": codes_used(found)}
+            if playing is not None:
+                playing.optimiser.adam.zero_grad(set_to_none=True)  # what the tokenizer's loss left there
+                if playing.settings.alternate:
+                    with torch.no_grad():
+                        found = tokenizer.reconstruct(draw(2 * step + 1))
+                statistics |= playing.update(found, step, settings.steps)
+        log(step + 1, statistics)
+        if (step + 1) % settings.checkpoint_every == 0 or step + 1 == settings.steps:
+            save(folder, step + 1, tokenizer, optimiser, opponent)
+    tokenizer.eval()
+    found_folder = latest(folder)
+    assert found_folder is not None
+    return found_folder / "tokenizer"
+
+
+def losses(
+    found: Reconstruction, settings: ReconstructionSettings, perceptual: Perceptual | None, opponent: Opponent | None
+) -> tuple[Tensor, dict[str, float]]:
+    """The tokenizer's loss, and its terms; frames and contexts each have a mean of their own."""
+    total, terms = found.made.new_zeros(()), {}
+    pairs = [("", found.made, found.true)]
+    if found.context is not None and found.true_context is not None:
+        pairs.append(("context_", found.context, found.true_context))
+    for name, made, true in pairs:
+        distance = (made - true).abs().mean()
+        total, terms[f"{name}l1"] = total + settings.l1 * distance, float(distance.detach())
+        if settings.lpips and perceptual is not None:
+            # Frames outside [0, 1] would be clamped later: what a person never sees is not compared.
+            seen = perceptual(made.clamp(0, 1), true).mean()
+            total, terms[f"{name}lpips"] = total + settings.lpips * seen, float(seen.detach())
+    if opponent is not None:
+        verdict = opponent.network(both(found.made, found.context)).mean()
+        total, terms["verdict"] = total - opponent.settings.weight * verdict, float(verdict.detach())
+    return total, {"loss": float(total.detach()), **terms}
+
+
+def both(frames: Tensor, context: Tensor | None) -> Tensor:
+    return frames if context is None else torch.cat([frames, context])
+
+
+def codes_used(found: Reconstruction) -> float:
+    """How many different codes the frames of a batch use."""
+    return float(len(found.indices.unique())) if found.indices is not None else 0.0
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Random weights and dropout of their own, apart from anybody else's generator."""
+    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed % (1 << 63))
+        yield
+
+
+def half_precision(device: torch.device) -> torch.autocast:
+    """bfloat16 products on a GPU; float32 elsewhere."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
+
+
+# Checkpoints ----------------------------------------------------------------------------------------------------------
+
+
+def save(folder: Path, step: int, tokenizer: Tokenizer, optimiser: Optimiser, opponent: Opponent | None) -> None:
+    """The state after `step` steps in a folder of its own; older ones go."""
+
+    def write(part: Path) -> None:
+        tokenizer.save(part / "tokenizer")
+        write_state(part / "optimiser.safetensors", optimiser.state())
+        if opponent is not None:
+            write_state(part / "discriminator.safetensors", dict(opponent.network.state_dict()))
+            write_state(part / "discriminator-optimiser.safetensors", opponent.optimiser.state())
+        files.write_json(part / "state.json", {"step": step})
+
+    target = write_folder(folder / f"step-{step:06d}", write)
+    for old in folder.glob("step-*"):
+        if old != target:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def restore(folder: Path, tokenizer: Tokenizer, optimiser: Optimiser, opponent: Opponent | None) -> int:
+    """Load the newest state; returns the step to go on with, 0 if there is none."""
+    found = latest(folder)
+    if found is None:
+        return 0
+    tokenizer.load_state_dict(read_state(found / "tokenizer" / tokenizers.WEIGHTS, "tokenizer"))
+    optimiser.restore(read_state(found / "optimiser.safetensors", "optimiser state"))
+    if opponent is not None:
+        opponent.network.load_state_dict(read_state(found / "discriminator.safetensors", "discriminator"))
+        opponent.optimiser.restore(read_state(found / "discriminator-optimiser.safetensors", "optimiser state"))
+    return int(files.read_json(found / "state.json")["step"])

@@ -1,0 +1,72 @@
+"""The small operations between a layer's matrix products, forward and backward, each in as few passes as it can be.
+
+Plain torch here; on a GPU with Triton the same names come from `triton_elementwise`. `on(device)` chooses. None of them
+is known to autograd: the halves of a layer in `layer` know their own gradients.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from types import ModuleType
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+@cache
+def on(device_type: str) -> ModuleType:
+    """The module whose `norm`, `norm_backward`, `turn_`, `gate` and `gate_backward` suit a device."""
+    import sys
+
+    if device_type == "cuda":
+        try:
+            from oneiro.models import triton_elementwise
+        except ImportError:
+            pass
+        else:
+            return triton_elementwise
+    return sys.modules[__name__]
+
+
+def norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    """RMS norm over the last dimension."""
+    return F.rms_norm(x, x.shape[-1:], weight, epsilon)
+
+
+def norm_backward(grad: Tensor, x: Tensor, weight: Tensor, epsilon: float, add: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Of the RMS norm of x [N, d]: (gradient by x, plus `add`; gradient by weight [d])."""
+    scale = torch.linalg.vecdot(x, x).div_(x.shape[1]).add_(epsilon).rsqrt_()[:, None]
+    unit = x * scale
+    by_weight = (grad * unit).sum(0)
+    by_unit = grad * weight
+    along = torch.linalg.vecdot(by_unit, unit).div_(x.shape[1])[:, None]
+    by_x = by_unit.sub_(unit.mul_(along)).mul_(scale)
+    return (by_x if add is None else by_x.add_(add)), by_weight
+
+
+def turn_(x: Tensor, cos: Tensor, sin: Tensor, back: bool = False) -> None:
+    """Rotate heads [B, T, H, D] in place by tables [(B,) T, 1, D/2]; `back` undoes it, which is also its gradient."""
+    left, right = x.chunk(2, dim=-1)
+    sign = -1 if back else 1
+    turned = (left * cos).addcmul_(right, sin, value=-sign)
+    right.mul_(cos).addcmul_(left, sin, value=sign)
+    left.copy_(turned)
+
+
+def gate(both: Tensor) -> Tensor:
+    """[N, 2m] -> silu(left half) * right half [N, m]."""
+    left, right = both.chunk(2, dim=-1)
+    return F.silu(left).mul_(right)
+
+
+def gate_backward(grad: Tensor, both: Tensor) -> tuple[Tensor, Tensor]:
+    """Of `gate`: (gradient by both halves [N, 2m], the gate's own result [N, m] computed again)."""
+    left, right = both.chunk(2, dim=-1)
+    by_both = torch.empty_like(both)
+    by_left, by_right = by_both.chunk(2, dim=-1)
+    result = F.silu(left)
+    torch.mul(grad, result, out=by_right)
+    torch.mul(grad, right, out=by_left)
+    by_left.copy_(torch.ops.aten.silu_backward(by_left, left))
+    return by_both, result.mul_(right)

@@ -1,0 +1,145 @@
+"""The two halves of a Llama layer, before and after attention, with gradients written out.
+
+Autograd would keep every intermediate of a layer and walk it operation by operation. Here each half is one operation
+that keeps only what is dear to compute again; norms and gates are recomputed. Attention stands between the halves, and
+belongs to the attention plan.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from oneiro.models import elementwise
+
+Norms = tuple[Tensor, Tensor] | None
+Rotations = tuple[Tensor, Tensor] | None
+
+
+def normalise(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    """RMS norm by the fused kernel."""
+    return F.rms_norm(x, x.shape[-1:], weight, epsilon)
+
+
+def split_heads(
+    qkv: Tensor, norms: Norms, rotations: Rotations, heads: tuple[int, int, int], epsilon: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Fused projections [B, T, (H + 2K) D] into normalised, rotated queries [B, H, T, D], keys and values."""
+    own, shared, dim = heads
+    query, key, value = qkv.unflatten(-1, (own + 2 * shared, dim)).split([own, shared, shared], dim=2)
+    if norms is not None:
+        query, key = normalise(query, norms[0], epsilon), normalise(key, norms[1], epsilon)
+    if rotations is not None:
+        query, key = rotate(query, *rotations), rotate(key, *rotations)
+    return query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary positions on [B, T, H, D] with tables [(B,) T, 1, D/2]."""
+    left, right = x.chunk(2, dim=-1)
+    return torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1)
+
+
+class _BeforeAttention(torch.autograd.Function):
+    """hidden [B, T, d] -> queries, keys and values in one tensor [B, T, H + 2K, D], the first two rotated."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        norm: Tensor,
+        epsilon: float,
+        weight: Tensor,
+        bias: Tensor | None,
+        rotations: Rotations,
+        heads: tuple[int, int, int],
+    ) -> Tensor:
+        own, shared, dim = heads
+        operations = elementwise.on(hidden.device.type)
+        qkv = F.linear(operations.norm(hidden, norm, epsilon), weight, bias).unflatten(-1, (own + 2 * shared, dim))
+        if rotations is not None:
+            operations.turn_(qkv[:, :, : own + shared], *rotations)
+        ctx.save_for_backward(hidden, norm, weight, *(rotations or ()))
+        ctx.epsilon, ctx.turned, ctx.bias = epsilon, own + shared, bias is not None
+        return qkv
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        hidden, norm, weight, *rotations = ctx.saved_tensors
+        operations = elementwise.on(hidden.device.type)
+        qkv_grad = grads[0].contiguous()
+        if rotations:
+            # The gradient belongs to this backward alone once it has been gathered from the parts of attention.
+            operations.turn_(qkv_grad[:, :, : ctx.turned], *rotations, back=True)
+        flat, flat_grad = hidden.flatten(0, 1), qkv_grad.flatten(0, 1).flatten(1)
+        weight_grad = flat_grad.T @ operations.norm(flat, norm, ctx.epsilon)
+        hidden_grad, norm_grad = operations.norm_backward(flat_grad @ weight, flat, norm, ctx.epsilon, None)
+        bias_grad = flat_grad.sum(0) if ctx.bias else None
+        return hidden_grad.view_as(hidden), norm_grad, None, weight_grad, bias_grad, None, None
+
+
+class _AfterAttention(torch.autograd.Function):
+    """Residual [N, d] and attention's result [N, k] -> the layer's result [N, d]."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        mixed: Tensor,
+        out: Tensor,
+        norm: Tensor,
+        epsilon: float,
+        gate_up: Tensor,
+        down: Tensor,
+    ) -> Tensor:
+        operations = elementwise.on(hidden.device.type)
+        middle = torch.addmm(hidden, mixed, out.T)
+        both = operations.norm(middle, norm, epsilon) @ gate_up.T
+        ctx.save_for_backward(mixed, middle, both, out, norm, gate_up, down)
+        ctx.epsilon = epsilon
+        return torch.addmm(middle, operations.gate(both), down.T)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        mixed, middle, both, out, norm, gate_up, down = ctx.saved_tensors
+        operations = elementwise.on(middle.device.type)
+        grad = grads[0]
+        both_grad, gated = operations.gate_backward(grad @ down, both)
+        down_grad = grad.T @ gated
+        gate_up_grad = both_grad.T @ operations.norm(middle, norm, ctx.epsilon)
+        middle_grad, norm_grad = operations.norm_backward(both_grad @ gate_up, middle, norm, ctx.epsilon, grad)
+        return middle_grad, middle_grad @ out, middle_grad.T @ mixed, norm_grad, None, gate_up_grad, down_grad
+
+
+def before_attention(
+    hidden: Tensor,
+    norm: Tensor,
+    epsilon: float,
+    weight: Tensor,
+    bias: Tensor | None,
+    norms: Norms,
+    rotations: Rotations,
+    heads: tuple[int, int, int],
+) -> tuple[Tensor, Tensor, Tensor]:
+    """hidden [B, T, d] -> queries [B, H, T, D], keys and values [B, K, T, D]."""
+    if norms is not None:  # Qwen3 norms its heads before they turn; autograd follows
+        return split_heads(F.linear(normalise(hidden, norm, epsilon), weight, bias), norms, rotations, heads, epsilon)
+    qkv = _BeforeAttention.apply(hidden, norm, epsilon, weight, bias, rotations, heads)
+    query, key, value = qkv.split([heads[0], heads[1], heads[1]], dim=2)
+    return query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
+
+
+def after_attention(
+    hidden: Tensor, mixed: Tensor, out: Tensor, norm: Tensor, epsilon: float, gate_up: Tensor, down: Tensor
+) -> Tensor:
+    """Residual hidden [B, T, d] and attention's result [B, H, T, D] -> the layer's result [B, T, d]."""
+    flat = mixed.transpose(1, 2).flatten(2).flatten(0, 1)
+    if not torch.is_grad_enabled():
+        # Nobody reads the residual stream again: it is updated where it stands.
+        operations, rows = elementwise.on(hidden.device.type), hidden.flatten(0, 1)
+        both = operations.norm(rows.addmm_(flat, out.T), norm, epsilon) @ gate_up.T
+        return rows.addmm_(operations.gate(both), down.T).view_as(hidden)
+    return _AfterAttention.apply(hidden.flatten(0, 1), flat, out, norm, epsilon, gate_up, down).view_as(hidden)

@@ -1,0 +1,54 @@
+"""A layer's halves know their own gradients."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from oneiro.models import layer
+
+HEADS = 4, 2, 6  # query heads, key heads, dimension
+WIDTH, MLP = 10, 14
+
+
+def leaves(*shapes: tuple[int, ...]) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(s, generator=generator, dtype=torch.float64).requires_grad_() for s in shapes]
+
+
+@pytest.mark.parametrize("positions", ["shared", "own"])
+@pytest.mark.parametrize("bias", [False, True])
+def test_the_half_before_attention_is_its_formula_and_differentiates_it(bias: bool, positions: str) -> None:
+    own, shared, dim = HEADS
+    size = (own + 2 * shared) * dim
+    hidden, norm, weight, offset = leaves((2, 3, WIDTH), (WIDTH,), (size, WIDTH), (size,))
+    angles = torch.rand((3, 1, dim // 2) if positions == "shared" else (2, 3, 1, dim // 2), dtype=torch.float64)
+    rotations = angles.cos(), angles.sin()
+
+    def half(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        hidden, norm, weight, offset = tensors
+        return layer.before_attention(hidden, norm, 1e-5, weight, offset if bias else None, None, rotations, HEADS)
+
+    found = half(hidden, norm, weight, offset)
+    flat = F.linear(F.rms_norm(hidden, (WIDTH,), norm, 1e-5), weight, offset if bias else None)
+    for a, b in zip(found, layer.split_heads(flat, None, rotations, HEADS, 1e-5), strict=True):
+        torch.testing.assert_close(a, b)
+    assert torch.autograd.gradcheck(half, (hidden, norm, weight, offset))
+
+
+def test_the_half_after_attention_is_its_formula_and_differentiates_it() -> None:
+    own, _, dim = HEADS
+    hidden, mixed, out, norm, gate_up, down = leaves(
+        (2, 3, WIDTH), (2, own, 3, dim), (WIDTH, own * dim), (WIDTH,), (2 * MLP, WIDTH), (WIDTH, MLP)
+    )
+
+    def half(*tensors: torch.Tensor) -> torch.Tensor:
+        hidden, mixed, out, norm, gate_up, down = tensors
+        return layer.after_attention(hidden, mixed, out, norm, 1e-5, gate_up, down)
+
+    middle = hidden + F.linear(mixed.transpose(1, 2).flatten(2), out)
+    gate, up = F.linear(F.rms_norm(middle, (WIDTH,), norm, 1e-5), gate_up).chunk(2, -1)
+    everything = (hidden, mixed, out, norm, gate_up, down)
+    torch.testing.assert_close(half(*everything), middle + F.linear(F.silu(gate) * up, down))
+    assert torch.autograd.gradcheck(half, everything)
