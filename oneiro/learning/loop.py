@@ -43,7 +43,9 @@ class RlSettings(Settings):
     kl_in_reward: float = Field(0.0, ge=0)
     kl_in_reward_kind: losses.KlKind = "k1"
     environment_ce: float = Field(0.0, ge=0)
-    """Cross-entropy weight of tokens the environment wrote (ECHO); the first prompt is left out."""
+    """Weight of cross-entropy on tokens the environment wrote (ECHO), against the policy's loss; the first prompt is
+    left out.
+    """
     checkpoint_every: int = Field(10, ge=1)
     keep_episodes_every: int = Field(10, ge=1)
 
@@ -69,11 +71,7 @@ def reinforce(language: LanguageModel, settings: RlSettings, folder: Path, seed:
     """Train for `settings.steps` steps, resuming from `folder`; returns the last checkpoint."""
     updates = settings.steps * settings.epochs * settings.minibatches
     reference = copy.deepcopy(language.backbone).eval() if settings.learner.loss.kl or settings.kl_in_reward else None
-    learner_settings = settings.learner
-    if settings.algorithm.aggregate is not None:
-        loss = learner_settings.loss.model_copy(update={"aggregate": settings.algorithm.aggregate})
-        learner_settings = learner_settings.model_copy(update={"loss": loss})
-    learners = make_learners(language, settings, learner_settings, updates)
+    learners = make_learners(language, settings, learner_settings(settings), updates)
     start = checkpoint.restore(folder, language, learners)
     reason = parts.rewind(start)
     if start == 0:
@@ -101,6 +99,17 @@ def reinforce(language: LanguageModel, settings: RlSettings, folder: Path, seed:
     found = checkpoint.latest(folder)
     assert found is not None
     return found
+
+
+def learner_settings(settings: RlSettings) -> LearnerSettings:
+    """The learner's settings with what the loop and its algorithm have to say about the loss."""
+    said: dict[str, object] = {}
+    if settings.algorithm.aggregate is not None:
+        said["aggregate"] = settings.algorithm.aggregate
+    if settings.environment_ce:
+        # A component is a mean over its tokens: what counts against the policy's loss is the component's weight.
+        said["ce"] = settings.environment_ce
+    return settings.learner.model_copy(update={"loss": settings.learner.loss.model_copy(update=said)})
 
 
 def make_learners(
@@ -136,7 +145,7 @@ def learn(
     policy = learners["policy"]
     trajectories = [trajectory(episode, episode.group) for episode in kept]
     if settings.environment_ce:
-        add_environment_ce(kept, examples, settings.environment_ce)
+        add_environment_ce(kept, examples)
     if reference is not None:
         own = policy.backbone
         policy.backbone = reference
@@ -210,12 +219,12 @@ def penalise(
         t.score -= settings.kl_in_reward * float(cost.sum())
 
 
-def add_environment_ce(episodes: list[Episode], examples: list[list[Example]], weight: float) -> None:
+def add_environment_ce(episodes: list[Episode], examples: list[list[Example]]) -> None:
     """Cross-entropy on given tokens that follow the first sampled one: what the environment answered."""
     for episode, rows in zip(episodes, examples, strict=True):
         for row, example in zip(episode.rows, rows, strict=True):
             after = np.cumsum(row.sampled) > 0
-            example.weights["ce"] = example.weights["ce"] + (weight * (after & ~row.sampled)).astype(np.float32)
+            example.weights["ce"] = example.weights["ce"] + (after & ~row.sampled).astype(np.float32)
 
 
 def describe(episodes: Sequence[Episode]) -> dict[str, float]:

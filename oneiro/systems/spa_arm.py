@@ -65,12 +65,8 @@ class Arm:
         settings, weight = self.recipe.rl, self.variant.environment_ce
         if not weight:
             return settings
-        # Cross-entropy is a mean over its tokens, so its weight against the policy's loss is the component's own. What
-        # the environment answered teaches in every group, also where all attempts scored alike.
-        loss = settings.learner.loss.model_copy(update={"ce": weight})
-        learner = settings.learner.model_copy(update={"loss": loss})
-        everything = FilterSettings(name="none")
-        return settings.model_copy(update={"environment_ce": 1.0, "learner": learner, "filter": everything})
+        # What the environment answered teaches in every group, also where all attempts scored alike.
+        return settings.model_copy(update={"environment_ce": weight, "filter": FilterSettings(name="none")})
 
     def model(self, *after: str) -> LanguageModel:
         """The weights after the first of these stages that is done, else the base; taught how they are to be used."""

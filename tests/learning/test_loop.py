@@ -115,8 +115,16 @@ def test_environment_tokens_get_a_weight_only_after_the_first_reply() -> None:
     row = episode.rows[0]
     row.segments.append(given([8, 9], turn=2))
     examples = [[Example.of(row)]]
-    add_environment_ce([episode], examples, 0.5)
-    np.testing.assert_allclose(examples[0][0].weights["ce"], [0, 0, 0, 0, 0, 0, 0, 0, 0.5, 0.5])
+    add_environment_ce([episode], examples)
+    np.testing.assert_allclose(examples[0][0].weights["ce"], [0, 0, 0, 0, 0, 0, 0, 0, 1, 1])
+
+
+def test_the_weight_of_environment_tokens_is_that_of_their_component() -> None:
+    """A token's own weight would be divided out again by the component's mean."""
+    from oneiro.learning.loop import learner_settings
+
+    assert learner_settings(RlSettings(environment_ce=0.25)).loss.ce == 0.25
+    assert learner_settings(RlSettings()).loss.ce == 1.0
 
 
 def test_supervised_learning_resumes_bit_for_bit(tmp_path: Path) -> None:
