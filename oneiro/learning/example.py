@@ -1,13 +1,15 @@
 """What the learner eats: rows with one number per token for every loss component, laid out in micro-batches.
 
-Rows that begin with the same given tokens may share the computation of that prefix: it is laid out once and the rows
-continue it. Rows of like length travel together, right-padded, so that little is wasted on a CPU.
+Rows that begin with the same given tokens, a family, may share the computation of that prefix. On a CPU the prefix is
+laid out once and the rows continue it; rows of like length travel together, right-padded, so that little is wasted. On
+a GPU a family is one sequence, the prefix and then row after row: one pass, nothing padded but its end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +21,10 @@ from oneiro.errors import OneiroError
 COMPONENTS = ("policy", "ce", "kl")
 SHARE_AT_LEAST = 0.2
 """Share prefixes when that saves at least this part of the tokens; below it a second pass costs more than it saves."""
+LONGEST_FAMILY = 4096
+"""Tokens of a family in one sequence: its attention mask is that long squared."""
+ALIGNED = 8
+"""What the length of a sequence is a multiple of where its mask is given: fast attention kernels ask for it."""
 
 
 @dataclass(slots=True)
@@ -75,6 +81,10 @@ class Batch:
     """[B] which prefix a row continues."""
     places: list[tuple[int, np.ndarray]]
     """For every row its index in the caller's list and the positions its N-part came from, in order."""
+    kin: Tensor | None = None
+    """[B, R] where each sequence is a family: 0 for its prefix, 1, 2, ... for its rows, -1 for padding."""
+    positions: Tensor | None = None
+    """[B, R] of tokens in families: every row goes on from the prefix."""
 
     @property
     def computed_tokens(self) -> int:
@@ -83,9 +93,17 @@ class Batch:
 
 
 def batches(
-    examples: Sequence[Example], budget: int, device: torch.device | str = "cpu", share: bool | None = None
+    examples: Sequence[Example],
+    budget: int,
+    device: torch.device | str = "cpu",
+    share: bool | None = None,
+    packed: bool | None = None,
 ) -> Iterator[Batch]:
-    """Lay examples out in micro-batches of at most `budget` padded tokens. `share` forces or forbids prefix sharing."""
+    """Lay examples out in micro-batches of at most `budget` padded tokens.
+
+    `share` forces or forbids prefix sharing; `packed` says whether a family is one sequence, by default on a GPU.
+    """
+    packed = torch.device(device).type == "cuda" if packed is None else packed
     families: dict[bytes, list[int]] = {}
     for i, example in enumerate(examples):
         families.setdefault(example.tokens[: shared_length(example)].tobytes(), []).append(i)
@@ -94,7 +112,13 @@ def batches(
         share = saved >= SHARE_AT_LEAST * sum(len(e) for e in examples)
     if share:
         # A family larger than the budget is cut; the cut parts compute their prefix again.
-        units = [part for family in families.values() for part in cut(family, examples, budget)]
+        most = min(budget, LONGEST_FAMILY) if packed else budget
+        units = [part for family in families.values() for part in cut(family, examples, most)]
+        if packed:
+            units.sort(key=lambda u: (family_length(examples, u), u[0]))
+            for chunk in fill_families(units, examples, budget):
+                yield lay_out_families(examples, chunk, device)
+            return
         units.sort(key=lambda u: (shared_length(examples[u[0]]), max(len(examples[i]) for i in u), u[0]))
     else:
         units = [[i] for i in sorted(range(len(examples)), key=lambda i: (len(examples[i]), i))]
@@ -105,6 +129,24 @@ def batches(
 def shared_length(example: Example) -> int:
     """The last token of a prefix stays with the row: its hidden state predicts the row's first own token."""
     return max(0, example.prefix - 1)
+
+
+def family_length(examples: Sequence[Example], family: list[int]) -> int:
+    """Tokens of a family as one sequence."""
+    start = shared_length(examples[family[0]])
+    return start + sum(len(examples[i]) - start for i in family)
+
+
+def fill_families(units: Iterable[list[int]], examples: Sequence[Example], budget: int) -> Iterator[list[list[int]]]:
+    """Greedy packing of families, shortest first, under a padded-token budget."""
+    chunk: list[list[int]] = []
+    for unit in units:
+        if chunk and (len(chunk) + 1) * family_length(examples, unit) > budget:
+            yield chunk
+            chunk = []
+        chunk.append(unit)
+    if chunk:
+        yield chunk
 
 
 def cut(family: list[int], examples: Sequence[Example], budget: int) -> list[list[int]]:
@@ -145,22 +187,9 @@ def lay_out(examples: Sequence[Example], units: list[list[int]], device: torch.d
     starts = [shared_length(examples[i]) if shared else 0 for i in members]
     width = max(len(examples[i]) - start for i, start in zip(members, starts, strict=True))
     tokens = np.zeros((len(members), width), np.int64)
-    where, targets, places = [], [], []
-    names = [*COMPONENTS, "logprobs", "temperature", *sorted({n for i in members for n in examples[i].columns})]
-    columns: dict[str, list[np.ndarray]] = {name: [] for name in names}
     for b, (i, start) in enumerate(zip(members, starts, strict=True)):
-        example = examples[i]
-        tokens[b, : len(example) - start] = example.tokens[start:]
-        at = np.flatnonzero(example.active)
-        places.append((i, at))
-        where.append(b * width + at - start - 1)
-        targets.append(example.tokens[at])
-        for name in COMPONENTS:
-            columns[name].append(example.weights[name][at])
-        columns["logprobs"].append(example.logprobs[at])
-        columns["temperature"].append(np.full(len(at), example.temperature, np.float32))
-        for name in names[len(COMPONENTS) + 2 :]:
-            columns[name].append(example.columns[name][at])
+        tokens[b, : len(examples[i]) - start] = examples[i].tokens[start:]
+    begins = [b * width - start for b, start in enumerate(starts)]
     prefixes = lengths = owner = None
     if shared:
         lengths_list = [shared_length(examples[unit[0]]) for unit in units]
@@ -173,11 +202,65 @@ def lay_out(examples: Sequence[Example], units: list[list[int]], device: torch.d
     return Batch(
         tokens=torch.from_numpy(tokens).to(device),
         start=torch.tensor(starts, device=device),
-        where=torch.from_numpy(np.concatenate(where)).to(device),
-        targets=torch.from_numpy(np.concatenate(targets).astype(np.int64)).to(device),
-        columns={name: torch.from_numpy(np.concatenate(parts)).to(device) for name, parts in columns.items()},
         prefixes=prefixes,
         prefix_lengths=lengths,
         owner=owner,
-        places=places,
+        **what_to_predict(examples, members, begins, device),
     )
+
+
+def lay_out_families(examples: Sequence[Example], units: list[list[int]], device: torch.device | str) -> Batch:
+    """Tensors for families as sequences: the prefix they share, then row after row."""
+    width = max(family_length(examples, unit) for unit in units)
+    width += -width % ALIGNED
+    tokens, positions = np.zeros((len(units), width), np.int64), np.zeros((len(units), width), np.int64)
+    kin = np.full((len(units), width), -1, np.int64)
+    begins = []
+    for g, unit in enumerate(units):
+        at = start = shared_length(examples[unit[0]])
+        tokens[g, :start] = examples[unit[0]].tokens[:start]
+        positions[g, :start], kin[g, :start] = np.arange(start), 0
+        for number, i in enumerate(unit, 1):
+            begins.append(g * width + at - start)
+            own = slice(at, at + len(examples[i]) - start)
+            tokens[g, own] = examples[i].tokens[start:]
+            positions[g, own], kin[g, own] = np.arange(start, len(examples[i])), number
+            at = own.stop
+    members = [i for unit in units for i in unit]
+    return Batch(
+        tokens=torch.from_numpy(tokens).to(device),
+        start=torch.zeros(len(units), dtype=torch.long, device=device),
+        prefixes=None,
+        prefix_lengths=None,
+        owner=None,
+        kin=torch.from_numpy(kin).to(device),
+        positions=torch.from_numpy(positions).to(device),
+        **what_to_predict(examples, members, begins, device),
+    )
+
+
+def what_to_predict(
+    examples: Sequence[Example], members: list[int], begins: list[int], device: torch.device | str
+) -> dict[str, Any]:
+    """The flat side of a batch: `begins` says where a row's position 0 stands, or would stand, in the flat tokens."""
+    names = [*COMPONENTS, "logprobs", "temperature", *sorted({n for i in members for n in examples[i].columns})]
+    columns: dict[str, list[np.ndarray]] = {name: [] for name in names}
+    where, targets, places = [], [], []
+    for i, begin in zip(members, begins, strict=True):
+        example = examples[i]
+        at = np.flatnonzero(example.active)
+        places.append((i, at))
+        where.append(begin + at - 1)
+        targets.append(example.tokens[at])
+        for name in COMPONENTS:
+            columns[name].append(example.weights[name][at])
+        columns["logprobs"].append(example.logprobs[at])
+        columns["temperature"].append(np.full(len(at), example.temperature, np.float32))
+        for name in names[len(COMPONENTS) + 2 :]:
+            columns[name].append(example.columns[name][at])
+    return {
+        "where": torch.from_numpy(np.concatenate(where)).to(device),
+        "targets": torch.from_numpy(np.concatenate(targets).astype(np.int64)).to(device),
+        "columns": {name: torch.from_numpy(np.concatenate(parts)).to(device) for name, parts in columns.items()},
+        "places": places,
+    }

@@ -6,7 +6,7 @@ voice, the separate critic's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,16 +18,21 @@ from oneiro.episode import Floats
 from oneiro.learning import head, losses
 from oneiro.learning.example import Batch, Example, batches
 from oneiro.learning.optimiser import Optimiser, OptimiserSettings, learning_rate
-from oneiro.models.backbone import AfterPrefix, Backbone, Causal, Remember
+from oneiro.models.backbone import AfterPrefix, Backbone, Causal, Families, Remember
 from oneiro.models.heads import ValueHead
 from oneiro.recipe import Settings
+
+MICRO_BATCH_BYTES = {"cpu": 64 << 20, "cuda": 24 << 30}
+"""What a micro-batch may keep for its backward pass, unless the settings count tokens."""
+FEWEST_TOKENS = 1024
+"""Below so many tokens adding up gradients costs more than the tokens."""
 
 
 class LearnerSettings(Settings):
     optimiser: OptimiserSettings = OptimiserSettings()
     loss: losses.LossSettings = losses.LossSettings()
-    token_budget: int = Field(4096, ge=64)
-    """Padded tokens in one micro-batch; bounds memory, changes no result."""
+    token_budget: int | None = Field(None, ge=64)
+    """Padded tokens in one micro-batch; bounds memory, changes no result. By default as `MICRO_BATCH_BYTES` says."""
 
 
 class Learner:
@@ -54,6 +59,10 @@ class Learner:
 
     def hidden(self, batch: Batch) -> Tensor:
         """Hidden states [N, d] at the positions that predict a target."""
+        if batch.kin is not None and batch.positions is not None:
+            plan = Families(batch.kin, self.backbone.head_weight.dtype)
+            out = self.backbone(batch.tokens, batch.positions, plan)
+            return out.reshape(-1, out.shape[-1])[batch.where]
         width = batch.tokens.shape[1]
         positions = torch.arange(width, device=batch.tokens.device)
         if batch.prefixes is None or batch.owner is None or batch.prefix_lengths is None:
@@ -61,8 +70,8 @@ class Learner:
         else:
             remember = Remember()
             self.backbone(batch.prefixes, torch.arange(batch.prefixes.shape[1], device=positions.device), remember)
-            plan = AfterPrefix(remember.memory, batch.owner, batch.prefix_lengths, width)
-            out = self.backbone(batch.tokens, batch.start[:, None] + positions, plan)
+            after = AfterPrefix(remember.memory, batch.owner, batch.prefix_lengths, width)
+            out = self.backbone(batch.tokens, batch.start[:, None] + positions, after)
         return out.reshape(-1, out.shape[-1])[batch.where]
 
     @torch.no_grad()
@@ -122,8 +131,16 @@ class Learner:
         teaches = any(weights["ce"].any() for weights in (e.weights for e in examples))
         return {**statistics.means(teaches), "grad_norm": norm, "lr": rate}
 
-    def _batches(self, examples: Sequence[Example]):  # type: ignore[no-untyped-def]
-        return batches(examples, self.settings.token_budget, self.backbone.device)
+    @property
+    def token_budget(self) -> int:
+        """Padded tokens in one micro-batch."""
+        if self.settings.token_budget is not None:
+            return self.settings.token_budget
+        kept = self.backbone.shape.kept * self.backbone.head_weight.itemsize
+        return max(FEWEST_TOKENS, MICRO_BATCH_BYTES[self.backbone.device.type] // kept)
+
+    def _batches(self, examples: Sequence[Example]) -> Iterator[Batch]:
+        return batches(examples, self.token_budget, self.backbone.device)
 
 
 class Statistics:

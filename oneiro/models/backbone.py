@@ -39,8 +39,15 @@ class Shape:
     heads: int
     kv_heads: int
     head_dim: int
+    mlp: int
     vocabulary: int
     parameters: int
+
+    @property
+    def kept(self) -> int:
+        """About how many numbers a token keeps for the backward pass."""
+        attention = (self.heads + 2 * self.kv_heads) * self.head_dim
+        return self.layers * (4 * self.width + 2 * attention + 2 * self.mlp)
 
 
 class Causal:
@@ -83,6 +90,25 @@ class AfterPrefix:
         key = torch.cat([past_key[self.owner], key], dim=2)
         value = torch.cat([past_value[self.owner], value], dim=2)
         return attention(query, key, value, mask=self.mask)
+
+
+class Families:
+    """Sequences of a prefix and rows that continue it: a token sees, causally, the prefix and its own row.
+
+    `kin` [B, T] is 0 in the prefix, the row's number in a row, -1 in padding.
+    """
+
+    def __init__(self, kin: Tensor, dtype: torch.dtype) -> None:
+        order = torch.arange(kin.shape[1], device=kin.device)
+        seen = (kin[:, None, :] == 0) | (kin[:, None, :] == kin[:, :, None])
+        seen &= order[None, :] <= order[:, None]
+        self.bias = torch.zeros(seen.shape, dtype=dtype, device=kin.device).masked_fill_(~seen, -torch.inf)[:, None]
+
+    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        heads = query.shape[1]
+        if heads != key.shape[1]:  # kernels that take a mask want as many key heads as query heads
+            key, value = (x.repeat_interleave(heads // x.shape[1], dim=1) for x in (key, value))
+        return attention(query, key, value, mask=self.bias.expand(-1, heads, -1, -1))
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, causal: bool = False, mask: Tensor | None = None) -> Tensor:
@@ -173,6 +199,7 @@ class Backbone(nn.Module):
             heads=heads,
             kv_heads=config.num_key_value_heads or heads,
             head_dim=getattr(config, "head_dim", None) or config.hidden_size // heads,
+            mlp=config.intermediate_size,
             vocabulary=config.vocab_size,
             parameters=sum(p.numel() for p in base.parameters()),
         )

@@ -13,6 +13,8 @@ from torch import Tensor
 from oneiro.episode import Draw
 
 BLOCK = 256
+SMALL = 1024
+"""Up to so many words a vocabulary is cumulated whole."""
 
 
 def draw(logits: Tensor, uniforms: Tensor, how: Draw) -> tuple[Tensor, Tensor]:
@@ -37,22 +39,31 @@ def draw(logits: Tensor, uniforms: Tensor, how: Draw) -> tuple[Tensor, Tensor]:
 def invert(weights: Tensor, uniforms: Tensor) -> Tensor:
     """Where each uniform falls in its row's cumulated weights: weights [B, V], uniforms [B] -> indices [B].
 
-    First among sums of blocks, then inside one block: a vocabulary is read once instead of being cumulated whole.
+    A large vocabulary is read once instead of being cumulated whole: first among sums of blocks, then inside a block.
     """
     rows, vocabulary = weights.shape
+    if vocabulary <= SMALL:
+        cumulated = weights.cumsum(-1)
+        return find(cumulated, uniforms[:, None] * cumulated[:, -1:])[:, 0]
     if vocabulary % BLOCK:
         weights = F.pad(weights, (0, -vocabulary % BLOCK))
     padded = weights.view(rows, -1, BLOCK)
     blocks = padded.sum(-1).cumsum(-1)
-    # Scaling by the total, rather than trusting it to be 1, keeps rounding from choosing a token of weight 0.
     threshold = uniforms[:, None] * blocks[:, -1:]
-    block = torch.searchsorted(blocks, threshold, right=True).clamp_(max=blocks.shape[1] - 1)
+    block = find(blocks, threshold)
     before = torch.where(block > 0, blocks.gather(1, (block - 1).clamp_(min=0)), 0.0)
     inside = padded[torch.arange(rows, device=weights.device), block[:, 0]].cumsum(-1)
-    within = torch.searchsorted(inside, threshold - before, right=True)
-    # Rounding may point just past the block's last token that has any weight: take that token.
-    last = (inside < inside[:, -1:]).sum(-1, keepdim=True)
-    return (block * BLOCK + torch.minimum(within, last))[:, 0]
+    return (block * BLOCK + find(inside, threshold - before))[:, 0]
+
+
+def find(cumulated: Tensor, threshold: Tensor) -> Tensor:
+    """The first place above each threshold [B, 1] in cumulated weights [B, n].
+
+    Thresholds are scaled by the total, rather than trusting it to be 1; still, rounding may point just past the last
+    place that has any weight: then it is that place.
+    """
+    last = (cumulated < cumulated[:, -1:]).sum(-1, keepdim=True)
+    return torch.minimum(torch.searchsorted(cumulated, threshold, right=True), last)
 
 
 def truncate(logits: Tensor, how: Draw) -> Tensor:

@@ -17,6 +17,7 @@ from pydantic import Field
 from torch import Tensor
 
 from oneiro import seeds
+from oneiro.clock import spent
 from oneiro.episode import Draw, Floats, Segment, Stop, Tokens
 from oneiro.models.backbone import Remember
 from oneiro.models.language import LanguageModel
@@ -112,7 +113,8 @@ class Engine:
         """
         if not len(prompts):
             return []
-        return _Call(self, prompts, n, limits or Limits(), forced, seed).samples()
+        with spent("sampling"):
+            return _Call(self, prompts, n, limits or Limits(), forced, seed).samples()
 
     def device_slots(self, rows: int, capacity: int, steps: int) -> Slots:
         """The device's rows; kept between calls, with their CUDA graphs, and made anew only when something outgrows
@@ -171,7 +173,7 @@ class _Call:
         self.slots.begin(steps, [] if limits.ignore_end else engine.language.end_tokens)
         self.rows: list[int] = []
         """Which sample each slot holds; the slots in use are always the first ones."""
-        self.checked: dict[int, int] = {}
+        self.checked = np.zeros(total, np.int64)
         """How many tokens of a sample have been searched for stop strings."""
         self.out: list[Sample | None] = [None] * total
 
@@ -208,8 +210,7 @@ class _Call:
                 del self.prefixes[key]
         for members in batches.values():
             samples = [i for i, _ in members]
-            slots = torch.arange(len(self.rows), len(self.rows) + len(samples), device=self.device)
-            steps = self.limits.max_tokens
+            slots, steps = slice(len(self.rows), len(self.rows) + len(samples)), self.limits.max_tokens
             self.slots.uniforms[slots, :steps] = self.uniforms[samples].to(self.device)
             self.slots.forced[slots, :steps] = self.forced[samples].to(self.device)
             owner = torch.tensor([prefix.place for _, prefix in members], device=self.device)
@@ -275,13 +276,16 @@ class _Call:
         """Slots whose text holds a stop string, and the length up to it; marks them in `done`."""
         count = len(self.rows)
         counts, tokens = self.slots.count[:count].cpu().numpy(), self.slots.tokens[:count].cpu().numpy()
-        finishers, found = self.engine.finishers(self.limits.stop), {}
-        for slot, sample in enumerate(self.rows):
-            start = self.checked.get(sample, 0)
-            for at in start + np.flatnonzero(finishers[tokens[slot, start : counts[slot]]]):
-                text = self.engine.language.decode(tokens[slot, max(0, at - 31) : at + 1])
-                if any(stop in text for stop in self.limits.stop):
-                    found[slot], done[slot] = int(at) + 1, True
-                    break
-            self.checked[sample] = int(counts[slot])
+        starts = self.checked[self.rows]
+        first, end = int(starts.min()), int(counts.max())
+        places = np.arange(first, end)
+        new = (places >= starts[:, None]) & (places < counts[:, None])
+        finishing = new & self.engine.finishers(self.limits.stop)[tokens[:, first:end]]
+        found: dict[int, int] = {}
+        for slot, place in np.argwhere(finishing).tolist():
+            at = first + place
+            text = self.engine.language.decode(tokens[slot, max(0, at - 31) : at + 1])
+            if slot not in found and any(stop in text for stop in self.limits.stop):
+                found[slot], done[slot] = at + 1, True
+        self.checked[self.rows] = counts
         return found

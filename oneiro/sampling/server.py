@@ -25,6 +25,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from oneiro.clock import spent
 from oneiro.errors import OneiroError
 from oneiro.seeds import derive, generator
 
@@ -117,7 +118,7 @@ class Server:
             return []
         batch = _Batch(deadline=time.monotonic() + self.config.total_s)
         workers = min(self.config.concurrency, len(messages_list))
-        with ThreadPoolExecutor(workers, thread_name_prefix="oneiro-server") as pool:
+        with spent("waiting"), ThreadPoolExecutor(workers, thread_name_prefix="oneiro-server") as pool:
             futures = [pool.submit(self._ask, batch, index, list(m), n) for index, m in enumerate(messages_list)]
             try:
                 return [future.result() for future in futures]

@@ -1,7 +1,8 @@
 """The rows being decoded, on the device: everything one step reads or writes.
 
 A step touches no Python number and waits for nothing, so on a GPU it is captured once as a CUDA graph and replayed.
-On a CPU the same step runs as it is, over just the rows in use.
+On a CPU the same step runs as it is, over just the rows in use, and rows that continue one prompt read its keys and
+values together instead of each having a copy.
 """
 
 from __future__ import annotations
@@ -13,14 +14,12 @@ import torch
 from torch import Tensor
 
 from oneiro.episode import Draw
-from oneiro.models.backbone import Backbone
+from oneiro.models.backbone import Attend, Backbone
 from oneiro.sampling.draw import draw
+from oneiro.sampling.prefixes import Memory, Sharing
 
 FREE = -1
 """In a row of forced tokens: this position is sampled."""
-
-Memory = list[tuple[Tensor, Tensor]]
-"""Keys and values [B, K, T, D] of every layer."""
 
 
 class Slots:
@@ -49,6 +48,7 @@ class Slots:
         self.ends = torch.full((8,), FREE, dtype=torch.long, device=device)
         self._every = torch.arange(rows, device=device)
         self.kernels = gpu_kernels(device)
+        self.sharing = Sharing(rows) if device.type == "cpu" else None
         self._graphs: dict[tuple[int, Draw], torch.cuda.CUDAGraph] = {}
 
     def fits(self, rows: int, capacity: int, steps: int) -> bool:
@@ -57,16 +57,19 @@ class Slots:
     def begin(self, limit: int, ends: list[int]) -> None:
         """Prepare for a new call."""
         self.done.fill_(True)
+        if self.sharing is not None:
+            self.sharing.clear()
         self.limit.fill_(limit)
         self.ends.fill_(FREE)
         self.ends[: len(ends)] = torch.tensor(ends, dtype=torch.long, device=self.ends.device)
 
-    def admit(self, slots: Tensor, memory: Memory, owner: Tensor, lengths: Tensor, hidden: Tensor, how: Draw) -> None:
+    def admit(self, slots: slice, memory: Memory, owner: Tensor, lengths: Tensor, hidden: Tensor, how: Draw) -> None:
         """Rows `slots` continue prefixes `owner` of a prefilled batch; draws their first token from `hidden` [n, d]."""
-        width = memory[0][0].shape[2]
-        for (keys, values), (key, value) in zip(self.memory, memory, strict=True):
-            keys[slots, :, :width] = key[owner]
-            values[slots, :, :width] = value[owner]
+        if self.sharing is None or not self.sharing.admit(slots, memory, owner, lengths):
+            width = memory[0][0].shape[2]
+            for (keys, values), (key, value) in zip(self.memory, memory, strict=True):
+                keys[slots, :, :width] = key[owner]
+                values[slots, :, :width] = value[owner]
         self.position[slots] = lengths - 1
         self.count[slots] = 0
         self.done[slots] = False
@@ -75,7 +78,7 @@ class Slots:
     def advance(self, rows: int, how: Draw) -> None:
         """One new token for each of the first `rows` rows that is not done."""
         if self.token.device.type != "cuda":
-            self._step(rows, int(self.position[:rows].max()) + 1, how)
+            self._step(rows, how)
             return
         rows = min(self.rows, 1 << max(3, rows - 1).bit_length())
         if (rows, how) not in self._graphs:
@@ -90,41 +93,45 @@ class Slots:
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(2):
-                self._step(rows, self.capacity, how)
+                self._step(rows, how)
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            self._step(rows, self.capacity, how)
+            self._step(rows, how)
         self.done.copy_(saved)
         return graph
 
-    def _step(self, rows: int, seen: int, how: Draw) -> None:
+    def _step(self, rows: int, how: Draw) -> None:
         position = self.position[:rows]
-        plan = _Continue(self.memory, position, seen, self.kernels)
+        plan: Attend
+        if self.sharing is not None:
+            plan = _ContinueShared(self.memory, position, self.sharing)
+        else:
+            plan = _Continue(self.memory, position, self.capacity, self.kernels)
         hidden = self.backbone(self.token[:rows, None], position[:, None], plan)
-        self._take(hidden[:, 0], self._every[:rows], how)
+        self._take(hidden[:, 0], slice(0, rows), how)
 
-    def _take(self, hidden: Tensor, slots: Tensor, how: Draw) -> None:
+    def _take(self, hidden: Tensor, slots: slice, how: Draw) -> None:
         """Draw, or take what is forced, and write it down for rows that are not done."""
         logits = hidden @ self.backbone.head_weight.T
         if self.kernels and how.temperature and how.whole:
-            self.kernels.take(self, logits, slots, how.temperature, FREE)
+            self.kernels.take(self, logits, self._every[slots], how.temperature, FREE)
             return
-        active = ~self.done[slots]
-        count = self.count[slots]
-        at = count.clamp(max=self.steps - 1)
-        drawn, logprobs = draw(logits, self.uniforms[slots, at], how)
-        wanted = self.forced[slots, at]
-        token = torch.where(wanted == FREE, drawn, wanted)
-        logprobs = torch.where(wanted == FREE, logprobs, 0.0)
-        self.tokens[slots, at] = torch.where(active, token, self.tokens[slots, at])
-        self.logprobs[slots, at] = torch.where(active, logprobs, self.logprobs[slots, at])
-        self.token[slots] = torch.where(active, token, self.token[slots])
-        count = count + active
-        self.count[slots] = count
-        self.position[slots] = self.position[slots] + active
-        ended = (token[:, None] == self.ends).any(1) | (count >= self.limit)
-        self.done[slots] = ~active | ended
+        done, count, last = self.done[slots], self.count[slots], self.token[slots]
+        tokens, found = self.tokens[slots], self.logprobs[slots]
+        at = count.clamp(max=self.steps - 1)[:, None]
+        drawn, logprobs = draw(logits, self.uniforms[slots].gather(1, at)[:, 0], how)
+        wanted = self.forced[slots].gather(1, at)[:, 0]
+        free = wanted == FREE
+        token = torch.where(free, drawn, wanted)
+        tokens.scatter_(1, at, torch.where(done[:, None], tokens.gather(1, at), token[:, None]))
+        found.scatter_(
+            1, at, torch.where(done[:, None], found.gather(1, at), torch.where(free, logprobs, 0.0)[:, None])
+        )
+        last.copy_(torch.where(done, last, token))
+        count += ~done
+        self.position[slots] += ~done
+        done |= (token[:, None] == self.ends).any(1) | (count >= self.limit)
 
     def move(self, sources: Tensor, targets: Tensor) -> None:
         """Copy whole rows into freed slots."""
@@ -141,6 +148,8 @@ class Slots:
         for tensor in [*state, *(tensor for layer in self.memory for tensor in layer)]:
             tensor[targets] = tensor[sources]
         self.done[sources] = True
+        if self.sharing is not None:
+            self.sharing.move(sources, targets)
 
 
 class _Continue:
@@ -171,6 +180,47 @@ class _Continue:
         count, scale = len(self.row), query.shape[-1] ** -0.5
         scores = torch.baddbmm(self.bias, query, keys[:count, : self.seen].transpose(1, 2), alpha=scale)
         return torch.bmm(scores.softmax(-1), values[:count, : self.seen])
+
+
+class _ContinueShared:
+    """The same on a CPU: a row's own cache begins where the prompt it shares ends."""
+
+    def __init__(self, memory: Memory, position: Tensor, sharing: Sharing) -> None:
+        rows = len(position)
+        self.memory, self.prefixes = memory, sharing.seated(rows)
+        self.longest = max((found.padded for found in self.prefixes), default=0)
+        self.at = position - sharing.start[:rows]
+        self.seen = int(self.at.max()) + 1
+        # Rows that began together write to one column and see all of it.
+        self.together = int(self.at.min()) + 1 == self.seen
+        if not self.together:
+            self.every = torch.arange(rows)
+            hidden = torch.arange(self.seen) > self.at[:, None]
+            self.bias = torch.zeros(hidden.shape).masked_fill_(hidden, -torch.inf)[:, None, None]
+
+    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        rows, heads, _, dim = query.shape
+        keys, values = (cache[:rows] for cache in self.memory[layer])
+        for cache, new in ((keys, key), (values, value)):
+            if self.together:
+                cache[:, :, self.seen - 1] = new[:, :, 0]
+            else:
+                cache[self.every, :, self.at] = new[:, :, 0]
+        # Query heads that share a key head become that head's queries: grouped attention without repeating keys.
+        query = query.reshape(rows, keys.shape[1], -1, dim) * dim**-0.5
+        keys, values = keys[:, :, : self.seen].flatten(0, 1), values[:, :, : self.seen].flatten(0, 1)
+        scores = torch.bmm(query.flatten(0, 1), keys.transpose(1, 2)).view(*query.shape[:3], self.seen)
+        if not self.together:
+            scores += self.bias
+        if self.prefixes:
+            scores = torch.cat([scores.new_full((*query.shape[:3], self.longest), -torch.inf), scores], -1)
+            for found in self.prefixes:
+                found.score(layer, query, scores)
+        weights = scores.softmax(-1)
+        mixed = torch.bmm(weights[..., self.longest :].flatten(0, 1), values).view_as(query)
+        for found in self.prefixes:
+            found.mix(layer, weights, mixed)
+        return mixed.view(rows, heads, 1, dim)
 
 
 @dataclass(frozen=True)

@@ -29,16 +29,21 @@ def _summarise(logits, highest, sums, vocabulary, blocks, coldness, BLOCK: tl.co
     scaled *= coldness
     top = tl.max(scaled, 0)
     tl.store(highest + row * blocks + block, top)
-    tl.store(sums + row * blocks + block, tl.sum(tl.exp(scaled - top), 0))
+    # A block without any finite logit weighs nothing.
+    tl.store(sums + row * blocks + block, tl.sum(tl.where(scaled > float("-inf"), tl.exp(scaled - top), 0.0), 0))
 
 
 @triton.jit
 def _find(weights, threshold, places):  # type: ignore[no-untyped-def]
-    """Where the threshold falls among cumulated weights; rounding never chooses a place beyond the last with weight."""
-    cumulated = tl.cumsum(weights, 0)
-    total = tl.max(cumulated, 0)
-    found = tl.sum((cumulated <= threshold).to(tl.int32), 0)
-    found = tl.minimum(found, tl.sum((cumulated < total).to(tl.int32), 0))
+    """The first place with weight at which the cumulated weights pass the threshold, and what lies before it.
+
+    Sums made in parallel round differently from place to place, so cumulated weights may fall by a rounding: only places
+    that have weight are asked, and the last of them answers where none passes.
+    """
+    has_weight = weights > 0
+    passed = has_weight & (tl.cumsum(weights, 0) > threshold)
+    last = tl.max(tl.where(has_weight, places, 0), 0)
+    found = tl.min(tl.where(passed, places, last), 0)
     return found, tl.sum(tl.where(places < found, weights, 0.0), 0)
 
 

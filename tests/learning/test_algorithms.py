@@ -7,7 +7,7 @@ import pytest
 
 from oneiro.episode import Draw, Episode, Group, Row, Segment, given
 from oneiro.learning import filters
-from oneiro.learning.algorithms import DrGrpo, Grpo, Ppo, Reinforce, Rloo, Trajectory
+from oneiro.learning.algorithms import DrGrpo, Grpo, Ppo, Reinforce, Rloo, Trajectory, TurnGrpo
 from oneiro.learning.algorithms.base import trajectory
 from oneiro.learning.algorithms.ppo import bi_level_gae, gae
 from oneiro.learning.filters import FilterSettings
@@ -31,6 +31,23 @@ def test_grpo_is_the_score_in_units_of_the_groups_spread() -> None:
     # Group 0: mean 1/2, sample variance (4 * 1/4) / 3 = 1/3. Group 1: mean 3.5, sample variance 2 * 2.25 = 4.5.
     a, b = 0.5 * np.sqrt(3), 1.5 / np.sqrt(4.5)
     np.testing.assert_allclose(per_episode(Grpo().estimate(GROUPS)), [a, -a, -a, a, -b, b], rtol=1e-5)
+
+
+def test_turn_grpo_judges_a_turn_by_what_came_from_it_on() -> None:
+    ends = np.array([False, True, True, False, True])
+
+    def turns(first: float, second: float, third: float) -> Trajectory:
+        return Trajectory(np.array([0, first, second, 0, third], np.float32), ends, 0, first + second + third)
+
+    # Returns: 6, 5, 3 and 2, 2, 0. Of two values a and b the deviation is |a - b| / sqrt(2): each is 1/sqrt(2) away.
+    up = 1 / np.sqrt(2)
+    one, two = TurnGrpo().estimate([turns(1, 2, 3), turns(0, 2, 0)]).advantages
+    np.testing.assert_allclose(one, [up] * 5, rtol=1e-5)
+    np.testing.assert_allclose(two, [-up] * 5, rtol=1e-5)
+    # With gamma 0 a turn answers for itself alone: the second turns are equal.
+    one, two = TurnGrpo(gamma=0.0).estimate([turns(1, 2, 0), turns(0, 2, 3)]).advantages
+    np.testing.assert_allclose(one, [up, up, 0, -up, -up], rtol=1e-5)
+    np.testing.assert_allclose(two, [-up, -up, 0, up, up], rtol=1e-5)
 
 
 def test_dr_grpo_only_centres() -> None:

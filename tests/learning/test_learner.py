@@ -76,6 +76,8 @@ def test_padded_shared_and_single_rows_give_the_same_loss_and_gradients(
         "single rows": [b for e in ready for b in batches([e], 10_000, share=False)],
         "shared prefixes": list(batches(ready, 10_000, share=True)),
         "shared prefixes, small budget": list(batches(ready, 40, share=True)),
+        "families": list(batches(ready, 10_000, share=True, packed=True)),
+        "families, small budget": list(batches(ready, 40, share=True, packed=True)),
         "padded, small budget": list(batches(ready, 40, share=False)),
     }
     assert len(layouts["padded together"]) == 1 and len(layouts["shared prefixes, small budget"]) > 1
@@ -192,6 +194,14 @@ def test_updates_with_any_token_budget_end_in_the_same_weights(examples: list[Ex
         ends.append([p.detach().clone() for _, p in language.trainable()])
     for a, b in zip(*ends, strict=True):
         torch.testing.assert_close(a, b, atol=2e-4, rtol=1e-3)
+
+
+def test_a_micro_batch_is_bounded_by_what_its_tokens_keep() -> None:
+    # 2 layers; 4 x 32 + 2 x (4 + 8) x 8 + 2 x 64 numbers of 4 bytes each.
+    learner = Learner(make_tiny(1).backbone, LearnerSettings(), 1)
+    if learner.backbone.device.type == "cpu":
+        assert learner.token_budget == (64 << 20) // (2 * (128 + 192 + 128) * 4)
+    assert Learner(learner.backbone, LearnerSettings(token_budget=70), 1).token_budget == 70
 
 
 def test_bfloat16_weights_keep_float32_masters(examples: list[Example]) -> None:
