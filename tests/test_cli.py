@@ -127,6 +127,17 @@ def test_several_reports_become_one_comparison(toy: Path, tmp_path: Path) -> Non
     assert "run-1" in page and "run-2" in page and "Where the recipes differ" in page
 
 
+def test_the_worlds_are_listed_with_their_variants(tmp_path: Path) -> None:
+    done = oneiro("worlds", "--json", tmp_path / "worlds.json")
+    assert done.returncode == 0, done.stderr
+    rows = {row["world"]: row for row in json.loads((tmp_path / "worlds.json").read_text())["rows"]}
+    assert {"frozen-lake", "sokoban", "webshop"} <= set(rows) and "harder" in rows["sokoban"]["variants"]
+
+
+def test_it_says_its_version() -> None:
+    assert oneiro("--version").stdout.startswith("oneiro 0.")
+
+
 def test_a_world_is_checked_with_settings_and_the_findings_are_data(tmp_path: Path) -> None:
     done = oneiro("check", "frozen-lake", "size=5", "--json", tmp_path / "check.json")
     assert done.returncode == 0, done.stderr

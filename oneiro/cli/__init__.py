@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
+from importlib import metadata
 from importlib.util import find_spec
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -45,6 +46,23 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"oneiro {metadata.version('oneiro')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say which version this is.")
+    ] = False,
+) -> None:
+    """Train world models with verifiable rewards, and the agents that use them."""
+
+
 for room in (runs, agents, worlds, data, models, machine):
     room.offer(app)
 if find_spec("oneiro.bench"):

@@ -37,8 +37,8 @@ def _summarise(logits, highest, sums, vocabulary, blocks, coldness, BLOCK: tl.co
 def _find(weights, threshold, places):  # type: ignore[no-untyped-def]
     """The first place with weight at which the cumulated weights pass the threshold, and what lies before it.
 
-    Sums made in parallel round differently from place to place, so cumulated weights may fall by a rounding: only places
-    that have weight are asked, and the last of them answers where none passes.
+    Sums made in parallel round differently from place to place, so cumulated weights may fall by a rounding: only
+    places that have weight are asked, and the last of them answers where none passes.
     """
     has_weight = weights > 0
     passed = has_weight & (tl.cumsum(weights, 0) > threshold)
