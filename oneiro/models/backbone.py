@@ -181,13 +181,13 @@ class Block(nn.Module):
 class Backbone(nn.Module):
     """Embedding, blocks and final norm of a causal language model; the vocabulary head is applied by who needs it."""
 
+    waits = False
+    """Whether a forward on a GPU may wait for it, so that it cannot be recorded as a CUDA graph."""
+
     def __init__(self, model: Any) -> None:
         super().__init__()
         base = model.get_base_model() if hasattr(model, "get_base_model") else model
         config = base.config
-        if config.model_type not in FAMILIES:
-            known = ", ".join(FAMILIES)
-            raise OneiroError(f"models of family '{config.model_type}' are not supported; choose one of {known}")
         if getattr(config, "sliding_window", None) and getattr(
             config, "use_sliding_window", config.model_type == "mistral"
         ):
@@ -242,6 +242,11 @@ class Backbone(nn.Module):
             self._tables = cos[0, :, :half].to(like.dtype), sin[0, :, :half].to(like.dtype)
         cos, sin = self._tables
         return cos[positions][..., None, :], sin[positions][..., None, :]
+
+
+def is_own_family(config: Any) -> bool:
+    """Whether `Backbone` computes models of this configuration."""
+    return config.model_type in FAMILIES and getattr(config, "hidden_act", "silu") == "silu"
 
 
 def fuse(linears: list[nn.Linear]) -> tuple[nn.Parameter, nn.Parameter | None]:

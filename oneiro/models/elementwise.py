@@ -67,6 +67,5 @@ def gate_backward(grad: Tensor, both: Tensor) -> tuple[Tensor, Tensor]:
     by_left, by_right = by_both.chunk(2, dim=-1)
     result = F.silu(left)
     torch.mul(grad, result, out=by_right)
-    torch.mul(grad, right, out=by_left)
-    by_left.copy_(torch.ops.aten.silu_backward(by_left, left))
+    torch.ops.aten.silu_backward.grad_input(grad * right, left, grad_input=by_left)
     return by_both, result.mul_(right)

@@ -21,6 +21,7 @@ from oneiro import files
 from oneiro.episode import Tokens
 from oneiro.errors import OneiroError
 from oneiro.models.backbone import Backbone
+from oneiro.models.foreign import ForeignBackbone, backbone_of
 from oneiro.recipe import Settings
 
 CHATML = (
@@ -71,6 +72,13 @@ class LanguageModel:
     """How the model was taught to be used (its dialogue, its world); saved beside the weights, so that a folder is
     enough.
     """
+
+    @property
+    def about(self) -> str:
+        """One line for people: size, and whether the fast path is taken."""
+        shape = self.backbone.shape
+        slow = "; through the layers of transformers, slower" if isinstance(self.backbone, ForeignBackbone) else ""
+        return f"model {self.name}: {shape.parameters:,} parameters, vocabulary {shape.vocabulary:,}{slow}"
 
     @property
     def end_tokens(self) -> list[int]:
@@ -234,7 +242,7 @@ def with_lora(language: LanguageModel, settings: LoraSettings | None) -> Languag
 
     adapter = LoraConfig(r=settings.rank, lora_alpha=settings.alpha, target_modules="all-linear", task_type="CAUSAL_LM")
     model = get_peft_model(language.model, adapter)
-    return LanguageModel(language.name, model, language.tokenizer, Backbone(model), language.habits)
+    return LanguageModel(language.name, model, language.tokenizer, backbone_of(model), language.habits)
 
 
 def load_adapter(folder: Path, dtype: torch.dtype) -> Any:
@@ -249,7 +257,7 @@ def assemble(name: str, model: Any, tokenizer: Any) -> LanguageModel:
     if tokenizer is not None and tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     model.eval()
-    return LanguageModel(name, model, tokenizer, Backbone(model))
+    return LanguageModel(name, model, tokenizer, backbone_of(model))
 
 
 def create_tiny(settings: ModelSettings, texts: Iterable[str], seed: int, tags: Sequence[str] = ()) -> LanguageModel:
@@ -327,7 +335,7 @@ def merge(source: str | Path, target: str | Path) -> Path:
     language = load(str(source), "cpu")
     if hasattr(language.model, "merge_and_unload"):
         merged = language.model.merge_and_unload()
-        language = LanguageModel(language.name, merged, language.tokenizer, Backbone(merged))
+        language = LanguageModel(language.name, merged, language.tokenizer, backbone_of(merged))
     return language.save(target)
 
 

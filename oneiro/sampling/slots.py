@@ -47,7 +47,7 @@ class Slots:
         self.limit = torch.tensor(steps, device=device)
         self.ends = torch.full((8,), FREE, dtype=torch.long, device=device)
         self._every = torch.arange(rows, device=device)
-        self.kernels = gpu_kernels(device)
+        self.kernels = gpu_kernels(device, shape.head_dim)
         self.sharing = Sharing(rows) if device.type == "cpu" else None
         self._graphs: dict[tuple[int, Draw], torch.cuda.CUDAGraph] = {}
 
@@ -77,7 +77,7 @@ class Slots:
 
     def advance(self, rows: int, how: Draw) -> None:
         """One new token for each of the first `rows` rows that is not done."""
-        if self.token.device.type != "cuda":
+        if self.token.device.type != "cuda" or self.backbone.waits:
             self._step(rows, how)
             return
         rows = min(self.rows, 1 << max(3, rows - 1).bit_length())
@@ -231,9 +231,9 @@ class GpuKernels:
     take: Callable[..., None]
 
 
-def gpu_kernels(device: torch.device) -> GpuKernels | None:
+def gpu_kernels(device: torch.device, head_dim: int) -> GpuKernels | None:
     """The Triton kernels where there is a GPU and Triton; None means plain torch over the whole cache."""
-    if device.type != "cuda":
+    if device.type != "cuda" or head_dim & (head_dim - 1):  # a tile's sides are powers of two
         return None
     try:
         from oneiro.sampling.triton_decode import decode_attention

@@ -57,7 +57,7 @@ def make_model(recipe: SpaRecipe, run: Run) -> dict[str, Any]:
     else:
         made = languages.load(recipe.model)
     shape = made.backbone.shape
-    run.say(f"model {recipe.model.name}: {shape.parameters:,} parameters, vocabulary {shape.vocabulary:,}")
+    run.say(made.about)
     return {"parameters": shape.parameters, "vocabulary": shape.vocabulary}
 
 

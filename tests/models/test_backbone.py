@@ -137,10 +137,3 @@ def test_a_folder_without_a_model_is_one_clear_line(tmp_path: Path, make: object
     with pytest.raises(OneiroError, match=message) as caught:
         languages.load(str(tmp_path / "x"))
     assert "\n" not in str(caught.value)
-
-
-def test_an_unknown_family_is_refused_by_name() -> None:
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    with pytest.raises(OneiroError, match="gpt2"):
-        Backbone(GPT2LMHeadModel(GPT2Config(n_embd=8, n_layer=1, n_head=1, vocab_size=10)))

@@ -9,7 +9,8 @@ from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models.language import LanguageModel
 from oneiro.sampling.draw import draw, invert
-from oneiro.sampling.engine import FREE, Engine, Limits
+from oneiro.sampling.engine import FREE, Engine, Limits, Sample
+from oneiro.sampling.prefixes import Sharing
 from tests.conftest import make_tiny
 
 PROMPTS = [np.array([5, 6, 7]), np.array([9] * 12), np.array([5, 6, 7]), np.array([40, 3])]
@@ -46,7 +47,8 @@ def test_the_number_of_slots_changes_nothing(tiny: LanguageModel) -> None:
         np.testing.assert_allclose(a.logprobs, b.logprobs, atol=1e-5)
 
 
-def test_grouped_key_heads_decode_like_the_full_forward() -> None:
+def grouped() -> LanguageModel:
+    """Two query heads for every key head."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     from oneiro.models.backbone import Backbone
@@ -63,7 +65,11 @@ def test_grouped_key_heads_decode_like_the_full_forward() -> None:
     language = make_tiny()
     language.model = LlamaForCausalLM(config)
     language.backbone = Backbone(language.model)
-    test_sampled_logprobs_are_those_of_transformers(language)
+    return language
+
+
+def test_grouped_key_heads_decode_like_the_full_forward() -> None:
+    test_sampled_logprobs_are_those_of_transformers(grouped())
 
 
 def test_a_mask_covers_exactly_the_sampled_tokens(tiny: LanguageModel) -> None:
@@ -155,12 +161,12 @@ def test_truncation_keeps_only_the_likeliest(how: Draw, allowed: set[int]) -> No
 def test_draws_over_a_large_vocabulary_follow_the_distribution() -> None:
     """Several blocks, and a vocabulary that no block size divides; tokens of weight 0 are never chosen."""
     generator = torch.Generator().manual_seed(1)
-    weights = torch.rand(1000, generator=generator) ** 8
+    weights = torch.rand(3000, generator=generator) ** 8
     weights[::3] = 0
     n = 200_000
     uniforms = torch.rand(n, generator=generator)
-    tokens = torch.cat([invert(weights.expand(2000, 1000), part) for part in uniforms.split(2000)])
-    counts = torch.bincount(tokens, minlength=1000).double()
+    tokens = torch.cat([invert(weights.expand(2000, 3000), part) for part in uniforms.split(2000)])
+    counts = torch.bincount(tokens, minlength=3000).double()
     assert not counts[weights == 0].any()
     expected = n * (weights / weights.sum()).double()
     common = expected > 20
@@ -168,8 +174,42 @@ def test_draws_over_a_large_vocabulary_follow_the_distribution() -> None:
     assert z.abs().max() < 5 and abs(float(z.square().mean()) - 1) < 0.25
 
 
-def test_the_ends_of_the_unit_interval_draw_real_tokens() -> None:
-    weights = torch.zeros(2, 700)
+@pytest.mark.parametrize("vocabulary", [700, 2000])
+def test_the_ends_of_the_unit_interval_draw_real_tokens(vocabulary: int) -> None:
+    weights = torch.zeros(2, vocabulary)
     weights[:, [3, 600]] = 0.5
     ends = invert(weights, torch.tensor([0.0, 1.0 - 2**-24]))
     assert ends.tolist() == [3, 600]
+
+
+@pytest.mark.parametrize("slots", [64, 11])
+def test_rows_that_share_a_prompt_attend_as_if_each_had_a_copy(slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prompts of unequal length, grouped key heads, rows that end early, and slots that are filled again."""
+    language = grouped()
+    limits = Limits(max_tokens=14, stop=("e", "o", "r"))
+
+    def sampled() -> list[Sample]:
+        found = Engine(language, slots=slots).generate([*PROMPTS, PROMPTS[0]], n=5, limits=limits, seed=3)
+        return [sample for samples in found for sample in samples]
+
+    shared = sampled()
+    assert len({len(sample.tokens) for sample in shared}) > 3
+    monkeypatch.setattr(Sharing, "admit", lambda *_: False)
+    for a, b in zip(shared, sampled(), strict=True):
+        assert a.tokens.tolist() == b.tokens.tolist()
+        np.testing.assert_allclose(a.logprobs, b.logprobs, atol=2e-6)
+
+
+def test_prompts_are_shared_where_rows_come_in_groups_of_like_size() -> None:
+    memory = [(torch.zeros(2, 1, 3, 4), torch.zeros(2, 1, 3, 4))]
+    lengths = torch.tensor([3, 3, 2, 2])
+    sharing = Sharing(8)
+    assert not sharing.admit(slice(0, 2), memory, torch.tensor([0, 1]), lengths[[0, 2]])
+    assert sharing.admit(slice(2, 6), memory, torch.tensor([0, 0, 1, 1]), lengths)
+    assert sharing.start.tolist() == [0, 0, 3, 3, 2, 2, 0, 0]
+    (found,) = sharing.seated(6)
+    assert (found.members, torch.as_tensor(found.rows).tolist()) == (2, [2, 3, 4, 5])
+    sharing.move(torch.tensor([5]), torch.tensor([2]))
+    sharing.seated(5)
+    assert torch.as_tensor(found.rows).tolist() == [3, 2, 4]
+    assert sharing.seated(2) == []

@@ -1,0 +1,112 @@
+"""Models of other families, through their own layers."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    Gemma2Config,
+    GemmaConfig,
+    GPT2Config,
+    GPTNeoXConfig,
+    MambaConfig,
+    Olmo2Config,
+    PhiConfig,
+    PreTrainedConfig,
+    StableLmConfig,
+)
+
+from oneiro.episode import Row, given
+from oneiro.errors import OneiroError
+from oneiro.learning.example import Example
+from oneiro.learning.learner import Learner, LearnerSettings
+from oneiro.models.backbone import AfterPrefix, Causal, Families, Remember
+from oneiro.models.foreign import ForeignBackbone, backbone_of
+from oneiro.sampling.engine import Engine, Limits
+from tests.conftest import make_tiny
+
+SIZES = {
+    "vocab_size": 330,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "pad_token_id": 0,
+}
+FAMILIES = {
+    "gpt-neox": GPTNeoXConfig(**SIZES),
+    "gpt-2": GPT2Config(vocab_size=330, n_embd=32, n_layer=2, n_head=4),
+    "olmo2": Olmo2Config(**SIZES, num_key_value_heads=2),
+    "stablelm": StableLmConfig(**SIZES, num_key_value_heads=2),
+    "gemma": GemmaConfig(**SIZES, num_key_value_heads=1, head_dim=16),
+}
+
+
+def random_model(config: PreTrainedConfig) -> torch.nn.Module:
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(copy.deepcopy(config))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    return model.eval()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_plan_gives_what_the_model_gives_by_itself(family: str) -> None:
+    model = random_model(FAMILIES[family])
+    prefix, rows = torch.randint(0, 330, (1, 9)), torch.randint(0, 330, (2, 6))
+    with torch.no_grad():
+        wholes = torch.cat([prefix.expand(2, -1), rows], 1)
+        expected = model(wholes).logits
+        backbone = backbone_of(model)
+        assert isinstance(backbone, ForeignBackbone)
+        plain = backbone(wholes, torch.arange(15), Causal())
+        torch.testing.assert_close(plain @ backbone.head_weight.T, expected, atol=1e-4, rtol=1e-4)
+        remember = Remember()
+        backbone(prefix, torch.arange(9), remember)
+        after = AfterPrefix(remember.memory, torch.tensor([0, 0]), torch.tensor([9]), 6)
+        shared = backbone(rows, 9 + torch.arange(6)[None].expand(2, -1), after)
+        torch.testing.assert_close(shared, plain[:, 9:], atol=1e-4, rtol=1e-4)
+        sequence = torch.cat([prefix, rows.reshape(1, -1)], 1)
+        kin = torch.tensor([[0] * 9 + [1] * 6 + [2] * 6])
+        positions = torch.tensor([[*range(9), *range(9, 15), *range(9, 15)]])
+        packed = backbone(sequence, positions, Families(kin, torch.float32))
+        torch.testing.assert_close(packed[0, 9:].reshape(2, 6, -1), plain[:, 9:], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_sampled_log_probabilities_are_the_learners_and_it_learns(family: str) -> None:
+    language = make_tiny()
+    language.model = random_model(FAMILIES[family])
+    language.backbone = backbone_of(language.model)
+    prompts = [[5, 6, 7], [8, 9], [5, 6, 7, 8, 9, 10]]
+    sampled = Engine(language, slots=4).generate(prompts, 3, Limits(max_tokens=6), seed=0)
+    rows = [Row([given(p), *s.segments()]) for p, group in zip(prompts, sampled, strict=True) for s in group]
+    examples = [Example.of(row) for row in rows]
+    learner = Learner(language.backbone, LearnerSettings(), 1)
+    for found, example in zip(learner.logprobs(examples)[0], examples, strict=True):
+        chosen = example.weights["policy"] != 0
+        np.testing.assert_allclose(found[chosen], example.logprobs[chosen], atol=2e-4)
+    before = [p.detach().clone() for p in language.backbone.parameters()]
+    for example in examples:
+        example.columns["advantages"] = np.ones(len(example), np.float32)
+    assert learner.update(examples)["grad_norm"] > 0
+    assert any(not torch.equal(a, b) for a, b in zip(before, language.backbone.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        MambaConfig(vocab_size=330, hidden_size=32, num_hidden_layers=2, state_size=4),
+        Gemma2Config(**SIZES, num_key_value_heads=2, head_dim=8, sliding_window=4),
+        PhiConfig(**SIZES),  # its head has a bias
+    ],
+    ids=["mamba", "gemma2", "phi"],
+)
+def test_a_model_that_would_compute_something_else_is_refused_by_name(config: PreTrainedConfig) -> None:
+    with pytest.raises(OneiroError, match=f"family '{config.model_type}' are not supported"):
+        backbone_of(random_model(config))
