@@ -33,6 +33,10 @@ class LearnerSettings(Settings):
     loss: losses.LossSettings = losses.LossSettings()
     token_budget: int | None = Field(None, ge=64)
     """Padded tokens in one micro-batch; bounds memory, changes no result. By default as `MICRO_BATCH_BYTES` says."""
+    recompute: bool = False
+    """Keep only what enters each layer and compute the layer again on the way back: less memory, a third more time.
+    Models outside the fast families keep everything.
+    """
 
 
 class Learner:
@@ -48,6 +52,7 @@ class Learner:
     ) -> None:
         self.backbone, self.settings, self.steps = backbone, settings, steps
         self.value_head, self.speaks = value_head, speaks
+        backbone.recompute = settings.recompute
         named = [(name, p) for name, p in backbone.named_parameters() if p.requires_grad]
         if not speaks:
             # A critic's vocabulary head is never used; where it is tied to the embedding it is that embedding.

@@ -5,7 +5,6 @@ world.
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,8 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from oneiro import seeds
+from oneiro import clock, seeds
+from oneiro.clock import spent
 from oneiro.episode import Episode, Stop, groups_of
 from oneiro.learning import checkpoint, filters, losses
 from oneiro.learning.algorithms import Grpo, Trajectory
@@ -58,6 +58,7 @@ class Parts:
     """Step number -> finished episodes; must be a pure function of the step and the weights."""
     log: Callable[[int, dict[str, float]], None]
     time: Callable[[int, dict[str, float]], None] = lambda step, values: None
+    """Where a step's seconds went (`oneiro.clock`)."""
     keep: Callable[[int, Sequence[Episode]], None] = lambda step, episodes: None
     rewind: Callable[[int], str | None] = lambda step: None
     """Forgets what was logged after a step, from which the loop then goes on; a text: the run had ended there."""
@@ -79,23 +80,22 @@ def reinforce(language: LanguageModel, settings: RlSettings, folder: Path, seed:
     for step in range(start, settings.steps):
         if reason:
             break
-        clock = [time.perf_counter()]
-        episodes = parts.play(step)
-        clock.append(time.perf_counter())
-        looked = parts.look(step + 1, episodes, learners["policy"])
-        clock.append(time.perf_counter())
-        statistics = learn(episodes, settings, learners, reference, seeds.derive(seed, "minibatches", step))
-        clock.append(time.perf_counter())
-        statistics |= describe(episodes) | looked
-        parts.log(step + 1, statistics)
-        if (step + 1) % settings.keep_episodes_every == 0 or step + 1 == settings.steps:
-            parts.keep(step + 1, episodes)
-        reason = parts.watch(step + 1, statistics)
-        if (step + 1) % settings.checkpoint_every == 0 or step + 1 == settings.steps or reason:
-            checkpoint.save(folder, step + 1, language, learners)
-        clock.append(time.perf_counter())
-        names = ("play", "look", "learn", "save")
-        parts.time(step + 1, {name: b - a for name, a, b in zip(names, clock, clock[1:], strict=False)})
+        clock.read()
+        with spent("worlds"):
+            episodes = parts.play(step)
+        with spent("measuring"):
+            looked = parts.look(step + 1, episodes, learners["policy"])
+        with spent("learning"):
+            statistics = learn(episodes, settings, learners, reference, seeds.derive(seed, "minibatches", step))
+        with spent("checkpointing"):
+            statistics |= describe(episodes) | looked
+            parts.log(step + 1, statistics)
+            if (step + 1) % settings.keep_episodes_every == 0 or step + 1 == settings.steps:
+                parts.keep(step + 1, episodes)
+            reason = parts.watch(step + 1, statistics)
+            if (step + 1) % settings.checkpoint_every == 0 or step + 1 == settings.steps or reason:
+                checkpoint.save(folder, step + 1, language, learners)
+        parts.time(step + 1, clock.read())
     found = checkpoint.latest(folder)
     assert found is not None
     return found

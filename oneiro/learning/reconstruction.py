@@ -1,6 +1,6 @@
 """Training of video tokenizers: L1, perceptual distance and, if wanted, a discriminator with hinge loss.
 
-    tokenizer      l1 |x - x'| + lpips LPIPS(x, x') - adversarial D(x')
+    tokenizer      l1 |x - x'| + mse (x - x')^2 + lpips LPIPS(x, x') - adversarial D(x')
     discriminator  relu(1 - D(x)) + relu(1 + D(x')) + gradient_penalty (|D'(x)| - 1)^2
 
 A step is one update of the tokenizer, whatever the discriminator does, and the learning rate is a function of it: a
@@ -61,6 +61,8 @@ class ReconstructionSettings(Settings):
     horizon: int = Field(8, ge=2)
     """Frames are drawn among so many consecutive ones (32 in the paper); equal to `frames`: all of them."""
     l1: float = Field(1.0, ge=0)
+    mse: float = Field(0.0, ge=0)
+    """Squared error besides; minds small things that move. Published: none."""
     lpips: float = Field(1.0, ge=0)
     network: Literal["alex", "vgg"] = "vgg"
     """Whose features LPIPS compares: AlexNet's cost a tenth."""
@@ -151,6 +153,8 @@ def losses(
     for name, made, true in pairs:
         distance = (made - true).abs().mean()
         total, terms[f"{name}l1"] = total + settings.l1 * distance, float(distance.detach())
+        if settings.mse:
+            total = total + settings.mse * (made - true).square().mean()
         if settings.lpips and perceptual is not None:
             # Frames outside [0, 1] would be clamped later: what a person never sees is not compared.
             seen = perceptual(made.clamp(0, 1), true).mean()

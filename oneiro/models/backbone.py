@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from oneiro.errors import OneiroError
 from oneiro.models.layer import after_attention, before_attention, normalise, split_heads
@@ -183,6 +184,8 @@ class Backbone(nn.Module):
 
     waits = False
     """Whether a forward on a GPU may wait for it, so that it cannot be recorded as a CUDA graph."""
+    recompute = False
+    """Keep only what enters a layer for the backward pass, and compute the layer again."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -225,8 +228,13 @@ class Backbone(nn.Module):
         """Token ids [B, T] at positions [T] or [B, T] -> final hidden states [B, T, d]."""
         hidden = self.embedding(tokens)
         cos, sin = self.rotations(positions, hidden)
+        # A plan that remembers must see every layer once, so what it saw cannot be computed again.
+        recompute = self.recompute and torch.is_grad_enabled() and not isinstance(attend, Remember)
         for block in self.blocks:
-            hidden = block(hidden, cos, sin, attend)
+            if recompute:
+                hidden = checkpoint(block, hidden, cos, sin, attend, use_reentrant=False)
+            else:
+                hidden = block(hidden, cos, sin, attend)
         return normalise(hidden, self.norm.weight, self.norm.variance_epsilon)
 
     def rotations(self, positions: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:

@@ -41,10 +41,12 @@ def examples() -> list[Example]:
     ]
 
 
-def gradients(language: LanguageModel, layout: list[Batch]) -> tuple[float, list[torch.Tensor]]:
+def gradients(
+    language: LanguageModel, layout: list[Batch], recompute: bool = False
+) -> tuple[float, list[torch.Tensor]]:
     """Loss and gradients of micro-batches laid out as told."""
     settings = LossSettings(kl=0.1, entropy=0.01, ce=0.5)
-    learner = Learner(language.backbone, LearnerSettings(loss=settings), 1)
+    learner = Learner(language.backbone, LearnerSettings(loss=settings, recompute=recompute), 1)
     total = 0.0
     for batch in layout:
 
@@ -89,6 +91,16 @@ def test_padded_shared_and_single_rows_give_the_same_loss_and_gradients(
             torch.testing.assert_close(
                 a, b, atol=1e-5 * float(b.abs().max()), rtol=1e-4, msg=lambda m, name=name: f"{name}: {m}"
             )
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_computing_layers_again_changes_no_gradient(tiny: LanguageModel, examples: list[Example], packed: bool) -> None:
+    layout = list(batches(scaled(examples), 10_000, share=True, packed=packed))
+    loss, expected = gradients(tiny, layout)
+    again, found = gradients(tiny, layout, recompute=True)
+    assert again == loss
+    for a, b in zip(found, expected, strict=True):
+        assert torch.equal(a, b)
 
 
 def test_sharing_computes_a_prefix_once(examples: list[Example]) -> None:

@@ -19,4 +19,6 @@ if TYPE_CHECKING:
 else:
     # Not in the package's __init__: an algorithm of another package imports that to be defined.
     offered = tuple(point.load() for point in entry_points(group="oneiro.algorithms"))
-    AnyAlgorithm = Annotated[Union[(Grpo, TurnGrpo, DrGrpo, Rloo, Reinforce, Ppo, *offered)], Field(discriminator="name")]
+    AnyAlgorithm = Annotated[
+        Union[(Grpo, TurnGrpo, DrGrpo, Rloo, Reinforce, Ppo, *offered)], Field(discriminator="name")
+    ]

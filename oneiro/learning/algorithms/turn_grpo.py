@@ -1,5 +1,4 @@
-"""GRPO with credit for each turn: a turn's tokens are judged by what was earned from it on, against the same turn of the
-group.
+"""GRPO with credit for each turn: its tokens are judged by what was earned from it on, against the group's same turn.
 
 Where every turn earns a reward of its own (each predicted frame of a video), an episode's total says little about a
 single turn: an early turn cannot be blamed on a later one, nor a later turn praised for what came before it.
@@ -39,7 +38,8 @@ class TurnGrpo(Algorithm):
 
     def returns(self, t: Trajectory) -> NDArray[np.float64]:
         """What was earned from each turn on, [turns]."""
-        rewards = np.bincount(turns_of(t), weights=t.rewards, minlength=int(t.turn_ends.sum()))
+        rewards = np.zeros(int(t.turn_ends.sum()))
+        np.add.at(rewards, turns_of(t), t.rewards)
         for turn in range(len(rewards) - 2, -1, -1):
             rewards[turn] += self.gamma * rewards[turn + 1]
         return rewards
