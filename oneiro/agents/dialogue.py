@@ -31,6 +31,10 @@ class DialogueSettings(Settings):
     """Taken from a turn's reward when its reply is malformed or names an action the world does not know."""
     state_reward: float = Field(0.0, ge=0)
     """Added for each state that is described exactly (online world modelling, the VAGEN baseline)."""
+    state_penalty: float = Field(0.0, ge=0)
+    """Taken for each state that is not. Unlike a reward for true ones it does not pay to dawdle, and RL cannot win by
+    predicting what one wishes for.
+    """
     max_words: int = 100
     """The length asked for in the prompt."""
 

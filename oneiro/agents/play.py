@@ -163,8 +163,9 @@ def _take(game: _Game, turn: Turn, answer: Utterance, settings: DialogueSettings
             break
     observed, predicted = reply.body(reply.observation), reply.body(reply.prediction)
     terms = {"world": earned, "format": 0.0 if valid and reply.formatted else -settings.format_penalty}
-    if settings.state_reward:
-        terms["states"] = settings.state_reward * ((observed == before) + (predicted == game.state))
+    if settings.world_model and (settings.state_reward or settings.state_penalty):
+        true = (observed == before) + (predicted == game.state)
+        terms["states"] = settings.state_reward * true - settings.state_penalty * (2 - true)
         episode.terms.setdefault("states", [])
     for name, value in terms.items():
         episode.terms[name].append(value)

@@ -64,6 +64,9 @@ def test_states_described_exactly_earn_the_world_model_reward() -> None:
     settings = BRIEF.model_copy(update={"state_reward": 0.5, "max_turns": 1})
     (episode,) = play(lake, tasks(1, 1, "train", 0), Fixed(write(["Fly"], state, state)), settings)
     assert episode.terms["states"] == [1.0]
+    strict = BRIEF.model_copy(update={"state_penalty": 0.25, "max_turns": 1})
+    (episode,) = play(lake, tasks(1, 1, "train", 0), Fixed(write(["Fly"], state, "elsewhere")), strict)
+    assert episode.terms["states"] == [-0.25]
 
 
 @pytest.mark.parametrize("context", ["full", "window", "single"])
