@@ -5,9 +5,12 @@ A benchmark is one module with `run(model=None, **options) -> list[Table]`, name
 
 from __future__ import annotations
 
+import inspect
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from pydantic import ValidationError
 
 from oneiro.errors import OneiroError, nearest
 from oneiro.files import write_json
@@ -15,7 +18,12 @@ from oneiro.report.table import Table
 
 BENCHES: dict[str, str] = {
     "cpu": "oneiro.bench.cpu",
+    "memory": "oneiro.bench.memory",
+    "sample": "oneiro.bench.sample",
+    "step": "oneiro.bench.step",
     "textgame": "oneiro.bench.textgame",
+    "train": "oneiro.bench.train",
+    "video": "oneiro.bench.video",
     "worlds": "oneiro.bench.worlds",
 }
 """Benchmark name -> its module."""
@@ -25,7 +33,23 @@ def run(name: str, model: str | None = None, json: str | Path | None = None, **o
     """Carry a benchmark out; with `json`, also write its tables there. `options` are the benchmark's own settings."""
     if name not in BENCHES:
         raise OneiroError(f"no benchmark called '{name}'{nearest(name, BENCHES)}")
-    tables: list[Table] = import_module(BENCHES[name]).run(model, **options)
+    measure = import_module(BENCHES[name]).run
+    accepted = inspect.signature(measure).parameters
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in accepted.values()):
+        for option in set(options) - set(accepted):
+            raise OneiroError(f"bench {name} has no option {_flag(option)}")
+    try:
+        tables: list[Table] = measure(model, **options)
+    except ValidationError as error:
+        first = error.errors()[0]
+        option = _flag(".".join(map(str, first["loc"])))
+        if first["type"] == "extra_forbidden":
+            raise OneiroError(f"bench {name} has no option {option}") from error
+        raise OneiroError(f"bench {name}: {option}: {first['msg']}") from error
     if json is not None:
         write_json(json, {"tables": [table.data() for table in tables]})
     return tables
+
+
+def _flag(option: str) -> str:
+    return "--" + option.replace("_", "-")

@@ -30,7 +30,7 @@ CLIP_NORM = 1.0
 
 @dataclass(frozen=True)
 class Job:
-    """What every contender is told. Weight decay and KL are 0, one update a batch, float32."""
+    """What every contender is told. Weight decay and KL are 0, one update a batch."""
 
     contender: str
     folder: str
@@ -47,6 +47,10 @@ class Job:
     checkpointing: bool
     """Whether TRL recomputes activations."""
     seed: int
+    device: str = "cpu"
+    """`cpu` computes in float32, `cuda` in bfloat16."""
+    slots: int = 256
+    """Rows Oneiro decodes at once."""
 
 
 def reward(tokens: Sequence[int]) -> float:
@@ -54,11 +58,21 @@ def reward(tokens: Sequence[int]) -> float:
     return sum(1 for token in tokens if token % 2 == 0) / len(tokens)
 
 
-def peak_memory() -> float:
-    """The most memory this process ever held, MB.
+def wait() -> None:
+    """Until the GPU, if this process uses one, has done what it was told."""
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+
+
+def peak_memory(device: str = "cpu") -> float:
+    """The most memory this process ever held, MB; for `cuda`, on the GPU.
 
     Linux keeps `ru_maxrss` across exec, so a child would report its parent's peak: /proc is asked first.
     """
+    if device == "cuda":
+        torch: Any = sys.modules.get("torch")
+        return float(torch.cuda.max_memory_reserved()) / (1 << 20) if torch else 0.0
     try:
         status = Path("/proc/self/status").read_text()
         return int(status.split("VmHWM:")[1].split()[0]) / 1024
@@ -72,18 +86,22 @@ class Clock:
 
     def __init__(self) -> None:
         self.parts: dict[str, float] = {}
+        wait()
         self._wall, self._processor = time.perf_counter(), time.process_time()
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
         """Seconds inside count for `name`, less those that count for a part within it."""
+        wait()
         start, others = time.perf_counter(), sum(self.parts.values())
         yield
+        wait()
         within = sum(self.parts.values()) - others
         self.parts[name] = self.parts.get(name, 0.0) + time.perf_counter() - start - within
 
     def stop(self) -> dict[str, float]:
         """The update is what remains when generating and scoring are taken off."""
+        wait()
         step, processor = time.perf_counter() - self._wall, time.process_time() - self._processor
         return {"step": step, "update": step - sum(self.parts.values()), "processor": processor, **self.parts}
 
@@ -91,12 +109,13 @@ class Clock:
 class Channel:
     """Requests and answers on the original standard streams; whatever libraries print goes to standard error."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: str) -> None:
+        self._device = device
         self._out = os.fdopen(os.dup(1), "w")
         os.dup2(2, 1)
 
     def say(self, **message: Any) -> None:
-        self._out.write(json.dumps({**message, "memory": peak_memory()}) + "\n")
+        self._out.write(json.dumps({**message, "memory": peak_memory(self._device)}) + "\n")
         self._out.flush()
 
     def ask(self) -> dict[str, Any] | None:
@@ -115,6 +134,12 @@ def import_model_code() -> None:
     """transformers imports its parts at first use; used now, they count as libraries for every contender."""
     for name in ("models.auto", "models.llama.modeling_llama", "generation.utils", "tokenization_utils_tokenizers"):
         import_module(f"transformers.{name}")
+
+
+def number_type(job: Job) -> Any:
+    import torch
+
+    return torch.bfloat16 if job.device == "cuda" else torch.float32
 
 
 def oneiro(job: Job, channel: Channel) -> None:
@@ -142,8 +167,8 @@ def oneiro(job: Job, channel: Channel) -> None:
         learner=LearnerSettings(optimiser=optimiser, loss=loss),
         filter=FilterSettings(name="none"),
     )
-    language = load(job.folder, "cpu")
-    engine, learner = Engine(language), Learner(language.backbone, settings.learner, steps=1)
+    language = load(job.folder, job.device)
+    engine, learner = Engine(language, job.slots), Learner(language.backbone, settings.learner, steps=1)
     prompts = [language.encode(prompt) for prompt in job.prompts]
     limits = Limits(max_tokens=job.tokens, ignore_end=True)
 
@@ -192,13 +217,14 @@ def transformers(job: Job, channel: Channel) -> None:
     import_model_code()
     channel.say(ready=False)
     torch.manual_seed(job.seed)
-    model: Any = AutoModelForCausalLM.from_pretrained(job.folder, dtype=torch.float32)
+    model: Any = AutoModelForCausalLM.from_pretrained(job.folder, dtype=number_type(job))
+    model.to(job.device)
     model.generation_config.eos_token_id = None
     optimiser = torch.optim.AdamW(model.parameters(), lr=job.lr, betas=BETAS, weight_decay=0.0, fused=True)
     texts = AutoTokenizer.from_pretrained(job.folder)(list(job.prompts), return_tensors="pt")["input_ids"]
-    prompts = texts.repeat_interleave(job.group, 0)
+    prompts = texts.repeat_interleave(job.group, 0).to(job.device)
     width = prompts.shape[1]
-    completions_given = [torch.tensor(ids) for members in job.given for ids in members]
+    completions_given = [torch.tensor(ids, device=job.device) for members in job.given for ids in members]
     channel.say(ready=True)
     for request in channel.requests():
         clock = Clock()
@@ -216,15 +242,15 @@ def transformers(job: Job, channel: Channel) -> None:
                     rows = model.generate(prompts, attention_mask=torch.ones_like(prompts), **sampling)
                 completions = list(rows[:, width:])
         with clock.part("score"):
-            rewards = torch.tensor([reward(ids.tolist()) for ids in completions])
+            rewards = torch.tensor([reward(ids.tolist()) for ids in completions], device=job.device)
             scores = rewards.view(-1, job.group)
             spread = scores.std(1, keepdim=True) + EPSILON
             advantages = ((scores - scores.mean(1, keepdim=True)) / spread).flatten()
         tokens = torch.cat([prompts, pad_sequence(completions, batch_first=True)], 1)
-        mask = pad_sequence([torch.ones(len(ids)) for ids in completions], batch_first=True)
+        mask = pad_sequence([torch.ones(len(ids), device=job.device) for ids in completions], batch_first=True)
         total = 0.0
         for part in torch.arange(len(tokens)).split(job.rows):
-            logits = model(tokens[part], logits_to_keep=mask.shape[1] + 1).logits[:, :-1]
+            logits = model(tokens[part], logits_to_keep=mask.shape[1] + 1).logits[:, :-1].float()
             logprobs = -cross_entropy(logits.transpose(1, 2), tokens[part, width:], reduction="none")
             ratio = (logprobs - logprobs.detach()).exp()
             advantage = advantages[part, None]
@@ -242,7 +268,6 @@ def trl(job: Job, channel: Channel) -> None:
     """TRL's GRPOTrainer through its own `train`; a callback waits for requests before every step."""
     import tempfile
 
-    import torch
     from datasets import Dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
@@ -269,8 +294,8 @@ def trl(job: Job, channel: Channel) -> None:
         max_steps=1_000_000,
         shuffle_dataset=False,
         logging_steps=1,
-        bf16=False,
-        use_cpu=True,
+        bf16=job.device == "cuda",
+        use_cpu=job.device == "cpu",
         dataloader_pin_memory=False,
         report_to="none",
         save_strategy="no",
@@ -301,7 +326,7 @@ def trl(job: Job, channel: Channel) -> None:
         def on_log(self, *_: Any, **found: Any) -> None:
             channel.answer(self.seconds, rewards, sum(losses), float(found["logs"]["grad_norm"]))
 
-    model = AutoModelForCausalLM.from_pretrained(job.folder, dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(job.folder, dtype=number_type(job))
     trainer = GRPOTrainer(
         model,
         reward_share,
@@ -352,7 +377,7 @@ CONTENDERS: dict[str, Callable[[Job, Channel], None]] = {"oneiro": oneiro, "tran
 
 def main(path: str) -> None:
     job = Job(**json.loads(Path(path).read_text()))
-    channel = Channel()
+    channel = Channel(job.device)
     try:
         CONTENDERS[job.contender](job, channel)
     except ModuleNotFoundError as error:

@@ -16,17 +16,16 @@ from oneiro.errors import OneiroError
 from oneiro.progress import Bar, console
 from oneiro.report.table import Cell, Table
 
-STEPS = 100
 ENDS = 10
 """Steps that count as the beginning and as the end of a curve."""
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 """Quantiles of a 95 % interval for 1, 2, ... degrees of freedom."""
 
 
-def compare(seeds: int, threads: int, patience: float, steps: int = STEPS) -> Table:
+def compare(seeds: int, steps: int, threads: int, patience: float) -> Table:
     """Mean rewards of both over `steps` steps and `seeds` runs, and their difference with its 95 % interval."""
     if not 2 <= seeds <= len(STUDENT) + 1:
-        raise OneiroError(f"curve_seeds: an interval needs 2 to {len(STUDENT) + 1} seeds, got {seeds}")
+        raise OneiroError(f"--seeds: an interval needs 2 to {len(STUDENT) + 1} seeds, got {seeds}")
     table = Table(
         f"Learning over {steps} steps: mean reward (share of even tokens) of tiny",
         ["contender", f"first {ENDS} steps", f"last {ENDS} steps", "all steps", "trouble"],

@@ -9,12 +9,26 @@ from typing import Any
 import torch
 
 from oneiro import seeds
-from oneiro.errors import OneiroError
+from oneiro.errors import OneiroError, nearest
 from oneiro.models import language
 from oneiro.models.language import LanguageModel, ModelSettings
 
+PREFIX = "shape:"
+"""`shape:NAME` is a model of NAME's shape with random weights: no download, and as fast as the real one."""
+SHAPES: dict[str, dict[str, Any]] = {
+    "4m": {"model_type": "llama", "vocab_size": 8_192, "hidden_size": 192, "intermediate_size": 768,
+           "num_hidden_layers": 4, "num_attention_heads": 3, "num_key_value_heads": 3},
+    "14m": {"model_type": "llama", "vocab_size": 32_000, "hidden_size": 256, "intermediate_size": 1024,
+            "num_hidden_layers": 6, "num_attention_heads": 4, "num_key_value_heads": 2},
+    "smollm2-135m": {"model_type": "llama", "vocab_size": 49_152, "hidden_size": 576, "intermediate_size": 1536,
+                     "num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3},
+    "qwen2.5-0.5b": {"model_type": "qwen2", "vocab_size": 151_936, "hidden_size": 896, "intermediate_size": 4864,
+                     "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2},
+    "qwen2.5-1.5b": {"model_type": "qwen2", "vocab_size": 151_936, "hidden_size": 1536, "intermediate_size": 8960,
+                     "num_hidden_layers": 28, "num_attention_heads": 12, "num_key_value_heads": 2},
+}  # fmt: skip
 RANDOM = ("tiny", "14m")
-"""Models with random weights: how long a step takes does not depend on their values, only on their shapes."""
+"""Models that have random weights anyway: how long a step takes does not depend on their values."""
 STORY = (
     "the lake is frozen and the night is cold so we walk over the ice to the goal and back to the fire where we tell "
     "of the wind and the holes in the ice and of those who took the long way home"
@@ -22,34 +36,33 @@ STORY = (
 WORD = re.compile(r" [a-z0-9]+")
 
 
-def prepare(name: str, folder: Path, seed: int = 0) -> Path:
+def prepare(name: str, folder: Path, seed: int = 0, device: str = "cpu") -> Path:
     """The folder of model `name`; one with random weights is made in `folder`, any other is found where it lies."""
     if name == "tiny":
         return randomise(language.create_tiny(ModelSettings(vocabulary=300), [STORY], seed), seed).save(folder)
-    if name == "14m":
-        return randomise(fourteen_million(), seed).save(folder)
+    if name in RANDOM or name.startswith(PREFIX):
+        return randomise(shaped(name.removeprefix(PREFIX), device), seed).save(folder)
     return Path(language.locate(name))
 
 
-def fourteen_million() -> LanguageModel:
-    """Llama-style, 14.1 million parameters, 8.2 of them the embedding of 32,000 words."""
-    from transformers import LlamaConfig, LlamaForCausalLM
+def shaped(name: str, device: str = "cpu") -> LanguageModel:
+    """A model of a known shape, with a tokenizer of one token a word; in bfloat16 for a GPU."""
+    from transformers import AutoConfig, AutoModelForCausalLM
 
-    tokenizer = word_tokenizer(32_000)
-    config = LlamaConfig(
-        vocab_size=32_000,
-        hidden_size=256,
-        intermediate_size=1024,
-        num_hidden_layers=6,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=4096,
+    if name not in SHAPES:
+        raise OneiroError(f"no shape called '{name}'{nearest(name, SHAPES)}; known: {', '.join(SHAPES)}")
+    tokenizer = word_tokenizer(SHAPES[name]["vocab_size"])
+    config = AutoConfig.for_model(
+        **SHAPES[name],
+        max_position_embeddings=8192,
         tie_word_embeddings=True,
         bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
-    return language.assemble("14m", LlamaForCausalLM(config), tokenizer)
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+    return language.assemble(name, model.to(device), tokenizer)
 
 
 def word_tokenizer(vocabulary: int) -> Any:
@@ -66,10 +79,11 @@ def word_tokenizer(vocabulary: int) -> Any:
 
 def randomise(model: LanguageModel, seed: int) -> LanguageModel:
     """Give every weight a value of its own, so that a contender that computes any part wrongly stands out."""
-    generator = torch.Generator().manual_seed(seed)
+    device = model.backbone.device
+    generator = torch.Generator(device).manual_seed(seed)
     with torch.no_grad():
         for parameter in model.model.parameters():
-            noise = 0.05 * torch.randn(parameter.shape, generator=generator)
+            noise = 0.05 * torch.randn(parameter.shape, generator=generator, device=device)
             parameter.copy_((1.0 if parameter.dim() == 1 and bool((parameter == 1).all()) else 0.0) + noise)
     return model
 

@@ -150,7 +150,7 @@ def _learning(answerer: Answerer, cases: Sequence[Transition], members: int) -> 
 @torch.no_grad()
 def _forward(learner: Learner, examples: Sequence[Example], sampled: int, share: bool) -> Cost:
     started, computed = time.perf_counter(), 0
-    for batch in batches(examples, learner.settings.token_budget, learner.backbone.device, share):
+    for batch in batches(examples, learner.token_budget, learner.backbone.device, share):
         float(learner.hidden(batch).sum())  # a number on the host: whatever runs on a device has ended
         computed += batch.computed_tokens
     return Cost(computed - sampled, time.perf_counter() - started)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from oneiro.cli import textgame
+from oneiro.cli import textgame, video
 from oneiro.cli.show import JsonFile, show
 
 
@@ -14,6 +14,8 @@ def offer(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True, help="Measure something trained, beside chance and ceiling.")
     group.command()(agent)
     group.command("text-game")(textgame.text_game)
+    group.command("video")(video.video)
+    group.command("policy")(video.policy)
     app.add_typer(group, name="eval")
 
 

@@ -36,13 +36,35 @@ def doctor(json: JsonFile = None) -> None:
 
 
 def bench(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Which benchmark.")],
-    model: Annotated[str | None, typer.Option(metavar="NAME|DIR", help="The model to measure with.")] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="cpu, sample, train, step, memory, worlds or textgame.")],
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME|DIR", help="tiny, 14m, smollm2-135m, a folder, or shape:NAME.")
+    ] = None,
+    rows: Annotated[int | None, typer.Option(help="Rows of a batch; in `step`, rows the peers take at once.")] = None,
+    prompts: Annotated[int | None, typer.Option(help="Prompts of a GRPO step.")] = None,
+    group: Annotated[int | None, typer.Option(help="Samples of every prompt.")] = None,
+    prompt_tokens: Annotated[int | None, typer.Option(help="Tokens of a prompt.")] = None,
+    new_tokens: Annotated[int | None, typer.Option(help="Tokens of a sample.")] = None,
+    tokens: Annotated[int | None, typer.Option(help="Tokens of a training row.")] = None,
+    token_budget: Annotated[int | None, typer.Option(help="Tokens of a micro-batch in `train`.")] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads of every contender. Default: all cores.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Measured rounds.")] = None,
+    growth: Annotated[bool | None, typer.Option("--growth", help="Also how cost grows, three points each.")] = None,
+    curves: Annotated[int | None, typer.Option(metavar="N", help="`cpu`: learning curves over N steps too.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Runs of each for the curves.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="`worlds`, `textgame`: how long each rate is taken.")] = None,
     json: JsonFile = None,
 ) -> None:
-    """Measure this engine and learner beside their peers, in one process, on the same weights and work.
+    """Measure this engine and learner beside their peers and the machine's limits, in one run, on the same work.
+
+    The device is chosen by itself. A peer that is not installed has a row that says so.
 
     \b
     oneiro bench cpu --json cpu.json
+    oneiro bench sample --model smollm2-135m --growth
+    oneiro bench step --model shape:qwen2.5-0.5b --prompts 16 --group 16
     """
-    show(pkgutil.resolve_name("oneiro.bench:run")(name, model), json)
+    given = {
+        key: value for key, value in locals().items() if key not in ("name", "model", "json") and value is not None
+    }
+    show(pkgutil.resolve_name("oneiro.bench:run")(name, model, **given), json)

@@ -29,12 +29,18 @@ def list_models(json: JsonFile = None) -> None:
     table.add(
         "smollm2-135m", "a pretrained chat model", str(folder) if smollm.whole(folder) else "no: oneiro models get"
     )
+    perceptual = smollm.home() / "models" / "lpips"
+    table.add(
+        "lpips",
+        "AlexNet and VGG16 with LPIPS heads, for video",
+        str(perceptual) if (perceptual / "manifest.json").is_file() else "no: oneiro models get",
+    )
     table.add("ORG/NAME", "any causal language model of the Hugging Face hub", "fetched when first used")
     table.add("FOLDER", "a model folder, or a run directory", "as it is")
     show([table], json)
 
 
-def get(name: Annotated[str, typer.Argument(help="smollm2-135m, or ORG/NAME of the Hugging Face hub.")]) -> None:
+def get(name: Annotated[str, typer.Argument(help="smollm2-135m, lpips, or ORG/NAME of the Hugging Face hub.")]) -> None:
     """Fetch a model now, so that a run need not.
 
     \b
@@ -46,10 +52,14 @@ def get(name: Annotated[str, typer.Argument(help="smollm2-135m, or ORG/NAME of t
         from oneiro.models import smollm
 
         typer.echo(smollm.fetch())
+    elif name == "lpips":
+        from oneiro.models.video import perceptual
+
+        typer.echo(perceptual.fetch())
     elif name.count("/") == 1:
         typer.echo(_from_hub(name))
     else:
-        raise OneiroError(f"no model called '{name}' to fetch{nearest(name, ['smollm2-135m', 'ORG/NAME'])}")
+        raise OneiroError(f"no model called '{name}' to fetch{nearest(name, ['smollm2-135m', 'lpips', 'ORG/NAME'])}")
 
 
 def _from_hub(name: str) -> str:

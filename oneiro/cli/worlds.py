@@ -1,13 +1,15 @@
-"""check and play: does a world keep its promises, and how does it feel."""
+"""worlds, check and play: what there is, does it keep its promises, and how does it feel."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from oneiro.cli.show import JsonFile, KeyValues, show
+from oneiro.errors import OneiroError
 
 if TYPE_CHECKING:
     from oneiro.worlds import World
@@ -16,8 +18,24 @@ HELP = "h: hint, r: new level, q: quit"
 
 
 def offer(app: typer.Typer) -> None:
+    app.command()(worlds)
     app.command()(check)
     app.command()(play)
+
+
+def worlds(json: JsonFile = None) -> None:
+    """List the worlds and their variants."""
+    import sys
+
+    from oneiro.report.table import Table
+    from oneiro.worlds.registry import names, world_class
+
+    table = Table("Worlds", ["world", "about", "variants"])
+    for name in names():
+        found = world_class(name)
+        about = (sys.modules[found.__module__].__doc__ or "").partition("\n")[0]
+        table.add(name, about, ", ".join(sorted(found.variants)) or None)
+    show([table], json)
 
 
 def check(
@@ -54,6 +72,12 @@ def play(
         typer.Argument(metavar="[VARIANT] KEY=VALUE", help="A variant, and settings over the defaults."),
     ] = None,
     seed: Annotated[int, typer.Option(help="The first level; each new one counts up.")] = 0,
+    model: Annotated[
+        str | None, typer.Option(metavar="DIR", help="robot: a learned video model, in the simulator's place.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="With --model: episodes to start from.")] = None,
+    episode: Annotated[int, typer.Option(min=0, help="With --model: which test episode.")] = 0,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="With --model: where frames go.")] = Path("frames"),
 ) -> None:
     """Play a world yourself, in the terminal.
 
@@ -62,7 +86,14 @@ def play(
     \b
     oneiro play frozen-lake
     oneiro play textgame brew-tea
+    oneiro play robot --model runs/video --out frames
     """
+    if model is not None:
+        from oneiro.cli.video import drive
+
+        if world.partition(":")[0] != "robot":
+            raise OneiroError("only the robot has a learned model to play in: oneiro play robot --model DIR")
+        return drive(model, data, episode, out, seed)
     from oneiro import worlds
     from oneiro.recipe import assignments
 

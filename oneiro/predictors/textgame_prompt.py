@@ -120,6 +120,15 @@ def situation_text(case: Situation, asked: Question, kind: Kind, layout: Layout)
     return "\n".join(lines)
 
 
+COMMAND = "\nCommand: "
+
+
+def cut(prompt: str) -> tuple[str, str]:
+    """A prompt as the part that all commands in one situation share, and the rest, which begins with the command."""
+    at = prompt.rfind(COMMAND) + 1
+    return (prompt[:at], prompt[at:]) if at else (prompt, "")
+
+
 def first_free(case: Situation, asked: Question) -> int:
     """The first free uuid; for a tick, objects that the command has just made are already counted."""
     return max([case.uuid_base, *(thing["uuid"] + 1 for thing in asked.before if thing["uuid"] >= case.uuid_base)])

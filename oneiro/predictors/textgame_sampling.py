@@ -1,20 +1,29 @@
 """Which transition is trained on next: pure functions of a seed and an index, so that any run can be resumed anywhere.
 
 `Balanced` gives every game the same share and, within each game, steps that change something a fixed share. `GoldMix`
-is the published way: every epoch has all steps that change an object and a fresh draw of the others.
+is the published way: every epoch has all steps that change an object and a fresh draw of the others. `Families` lets
+others of the same state come along with each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import floor
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oneiro.errors import OneiroError
 from oneiro.seeds import generator
+from oneiro.worlds.textgame.dataset import Dataset
 from oneiro.worlds.textgame.state import Transition
+
+
+class Order(Protocol):
+    """An endless list of row numbers."""
+
+    def row(self, index: int) -> int: ...
 
 
 class Balanced:
@@ -100,3 +109,36 @@ class GoldMix:
             rng.choice(self.rest, self.others, replace=self.others > len(self.rest)) if self.others else self.rest[:0]
         )
         return rng.permutation(np.concatenate([self.gold, drawn]))
+
+
+class Families:
+    """An endless list of families, rows of one state each: `order` names one of them, and others come along.
+
+    At most `most` rows, of which at most `changed_share` change something. A language model reads the state once for a
+    whole family, and reading states is most of the work.
+    """
+
+    def __init__(self, data: Dataset, order: Order, most: int, changed_share: float, seed: int) -> None:
+        self.data, self.order, self.seed = data, order, seed
+        self.most = (most - round(most * changed_share), round(most * changed_share))
+        self.kin: dict[tuple[str, int, int], tuple[list[int], list[int]]] = {}
+        if most > 1:
+            for number, case in enumerate(data):
+                self.kin.setdefault(self._state(number), ([], []))[case.changed].append(number)
+
+    def family(self, index: int) -> list[int]:
+        """The rows of family number `index`, counted from 0."""
+        first = self.order.row(index)
+        found = [first]
+        if not self.kin:
+            return found
+        rng = generator(self.seed, "family", index)
+        for rows, most in zip(self.kin[self._state(first)], self.most, strict=True):
+            others = [row for row in rows if row != first]
+            chosen = rng.permutation(len(others))[: most - (len(others) < len(rows))]
+            found += [others[i] for i in chosen]
+        return found
+
+    def _state(self, number: int) -> tuple[str, int, int]:
+        row = self.data.rows[number]
+        return row.game, row.state, row.score

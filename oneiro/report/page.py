@@ -5,6 +5,7 @@ Everything a model wrote is hostile until escaped: the template escapes all of i
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from oneiro.report.table import Table
 from oneiro.run import METRICS, holds_run, read_lines
 
 TEMPLATE = Path(__file__).with_name("page.html")
+PICTURES = (".gif", ".png")
 
 
 @dataclass
@@ -45,6 +47,8 @@ class Page:
     facts: dict[str, str]
     notes: list[str] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
+    images: list[tuple[str, str]] = field(default_factory=list)
+    """Title, and the picture itself as a data address."""
     curves: list[str] = field(default_factory=list)
     more_curves: list[str] = field(default_factory=list)
     stages: list[tuple[str, str, float, float]] = field(default_factory=list)
@@ -91,6 +95,7 @@ def one(run: Found) -> Page:
         facts=_facts(run),
         notes=[str(note) for note in run.summary.get("notes", [])],
         tables=[Table.read(data) for data in run.summary.get("tables", [])],
+        images=list(_images(run)),
         curves=[svg for svg in named if svg],
         more_curves=[svg for svg in rest if svg],
         stages=[
@@ -158,6 +163,15 @@ def _curve(spec: Mapping[str, Any], runs: Sequence[Found]) -> str:
                 full = label if len(runs) == 1 else f"{name}: {label}"
                 series.append(plots.Series(full, [row["step"] for row in rows], [row[spec["key"]] for row in rows]))
     return plots.curves(spec["title"], series, spec.get("unit", "")) if series else ""
+
+
+def _images(run: Found) -> Iterable[tuple[str, str]]:
+    """The pictures a summary names (`{"title", "file"}`, files of the run), to stand inside the page."""
+    for spec in run.summary.get("images", []):
+        file = (run.path / str(spec["file"])).resolve()
+        if file.suffix in PICTURES and file.is_file() and file.is_relative_to(run.path.resolve()):
+            data = base64.b64encode(file.read_bytes()).decode()
+            yield str(spec["title"]), f"data:image/{file.suffix[1:]};base64,{data}"
 
 
 def _keys(run: Found) -> Iterable[tuple[str, dict[str, str]]]:

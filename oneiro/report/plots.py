@@ -1,11 +1,11 @@
-"""Learning curves as inline SVG that takes the page's own text colour, in light and in dark."""
+"""Learning curves and scatter plots as inline SVG that takes the page's own text colour, in light and in dark."""
 
 from __future__ import annotations
 
 import io
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,19 +28,41 @@ class Series:
     values: Sequence[float]
 
 
+@dataclass(frozen=True)
+class Dots:
+    """One colour of a scatter plot: shares from 0 to 1 on both axes, and a name for each dot."""
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    names: Sequence[str] = ()
+
+
+def scatter(title: str, dots: Sequence[Dots], x: str, y: str, size: tuple[float, float] = (4.2, 3.9)) -> str:
+    """Two percentages against each other as one `<svg>` element; dots on the diagonal agree."""
+
+    def draw(axes: Any) -> None:
+        axes.plot([0, 100], [0, 100], color=INK, lw=0.8, alpha=0.4)
+        for place, group in enumerate(dots):
+            colour = PALETTE[place % len(PALETTE)]
+            across, up = 100 * np.asarray(group.x, np.float64), 100 * np.asarray(group.y, np.float64)
+            axes.plot(across, up, "o", color=colour, ms=5, alpha=0.85, label=group.label)
+            for name, left, high in zip(group.names, across, up, strict=False):
+                axes.annotate(name, (left, high), xytext=(4, 3), textcoords="offset points", fontsize=7, color=colour)
+        axes.set_xlabel(x, color=INK)
+        axes.set_ylabel(y, color=INK)
+        axes.set_xlim(-4, 104)
+        axes.set_ylim(-4, 104)
+        axes.set_aspect("equal")
+
+    return _drawn(title, size, draw, legend=len(dots) > 1)
+
+
 def curves(title: str, series: Sequence[Series], unit: str = "", size: tuple[float, float] = (4.6, 2.7)) -> str:
     """Lines over steps as one `<svg>` element."""
-    import matplotlib
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    # Text stays text (and no formula), and the same data gives the same file.
-    style: Any = {"svg.fonttype": "none", "svg.hashsalt": title, "text.parse_math": False, "font.size": 8.5}
-    with matplotlib.rc_context(style):
-        figure = Figure(figsize=size, layout="constrained")
-        figure.patch.set_alpha(0)
-        axes = figure.add_subplot()
+    def draw(axes: Any) -> None:
         for place, line in enumerate(series):
             colour = PALETTE[place % len(PALETTE)]
             values = np.asarray(line.values, np.float64) * (100 if unit == "%" else 1)
@@ -51,12 +73,29 @@ def curves(title: str, series: Sequence[Series], unit: str = "", size: tuple[flo
             else:
                 axes.plot(line.steps, running_mean(values, len(values) // 20 + 1), color=colour, lw=1.6)
             axes.plot([], [], color=colour, lw=1.6, label=line.label)
-        axes.set_title(title, loc="left", fontsize=9.5, color=INK)
         axes.set_xlabel("step", color=INK)
         axes.set_ylabel(unit, color=INK)
         axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
         if unit == "%":
             axes.set_ylim(-2, 102)
+
+    return _drawn(title, size, draw, legend=len(series) > 1)
+
+
+def _drawn(title: str, size: tuple[float, float], draw: Callable[[Any], None], legend: bool) -> str:
+    """A figure in the house's style around what `draw` puts on its axes."""
+    import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    # Text stays text (and no formula), and the same data gives the same file.
+    style: Any = {"svg.fonttype": "none", "svg.hashsalt": title, "text.parse_math": False, "font.size": 8.5}
+    with matplotlib.rc_context(style):
+        figure = Figure(figsize=size, layout="constrained")
+        figure.patch.set_alpha(0)
+        axes = figure.add_subplot()
+        draw(axes)
+        axes.set_title(title, loc="left", fontsize=9.5, color=INK)
         axes.patch.set_alpha(0)
         axes.grid(axis="y", color=INK, alpha=0.12, lw=0.6)
         axes.tick_params(colors=INK, length=0)
@@ -64,7 +103,7 @@ def curves(title: str, series: Sequence[Series], unit: str = "", size: tuple[flo
             spine.set_visible(side == "bottom")
             spine.set_edgecolor(INK)
             spine.set_alpha(0.4)
-        if len(series) > 1:
+        if legend:
             axes.legend(frameon=False, labelcolor=INK, fontsize=8, handlelength=1.4)
         buffer = io.StringIO()
         with warnings.catch_warnings():

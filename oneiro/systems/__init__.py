@@ -13,10 +13,14 @@ from pathlib import Path
 from oneiro.errors import OneiroError, nearest
 from oneiro.files import read_json
 from oneiro.recipe import Recipe, load
-from oneiro.report import page
+from oneiro.report import page, profile
 from oneiro.run import Run, first_difference, holds_run
 
-SYSTEMS: dict[str, str] = {"spa": "oneiro.systems.spa:SpaRecipe", "rlvr": "oneiro.systems.rlvr:RlvrRecipe"}
+SYSTEMS: dict[str, str] = {
+    "spa": "oneiro.systems.spa:SpaRecipe",
+    "rlvr": "oneiro.systems.rlvr:RlvrRecipe",
+    "video": "oneiro.systems.video:VideoRecipe",
+}
 """System name -> its recipe class, `module:Class`; the module's `run(recipe, run)` is the pipeline."""
 
 
@@ -52,6 +56,8 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
         time = f", {chosen.takes}" if chosen.takes else ""
         opened.say(f"in {opened.path}{time}; Ctrl-C stops it, the same command goes on")
         pipeline(chosen.system)(chosen, opened)
+        if chosen.profile:
+            profile.add(opened)
         for table in page.tables(opened.path):
             opened.say(table)
         opened.finish()

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from oneiro import seeds
 from oneiro.agents.chat import ChatFormat
 from oneiro.episode import Row, given
 from oneiro.errors import OneiroError
 from oneiro.predictors.textgame import TextGame
-from oneiro.predictors.textgame_sampling import Balanced, GoldMix
+from oneiro.predictors.textgame_prompt import cut
+from oneiro.predictors.textgame_sampling import Balanced, Families, GoldMix
 from oneiro.predictors.textgame_teacher import Example, taught_examples, true_examples
 from oneiro.run import Run
 from oneiro.sampling.server import Server
@@ -94,48 +98,65 @@ def draws(data: Dataset, settings: DrawSettings, seed: int) -> Balanced | GoldMi
 
 
 class Lessons(Sequence[Row]):
-    """Token rows of questions and answers, made when they are asked for: the loss is on the answer and its end."""
+    """Token rows of questions and answers, made when they are asked for: the loss is on the answer and its end.
 
-    def __init__(self, chat: ChatFormat, count: int, example: Callable[[int], Example]) -> None:
-        self.chat, self.length, self.example = chat, count, example
+    A row's first segment is what all commands in one situation share. `families` are the row numbers that are learnt
+    together.
+    """
+
+    def __init__(self, chat: ChatFormat, example: Callable[[int], Example], families: Sequence[Sequence[int]]) -> None:
+        self.chat, self.example, self.families = chat, example, families
+        self.numbers = [number for family in families for number in family]
+        self.row = lru_cache(maxsize=200_000)(self._row)
 
     def __len__(self) -> int:
-        return self.length
+        return len(self.numbers)
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(self.length))]
-        if not 0 <= index < self.length:
-            raise IndexError(index)
-        example = self.example(index)
+            return [self.row(number) for number in self.numbers[index]]
+        return self.row(self.numbers[index])
+
+    def _row(self, number: int) -> Row:
+        example, chat = self.example(number), self.chat
+        shared, own = cut(example.messages[0]["content"])
         return Row(
             [
-                given(self.chat.opening(example.messages[0]["content"])),
-                given(self.chat.encode(example.answer), "assistant", ce=1.0),
-                given([self.chat.end], "assistant", ce=1.0),
+                given(np.concatenate([chat.encode(chat.before_user), chat.encode(shared)])),
+                # A weight of its own, though it is 0, ends what rows may share.
+                given(np.concatenate([chat.encode(own), chat.encode(chat.to_reply)]), ce=0.0),
+                given(chat.encode(example.answer), "assistant", ce=1.0),
+                given([chat.end], "assistant", ce=1.0),
             ]
         )
 
 
 def lessons(recipe: RlvrRecipe, run: Run, data: Data, task: TextGame, chat: ChatFormat) -> Lessons:
     """What SFT learns from: the truth, or a teacher's right answers (kept in the run as they come)."""
-    settings = recipe.lessons
-    order = draws(data.train, recipe.draw, seeds.derive(recipe.seed, "lessons"))
-    numbers = [order.row(i) for i in range(settings.rows)]
+    settings, seed = recipe.lessons, seeds.derive(recipe.seed, "lessons")
+    draw = settings.draw or recipe.draw
+    drawn = Families(data.train, draws(data.train, draw, seed), settings.together, draw.changed_share, seed)
+    families: list[list[int]] = []
+    left = settings.rows
+    while left:
+        families.append(drawn.family(len(families))[:left])
+        left -= len(families[-1])
     if settings.teacher is None:
-        return true_lessons(task, chat, data.train, numbers)
-    cases = (data.train[number] for number in numbers)
+        return true_lessons(task, chat, data.train, families)
+    cases = (data.train[number] for family in families for number in family)
     taught = list(taught_examples(task, cases, Server(settings.teacher).chat, run.path / "teacher"))
     if not taught:
         raise OneiroError("the teacher got no answer right; ask for more lessons.rows, or learn the truth (no teacher)")
-    return Lessons(chat, len(taught), taught.__getitem__)
+    return Lessons(chat, taught.__getitem__, [[number] for number in range(len(taught))])
 
 
-def true_lessons(task: TextGame, chat: ChatFormat, cases: Sequence[Transition], numbers: Sequence[int]) -> Lessons:
+def true_lessons(
+    task: TextGame, chat: ChatFormat, cases: Sequence[Transition], families: Sequence[Sequence[int]]
+) -> Lessons:
     """The true answers to the numbered cases."""
 
-    def example(index: int) -> Example:
-        (found,) = true_examples(task, [cases[numbers[index]]])
+    def example(number: int) -> Example:
+        (found,) = true_examples(task, [cases[number]])
         return found
 
-    return Lessons(chat, len(numbers), example)
+    return Lessons(chat, example, families)

@@ -1,8 +1,9 @@
 """The model of an RLVR run: made or loaded, asked and answering.
 
 `tiny` gets a tokenizer trained on the run's own prompts, in which whatever JSON states keep writing (`","uuid":4,`,
-`"isOpen":true`) is one token. A question then has a hundred tokens instead of six hundred, which is what a small model
-on a CPU can learn to read.
+`"isOpen":true`) is one token, and so is what a thing is called. A question then has a hundred tokens instead of six
+hundred, which is what a small model on a CPU can learn to read, and a thing in a command is the same token as in the
+state.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ TEXTS = 2000
 """Questions with their answers that a tokenizer is trained on."""
 PIECES = 160
 """Fixed pieces of JSON that become one token each."""
+NOUNS = 100
+"""Names of things, without their numbers, that become one token each."""
+NOUN = re.compile(r'"name":"([^"(]+?)(?: \(ID: \d+\))?"')
 PIECE = re.compile(
     r'","uuid":\d+,"type":"'  # the uuid of an object repeats the number in its name
     r'|[^\w\s(]*"\w+":(?:true|false)?[\[{]*(?:"(?!\w+":))?'  # a key, what closes before it and what opens after it
@@ -105,18 +109,23 @@ def make_tiny(recipe: RlvrRecipe, run: Run, data: Data) -> LanguageModel:
     openings = sorted({f"The game: {case.task}\n\n" for case in cases})
     roles = ["<|im_start|>user assistant\n<|im_end|>\n"] * len(openings)
     made = languages.create_tiny(
-        recipe.model, [*texts, *roles], seeds.derive(recipe.seed, "weights"), [*json_pieces(texts), *openings]
+        recipe.model, [*texts, *roles], seeds.derive(recipe.seed, "weights"), [*pieces(texts), *openings]
     )
     made.save(run.path / "checkpoints" / "base")
     return made
 
 
-def json_pieces(texts: Iterable[str], most: int = PIECES) -> list[str]:
-    """The pieces of JSON that occur most often."""
+def pieces(texts: Sequence[str]) -> list[str]:
+    """The pieces of JSON that occur most often, and the names of things."""
+    return [*most_often(PIECE, texts, PIECES), *most_often(NOUN, texts, NOUNS)]
+
+
+def most_often(pattern: re.Pattern[str], texts: Iterable[str], most: int) -> list[str]:
+    """What a pattern finds most often."""
     counts = Counter[str]()
     for text in texts:
-        counts.update(PIECE.findall(text))
-    return [piece for piece, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:most]]
+        counts.update(pattern.findall(text))
+    return [found for found, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:most]]
 
 
 def model_after(recipe: RlvrRecipe, run: Run, stage: str | None) -> LanguageModel:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from oneiro.clock import spent
 from oneiro.episode import Episode, Row, Stop, Tokens, given
 from oneiro.predictors.base import Malformed
 from oneiro.predictors.textgame import TextGame
@@ -17,11 +18,12 @@ from oneiro.worlds.textgame.state import Score, State, Transition
 def play(answerer: Answerer, cases: Sequence[Transition], members: int, seed: int) -> list[Episode]:
     """`members` sampled answers to each case, one episode each; a case is a group."""
     samples = answerer.sample(cases, members, seed)
-    return [
-        episode(answerer.task, case, answerer.text(sample), sample, answerer.prompt(case), group, member)
-        for group, (case, answers) in enumerate(zip(cases, samples, strict=True))
-        for member, sample in enumerate(answers)
-    ]
+    with spent("scoring"):
+        return [
+            episode(answerer.task, case, answerer.text(sample), sample, answerer.prompt(case), group, member)
+            for group, (case, answers) in enumerate(zip(cases, samples, strict=True))
+            for member, sample in enumerate(answers)
+        ]
 
 
 def episode(

@@ -70,8 +70,12 @@ class LessonSettings(Settings):
 
     rows: int = Field(20_000, ge=0)
     """Draws; 0: no SFT, RL starts from the model as it is."""
+    together: int = Field(1, ge=1)
+    """Rows of one state that are learnt at once, as far as there are any: the state is then read once for all."""
     held_out: int = Field(64, ge=0)
     """Test rows on which the loss is measured at the end."""
+    draw: DrawSettings | None = None
+    """Which transitions SFT sees, where they are not those that RL draws."""
     teacher: ServerConfig | None = None
     """A model whose right answers are learnt instead of the true ones (rejection sampling)."""
 

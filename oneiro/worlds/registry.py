@@ -24,6 +24,7 @@ WORLDS: dict[str, str] = {
     "cube": "oneiro.worlds.puzzle.cube:Cube",
     "frozen-lake": "oneiro.worlds.grid.frozen_lake:FrozenLake",
     "math": "oneiro.worlds.puzzle.math_qa:MathQA",
+    "robot": "oneiro.worlds.robot.drawer:Robot",
     "sokoban": "oneiro.worlds.grid.sokoban:Sokoban",
     "sudoku": "oneiro.worlds.grid.sudoku:Sudoku",
     "textgame": "oneiro.worlds.textgame.world:TextGame",

@@ -9,19 +9,22 @@ import numpy as np
 import pytest
 
 from oneiro import bench
-from oneiro.bench import cpu, curves, models
+from oneiro.bench import cpu, curves, models, step
 from oneiro.bench.contender import Clock, Job, reward
-from oneiro.bench.cpu import CpuSettings, Result
+from oneiro.bench.measure import paired
 from oneiro.bench.process import Contender
+from oneiro.bench.step import Result, StepSettings
 from oneiro.errors import OneiroError
-from oneiro.report.table import Table
+from oneiro.report.table import Cell, Table
 
-SMALL = CpuSettings(prompts=2, group=2, prompt_tokens=5, new_tokens=6, steps=2, rows=2, threads=1, patience=120)
+SMALL = StepSettings(
+    prompts=2, group=2, prompt_tokens=5, new_tokens=6, rounds=2, rows=2, threads=1, patience=120, device="cpu"
+)
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
-    return cpu.measure("tiny", SMALL, tmp_path_factory.mktemp("bench"))
+def results() -> dict[str, Result]:
+    return step.measure("tiny", SMALL)
 
 
 def column(table: Table, name: str) -> list[object]:
@@ -29,7 +32,7 @@ def column(table: Table, name: str) -> list[object]:
 
 
 def test_a_plain_loop_computes_the_same_losses_and_gradient_norms(results: dict[str, Result]) -> None:
-    own, plain = cpu.numbers(results["oneiro"]), cpu.numbers(results["transformers"])
+    own, plain = step.numbers(results["oneiro"]), step.numbers(results["transformers"])
     assert len(own) == 4
     assert all(abs(number) > 1e-4 for number in own)
     np.testing.assert_allclose(plain, own, rtol=1e-4)
@@ -39,17 +42,17 @@ def test_trl_computes_the_same_or_says_that_it_is_not_installed(results: dict[st
     found = results["trl"]
     if found.trouble:
         assert found.trouble.startswith("not installed: no module ")
-        assert found.trouble in column(cpu.seconds_table("tiny", SMALL, results), "trouble")
-        assert "no peer" in column(cpu.ratio_table({"tiny": results}), "verdict")
+        assert found.trouble in column(step.seconds_table("tiny", SMALL, results), "trouble")
+        assert "no peer" in column(step.ratio_table({"tiny": results}, cpu.BARS), "verdict")
     else:
-        np.testing.assert_allclose(cpu.numbers(found), cpu.numbers(results["oneiro"]), rtol=1e-4)
+        np.testing.assert_allclose(step.numbers(found), step.numbers(results["oneiro"]), rtol=1e-4)
 
 
 def test_every_contender_reports_parts_that_sum_to_its_step_and_memory_that_grows(results: dict[str, Result]) -> None:
     for result in (found for found in results.values() if not found.trouble):
-        assert len(result.steps) == SMALL.steps
-        for step in result.steps:
-            seconds = step["seconds"]
+        assert len(result.steps) == SMALL.rounds
+        for taken in result.steps:
+            seconds = taken["seconds"]
             assert seconds["generate"] > 0 and seconds["update"] > 0
             assert seconds["generate"] + seconds["score"] + seconds["update"] == pytest.approx(seconds["step"])
         assert 0 < result.memory_before < result.memory
@@ -58,7 +61,7 @@ def test_every_contender_reports_parts_that_sum_to_its_step_and_memory_that_grow
 def test_a_step_on_sampled_tokens_of_equal_length_has_loss_zero(results: dict[str, Result]) -> None:
     # A group's advantages sum to 0 and every ratio is 1 on the first update of a batch.
     for result in (found for found in results.values() if not found.trouble):
-        assert [step["loss"] for step in result.steps] == pytest.approx([0.0, 0.0], abs=1e-5)
+        assert [taken["loss"] for taken in result.steps] == pytest.approx([0.0, 0.0], abs=1e-5)
 
 
 def test_a_peer_that_breaks_is_trouble_and_our_own_breaking_is_an_error(tmp_path: Path) -> None:
@@ -91,14 +94,14 @@ def test_prompts_have_exactly_the_length_asked_for(name: str, tmp_path: Path) ->
 
 
 def test_a_ratio_is_the_median_over_rounds_with_its_extremes() -> None:
-    cell = cpu.paired([6.0, 9.0, 8.0], [2.0, 2.0, 2.0])
+    cell = paired([6.0, 9.0, 8.0], [2.0, 2.0, 2.0])
     assert (cell.value, cell.low, cell.high, cell.n) == (4.0, 3.0, 4.5, 3)
 
 
 def test_the_bar_is_met_at_the_bar_and_missed_below_it() -> None:
     table = Table("", ["model", "of", "transformers", "trl", "bar", "verdict"])
     for ratio in (2.5, 2.4):
-        cpu.judge(table, "14m", "step", [cpu.Cell(1.0), cpu.Cell(ratio)], 2.5)
+        step.judge(table, "14m", "step", [Cell(1.0), Cell(ratio)], 2.5)
     assert column(table, "verdict") == ["met", "missed"]
 
 
@@ -128,5 +131,9 @@ def test_students_interval_of_two_values_is_what_the_textbook_says() -> None:
 def test_an_unknown_benchmark_or_option_is_one_line() -> None:
     with pytest.raises(OneiroError, match="no benchmark called 'cup'; did you mean 'cpu'"):
         bench.run("cup")
-    with pytest.raises(OneiroError, match="bench cpu: group"):
+    with pytest.raises(OneiroError, match="bench cpu: --group: "):
         bench.run("cpu", "tiny", group=1)
+    with pytest.raises(OneiroError, match="bench worlds has no option --prompt-tokens"):
+        bench.run("worlds", prompt_tokens=3)
+    with pytest.raises(OneiroError, match="bench train has no option --curves"):
+        bench.run("train", curves=3)

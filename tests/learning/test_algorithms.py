@@ -39,15 +39,16 @@ def test_turn_grpo_judges_a_turn_by_what_came_from_it_on() -> None:
     def turns(first: float, second: float, third: float) -> Trajectory:
         return Trajectory(np.array([0, first, second, 0, third], np.float32), ends, 0, first + second + third)
 
-    # Returns: 6, 5, 3 and 2, 2, 0. Of two values a and b the deviation is |a - b| / sqrt(2): each is 1/sqrt(2) away.
-    up = 1 / np.sqrt(2)
+    # Returns: 6, 5, 3 and 2, 2, 0, which are 2, 1.5 and 1.5 from their means: the unit is sqrt(2 * 8.5 / 3).
+    unit = np.sqrt(17 / 3)
     one, two = TurnGrpo().estimate([turns(1, 2, 3), turns(0, 2, 0)]).advantages
-    np.testing.assert_allclose(one, [up] * 5, rtol=1e-5)
-    np.testing.assert_allclose(two, [-up] * 5, rtol=1e-5)
-    # With gamma 0 a turn answers for itself alone: the second turns are equal.
+    np.testing.assert_allclose(one, np.array([2, 2, 1.5, 1.5, 1.5]) / unit, rtol=1e-5)
+    np.testing.assert_allclose(two, -one, rtol=1e-5)
+    # With gamma 0 a turn answers for itself alone: 0.5, 0 and 1.5 from their means.
+    unit = np.sqrt(2 * 2.5 / 3)
     one, two = TurnGrpo(gamma=0.0).estimate([turns(1, 2, 0), turns(0, 2, 3)]).advantages
-    np.testing.assert_allclose(one, [up, up, 0, -up, -up], rtol=1e-5)
-    np.testing.assert_allclose(two, [-up, -up, 0, up, up], rtol=1e-5)
+    np.testing.assert_allclose(one, np.array([0.5, 0.5, 0, -1.5, -1.5]) / unit, rtol=1e-5)
+    np.testing.assert_allclose(two, -one, rtol=1e-5)
 
 
 def test_dr_grpo_only_centres() -> None:

@@ -10,7 +10,7 @@ import pytest
 from oneiro.errors import OneiroError
 from oneiro.predictors.textgame import TextGame, TextGameConfig
 from oneiro.predictors.textgame_parse import MARKER
-from oneiro.predictors.textgame_prompt import pick_examples, rules_text
+from oneiro.predictors.textgame_prompt import cut, pick_examples, rules_text
 from oneiro.predictors.textgame_rationale import rationale
 from oneiro.seeds import generator
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl, own_rules
@@ -158,3 +158,13 @@ def test_a_situation_without_its_outcome_is_enough_for_prompt_and_parse(pour: Tr
     assert task.parse(task.no_change(situation), situation).state == situation.state
     with pytest.raises(OneiroError, match="only be asked for where the next state is known"):
         TextGame(TextGameConfig(transition="score"), rules=RULES).prompt(situation)
+
+
+def test_a_prompt_is_cut_before_its_command_and_nothing_is_lost(cases: list[Transition]) -> None:
+    for kind in KINDS:
+        task = TextGame(TextGameConfig(transition=kind, rules="none", brief=True))
+        for case in cases[:10]:
+            text = content(task, case)
+            shared, own = cut(text)
+            assert shared + own == text
+            assert own.startswith(f"Command: {case.action}") if kind != "tick" else not own

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from oneiro.errors import OneiroError
-from oneiro.predictors.textgame_sampling import Balanced, GoldMix
+from oneiro.predictors.textgame_sampling import Balanced, Families, GoldMix
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl
+from oneiro.worlds.textgame.dataset import Dataset, open_dataset, write_dataset
 from oneiro.worlds.textgame.state import Transition
 
 
@@ -91,3 +92,36 @@ def test_more_others_than_there_are_come_with_repetition(data: list[Transition])
     mix = GoldMix(gold + other, per_hundred=40)
     assert len(mix) == 70
     assert Counter(row >= 50 for row in mix.epoch(0)) == {True: 20, False: 50}
+
+
+@pytest.fixture(scope="module")
+def stored(data: list[Transition], tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    out = tmp_path_factory.mktemp("stored")
+    write_dataset(out, "games", [replace(case, split="train") for case in data], {})
+    return open_dataset(out, "train")
+
+
+def test_a_family_is_rows_of_one_state_with_a_share_of_changes(stored: Dataset) -> None:
+    order = Balanced(stored, changed_share=0.5, seed=1)
+    families = Families(stored, order, most=8, changed_share=0.75, seed=2)
+    sizes = Counter[int]()
+    for index in range(60):
+        found = families.family(index)
+        assert found[0] == order.row(index) and len(set(found)) == len(found)
+        rows = [stored[number] for number in found]
+        assert len({str([row.game, row.state, row.score]) for row in rows}) == 1
+        assert sum(row.changed for row in rows) <= 6 and sum(not row.changed for row in rows) <= 2
+        kin = [
+            row for row in stored if (row.game, row.state, row.score) == (rows[0].game, rows[0].state, rows[0].score)
+        ]
+        assert sum(row.changed for row in rows) == min(6, sum(row.changed for row in kin))
+        sizes[len(found)] += 1
+    assert sizes[8] > 10
+
+
+def test_a_family_of_one_is_the_row_itself_and_an_index_alone_decides_a_family(stored: Dataset) -> None:
+    order = Balanced(stored, seed=1)
+    single = Families(stored, order, most=1, changed_share=0.5, seed=2)
+    assert [single.family(i) for i in range(50)] == [[order.row(i)] for i in range(50)]
+    first, again = (Families(stored, order, most=6, changed_share=0.5, seed=3) for _ in range(2))
+    assert [again.family(i) for i in reversed(range(30))] == [first.family(i) for i in range(30)][::-1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,16 +18,17 @@ import pytest
 from oneiro import recipe as recipes
 from oneiro.agents.evaluate import record
 from oneiro.episode import Stop
+from oneiro.learning.example import Example, batches
 from oneiro.models.language import LanguageModel, LoraSettings, ModelSettings, create_tiny, load, with_lora
 from oneiro.predictors.textgame import TextGame, TextGameConfig
 from oneiro.predictors.textgame_rollout import possible, understood
 from oneiro.run import read_lines
 from oneiro.sampling.engine import Engine, Limits
-from oneiro.systems.rlvr_data import Data, draws, true_lessons
+from oneiro.systems.rlvr_data import Data, draws, lessons, true_lessons
 from oneiro.systems.rlvr_data import record as record_games
 from oneiro.systems.rlvr_evaluate import levels
 from oneiro.systems.rlvr_exam import Exam, answer
-from oneiro.systems.rlvr_model import Answerer, folded, json_pieces
+from oneiro.systems.rlvr_model import Answerer, folded, pieces
 from oneiro.systems.rlvr_play import describe, episode, play, written
 from oneiro.systems.rlvr_recipe import DataSettings, DrawSettings, RlvrRecipe
 from oneiro.worlds.textgame.crawl import CrawlConfig
@@ -101,6 +103,15 @@ def test_the_model_of_a_run_is_asked_as_it_was_taught(alone: Path, tmp_path: Pat
     assert len(kept.read_text().splitlines()) == 16  # eight of known games, eight of the held-out one
 
 
+def test_the_python_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = Path(__file__).parents[2] / "docs" / "rlvr.md"
+    (block,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    names: dict[str, object] = {}
+    exec(compile(block, str(page), "exec"), names)
+    assert (tmp_path / "runs" / "small" / "summary.json").is_file()
+
+
 @pytest.mark.slow
 def test_a_run_killed_in_every_stage_ends_like_one_left_alone(alone: Path, tmp_path: Path) -> None:
     killed, kills = tmp_path / "killed", 0
@@ -157,10 +168,10 @@ def data(folder: Path) -> Data:
 
 
 def make_answerer(data: Data, **settings: object) -> Answerer:
-    task = TextGame(TextGameConfig(rules="none", brief=True, **settings))  # type: ignore[arg-type]
+    task = TextGame(TextGameConfig(rules="none", brief=True, **settings))
     texts = [text for case in data.train for text in (task.prompt(case)[0]["content"], task.target(case))]
     sizes = ModelSettings(layers=2, width=32, heads=2, mlp=64, vocabulary=600)
-    language = create_tiny(sizes, texts, 1, json_pieces(texts))
+    language = create_tiny(sizes, texts, 1, pieces(texts))
     return Answerer(task, Engine(language, 16), Limits(max_tokens=12))
 
 
@@ -215,13 +226,30 @@ def test_an_episode_is_one_question_with_what_was_sampled(data: Data) -> None:
 
 def test_lessons_put_the_loss_on_the_answer_and_its_end(data: Data) -> None:
     answerer = make_answerer(data)
-    rows = true_lessons(answerer.task, answerer.chat, data.train, range(5))
+    rows = true_lessons(answerer.task, answerer.chat, data.train, [[0, 1], [2, 3, 4]])
     assert len(rows) == 5 and len(list(rows)) == 5
     for number, row in enumerate(rows):
         case = data.train[number]
-        learned = answerer.language.decode(row.tokens[row.weights("ce") > 0])
-        assert learned == answerer.task.target(case) + "<|im_end|>"
-        assert answerer.task.prompt(case)[0]["content"] in answerer.language.decode(row.tokens)
+        learned = row.weights("ce") > 0
+        assert answerer.language.decode(row.tokens[learned]) == answerer.task.target(case) + "<|im_end|>"
+        assert np.array_equal(row.tokens[~learned], answerer.prompt(case))
+
+
+def test_rows_of_one_state_share_all_that_stands_before_the_command(data: Data) -> None:
+    answerer = make_answerer(data)
+    settings = ["lessons.rows=40", "lessons.together=6", "draw.changed_share=0.5"]
+    recipe = recipes.load("rlvr/text-game", settings, RlvrRecipe)
+    assert isinstance(recipe, RlvrRecipe)
+    rows = lessons(recipe, None, data, answerer.task, answerer.chat)  # type: ignore[arg-type]
+    assert len(rows) == 40 and max(map(len, rows.families)) == 6
+    for family in rows.families:
+        prefixes = {rows.row(number).prefix.tobytes() for number in family}
+        commands = {data.train[number].action for number in family}
+        assert len(prefixes) == 1 and len(commands) == len(family)
+    (longest, *_) = sorted(rows.families, key=len, reverse=True)
+    shared = [Example.of(rows.row(number)) for number in longest]
+    (batch,) = batches(shared, 100_000)
+    assert batch.prefixes is not None and len(batch.prefixes) == 1
 
 
 def test_pieces_of_json_make_questions_short_and_change_no_text(data: Data) -> None:

@@ -1,7 +1,8 @@
 """GRPO with credit for each turn: its tokens are judged by what was earned from it on, against the group's same turn.
 
 Where every turn earns a reward of its own (each predicted frame of a video), an episode's total says little about a
-single turn: an early turn cannot be blamed on a later one, nor a later turn praised for what came before it.
+single turn: an early turn cannot be blamed on a later one, nor a later turn praised for what came before it. The unit
+is the group's spread over all its turns together, so that a turn on which all members agree stays small.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from oneiro.episode import Floats
 from oneiro.learning.algorithms.base import Algorithm, Estimate, Trajectory, by_group
 
 
@@ -23,18 +25,19 @@ class TurnGrpo(Algorithm):
     epsilon: float = 1e-6
 
     def estimate(self, trajectories: Sequence[Trajectory]) -> Estimate:
-        earned = [self.returns(t) for t in trajectories]
-        advantages = [np.zeros_like(returns) for returns in earned]
+        advantages: list[Floats] = [np.zeros(0, np.float32)] * len(trajectories)
         for members in by_group(trajectories):
-            for turn in range(max((len(earned[i]) for i in members), default=0)):
-                there = [i for i in members if turn < len(earned[i])]
-                values = np.array([earned[i][turn] for i in there])
-                spread = values.std(ddof=1) if len(values) > 1 else 0.0
-                for i, value in zip(there, values, strict=True):
-                    advantages[i][turn] = (value - values.mean()) / (spread + self.epsilon)
-        return Estimate(
-            [each[turns_of(t)].astype(np.float32) for each, t in zip(advantages, trajectories, strict=True)]
-        )
+            earned = [self.returns(trajectories[i]) for i in members]
+            table = np.full((len(members), max(map(len, earned))), np.nan)
+            for row, returns in zip(table, earned, strict=True):
+                row[: len(returns)] = returns
+            # Members of a group may have more turns than others: each turn is compared where it took place.
+            apart = table - np.nanmean(table, axis=0)
+            free = np.sum(~np.isnan(table), axis=0) - 1
+            spread = np.sqrt(np.nansum(apart**2) / free.sum()) if free.sum() else 0.0
+            for i, row in zip(members, apart, strict=True):
+                advantages[i] = (row[turns_of(trajectories[i])] / (spread + self.epsilon)).astype(np.float32)
+        return Estimate(advantages)
 
     def returns(self, t: Trajectory) -> NDArray[np.float64]:
         """What was earned from each turn on, [turns]."""

@@ -1,0 +1,146 @@
+"""eval video, eval policy and play robot: how good predicted frames are, how policies fare inside a learned model of
+video beside the true simulator, and how it feels to move the arm oneself.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from oneiro.cli.show import JsonFile, show
+
+NETWORKS = ("alex", "vgg")
+
+
+def video(
+    model: Annotated[str, typer.Option(metavar="DIR", help="A video run, or a model folder with its tokenizer.")],
+    data: Annotated[Path, typer.Option(metavar="DIR", help="A folder of episodes (see oneiro data).")],
+    split: Annotated[
+        str, typer.Option(metavar="test|all", help="The folder's test episodes, or all: then none may be trained on.")
+    ] = "test",
+    segments: Annotated[int, typer.Option(min=1, help="Segments, evenly over the episodes.")] = 200,
+    runs: Annotated[int, typer.Option(min=1, help="Futures sampled for each segment.")] = 3,
+    lpips: Annotated[
+        str, typer.Option(metavar="alex,vgg|none", help="Whose eyes judge likeness; vgg is slow without a GPU.")
+    ] = "alex,vgg",
+    seed: Annotated[int, typer.Option(help="Seed of the sampling.")] = 0,
+    json: JsonFile = None,
+) -> None:
+    """Compare predicted frames with recorded ones, beside copying and the tokenizer's ceiling, with 95 % intervals.
+
+    Of a run, the model before RL and the one after it are both measured.
+
+    \b
+    oneiro eval video --model runs/video --data runs/video/data --json frames.json
+    oneiro eval video --model runs/video/checkpoints/rl --data other-data --split all --lpips alex
+    """
+    from oneiro.errors import OneiroError, nearest
+    from oneiro.progress import Bar, console
+    from oneiro.systems.video_exam import evaluate_video, open_subjects
+
+    networks = [] if lpips == "none" else [name.strip() for name in lpips.split(",")]
+    for name in networks:
+        if name not in NETWORKS:
+            raise OneiroError(f"LPIPS knows no network called '{name}'{nearest(name, NETWORKS)}")
+    if split not in ("test", "all"):
+        raise OneiroError(f"no split called '{split}'; choose test or all")
+    subjects = open_subjects(model)
+    with Bar("segments", len(subjects) * segments, 0, console(), lambda line: None) as bar:
+        tables = evaluate_video(
+            subjects, data, "all" if split == "all" else "test", segments, runs, networks, seed, bar.advance
+        )
+    show(tables, json)
+
+
+def policy(
+    model: Annotated[str, typer.Option(metavar="DIR", help="A video run, or a model folder with its tokenizer.")],
+    policies: Annotated[
+        str, typer.Option(metavar="NAME,...", help="Which policies; 'all': every one there is.")
+    ] = "all",
+    task: Annotated[str, typer.Option(metavar="drawer-open|drawer-close", help="What they try.")] = "drawer-open",
+    starts: Annotated[int, typer.Option(min=1, help="Unseen starts of each policy.")] = 30,
+    horizon: Annotated[int, typer.Option(min=1, help="Actions of a rollout; its last frame is judged.")] = 32,
+    stage: Annotated[
+        str | None, typer.Option(metavar="pretrain|rl", help="Of a run: only the model after this stage.")
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Episodes (oneiro data robot) for the clone and the judge; else made."),
+    ] = None,
+    players: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the clone and the judge are kept, or found.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="A setting of the clone and the judge; may be repeated."),
+    ] = None,
+    labels: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Verdicts of a person (JSON lines) in the judge's place.")
+    ] = None,
+    keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep every rollout as an episode file.")] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="The scatter plot, as SVG.")] = None,
+    seed: Annotated[int, typer.Option(help="Luck of policies and models.")] = 0,
+    json: JsonFile = None,
+) -> None:
+    """Let policies act inside a model, and compare their success with the true simulator's.
+
+    Policies are clones of the scripted expert that see frames, spoiled to several grades: expert, noisy, very-noisy,
+    biased, half-random, random; and the clone early in its training: begin, early. The first time, the clone and the
+    judge of success are trained, which takes some minutes.
+
+    \b
+    oneiro eval policy --model runs/video --policies expert,noisy,random --task drawer-open --json policies.json
+    """
+    from oneiro.progress import Bar, console
+    from oneiro.recipe import assignments
+    from oneiro.systems import real2sim, real2sim_players
+
+    played = real2sim.Real2SimSettings(task=task, starts=starts, horizon=horizon, seed=seed)
+    verdicts = real2sim.read_labels(labels) if labels is not None else None
+    models, size = real2sim.learned_models(model, stage)
+
+    def progress(title: str, total: int) -> Bar:
+        return Bar(title, total, 0, console(), lambda line: None)
+
+    made = real2sim_players.players_of(
+        played.task, size, real2sim_players.PlayerSettings(**assignments(settings or ())), progress, data, players
+    )
+    chosen = made.chosen(policies)
+    truth = real2sim.SimulatedFrames(played, size)
+    with progress(f"rollouts of {task}", len(chosen) * (1 + len(models))) as bar:
+        compared = real2sim.compare(models, chosen, made.judge, truth, played, bar.advance, keep, verdicts)
+    tables = [*real2sim.tables(compared, task), made.validation]
+    for table in tables:
+        console().print(table)
+    from oneiro.files import write_json, write_text
+
+    if plot is not None:
+        write_text(plot, real2sim.plot(compared, task))
+    if json is not None:
+        write_json(json, {"tables": [table.data() for table in tables], "outcomes": compared.data()})
+
+
+def drive(model: str, data: Path | None, episode: int, out: Path, seed: int) -> None:
+    """What `oneiro play robot --model` does: keys in, frames out."""
+    import sys
+
+    from oneiro.systems.video_drive import STILL, blocks, open_drive
+
+    driven = open_drive(model, data, episode, out, seed)
+    moves = ", ".join(f"{less} and {more}" for less, more in driven.keys)
+    typer.echo(f"The model answers keys ({moves} move; {STILL} waits; q ends); several in a line are several steps.")
+    while True:
+        if sys.stdout.isatty():
+            typer.echo(blocks(driven.frame))
+        try:
+            line = input(f"frame {len(driven.shown) - 1} > ").strip()
+        except EOFError:
+            line = "q"
+        for key in line.replace(" ", ""):
+            if key == "q":
+                typer.echo(f"{driven.finish()} shows {len(driven.shown)} frames")
+                return
+            if not driven.press(key):
+                typer.echo(f"'{key}' means nothing here")

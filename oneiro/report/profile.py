@@ -1,0 +1,46 @@
+"""Where the steps of a run spent their time, from `timings.jsonl`: the table of `oneiro run ... profile=true`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from oneiro.files import read_json
+from oneiro.report.table import Table
+from oneiro.run import TIMINGS, Run, read_lines
+
+TITLE = "Where the time went"
+PARTS = {
+    "sampling": "the model's own tokens",
+    "waiting": "for a server's answers",
+    "worlds": "stepping worlds, putting states into words",
+    "scoring": "verifying answers",
+    "measuring": "further metrics of a step",
+    "learning": "advantages and updates",
+    "checkpointing": "weights, metrics and episodes written",
+}
+"""What `clock.spent` is told, and what it means."""
+
+
+def table(lines: Iterable[Mapping[str, Any]]) -> Table:
+    """Seconds a step and share of all seconds, part by part, for every stage that was timed."""
+    stages: dict[str, list[Mapping[str, Any]]] = {}
+    for line in lines:
+        stages.setdefault(line["stage"], []).append(line)
+    found = Table(TITLE, ["stage", "part", "seconds a step", "share", "what"], {"share": "%"})
+    for stage, steps in stages.items():
+        sums = {part: sum(step.get(part) or 0.0 for step in steps) for part in PARTS}
+        total = sum(sums.values())
+        for part, seconds in sums.items():
+            if seconds:
+                found.add(stage, part, seconds / len(steps), seconds / total, PARTS[part])
+        found.add(stage, "all", total / len(steps), 1.0 if total else None, f"{len(steps)} steps")
+    return found
+
+
+def add(run: Run) -> None:
+    """Put the table among those that the run ends with; anew where it stands there already."""
+    path = run.path / "summary.json"
+    summary = read_json(path) if path.exists() else {}
+    others = [data for data in summary.get("tables", []) if data.get("title") != TITLE]
+    run.summary({**summary, "tables": [*others, table(read_lines(run.path / TIMINGS)).data()]})

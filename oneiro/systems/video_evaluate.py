@@ -1,0 +1,226 @@
+"""How good predicted frames are: fixed measures on test segments, beside copying and the tokenizer's ceiling.
+
+Every row of the tables is an array [segments, runs, frames] for each measure; a baseline has one run. Means are taken
+over runs and frames, and intervals over episodes: segments of one episode resemble each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from oneiro import files
+from oneiro.models.video.perceptual import Lpips
+from oneiro.models.video.tokenizer import pixels
+from oneiro.predictors import video_measures as measures
+from oneiro.predictors.video import Encoded, VideoPredictor
+from oneiro.predictors.video_clips import Clips, Footage, Windows
+from oneiro.predictors.video_library import Library
+from oneiro.report import stats
+from oneiro.report.table import Cell, Table
+from oneiro.sampling.engine import Engine, Limits
+
+COPY, CEILING = "copy last frame", "tokenizer (ceiling)"
+TITLES = {
+    "mse": "MSE x 100",
+    "psnr": "PSNR",
+    "ssim": "SSIM x 100",
+    "alex": "LPIPS Alex x 100",
+    "vgg": "LPIPS VGG x 100",
+    "reward": "reward",
+}
+"""Columns, in the paper's units."""
+SCALES = {"mse": 100.0, "ssim": 100.0, "alex": 100.0, "vgg": 100.0}
+UP = ("psnr", "ssim", "reward")
+"""More is better; of the others less."""
+
+Advance = Callable[[int], None]
+Values = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One row of the tables: each measure [N, S, F], and whether a future ends by repeating itself [N, S]."""
+
+    values: dict[str, Values]
+    repeats: NDArray[np.bool_] | None = None
+    frames: NDArray[np.int32] | None = None
+    """Sampled tokens [N, F, Z] of the first run."""
+
+    def save(self, path: Path) -> None:
+        arrays: dict[str, np.ndarray] = {f"value_{name}": array for name, array in self.values.items()}
+        for name in ("repeats", "frames"):
+            if (array := getattr(self, name)) is not None:
+                arrays[name] = array
+
+        def write(part: Path) -> None:
+            with part.open("wb") as handle:
+                np.savez_compressed(handle, **arrays)  # type: ignore[arg-type]
+
+        files.write_with(path, write)
+
+    @classmethod
+    def load(cls, path: Path) -> Measured:
+        with np.load(path, allow_pickle=False) as arrays:
+            values = {name.removeprefix("value_"): arrays[name] for name in arrays.files if name.startswith("value_")}
+            return cls(values, *(arrays[name] if name in arrays.files else None for name in ("repeats", "frames")))
+
+
+class Exam:
+    """Test segments, and what is measured on them. The context of a segment is its first given frame, never another."""
+
+    def __init__(self, task: VideoPredictor, footage: Footage, windows: Windows, networks: Sequence[str]) -> None:
+        self.task, self.footage, self.windows = task, footage, windows
+        self.library = Library(footage, task)
+        self.networks = {name: Lpips.load(name, task.tokenizer.device) for name in networks}  # type: ignore[arg-type]
+
+    @property
+    def episodes(self) -> NDArray[np.int64]:
+        """[N]: which episode a segment is of."""
+        return self.windows[:, 0]
+
+    def model(self, engine: Engine, limits: Limits, runs: int, seed: int, advance: Advance) -> Measured:
+        """Sample `runs` futures of every segment and measure them."""
+        parts, repeats, first = [], [], []
+        for part in self._parts(runs):
+            clips, cases = self._read(part)
+            samples = self.task.sample(engine, cases, runs, limits, seed + part.start)
+            frames = self.task.frames_of(samples)
+            made = self.task.decode(cases.context, frames)
+            terms = self.task.rewards(clips, cases, frames)
+            reward = np.sum(list(terms.values()), axis=0).sum(-1) * self.task.layout.future
+            parts.append(self._measure(made, clips) | {"reward": reward.astype(np.float32)})
+            repeats.append(self.task.repeats(cases, frames)[:, :, -1].astype(bool))
+            first.append(frames[:, 0])
+            advance(len(clips))
+        return Measured(joined(parts), np.concatenate(repeats), np.concatenate(first))
+
+    def baselines(self) -> dict[str, Measured]:
+        """Copying the last given frame, and the true frames through the tokenizer."""
+        rows: dict[str, list[dict[str, Values]]] = {COPY: [], CEILING: []}
+        for part in self._parts(1):
+            clips, cases = self._read(part)
+            shown = {COPY: self.task.copied(clips), CEILING: self.task.ceiling(cases)}
+            true = self.task.truth(clips, cases)
+            for name, made in shown.items():
+                terms = self.task.compare(made[:, None], true)
+                shares = self.task.reward_settings.shares(self.task.layout.future) * self.task.layout.future
+                reward = (np.sum(list(terms.values()), axis=0).sum(-1) * shares).astype(np.float32)
+                rows[name].append(self._measure(made[:, None], clips) | {"reward": reward})
+        return {name: Measured(joined(parts)) for name, parts in rows.items()}
+
+    @torch.inference_mode()
+    def _measure(self, made: Tensor, clips: Clips) -> dict[str, Values]:
+        """Against the recorded frames, whatever the reward compares with: [N, S, F, 3, H, W] -> [N, S, F] each."""
+        true = pixels(clips.images[:, self.task.layout.past :], self.task.tokenizer.device)[:, None]
+        found = measures.measure(made, true.expand_as(made), self.networks)
+        return {name: values.float().cpu().numpy() for name, values in found.items() if name in TITLES}
+
+    def _read(self, part: slice) -> tuple[Clips, Encoded]:
+        return self.footage.cut(self.windows[part]), self.library.encoded(self.windows[part])
+
+    def _parts(self, runs: int) -> list[slice]:
+        """Segments that are decoded together."""
+        size = max(1, 4 * self.task.tokenizer.at_once // (runs * self.task.layout.future))
+        return [slice(start, min(start + size, len(self.windows))) for start in range(0, len(self.windows), size)]
+
+
+def joined(parts: Sequence[Mapping[str, Values]]) -> dict[str, Values]:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+# Tables ---------------------------------------------------------------------------------------------------------------
+
+
+def by_episode(values: NDArray[np.floating], episodes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The mean of each episode's segments: values [N] -> [episodes]."""
+    return np.array([values[episodes == episode].mean() for episode in np.unique(episodes)], np.float64)
+
+
+def cell(values: NDArray[np.floating], episodes: NDArray[np.int64], scale: float = 1.0) -> Cell:
+    """The mean over everything with its interval over episodes; n counts episodes."""
+    return stats.bootstrap(scale * by_episode(values.reshape(len(values), -1).mean(axis=1), episodes))
+
+
+def main_table(rows: Mapping[str, Measured], episodes: NDArray[np.int64]) -> Table:
+    """Every measure of every row."""
+    names = [name for name in TITLES if any(name in row.values for row in rows.values())]
+    table = Table(
+        "Predicted frames against recorded ones",
+        ["frames", *(TITLES[name] for name in names), "ends repeating"],
+        {"ends repeating": "%", "PSNR": "dB"},
+        note=f"means over {len(episodes)} test segments, their frames and sampling runs; intervals and n are over "
+        "episodes. A future ends repeating when its last frame is, token for token, the one before it.",
+    )
+    for name, row in rows.items():
+        cells = [cell(row.values[key], episodes, SCALES.get(key, 1.0)) for key in names]
+        repeats = cell(row.repeats.astype(np.float64), episodes) if row.repeats is not None else Cell(None)
+        table.add(name, *cells, repeats)
+    return table
+
+
+def change_table(before: Measured, after: Measured, episodes: NDArray[np.int64]) -> Table:
+    """What RLVR changed, as a part of the base's value, episode by episode."""
+    table = Table(
+        "RLVR against base on the same segments",
+        ["measure", "base", "RLVR", "change"],
+        {"change": "%"},
+        note="change is relative to the base's mean; its interval is of the paired differences, over episodes",
+    )
+    for key in (name for name in TITLES if name in before.values):
+        first, last = (by_episode(row.values[key].mean(axis=(1, 2)), episodes) for row in (before, after))
+        scale = abs(float(first.mean())) or 1.0
+        size = SCALES.get(key, 1.0)
+        table.add(
+            TITLES[key], size * float(first.mean()), size * float(last.mean()), stats.bootstrap((last - first) / scale)
+        )
+    return table
+
+
+def horizon_table(rows: Mapping[str, Measured], key: str, episodes: NDArray[np.int64]) -> Table:
+    """One measure, frame by frame."""
+    future = next(iter(rows.values())).values[key].shape[2]
+    columns = [f"frame {number + 1}" for number in range(future)]
+    table = Table(f"{TITLES[key]} by how far ahead", ["frames", *columns])
+    for name, row in rows.items():
+        cells = [cell(row.values[key][:, :, frame], episodes, SCALES.get(key, 1.0)) for frame in range(future)]
+        table.add(name, *cells)
+    return table
+
+
+def runs_table(rows: Mapping[str, Measured], episodes: NDArray[np.int64]) -> Table | None:
+    """How much single sampling runs differ, and the best of them, measure by measure."""
+    sampled = {name: row for name, row in rows.items() if next(iter(row.values.values())).shape[1] > 1}
+    if not sampled:
+        return None
+    runs = next(iter(next(iter(sampled.values())).values.values())).shape[1]
+    table = Table(
+        f"One sampled future, and the best of {runs}",
+        ["frames", "measure", "mean", "deviation of runs", f"best of {runs}"],
+        note="the best is chosen by the truth, for each measure by itself: what an oracle could pick",
+    )
+    for name, row in sampled.items():
+        for key, values in row.values.items():
+            size, per_run = SCALES.get(key, 1.0), values.mean(axis=2)
+            best = per_run.max(axis=1) if key in UP else per_run.min(axis=1)
+            deviation = size * float(per_run.mean(axis=0).std(ddof=1))
+            table.add(name, TITLES[key], cell(values, episodes, size), deviation, cell(best, episodes, size))
+    return table
+
+
+def tables(rows: Mapping[str, Measured], episodes: NDArray[np.int64]) -> list[Table]:
+    """All of them, the main one first."""
+    found = [main_table(rows, episodes)]
+    if "base" in rows and "RLVR" in rows:
+        found.append(change_table(rows["base"], rows["RLVR"], episodes))
+    first = next(iter(rows.values())).values
+    if first["mse"].shape[2] > 1:
+        found += [horizon_table(rows, key, episodes) for key in ("mse", "alex", "vgg") if key in first]
+    best = runs_table(rows, episodes)
+    return [*found, *([best] if best is not None else [])]

@@ -1,0 +1,178 @@
+"""The two models of a video run: the tokenizer, trained and then frozen, and the transformer over its tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from oneiro import seeds
+from oneiro.errors import OneiroError
+from oneiro.learning import reconstruction
+from oneiro.learning.sft import SftSettings
+from oneiro.models import language as languages
+from oneiro.models.language import LanguageModel
+from oneiro.models.video import tokenizer as tokenizers
+from oneiro.models.video import transformer
+from oneiro.models.video.layout import Layout
+from oneiro.models.video.perceptual import Lpips
+from oneiro.models.video.tokenizer import pixels
+from oneiro.predictors import video_measures as measures
+from oneiro.predictors.video import VideoPredictor, VideoRewardSettings
+from oneiro.predictors.video_library import Lessons, Library
+from oneiro.recipe import Settings
+from oneiro.run import Run
+from oneiro.sampling.engine import Limits
+from oneiro.systems import stages
+from oneiro.systems.video_data import BINS, VideoData
+from oneiro.systems.video_recipe import VideoRecipe
+from oneiro.worlds.robot.episodes import ActionBins
+
+TOKENIZER, PRETRAIN = "tokenizer", "pretrain"
+CANVAS = 256
+"""Pairs of frames whose mean is the canvas."""
+
+
+class VideoHabits(Settings):
+    """What travels with a transformer's weights (`oneiro.json`): everything but the tokenizer's weights."""
+
+    predictor: Literal["video"] = "video"
+    layout: dict[str, Any]
+    bins: dict[str, Any]
+    reward: VideoRewardSettings = VideoRewardSettings()
+    limits: Limits = Limits()
+    test_every: int = 100
+    """One episode in so many was kept from training."""
+
+
+# The tokenizer --------------------------------------------------------------------------------------------------------
+
+
+def tokenizer_stage(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str, Any]:
+    """Train the tokenizer; says how well it redraws test frames."""
+    settings, seed = recipe.reconstruction, seeds.derive(recipe.seed, "tokenizer")
+    made = tokenizers.create(recipe.tokenizer, seed)
+    run.say(
+        f"tokenizer {recipe.tokenizer.name}: {made.parameter_count:,} parameters, {made.codes:,} codes, "
+        f"{made.frame_tokens} tokens a frame" + (f", {made.context_tokens} a context" if made.context_tokens else "")
+    )
+
+    def draw(number: int) -> Tensor:
+        drawn = data.train.scattered(settings.batch, settings.frames, settings.horizon, seed, "batch", number)
+        return pixels(drawn, made.device)
+
+    if recipe.tokenizer.canvas:
+        made.canvas.copy_(pixels(data.train.scattered(CANVAS, 2, 2, seed, "canvas"), made.device).mean(dim=(0, 1)))
+    network = Lpips.load(settings.network, made.device) if settings.lpips else None
+    with run.progress("tokenizer", settings.steps) as bar:
+
+        def log(step: int, values: dict[str, float]) -> None:
+            run.log(TOKENIZER, step, values)
+            bar.advance(1, loss=values["loss"], l1=values["l1"])
+
+        def rewind(step: int) -> None:
+            run.rewind(TOKENIZER, step)
+            bar.advance(step)
+
+        reconstruction.train(made, settings, draw, network, run.checkpoint_dir(TOKENIZER), seed, log, rewind)
+    found = redrawn(made, data)
+    run.say(f"tokenizer: test frames redrawn with PSNR {found['psnr']:.1f} dB, {found['codes_used']} codes in use")
+    return {"parameters": made.parameter_count, **found}
+
+
+@torch.inference_mode()
+def redrawn(tokenizer: tokenizers.Tokenizer, data: VideoData) -> dict[str, float]:
+    """PSNR of test frames through the tokenizer and back, and how many codes they use."""
+    clips = data.test.cut(data.test_windows[:64])
+    frames = pixels(clips.images, tokenizer.device)
+    context, codes = tokenizer.encode(frames)
+    values = measures.psnr(tokenizer.decode(context, codes), frames)
+    return {"psnr": float(values.mean()), "codes_used": len(codes.unique())}
+
+
+# The transformer ------------------------------------------------------------------------------------------------------
+
+
+def task_of(recipe: VideoRecipe, run: Run) -> VideoPredictor:
+    """The prediction task with the run's own tokenizer and bins."""
+    tokenizer = tokenizers.load(run.path / "checkpoints" / TOKENIZER)
+    bins = ActionBins.load(run.path / BINS)
+    return VideoPredictor(tokenizer, recipe.layout.of(tokenizer, len(bins.low)), bins, recipe.reward)
+
+
+def pretrain_stage(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str, Any]:
+    """Learn true futures by cross-entropy."""
+    task, settings, seed = task_of(recipe, run), recipe.pretrain, seeds.derive(recipe.seed, PRETRAIN)
+    language = transformer.create(recipe.model, task.layout, seed)
+    language.habits = habits_of(recipe, task)
+    shape, layout = language.backbone.shape, task.layout
+    run.say(f"transformer: {shape.parameters:,} parameters, {layout.vocabulary:,} ids, rows of {layout.length} tokens")
+    library = Library(data.train, task, recipe.layout.reach, recipe.layout.first)
+    windows = data.train.draw(settings.steps * settings.batch, seed, "segments")
+    contexts = library.contexts(windows, seed, "contexts")
+    prepare(run, library, contexts)
+    tests = data.test_windows[np.linspace(0, len(data.test_windows) - 1, settings.held_out).astype(np.int64)]
+    held_out = Lessons(Library(data.test, task), tests, tests)
+    rows = Lessons(library, windows, contexts, settings.history)
+    how = SftSettings(learner=settings.learner, batch=settings.batch, checkpoint_every=settings.checkpoint_every)
+    steps = stages.supervise(run, PRETRAIN, "pre-training", language, rows, held_out, how, seed)
+    return {"parameters": shape.parameters, "vocabulary": layout.vocabulary, "length": layout.length, "steps": steps}
+
+
+def prepare(run: Run, library: Library, contexts: np.ndarray) -> None:
+    """On a GPU, encode all segments before they are asked for one by one."""
+    if library.predictor.tokenizer.device.type == "cuda":
+        with run.progress("tokens", len(np.unique(contexts, axis=0))) as bar:
+            library.prepare(contexts, bar.advance)
+
+
+def habits_of(recipe: VideoRecipe, task: VideoPredictor) -> dict[str, Any]:
+    return VideoHabits(
+        layout=task.layout.data(),
+        bins=task.bins.data(),
+        reward=recipe.reward,
+        limits=recipe.evaluation.limits,
+        test_every=recipe.data.test_every,
+    ).model_dump(mode="json")
+
+
+def model_after(run: Run, stage: str) -> LanguageModel:
+    """The transformer after a stage of the run."""
+    return languages.load(str(run.path / "checkpoints" / stage))
+
+
+# A model in a folder, without its run's recipe ------------------------------------------------------------------------
+
+
+def open_model(place: str | Path, stage: str | None = None) -> tuple[LanguageModel, VideoPredictor, VideoHabits]:
+    """A video model of a run (after `stage`, or after its last one), or in a folder with its tokenizer beside it."""
+    place = Path(place)
+    if stage is not None:
+        place = place / "checkpoints" / stage
+    elif (place / "checkpoints" / PRETRAIN).is_dir():
+        newest = [name for name in ("rl", PRETRAIN) if any(place.glob(f"checkpoints/{name}/step-*/model"))]
+        if not newest:
+            raise OneiroError(f"{place} has no transformer yet; let the run get past its stage '{PRETRAIN}'")
+        place = place / "checkpoints" / newest[0]
+    language = languages.load(str(place))
+    try:
+        habits = VideoHabits.model_validate(language.habits)
+    except ValueError as error:
+        raise OneiroError(f"the model at {place} was not taught to predict video (see its oneiro.json)") from error
+    tokenizer = tokenizers.load(find_tokenizer(place))
+    layout, bins = Layout.read(habits.layout), ActionBins.read(habits.bins)
+    if (tokenizer.codes, tokenizer.frame_tokens) != (layout.codes, layout.frame_tokens):
+        raise OneiroError(f"the tokenizer beside {place} is not the one this model was trained with")
+    return language, VideoPredictor(tokenizer, layout, bins, habits.reward), habits
+
+
+def find_tokenizer(place: Path) -> Path:
+    """Inside a model's folder, or among the checkpoints of its run (RUN/checkpoints/rl/step-000040/model)."""
+    for folder in (place, *place.resolve().parents[:4]):
+        for found in (folder / TOKENIZER, folder / "checkpoints" / TOKENIZER):
+            if (found / tokenizers.CONFIG).is_file() or any(found.glob(f"step-*/{TOKENIZER}")):
+                return found
+    raise OneiroError(f"no tokenizer belongs to the model at {place}: put its folder there, as {place / TOKENIZER}")

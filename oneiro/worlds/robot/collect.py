@@ -1,0 +1,176 @@
+"""Episodes of the simulator as files: players of every grade at starts of their own, in several processes.
+
+Episode i of a seed is the same whoever makes it and however often it is made: grade, start and luck come from the seed
+and i. Files that are there are kept, so a collection that was stopped goes on, and a larger one extends a smaller one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from oneiro import files
+from oneiro.errors import OneiroError
+from oneiro.recipe import Settings
+from oneiro.seeds import generator
+from oneiro.worlds.robot import policies
+from oneiro.worlds.robot.drawer import draw_start
+from oneiro.worlds.robot.episodes import RobotEpisode, write_episode
+from oneiro.worlds.robot.simulator import ACTION, DrawerSimulator, TaskName, choose_renderer, require
+
+
+class CollectSettings(Settings):
+    """What episodes are made of."""
+
+    task: TaskName = "drawer-open"
+    """What the players try to do."""
+    policies: tuple[str, ...] = tuple(policies.GRADES)
+    """Grades of players; each episode draws one. Failures belong in the data: a model must know how they look."""
+    size: int = Field(default=64, ge=16, le=1024)
+    """Side of a frame, in pixels."""
+    hold: int = Field(default=4, ge=1, le=50)
+    """Simulator steps that an action lasts."""
+    frames: int = Field(default=41, ge=2)
+    """Frames of an episode, at most: the first, and one after each action."""
+    after: int = Field(default=8, ge=0)
+    """Frames that are still recorded once the task is done, so that a model sees how a finished drawer stays."""
+    split: str = "train"
+    """Which starts: those of the other split are left for evaluation."""
+    seed: int = 0
+    """Decides grades, starts and luck."""
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What a collection did."""
+
+    written: int
+    kept: int
+    """Files that were there before."""
+
+
+def collect(
+    settings: CollectSettings,
+    episodes: int,
+    out: str | Path,
+    workers: int = 1,
+    advance: Callable[[int], Any] = lambda count: None,
+) -> Collected:
+    """Write episodes 0 to `episodes` - 1 that are missing in `out`; `advance` hears of each that is there."""
+    require()
+    for name in settings.policies:
+        policies.grade(name)
+    out = Path(out)
+    _same_settings(out / f"{settings.task}.json", settings)
+    wanted = {index: out / f"{settings.task}_{index:06d}.npz" for index in range(episodes)}
+    missing = [(index, path) for index, path in wanted.items() if not path.exists()]
+    advance(episodes - len(missing))
+    if workers <= 1:
+        for index, path in missing:
+            write_episode(path, play(settings, index))
+            advance(1)
+    else:
+        for _ in _in_processes(settings, missing, workers):
+            advance(1)
+    return Collected(len(missing), episodes - len(missing))
+
+
+def play(settings: CollectSettings, index: int) -> RobotEpisode:
+    """Episode `index` of a collection."""
+    simulator = _simulator(settings.task, settings.size, settings.hold)
+    rng = generator("robot", settings.task, settings.seed, index)
+    name = settings.policies[int(rng.integers(len(settings.policies)))]
+    side, key = draw_start(settings.task, int(rng.integers(1 << 62)), settings.split)
+    spoil = policies.grade(name)(rng)
+    simulator.reset(side)
+    images, actions, experts, openings = [simulator.frame()], [], [], [simulator.opening]
+    done_at: int | None = None
+    while len(images) < settings.frames and (done_at is None or len(images) < done_at + settings.after):
+        experts.append(simulator.expert())
+        actions.append(spoil(experts[-1]))
+        simulator.act(actions[-1])
+        images.append(simulator.frame())
+        openings.append(simulator.opening)
+        if simulator.success and done_at is None:
+            done_at = len(images)
+    info = {
+        "task": settings.task,
+        "instruction": simulator.task.instruction,
+        "policy": name,
+        "seed": settings.seed,
+        "index": index,
+        "key": key,
+        "side": side,
+        "reached": done_at is not None,
+        "hold": settings.hold,
+    }
+    placeholder = np.zeros((1, ACTION), np.float32)
+    return RobotEpisode(
+        np.stack(images),
+        np.concatenate([np.stack(actions), placeholder]),
+        info,
+        {
+            "opening": np.array(openings, np.float32),
+            "expert": np.concatenate([np.stack(experts), simulator.expert()[None]]),
+        },
+    )
+
+
+@cache
+def _simulator(task: TaskName, size: int, hold: int) -> DrawerSimulator:
+    """One per process: making it takes as long as an episode."""
+    return DrawerSimulator(task, size, hold)
+
+
+def _same_settings(path: Path, settings: CollectSettings) -> None:
+    """Episodes of one task in one folder are made alike; its settings lie beside them."""
+    made = settings.model_dump(mode="json")
+    if path.exists():
+        for key, value in files.read_json(path).items():
+            if made.get(key) != value:
+                raise OneiroError(
+                    f"{path.parent} holds {settings.task} episodes made with {key}={value}, not {made.get(key)}; "
+                    "choose another --out or the same settings"
+                )
+    else:
+        files.write_json(path, made)
+
+
+def _in_processes(settings: CollectSettings, missing: list[tuple[int, Path]], workers: int) -> Iterator[None]:
+    """Yields once for each file written. A few files are under way at a time, so that stopping stops soon."""
+    choose_renderer()
+    # MuJoCo's software renderer would start a thread for every core in every process.
+    os.environ.setdefault("LP_NUM_THREADS", "1")
+    todo = iter(missing)
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        running: set[Future[None]] = set()
+        try:
+            while True:
+                while len(running) < 2 * workers and (item := next(todo, None)) is not None:
+                    running.add(pool.submit(_make, settings, *item))
+                if not running:
+                    return
+                finished, running = wait(running, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    future.result()
+                    yield
+        except BrokenProcessPool as error:
+            raise OneiroError(
+                "a worker died (out of memory?); the same command goes on, try fewer --workers"
+            ) from error
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _make(settings: CollectSettings, index: int, path: Path) -> None:
+    write_episode(path, play(settings, index))

@@ -1,0 +1,293 @@
+"""Episodes of a robot as files: one compressed npz each, a folder of them is a dataset.
+
+`image` is uint8 `[T, H, W, 3]`, `action` float32 `[T, A]`: action t was taken when frame t was seen and leads to frame
+t + 1, so the last action is a placeholder. Beside the two, a file may hold `info` (JSON: task, instruction, seed, ...)
+and further arrays with one entry a frame, here called signals (`opening`: how far the drawer is open). Files of the
+RT-1 converter, which hold the first two only, are read as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from oneiro import files
+from oneiro.errors import OneiroError
+from oneiro.seeds import generator
+
+EVERY = 100
+"""One file in this many, by its place in the sorted folder, belongs to the test split."""
+MEMBER_BYTES = 1 << 30
+"""Largest array that is read from a file: 4,000 frames of 256x320. More is taken for damage."""
+BROKEN = (ValueError, TypeError, KeyError, EOFError, OSError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error)
+"""What reading a damaged or hostile archive raises."""
+
+
+@dataclass(frozen=True)
+class RobotEpisode:
+    """Frames, the actions taken at them, what is known about the episode, and further numbers per frame."""
+
+    image: np.ndarray
+    action: np.ndarray
+    info: dict[str, Any] = field(default_factory=dict)
+    signals: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        image, action = self.image, self.action
+        if image.dtype != np.uint8 or image.ndim != 4 or image.shape[3] != 3 or not len(image):
+            raise ValueError(f"image must be uint8 [T, H, W, 3], got {image.dtype} {list(image.shape)}")
+        if action.ndim != 2 or len(action) != len(image):
+            raise ValueError(f"action must be [{len(image)}, A], one row a frame, got {list(action.shape)}")
+        if not np.isfinite(action).all():
+            raise ValueError("action holds numbers that are not finite")
+        for name, values in self.signals.items():
+            if len(values) != len(image):
+                raise ValueError(f"{name} has {len(values)} entries for {len(image)} frames")
+
+    def __len__(self) -> int:
+        return len(self.image)
+
+    def part(self, start: int, length: int) -> RobotEpisode:
+        """`length` consecutive frames from `start` on."""
+        if not 0 <= start <= len(self) - length or length < 1:
+            raise OneiroError(f"frames {start} to {start + length - 1} are not in an episode of {len(self)} frames")
+        cut = slice(start, start + length)
+        signals = {name: values[cut] for name, values in self.signals.items()}
+        return replace(self, image=self.image[cut], action=self.action[cut], signals=signals)
+
+
+def write_episode(path: str | Path, episode: RobotEpisode) -> None:
+    """Write an episode file, whole or not at all."""
+    info = np.frombuffer(json.dumps(episode.info).encode(), np.uint8)
+    action = episode.action.astype(np.float32)
+    arrays: dict[str, Any] = {"image": episode.image, "action": action, "info": info, **episode.signals}
+
+    def save(temporary: Path) -> None:
+        with temporary.open("wb") as handle:
+            np.savez_compressed(handle, **arrays)
+
+    files.write_with(path, save)
+
+
+def read_episode(path: str | Path) -> RobotEpisode:
+    """Read an episode file; a damaged one is an error that names it. Nothing in it is ever unpickled."""
+    try:
+        arrays = _read(Path(path), lambda name: True)
+        info = json.loads(arrays.pop("info").tobytes()) if "info" in arrays else {}
+        if not isinstance(info, dict):
+            raise ValueError("info is not a JSON object")
+        image, action = arrays.pop("image"), arrays.pop("action").astype(np.float32)
+        return RobotEpisode(image, action, info, arrays)
+    except BROKEN as error:
+        raise OneiroError(f"{path} is damaged ({_reason(error)}); remove it or restore it") from error
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """A dataset: files in order, how many frames each has, and the files left out because they are damaged."""
+
+    paths: tuple[Path, ...]
+    lengths: tuple[int, ...]
+    places: tuple[int, ...]
+    """Each file's place in the sorted folder, damaged ones counted: so damage moves no other file across the split."""
+    damaged: tuple[tuple[Path, str], ...] = ()
+    """Files that were left out, with the reason."""
+    every: int = EVERY
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> RobotEpisode:
+        return read_episode(self.paths[index])
+
+    def __iter__(self) -> Iterator[RobotEpisode]:
+        return (read_episode(path) for path in self.paths)
+
+    @cached_property
+    def train(self) -> Episodes:
+        """The episodes that are not in `test`."""
+        return self._where(lambda place: place % self.every != 0)
+
+    @cached_property
+    def test(self) -> Episodes:
+        """Every `every`-th episode, the first included."""
+        return self._where(lambda place: place % self.every == 0)
+
+    def segment(self, index: int, start: int, length: int) -> RobotEpisode:
+        """`length` consecutive frames of one episode."""
+        return self[index].part(start, length)
+
+    def windows(self, length: int) -> np.ndarray:
+        """Every (episode, start) of a segment of `length` frames, `[N, 2]`: shuffle it, and an epoch is an epoch."""
+        rows = [(index, start) for index, frames in enumerate(self.lengths) for start in range(frames - length + 1)]
+        return np.array(rows, np.int64).reshape(-1, 2)
+
+    def fixed_windows(self, length: int, seed: int = 0) -> np.ndarray:
+        """One (episode, start) for each episode that is long enough, `[N, 2]`: the same ones every time."""
+        rows = [
+            (index, int(generator("segment", seed, path.name).integers(frames - length + 1)))
+            for index, (path, frames) in enumerate(zip(self.paths, self.lengths, strict=True))
+            if frames >= length
+        ]
+        return np.array(rows, np.int64).reshape(-1, 2)
+
+    def actions(self) -> Iterator[np.ndarray]:
+        """Each episode's actions `[T, A]`, without touching the frames."""
+        for path in self.paths:
+            try:
+                yield _read(path, lambda name: name == "action")["action"].astype(np.float32)
+            except BROKEN as error:
+                raise OneiroError(f"{path} is damaged ({_reason(error)}); remove it or restore it") from error
+
+    def _where(self, keep: Callable[[int], bool]) -> Episodes:
+        kept = [index for index, place in enumerate(self.places) if keep(place)]
+        paths, lengths = tuple(self.paths[i] for i in kept), tuple(self.lengths[i] for i in kept)
+        return replace(self, paths=paths, lengths=lengths, places=tuple(self.places[i] for i in kept))
+
+
+def open_episodes(folder: str | Path, *, every: int = EVERY, verify: bool = True) -> Episodes:
+    """The episodes of a folder, sorted by name. Damaged files are left out and named in `damaged`.
+
+    `verify` unpacks every file once (a thousand small episodes take about two seconds); without it only headers are
+    read, and a file that is damaged inside is noticed when it is first used.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise OneiroError(f"{folder} is not a folder of episodes; make one with oneiro data robot or oneiro data rlds")
+    found = sorted(path for path in folder.glob("*.npz") if not path.name.startswith("."))
+    if not found:
+        raise OneiroError(f"{folder} holds no episode files (*.npz); make some with oneiro data robot")
+    whole: list[tuple[Path, int, int]] = []
+    damaged: list[tuple[Path, str]] = []
+    for place, path in enumerate(found):
+        try:
+            whole.append((path, len(read_episode(path)) if verify else _frames(path), place))
+        except OneiroError as error:
+            damaged.append((path, str(error)))
+        except BROKEN as error:
+            damaged.append((path, f"{path} is damaged ({_reason(error)})"))
+    if not whole:
+        raise OneiroError(f"none of the {len(found)} episode files in {folder} can be read; the first: {damaged[0][1]}")
+    paths, lengths, places = zip(*whole, strict=True)
+    return Episodes(paths, lengths, places, tuple(damaged), every)
+
+
+def _read(path: Path, wanted: Callable[[str], bool]) -> dict[str, np.ndarray]:
+    """Arrays of an npz by name. Sizes are checked before anything is unpacked."""
+    arrays = {}
+    with zipfile.ZipFile(path) as archive:
+        for entry in archive.infolist():
+            name = entry.filename.removesuffix(".npy")
+            if entry.filename.endswith(".npy") and wanted(name):
+                with archive.open(entry) as member:
+                    _header(member, entry)
+                with archive.open(entry) as member:
+                    arrays[name] = np.lib.format.read_array(member, allow_pickle=False)
+                    if member.read(1):  # also makes zipfile compare the checksum
+                        raise ValueError(f"{name} is longer than its header says")
+    return arrays
+
+
+def _frames(path: Path) -> int:
+    """The number of frames of an episode file, from its headers alone."""
+    with zipfile.ZipFile(path) as archive:
+        shapes = {}
+        for name in ("image", "action"):
+            entry = archive.getinfo(f"{name}.npy")
+            with archive.open(entry) as member:
+                shapes[name] = _header(member, entry)
+    image, action = shapes["image"], shapes["action"]
+    if len(image) != 4 or image[3] != 3 or not image[0] or len(action) != 2 or action[0] != image[0]:
+        raise ValueError(f"image {list(image)} and action {list(action)} do not make an episode")
+    return image[0]
+
+
+def _header(member: IO[bytes], entry: zipfile.ZipInfo) -> tuple[int, ...]:
+    """The shape an array claims, which must fit the bytes that are there."""
+    read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    version = np.lib.format.read_magic(member)
+    if version not in read:
+        raise ValueError(f"array format {version} is unknown")
+    shape, _, dtype = read[version](member)
+    if dtype.hasobject:
+        raise ValueError("holds Python objects, which are never loaded")
+    size = int(np.prod([int(side) for side in shape], dtype=object)) * dtype.itemsize
+    if size > MEMBER_BYTES or size > entry.file_size:
+        raise ValueError(f"an array of {size:,} bytes does not fit its {entry.file_size:,} bytes in the file")
+    return tuple(shape)
+
+
+def _reason(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:160] if lines else type(error).__name__
+
+
+@dataclass(frozen=True)
+class ActionBins:
+    """Actions as small integers: each dimension's range is cut into `bins` equal parts, values outside are clipped."""
+
+    low: np.ndarray
+    high: np.ndarray
+    bins: int = 256
+
+    @classmethod
+    def fit(
+        cls, episodes: Episodes, bins: int = 256, quantiles: tuple[float, float] | None = (0.01, 0.99)
+    ) -> ActionBins:
+        """Ranges from the data: between two quantiles, or with None the plain minimum and maximum.
+
+        Minimum and maximum are what the release uses; one outlier then leaves most of the bins empty. A dimension
+        that is constant between the quantiles (a rarely used one) falls back to its minimum and maximum.
+        """
+        return cls.of(np.concatenate(list(episodes.actions())), bins, quantiles)
+
+    @classmethod
+    def of(cls, actions: np.ndarray, bins: int = 256, quantiles: tuple[float, float] | None = None) -> ActionBins:
+        """The same from actions `[N, A]` in memory."""
+        least, most = actions.min(axis=0), actions.max(axis=0)
+        low, high = (least, most) if quantiles is None else np.quantile(actions, quantiles, axis=0)
+        flat = high <= low
+        low, high = np.where(flat, least, low), np.where(flat, most, high)
+        return cls(low.astype(np.float64), high.astype(np.float64), bins)
+
+    def encode(self, actions: np.ndarray) -> np.ndarray:
+        """Bins `[..., A]` int64 of actions `[..., A]`."""
+        if not np.isfinite(actions).all():
+            raise ValueError("actions must be finite numbers")
+        share = np.clip((actions - self.low) / (self.high - self.low + 1e-8), 0.0, 1.0)
+        return np.minimum((share * self.bins).astype(np.int64), self.bins - 1)
+
+    def decode(self, bins: np.ndarray) -> np.ndarray:
+        """The middles of bins `[..., A]`, float32."""
+        middle = (np.asarray(bins) + 0.5) / self.bins
+        return (self.low + middle * (self.high - self.low)).astype(np.float32)
+
+    def data(self) -> dict[str, Any]:
+        """As plain JSON; `read` takes it back."""
+        return {"low": self.low.tolist(), "high": self.high.tolist(), "bins": self.bins}
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> ActionBins:
+        try:
+            low, high = np.array(data["low"], np.float64), np.array(data["high"], np.float64)
+            bins = int(data["bins"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise OneiroError(f"not action ranges: {_reason(error)}; fit them again") from error
+        if low.ndim != 1 or low.shape != high.shape or bins < 2 or not (np.isfinite(low) & np.isfinite(high)).all():
+            raise OneiroError("not action ranges: two lists of finite numbers of one length are needed; fit them again")
+        return cls(low, high, bins)
+
+    def save(self, path: str | Path) -> None:
+        files.write_json(path, self.data())
+
+    @classmethod
+    def load(cls, path: str | Path) -> ActionBins:
+        return cls.read(files.read_json(path))

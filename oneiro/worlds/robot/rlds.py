@@ -1,0 +1,273 @@
+"""Real robot episodes in RLDS (the TFRecord form of Open X-Embodiment) as this project's episode files.
+
+`features.json` says what a record holds: which names, shapes and image formats. A `FieldMap` says which of them become
+frames, actions and instruction; without one the usual places are taken. Where the action is a group of several fields,
+they are joined in alphabetical order: for RT-1 (`fractal20220817_data`) that gives its thirteen numbers.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oneiro.errors import OneiroError, nearest
+from oneiro.worlds.robot.episodes import RobotEpisode, write_episode
+from oneiro.worlds.robot.tfrecord import (
+    Corrupt,
+    Damage,
+    Feature,
+    example,
+    read_bytes,
+    read_floats,
+    read_integers,
+    records,
+)
+
+STEPS = "steps/"
+PIXELS = 4096 * 4096
+"""Largest image that is decoded."""
+RT1_ACTION = (
+    "base_displacement_vector",
+    "base_displacement_vertical_rotation",
+    "gripper_closedness_action",
+    "rotation_delta",
+    "terminate_episode",
+    "world_vector",
+)
+"""The fields of RT-1's action in their order: 2 + 1 + 1 + 3 + 3 + 3 = 13 numbers."""
+
+
+@dataclass(frozen=True)
+class FieldMap:
+    """Which fields of a record are used; names as in `features.json`, below `steps`."""
+
+    image: str
+    action: tuple[str, ...]
+    instruction: str | None = None
+
+
+KNOWN: dict[str, FieldMap] = {
+    "fractal20220817_data": FieldMap(
+        "observation/image",
+        tuple(f"action/{name}" for name in RT1_ACTION),
+        "observation/natural_language_instruction",
+    ),
+}
+"""Datasets whose fields are known by name."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """An RLDS folder: its name, the leaves below `steps` with their descriptions, its files by split."""
+
+    name: str
+    leaves: Mapping[str, Mapping[str, Any]]
+    files: Mapping[str, Sequence[Path]]
+
+
+@dataclass
+class Imported:
+    """What an import did."""
+
+    written: int = 0
+    kept: int = 0
+    """Episodes whose files were there before."""
+    frames: int = 0
+    damaged: list[str] = field(default_factory=list)
+    """One line for each record that could not be used."""
+
+
+def open_dataset(folder: str | Path) -> Dataset:
+    """Describe the dataset in `folder`, or the only one below it (`NAME/VERSION/`)."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise OneiroError(f"{folder} is not a folder; give the one that holds features.json and the .tfrecord files")
+    described = (
+        [folder / "features.json"] if (folder / "features.json").is_file() else sorted(folder.rglob("features.json"))
+    )
+    if len(described) != 1:
+        found = "no features.json" if not described else f"{len(described)} datasets"
+        raise OneiroError(f"{folder} holds {found}; give the folder of one dataset's version")
+    place = described[0].parent
+    leaves = {name.removeprefix(STEPS): leaf for name, leaf in _leaves(_json(described[0])) if name.startswith(STEPS)}
+    splits: dict[str, list[Path]] = {}
+    for path in sorted(path for path in place.iterdir() if ".tfrecord" in path.name and path.is_file()):
+        # DATASET-SPLIT.tfrecord-00000-of-00001
+        splits.setdefault(path.name.partition(".tfrecord")[0].rpartition("-")[2], []).append(path)
+    if not leaves or not splits:
+        raise OneiroError(f"{place} describes no steps or holds no .tfrecord files; is it an RLDS dataset?")
+    info = place / "dataset_info.json"
+    name = _json(info).get("name") if info.is_file() else None
+    return Dataset(str(name or place.name), leaves, splits)
+
+
+def choose_fields(
+    dataset: Dataset, image: str | None = None, action: Sequence[str] = (), instruction: str | None = None
+) -> FieldMap:
+    """The fields to use: what the caller names, else what is known of the dataset, else the usual places."""
+    known = KNOWN.get(dataset.name)
+    images = [name for name, leaf in dataset.leaves.items() if "image" in leaf]
+    if image is None:
+        image = known.image if known else _usual(images)
+    if not action:
+        action = known.action if known else _group(dataset, "action")
+    else:
+        action = [leaf for name in action for leaf in _group(dataset, name)]
+    if instruction is None:
+        instruction = known.instruction if known else _first(dataset.leaves, "instruction")
+    for name in (image, *action, *([instruction] if instruction else [])):
+        if name not in dataset.leaves:
+            raise OneiroError(f"{dataset.name} has no field '{name}'{nearest(name, dataset.leaves)}")
+    if image not in images:
+        raise OneiroError(f"'{image}' of {dataset.name} is no image; images: {', '.join(images) or 'none'}")
+    return FieldMap(image, tuple(action), instruction)
+
+
+def episodes(dataset: Dataset, fields: FieldMap, split: str) -> Iterator[tuple[int, RobotEpisode | str]]:
+    """Every episode of a split with its number; what cannot be used as one line that says why."""
+    number = 0
+    for path in dataset.files[split]:
+        for place, record in records(path):
+            if isinstance(record, Damage):
+                yield number, str(record)
+            else:
+                try:
+                    yield number, _episode(dataset, fields, record)
+                except (Corrupt, ValueError, OSError, SyntaxError) as error:  # the last two: Pillow, of broken images
+                    yield number, str(Damage(path, place, str(error).splitlines()[0][:200] if str(error) else "?"))
+            number += 1
+
+
+def import_rlds(
+    source: str | Path,
+    out: str | Path,
+    *,
+    image: str | None = None,
+    action: Sequence[str] = (),
+    instruction: str | None = None,
+    advance: Callable[[int], Any] = lambda count: None,
+) -> Imported:
+    """Write every episode below `source` to `out` as `SPLIT_eps_00000000.npz`. Files that are there are kept."""
+    dataset = open_dataset(source)
+    fields = choose_fields(dataset, image, action, instruction)
+    done = Imported()
+    for split in sorted(dataset.files):
+        for number, episode in episodes(dataset, fields, split):
+            path = Path(out) / f"{split}_eps_{number:08d}.npz"
+            if isinstance(episode, str):
+                done.damaged.append(episode)
+            elif path.exists():
+                done.kept += 1
+                done.frames += len(episode)
+            else:
+                write_episode(path, episode)
+                done.written += 1
+                done.frames += len(episode)
+            advance(1)
+    if not done.written + done.kept:
+        reason = done.damaged[0] if done.damaged else "its files hold no records"
+        raise OneiroError(f"no episode of {dataset.name} could be read; {reason}")
+    return done
+
+
+def _episode(dataset: Dataset, fields: FieldMap, record: bytes) -> RobotEpisode:
+    features = example(record)
+    pictures = read_bytes(_named(features, fields.image))
+    if not pictures:
+        raise Corrupt(f"{fields.image} holds no frames")
+    shape = _shape(dataset.leaves[fields.image])
+    image = np.stack([_decode(picture, shape) for picture in pictures])
+    parts = [_numbers(_named(features, name), dataset.leaves[name], name, len(image)) for name in fields.action]
+    info: dict[str, Any] = {"dataset": dataset.name}
+    if fields.instruction:
+        said = read_bytes(_named(features, fields.instruction))
+        info["instruction"] = said[0].decode("utf-8", "replace") if said else ""
+    return RobotEpisode(image, np.concatenate(parts, axis=1), info)
+
+
+def _named(features: Mapping[str, Feature], name: str) -> Feature:
+    if STEPS + name not in features:
+        raise Corrupt(f"it has no {STEPS}{name}")
+    return features[STEPS + name]
+
+
+def _numbers(feature: Feature, leaf: Mapping[str, Any], name: str, frames: int) -> np.ndarray:
+    """A field's numbers `[T, width]` float32, whether stored as floats or integers."""
+    width = int(np.prod(_shape(leaf), dtype=np.int64))
+    values = read_floats(feature)
+    if not len(values):
+        values = read_integers(feature).astype(np.float32)
+    if len(values) != frames * width:
+        raise Corrupt(f"{name} has {len(values)} numbers where {frames} frames of {width} need {frames * width}")
+    return values.reshape(frames, width).astype(np.float32)
+
+
+def _decode(picture: bytes, shape: tuple[int, ...]) -> np.ndarray:
+    """A JPEG or PNG as uint8 `[H, W, 3]`; its size is checked before it is unpacked."""
+    from PIL import Image
+
+    with Image.open(io.BytesIO(picture), formats=("JPEG", "PNG")) as opened:
+        width, height = opened.size
+        if width * height > PIXELS or (shape and (height, width) != shape[:2]):
+            raise Corrupt(f"an image is {height}x{width}, features.json says {shape[:2] or f'at most {PIXELS} pixels'}")
+        return np.asarray(opened.convert("RGB"))
+
+
+def _leaves(node: Any, path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Names and descriptions of the leaves of a `features.json`. Sequences are not part of a name."""
+    if not isinstance(node, Mapping):
+        return
+    if "featuresDict" in node:
+        for name, inner in (node["featuresDict"].get("features") or {}).items():
+            yield from _leaves(inner, f"{path}/{name}" if path else name)
+    elif "sequence" in node:
+        yield from _leaves(node["sequence"].get("feature"), path)
+    elif path:
+        yield path, node
+
+
+def _shape(leaf: Mapping[str, Any]) -> tuple[int, ...]:
+    """A leaf's shape; dimensions that are not fixed make it unknown, which is empty."""
+    inner: Any = next((leaf[kind] for kind in ("tensor", "image") if kind in leaf), {})
+    try:
+        sides = tuple(int(side) for side in (inner.get("shape") or {}).get("dimensions") or ())
+    except (TypeError, ValueError, AttributeError):
+        return ()
+    return sides if all(side > 0 for side in sides) else ()
+
+
+def _group(dataset: Dataset, name: str) -> tuple[str, ...]:
+    """A field, or all fields below a group in alphabetical order."""
+    below = tuple(sorted(leaf for leaf in dataset.leaves if leaf.startswith(f"{name}/")))
+    return below or (name,)
+
+
+def _usual(images: Sequence[str]) -> str:
+    """The camera most datasets mean: called `image`, else the first that is neither on the wrist nor of depth."""
+    for name in ("observation/image", "observation/image_0", "observation/rgb"):
+        if name in images:
+            return name
+    plain = sorted(name for name in images if not any(word in name for word in ("depth", "wrist", "hand")))
+    if not plain:
+        raise OneiroError(f"say which camera to use with --image; images: {', '.join(images) or 'none'}")
+    return plain[0]
+
+
+def _first(leaves: Mapping[str, Mapping[str, Any]], word: str) -> str | None:
+    return next((name for name, leaf in sorted(leaves.items()) if word in name and "text" in leaf), None)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise OneiroError(f"{path} cannot be read as JSON ({error}); restore it") from error
+    if not isinstance(data, dict):
+        raise OneiroError(f"{path} is not a JSON object; restore it")
+    return data

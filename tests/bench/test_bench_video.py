@@ -1,0 +1,34 @@
+"""`oneiro bench video`: every station has a rate, and the peer predicts the same frames."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from oneiro import bench
+from oneiro.bench.video import filmed, generated, subject
+
+
+def test_every_station_has_a_rate_and_the_ratio_is_of_the_two_rates(tmp_path: Path) -> None:
+    stations, beside = bench.run("video", json=tmp_path / "video.json", prompts=1, group=2, rounds=1, threads=1)
+    rows = {row["frames are"]: row for row in stations.data()["rows"]}
+    assert {"rendered, one process", "tokenised", "predicted", "decoded", "scored, MAE"} <= set(rows)
+    assert all(rows[name]["frames a second"] > 0 for name in ("tokenised", "predicted", "decoded", "scored, MAE"))
+    ours, theirs = beside.data()["rows"]
+    ratio = ours["frames a second"] / theirs["frames a second"]
+    assert abs(ours["times as fast as transformers"] - ratio) < 1e-9 and theirs["times as fast as transformers"] == 1
+    assert json.loads((tmp_path / "video.json").read_text())["tables"] == [stations.data(), beside.data()]
+
+
+def test_the_peer_fills_in_whole_rows_with_the_actions_in_their_places() -> None:
+    language, task = subject(None)
+    cases = task.encode(filmed(task, 1))
+    with torch.random.fork_rng(devices=[]):
+        tokens = generated(language, task, cases, 2).numpy()
+    layout = task.layout
+    assert tokens.shape == (2, layout.length)
+    reply = tokens[:, layout.prompt_length :].reshape(2, layout.future, layout.step_tokens)
+    assert np.array_equal(reply[0, :, layout.frame_tokens :], layout.first_action + cases.actions[0, layout.past :])

@@ -1,0 +1,353 @@
+"""RLVR on video: the pipelines through the command line, what a killed run becomes, and their parts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from oneiro import recipe as recipes
+from oneiro.errors import OneiroError
+from oneiro.learning.example import Example
+from oneiro.learning.learner import Learner, LearnerSettings
+from oneiro.models.video import tokenizer as tokenizers
+from oneiro.models.video.layout import Layout
+from oneiro.models.video.tokenizer import CompressiveTokenizerSettings
+from oneiro.models.video.transformer import TransformerSettings, create
+from oneiro.predictors.video import VideoPredictor, VideoRewardSettings
+from oneiro.predictors.video_clips import Footage
+from oneiro.report.strips import gif
+from oneiro.run import read_lines
+from oneiro.sampling.engine import Engine, Limits
+from oneiro.systems import video_evaluate
+from oneiro.systems.video_data import test_windows as fixed_segments
+from oneiro.systems.video_drive import blocks, open_drive
+from oneiro.systems.video_evaluate import CEILING, COPY, Exam, Measured, by_episode, change_table, main_table
+from oneiro.systems.video_exam import evaluate_video, open_subjects
+from oneiro.systems.video_model import find_tokenizer, open_model
+from oneiro.systems.video_play import play, record
+from oneiro.systems.video_recipe import VideoRecipe
+from oneiro.worlds import video_toy
+from oneiro.worlds.robot.episodes import ActionBins, Episodes, open_episodes
+
+COMMAND = [sys.executable, "-m", "oneiro"]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+BOTH = ("rlvr/video-single", "rlvr/video-multi")
+
+
+def start(recipe: str, out: Path, *overrides: str) -> subprocess.Popen[bytes]:
+    command = [*COMMAND, "run", recipe, "preset=smoke", *overrides, "--out", str(out)]
+    return subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
+
+
+@pytest.fixture(scope="module", params=BOTH, ids=["single", "multi"])
+def alone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A smoke run that was left alone."""
+    out = tmp_path_factory.mktemp("video") / "run"
+    assert start(request.param, out).wait(300) == 0
+    return out
+
+
+# The pipelines --------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_ends_with_baselines_ceiling_base_and_rlvr_in_every_table(alone: Path) -> None:
+    summary = json.loads((alone / "summary.json").read_text())
+    main = summary["tables"][0]
+    assert [row["frames"] for row in main["rows"]] == [COPY, CEILING, "base", "RLVR"]
+    for row in main["rows"]:
+        assert row["MSE x 100"]["low"] <= row["MSE x 100"]["value"] <= row["MSE x 100"]["high"]
+        assert row["MSE x 100"]["n"] == 4  # twelve episodes, every third for testing
+    assert "intervals" in summary["notes"][0] and "Copying the last frame" in summary["notes"][0]
+    titles = [table["title"] for table in summary["tables"]]
+    multi = "compressive" in (alone / "recipe.yaml").read_text()
+    assert ("MSE x 100 by how far ahead" in titles) == multi
+
+
+def test_the_report_holds_its_moving_pictures(alone: Path) -> None:
+    page = (alone / "report.html").read_text()
+    assert re.findall(r'<img src="data:image/gif;base64,R0lGOD', page)
+    assert "img-src data:" in page
+
+
+def test_the_sampler_and_the_learner_agree_and_the_reward_is_the_sum_of_its_terms(alone: Path) -> None:
+    steps = [line for line in read_lines(alone / "metrics.jsonl") if line["stage"] == "rl"]
+    assert [line["step"] for line in steps] == [1, 2, 3]
+    assert all(line["mismatch"] < 1e-3 for line in steps if "mismatch" in line)
+    for row in read_lines(alone / "episodes" / "rl-000003.jsonl.gz"):
+        assert sum(sum(values) for values in row["terms"].values()) == pytest.approx(row["score"])
+        assert len(row["frames"]) == len(row["turns"]) and max(map(max, row["frames"])) < 1000
+
+
+def test_eval_video_measures_base_and_rlvr_on_the_episodes_that_training_left_out(alone: Path, tmp_path: Path) -> None:
+    out = tmp_path / "frames.json"
+    options = ["--segments", "5", "--runs", "2", "--lpips", "none", "--json", str(out)]
+    command = [*COMMAND, "eval", "video", "--model", str(alone), "--data", str(alone / "data"), *options]
+    subprocess.run(command, env=ENVIRONMENT, check=True, capture_output=True)
+    rows = json.loads(out.read_text())["tables"][0]["rows"]
+    assert [row["frames"] for row in rows] == [COPY, CEILING, "base", "RLVR"] and rows[0]["PSNR"]["n"] == 4
+
+
+def test_playing_writes_a_frame_for_every_key(alone: Path, tmp_path: Path) -> None:
+    out = tmp_path / "frames"
+    command = [*COMMAND, "play", "robot", "--model", str(alone), "--out", str(out)]
+    done = subprocess.run(command, env=ENVIRONMENT, input="dw.\n?\nq\n", text=True, check=True, capture_output=True)
+    assert "'?' means nothing here" in done.stdout
+    assert sorted(path.name for path in out.iterdir()) == [*(f"frame-{i:04d}.png" for i in range(4)), "rollout.gif"]
+
+
+def test_a_key_moves_one_entry_to_the_end_of_its_range(alone: Path, tmp_path: Path) -> None:
+    drive = open_drive(alone, None, 1, tmp_path, seed=0)
+    low, high = drive.camera.task.bins.low, drive.camera.task.bins.high
+    assert drive.action("d").tolist() == pytest.approx([high[0], 0])  # type: ignore[union-attr]
+    assert drive.action("s").tolist() == pytest.approx([0, low[1]])  # type: ignore[union-attr]
+    assert drive.action("x") is None  # the toy's actions have two entries
+    assert blocks(drive.frame).count("▀") == 32 * 16
+    with pytest.raises(OneiroError, match="there are 4 test episodes"):
+        open_drive(alone, None, 4, tmp_path, seed=0)
+
+
+def test_a_checkpoint_finds_the_tokenizer_of_its_run(alone: Path) -> None:
+    language, task, habits = open_model(alone / "checkpoints" / "rl")
+    assert task.layout.codes == language.backbone.spoken == 1000 and habits.test_every == 3
+    assert find_tokenizer(alone / "checkpoints" / "pretrain") == find_tokenizer(alone)
+    assert list(open_subjects(alone)) == ["base", "RLVR"]
+
+
+def test_a_model_without_its_tokenizer_is_a_readable_mistake(alone: Path, tmp_path: Path) -> None:
+    language, _, _ = open_model(alone)
+    language.save(tmp_path / "a" / "b" / "c" / "d" / "moved")
+    with pytest.raises(OneiroError, match="no tokenizer belongs to the model"):
+        open_model(tmp_path / "a" / "b" / "c" / "d" / "moved")
+
+
+def test_data_with_other_actions_is_a_readable_mistake(alone: Path, tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    from oneiro.worlds.robot.episodes import write_episode
+
+    one = video_toy.play(0, 12, 32)
+    write_episode(tmp_path / "a.npz", replace(one, action=np.zeros((12, 7), np.float32)))
+    with pytest.raises(OneiroError, match="have 7 numbers, the model knows 2"):
+        evaluate_video(open_subjects(alone), tmp_path, "all", 2, 1, [])
+
+
+@pytest.mark.slow
+def test_a_run_killed_in_every_stage_ends_like_one_left_alone(tmp_path: Path) -> None:
+    undisturbed, killed, kills = tmp_path / "alone", tmp_path / "killed", 0
+    assert start("rlvr/video-multi", undisturbed).wait(300) == 0
+    rng = np.random.default_rng(5)
+    for stage in ("data", "tokenizer", "pretrain", "evaluate-base", "rl", "rl", "evaluate-rlvr"):
+        process = start("rlvr/video-multi", killed)
+        deadline = time.monotonic() + 120
+        while stage_status(killed, stage) != "running" and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.005)
+        time.sleep(float(rng.random()) * 0.6)
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+            kills += 1
+        process.wait()
+    assert kills >= 3
+    assert start("rlvr/video-multi", killed).wait(300) == 0
+    assert fingerprint(killed) == fingerprint(undisturbed)
+
+
+def stage_status(out: Path, stage: str) -> str:
+    try:
+        return str(json.loads((out / "run.json").read_text())["stages"].get(stage, {}).get("status", ""))
+    except (OSError, json.JSONDecodeError):
+        return ""
+
+
+def fingerprint(out: Path) -> dict[str, str]:
+    """Digests of everything a run must reproduce: data, metrics, episodes, weights, measures, pictures, summary."""
+    files = [out / "metrics.jsonl", out / "summary.json", out / "actions.json"]
+    for folder in ("episodes", "data", "evaluation", "images"):
+        files += sorted((out / folder).iterdir())
+    files += sorted((out / "checkpoints").rglob("*.safetensors"))
+    return {str(f.relative_to(out)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
+
+
+# Recipes --------------------------------------------------------------------------------------------------------------
+
+
+def load(name: str, *overrides: str) -> VideoRecipe:
+    found = recipes.load(name, overrides)
+    assert isinstance(found, VideoRecipe)
+    return found
+
+
+@pytest.mark.parametrize(("name", "length", "vocabulary"), [(BOTH[0], 1654, 4633), (BOTH[1], 2024, 9008)])
+def test_the_published_overlay_has_the_published_sizes(name: str, length: int, vocabulary: int) -> None:
+    recipe = load(name, "model=published", "data=somewhere")
+    with torch.device("meta"):
+        tokenizer = tokenizers.create(recipe.tokenizer, device="meta")
+    layout = recipe.layout.of(tokenizer, 13)
+    assert (layout.length, layout.vocabulary) == (length, vocabulary)
+    assert (recipe.model.layers, recipe.model.width, recipe.model.mlp) == (12, 768, 3072)
+    assert round(tokenizer.parameter_count / 1e6, 1) == (104.4 if "single" in name else 129.4)
+    assert recipe.rollout.groups == 128 and recipe.rollout.members == 16
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_the_gpu_overlay_has_a_model_of_at_least_twenty_million_parameters(name: str) -> None:
+    recipe = load(name, "model=large")
+    with torch.device("meta"):
+        layout = recipe.layout.of(tokenizers.create(recipe.tokenizer, device="meta"), 4)
+    width, layers, mlp = recipe.model.width, recipe.model.layers, recipe.model.mlp
+    assert layers * (4 * width * width + 3 * width * mlp) + 2 * layout.vocabulary * width >= 20e6
+
+
+def test_a_toy_of_oblong_frames_is_refused() -> None:
+    with pytest.raises(OneiroError, match="square frames"):
+        load(BOTH[0], "preset=smoke", "tokenizer.width=64")
+
+
+# Parts ----------------------------------------------------------------------------------------------------------------
+
+SIZE = {"height": 16, "width": 16, "patch": 4, "channels": (16, 16), "layers": 1, "latent": 8, "levels": (8, 5, 5)}
+
+
+@pytest.fixture(scope="module")
+def episodes(tmp_path_factory: pytest.TempPathFactory) -> Episodes:
+    folder = tmp_path_factory.mktemp("puck")
+    video_toy.record(folder, episodes=3, frames=9, size=16, seed=0)
+    return open_episodes(folder, every=3)
+
+
+@pytest.fixture(scope="module")
+def task(episodes: Episodes) -> VideoPredictor:
+    tokenizer = tokenizers.create(CompressiveTokenizerSettings(**SIZE, squares=2), 1, "cpu").eval()  # type: ignore[arg-type]
+    layout = Layout.multi_step(tokenizer.codes, tokenizer.frame_tokens, tokenizer.context_tokens, 2, future=3)
+    return VideoPredictor(tokenizer, layout, ActionBins.fit(episodes), VideoRewardSettings(lpips=0, repetition=0.1))
+
+
+def test_test_segments_are_spread_over_the_episodes_and_never_twice(episodes: Episodes) -> None:
+    footage = Footage(episodes, 4)
+    few, many = fixed_segments(footage, 3), fixed_segments(footage, 1000)
+    assert sorted(few[:, 0].tolist()) == [0, 1, 2]
+    assert len({tuple(window) for window in many.tolist()}) == len(many) <= len(footage.windows)
+    assert np.array_equal(fixed_segments(footage, 3), few)
+
+
+def test_an_episode_is_a_future_whose_frames_are_turns(episodes: Episodes, task: VideoPredictor) -> None:
+    language = create(TransformerSettings(layers=1, width=16, heads=2, mlp=32), task.layout, seed=1)
+    footage = Footage(episodes, task.layout.frames)
+    windows = footage.draw(2, "play")
+    clips = footage.cut(windows)
+    told = play(task, Engine(language), clips, task.encode(clips), ["a", "b"], 3, Limits(), seed=0)
+    assert [(e.task, e.group, e.member) for e in told] == [
+        (name, g, m) for g, name in enumerate("ab") for m in range(3)
+    ]
+    for episode in told:
+        (row,) = episode.rows
+        assert len(episode.rewards) == 3 and sorted(set(row.turns[row.sampled])) == [1, 2, 3]
+        assert row.sampled.sum() == 3 * task.layout.frame_tokens
+        assert sum(map(sum, episode.terms.values())) == pytest.approx(episode.score, rel=1e-5)
+        assert json.dumps(record(episode))
+    learned, _ = Learner(language.backbone, LearnerSettings(), 1).logprobs([Example.of(e.rows[0]) for e in told])
+    for episode, scores in zip(told, learned, strict=True):
+        (row,) = episode.rows
+        assert np.allclose(scores[row.sampled], row.logprobs[row.sampled], atol=1e-4)
+
+
+def test_with_credit_for_tokens_every_token_is_a_turn_and_the_score_stays(
+    episodes: Episodes, task: VideoPredictor
+) -> None:
+    language = create(TransformerSettings(layers=1, width=16, heads=2, mlp=32), task.layout, seed=1)
+    footage = Footage(episodes, task.layout.frames)
+    clips = footage.cut(footage.draw(2, "play"))
+    finer = VideoPredictor(
+        task.tokenizer, task.layout, task.bins, task.reward_settings.model_copy(update={"credit": "token"})
+    )
+    one, two = (
+        play(t, Engine(language), clips, t.encode(clips), ["a", "b"], 2, Limits(), seed=0) for t in (task, finer)
+    )
+    for by_frame, by_token in zip(one, two, strict=True):
+        assert by_token.score == pytest.approx(by_frame.score, rel=1e-4)
+        (row,) = by_token.rows
+        assert row.turns[row.sampled].tolist() == list(range(1, len(by_token.rewards) + 1))
+        assert np.array_equal(row.tokens, by_frame.rows[0].tokens)
+        assert [turn["reward"] for turn in record(by_token)["turns"]] == pytest.approx(by_frame.rewards, rel=1e-3)
+
+
+def test_an_exam_looks_at_nothing_but_the_given_frames(episodes: Episodes, task: VideoPredictor) -> None:
+    language = create(TransformerSettings(layers=1, width=16, heads=2, mlp=32), task.layout, seed=1)
+    footage = Footage(episodes, task.layout.frames)
+    exam = Exam(task, footage, fixed_segments(footage, 3), [])
+    before = exam.model(Engine(language), Limits(), 2, 0, lambda done: None)
+    assert before.values["mse"].shape == (3, 2, 3) and before.frames is not None
+    # Frames before the start and after it change nothing that is sampled; the start frame is the context.
+    for index in range(len(episodes)):
+        start = int(exam.windows[exam.windows[:, 0] == index][0, 1])
+        image = footage.episode(index).image
+        image[:start], image[start + 1 :] = 0, 255
+    other = Exam(task, footage, exam.windows, []).model(Engine(language), Limits(), 2, 0, lambda done: None)
+    assert np.array_equal(other.frames, before.frames)
+    assert not np.allclose(other.values["mse"], before.values["mse"])
+
+
+def measured(numbers: list[float], repeats: list[bool] | None = None) -> Measured:
+    """One run of one frame for each segment."""
+    values = np.array(numbers, np.float32)[:, None, None]
+    return Measured({"mse": values, "reward": -values}, np.array(repeats)[:, None] if repeats else None)
+
+
+def test_means_are_over_segments_and_intervals_over_episodes() -> None:
+    episodes = np.array([0, 0, 1])
+    assert by_episode(np.array([1.0, 3.0, 5.0]), episodes).tolist() == [2.0, 5.0]
+    table = main_table({"base": measured([1.0, 3.0, 5.0], [True, False, False])}, episodes)
+    row = table.data()["rows"][0]
+    assert row["MSE x 100"] == {"value": 350.0, "low": 200.0, "high": 500.0, "n": 2}
+    assert row["ends repeating"]["value"] == 0.25
+
+
+def test_a_change_is_relative_and_paired() -> None:
+    table = change_table(measured([2.0, 4.0]), measured([1.0, 3.0]), np.array([0, 1]))
+    row = table.data()["rows"][0]
+    # Both fall by 1 from a mean of 3: the interval has no width.
+    assert row["change"]["value"] == pytest.approx(-1 / 3)
+    assert row["change"]["low"] == row["change"]["high"] == pytest.approx(-1 / 3)
+
+
+def test_the_best_of_several_is_chosen_for_each_measure_by_itself() -> None:
+    values = np.array([[[1.0], [3.0]], [[4.0], [2.0]]], np.float32)
+    row = Measured({"mse": values, "psnr": values})
+    found = video_evaluate.runs_table({"base": row}, np.array([0, 1]))
+    assert found is not None
+    best = {line["measure"]: line["best of 2"]["value"] for line in found.data()["rows"]}
+    assert best == {"MSE x 100": 150.0, "PSNR": 3.5}
+
+
+def test_measures_survive_a_file(tmp_path: Path) -> None:
+    before = Measured(
+        {"mse": np.ones((2, 3, 4), np.float32)}, np.array([[True], [False]]), np.zeros((2, 4, 5), np.int32)
+    )
+    before.save(tmp_path / "base.npz")
+    after = Measured.load(tmp_path / "base.npz")
+    assert np.array_equal(after.values["mse"], before.values["mse"])
+    assert np.array_equal(after.repeats, before.repeats) and np.array_equal(after.frames, before.frames)  # type: ignore[arg-type]
+
+
+def test_a_strip_shows_its_videos_side_by_side() -> None:
+    from io import BytesIO
+
+    from PIL import Image
+
+    red, blue = np.zeros((3, 80, 80, 3), np.uint8), np.zeros((3, 80, 80, 3), np.uint8)
+    red[..., 0], blue[..., 2] = 255, 255
+    red[1:, :, :40] = 0
+    picture = Image.open(BytesIO(gif({"truth": red, "base": blue})))
+    assert picture.n_frames >= 2 and picture.size == (2 * 160 + 4, 160 + 14)  # type: ignore[attr-defined]
+    first = picture.convert("RGB")
+    assert first.getpixel((20, 100)) == (255, 0, 0) and first.getpixel((300, 100)) == (0, 0, 255)

@@ -1,0 +1,150 @@
+"""RLDS: real Bridge episodes, hand-made RT-1 ones, and what is said when a record is damaged."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from oneiro.errors import OneiroError
+from oneiro.worlds.robot import rlds
+from oneiro.worlds.robot.episodes import open_episodes
+from oneiro.worlds.robot.rlds import import_rlds, open_dataset
+from tests.worlds.robot.test_tfrecord import serialise, write_records
+
+BRIDGE = Path(__file__).parents[4] / "shared" / "data" / "bridge_rlds"
+needs_bridge = pytest.mark.skipif(not BRIDGE.is_dir(), reason="the Bridge sample is not here")
+WIDTHS = dict(zip(rlds.RT1_ACTION, (2, 1, 1, 3, 3, 3), strict=True))
+
+
+def tensor(width: int, kind: str = "float32") -> dict[str, Any]:
+    return {"tensor": {"shape": {"dimensions": [str(width)]}, "dtype": kind}}
+
+
+def group(**features: Any) -> dict[str, Any]:
+    return {"featuresDict": {"features": features}}
+
+
+def picture(value: int, form: str = "PNG", size: tuple[int, int] = (20, 16)) -> bytes:
+    buffer = io.BytesIO()
+    Image.new("RGB", size, (value, 0, 255 - value)).save(buffer, form)
+    return buffer.getvalue()
+
+
+def rt1_record(frames: int, first: float = 0.0) -> bytes:
+    """Action number d of frame t is 100 t + d, so that order shows."""
+    features: dict[str, Any] = {"steps/observation/image": [picture(10 * t) for t in range(frames)]}
+    features["steps/observation/natural_language_instruction"] = [b"open middle drawer"] * frames
+    place = 0
+    for name, width in WIDTHS.items():
+        rows = [[100.0 * t + place + d + first for d in range(width)] for t in range(frames)]
+        flat = [value for row in rows for value in row]
+        whole = name == "terminate_episode"  # stored as integers
+        features[f"steps/action/{name}"] = [int(value) for value in flat] if whole else flat
+        place += width
+    return serialise(features)
+
+
+def rt1_folder(folder: Path, records: list[bytes], name: str = "fractal20220817_data") -> Path:
+    folder.mkdir(parents=True)
+    actions = {key: tensor(width) for key, width in sorted(WIDTHS.items(), reverse=True)}
+    observation = group(
+        image={"image": {"shape": {"dimensions": ["16", "20", "3"]}, "encodingFormat": "jpeg"}},
+        natural_language_instruction={"text": {}},
+    )
+    steps = {"sequence": {"feature": group(action=group(**actions), observation=observation)}}
+    (folder / "features.json").write_text(json.dumps(group(steps=steps)))
+    (folder / "dataset_info.json").write_text(json.dumps({"name": name}))
+    write_records(folder / f"{name}-train.tfrecord-00000-of-00001", records)
+    return folder
+
+
+@needs_bridge
+def test_the_bridge_sample_becomes_25_episodes(tmp_path: Path) -> None:
+    done = import_rlds(BRIDGE, tmp_path)
+    assert (done.written, done.kept, done.frames, done.damaged) == (25, 0, 250, [])
+    episodes = open_episodes(tmp_path)
+    first = episodes[0]
+    assert first.image.shape == (10, 64, 64, 3) and first.action.shape == (10, 7)
+    assert first.info["instruction"] == "put cup from counter or drying rack into sink"
+    assert 20 < first.image.mean() < 235 and set(np.unique(first.action[:, 6])) <= {0.0, 1.0}  # the gripper
+    again = import_rlds(BRIDGE, tmp_path)
+    assert (again.written, again.kept) == (0, 25)
+
+
+@needs_bridge
+def test_a_camera_can_be_chosen_and_a_wrong_name_is_corrected(tmp_path: Path) -> None:
+    dataset = open_dataset(BRIDGE)
+    assert rlds.choose_fields(dataset) == rlds.FieldMap("observation/image_0", ("action",), "language_instruction")
+    assert rlds.choose_fields(dataset, image="observation/image_1").image == "observation/image_1"
+    with pytest.raises(OneiroError, match="did you mean 'observation/image_"):
+        rlds.choose_fields(dataset, image="observation/image_9")
+    with pytest.raises(OneiroError, match="is no image"):
+        rlds.choose_fields(dataset, image="action")
+
+
+@needs_bridge
+def test_a_flipped_byte_in_real_data_costs_one_episode_and_is_named(tmp_path: Path) -> None:
+    source = tmp_path / "bridge"
+    source.mkdir()
+    for file in BRIDGE.iterdir():
+        (source / file.name).write_bytes(file.read_bytes())
+    shard = next(source.glob("*.tfrecord*"))
+    data = bytearray(shard.read_bytes())
+    data[2000] ^= 0x10
+    shard.chmod(0o644)
+    shard.write_bytes(bytes(data))
+    done = import_rlds(source, tmp_path / "out")
+    assert done.written == 24 and done.damaged == [f"{shard.name}, record 0: the checksum of its data is wrong"]
+    assert not (tmp_path / "out" / "train_eps_00000000.npz").exists()
+
+
+@pytest.mark.parametrize("name", ["fractal20220817_data", "some_other_set"])
+def test_actions_of_rt1_are_thirteen_numbers_in_alphabetical_order(tmp_path: Path, name: str) -> None:
+    source = rt1_folder(tmp_path / "in" / name / "0.1.0", [rt1_record(3)], name)
+    import_rlds(source.parents[1], tmp_path / "out")  # the only dataset below the folder is found
+    episode = open_episodes(tmp_path / "out")[0]
+    assert episode.action.tolist() == [[100.0 * t + d for d in range(13)] for t in range(3)]
+    assert episode.image.shape == (3, 16, 20, 3) and episode.image[2, 0, 0].tolist() == [20, 0, 235]
+    assert episode.info == {"dataset": name, "instruction": "open middle drawer"}
+
+
+def test_fields_can_be_mapped_by_hand(tmp_path: Path) -> None:
+    source = rt1_folder(tmp_path / "in", [rt1_record(2)], "mine")
+    import_rlds(source, tmp_path / "out", action=["action/world_vector", "action/gripper_closedness_action"])
+    assert open_episodes(tmp_path / "out")[0].action.tolist() == [[10, 11, 12, 3], [110, 111, 112, 103]]
+
+
+def test_each_way_a_record_can_be_wrong_is_one_line(tmp_path: Path) -> None:
+    short = serialise({"steps/observation/image": [picture(0)] * 2, "steps/action/world_vector": [0.0] * 5})
+    larger = serialise({"steps/observation/image": [picture(0, size=(40, 30))]})
+    odd = serialise({"steps/observation/image": [b"GIF89a"]})
+    cut = serialise({"steps/observation/image": [picture(0, "JPEG")[:200]]})
+    empty = serialise({"steps/other": [1.0]})
+    records = [short, larger, odd, cut, empty, b"\xff\xff", rt1_record(2)]
+    source = rt1_folder(tmp_path / "in", records)
+    done = import_rlds(source, tmp_path / "out", action=["action/world_vector"])
+    assert done.written == 1 and len(done.damaged) == 6 and all("\n" not in line for line in done.damaged)
+    for line, words in zip(done.damaged, ("5 numbers", "30x40", "identify", "", "no steps/obs", "end"), strict=True):
+        assert words in line
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["train_eps_00000006.npz"]
+
+
+def test_what_is_no_dataset_says_so(tmp_path: Path) -> None:
+    for folder, words in ((tmp_path / "nowhere", "not a folder"), (tmp_path, "no features.json")):
+        with pytest.raises(OneiroError, match=words):
+            import_rlds(folder, tmp_path / "out")
+    (tmp_path / "features.json").write_text("[]")
+    with pytest.raises(OneiroError, match="not a JSON object"):
+        import_rlds(tmp_path, tmp_path / "out")
+    (tmp_path / "features.json").write_text("{}")
+    with pytest.raises(OneiroError, match="is it an RLDS dataset"):
+        import_rlds(tmp_path, tmp_path / "out")
+    source = rt1_folder(tmp_path / "broken", [b"\xff"])
+    with pytest.raises(OneiroError, match=r"no episode of fractal20220817_data could be read; .*record 0"):
+        import_rlds(source, tmp_path / "out")
