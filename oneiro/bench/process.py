@@ -32,7 +32,9 @@ class Contender:
         """MB: with its libraries imported but no model, and at the most."""
         own = job.contender == "oneiro"
         python = sys.executable if own else os.environ.get(PEER_PYTHON) or sys.executable
-        environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1"}
+        # Whatever a peer leaves behind goes away with the scratch folder.
+        kept = {"OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1", "TMPDIR": str(scratch)}
+        environment = {**os.environ, **kept}
         if own:
             places = [str(Path(oneiro.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
             environment["PYTHONPATH"] = os.pathsep.join(filter(None, places))

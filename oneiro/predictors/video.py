@@ -48,8 +48,6 @@ class VideoRewardSettings(Settings):
     aggregate: Literal["mean", "last", "discount"] = "mean"
     """Frames count alike, only the last counts, or each counts `discount` times the one before."""
     discount: float = Field(0.9, gt=0, le=1)
-    credit: Literal["frame", "token"] = "frame"
-    """What earns a reward of its own: a frame, or each token for its own part of the picture. Their sum is the same."""
     truth: Literal["pixels", "reconstruction"] = "pixels"
     """Compare with the recorded frames, or with what the tokenizer could have made of them."""
 
@@ -156,50 +154,30 @@ class VideoPredictor:
 
     @torch.inference_mode()
     def compare(self, made: Tensor, true: Tensor) -> dict[str, NDArray[np.float32]]:
-        """The terms of each frame's reward: frames [N, M, F, 3, H, W] against [N, F, 3, H, W] -> [N, M, F, K] each.
-
-        K is 1, or with credit for tokens their number; the sum over K is the frame's.
-        """
-        grid = self.grid if self.reward_settings.credit == "token" else (1, 1)
-        beside = true[:, None].expand_as(made)
+        """The terms of each frame's reward: frames [N, M, F, 3, H, W] against [N, F, 3, H, W] -> [N, M, F] each."""
         found: dict[str, NDArray[np.float32]] = {}
         for name, weight in self.reward_settings.weights.items():
             if name == "lpips":
-                values = self._lpips(made, true, grid)
-            elif name in ("mae", "mse"):
-                difference = made - beside
-                errors = difference.abs() if name == "mae" else difference.square()
-                values = pooled(errors.mean(dim=-3).flatten(0, 2), grid).view(*made.shape[:3], -1)
+                values = self._lpips(made, true)
             else:
-                whole = getattr(measures, name)(made, beside)  # has no parts: every token gets the same share
-                values = whole[..., None].expand(*whole.shape, grid[0] * grid[1])
-            found[name] = (weight / (grid[0] * grid[1]) * values).float().cpu().numpy()
+                values = getattr(measures, name)(made, true[:, None].expand_as(made))
+            found[name] = (weight * values).float().cpu().numpy()
         return found
 
-    @property
-    def grid(self) -> tuple[int, int]:
-        """How a frame's tokens stand, rows and columns."""
-        high, wide = self.tokenizer.settings.grid
-        side = round((high * wide / self.layout.frame_tokens) ** 0.5)
-        return high // side, wide // side
-
-    def _lpips(self, made: Tensor, true: Tensor, grid: tuple[int, int]) -> Tensor:
-        """[N, M, F, K]: distances of parts of frames. The true frames' features are computed once for all members."""
+    def _lpips(self, made: Tensor, true: Tensor) -> Tensor:
+        """The true frames' features are computed once for all members."""
         members = made.shape[1]
+        seen = [part.repeat_interleave(members, dim=0) for part in self.lpips.features(true.flatten(0, 1))]
         # [N, M, F] -> members innermost, to stand beside the repeated truth
         inner = made.transpose(1, 2).flatten(0, 2)
-        total = inner.new_zeros(len(inner), grid[0] * grid[1])
-        taps = zip(self.lpips.features(inner), self.lpips.features(true.flatten(0, 1)), self.lpips.heads, strict=True)
-        for one, other, head in taps:
-            squares = (one.unflatten(0, (-1, members)) - other[:, None]).square()
-            total += pooled(torch.einsum("nmchw,c->nmhw", squares, head).flatten(0, 1), grid)
-        return total.view(len(made), made.shape[2], members, -1).transpose(1, 2)
+        distances = self.lpips.between(self.lpips.features(inner), seen)
+        return distances.view(len(made), made.shape[2], members).transpose(1, 2)
 
     def rewards(self, clips: Clips, cases: Encoded, frames: NDArray[np.int32]) -> dict[str, NDArray[np.float32]]:
-        """Each term of each predicted frame's reward, [N, M, F, K]: together they sum to a segment's reward.
+        """Each term of each predicted frame's reward, [N, M, F]: together they sum to a segment's reward.
 
         `frames` [N, M, F, Z] are sampled tokens. Frames are weighted as the settings say, so the sum over F is the
-        mean, the last or the discounted one. K is 1, or the tokens of a frame where each has credit of its own.
+        mean, the last or the discounted one.
         """
         count, members, future = frames.shape[:3]
         size = max(1, SCORED_AT_ONCE * self.tokenizer.at_once // (members * future))
@@ -210,10 +188,8 @@ class VideoPredictor:
             parts.append(self.compare(made, self.truth(clips[part], cases[part])))
         found = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         if self.reward_settings.repetition:
-            parts_of_frame = next(iter(found.values())).shape[-1] if found else 1
-            paid = -self.reward_settings.repetition / parts_of_frame * self.repeats(cases, frames)
-            found["repetition"] = np.repeat(paid[..., None], parts_of_frame, axis=-1)
-        shares = self.reward_settings.shares(future)[:, None]
+            found["repetition"] = -self.reward_settings.repetition * self.repeats(cases, frames)
+        shares = self.reward_settings.shares(future)
         return {name: (values * shares).astype(np.float32) for name, values in found.items()}
 
     def repeats(self, cases: Encoded, frames: NDArray[np.int32]) -> NDArray[np.float32]:
@@ -226,13 +202,7 @@ class VideoPredictor:
         """What the trivial prediction earns without the repetition penalty, [N]: a success does better."""
         terms = self.compare(self.copied(clips)[:, None], self.truth(clips, cases))
         shares = self.reward_settings.shares(self.layout.future)
-        return (np.sum(list(terms.values()), axis=0)[:, 0].sum(-1) * shares).sum(-1).astype(np.float32)
-
-
-def pooled(maps: Tensor, grid: tuple[int, int]) -> Tensor:
-    """Means over the parts of maps [N, h, w]: [N, K]. Their mean is the mean of the map, whatever divides what."""
-    parts = torch.nn.functional.adaptive_avg_pool2d(maps[:, None], grid).flatten(1)
-    return parts + (maps.mean(dim=(1, 2))[:, None] - parts.mean(dim=1, keepdim=True))
+        return (np.sum(list(terms.values()), axis=0)[:, 0] * shares).sum(-1).astype(np.float32)
 
 
 def whole_numbers(tokens: Tensor) -> NDArray[np.int32]:

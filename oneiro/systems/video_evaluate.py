@@ -94,7 +94,7 @@ class Exam:
             frames = self.task.frames_of(samples)
             made = self.task.decode(cases.context, frames)
             terms = self.task.rewards(clips, cases, frames)
-            reward = np.sum(list(terms.values()), axis=0).sum(-1) * self.task.layout.future
+            reward = np.sum(list(terms.values()), axis=0) * self.task.layout.future
             parts.append(self._measure(made, clips) | {"reward": reward.astype(np.float32)})
             repeats.append(self.task.repeats(cases, frames)[:, :, -1].astype(bool))
             first.append(frames[:, 0])
@@ -111,7 +111,7 @@ class Exam:
             for name, made in shown.items():
                 terms = self.task.compare(made[:, None], true)
                 shares = self.task.reward_settings.shares(self.task.layout.future) * self.task.layout.future
-                reward = (np.sum(list(terms.values()), axis=0).sum(-1) * shares).astype(np.float32)
+                reward = (np.sum(list(terms.values()), axis=0) * shares).astype(np.float32)
                 rows[name].append(self._measure(made[:, None], clips) | {"reward": reward})
         return {name: Measured(joined(parts)) for name, parts in rows.items()}
 

@@ -24,14 +24,13 @@ def play(
     limits: Limits,
     seed: int,
 ) -> list[Episode]:
-    """`members` futures of each segment, one episode each; a segment is a group.
+    """`members` futures of each segment, one episode each; a segment is a group and a frame is a turn.
 
-    A frame is a turn with a reward of its own or, with credit for tokens, each token is. Success is to do better than
-    the last given frame held still.
+    Success is to do better than the last given frame held still.
     """
     samples = task.sample(engine, cases, members, limits, seed)
     frames = task.frames_of(samples)
-    terms = {name: values.reshape(*frames.shape[:2], -1) for name, values in task.rewards(clips, cases, frames).items()}
+    terms = task.rewards(clips, cases, frames)
     total = np.sum(list(terms.values()), axis=0)
     trivial, repeats = task.reward_of_copying(clips, cases), task.repeats(cases, frames)
     episodes = []
@@ -39,7 +38,7 @@ def play(
         prompt, actions = task.prompt(cases[group]), clips.actions[group, task.layout.past - 1 :]
         for member, sample in enumerate(futures):
             rewards = total[group, member]
-            segments = task.layout.reply_segments(sample.segments(), by_token=len(rewards) > task.layout.future)
+            segments = task.layout.reply_segments(sample.segments())
             episodes.append(
                 Episode(
                     rows=[Row([given(prompt), *segments])],
@@ -61,8 +60,7 @@ def record(episode: Episode) -> dict[str, Any]:
     """An episode as plain JSON: its tokens say what was seen, the tokenizer turns them into pictures."""
     (row,) = episode.rows
     actions: NDArray[np.float32] = episode.info["actions"]
-    rewards = np.array(episode.rewards).reshape(len(actions) - 1, -1).sum(axis=1)
-    frames = row.tokens[row.sampled].reshape(len(rewards), -1)
+    frames = [segment.tokens.tolist() for segment in row.segments if segment.sampled]
     return {
         "world": episode.world,
         "task": episode.task,
@@ -74,10 +72,10 @@ def record(episode: Episode) -> dict[str, Any]:
         "terms": episode.terms,
         "tokens": episode.sampled_tokens,
         "prompt": row.segments[0].tokens.tolist(),
-        "frames": frames.tolist(),
+        "frames": frames,
         "turns": [
             {"actions": [" ".join(f"{number:+.2f}" for number in actions[turn])], "reward": reward}
-            for turn, reward in enumerate(rewards.tolist())
+            for turn, reward in enumerate(episode.rewards)
         ],
     }
 

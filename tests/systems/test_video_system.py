@@ -261,26 +261,6 @@ def test_an_episode_is_a_future_whose_frames_are_turns(episodes: Episodes, task:
         assert np.allclose(scores[row.sampled], row.logprobs[row.sampled], atol=1e-4)
 
 
-def test_with_credit_for_tokens_every_token_is_a_turn_and_the_score_stays(
-    episodes: Episodes, task: VideoPredictor
-) -> None:
-    language = create(TransformerSettings(layers=1, width=16, heads=2, mlp=32), task.layout, seed=1)
-    footage = Footage(episodes, task.layout.frames)
-    clips = footage.cut(footage.draw(2, "play"))
-    finer = VideoPredictor(
-        task.tokenizer, task.layout, task.bins, task.reward_settings.model_copy(update={"credit": "token"})
-    )
-    one, two = (
-        play(t, Engine(language), clips, t.encode(clips), ["a", "b"], 2, Limits(), seed=0) for t in (task, finer)
-    )
-    for by_frame, by_token in zip(one, two, strict=True):
-        assert by_token.score == pytest.approx(by_frame.score, rel=1e-4)
-        (row,) = by_token.rows
-        assert row.turns[row.sampled].tolist() == list(range(1, len(by_token.rewards) + 1))
-        assert np.array_equal(row.tokens, by_frame.rows[0].tokens)
-        assert [turn["reward"] for turn in record(by_token)["turns"]] == pytest.approx(by_frame.rewards, rel=1e-3)
-
-
 def test_an_exam_looks_at_nothing_but_the_given_frames(episodes: Episodes, task: VideoPredictor) -> None:
     language = create(TransformerSettings(layers=1, width=16, heads=2, mlp=32), task.layout, seed=1)
     footage = Footage(episodes, task.layout.frames)

@@ -17,7 +17,7 @@ only the first `codes` ids and no illegal token can come out.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -166,21 +166,10 @@ class Layout:
         padded = np.concatenate([reply, np.zeros(self.action_tokens, reply.dtype)])
         return padded.reshape(self.future, self.step_tokens)[:, : self.frame_tokens]
 
-    def reply_segments(self, segments: list[Segment], by_token: bool = False) -> list[Segment]:
-        """A sample's segments with each predicted frame, or each of its tokens, as a turn of its own."""
-        found: list[Segment] = []
+    def reply_segments(self, segments: list[Segment]) -> list[Segment]:
+        """A sample's segments with each predicted frame as a turn of its own, its action behind it."""
         turn = 0
         for segment in segments:
-            if not segment.sampled:
-                found.append(replace(segment, turn=turn, tag="action"))
-                continue
-            assert segment.logprobs is not None
-            size = 1 if by_token else len(segment)
-            for at in range(0, len(segment), size):
-                turn, part = turn + 1, slice(at, at + size)
-                found.append(
-                    replace(
-                        segment, tokens=segment.tokens[part], logprobs=segment.logprobs[part], turn=turn, tag="frame"
-                    )
-                )
-        return found
+            turn += int(segment.sampled)
+            segment.turn, segment.tag = turn, "frame" if segment.sampled else "action"
+        return segments
