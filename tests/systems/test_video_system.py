@@ -86,7 +86,7 @@ def test_the_sampler_and_the_learner_agree_and_the_reward_is_the_sum_of_its_term
     assert all(line["mismatch"] < 1e-3 for line in steps if "mismatch" in line)
     for row in read_lines(alone / "episodes" / "rl-000003.jsonl.gz"):
         assert sum(sum(values) for values in row["terms"].values()) == pytest.approx(row["score"])
-        assert len(row["frames"]) == len(row["turns"]) and max(map(max, row["frames"])) < 1000
+        assert len(row["frames"]) == len(row["turns"]) and max(map(max, row["frames"])) < 240
 
 
 def test_eval_video_measures_base_and_rlvr_on_the_episodes_that_training_left_out(alone: Path, tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_key_moves_one_entry_to_the_end_of_its_range(alone: Path, tmp_path: Pa
 
 def test_a_checkpoint_finds_the_tokenizer_of_its_run(alone: Path) -> None:
     language, task, habits = open_model(alone / "checkpoints" / "rl")
-    assert task.layout.codes == language.backbone.spoken == 1000 and habits.test_every == 3
+    assert task.layout.codes == language.backbone.spoken == 240 and habits.test_every == 3
     assert find_tokenizer(alone / "checkpoints" / "pretrain") == find_tokenizer(alone)
     assert list(open_subjects(alone)) == ["base", "RLVR"]
 
