@@ -30,7 +30,8 @@ test: $(VENV)/.installed-dev graphics
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n 2 $(PYTEST)
+	# Two workers, one thread each: with more, threads of small operations wait for each other.
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 $(PYTEST)
 
 venv: $(VENV)/.installed-dev
 
