@@ -183,7 +183,7 @@ def test_progress_is_a_line_where_nobody_watches(tmp_path: Path, capsys: pytest.
 
 def start(out: Path, *overrides: str, **options: object) -> subprocess.Popen[bytes]:
     recipe = out.parent / "toy.yaml"
-    recipe.write_text("system: toy\nlearn: {steps: 40, save_every: 7}\npause: 0.01\n")
+    recipe.write_text("system: toy\nlearn: {steps: 40, save_every: 7}\npause: 0.05\n")
     program = [sys.executable, str(Path(__file__).with_name("toy_system.py")), "run", str(recipe), *overrides]
     return subprocess.Popen(
         [*program, "--out", str(out)],
@@ -204,10 +204,10 @@ def test_a_run_killed_again_and_again_ends_with_the_bytes_of_one_left_alone(tmp_
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert start(whole).wait(60) == 0
     rng = np.random.default_rng(0)
-    for step in sorted(rng.choice(np.arange(1, 38), size=4, replace=False)):
+    for step in sorted(rng.choice(np.arange(1, 31), size=4, replace=False)):
         process = start(killed)
         wait_for_step(killed, int(step))
-        time.sleep(float(rng.uniform(0, 0.01)))
+        time.sleep(float(rng.uniform(0, 0.05)))
         process.kill()
         assert process.wait() == -signal.SIGKILL
     assert start(killed).wait(60) == 0
