@@ -181,6 +181,11 @@ def test_progress_is_a_line_where_nobody_watches(tmp_path: Path, capsys: pytest.
 # Interruptions, in real processes ------------------------------------------------------------------------------------
 
 
+def hear_control_c() -> None:
+    """What runs in a shell's background is deaf to it, and so would be its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def start(out: Path, *overrides: str, **options: object) -> subprocess.Popen[bytes]:
     recipe = out.parent / "toy.yaml"
     recipe.write_text("system: toy\nlearn: {steps: 40, save_every: 7}\npause: 0.05\n")
@@ -189,7 +194,7 @@ def start(out: Path, *overrides: str, **options: object) -> subprocess.Popen[byt
         [*program, "--out", str(out)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        **options,  # type: ignore[call-overload]
+        **{"preexec_fn": hear_control_c, **options},  # type: ignore[call-overload]
     )
 
 
