@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -27,8 +30,28 @@ class SftSettings(Settings):
     checkpoint_every: int = Field(200, ge=1)
 
 
-def steps_of(settings: SftSettings, rows: int) -> int:
-    return max(1, round(settings.epochs * rows / settings.batch))
+@dataclass(frozen=True)
+class Schedule:
+    """Which rows an update learns from: families of rows that come together, drawn from a chain of shuffles.
+
+    Rows are numbered family by family; without families each stands for itself. An update takes as many families as
+    have `batch` rows on average.
+    """
+
+    steps: int
+    at_once: int
+    ends: Sequence[int]
+
+    @classmethod
+    def of(cls, settings: SftSettings, rows: int, families: Sequence[int] | None) -> Schedule:
+        """`families`: the sizes of consecutive families."""
+        ends = list(accumulate(families)) if families is not None else range(1, rows + 1)
+        at_once = max(1, round(settings.batch * len(ends) / rows))
+        return cls(max(1, round(settings.epochs * len(ends) / at_once)), at_once, ends)
+
+    def rows(self, seed: int, step: int) -> list[int]:
+        chosen = order(len(self.ends), seed, step, self.at_once)
+        return [row for i in chosen for row in range(self.ends[i - 1] if i else 0, self.ends[i])]
 
 
 def order(rows: int, seed: int, step: int, batch: int) -> list[int]:
@@ -60,23 +83,36 @@ def train(
     seed: int,
     log: Log,
     rewind: Callable[[int], None] = lambda step: None,
+    families: Sequence[int] | None = None,
 ) -> Path:
     """Train on `rows`, resuming from `folder`; logs every step and, at the end, the loss on `held_out`. Returns the
     checkpoint.
+
+    `families` are the sizes of runs of rows that are learnt together, so that what they share is read once. The next
+    update's rows are made while the present ones are learnt.
     """
-    steps = steps_of(settings, len(rows))
+    schedule = Schedule.of(settings, len(rows), families)
+    steps = schedule.steps
     learner = Learner(language.backbone, settings.learner, steps)
     learners = {"policy": learner}
     start = checkpoint.restore(folder, language, learners)
     rewind(start)
-    for step in range(start, steps):
-        chosen = order(len(rows), seed, step, settings.batch)
-        statistics = learner.update([Example.of(rows[i]) for i in chosen])
-        if step + 1 == steps and held_out:
-            statistics["held_out_ce"] = mean_loss(learner, held_out)
-        log(step + 1, statistics)
-        if (step + 1) % settings.checkpoint_every == 0 or step + 1 == steps:
-            checkpoint.save(folder, step + 1, language, learners)
+
+    def examples(step: int) -> list[Example]:
+        return [Example.of(rows[i]) for i in schedule.rows(seed, step)] if step < steps else []
+
+    with ThreadPoolExecutor(1) as ahead:
+        coming = ahead.submit(examples, start)
+        for step in range(start, steps):
+            present, coming = coming.result(), ahead.submit(examples, step + 1)
+            statistics = learner.update(present)
+            if families is not None:
+                statistics["rows"] = float(len(present))
+            if step + 1 == steps and held_out:
+                statistics["held_out_ce"] = mean_loss(learner, held_out)
+            log(step + 1, statistics)
+            if (step + 1) % settings.checkpoint_every == 0 or step + 1 == steps:
+                checkpoint.save(folder, step + 1, language, learners)
     found = checkpoint.latest(folder)
     assert found is not None
     return found

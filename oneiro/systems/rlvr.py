@@ -26,7 +26,6 @@ from oneiro.systems.rlvr_exam import some
 from oneiro.systems.rlvr_model import Answerer, folded, model_after, model_stage
 from oneiro.systems.rlvr_play import describe, play
 from oneiro.systems.rlvr_recipe import RlvrRecipe
-from oneiro.systems.rlvr_sft import teach
 
 __all__ = ["RlvrRecipe", "run"]
 
@@ -54,7 +53,17 @@ def sft(recipe: RlvrRecipe, run: Run, data: Data) -> dict[str, Any]:
     rows = lessons(recipe, run, data, task, chat)
     tests = some(data.test, recipe.lessons.held_out, recipe.seed) if recipe.lessons.held_out else []
     held_out = true_lessons(task, chat, tests, [[number] for number in range(len(tests))])
-    steps = teach(run, language, rows, held_out, recipe.sft, seeds.derive(recipe.seed, "sft"))
+    steps = stages.supervise(
+        run,
+        "sft",
+        "SFT",
+        language,
+        rows,
+        held_out,
+        recipe.sft,
+        seeds.derive(recipe.seed, "sft"),
+        [len(family) for family in rows.families],
+    )
     return {"rows": len(rows), "steps": steps}
 
 

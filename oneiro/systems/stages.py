@@ -27,9 +27,10 @@ def supervise(
     held_out: Sequence[Row],
     settings: SftSettings,
     seed: int,
+    families: Sequence[int] | None = None,
 ) -> int:
     """SFT as a stage of a run, from its last checkpoint on; returns the number of steps."""
-    steps = sft.steps_of(settings, len(rows))
+    steps = sft.Schedule.of(settings, len(rows), families).steps
     with run.progress(title, steps) as bar:
 
         def log(step: int, values: dict[str, float]) -> None:
@@ -40,7 +41,7 @@ def supervise(
             run.rewind(stage, step)
             bar.advance(step)
 
-        sft.train(language, rows, held_out, settings, run.checkpoint_dir(stage), seed, log, rewind)
+        sft.train(language, rows, held_out, settings, run.checkpoint_dir(stage), seed, log, rewind, families)
     return steps
 
 

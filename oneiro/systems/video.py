@@ -19,7 +19,7 @@ from oneiro.episode import Episode
 from oneiro.learning.collapse import Watch
 from oneiro.learning.learner import Learner
 from oneiro.models.video.tokenizer import images
-from oneiro.predictors.video_library import Library
+from oneiro.predictors.video_encodings import Encodings
 from oneiro.report.strips import save_gif
 from oneiro.run import Run
 from oneiro.sampling.engine import Engine
@@ -49,16 +49,16 @@ def run(recipe: VideoRecipe, run: Run) -> None:
 def rl(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str, Any]:
     """Learn from verified rewards; ends early when there is nothing left to learn from."""
     language, task, watch = model_after(run, PRETRAIN), task_of(recipe, run), Watch(recipe.watch)
-    engine, library = (
+    engine, encodings = (
         Engine(language, recipe.slots),
-        Library(data.train, task, recipe.layout.reach, recipe.layout.first),
+        Encodings(data.train, task, recipe.layout.reach, recipe.layout.first),
     )
 
     def play_step(step: int) -> list[Episode]:
         seed = seeds.derive(recipe.seed, "rl", step)
         windows = data.train.draw(recipe.rollout.groups, seed, "segments")
-        contexts = library.contexts(windows, seed, "contexts")
-        cases, names = library.encoded(windows, contexts), [f"episode {e}, frame {s}" for e, s in windows]
+        contexts = encodings.contexts(windows, seed, "contexts")
+        cases, names = encodings.encoded(windows, contexts), [f"episode {e}, frame {s}" for e, s in windows]
         clips = data.train.cut(windows)
         return play(task, engine, clips, cases, names, recipe.rollout.members, recipe.limits, seed)
 
@@ -106,7 +106,7 @@ def strips(run: Run, exam: Exam, rows: dict[str, Measured], count: int) -> list[
     past = exam.task.layout.past
     for place in np.linspace(0, len(exam.windows) - 1, count).astype(int).tolist():
         window = exam.windows[place : place + 1]
-        clips, cases = exam.footage.cut(window), exam.library.encoded(window)
+        clips, cases = exam.footage.cut(window), exam.encodings.encoded(window)
         videos = {"truth": clips.images[0], "tokenizer": images(exam.task.decode(cases.context, cases.frames))[0]}
         for name in ("base", "RLVR"):
             frames = rows[name].frames

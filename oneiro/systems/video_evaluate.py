@@ -21,7 +21,7 @@ from oneiro.models.video.tokenizer import pixels
 from oneiro.predictors import video_measures as measures
 from oneiro.predictors.video import Encoded, VideoPredictor
 from oneiro.predictors.video_clips import Clips, Footage, Windows
-from oneiro.predictors.video_library import Library
+from oneiro.predictors.video_encodings import Encodings
 from oneiro.report import stats
 from oneiro.report.table import Cell, Table
 from oneiro.sampling.engine import Engine, Limits
@@ -77,7 +77,7 @@ class Exam:
 
     def __init__(self, task: VideoPredictor, footage: Footage, windows: Windows, networks: Sequence[str]) -> None:
         self.task, self.footage, self.windows = task, footage, windows
-        self.library = Library(footage, task)
+        self.encodings = Encodings(footage, task)
         self.networks = {name: Lpips.load(name, task.tokenizer.device) for name in networks}  # type: ignore[arg-type]
 
     @property
@@ -123,7 +123,7 @@ class Exam:
         return {name: values.float().cpu().numpy() for name, values in found.items() if name in TITLES}
 
     def _read(self, part: slice) -> tuple[Clips, Encoded]:
-        return self.footage.cut(self.windows[part]), self.library.encoded(self.windows[part])
+        return self.footage.cut(self.windows[part]), self.encodings.encoded(self.windows[part])
 
     def _parts(self, runs: int) -> list[slice]:
         """Segments that are decoded together."""

@@ -22,7 +22,7 @@ from oneiro.models.video.perceptual import Lpips
 from oneiro.models.video.tokenizer import pixels
 from oneiro.predictors import video_measures as measures
 from oneiro.predictors.video import VideoPredictor, VideoRewardSettings
-from oneiro.predictors.video_library import Lessons, Library
+from oneiro.predictors.video_encodings import Encodings, Lessons
 from oneiro.recipe import Settings
 from oneiro.run import Run
 from oneiro.sampling.engine import Limits
@@ -110,23 +110,23 @@ def pretrain_stage(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str, 
     language.habits = habits_of(recipe, task)
     shape, layout = language.backbone.shape, task.layout
     run.say(f"transformer: {shape.parameters:,} parameters, {layout.vocabulary:,} ids, rows of {layout.length} tokens")
-    library = Library(data.train, task, recipe.layout.reach, recipe.layout.first)
+    encodings = Encodings(data.train, task, recipe.layout.reach, recipe.layout.first)
     windows = data.train.draw(settings.steps * settings.batch, seed, "segments")
-    contexts = library.contexts(windows, seed, "contexts")
-    prepare(run, library, contexts)
+    contexts = encodings.contexts(windows, seed, "contexts")
+    prepare(run, encodings, contexts)
     tests = data.test_windows[np.linspace(0, len(data.test_windows) - 1, settings.held_out).astype(np.int64)]
-    held_out = Lessons(Library(data.test, task), tests, tests)
-    rows = Lessons(library, windows, contexts, settings.history)
+    held_out = Lessons(Encodings(data.test, task), tests, tests)
+    rows = Lessons(encodings, windows, contexts, settings.history)
     how = SftSettings(learner=settings.learner, batch=settings.batch, checkpoint_every=settings.checkpoint_every)
     steps = stages.supervise(run, PRETRAIN, "pre-training", language, rows, held_out, how, seed)
     return {"parameters": shape.parameters, "vocabulary": layout.vocabulary, "length": layout.length, "steps": steps}
 
 
-def prepare(run: Run, library: Library, contexts: np.ndarray) -> None:
+def prepare(run: Run, encodings: Encodings, contexts: np.ndarray) -> None:
     """On a GPU, encode all segments before they are asked for one by one."""
-    if library.predictor.tokenizer.device.type == "cuda":
+    if encodings.predictor.tokenizer.device.type == "cuda":
         with run.progress("tokens", len(np.unique(contexts, axis=0))) as bar:
-            library.prepare(contexts, bar.advance)
+            encodings.prepare(contexts, bar.advance)
 
 
 def habits_of(recipe: VideoRecipe, task: VideoPredictor) -> dict[str, Any]:

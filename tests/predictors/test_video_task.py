@@ -16,7 +16,7 @@ from oneiro.models.video.tokenizer import CompressiveTokenizerSettings, FrameTok
 from oneiro.models.video.transformer import TransformerSettings, create
 from oneiro.predictors.video import Encoded, VideoPredictor, VideoRewardSettings
 from oneiro.predictors.video_clips import Clips, Footage, resized
-from oneiro.predictors.video_library import Lessons, Library
+from oneiro.predictors.video_encodings import Encodings, Lessons
 from oneiro.predictors.video_world import LearnedFrames
 from oneiro.sampling.engine import Engine, Limits
 from oneiro.worlds import video_toy
@@ -103,11 +103,11 @@ def test_frames_are_made_smaller_by_averaging() -> None:
 
 
 @pytest.mark.parametrize("kind", ["single", "multi"])
-def test_the_library_gives_what_the_tokenizer_gives(kind: str, episodes: Episodes) -> None:
+def test_kept_encodings_are_what_the_tokenizer_gives(kind: str, episodes: Episodes) -> None:
     task = task_of(kind, episodes)
     footage = Footage(episodes, task.layout.frames)
     windows = footage.draw(6, "windows")
-    direct, kept = task.encode(footage.cut(windows)), Library(footage, task).encoded(windows)
+    direct, kept = task.encode(footage.cut(windows)), Encodings(footage, task).encoded(windows)
     for one, two in ((direct.context, kept.context), (direct.frames, kept.frames), (direct.actions, kept.actions)):
         assert np.array_equal(one, two)
 
@@ -115,9 +115,9 @@ def test_the_library_gives_what_the_tokenizer_gives(kind: str, episodes: Episode
 def test_an_earlier_context_reaches_the_tokens_and_never_the_actions(episodes: Episodes) -> None:
     task = task_of("multi", episodes)
     footage = Footage(episodes, task.layout.frames)
-    library = Library(footage, task, reach=4)
+    encodings = Encodings(footage, task, reach=4)
     windows = np.array([[1, 4]])
-    own, other = library.encoded(windows), library.encoded(windows, np.array([[1, 2]]))
+    own, other = encodings.encoded(windows), encodings.encoded(windows, np.array([[1, 2]]))
     direct = task.encode(footage.cut(windows, np.array([[1, 2]])))
     assert np.array_equal(other.context, direct.context) and np.array_equal(other.frames, direct.frames)
     assert not np.array_equal(own.context, other.context) and np.array_equal(own.actions, other.actions)
@@ -126,11 +126,11 @@ def test_an_earlier_context_reaches_the_tokens_and_never_the_actions(episodes: E
 def test_a_share_of_contexts_are_the_first_frame_of_their_episode(episodes: Episodes) -> None:
     task = task_of("multi", episodes)
     footage = Footage(episodes, task.layout.frames)
-    library = Library(footage, task, reach=1, first=0.5)
+    encodings = Encodings(footage, task, reach=1, first=0.5)
     windows = np.array([[2, 7]] * 200)
-    contexts = library.contexts(windows, "seed")
+    contexts = encodings.contexts(windows, "seed")
     assert set(contexts[:, 1]) == {0, 6, 7} and 60 < (contexts[:, 1] == 0).sum() < 140
-    found, direct = library.encoded(windows[:9], contexts[:9]), task.encode(footage.cut(windows[:9], contexts[:9]))
+    found, direct = encodings.encoded(windows[:9], contexts[:9]), task.encode(footage.cut(windows[:9], contexts[:9]))
     assert np.array_equal(found.context, direct.context) and np.array_equal(found.frames, direct.frames)
 
 
@@ -138,7 +138,7 @@ def test_lessons_are_rows_of_the_layout_with_loss_on_the_frames_to_predict(episo
     task = task_of("multi", episodes)
     footage = Footage(episodes, task.layout.frames)
     windows = footage.draw(3, "windows")
-    rows = list(Lessons(Library(footage, task), windows, windows))
+    rows = list(Lessons(Encodings(footage, task), windows, windows))
     assert [len(row) for row in rows] == [task.layout.length] * 3
     assert rows[0].weights("ce").sum() == task.layout.future * task.layout.frame_tokens
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from oneiro import worlds
@@ -23,6 +19,7 @@ from oneiro.agents.policies import ScriptedPolicy, mixture
 from oneiro.models.language import LanguageModel, load
 from oneiro.systems.spa import VARIANTS
 from oneiro.systems.spa_data import rows_of
+from tests.interruption import fingerprint, kill_in
 
 COMMAND = [sys.executable, "-m", "oneiro", "run", "spa/frozen-lake", "preset=smoke"]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -32,38 +29,13 @@ def start(out: Path, *overrides: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([*COMMAND, *overrides, "--out", str(out)], env=ENVIRONMENT, stdout=subprocess.DEVNULL)
 
 
-def stage_status(out: Path, stage: str) -> str:
-    try:
-        return str(json.loads((out / "run.json").read_text())["stages"].get(stage, {}).get("status", ""))
-    except (OSError, json.JSONDecodeError):
-        return ""
-
-
-def fingerprint(out: Path) -> dict[str, str]:
-    """Digests of everything a run must reproduce: metrics, episodes, weights, summary."""
-    files = [out / "metrics.jsonl", out / "summary.json", *sorted((out / "episodes").iterdir())]
-    files += sorted((out / "checkpoints").rglob("*.safetensors"))
-    return {str(f.relative_to(out)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
-
-
 @pytest.mark.slow
 def test_a_run_killed_in_every_stage_ends_like_one_left_alone(tmp_path: Path) -> None:
     overrides = ["variants=[spa]", "rl.algorithm=ppo"]  # a critic must come back too
     alone, killed = tmp_path / "alone", tmp_path / "killed"
     assert start(alone, *overrides).wait(300) == 0
-    rng = np.random.default_rng(5)
-    kills = 0
-    for stage in ("self-play", "sft-spa", "rl-spa", "rl-spa", "evaluate-spa"):
-        process = start(killed, *overrides)
-        deadline = time.monotonic() + 120
-        while stage_status(killed, stage) != "running" and process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.005)
-        time.sleep(float(rng.random()) * 0.8)
-        if process.poll() is None:
-            process.send_signal(signal.SIGKILL)
-            kills += 1
-        process.wait()
-    assert kills >= 3
+    stages = ("self-play", "sft-spa", "rl-spa", "rl-spa", "evaluate-spa")
+    assert kill_in(stages, killed, lambda: start(killed, *overrides)) >= 3
     assert start(killed, *overrides).wait(300) == 0
     assert fingerprint(killed) == fingerprint(alone)
 

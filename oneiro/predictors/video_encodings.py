@@ -27,7 +27,7 @@ Key = tuple[int, int]
 """Episode, and the frame that is the context."""
 
 
-class Library:
+class Encodings:
     """Encoded segments of some footage.
 
     `reach` is how far before a segment its context may lie. A share `first` of contexts are the first frame of their
@@ -98,8 +98,8 @@ def alike(keys: Sequence[Key], length: Callable[[Key], int], most: int) -> Itera
 class Lessons(Sequence[Row]):
     """Rows to learn from, one for each drawn segment, made when they are asked for."""
 
-    def __init__(self, library: Library, windows: Windows, contexts: Windows, history: float = 0.0) -> None:
-        self.library, self.windows, self.contexts, self.history = library, windows, contexts, history
+    def __init__(self, encodings: Encodings, windows: Windows, contexts: Windows, history: float = 0.0) -> None:
+        self.encodings, self.windows, self.contexts, self.history = encodings, windows, contexts, history
 
     def __len__(self) -> int:
         return len(self.windows)
@@ -110,5 +110,5 @@ class Lessons(Sequence[Row]):
         if not 0 <= index < len(self):
             raise IndexError(index)
         part = slice(index, index + 1)
-        case = self.library.encoded(self.windows[part], self.contexts[part])[0]
-        return self.library.predictor.row(case, self.history)
+        case = self.encodings.encoded(self.windows[part], self.contexts[part])[0]
+        return self.encodings.predictor.row(case, self.history)
