@@ -16,6 +16,7 @@ from oneiro import clock, seeds
 from oneiro.clock import spent
 from oneiro.episode import Episode, Stop, groups_of
 from oneiro.learning import checkpoint, filters, losses
+from oneiro.learning.ahead import Player, copy_of
 from oneiro.learning.algorithms import Grpo, Trajectory
 from oneiro.learning.algorithms.base import trajectory
 from oneiro.learning.algorithms.choice import AnyAlgorithm
@@ -46,6 +47,8 @@ class RlSettings(Settings):
     """Weight of cross-entropy on tokens the environment wrote (ECHO), against the policy's loss; the first prompt is
     left out.
     """
+    overlap: bool = False
+    """Play the next step while the present one is learnt, with weights one step old; worth it on a GPU."""
     checkpoint_every: int = Field(10, ge=1)
     keep_episodes_every: int = Field(10, ge=1)
 
@@ -68,8 +71,23 @@ class Parts:
     """Further metrics of a step, taken while the policy is still the one that played."""
 
 
-def reinforce(language: LanguageModel, settings: RlSettings, folder: Path, seed: int, parts: Parts) -> Path:
-    """Train for `settings.steps` steps, resuming from `folder`; returns the last checkpoint."""
+def actor_of(language: LanguageModel, settings: RlSettings) -> LanguageModel:
+    """Who plays: the policy itself, or with `overlap` a copy that follows it."""
+    return copy_of(language) if settings.overlap else language
+
+
+def reinforce(
+    language: LanguageModel,
+    settings: RlSettings,
+    folder: Path,
+    seed: int,
+    parts: Parts,
+    actor: LanguageModel | None = None,
+) -> Path:
+    """Train for `settings.steps` steps, resuming from `folder`; returns the last checkpoint.
+
+    `actor` is the model that `parts.play` plays with, as `actor_of` gives it.
+    """
     updates = settings.steps * settings.epochs * settings.minibatches
     reference = copy.deepcopy(language.backbone).eval() if settings.learner.loss.kl or settings.kl_in_reward else None
     learners = make_learners(language, settings, learner_settings(settings), updates)
@@ -77,25 +95,29 @@ def reinforce(language: LanguageModel, settings: RlSettings, folder: Path, seed:
     reason = parts.rewind(start)
     if start == 0:
         checkpoint.save(folder, 0, language, learners)
-    for step in range(start, settings.steps):
-        if reason:
-            break
-        clock.read()
-        with spent("worlds"):
-            episodes = parts.play(step)
-        with spent("measuring"):
-            looked = parts.look(step + 1, episodes, learners["policy"])
-        with spent("learning"):
-            statistics = learn(episodes, settings, learners, reference, seeds.derive(seed, "minibatches", step))
-        with spent("checkpointing"):
-            statistics |= describe(episodes) | looked
-            parts.log(step + 1, statistics)
-            if (step + 1) % settings.keep_episodes_every == 0 or step + 1 == settings.steps:
-                parts.keep(step + 1, episodes)
-            reason = parts.watch(step + 1, statistics)
-            if (step + 1) % settings.checkpoint_every == 0 or step + 1 == settings.steps or reason:
-                checkpoint.save(folder, step + 1, language, learners)
-        parts.time(step + 1, clock.read())
+    with Player(parts.play, language, actor or language) as player:
+        for step in range(start, settings.steps):
+            if reason:
+                break
+            clock.read()
+            episodes = player.episodes(step)
+            with spent("measuring"):
+                looked = parts.look(step + 1, episodes, learners["policy"])
+            saves = (step + 1) % settings.checkpoint_every == 0 or step + 1 == settings.steps
+            # A resumed run has only the checkpoint's weights, so what follows a checkpoint is played with those.
+            if settings.overlap and not saves:
+                player.begin(step + 1)
+            with spent("learning"):
+                statistics = learn(episodes, settings, learners, reference, seeds.derive(seed, "minibatches", step))
+            with spent("checkpointing"):
+                statistics |= describe(episodes) | looked
+                parts.log(step + 1, statistics)
+                if (step + 1) % settings.keep_episodes_every == 0 or step + 1 == settings.steps:
+                    parts.keep(step + 1, episodes)
+                reason = parts.watch(step + 1, statistics)
+                if saves or reason:
+                    checkpoint.save(folder, step + 1, language, learners)
+            parts.time(step + 1, clock.read())
     found = checkpoint.latest(folder)
     assert found is not None
     return found

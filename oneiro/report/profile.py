@@ -12,7 +12,7 @@ from oneiro.run import TIMINGS, Run, read_lines
 TITLE = "Where the time went"
 PARTS = {
     "sampling": "the model's own tokens",
-    "waiting": "for a server's answers",
+    "waiting": "for a server's answers, or for play that was begun ahead",
     "worlds": "stepping worlds, putting states into words",
     "scoring": "verifying answers",
     "measuring": "further metrics of a step",

@@ -96,7 +96,7 @@ class Slots:
                 self._step(rows, how)
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # a learner may be at work beside it
             self._step(rows, how)
         self.done.copy_(saved)
         return graph

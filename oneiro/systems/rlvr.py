@@ -17,6 +17,7 @@ from oneiro.agents.evaluate import record
 from oneiro.episode import Episode
 from oneiro.learning.collapse import Watch
 from oneiro.learning.learner import Learner
+from oneiro.learning.loop import actor_of
 from oneiro.run import Run
 from oneiro.sampling.engine import Engine
 from oneiro.systems import stages
@@ -72,7 +73,8 @@ def rl(recipe: RlvrRecipe, run: Run, data: Data, start: str | None) -> dict[str,
     language = model_after(recipe, run, start)
     if recipe.fold:
         language = folded(language)
-    answerer = Answerer(data.task(recipe), Engine(language, recipe.slots), recipe.limits)
+    actor = actor_of(language, recipe.rl)
+    answerer = Answerer(data.task(recipe), Engine(actor, recipe.slots), recipe.limits)
     order = draws(data.train, recipe.draw, seeds.derive(recipe.seed, "rl"))
     groups, members = recipe.rollout.groups, recipe.rollout.members
     watch = Watch(recipe.watch)
@@ -88,7 +90,7 @@ def rl(recipe: RlvrRecipe, run: Run, data: Data, start: str | None) -> dict[str,
         return found
 
     seed = seeds.derive(recipe.seed, "rl updates")
-    notes = stages.reinforce(run, "rl", "RLVR", language, recipe.rl, seed, watch, play_step, record, look)
+    notes = stages.reinforce(run, "rl", "RLVR", language, actor, recipe.rl, seed, watch, play_step, record, look)
     return {"notes": notes}
 
 

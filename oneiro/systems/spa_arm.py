@@ -18,7 +18,7 @@ from oneiro.errors import OneiroError
 from oneiro.learning.collapse import Watch
 from oneiro.learning.filters import FilterSettings
 from oneiro.learning.learner import Learner
-from oneiro.learning.loop import RlSettings
+from oneiro.learning.loop import RlSettings, actor_of
 from oneiro.learning.sft import SftSettings
 from oneiro.models import language as languages
 from oneiro.models.language import LanguageModel
@@ -117,7 +117,8 @@ class Arm:
         """Learn to act; ends early when there is nothing left to learn from."""
         recipe, run, stage = self.recipe, self.run, f"rl-{self.name}"
         language = self.model("sft")
-        engine, chat = Engine(language, recipe.slots), ChatFormat(language.tokenizer)
+        actor = actor_of(language, self.rl_settings)
+        engine, chat = Engine(actor, recipe.slots), ChatFormat(language.tokenizer)
         if self.rl_settings.environment_ce and chat.rewrites:
             raise OneiroError(
                 f"variant '{self.name}' learns from what the environment answers, but the chat template of "
@@ -143,6 +144,7 @@ class Arm:
             stage,
             f"RL {self.name}",
             language,
+            actor,
             self.rl_settings,
             seed,
             watch,

@@ -50,6 +50,7 @@ def reinforce(
     stage: str,
     title: str,
     language: LanguageModel,
+    actor: LanguageModel,
     settings: RlSettings,
     seed: int,
     watch: Watch,
@@ -59,7 +60,8 @@ def reinforce(
 ) -> list[str]:
     """RL as a stage of a run, from its last checkpoint on; returns what `watch` had to say.
 
-    `play` gives the episodes of a step, `record` writes one as plain JSON for `episodes/`.
+    `play` gives the episodes of a step, played by `actor` (`loop.actor_of`); `record` writes
+    one as plain JSON for `episodes/`.
     """
     with run.progress(title, settings.steps) as bar:
 
@@ -79,7 +81,7 @@ def reinforce(
             run.time(stage, step, values)
 
         parts = loop.Parts(play, log, time, keep, rewind, watch.see, look)
-        loop.reinforce(language, settings, run.checkpoint_dir(stage), seed, parts)
+        loop.reinforce(language, settings, run.checkpoint_dir(stage), seed, parts, actor)
     said = [*watch.notes, *([watch.reason] if watch.reason else [])]
     for text in said:
         run.say(f"{title}: {text}")

@@ -18,6 +18,7 @@ from oneiro import seeds
 from oneiro.episode import Episode
 from oneiro.learning.collapse import Watch
 from oneiro.learning.learner import Learner
+from oneiro.learning.loop import actor_of
 from oneiro.models.video.tokenizer import images
 from oneiro.predictors.video_encodings import Encodings
 from oneiro.report.strips import save_gif
@@ -49,10 +50,9 @@ def run(recipe: VideoRecipe, run: Run) -> None:
 def rl(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str, Any]:
     """Learn from verified rewards; ends early when there is nothing left to learn from."""
     language, task, watch = model_after(run, PRETRAIN), task_of(recipe, run), Watch(recipe.watch)
-    engine, encodings = (
-        Engine(language, recipe.slots),
-        Encodings(data.train, task, recipe.layout.reach, recipe.layout.first),
-    )
+    actor = actor_of(language, recipe.rl)
+    engine = Engine(actor, recipe.slots)
+    encodings = Encodings(data.train, task, recipe.layout.reach, recipe.layout.first)
 
     def play_step(step: int) -> list[Episode]:
         seed = seeds.derive(recipe.seed, "rl", step)
@@ -66,7 +66,7 @@ def rl(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str, Any]:
         return describe(episodes) | watch.look(step, episodes, learner)
 
     seed = seeds.derive(recipe.seed, "rl updates")
-    notes = stages.reinforce(run, "rl", "RLVR", language, recipe.rl, seed, watch, play_step, record, look)
+    notes = stages.reinforce(run, "rl", "RLVR", language, actor, recipe.rl, seed, watch, play_step, record, look)
     return {"notes": notes}
 
 
