@@ -51,6 +51,8 @@ class Job:
     """`cpu` computes in float32, `cuda` in bfloat16."""
     slots: int = 256
     """Rows Oneiro decodes at once."""
+    lora: int = 0
+    """Rank of an adapter that Oneiro learns in place of the weights; the peers do not know it."""
 
 
 def reward(tokens: Sequence[int]) -> float:
@@ -154,7 +156,7 @@ def oneiro(job: Job, channel: Channel) -> None:
     from oneiro.learning.loop import RlSettings, learn
     from oneiro.learning.losses import LossSettings
     from oneiro.learning.optimiser import OptimiserSettings
-    from oneiro.models.language import load
+    from oneiro.models.language import LoraSettings, load, with_lora
     from oneiro.sampling.engine import Engine, Limits
 
     import_model_code()
@@ -167,7 +169,8 @@ def oneiro(job: Job, channel: Channel) -> None:
         learner=LearnerSettings(optimiser=optimiser, loss=loss),
         filter=FilterSettings(name="none"),
     )
-    language = load(job.folder, job.device)
+    adapter = LoraSettings(rank=job.lora, alpha=2 * job.lora) if job.lora else None
+    language = with_lora(load(job.folder, job.device), adapter)
     engine, learner = Engine(language, job.slots), Learner(language.backbone, settings.learner, steps=1)
     prompts = [language.encode(prompt) for prompt in job.prompts]
     limits = Limits(max_tokens=job.tokens, ignore_end=True)

@@ -39,7 +39,23 @@ def run(model: str | None = None, **options: Any) -> list[Table]:
             table.add(NAMES[name], None, None, None, result.trouble)
         else:
             table.add(NAMES[name], result.memory, result.memory_before, result.memory / own, None)
-    return [table, computed(LARGE_STEP)]
+    return [table, *([measured_large(settings)] if settings.device == "cuda" else []), computed(LARGE_STEP)]
+
+
+def measured_large(settings: StepSettings) -> Table:
+    """The same for a 1.5B model with random weights, full and LoRA, Oneiro alone."""
+    table = Table(
+        f"{LARGE}, bfloat16, measured: a GRPO step of {LARGE_STEP.prompts} prompts x {LARGE_STEP.group} samples, "
+        f"{LARGE_STEP.prompt_tokens} + {LARGE_STEP.new_tokens} tokens",
+        ["learning", "peak memory", "step", "trouble"],
+        {"peak memory": "GB", "step": "s"},
+    )
+    for name, rank in (("full", 0), (f"LoRA, rank {LORA_RANK}", LORA_RANK)):
+        chosen = {"device": settings.device, "rounds": 1, "peers": False, "lora": rank, "seed": settings.seed}
+        found = step.measure(models.PREFIX + LARGE, LARGE_STEP.model_copy(update=chosen))["oneiro"]
+        seconds = found.seconds("step")
+        table.add(name, found.memory * (1 << 20) / GB, seconds[0] if seconds else None, found.trouble or None)
+    return table
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,10 @@ class StepSettings(Settings):
     patience: float = Field(1800.0, gt=0)
     """Seconds to wait for one step."""
     growth: bool = False
+    peers: bool = True
+    """Measure the peers too."""
+    lora: int = Field(0, ge=0)
+    """Rank of an adapter to learn in place of the weights; without peers."""
     seed: int = 0
 
     @property
@@ -92,14 +96,16 @@ def run(model: str | None = None, **options: Any) -> list[Table]:
     model = model or default_model(settings.device)
     results = {model: measure(model, settings)}
     tables = [machine.table(), seconds_table(model, settings, results[model]), floor_table(model, machine, settings)]
-    tables += [ratio_table(results), agreement_table(results, TOLERANCE[settings.device])]
+    if len(results[model]) > 1:
+        tables += [ratio_table(results), agreement_table(results, TOLERANCE[settings.device])]
     if settings.growth:
         tables.append(grow(model, machine, settings))
     return tables
 
 
-def measure(model: str, settings: StepSettings, names: Sequence[str] = tuple(NAMES)) -> dict[str, Result]:
+def measure(model: str, settings: StepSettings) -> dict[str, Result]:
     """Contenders on one model, turn and turn about."""
+    names = tuple(NAMES) if settings.peers and not settings.lora else ("oneiro",)
     results = {name: Result() for name in names}
     rounds = CHECKS + WARM_UP + settings.rounds
     progress = Bar(f"bench {model}", rounds, 0, console(), lambda line: None)
@@ -139,6 +145,7 @@ def started(model: str, settings: StepSettings, names: Sequence[str]) -> Iterato
                 seed=settings.seed,
                 device=settings.device,
                 slots=settings.slots,
+                lora=settings.lora,
             )
             for contender in names
         ]
@@ -195,7 +202,7 @@ def floor_table(model: str, machine: Machine, settings: StepSettings) -> Table:
 
 def ratio_table(results: Results, bars: dict[str, float] | None = None, memory_bar: float | None = None) -> Table:
     """How many times what Oneiro takes each peer takes, beside the bars, where there are any."""
-    peers = [name for name in NAMES if name != "oneiro"]
+    peers = [name for name in NAMES if name != "oneiro" and all(name in found for found in results.values())]
     table = Table(
         "Times what Oneiro takes",
         ["model", "of", *(NAMES[peer] for peer in peers), "bar, against TRL", "verdict"],
@@ -215,7 +222,7 @@ def ratio_table(results: Results, bars: dict[str, float] | None = None, memory_b
 
 
 def judge(table: Table, model: str, part: str, cells: list[Cell], bar: float | None) -> None:
-    value = cells[-1].value
+    value = cells[-1].value if cells else None
     verdict = None
     if bar is not None:
         verdict = "no peer" if not isinstance(value, float) else "met" if value >= bar else "missed"
@@ -256,9 +263,9 @@ def grow(model: str, machine: Machine, settings: StepSettings) -> Table:
     """Oneiro alone, over prompts, their length, samples a prompt, and the model."""
 
     def cost(name: str, value: Any) -> tuple[float, int]:
-        change = {"rounds": 1} if name == "model" else {"rounds": 1, name: value}
-        chosen = settings.model_copy(update=change)
-        found = measure(value if name == "model" else model, chosen, ["oneiro"])["oneiro"]
+        change = {} if name == "model" else {name: value}
+        chosen = settings.model_copy(update={"rounds": 1, "peers": False, **change})
+        found = measure(value if name == "model" else model, chosen)["oneiro"]
         return found.seconds("step")[0], chosen.sampled
 
     axes: Axes = {

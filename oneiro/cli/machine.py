@@ -50,6 +50,8 @@ def bench(
     threads: Annotated[int | None, typer.Option(help="Threads of every contender. Default: all cores.")] = None,
     rounds: Annotated[int | None, typer.Option(help="Measured rounds.")] = None,
     growth: Annotated[bool | None, typer.Option("--growth", help="Also how cost grows, three points each.")] = None,
+    peers: Annotated[bool | None, typer.Option("--peers/--alone", help="A GRPO step beside peers or without.")] = None,
+    lora: Annotated[int | None, typer.Option(help="Rank of an adapter to learn in a GRPO step, without peers.")] = None,
     curves: Annotated[int | None, typer.Option(metavar="N", help="`cpu`: learning curves over N steps too.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Runs of each for the curves.")] = None,
     seconds: Annotated[float | None, typer.Option(help="`worlds`, `textgame`: how long each rate is taken.")] = None,

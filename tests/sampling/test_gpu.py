@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -14,10 +16,12 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from oneiro.episode import Row, given
+from oneiro.episode import Episode, Row, given
 from oneiro.learning import head
 from oneiro.learning.example import Example
+from oneiro.learning.filters import FilterSettings
 from oneiro.learning.learner import Learner, LearnerSettings
+from oneiro.learning.loop import Parts, RlSettings, actor_of, reinforce
 from oneiro.models.backbone import Backbone
 from oneiro.sampling.engine import Engine, Limits
 from tests.conftest import make_tiny
@@ -110,3 +114,29 @@ def test_the_number_of_slots_changes_nothing_in_float32() -> None:
     few, many = rows(Engine(made, slots=8)), rows(Engine(made, slots=128))
     same = [len(a) == len(b) and bool((a.tokens == b.tokens).all()) for a, b in zip(few, many, strict=True)]
     assert np.mean(same) > 0.9  # a tie broken by rounding may turn one row
+
+
+def test_play_runs_beside_the_learner(tmp_path: Path) -> None:
+    """Graphs are captured in one thread while another learns; a run that does both twice gives the same numbers."""
+
+    def go(folder: Path) -> list[dict[str, float]]:
+        made, logged = language(torch.float32), []
+        settings = RlSettings(steps=6, overlap=True, checkpoint_every=4, filter=FilterSettings(name="none"))
+        actor = actor_of(made, settings)
+        engine = Engine(actor)
+
+        def play(step: int) -> list[Episode]:
+            # Ever longer: the engine makes its rows and graphs anew in most steps.
+            limits = Limits(max_tokens=32 << (step // 2), ignore_end=True)
+            samples = engine.generate([np.arange(5, 9 + 8 * step)], 16, limits, seed=step)[0]
+            given_row = given(np.arange(5, 9 + 8 * step))
+            return [
+                Episode([Row([given_row, *s.segments(turn=1)])], [float((s.tokens % 2 == 0).mean())]) for s in samples
+            ]
+
+        reinforce(made, settings, folder, 0, Parts(play, lambda step, values: logged.append(values)), actor)
+        return logged
+
+    first, second = go(tmp_path / "first"), go(tmp_path / "second")
+    assert len(first) == 6 and first[0]["mismatch"] < 2e-2
+    assert [values["reward"] for values in first] == pytest.approx([values["reward"] for values in second], abs=0.05)
