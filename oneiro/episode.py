@@ -89,7 +89,7 @@ class Row:
     segments: list[Segment]
 
     def __len__(self) -> int:
-        return sum(len(segment) for segment in self.segments)
+        return sum(len(segment.tokens) for segment in self.segments)
 
     @property
     def tokens(self) -> Tokens:
@@ -98,26 +98,32 @@ class Row:
     @property
     def sampled(self) -> NDArray[np.bool_]:
         """True exactly on the tokens the model sampled."""
-        return np.concatenate([np.full(len(s), s.sampled) for s in self.segments])
+        return self._laid_out(bool, [s.sampled for s in self.segments])
 
     @property
     def logprobs(self) -> Floats:
         """Log-probabilities under the sampler, 0 on given tokens."""
-        return np.concatenate(
-            [s.logprobs if s.logprobs is not None else np.zeros(len(s), np.float32) for s in self.segments]
-        )
+        return self._laid_out(np.float32, [0.0 if s.logprobs is None else s.logprobs for s in self.segments])
 
     @property
     def turns(self) -> NDArray[np.int32]:
-        return np.concatenate([np.full(len(s), s.turn, np.int32) for s in self.segments])
+        return self._laid_out(np.int32, [s.turn for s in self.segments])
 
     def weights(self, component: str) -> Floats:
         """Per-token weight of a loss component."""
-        parts = []
-        for segment in self.segments:
-            default = 1.0 if segment.sampled and component in ("policy", "kl") else 0.0
-            parts.append(np.broadcast_to(np.float32(segment.weights.get(component, default)), len(segment)))
-        return np.concatenate(parts).astype(np.float32)
+        default = 1.0 if component in ("policy", "kl") else 0.0
+        return self._laid_out(
+            np.float32, [s.weights.get(component, default if s.sampled else 0.0) for s in self.segments]
+        )
+
+    def _laid_out(self, dtype: Any, values: Sequence[Any]) -> NDArray[Any]:
+        """One number or array a segment -> one number a token. Rows are many: one array is made, and filled."""
+        found, at = np.empty(len(self), dtype), 0
+        for segment, value in zip(self.segments, values, strict=True):
+            end = at + len(segment.tokens)
+            found[at:end] = value
+            at = end
+        return found
 
     @property
     def temperature(self) -> float:

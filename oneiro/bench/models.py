@@ -14,7 +14,9 @@ from oneiro.models import language
 from oneiro.models.language import LanguageModel, ModelSettings
 
 PREFIX = "shape:"
-"""`shape:NAME` is a model of NAME's shape with random weights: no download, and as fast as the real one."""
+"""`shape:NAME` is a model of NAME's shape with random weights: no download, and as fast as the real one. All are Llamas
+(Qwen's biases count for nothing here): transformers would read the words below with a Qwen's own tokenizer.
+"""
 SHAPES: dict[str, dict[str, Any]] = {
     "4m": {"model_type": "llama", "vocab_size": 8_192, "hidden_size": 192, "intermediate_size": 768,
            "num_hidden_layers": 4, "num_attention_heads": 3, "num_key_value_heads": 3},
@@ -22,9 +24,9 @@ SHAPES: dict[str, dict[str, Any]] = {
             "num_hidden_layers": 6, "num_attention_heads": 4, "num_key_value_heads": 2},
     "smollm2-135m": {"model_type": "llama", "vocab_size": 49_152, "hidden_size": 576, "intermediate_size": 1536,
                      "num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3},
-    "qwen2.5-0.5b": {"model_type": "qwen2", "vocab_size": 151_936, "hidden_size": 896, "intermediate_size": 4864,
+    "qwen2.5-0.5b": {"model_type": "llama", "vocab_size": 151_936, "hidden_size": 896, "intermediate_size": 4864,
                      "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2},
-    "qwen2.5-1.5b": {"model_type": "qwen2", "vocab_size": 151_936, "hidden_size": 1536, "intermediate_size": 8960,
+    "qwen2.5-1.5b": {"model_type": "llama", "vocab_size": 151_936, "hidden_size": 1536, "intermediate_size": 8960,
                      "num_hidden_layers": 28, "num_attention_heads": 12, "num_key_value_heads": 2},
 }  # fmt: skip
 RANDOM = ("tiny", "14m")

@@ -7,6 +7,7 @@ a GPU a family is one sequence, the prefix and then row after row: one pass, not
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,8 @@ SHARE_AT_LEAST = 0.2
 """Share prefixes when that saves at least this part of the tokens; below it a second pass costs more than it saves."""
 LONGEST_FAMILY = 4096
 """Tokens of a family in one sequence: its attention mask is that long squared."""
+ATTENTION_EVEN = 2048
+"""Attention to so many tokens takes about as long as the rest of a token's way through the model, on a GPU."""
 ALIGNED = 8
 """What the length of a sequence is a multiple of where its mask is given: fast attention kernels ask for it."""
 
@@ -51,11 +54,6 @@ class Example:
 
     def __len__(self) -> int:
         return len(self.tokens)
-
-    @property
-    def active(self) -> np.ndarray:
-        """Positions that carry any loss."""
-        return np.logical_or.reduce([w != 0 for w in self.weights.values()])
 
 
 @dataclass(slots=True)
@@ -112,8 +110,14 @@ def batches(
         share = saved >= SHARE_AT_LEAST * sum(len(e) for e in examples)
     if share:
         # A family larger than the budget is cut; the cut parts compute their prefix again.
-        most = min(budget, LONGEST_FAMILY) if packed else budget
-        units = [part for family in families.values() for part in cut(family, examples, most)]
+        def most(prefix: int) -> int:
+            return min(budget, LONGEST_FAMILY, after_one_prefix(prefix)) if packed else budget
+
+        units = [
+            part
+            for family in families.values()
+            for part in cut(family, examples, most(shared_length(examples[family[0]])))
+        ]
         if packed:
             units.sort(key=lambda u: (family_length(examples, u), u[0]))
             for chunk in fill_families(units, examples, budget):
@@ -129,6 +133,15 @@ def batches(
 def shared_length(example: Example) -> int:
     """The last token of a prefix stays with the row: its hidden state predicts the row's first own token."""
     return max(0, example.prefix - 1)
+
+
+def after_one_prefix(prefix: int) -> int:
+    """How many tokens of rows are best read after one computed prefix.
+
+    The more they are, the less often the prefix is computed; but attention within the sequence is computed whole, also
+    between rows that do not see each other. The two costs a token add up to the least here.
+    """
+    return max(ALIGNED, int(math.sqrt(prefix * (prefix + ATTENTION_EVEN))))
 
 
 def family_length(examples: Sequence[Example], family: list[int]) -> int:
@@ -243,24 +256,21 @@ def what_to_predict(
     examples: Sequence[Example], members: list[int], begins: list[int], device: torch.device | str
 ) -> dict[str, Any]:
     """The flat side of a batch: `begins` says where a row's position 0 stands, or would stand, in the flat tokens."""
-    names = [*COMPONENTS, "logprobs", "temperature", *sorted({n for i in members for n in examples[i].columns})]
-    columns: dict[str, list[np.ndarray]] = {name: [] for name in names}
-    where, targets, places = [], [], []
-    for i, begin in zip(members, begins, strict=True):
-        example = examples[i]
-        at = np.flatnonzero(example.active)
-        places.append((i, at))
-        where.append(begin + at - 1)
-        targets.append(example.tokens[at])
-        for name in COMPONENTS:
-            columns[name].append(example.weights[name][at])
-        columns["logprobs"].append(example.logprobs[at])
-        columns["temperature"].append(np.full(len(at), example.temperature, np.float32))
-        for name in names[len(COMPONENTS) + 2 :]:
-            columns[name].append(example.columns[name][at])
+    rows = [examples[i] for i in members]
+    lengths = np.array([len(row) for row in rows])
+    starts = np.cumsum(lengths) - lengths
+    every = {name: np.concatenate([row.weights[name] for row in rows]) for name in COMPONENTS}
+    every["logprobs"] = np.concatenate([row.logprobs for row in rows])
+    every["temperature"] = np.repeat(np.array([row.temperature for row in rows], np.float32), lengths)
+    for name in sorted({name for row in rows for name in row.columns}):
+        every[name] = np.concatenate([row.columns[name] for row in rows])
+    active = np.flatnonzero(np.logical_or.reduce([every[name] != 0 for name in COMPONENTS]))
+    owner = np.searchsorted(starts, active, side="right") - 1
+    at = active - starts[owner]
+    ends = np.searchsorted(owner, np.arange(1, len(rows)))
     return {
-        "where": torch.from_numpy(np.concatenate(where)).to(device),
-        "targets": torch.from_numpy(np.concatenate(targets).astype(np.int64)).to(device),
-        "columns": {name: torch.from_numpy(np.concatenate(parts)).to(device) for name, parts in columns.items()},
-        "places": places,
+        "where": torch.from_numpy(np.asarray(begins)[owner] + at - 1).to(device),
+        "targets": torch.from_numpy(np.concatenate([row.tokens for row in rows])[active].astype(np.int64)).to(device),
+        "columns": {name: torch.from_numpy(values[active]).to(device) for name, values in every.items()},
+        "places": list(zip(members, np.split(at, ends), strict=True)),
     }

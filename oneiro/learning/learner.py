@@ -22,8 +22,10 @@ from oneiro.models.backbone import AfterPrefix, Backbone, Causal, Families, Reme
 from oneiro.models.heads import ValueHead
 from oneiro.recipe import Settings
 
-MICRO_BATCH_BYTES = {"cpu": 64 << 20, "cuda": 24 << 30}
+MICRO_BATCH_BYTES = {"cpu": 64 << 20, "cuda": 16 << 30}
 """What a micro-batch may keep for its backward pass, unless the settings count tokens."""
+PART_OF_GPU = 6
+"""But no more than this part of a GPU's memory."""
 FEWEST_TOKENS = 1024
 """Below so many tokens adding up gradients costs more than the tokens."""
 
@@ -142,7 +144,11 @@ class Learner:
         if self.settings.token_budget is not None:
             return self.settings.token_budget
         kept = self.backbone.shape.kept * self.backbone.head_weight.itemsize
-        return max(FEWEST_TOKENS, MICRO_BATCH_BYTES[self.backbone.device.type] // kept)
+        device = self.backbone.device
+        most = MICRO_BATCH_BYTES[device.type]
+        if device.type == "cuda":
+            most = min(most, torch.cuda.get_device_properties(device).total_memory // PART_OF_GPU)
+        return max(FEWEST_TOKENS, most // kept)
 
     def _batches(self, examples: Sequence[Example]) -> Iterator[Batch]:
         return batches(examples, self.token_budget, self.backbone.device)

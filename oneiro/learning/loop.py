@@ -218,11 +218,14 @@ def spread_over(
     for rows, episode, values in zip(examples, episodes, numbers, strict=True):
         start = 0
         for example, row in zip(rows, episode.rows, strict=True):
-            column_values = np.zeros(len(example), np.float32)
-            count = int(row.sampled.sum())
-            column_values[row.sampled] = values[start : start + count]
-            example.columns[column] = column_values
-            start += count
+            found, at = np.zeros(len(example), np.float32), 0
+            for segment in row.segments:
+                end = at + len(segment.tokens)
+                if segment.sampled:
+                    found[at:end] = values[start : start + end - at]
+                    start += end - at
+                at = end
+            example.columns[column] = found
 
 
 def penalise(

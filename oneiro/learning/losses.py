@@ -94,15 +94,20 @@ def normalise(examples: Sequence[Example], aggregate: Aggregate, longest: int) -
     (Dr.GRPO), so that long rows are neither favoured nor punished. Cross-entropy is always a token mean.
     """
     scaled: list[dict[str, np.ndarray]] = [{} for _ in examples]
+    lengths = np.array([len(e) for e in examples])
+    ends = np.cumsum(lengths)
     for name in COMPONENTS:
-        sums = np.array([e.weights[name].sum(dtype=np.float64) for e in examples])
+        flat = np.concatenate([e.weights[name] for e in examples])
+        sums = np.add.reduceat(flat, ends - lengths, dtype=np.float64)
         rows = max(1, int((sums != 0).sum()))
-        for example, own, out in zip(examples, sums, scaled, strict=True):
-            if aggregate == "token-mean" or name == "ce":
-                divisor = sums.sum()
-            elif aggregate == "sequence-mean":
-                divisor = own * rows
-            else:
-                divisor = float(rows * longest)
-            out[name] = (example.weights[name] / divisor if divisor else example.weights[name]).astype(np.float32)
+        if aggregate == "token-mean" or name == "ce":
+            divisors = np.full(len(sums), sums.sum())
+        elif aggregate == "sequence-mean":
+            divisors = sums * rows
+        else:
+            divisors = np.full(len(sums), float(rows * longest))
+        divisors[divisors == 0] = 1.0
+        parts = np.split((flat / np.repeat(divisors, lengths)).astype(np.float32), ends[:-1])
+        for out, part in zip(scaled, parts, strict=True):
+            out[name] = part
     return scaled

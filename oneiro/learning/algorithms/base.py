@@ -58,17 +58,16 @@ class Algorithm(Settings):
 
 def trajectory(episode: Episode, group: int) -> Trajectory:
     """Line up an episode's sampled tokens and put each turn's reward on its last one."""
-    turns = np.concatenate([row.turns[row.sampled] for row in episode.rows] or [np.zeros(0, np.int32)])
+    written = [s for row in episode.rows for s in row.segments if s.sampled]
+    turns = np.repeat(np.array([s.turn for s in written], np.int32), [len(s) for s in written])
     rewards = np.zeros(len(turns), np.float32)
     ends = np.zeros(len(turns), bool)
     if len(turns):
         ends[:-1] = turns[1:] != turns[:-1]
         ends[-1] = True
         for turn, reward in enumerate(episode.rewards, start=int(turns[0])):
-            at = np.flatnonzero(turns == turn)
             # A turn in which nothing was sampled (an empty reply) pays on the token before it.
-            position = at[-1] if len(at) else max(0, int(np.searchsorted(turns, turn)) - 1)
-            rewards[position] += reward
+            rewards[max(0, int(np.searchsorted(turns, turn, side="right")) - 1)] += reward
     return Trajectory(rewards, ends, group, episode.score)
 
 
