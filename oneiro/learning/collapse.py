@@ -91,7 +91,7 @@ class Watch:
             self.first.append(spread)
             return None
         usual = float(np.mean(self.first))
-        self.alike = self.alike + 1 if spread < self.settings.spread * usual else 0
+        self.alike = self.alike + 1 if spread <= self.settings.spread * usual else 0
         if self.settings.stop and self.alike >= self.settings.patience:
             self.reason = self._say(step, spread, usual, values["success"])
         return self.reason
@@ -104,11 +104,14 @@ class Watch:
         return self.reason
 
     def _say(self, step: int, spread: float, usual: float, success: float) -> str:
-        advice = (
-            "there is little left to learn here"
-            if success > 0.9
-            else "the policy has collapsed: try a lower rl.learner.optimiser.lr or a higher rl.learner.loss.entropy"
-        )
+        if success > 0.9:
+            advice = "there is little left to learn here"
+        elif not usual:
+            advice = (
+                "no attempt has ever earned more than another: teach the form of a reply first, or pay for parts of it"
+            )
+        else:
+            advice = "the policy has collapsed: try a lower rl.learner.optimiser.lr or a higher rl.learner.loss.entropy"
         return (
             f"RL ended at step {step}: for {self.alike} steps attempts at one task scored alike (spread {spread:.2g}, "
             f"{usual:.2g} in the first steps) with success at {success:.1%}; {advice} (watch.stop=false goes on)"

@@ -116,6 +116,13 @@ def test_ten_steps_below_a_tenth_of_the_first_spread_end_the_run() -> None:
     assert "little left to learn" in str(steps(Watch(WatchSettings()), [1.0] * 10 + [0.0] * 10, success=0.99)[-1])
 
 
+def test_a_run_in_which_nothing_ever_earned_more_ends_and_says_so() -> None:
+    watch = Watch(WatchSettings())
+    reasons = [watch.see(step, {"group_std": 0.0, "success": 0.0}) for step in range(1, 21)]
+    assert reasons[:-1] == [None] * 19 and reasons[-1] is not None
+    assert "step 20" in reasons[-1] and "teach the form of a reply first" in reasons[-1]
+
+
 def test_a_watch_told_not_to_stop_only_looks() -> None:
     assert steps(Watch(WatchSettings(stop=False)), [1.0] * 10 + [0.0] * 40) == [None] * 50
 

@@ -22,6 +22,7 @@ from oneiro.learning.example import Example
 from oneiro.learning.filters import FilterSettings
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.loop import Parts, RlSettings, actor_of, reinforce
+from oneiro.learning.optimiser import OptimiserSettings
 from oneiro.models.backbone import Backbone
 from oneiro.sampling.engine import Engine, Limits
 from tests.conftest import make_tiny
@@ -140,3 +141,27 @@ def test_play_runs_beside_the_learner(tmp_path: Path) -> None:
     first, second = go(tmp_path / "first"), go(tmp_path / "second")
     assert len(first) == 6 and first[0]["mismatch"] < 2e-2
     assert [values["reward"] for values in first] == pytest.approx([values["reward"] for values in second], abs=0.05)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_updates_are_those_of_float32_on_a_processor(packed: bool) -> None:
+    """Update after update, a copy of the weights in float32 has nearly the same gradient."""
+    made = language(torch.bfloat16)
+    sampled = rows(Engine(made), temperature=1.0)
+    examples = [Example.of(row) for row in sampled]
+    for place, example in enumerate(examples):
+        example.columns["advantages"] = np.full(len(example), (-1.0) ** place * (1 + place % 3), np.float32)
+        example.prefix = example.prefix if packed else 0
+    settings = LearnerSettings(optimiser=OptimiserSettings(lr=1e-3, weight_decay=0.0))
+    learner = Learner(made.backbone, settings, steps=4)
+    plain = language(torch.float32)
+    plain.model = plain.model.cpu()
+    plain.backbone = Backbone(plain.model)
+    for _ in range(4):
+        with torch.no_grad():
+            for mine, theirs in zip(plain.backbone.parameters(), made.backbone.parameters(), strict=True):
+                mine.copy_(theirs)
+        expected = Learner(plain.backbone, settings, steps=4).update(examples)
+        found = learner.update(examples)
+        assert found["grad_norm"] == pytest.approx(expected["grad_norm"], rel=0.05)
+        assert found["loss"] == pytest.approx(expected["loss"], rel=0.05, abs=0.02)
