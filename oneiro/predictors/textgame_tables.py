@@ -74,6 +74,21 @@ def _errors(rows: dict[str, Any]) -> Table:
     return table
 
 
+def sampled_table(rows: dict[str, dict[str, Any]]) -> Table:
+    """Exact answers among those sampled to each test row, model by model."""
+    parts = ("unchanged", "changed", "overall")
+    samples = {str(row["samples"]) for row in rows.values()}
+    table = Table(
+        f"Exact answers to test rows, {' or '.join(sorted(samples))} sampled to each",
+        ["answers", *parts],
+        dict.fromkeys(parts, "%"),
+        note="Sampled as RL samples them: what it is paid for. Intervals over rows.",
+    )
+    for name, row in rows.items():
+        table.add(name, *(Cell(**row[part]) if part in row else Cell(None) for part in parts))
+    return table
+
+
 def depth_table(rows: dict[str, list[dict[str, Any]]]) -> Table:
     """What `textgame_rollout.accuracy_by_depth` found for each predictor, on the same courses."""
     table = Table(

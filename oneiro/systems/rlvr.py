@@ -114,12 +114,20 @@ def verdict(measured: dict[str, dict[str, Any]]) -> list[str]:
     (first, before), (last, after) = ((name, row["steps"]["all"]["changed"]) for name, row in measured.items())
     if not before["cases"]:
         return []
-    apart = "the intervals are apart" if after["low"] > before["high"] else "the intervals overlap"
     shown = "{accuracy:.1f} % ({low:.1f} to {high:.1f})"
-    return [
+    said = [
         f"Of {before['cases']} test steps that change something, {first} predicts {shown.format(**before)} exactly and "
-        f"{last} {shown.format(**after)}: {apart}. An answer that nothing changes gets none of them."
+        f"{last} {shown.format(**after)}: {apart(before, after)}. An answer that nothing changes gets none of them."
     ]
+    drawn = [row["sampled"]["changed"] for row in measured.values() if "changed" in row.get("sampled", {})]
+    if len(drawn) == 2:
+        one, two = ("{value:.1%} ({low:.1%} to {high:.1%})".format(**cell) for cell in drawn)
+        said.append(f"Of sampled answers to them {one} were exact, then {two}: {apart(*drawn)}.")
+    return said
+
+
+def apart(before: dict[str, Any], after: dict[str, Any]) -> str:
+    return "the intervals are apart" if after["low"] > before["high"] else "the intervals overlap"
 
 
 def summarise(run: Run, compared: dict[str, Any], notes: Sequence[str]) -> None:

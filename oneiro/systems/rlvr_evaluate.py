@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
+
+import numpy as np
 
 from oneiro import seeds
 from oneiro.agents.evaluate import record
 from oneiro.predictors.textgame import TextGame
 from oneiro.predictors.textgame_rollout import Course, Predict, accuracy_by_depth, plan_in_model, true_predictor
-from oneiro.predictors.textgame_tables import depth_table, planning_table
+from oneiro.predictors.textgame_tables import depth_table, planning_table, sampled_table
+from oneiro.report import stats
 from oneiro.report.table import Table
 from oneiro.run import Run
 from oneiro.systems.rlvr_data import Data
-from oneiro.systems.rlvr_exam import Exam, answer, exam_tables, some
+from oneiro.systems.rlvr_exam import AT_ONCE, Exam, answer, exam_tables, some
 from oneiro.systems.rlvr_model import Answerer
 from oneiro.systems.rlvr_play import episode
 from oneiro.systems.rlvr_recipe import RlvrRecipe
@@ -22,6 +25,7 @@ from oneiro.worlds.textgame.game import Game
 from oneiro.worlds.textgame.games import game_named
 from oneiro.worlds.textgame.scene import Scene
 from oneiro.worlds.textgame.solver import solve
+from oneiro.worlds.textgame.state import Transition
 
 
 def exam_of(recipe: RlvrRecipe, data: Data) -> Exam:
@@ -40,7 +44,27 @@ def evaluate(recipe: RlvrRecipe, run: Run, data: Data, answerer: Answerer, stage
     ]
     run.episodes(stage, 0, [record(one) for one in told])
     found = {"steps": exam.measure(task, answers, recipe.task.scorer)}
+    if recipe.evaluation.samples:
+        found["sampled"] = sampled(recipe, run, answerer, exam.cases, stage)
     return found | (beyond(recipe, task, answerer) if recipe.data.own else {})
+
+
+def sampled(
+    recipe: RlvrRecipe, run: Run, answerer: Answerer, cases: Sequence[Transition], stage: str
+) -> dict[str, Any]:
+    """How often a sampled answer is exact: by changed and unchanged steps, intervals over steps."""
+    count, right = recipe.evaluation.samples, []
+    seed = seeds.derive(recipe.seed, "sampled answers")
+    with run.progress(f"{stage}, sampled", len(cases)) as bar:
+        for start in range(0, len(cases), AT_ONCE):
+            part = cases[start : start + AT_ONCE]
+            for case, samples in zip(part, answerer.sample(part, count, seeds.derive(seed, start)), strict=True):
+                right.append([answerer.task.exact(answerer.text(sample), case) for sample in samples])
+            bar.advance(len(part))
+    outcomes, changed = np.array(right), np.array([case.changed for case in cases])
+    parts = {"changed": changed, "unchanged": ~changed, "overall": np.ones_like(changed)}
+    found = {name: vars(stats.success_rate(outcomes[part])) for name, part in parts.items() if part.any()}
+    return {"samples": count, **found}
 
 
 def glance(recipe: RlvrRecipe, data: Data, answerer: Answerer) -> dict[str, float]:
@@ -94,7 +118,8 @@ def tables(recipe: RlvrRecipe, data: Data, measured: dict[str, dict[str, Any]]) 
         trivial["no change"] = beyond(recipe, task, lambda cases: [task.no_change(case) for case in cases])
         trivial["perfect"] = beyond(recipe, task, true_predictor(task))
     compared = exam.compare(task, {name: row["steps"] for name, row in measured.items()}, recipe.task.scorer)
-    return [*exam_tables(compared), *beyond_tables(trivial | measured)]
+    drawn = {name: row["sampled"] for name, row in measured.items() if "sampled" in row}
+    return [*exam_tables(compared), *([sampled_table(drawn)] if drawn else []), *beyond_tables(trivial | measured)]
 
 
 def beyond_tables(rows: dict[str, dict[str, Any]]) -> list[Table]:

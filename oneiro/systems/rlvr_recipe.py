@@ -88,10 +88,12 @@ class RolloutSettings(Settings):
 
 
 class EvaluationSettings(Settings):
-    """Always greedy."""
+    """Greedy answers, but for `samples`."""
 
     rows: int = Field(0, ge=0)
     """Test rows that are answered, drawn evenly; 0: all."""
+    samples: int = Field(0, ge=0)
+    """Answers to each test row that are sampled as RL samples them, besides the greedy one."""
     every: int = Field(0, ge=0)
     """Steps of RL between looks at test rows on the way, the first before any update; 0: only at the end."""
     glance: int = Field(128, ge=1)
