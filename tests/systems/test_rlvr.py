@@ -62,12 +62,15 @@ def test_a_run_ends_with_every_table_and_all_its_rows(alone: Path) -> None:
         "Text games: exact next states, held-out games",
         "Game by game: RLVR",
         "Wrong answers by what is wrong",
+        "Exact answers to test rows, 2 sampled to each",
         "Simulating winning plans: right at every step so far",
         "Planning inside the model",
     ]
     assert [row["answers"] for row in tables[0]["rows"]] == ["no change", "perfect", "SFT", "RLVR"]
     assert tables[0]["rows"][1]["changed"]["value"] == 1.0 and tables[0]["rows"][0]["changed"]["value"] == 0.0
-    assert [row["model"] for row in tables[5]["rows"]] == ["no change", "perfect", "SFT", "RLVR"]
+    drawn = {row["answers"]: row["changed"] for row in tables[4]["rows"]}
+    assert list(drawn) == ["SFT", "RLVR"] and all(0 <= cell["low"] <= cell["high"] <= 1 for cell in drawn.values())
+    assert [row["model"] for row in tables[6]["rows"]] == ["no change", "perfect", "SFT", "RLVR"]
     assert (alone / "report.html").stat().st_size > 10_000
 
 
