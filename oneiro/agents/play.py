@@ -14,7 +14,7 @@ from oneiro.agents import reply as replies
 from oneiro.agents.chat import ChatFormat
 from oneiro.agents.dialogue import DialogueSettings
 from oneiro.agents.policies import Policy, Turn, Utterance
-from oneiro.episode import Episode, Row, Stop, Tokens, given
+from oneiro.episode import Episode, Row, Stop, given
 from oneiro.worlds.base import World
 
 
@@ -62,21 +62,25 @@ def play(
     """Play every attempt to its end.
 
     `chat` turns messages into ids; without it (scripts, servers) episodes carry text only. `primed` is text the reply
-    is made to begin with; it counts as given.
+    is made to begin with (see `begun`); it counts as given.
     """
     games = [_start(make_world(), task) for task in attempts]
-    prime = chat.encode(primed) if chat and primed else np.zeros(0, np.int32)
     for number in range(1, settings.max_turns + 1):
         waiting = [game for game in games if not game.over]
         if not waiting:
             break
-        turns = [_ask(game, number, settings, chat, prime, primed) for game in waiting]
+        turns = [_ask(game, number, settings, chat, begun(primed, game.state)) for game in waiting]
         answers = policy.answer(turns, seeds.derive(seed, "turn", number))
         for game, turn, answer in zip(waiting, turns, answers, strict=True):
             _take(game, turn, answer, settings)
     for game in games:
         game.world.close()
     return [game.episode for game in games]
+
+
+def begun(primed: str, state: str) -> str:
+    """How a reply to `state` is made to begin; `{state}` in `primed` stands for the state's text."""
+    return primed.replace("{state}", state)
 
 
 def _start(world: World, task: Task) -> _Game:
@@ -94,9 +98,7 @@ def _start(world: World, task: Task) -> _Game:
     return _Game(task, world, episode, state)
 
 
-def _ask(
-    game: _Game, number: int, settings: DialogueSettings, chat: ChatFormat | None, prime: Tokens, primed: str
-) -> Turn:
+def _ask(game: _Game, number: int, settings: DialogueSettings, chat: ChatFormat | None, primed: str) -> Turn:
     """Put the game's state into words and ids. A full-history dialogue grows its row; the other contexts start a new
     one.
     """
@@ -124,8 +126,8 @@ def _ask(
         else:
             row = Row([given(chat.opening(message, system), turn=number)])
             game.episode.rows.append(row)
-        if len(prime):
-            row.segments.append(given(prime, role="assistant", turn=number))
+        if primed:
+            row.segments.append(given(chat.encode(primed), role="assistant", turn=number))
         prompt = row.tokens
     return Turn(
         game.world,

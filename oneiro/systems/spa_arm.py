@@ -44,6 +44,9 @@ class Arm:
             }
         )
 
+        # An arm without states in its replies is not made to begin with one.
+        self.primed = recipe.primed if variant.world_model else recipe.primed.partition("<observation>")[0]
+
     def train(self) -> None:
         if self.variant.sft:
             self.run.stage(f"sft-{self.name}", self.sft)
@@ -77,7 +80,7 @@ class Arm:
                 language = languages.load(str(folder))
         language = language or base_model(self.recipe, self.run)
         recipe = self.recipe
-        habits = Habits(world=self.world, dialogue=self.dialogue, limits=recipe.limits, primed=recipe.primed)
+        habits = Habits(world=self.world, dialogue=self.dialogue, limits=recipe.limits, primed=self.primed)
         language.habits = habits.model_dump(mode="json")
         return language
 
@@ -105,7 +108,7 @@ class Arm:
         parts: tuple[list[Row], list[Row]] = ([], [])
         for record in lessons(self.recipe, self.run, self.name):
             aside = seeds.generator(self.recipe.seed, "held out", record["seed"]).random() < settings.held_out
-            rows = rows_of(record, chat, self.dialogue, self.variant, self.recipe.primed, keep_malformed)
+            rows = rows_of(record, chat, self.dialogue, self.variant, self.primed, keep_malformed)
             parts[aside].extend(rows)
         if not parts[0]:
             raise OneiroError(
@@ -130,7 +133,7 @@ class Arm:
         def play_step(step: int) -> list[Episode]:
             seed = seeds.derive(recipe.seed, "rl", step)
             attempts = tasks(recipe.rollout.groups, recipe.rollout.members, "train", seed)
-            return play(make_world, attempts, policy, self.dialogue, chat, seed, recipe.primed)
+            return play(make_world, attempts, policy, self.dialogue, chat, seed, self.primed)
 
         def look(step: int, episodes: Sequence[Episode], learner: Learner) -> dict[str, float]:
             found = watch.look(step, episodes, learner)
@@ -176,7 +179,7 @@ class Arm:
             limits = limits.model_copy(update={"temperature": settings.temperature})
         chat, seed = ChatFormat(engine.language.tokenizer), seeds.derive(self.recipe.seed, what)
         policy = ModelPolicy(engine, limits)
-        return evaluation.attempt(self.world.maker(), policy, self.dialogue, chat, settings, seed, self.recipe.primed)
+        return evaluation.attempt(self.world.maker(), policy, self.dialogue, chat, settings, seed, self.primed)
 
 
 def reasoning_length(language: LanguageModel, tokens: Tokens) -> int:

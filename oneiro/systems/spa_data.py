@@ -10,6 +10,7 @@ from oneiro.agents import dialogue as words
 from oneiro.agents import reply as replies
 from oneiro.agents.chat import ChatFormat
 from oneiro.agents.dialogue import DialogueSettings
+from oneiro.agents.play import begun
 from oneiro.episode import Row, Segment, given
 from oneiro.systems.spa_variants import Variant
 from oneiro.worlds.base import World
@@ -66,10 +67,12 @@ def target(
     else:
         pieces = [("", without_states(reply))]
     segments: list[Segment] = []
-    for tag, text in pieces:
-        if not segments and primed and text.startswith(primed):
-            segments.append(given(chat.encode(primed), "assistant", turn=number))
-            text = text[len(primed) :]
+    start = begun(primed, turn["state"])
+    left = len(start) if start and "".join(text for _, text in pieces).startswith(start) else 0
+    if left:
+        segments.append(given(chat.encode(start), "assistant", turn=number))
+    for tag, whole in pieces:
+        text, left = whole[left:], max(0, left - len(whole))
         weight = 0.0 if tag and variant.mask_states else 1.0
         if text:
             segments.append(given(chat.encode(text), "assistant", tag, number, ce=weight))

@@ -69,7 +69,9 @@ class SpaRecipe(Recipe):
     dialogue: DialogueSettings = DialogueSettings()
     limits: Limits = Limits(max_tokens=400)
     primed: str = "<think>"
-    """What every reply is made to begin with."""
+    """What every reply is made to begin with; `{state}` stands for the state, so that
+    `<think><observation>{state}</observation>` spares the agent writing down what it has just read.
+    """
     slots: int = Field(256, ge=1)
     """Rows decoded at once."""
     self_play: SelfPlaySettings = SelfPlaySettings()

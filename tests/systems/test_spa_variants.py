@@ -15,16 +15,18 @@ from oneiro.agents.chat import ChatFormat
 from oneiro.agents.dialogue import DialogueSettings
 from oneiro.agents.evaluate import record
 from oneiro.agents.play import play, tasks
-from oneiro.agents.policies import ScriptedPolicy, mixture
+from oneiro.agents.policies import ModelPolicy, ScriptedPolicy, mixture
 from oneiro.agents.reply import TAG_TOKENS, write
 from oneiro.errors import OneiroError
 from oneiro.models.language import LanguageModel, train_tokenizer
 from oneiro.recipe import load
 from oneiro.run import Run, read_lines
+from oneiro.sampling.engine import Engine, Limits
 from oneiro.systems.spa import VARIANTS, Arm, SpaRecipe
 from oneiro.systems.spa_arm import reasoning_length
 from oneiro.systems.spa_data import rows_of, sample_texts
 
+SEEN = "<think><observation>{state}</observation>"
 SMALL = [
     "preset=smoke",
     "self_play.levels=8",
@@ -97,6 +99,28 @@ def test_an_arm_is_taught_with_the_form_it_will_be_asked_for(tiny: LanguageModel
     assert plain.form in text and asked.form not in text and "<observation>" not in text
     (row, *_) = rows_of(record(played[0]), chat, asked, VARIANTS["spa"], "", False)
     assert asked.form in tiny.decode(row.tokens)
+
+
+def test_a_reply_that_begins_with_the_state_is_taught_and_played_alike(tiny: LanguageModel, chat: ChatFormat) -> None:
+    """What comes before the first token with a loss is, id for id, what the model is given when it plays."""
+    asked, primed = DialogueSettings(context="single", brief=True, max_turns=2), SEEN
+    script = ScriptedPolicy(mixture(1.0))
+    (told,) = play(lambda: worlds.make("frozen-lake"), tasks(1, 1, "train", 0), script, asked)
+    taught = rows_of(record(told), chat, asked, VARIANTS["spa"], primed, False)
+    model = ModelPolicy(Engine(tiny, 4), Limits(max_tokens=2))
+    (played,) = play(lambda: worlds.make("frozen-lake"), tasks(1, 1, "train", 0), model, asked, chat, 0, primed)
+    assert (taught[0].prefix == played.rows[0].prefix).all()
+    assert tiny.decode(taught[0].prefix).endswith(f"<think><observation>{told.info['turns'][0]['state']}</observation>")
+    rest = tiny.decode(taught[0].tokens[len(taught[0].prefix) :])
+    assert rest.startswith("<prediction>") and (taught[0].weights("ce")[len(taught[0].prefix) :] == 1).all()
+    assert played.info["turns"][0]["reply"].startswith(f"<think><observation>{told.info['turns'][0]['state']}")
+
+
+def test_an_arm_without_states_is_not_made_to_begin_with_one(tmp_path: Path) -> None:
+    recipe = load("spa/frozen-lake", ["preset=smoke", f"primed={SEEN}"])
+    assert isinstance(recipe, SpaRecipe)
+    run = Run.open(tmp_path, recipe)
+    assert Arm(recipe, run, "spa").primed == SEEN and Arm(recipe, run, "no-world-model").primed == "<think>"
 
 
 @pytest.mark.parametrize("world", ["sudoku", "countdown", "webshop", "bandit"])
