@@ -49,7 +49,9 @@ def run(model: str | None = None, **options: Any) -> list[Table]:
     for name in [model] if model else BARS:
         results[name] = step.measure(name, settings.for_model(name))
         tables += [step.seconds_table(name, settings, results[name]), step.floor_table(name, machine, settings)]
-    tables += [step.ratio_table(results, BARS, MEMORY_BAR), step.agreement_table(results, "cpu")]
+    if settings.beside_peers:
+        agreement = step.agreement_table(results, step.TOLERANCE["cpu"])
+        tables += [step.ratio_table(results, BARS, MEMORY_BAR), agreement]
     if settings.curves:
         tables.append(curves.compare(settings.seeds, settings.curves, settings.threads, settings.patience))
     return tables

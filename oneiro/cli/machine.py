@@ -36,7 +36,9 @@ def doctor(json: JsonFile = None) -> None:
 
 
 def bench(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="cpu, sample, train, step, memory, worlds or textgame.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="cpu, sample, train, step, memory, worlds, textgame or video.")
+    ],
     model: Annotated[
         str | None, typer.Option(metavar="NAME|DIR", help="tiny, 14m, smollm2-135m, a folder, or shape:NAME.")
     ] = None,

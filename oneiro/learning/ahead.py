@@ -34,7 +34,7 @@ class Player:
     def __init__(self, play: Callable[[int], list[Episode]], policy: LanguageModel, actor: LanguageModel) -> None:
         self.play, self.policy, self.actor = play, policy, actor
         self._thread = ThreadPoolExecutor(1, "ahead")
-        self._coming: tuple[int, Future[list[Episode]]] | None = None
+        self._coming: Future[list[Episode]] | None = None
         cuda = policy.backbone.device.type == "cuda"
         self._stream = torch.cuda.Stream(policy.backbone.device) if cuda and actor is not policy else None
 
@@ -45,17 +45,22 @@ class Player:
         self._thread.shutdown(cancel_futures=True)
 
     def begin(self, step: int) -> None:
-        """Start to play a step with the weights as they are now."""
+        """Start to play the step that is asked for next, with the weights as they are now.
+
+        The policy itself cannot: its weights are about to change under it.
+        """
+        if self.actor is self.policy:
+            return
         self._follow()
         if self._stream is not None:
             self._stream.wait_stream(torch.cuda.current_stream())
-        self._coming = step, self._thread.submit(self._played, step)
+        self._coming = self._thread.submit(self._played, step)
 
     def episodes(self, step: int) -> list[Episode]:
         coming, self._coming = self._coming, None
-        if coming is not None and coming[0] == step:
+        if coming is not None:
             with spent("waiting"):
-                return coming[1].result()
+                return coming.result()
         self._follow()
         with spent("worlds"):
             return self.play(step)

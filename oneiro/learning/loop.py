@@ -105,7 +105,7 @@ def reinforce(
                 looked = parts.look(step + 1, episodes, learners["policy"])
             saves = (step + 1) % settings.checkpoint_every == 0 or step + 1 == settings.steps
             # A resumed run has only the checkpoint's weights, so what follows a checkpoint is played with those.
-            if settings.overlap and not saves:
+            if not saves:
                 player.begin(step + 1)
             with spent("learning"):
                 statistics = learn(episodes, settings, learners, reference, seeds.derive(seed, "minibatches", step))

@@ -143,6 +143,13 @@ def test_play_ahead_is_one_step_old_and_fresh_after_a_checkpoint(tmp_path: Path)
     assert max(logged[0], logged[3]) < 1e-4 < min(logged[1], logged[2])
 
 
+def test_a_policy_that_plays_itself_is_never_played_while_it_learns(tmp_path: Path) -> None:
+    language, how = make_tiny(), settings(Grpo(), 4, overlap=True)
+    logged: list[dict[str, float]] = []
+    reinforce(language, how, tmp_path, 0, Parts(play_with(language), lambda step, values: logged.append(values)))
+    assert max(values.get("mismatch", 0.0) for values in logged) < 1e-4
+
+
 def test_what_fails_ahead_fails_the_run(tmp_path: Path) -> None:
     language, how = make_tiny(), settings(Grpo(), 4, overlap=True)
     actor = actor_of(language, how)
