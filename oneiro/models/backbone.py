@@ -100,16 +100,33 @@ class Families:
     """
 
     def __init__(self, kin: Tensor, dtype: torch.dtype) -> None:
+        self.kernels = family_kernels(kin.device)
+        if self.kernels:
+            self.layout = self.kernels.Layout(kin)
+            return
         order = torch.arange(kin.shape[1], device=kin.device)
         seen = (kin[:, None, :] == 0) | (kin[:, None, :] == kin[:, :, None])
         seen &= order[None, :] <= order[:, None]
         self.bias = torch.zeros(seen.shape, dtype=dtype, device=kin.device).masked_fill_(~seen, -torch.inf)[:, None]
 
     def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        if self.kernels:
+            return self.kernels.family_attention(query, key, value, self.layout)
         heads = query.shape[1]
         if heads != key.shape[1]:  # kernels that take a mask want as many key heads as query heads
             key, value = (x.repeat_interleave(heads // x.shape[1], dim=1) for x in (key, value))
         return attention(query, key, value, mask=self.bias.expand(-1, heads, -1, -1))
+
+
+def family_kernels(device: torch.device) -> Any:
+    """The Triton kernels where there is a GPU and Triton, else None."""
+    if device.type != "cuda":
+        return None
+    try:
+        from oneiro.models import triton_families
+    except ImportError:
+        return None
+    return triton_families
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, causal: bool = False, mask: Tensor | None = None) -> Tensor:

@@ -1,0 +1,236 @@
+"""Attention within families as GPU kernels: what a token may not see is not computed.
+
+A sequence is a prefix and rows that continue it (`backbone.Families`). A block of queries meets the blocks of the
+prefix, and those from where its first row begins up to itself; whatever else stands in these blocks is masked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+LOG2E = 1.4426950408889634
+
+
+@triton.jit
+def _logits(q, k, kin_q, kin_k, at_q, at_k, scale):  # type: ignore[no-untyped-def]
+    """Scores of queries [M, D] and keys [N, D] in powers of two; what may not be seen has none."""
+    seen = ((kin_k == 0)[None, :] | (kin_k[None, :] == kin_q[:, None])) & (at_k[None, :] <= at_q[:, None])
+    return tl.where(seen, tl.dot(q, tl.trans(k), input_precision="ieee") * scale, float("-inf"))
+
+
+@triton.jit
+def _meet(q, kin_q, at_q, k, v, kin, start, length, k_step, v_step, scale, mixed, top, total,  # type: ignore[no-untyped-def]
+          DIM: tl.constexpr, N: tl.constexpr):  # fmt: skip
+    """Queries meet one block of keys; the softmax so far is rescaled as it goes."""
+    at_k = start + tl.arange(0, N)
+    within = at_k < length
+    column = tl.arange(0, DIM)
+    kin_k = tl.load(kin + at_k, mask=within, other=-2)
+    keys = tl.load(k + at_k[:, None] * k_step + column[None, :], mask=within[:, None], other=0.0)
+    scores = _logits(q, keys, kin_q, kin_k, at_q, at_k, scale)
+    new = tl.maximum(top, tl.max(scores, 1))
+    safe = tl.where(new == float("-inf"), 0.0, new)
+    weights = tl.exp2(scores - safe[:, None])
+    shrink = tl.exp2(top - safe)
+    values = tl.load(v + at_k[:, None] * v_step + column[None, :], mask=within[:, None], other=0.0)
+    mixed = mixed * shrink[:, None] + tl.dot(weights.to(values.dtype), values)
+    return mixed, new, total * shrink + tl.sum(weights, 1)
+
+
+@triton.jit
+def _forward(  # type: ignore[no-untyped-def]
+    q, k, v, out, lse, kin, begin, prefix, length, scale,
+    q_batch, q_head, q_step, k_batch, k_head, k_step, v_batch, v_head, v_step, out_batch, out_head, out_step,
+    HEADS: tl.constexpr, GROUP: tl.constexpr, DIM: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
+):  # fmt: skip
+    block = tl.program_id(0)
+    batch = (tl.program_id(1) // HEADS).to(tl.int64)
+    head = (tl.program_id(1) % HEADS).to(tl.int64)
+    at_q = block * M + tl.arange(0, M)
+    within = at_q < length
+    column = tl.arange(0, DIM)
+    kin += batch * length
+    k += batch * k_batch + head // GROUP * k_head
+    v += batch * v_batch + head // GROUP * v_head
+    kin_q = tl.load(kin + at_q, mask=within, other=-3)
+    place = q + batch * q_batch + head * q_head + at_q[:, None] * q_step + column[None, :]
+    queries = tl.load(place, mask=within[:, None], other=0.0)
+    mixed = tl.zeros([M, DIM], tl.float32)
+    top = tl.full([M], float("-inf"), tl.float32)
+    total = tl.zeros([M], tl.float32)
+    last = tl.minimum((block + 1) * M, length)
+    common = tl.cdiv(tl.minimum(tl.load(prefix + batch), last), N) * N
+    for start in range(0, common, N):
+        mixed, top, total = _meet(queries, kin_q, at_q, k, v, kin, start, length, k_step, v_step, scale, mixed, top, total, DIM, N)  # fmt: skip
+    own = tl.maximum(tl.load(begin + batch * length + block * M) // N * N, common)
+    for start in range(own, last, N):
+        mixed, top, total = _meet(queries, kin_q, at_q, k, v, kin, start, length, k_step, v_step, scale, mixed, top, total, DIM, N)  # fmt: skip
+    total = tl.where(within, total, 1.0)
+    place = out + batch * out_batch + head * out_head + at_q[:, None] * out_step + column[None, :]
+    tl.store(place, (mixed / total[:, None]).to(out.dtype.element_ty), mask=within[:, None])
+    tl.store(lse + (batch * HEADS + head) * length + at_q, top + tl.log2(total), mask=within)
+
+
+@triton.jit
+def _query_part(q, g, kin_q, at_q, norm, delta, k, v, kin, start, length, k_step, v_step, scale, by_q,  # type: ignore[no-untyped-def]
+                DIM: tl.constexpr, N: tl.constexpr):  # fmt: skip
+    """What one block of keys adds to the gradient by queries."""
+    at_k = start + tl.arange(0, N)
+    within = at_k < length
+    column = tl.arange(0, DIM)
+    kin_k = tl.load(kin + at_k, mask=within, other=-2)
+    keys = tl.load(k + at_k[:, None] * k_step + column[None, :], mask=within[:, None], other=0.0)
+    values = tl.load(v + at_k[:, None] * v_step + column[None, :], mask=within[:, None], other=0.0)
+    weights = tl.exp2(_logits(q, keys, kin_q, kin_k, at_q, at_k, scale) - norm[:, None])
+    change = weights * (tl.dot(g, tl.trans(values)) - delta[:, None])
+    return by_q + tl.dot(change.to(keys.dtype), keys)
+
+
+@triton.jit
+def _backward_queries(  # type: ignore[no-untyped-def]
+    q, k, v, grad, lse, deltas, by_query, kin, begin, prefix, length, scale,
+    q_batch, q_head, q_step, k_batch, k_head, k_step, v_batch, v_head, v_step, g_batch, g_head, g_step,
+    out_batch, out_head, out_step,
+    HEADS: tl.constexpr, GROUP: tl.constexpr, DIM: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
+):  # fmt: skip
+    block = tl.program_id(0)
+    batch = (tl.program_id(1) // HEADS).to(tl.int64)
+    head = (tl.program_id(1) % HEADS).to(tl.int64)
+    at_q = block * M + tl.arange(0, M)
+    within = at_q < length
+    column = tl.arange(0, DIM)
+    kin += batch * length
+    k += batch * k_batch + head // GROUP * k_head
+    v += batch * v_batch + head // GROUP * v_head
+    kin_q = tl.load(kin + at_q, mask=within, other=-3)
+    flat = (batch * HEADS + head) * length + at_q
+    norm = tl.load(lse + flat, mask=within, other=0.0)
+    delta = tl.load(deltas + flat, mask=within, other=0.0)
+    queries = tl.load(q + batch * q_batch + head * q_head + at_q[:, None] * q_step + column[None, :], mask=within[:, None], other=0.0)  # fmt: skip
+    g = tl.load(grad + batch * g_batch + head * g_head + at_q[:, None] * g_step + column[None, :], mask=within[:, None], other=0.0)  # fmt: skip
+    by_q = tl.zeros([M, DIM], tl.float32)
+    last = tl.minimum((block + 1) * M, length)
+    common = tl.cdiv(tl.minimum(tl.load(prefix + batch), last), N) * N
+    for start in range(0, common, N):
+        by_q = _query_part(queries, g, kin_q, at_q, norm, delta, k, v, kin, start, length, k_step, v_step, scale, by_q, DIM, N)  # fmt: skip
+    own = tl.maximum(tl.load(begin + batch * length + block * M) // N * N, common)
+    for start in range(own, last, N):
+        by_q = _query_part(queries, g, kin_q, at_q, norm, delta, k, v, kin, start, length, k_step, v_step, scale, by_q, DIM, N)  # fmt: skip
+    place = by_query + batch * out_batch + head * out_head + at_q[:, None] * out_step + column[None, :]
+    tl.store(place, (by_q * (scale / 1.4426950408889634)).to(by_query.dtype.element_ty), mask=within[:, None])
+
+
+@triton.jit
+def _backward_keys(  # type: ignore[no-untyped-def]
+    q, k, v, grad, lse, deltas, by_key, by_value, kin, end, prefix, sizes, length, scale,
+    q_batch, q_head, q_step, k_batch, k_head, k_step, v_batch, v_head, v_step, g_batch, g_head, g_step,
+    out_batch, out_head, out_step,
+    HEADS: tl.constexpr, GROUP: tl.constexpr, DIM: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
+):  # fmt: skip
+    block = tl.program_id(0)
+    batch = (tl.program_id(1) // (HEADS // GROUP)).to(tl.int64)
+    kv_head = (tl.program_id(1) % (HEADS // GROUP)).to(tl.int64)
+    at_k = block * N + tl.arange(0, N)
+    within = at_k < length
+    column = tl.arange(0, DIM)
+    kin += batch * length
+    kin_k = tl.load(kin + at_k, mask=within, other=-2)
+    k += batch * k_batch + kv_head * k_head
+    v += batch * v_batch + kv_head * v_head
+    keys = tl.load(k + at_k[:, None] * k_step + column[None, :], mask=within[:, None], other=0.0)
+    values = tl.load(v + at_k[:, None] * v_step + column[None, :], mask=within[:, None], other=0.0)
+    by_k = tl.zeros([N, DIM], tl.float32)
+    by_v = tl.zeros([N, DIM], tl.float32)
+    # Every row sees the prefix; a row's own keys are seen up to the row's end.
+    reach = tl.load(end + batch * length + tl.minimum((block + 1) * N, length) - 1)
+    reach = tl.where(block * N < tl.load(prefix + batch), tl.load(sizes + batch), reach)
+    for member in range(GROUP):
+        head = kv_head * GROUP + member
+        for start in range(block * N // M * M, reach, M):
+            at_q = start + tl.arange(0, M)
+            here = at_q < length
+            kin_q = tl.load(kin + at_q, mask=here, other=-3)
+            flat = (batch * HEADS + head) * length + at_q
+            norm = tl.load(lse + flat, mask=here, other=0.0)
+            delta = tl.load(deltas + flat, mask=here, other=0.0)
+            queries = tl.load(q + batch * q_batch + head * q_head + at_q[:, None] * q_step + column[None, :], mask=here[:, None], other=0.0)  # fmt: skip
+            g = tl.load(grad + batch * g_batch + head * g_head + at_q[:, None] * g_step + column[None, :], mask=here[:, None], other=0.0)  # fmt: skip
+            weights = tl.exp2(_logits(queries, keys, kin_q, kin_k, at_q, at_k, scale) - norm[:, None])
+            by_v += tl.dot(tl.trans(weights).to(g.dtype), g)
+            change = weights * (tl.dot(g, tl.trans(values)) - delta[:, None])
+            by_k += tl.dot(tl.trans(change).to(queries.dtype), queries)
+    place = batch * out_batch + kv_head * out_head + at_k[:, None] * out_step + column[None, :]
+    tl.store(by_key + place, (by_k * (scale / 1.4426950408889634)).to(by_key.dtype.element_ty), mask=within[:, None])
+    tl.store(by_value + place, by_v.to(by_value.dtype.element_ty), mask=within[:, None])
+
+
+def heads_inside(like: Tensor) -> Tensor:
+    """An empty [B, H, T, D] whose heads of one token lie together."""
+    batch, heads, length, dim = like.shape
+    return torch.empty((batch, length, heads, dim), dtype=like.dtype, device=like.device).transpose(1, 2)
+
+
+class Layout:
+    """Where rows begin and end in sequences `kin` [B, T], and how long prefixes and families are."""
+
+    def __init__(self, kin: Tensor) -> None:
+        batch, length = kin.shape
+        at = torch.arange(length, device=kin.device, dtype=torch.int32).expand(batch, length)
+        turns = kin[:, 1:] != kin[:, :-1]
+        edge = turns.new_ones(batch, 1)
+        self.kin = kin.int().contiguous()
+        self.begin = torch.where(torch.cat([edge, turns], 1), at, 0).cummax(1).values.int().contiguous()
+        ends = torch.where(torch.cat([turns, edge], 1), at + 1, length)
+        self.end = ends.flip(1).cummin(1).values.flip(1).int().contiguous()
+        self.prefix = (kin == 0).sum(1, dtype=torch.int32)
+        self.sizes = (kin >= 0).sum(1, dtype=torch.int32)
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, layout: Layout) -> Tensor:
+        batch, heads, length, dim = query.shape
+        query, key, value = (x if x.stride(3) == 1 else x.contiguous() for x in (query, key, value))
+        out = heads_inside(query)
+        lse = torch.empty((batch, heads, length), device=query.device)
+        scale = dim**-0.5 * LOG2E
+        m, n = 128 if dim <= 64 else 64, 64
+        _forward[(triton.cdiv(length, m), batch * heads)](
+            query, key, value, out, lse, layout.kin, layout.begin, layout.prefix, length, scale,
+            *query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *out.stride()[:3],
+            HEADS=heads, GROUP=heads // key.shape[1], DIM=dim, M=m, N=n, num_warps=4, num_stages=3,
+        )  # fmt: skip
+        ctx.save_for_backward(query, key, value, out, lse)
+        ctx.layout = layout
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, out, lse = ctx.saved_tensors
+        layout: Layout = ctx.layout
+        grad = grads[0] if grads[0].stride(3) == 1 else grads[0].contiguous()
+        batch, heads, length, dim = query.shape
+        deltas = (grad.float() * out.float()).sum(-1).contiguous()
+        by_query, by_key, by_value = (heads_inside(x) for x in (query, key, value))
+        scale, group = dim**-0.5 * LOG2E, heads // key.shape[1]
+        strides = [*query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *grad.stride()[:3]]
+        sizes: dict[str, Any] = {"HEADS": heads, "GROUP": group, "DIM": dim, "M": 64, "N": 64, "num_warps": 4}
+        _backward_queries[(triton.cdiv(length, 64), batch * heads)](
+            query, key, value, grad, lse, deltas, by_query, layout.kin, layout.begin, layout.prefix, length, scale,
+            *strides, *by_query.stride()[:3], **sizes, num_stages=2,
+        )  # fmt: skip
+        _backward_keys[(triton.cdiv(length, 64), batch * heads // group)](
+            query, key, value, grad, lse, deltas, by_key, by_value, layout.kin, layout.end, layout.prefix, layout.sizes,
+            length, scale, *strides, *by_key.stride()[:3], **sizes, num_stages=2,
+        )  # fmt: skip
+        return by_query, by_key, by_value, None
+
+
+def family_attention(query: Tensor, key: Tensor, value: Tensor, layout: Layout) -> Tensor:
+    """Query [B, H, T, D], key and value [B, K, T, D] -> [B, H, T, D]: each token sees its prefix and its own row."""
+    return _Attention.apply(query, key, value, layout)
