@@ -7,7 +7,6 @@ a GPU a family is one sequence, the prefix and then row after row: one pass, not
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,10 +22,7 @@ COMPONENTS = ("policy", "ce", "kl")
 SHARE_AT_LEAST = 0.2
 """Share prefixes when that saves at least this part of the tokens; below it a second pass costs more than it saves."""
 LONGEST_FAMILY = 4096
-"""Tokens of a family in one sequence: its attention mask is that long squared."""
-ATTENTION_EVEN = 2048
-"""Attention to so many tokens takes about as long as the rest of a token's way through the model: an
-estimate for 135 million parameters on an H200."""
+"""Tokens of a family in one sequence: where attention needs a mask, it is that long squared."""
 ALIGNED = 8
 """What the length of a sequence is a multiple of where its mask is given: fast attention kernels ask for it."""
 
@@ -111,14 +107,8 @@ def batches(
         share = saved >= SHARE_AT_LEAST * sum(len(e) for e in examples)
     if share:
         # A family larger than the budget is cut; the cut parts compute their prefix again.
-        def most(prefix: int) -> int:
-            return min(budget, LONGEST_FAMILY, after_one_prefix(prefix)) if packed else budget
-
-        units = [
-            part
-            for family in families.values()
-            for part in cut(family, examples, most(shared_length(examples[family[0]])))
-        ]
+        most = min(budget, LONGEST_FAMILY) if packed else budget
+        units = [part for family in families.values() for part in cut(family, examples, most)]
         if packed:
             units.sort(key=lambda u: (family_length(examples, u), u[0]))
             for chunk in fill_families(units, examples, budget):
@@ -134,15 +124,6 @@ def batches(
 def shared_length(example: Example) -> int:
     """The last token of a prefix stays with the row: its hidden state predicts the row's first own token."""
     return max(0, example.prefix - 1)
-
-
-def after_one_prefix(prefix: int) -> int:
-    """How many tokens of rows are best read after one computed prefix.
-
-    The more they are, the less often the prefix is computed; but attention within the sequence is computed whole, also
-    between rows that do not see each other. The two costs a token add up to the least here.
-    """
-    return max(ALIGNED, int(math.sqrt(prefix * (prefix + ATTENTION_EVEN))))
 
 
 def family_length(examples: Sequence[Example], family: list[int]) -> int:

@@ -194,7 +194,8 @@ def update(flat: list[Example], settings: RlSettings, learners: dict[str, Learne
     for epoch in range(settings.epochs):
         shuffled = seeds.generator(seed, epoch).permutation(len(flat))
         for part in np.array_split(shuffled, min(settings.minibatches, len(flat))):
-            chosen = [flat[i] for i in part]
+            # In their own order: rows of a family stay together, and one minibatch is laid out as it was scored.
+            chosen = [flat[i] for i in np.sort(part)]
             for name, learner in learners.items():
                 result = learner.update(chosen)
                 prefix = "" if name == "policy" else f"{name}_"

@@ -12,6 +12,7 @@ conversion. Models with adapters keep their own modules and lose only the fusion
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -100,26 +101,33 @@ class Families:
     """
 
     def __init__(self, kin: Tensor, dtype: torch.dtype) -> None:
+        self.kin, self.dtype = kin, dtype
         self.kernels = family_kernels(kin.device)
-        if self.kernels:
-            self.layout = self.kernels.Layout(kin)
-            return
-        order = torch.arange(kin.shape[1], device=kin.device)
-        seen = (kin[:, None, :] == 0) | (kin[:, None, :] == kin[:, :, None])
-        seen &= order[None, :] <= order[:, None]
-        self.bias = torch.zeros(seen.shape, dtype=dtype, device=kin.device).masked_fill_(~seen, -torch.inf)[:, None]
 
     def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        if self.kernels:
+        if self.kernels is not None and self.kernels.fits(query):
             return self.kernels.family_attention(query, key, value, self.layout)
         heads = query.shape[1]
         if heads != key.shape[1]:  # kernels that take a mask want as many key heads as query heads
             key, value = (x.repeat_interleave(heads // x.shape[1], dim=1) for x in (key, value))
         return attention(query, key, value, mask=self.bias.expand(-1, heads, -1, -1))
 
+    @cached_property
+    def layout(self) -> Any:
+        """For the kernels: where rows begin and end."""
+        return self.kernels.Layout(self.kin)
+
+    @cached_property
+    def bias(self) -> Tensor:
+        """For attention with a mask: [B, 1, T, T], -inf where a token may not look."""
+        kin, order = self.kin, torch.arange(self.kin.shape[1], device=self.kin.device)
+        seen = (kin[:, None, :] == 0) | (kin[:, None, :] == kin[:, :, None])
+        seen &= order[None, :] <= order[:, None]
+        return torch.zeros(seen.shape, dtype=self.dtype, device=kin.device).masked_fill_(~seen, -torch.inf)[:, None]
+
 
 def family_kernels(device: torch.device) -> Any:
-    """The Triton kernels where there is a GPU and Triton, else None."""
+    """The module of Triton kernels where there is a GPU and Triton, else None."""
     if device.type != "cuda":
         return None
     try:

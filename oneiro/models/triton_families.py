@@ -17,6 +17,12 @@ LOG2E = 1.4426950408889634
 
 
 @triton.jit
+def _tile(x, at, step, within, DIM: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Rows `at` of a matrix of rows `step` apart, [n, DIM]; 0 where a row is not `within` it."""
+    return tl.load(x + at[:, None] * step + tl.arange(0, DIM)[None, :], mask=within[:, None], other=0.0)
+
+
+@triton.jit
 def _logits(q, k, kin_q, kin_k, at_q, at_k, scale):  # type: ignore[no-untyped-def]
     """Scores of queries [M, D] and keys [N, D] in powers of two; what may not be seen has none."""
     seen = ((kin_k == 0)[None, :] | (kin_k[None, :] == kin_q[:, None])) & (at_k[None, :] <= at_q[:, None])
@@ -29,15 +35,14 @@ def _meet(q, kin_q, at_q, k, v, kin, start, length, k_step, v_step, scale, mixed
     """Queries meet one block of keys; the softmax so far is rescaled as it goes."""
     at_k = start + tl.arange(0, N)
     within = at_k < length
-    column = tl.arange(0, DIM)
     kin_k = tl.load(kin + at_k, mask=within, other=-2)
-    keys = tl.load(k + at_k[:, None] * k_step + column[None, :], mask=within[:, None], other=0.0)
+    keys = _tile(k, at_k, k_step, within, DIM)
     scores = _logits(q, keys, kin_q, kin_k, at_q, at_k, scale)
     new = tl.maximum(top, tl.max(scores, 1))
     safe = tl.where(new == float("-inf"), 0.0, new)
     weights = tl.exp2(scores - safe[:, None])
     shrink = tl.exp2(top - safe)
-    values = tl.load(v + at_k[:, None] * v_step + column[None, :], mask=within[:, None], other=0.0)
+    values = _tile(v, at_k, v_step, within, DIM)
     mixed = mixed * shrink[:, None] + tl.dot(weights.to(values.dtype), values)
     return mixed, new, total * shrink + tl.sum(weights, 1)
 
@@ -58,18 +63,21 @@ def _forward(  # type: ignore[no-untyped-def]
     k += batch * k_batch + head // GROUP * k_head
     v += batch * v_batch + head // GROUP * v_head
     kin_q = tl.load(kin + at_q, mask=within, other=-3)
-    place = q + batch * q_batch + head * q_head + at_q[:, None] * q_step + column[None, :]
-    queries = tl.load(place, mask=within[:, None], other=0.0)
+    queries = _tile(q + batch * q_batch + head * q_head, at_q, q_step, within, DIM)
     mixed = tl.zeros([M, DIM], tl.float32)
     top = tl.full([M], float("-inf"), tl.float32)
     total = tl.zeros([M], tl.float32)
     last = tl.minimum((block + 1) * M, length)
     common = tl.cdiv(tl.minimum(tl.load(prefix + batch), last), N) * N
     for start in range(0, common, N):
-        mixed, top, total = _meet(queries, kin_q, at_q, k, v, kin, start, length, k_step, v_step, scale, mixed, top, total, DIM, N)  # fmt: skip
+        mixed, top, total = _meet(
+            queries, kin_q, at_q, k, v, kin, start, length, k_step, v_step, scale, mixed, top, total, DIM, N
+        )  # fmt: skip
     own = tl.maximum(tl.load(begin + batch * length + block * M) // N * N, common)
     for start in range(own, last, N):
-        mixed, top, total = _meet(queries, kin_q, at_q, k, v, kin, start, length, k_step, v_step, scale, mixed, top, total, DIM, N)  # fmt: skip
+        mixed, top, total = _meet(
+            queries, kin_q, at_q, k, v, kin, start, length, k_step, v_step, scale, mixed, top, total, DIM, N
+        )  # fmt: skip
     total = tl.where(within, total, 1.0)
     place = out + batch * out_batch + head * out_head + at_q[:, None] * out_step + column[None, :]
     tl.store(place, (mixed / total[:, None]).to(out.dtype.element_ty), mask=within[:, None])
@@ -82,10 +90,9 @@ def _query_part(q, g, kin_q, at_q, norm, delta, k, v, kin, start, length, k_step
     """What one block of keys adds to the gradient by queries."""
     at_k = start + tl.arange(0, N)
     within = at_k < length
-    column = tl.arange(0, DIM)
     kin_k = tl.load(kin + at_k, mask=within, other=-2)
-    keys = tl.load(k + at_k[:, None] * k_step + column[None, :], mask=within[:, None], other=0.0)
-    values = tl.load(v + at_k[:, None] * v_step + column[None, :], mask=within[:, None], other=0.0)
+    keys = _tile(k, at_k, k_step, within, DIM)
+    values = _tile(v, at_k, v_step, within, DIM)
     weights = tl.exp2(_logits(q, keys, kin_q, kin_k, at_q, at_k, scale) - norm[:, None])
     change = weights * (tl.dot(g, tl.trans(values)) - delta[:, None])
     return by_q + tl.dot(change.to(keys.dtype), keys)
@@ -111,16 +118,20 @@ def _backward_queries(  # type: ignore[no-untyped-def]
     flat = (batch * HEADS + head) * length + at_q
     norm = tl.load(lse + flat, mask=within, other=0.0)
     delta = tl.load(deltas + flat, mask=within, other=0.0)
-    queries = tl.load(q + batch * q_batch + head * q_head + at_q[:, None] * q_step + column[None, :], mask=within[:, None], other=0.0)  # fmt: skip
-    g = tl.load(grad + batch * g_batch + head * g_head + at_q[:, None] * g_step + column[None, :], mask=within[:, None], other=0.0)  # fmt: skip
+    queries = _tile(q + batch * q_batch + head * q_head, at_q, q_step, within, DIM)
+    g = _tile(grad + batch * g_batch + head * g_head, at_q, g_step, within, DIM)
     by_q = tl.zeros([M, DIM], tl.float32)
     last = tl.minimum((block + 1) * M, length)
     common = tl.cdiv(tl.minimum(tl.load(prefix + batch), last), N) * N
     for start in range(0, common, N):
-        by_q = _query_part(queries, g, kin_q, at_q, norm, delta, k, v, kin, start, length, k_step, v_step, scale, by_q, DIM, N)  # fmt: skip
+        by_q = _query_part(
+            queries, g, kin_q, at_q, norm, delta, k, v, kin, start, length, k_step, v_step, scale, by_q, DIM, N
+        )  # fmt: skip
     own = tl.maximum(tl.load(begin + batch * length + block * M) // N * N, common)
     for start in range(own, last, N):
-        by_q = _query_part(queries, g, kin_q, at_q, norm, delta, k, v, kin, start, length, k_step, v_step, scale, by_q, DIM, N)  # fmt: skip
+        by_q = _query_part(
+            queries, g, kin_q, at_q, norm, delta, k, v, kin, start, length, k_step, v_step, scale, by_q, DIM, N
+        )  # fmt: skip
     place = by_query + batch * out_batch + head * out_head + at_q[:, None] * out_step + column[None, :]
     tl.store(place, (by_q * (scale / 1.4426950408889634)).to(by_query.dtype.element_ty), mask=within[:, None])
 
@@ -142,8 +153,8 @@ def _backward_keys(  # type: ignore[no-untyped-def]
     kin_k = tl.load(kin + at_k, mask=within, other=-2)
     k += batch * k_batch + kv_head * k_head
     v += batch * v_batch + kv_head * v_head
-    keys = tl.load(k + at_k[:, None] * k_step + column[None, :], mask=within[:, None], other=0.0)
-    values = tl.load(v + at_k[:, None] * v_step + column[None, :], mask=within[:, None], other=0.0)
+    keys = _tile(k, at_k, k_step, within, DIM)
+    values = _tile(v, at_k, v_step, within, DIM)
     by_k = tl.zeros([N, DIM], tl.float32)
     by_v = tl.zeros([N, DIM], tl.float32)
     # Every row sees the prefix; a row's own keys are seen up to the row's end.
@@ -158,8 +169,8 @@ def _backward_keys(  # type: ignore[no-untyped-def]
             flat = (batch * HEADS + head) * length + at_q
             norm = tl.load(lse + flat, mask=here, other=0.0)
             delta = tl.load(deltas + flat, mask=here, other=0.0)
-            queries = tl.load(q + batch * q_batch + head * q_head + at_q[:, None] * q_step + column[None, :], mask=here[:, None], other=0.0)  # fmt: skip
-            g = tl.load(grad + batch * g_batch + head * g_head + at_q[:, None] * g_step + column[None, :], mask=here[:, None], other=0.0)  # fmt: skip
+            queries = _tile(q + batch * q_batch + head * q_head, at_q, q_step, here, DIM)
+            g = _tile(grad + batch * g_batch + head * g_head, at_q, g_step, here, DIM)
             weights = tl.exp2(_logits(queries, keys, kin_q, kin_k, at_q, at_k, scale) - norm[:, None])
             by_v += tl.dot(tl.trans(weights).to(g.dtype), g)
             change = weights * (tl.dot(g, tl.trans(values)) - delta[:, None])
@@ -229,6 +240,12 @@ class _Attention(torch.autograd.Function):
             length, scale, *strides, *by_key.stride()[:3], **sizes, num_stages=2,
         )  # fmt: skip
         return by_query, by_key, by_value, None
+
+
+def fits(query: Tensor) -> bool:
+    """Whether the kernels can do heads of this size: tiles of a power of two, from 16 up."""
+    dim = query.shape[3]
+    return 16 <= dim <= 128 and dim & (dim - 1) == 0
 
 
 def family_attention(query: Tensor, key: Tensor, value: Tensor, layout: Layout) -> Tensor:

@@ -7,7 +7,7 @@ import pytest
 
 from oneiro.episode import Draw, Episode, Group, Row, Segment, given
 from oneiro.learning import filters
-from oneiro.learning.algorithms import DrGrpo, Grpo, Ppo, Reinforce, Rloo, Trajectory, TurnGrpo
+from oneiro.learning.algorithms import DrGrpo, Grpo, Ppo, Reinforce, Rloo, StateGrpo, Trajectory, TurnGrpo
 from oneiro.learning.algorithms.base import trajectory
 from oneiro.learning.algorithms.ppo import bi_level_gae, gae
 from oneiro.learning.filters import FilterSettings
@@ -49,6 +49,29 @@ def test_turn_grpo_judges_a_turn_by_what_came_from_it_on() -> None:
     one, two = TurnGrpo(gamma=0.0).estimate([turns(1, 2, 0), turns(0, 2, 3)]).advantages
     np.testing.assert_allclose(one, np.array([0.5, 0.5, 0, -1.5, -1.5]) / unit, rtol=1e-5)
     np.testing.assert_allclose(two, -one, rtol=1e-5)
+
+
+def test_state_grpo_judges_a_turn_against_its_states_other_visits() -> None:
+    ends = np.array([False, True, True])
+    lucky = Trajectory(np.array([0, 0, 1], np.float32), ends, 0, 1.0, states=(b"start", b"door"))
+    stuck = Trajectory(np.array([0, 0, 0], np.float32), ends, 0, 0.0, states=(b"start", b"start"))
+    # Returns 1, 1 and 0, 0: mean and spread 1/2. Values with one prior visit worth 1/2:
+    #   start (1 + 0 + 0 + 1/2) / 4 = 3/8, door (1 + 1/2) / 2 = 3/4.
+    one, two = StateGrpo().estimate([lucky, stuck]).advantages
+    np.testing.assert_allclose(one, [1.25, 1.25, 0.5], rtol=1e-5)
+    np.testing.assert_allclose(two, [-0.75, -0.75, -0.75], rtol=1e-5)
+    # With lam 0 a turn is worth the value it led to: start -> door 3/4 - 3/8, start -> start 0.
+    one, two = StateGrpo(lam=0.0).estimate([lucky, stuck]).advantages
+    np.testing.assert_allclose(one, [0.75, 0.75, 0.5], rtol=1e-5)
+    np.testing.assert_allclose(two, [0, 0, -0.75], rtol=1e-5, atol=1e-7)
+
+
+def test_states_are_the_same_where_the_same_was_told() -> None:
+    episode = Episode([Row(turn_segments(1, 3)), Row(turn_segments(2, 2))], [0.0, 1.0])
+    told = trajectory(episode, 0).states
+    assert len(told) == 2 and told[0] == told[1]
+    growing = Episode([Row([*turn_segments(1, 3), *turn_segments(2, 2)])], [0.0, 1.0])
+    assert len(set(trajectory(growing, 0).states)) == 2
 
 
 def test_dr_grpo_only_centres() -> None:

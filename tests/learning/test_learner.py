@@ -8,7 +8,7 @@ import torch
 
 from oneiro.episode import Draw, Row, Segment, given
 from oneiro.learning import head, losses
-from oneiro.learning.example import ATTENTION_EVEN, Batch, Example, after_one_prefix, batches
+from oneiro.learning.example import Batch, Example, batches
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.losses import LossSettings
 from oneiro.models.language import LanguageModel
@@ -107,17 +107,6 @@ def test_sharing_computes_a_prefix_once(examples: list[Example]) -> None:
     plain = sum(b.computed_tokens for b in batches(examples[:2] + examples[3:4], 10_000, share=False))
     shared = sum(b.computed_tokens for b in batches(examples[:2] + examples[3:4], 10_000, share=True))
     assert shared == 11 + 3 * 13 < plain  # eleven shared tokens once; three rows padded to the longest own part
-
-
-@pytest.mark.parametrize("prefix", [50, 200, 740])
-def test_rows_after_one_prefix_are_as_many_as_cost_least(prefix: int) -> None:
-    """A sequence of n tokens costs n for the body and n squared over `ATTENTION_EVEN` for attention."""
-
-    def cost_of_a_token(own: int) -> float:
-        length = prefix + own
-        return (length + length**2 / ATTENTION_EVEN) / own
-
-    assert abs(after_one_prefix(prefix) - min(range(1, 5000), key=cost_of_a_token)) <= 1
 
 
 @pytest.mark.parametrize("aggregate", ["token-mean", "sequence-mean", "constant"])

@@ -23,7 +23,7 @@ from oneiro.learning.filters import FilterSettings
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.loop import Parts, RlSettings, actor_of, reinforce
 from oneiro.learning.optimiser import OptimiserSettings
-from oneiro.models.backbone import Backbone
+from oneiro.models.backbone import Backbone, Families
 from oneiro.sampling.engine import Engine, Limits
 from tests.conftest import make_tiny
 
@@ -141,6 +141,33 @@ def test_play_runs_beside_the_learner(tmp_path: Path) -> None:
     first, second = go(tmp_path / "first"), go(tmp_path / "second")
     assert len(first) == 6 and first[0]["mismatch"] < 2e-2
     assert [values["reward"] for values in first] == pytest.approx([values["reward"] for values in second], abs=0.05)
+
+
+@pytest.mark.parametrize("dim", [16, 64, 128])
+@pytest.mark.parametrize(("dtype", "bar"), [(torch.float32, 5e-3), (torch.bfloat16, 5e-2)])
+def test_family_kernels_are_attention_with_a_mask(dim: int, dtype: torch.dtype, bar: float) -> None:
+    """Values and gradients, for prefixes and rows that end inside, at and past the edges of tiles."""
+    families = [(70, [30, 41, 65]), (0, [100, 50]), (64, [64, 64]), (130, [10] * 9), (1, [200]), (63, [65, 1, 1, 1])]
+    length, heads, key_heads = 240, 6, 2
+    kin = torch.full((len(families), length), -1, device="cuda")
+    for line, (prefix, lengths) in zip(kin, families, strict=True):
+        numbers = torch.repeat_interleave(torch.arange(1 + len(lengths)), torch.tensor([prefix, *lengths]))
+        line[: len(numbers)] = numbers
+    torch.manual_seed(0)
+    fused = torch.randn(len(families), length, heads + 2 * key_heads, dim, device="cuda", dtype=dtype)
+    weight = torch.randn(len(families), heads, length, dim, device="cuda") * (kin >= 0)[:, None, :, None]
+    results = []
+    for kernels, of in ((True, dtype), (False, torch.float32)):
+        plan = Families(kin, of)
+        plan.kernels = plan.kernels if kernels else None
+        leaf = fused.detach().to(of).requires_grad_()
+        query, key, value = (x.transpose(1, 2) for x in leaf.split([heads, key_heads, key_heads], 2))
+        out = plan(0, query, key, value)
+        (out.float() * weight).sum().backward()
+        assert leaf.grad is not None
+        results.append((out.detach().float()[kin[:, None].expand(-1, heads, -1) >= 0], leaf.grad.float()))
+    for found, expected in zip(*results, strict=True):
+        assert (found - expected).abs().max() <= bar * expected.abs().max()
 
 
 @pytest.mark.parametrize("packed", [True, False])

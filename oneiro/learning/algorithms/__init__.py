@@ -8,6 +8,7 @@ from oneiro.learning.algorithms.grpo import Grpo
 from oneiro.learning.algorithms.ppo import Ppo
 from oneiro.learning.algorithms.reinforce import Reinforce
 from oneiro.learning.algorithms.rloo import Rloo
+from oneiro.learning.algorithms.state_grpo import StateGrpo
 from oneiro.learning.algorithms.turn_grpo import TurnGrpo
 
-__all__ = ["Algorithm", "DrGrpo", "Estimate", "Grpo", "Ppo", "Reinforce", "Rloo", "Trajectory", "TurnGrpo"]
+__all__ = ["Algorithm", "DrGrpo", "Estimate", "Grpo", "Ppo", "Reinforce", "Rloo", "StateGrpo", "Trajectory", "TurnGrpo"]

@@ -29,6 +29,8 @@ class Trajectory:
     score: float
     """The raw return of the episode."""
     values: Floats | None = None
+    states: tuple[bytes, ...] = ()
+    """For each turn the tokens that stood before its first sampled one: all the agent had been told."""
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -68,7 +70,19 @@ def trajectory(episode: Episode, group: int) -> Trajectory:
         for turn, reward in enumerate(episode.rewards, start=int(turns[0])):
             # A turn in which nothing was sampled (an empty reply) pays on the token before it.
             rewards[max(0, int(np.searchsorted(turns, turn, side="right")) - 1)] += reward
-    return Trajectory(rewards, ends, group, episode.score)
+    return Trajectory(rewards, ends, group, episode.score, states=told(episode))
+
+
+def told(episode: Episode) -> tuple[bytes, ...]:
+    """For each turn the tokens before its first sampled one."""
+    found: dict[int, bytes] = {}
+    for row in episode.rows:
+        before = b""
+        for segment in row.segments:
+            if segment.sampled and len(segment):
+                found.setdefault(segment.turn, before)
+            before += segment.tokens.tobytes()
+    return tuple(found.values())
 
 
 def constant(trajectories: Sequence[Trajectory], advantages: NDArray[np.float64]) -> Estimate:

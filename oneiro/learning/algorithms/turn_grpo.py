@@ -27,7 +27,7 @@ class TurnGrpo(Algorithm):
     def estimate(self, trajectories: Sequence[Trajectory]) -> Estimate:
         advantages: list[Floats] = [np.zeros(0, np.float32)] * len(trajectories)
         for members in by_group(trajectories):
-            earned = [self.returns(trajectories[i]) for i in members]
+            earned = [returns_of(trajectories[i], self.gamma) for i in members]
             table = np.full((len(members), max(map(len, earned))), np.nan)
             for row, returns in zip(table, earned, strict=True):
                 row[: len(returns)] = returns
@@ -39,13 +39,14 @@ class TurnGrpo(Algorithm):
                 advantages[i] = (row[turns_of(trajectories[i])] / (spread + self.epsilon)).astype(np.float32)
         return Estimate(advantages)
 
-    def returns(self, t: Trajectory) -> NDArray[np.float64]:
-        """What was earned from each turn on, [turns]."""
-        rewards = np.zeros(int(t.turn_ends.sum()))
-        np.add.at(rewards, turns_of(t), t.rewards)
-        for turn in range(len(rewards) - 2, -1, -1):
-            rewards[turn] += self.gamma * rewards[turn + 1]
-        return rewards
+
+def returns_of(t: Trajectory, gamma: float) -> NDArray[np.float64]:
+    """What was earned from each turn on, [turns]; with gamma 0, in it."""
+    rewards = np.zeros(int(t.turn_ends.sum()))
+    np.add.at(rewards, turns_of(t), t.rewards)
+    for turn in range(len(rewards) - 2, -1, -1):
+        rewards[turn] += gamma * rewards[turn + 1]
+    return rewards
 
 
 def turns_of(t: Trajectory) -> NDArray[np.int64]:
