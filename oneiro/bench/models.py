@@ -63,8 +63,9 @@ def shaped(name: str, device: str = "cpu") -> LanguageModel:
         pad_token_id=tokenizer.pad_token_id,
     )
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
-    model = AutoModelForCausalLM.from_config(config, dtype=dtype)
-    return language.assemble(name, model.to(device), tokenizer)
+    with torch.device(device):  # a large model's first weights are drawn where that is fast
+        model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+    return language.assemble(name, model, tokenizer)
 
 
 def word_tokenizer(vocabulary: int) -> Any:

@@ -143,12 +143,12 @@ class Learner:
         """Padded tokens in one micro-batch."""
         if self.settings.token_budget is not None:
             return self.settings.token_budget
-        kept = self.backbone.shape.kept * self.backbone.head_weight.itemsize
+        kept = self.backbone.shape.kept * self.backbone.keeps * self.backbone.head_weight.itemsize
         device = self.backbone.device
         most = MICRO_BATCH_BYTES[device.type]
         if device.type == "cuda":
             most = min(most, torch.cuda.get_device_properties(device).total_memory // PART_OF_GPU)
-        return max(FEWEST_TOKENS, most // kept)
+        return max(FEWEST_TOKENS, int(most / kept))
 
     def _batches(self, examples: Sequence[Example]) -> Iterator[Batch]:
         return batches(examples, self.token_budget, self.backbone.device)

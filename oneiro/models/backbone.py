@@ -23,6 +23,8 @@ from torch.utils.checkpoint import checkpoint
 from oneiro.errors import OneiroError
 from oneiro.models.layer import after_attention, before_attention, normalise, split_heads
 
+WITH_ADAPTERS = 2.6
+"""Autograd keeps the steps of a layer with adapters one by one, and what enters an adapter in float32 too."""
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "smollm3")
 
 
@@ -211,6 +213,8 @@ class Backbone(nn.Module):
     """Whether a forward on a GPU may wait for it, so that it cannot be recorded as a CUDA graph."""
     recompute = False
     """Keep only what enters a layer for the backward pass, and compute the layer again."""
+    keeps = 1.0
+    """What a token keeps for the backward pass, in units of `Shape.kept`."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -237,6 +241,8 @@ class Backbone(nn.Module):
         self.head = base.lm_head
         self.spoken: int | None = getattr(config, "spoken", None)
         """Only the first so many tokens are ever predicted, sampled or learned; None: all."""
+        if not all(block.fused for block in self.blocks):
+            self.keeps = WITH_ADAPTERS
         self._rotary = base.model.rotary_emb
         self._tables: tuple[Tensor, Tensor] | None = None
 

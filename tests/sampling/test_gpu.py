@@ -144,9 +144,12 @@ def test_play_runs_beside_the_learner(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dim", [16, 64, 128])
-@pytest.mark.parametrize(("dtype", "bar"), [(torch.float32, 5e-3), (torch.bfloat16, 5e-2)])
+@pytest.mark.parametrize(("dtype", "bar"), [(torch.float32, 2e-2), (torch.bfloat16, 5e-2)])
 def test_family_kernels_are_attention_with_a_mask(dim: int, dtype: torch.dtype, bar: float) -> None:
-    """Values and gradients, for prefixes and rows that end inside, at and past the edges of tiles."""
+    """Values and gradients, for prefixes and rows that end inside, at and past the edges of tiles.
+
+    In float32 too the products round their inputs to ten bits.
+    """
     families = [(70, [30, 41, 65]), (0, [100, 50]), (64, [64, 64]), (130, [10] * 9), (1, [200]), (63, [65, 1, 1, 1])]
     length, heads, key_heads = 240, 6, 2
     kin = torch.full((len(families), length), -1, device="cuda")
