@@ -123,10 +123,13 @@ def train(
         with seeded(seeds.derive(seed, "dropout", step)), half_precision(tokenizer.device):
             playing = opponent if opponent is not None and opponent.plays(step, settings.steps) else None
             found = tokenizer.reconstruct(draw(2 * step))
-            loss, statistics = losses(found, settings, perceptual, playing)
+            loss, terms = losses(found, settings, perceptual, playing)
             loss.backward()
             rate = learning_rate(settings.optimiser, step, settings.steps)
-            statistics |= {"grad_norm": optimiser.step(rate), "lr": rate, "codes_used": codes_used(found)}
+            norm = optimiser.step(rate)
+            # Read only now: a GPU would have to be waited for before it was given the way back.
+            statistics = {name: float(term) for name, term in terms.items()}
+            statistics |= {"grad_norm": norm, "lr": rate, "codes_used": codes_used(found)}
             if playing is not None:
                 playing.optimiser.adam.zero_grad(set_to_none=True)  # what the tokenizer's loss left there
                 if playing.settings.alternate:
@@ -144,25 +147,25 @@ def train(
 
 def losses(
     found: Reconstruction, settings: ReconstructionSettings, perceptual: Perceptual | None, opponent: Opponent | None
-) -> tuple[Tensor, dict[str, float]]:
+) -> tuple[Tensor, dict[str, Tensor]]:
     """The tokenizer's loss, and its terms; frames and contexts each have a mean of their own."""
-    total, terms = found.made.new_zeros(()), {}
+    total, terms = found.made.new_zeros(()), dict[str, Tensor]()
     pairs = [("", found.made, found.true)]
     if found.context is not None and found.true_context is not None:
         pairs.append(("context_", found.context, found.true_context))
     for name, made, true in pairs:
         distance = (made - true).abs().mean()
-        total, terms[f"{name}l1"] = total + settings.l1 * distance, float(distance.detach())
+        total, terms[f"{name}l1"] = total + settings.l1 * distance, distance.detach()
         if settings.mse:
             total = total + settings.mse * (made - true).square().mean()
         if settings.lpips and perceptual is not None:
             # Frames outside [0, 1] would be clamped later: what a person never sees is not compared.
             seen = perceptual(made.clamp(0, 1), true).mean()
-            total, terms[f"{name}lpips"] = total + settings.lpips * seen, float(seen.detach())
+            total, terms[f"{name}lpips"] = total + settings.lpips * seen, seen.detach()
     if opponent is not None:
         verdict = opponent.network(both(found.made, found.context)).mean()
-        total, terms["verdict"] = total - opponent.settings.weight * verdict, float(verdict.detach())
-    return total, {"loss": float(total.detach()), **terms}
+        total, terms["verdict"] = total - opponent.settings.weight * verdict, verdict.detach()
+    return total, {"loss": total.detach(), **terms}
 
 
 def both(frames: Tensor, context: Tensor | None) -> Tensor:

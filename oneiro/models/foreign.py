@@ -49,6 +49,8 @@ class ForeignBackbone(Backbone):
     """The surface of `Backbone` over a model of any family."""
 
     waits = True
+    keeps = 2.0
+    """Autograd keeps the steps of its layers one by one; an estimate."""
 
     def __init__(self, model: Any) -> None:
         from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS

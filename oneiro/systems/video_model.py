@@ -52,13 +52,41 @@ class VideoHabits(Settings):
 
 
 def tokenizer_stage(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str, Any]:
-    """Train the tokenizer; says how well it redraws test frames."""
-    settings, seed = recipe.reconstruction, seeds.derive(recipe.seed, "tokenizer")
-    made = tokenizers.create(recipe.tokenizer, seed)
+    """Train the tokenizer, or take the given one; says how well it redraws test frames."""
+    place = recipe.given.tokenizer_place
+    made = given_tokenizer(recipe, place) if place else tokenizers.create(recipe.tokenizer, tokenizer_seed(recipe))
     run.say(
-        f"tokenizer {recipe.tokenizer.name}: {made.parameter_count:,} parameters, {made.codes:,} codes, "
+        f"tokenizer: {made.parameter_count:,} parameters, {made.codes:,} codes, "
         f"{made.frame_tokens} tokens a frame" + (f", {made.context_tokens} a context" if made.context_tokens else "")
     )
+    if place:
+        made.save(run.checkpoint_dir(TOKENIZER) / "step-000000" / TOKENIZER)
+    else:
+        train_tokenizer(made, recipe, run, data)
+    found = redrawn(made, data)
+    run.say(f"tokenizer: test frames redrawn with PSNR {found['psnr']:.1f} dB, {found['codes_used']} codes in use")
+    return {"parameters": made.parameter_count, **found}
+
+
+def tokenizer_seed(recipe: VideoRecipe) -> int:
+    return seeds.derive(recipe.seed, "tokenizer")
+
+
+def given_tokenizer(recipe: VideoRecipe, place: str) -> tokenizers.Tokenizer:
+    """A tokenizer trained before, for frames of the recipe's size."""
+    folder = Path(place)
+    found = tokenizers.load(folder if (folder / tokenizers.CONFIG).is_file() else find_tokenizer(folder))
+    size, asked = (found.settings.height, found.settings.width), (recipe.tokenizer.height, recipe.tokenizer.width)
+    if size != asked:
+        raise OneiroError(
+            f"the tokenizer of {place} draws {size[0]}x{size[1]} frames, the recipe asks for {asked[0]}x{asked[1]}; "
+            f"set tokenizer.height={size[0]} tokenizer.width={size[1]}"
+        )
+    return found
+
+
+def train_tokenizer(made: tokenizers.Tokenizer, recipe: VideoRecipe, run: Run, data: VideoData) -> None:
+    settings, seed = recipe.reconstruction, tokenizer_seed(recipe)
 
     def draw(number: int) -> Tensor:
         drawn = data.train.scattered(settings.batch, settings.frames, settings.horizon, seed, "batch", number)
@@ -78,9 +106,6 @@ def tokenizer_stage(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str,
             bar.advance(step)
 
         reconstruction.train(made, settings, draw, network, run.checkpoint_dir(TOKENIZER), seed, log, rewind)
-    found = redrawn(made, data)
-    run.say(f"tokenizer: test frames redrawn with PSNR {found['psnr']:.1f} dB, {found['codes_used']} codes in use")
-    return {"parameters": made.parameter_count, **found}
 
 
 @torch.inference_mode()
@@ -104,7 +129,9 @@ def task_of(recipe: VideoRecipe, run: Run) -> VideoPredictor:
 
 
 def pretrain_stage(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str, Any]:
-    """Learn true futures by cross-entropy."""
+    """Learn true futures by cross-entropy, or take the given transformer."""
+    if recipe.given.transformer:
+        return given_transformer(recipe, run, recipe.given.transformer)
     task, settings, seed = task_of(recipe, run), recipe.pretrain, seeds.derive(recipe.seed, PRETRAIN)
     language = transformer.create(recipe.model, task.layout, seed)
     language.habits = habits_of(recipe, task)
@@ -120,6 +147,23 @@ def pretrain_stage(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str, 
     how = SftSettings(learner=settings.learner, batch=settings.batch, checkpoint_every=settings.checkpoint_every)
     steps = stages.supervise(run, PRETRAIN, "pre-training", language, rows, held_out, how, seed)
     return {"parameters": shape.parameters, "vocabulary": layout.vocabulary, "length": layout.length, "steps": steps}
+
+
+def given_transformer(recipe: VideoRecipe, run: Run, place: str) -> dict[str, Any]:
+    """A transformer trained before, with the ranges of actions it knows."""
+    language, task, _ = open_model(place)
+    asked = recipe.layout.of(task.tokenizer, len(task.bins.low))
+    if task.layout != asked:
+        raise OneiroError(
+            f"the transformer of {place} reads rows of {task.layout.past} + {task.layout.future} frames and "
+            f"{task.layout.bins} bins, the recipe's layout is {asked.past} + {asked.future} and {asked.bins}"
+        )
+    task.bins.save(run.path / BINS)
+    language.habits = habits_of(recipe, task)
+    language.save(run.checkpoint_dir(PRETRAIN) / "step-000000" / "model")
+    shape = language.backbone.shape
+    run.say(f"transformer of {place}: {shape.parameters:,} parameters")
+    return {"parameters": shape.parameters, "vocabulary": task.layout.vocabulary, "length": task.layout.length}
 
 
 def prepare(run: Run, encodings: Encodings, contexts: np.ndarray) -> None:

@@ -90,6 +90,19 @@ class LayoutSettings(Settings):
         return self.past + self.future
 
 
+class GivenSettings(Settings):
+    """What was trained before and is taken as it is: a run, or a folder with a model."""
+
+    tokenizer: str | None = None
+    """No tokenizer is trained then."""
+    transformer: str | None = None
+    """With its own tokenizer and ranges of actions; there is no pre-training then."""
+
+    @property
+    def tokenizer_place(self) -> str | None:
+        return self.transformer or self.tokenizer
+
+
 class PretrainSettings(Settings):
     """Cross-entropy on true frames."""
 
@@ -130,6 +143,7 @@ class VideoRecipe(Recipe):
     """Everything RLVR on video does, in order."""
 
     data: VideoDataSettings = VideoDataSettings()
+    given: GivenSettings = GivenSettings()
     layout: LayoutSettings = LayoutSettings()
     tokenizer: TokenizerSettings = FrameTokenizerSettings()
     reconstruction: ReconstructionSettings = ReconstructionSettings()

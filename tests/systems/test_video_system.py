@@ -59,6 +59,21 @@ def alone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 # The pipelines --------------------------------------------------------------------------------------------------------
 
 
+def test_a_run_takes_models_that_were_trained_before(alone: Path, tmp_path: Path) -> None:
+    """Nothing is trained in their place, and base and rewards are those of the run they come from."""
+    name = "rlvr/video-multi" if "multi" in (alone / "recipe.yaml").read_text() else "rlvr/video-single"
+    out = tmp_path / "again"
+    assert start(name, out, f"given.transformer={alone}/checkpoints/pretrain").wait(300) == 0
+    for file in ("evaluation/base.npz", "evaluation/RLVR.npz"):
+        mine, theirs = np.load(out / file), np.load(alone / file)
+        assert set(mine) == set(theirs) and all(np.array_equal(mine[key], theirs[key]) for key in mine)
+    assert {line["stage"] for line in read_lines(out / "metrics.jsonl")} == {"rl"}
+    larger = ["tokenizer.height=64", "tokenizer.width=64", "--out", str(tmp_path / "other")]
+    command = [*COMMAND, "run", name, "preset=smoke", f"given.tokenizer={alone}", *larger]
+    refused = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
+    assert refused.returncode == 2 and "set tokenizer.height=32 tokenizer.width=32" in " ".join(refused.stderr.split())
+
+
 def test_a_run_ends_with_baselines_ceiling_base_and_rlvr_in_every_table(alone: Path) -> None:
     summary = json.loads((alone / "summary.json").read_text())
     main = summary["tables"][0]
