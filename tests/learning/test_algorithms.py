@@ -57,7 +57,7 @@ def test_state_grpo_judges_a_turn_against_its_states_other_visits() -> None:
     stuck = Trajectory(np.array([0, 0, 0], np.float32), ends, 0, 0.0, states=(b"start", b"start"))
     # Returns 1, 1 and 0, 0: mean and spread 1/2. Values with one prior visit worth 1/2:
     #   start (1 + 0 + 0 + 1/2) / 4 = 3/8, door (1 + 1/2) / 2 = 3/4.
-    one, two = StateGrpo().estimate([lucky, stuck]).advantages
+    one, two = StateGrpo(lam=1.0).estimate([lucky, stuck]).advantages
     np.testing.assert_allclose(one, [1.25, 1.25, 0.5], rtol=1e-5)
     np.testing.assert_allclose(two, [-0.75, -0.75, -0.75], rtol=1e-5)
     # With lam 0 a turn is worth the value it led to: start -> door 3/4 - 3/8, start -> start 0.

@@ -26,7 +26,7 @@ class StateGrpo(Algorithm):
     name: Literal["state-grpo"] = "state-grpo"
     gamma: float = Field(1.0, ge=0, le=1)
     """How much a turn answers for the rewards after its own."""
-    lam: float = Field(1.0, ge=0, le=1)
+    lam: float = Field(0.5, ge=0, le=1)
     """1: a turn is judged by what its episode came to; 0: by the value of the state it led to; between: by both."""
     prior: float = Field(1.0, ge=0)
     """The group's mean return counts as so many visits to every state: a state seen once is judged by it."""
