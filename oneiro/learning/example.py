@@ -99,16 +99,14 @@ def batches(
     `share` forces or forbids prefix sharing; `packed` says whether a family is one sequence, by default on a GPU.
     """
     packed = torch.device(device).type == "cuda" if packed is None else packed
-    families: dict[bytes, list[int]] = {}
-    for i, example in enumerate(examples):
-        families.setdefault(example.tokens[: shared_length(example)].tobytes(), []).append(i)
+    families = families_of(examples)
     if share is None:
-        saved = sum(shared_length(examples[f[0]]) * (len(f) - 1) for f in families.values())
+        saved = sum(shared_length(examples[f[0]]) * (len(f) - 1) for f in families)
         share = saved >= SHARE_AT_LEAST * sum(len(e) for e in examples)
     if share:
         # A family larger than the budget is cut; the cut parts compute their prefix again.
         most = min(budget, LONGEST_FAMILY) if packed else budget
-        units = [part for family in families.values() for part in cut(family, examples, most)]
+        units = [part for family in families for part in cut(family, examples, most)]
         if packed:
             units.sort(key=lambda u: (family_length(examples, u), u[0]))
             for chunk in fill_families(units, examples, budget):
@@ -119,6 +117,14 @@ def batches(
         units = [[i] for i in sorted(range(len(examples)), key=lambda i: (len(examples[i]), i))]
     for chunk in fill(units, examples, budget, share):
         yield lay_out(examples, chunk, device, share)
+
+
+def families_of(examples: Sequence[Example]) -> list[list[int]]:
+    """Indices of the rows that begin with the same given tokens, family by family."""
+    found: dict[bytes, list[int]] = {}
+    for i, example in enumerate(examples):
+        found.setdefault(example.tokens[: shared_length(example)].tobytes(), []).append(i)
+    return list(found.values())
 
 
 def shared_length(example: Example) -> int:
@@ -146,12 +152,13 @@ def fill_families(units: Iterable[list[int]], examples: Sequence[Example], budge
 
 def cut(family: list[int], examples: Sequence[Example], budget: int) -> list[list[int]]:
     parts: list[list[int]] = [[]]
-    spent = 0
+    prefix = shared_length(examples[family[0]])
+    spent = prefix
     for i in family:
-        size = len(examples[i]) - shared_length(examples[i])
+        size = len(examples[i]) - prefix
         if parts[-1] and spent + size > budget:
             parts.append([])
-            spent = 0
+            spent = prefix
         parts[-1].append(i)
         spent += size
     return parts

@@ -20,7 +20,7 @@ from oneiro.learning.ahead import Player, copy_of
 from oneiro.learning.algorithms import Grpo, Trajectory
 from oneiro.learning.algorithms.base import trajectory
 from oneiro.learning.algorithms.choice import AnyAlgorithm
-from oneiro.learning.example import Example
+from oneiro.learning.example import Example, families_of
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.optimiser import OptimiserSettings
 from oneiro.models.backbone import Backbone
@@ -192,10 +192,8 @@ def update(flat: list[Example], settings: RlSettings, learners: dict[str, Learne
     """All epochs and minibatches; reports the first update (where sampler and learner must agree) and the last."""
     statistics: dict[str, float] = {}
     for epoch in range(settings.epochs):
-        shuffled = seeds.generator(seed, epoch).permutation(len(flat))
-        for part in np.array_split(shuffled, min(settings.minibatches, len(flat))):
-            # In their own order: rows of a family stay together, and one minibatch is laid out as it was scored.
-            chosen = [flat[i] for i in np.sort(part)]
+        for part in minibatches(flat, settings.minibatches, seeds.derive(seed, epoch)):
+            chosen = [flat[i] for i in part]
             for name, learner in learners.items():
                 result = learner.update(chosen)
                 prefix = "" if name == "policy" else f"{name}_"
@@ -205,6 +203,19 @@ def update(flat: list[Example], settings: RlSettings, learners: dict[str, Learne
                 result.pop("largest_difference", None)
                 statistics |= {prefix + key: value for key, value in result.items()}
     return statistics
+
+
+def minibatches(flat: Sequence[Example], count: int, seed: int) -> list[list[int]]:
+    """Rows in `count` random parts of about the same size, each in the rows' own order.
+
+    Rows that share a prefix stay together where there is room, so that the prefix is computed once.
+    """
+    most = -(-len(flat) // count)
+    pieces = [family[at : at + most] for family in families_of(flat) for at in range(0, len(family), most)]
+    parts: list[list[int]] = [[] for _ in range(min(count, len(pieces)))]
+    for number in seeds.generator(seed).permutation(len(pieces)):
+        min(parts, key=len).extend(pieces[number])
+    return [sorted(part) for part in parts]
 
 
 def gather(rows: list[Example], episode: Episode, column: str) -> np.ndarray:

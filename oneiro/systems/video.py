@@ -27,7 +27,7 @@ from oneiro.sampling.engine import Engine
 from oneiro.systems import stages
 from oneiro.systems.video_data import VideoData, data_stage, open_data
 from oneiro.systems.video_evaluate import CEILING, COPY, Exam, Measured, by_episode, tables
-from oneiro.systems.video_model import PRETRAIN, model_after, pretrain_stage, task_of, tokenizer_stage
+from oneiro.systems.video_model import PRETRAIN, check_given, model_after, pretrain_stage, task_of, tokenizer_stage
 from oneiro.systems.video_play import describe, play, record
 from oneiro.systems.video_recipe import VideoRecipe
 
@@ -36,6 +36,8 @@ __all__ = ["VideoRecipe", "run"]
 
 def run(recipe: VideoRecipe, run: Run) -> None:
     """The whole pipeline inside a run directory."""
+    if recipe.given.tokenizer or recipe.given.transformer:
+        run.stage("given", lambda: check_given(recipe))
     run.stage("data", lambda: data_stage(recipe, run))
     data = open_data(recipe, run)
     run.stage("tokenizer", lambda: tokenizer_stage(recipe, run, data))

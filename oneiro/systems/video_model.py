@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -53,16 +54,16 @@ class VideoHabits(Settings):
 
 def tokenizer_stage(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str, Any]:
     """Train the tokenizer, or take the given one; says how well it redraws test frames."""
-    place = recipe.given.tokenizer_place
-    made = given_tokenizer(recipe, place) if place else tokenizers.create(recipe.tokenizer, tokenizer_seed(recipe))
+    given = given_tokenizer(recipe)
+    made = given or tokenizers.create(recipe.tokenizer, tokenizer_seed(recipe))
     run.say(
         f"tokenizer: {made.parameter_count:,} parameters, {made.codes:,} codes, "
         f"{made.frame_tokens} tokens a frame" + (f", {made.context_tokens} a context" if made.context_tokens else "")
     )
-    if place:
-        made.save(run.checkpoint_dir(TOKENIZER) / "step-000000" / TOKENIZER)
-    else:
+    if given is None:
         train_tokenizer(made, recipe, run, data)
+    else:
+        keep(run, TOKENIZER, lambda folder: made.save(folder / TOKENIZER))
     found = redrawn(made, data)
     run.say(f"tokenizer: test frames redrawn with PSNR {found['psnr']:.1f} dB, {found['codes_used']} codes in use")
     return {"parameters": made.parameter_count, **found}
@@ -70,19 +71,6 @@ def tokenizer_stage(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str,
 
 def tokenizer_seed(recipe: VideoRecipe) -> int:
     return seeds.derive(recipe.seed, "tokenizer")
-
-
-def given_tokenizer(recipe: VideoRecipe, place: str) -> tokenizers.Tokenizer:
-    """A tokenizer trained before, for frames of the recipe's size."""
-    folder = Path(place)
-    found = tokenizers.load(folder if (folder / tokenizers.CONFIG).is_file() else find_tokenizer(folder))
-    size, asked = (found.settings.height, found.settings.width), (recipe.tokenizer.height, recipe.tokenizer.width)
-    if size != asked:
-        raise OneiroError(
-            f"the tokenizer of {place} draws {size[0]}x{size[1]} frames, the recipe asks for {asked[0]}x{asked[1]}; "
-            f"set tokenizer.height={size[0]} tokenizer.width={size[1]}"
-        )
-    return found
 
 
 def train_tokenizer(made: tokenizers.Tokenizer, recipe: VideoRecipe, run: Run, data: VideoData) -> None:
@@ -131,7 +119,7 @@ def task_of(recipe: VideoRecipe, run: Run) -> VideoPredictor:
 def pretrain_stage(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str, Any]:
     """Learn true futures by cross-entropy, or take the given transformer."""
     if recipe.given.transformer:
-        return given_transformer(recipe, run, recipe.given.transformer)
+        return take_transformer(recipe, run)
     task, settings, seed = task_of(recipe, run), recipe.pretrain, seeds.derive(recipe.seed, PRETRAIN)
     language = transformer.create(recipe.model, task.layout, seed)
     language.habits = habits_of(recipe, task)
@@ -147,23 +135,6 @@ def pretrain_stage(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str, 
     how = SftSettings(learner=settings.learner, batch=settings.batch, checkpoint_every=settings.checkpoint_every)
     steps = stages.supervise(run, PRETRAIN, "pre-training", language, rows, held_out, how, seed)
     return {"parameters": shape.parameters, "vocabulary": layout.vocabulary, "length": layout.length, "steps": steps}
-
-
-def given_transformer(recipe: VideoRecipe, run: Run, place: str) -> dict[str, Any]:
-    """A transformer trained before, with the ranges of actions it knows."""
-    language, task, _ = open_model(place)
-    asked = recipe.layout.of(task.tokenizer, len(task.bins.low))
-    if task.layout != asked:
-        raise OneiroError(
-            f"the transformer of {place} reads rows of {task.layout.past} + {task.layout.future} frames and "
-            f"{task.layout.bins} bins, the recipe's layout is {asked.past} + {asked.future} and {asked.bins}"
-        )
-    task.bins.save(run.path / BINS)
-    language.habits = habits_of(recipe, task)
-    language.save(run.checkpoint_dir(PRETRAIN) / "step-000000" / "model")
-    shape = language.backbone.shape
-    run.say(f"transformer of {place}: {shape.parameters:,} parameters")
-    return {"parameters": shape.parameters, "vocabulary": task.layout.vocabulary, "length": task.layout.length}
 
 
 def prepare(run: Run, encodings: Encodings, contexts: np.ndarray) -> None:
@@ -186,6 +157,74 @@ def habits_of(recipe: VideoRecipe, task: VideoPredictor) -> dict[str, Any]:
 def model_after(run: Run, stage: str) -> LanguageModel:
     """The transformer after a stage of the run."""
     return languages.load(str(run.path / "checkpoints" / stage))
+
+
+# What was trained before ----------------------------------------------------------------------------------------------
+
+
+def check_given(recipe: VideoRecipe) -> None:
+    """Open what the recipe says is there, before anything else is done."""
+    given_tokenizer(recipe)
+    if recipe.given.transformer:
+        given_transformer(recipe)
+
+
+def given_tokenizer(recipe: VideoRecipe) -> tokenizers.Tokenizer | None:
+    """A tokenizer trained before, for frames of the recipe's size; None where the run trains its own."""
+    if recipe.given.transformer:
+        found = given_transformer(recipe)[1].tokenizer
+    elif recipe.given.tokenizer:
+        folder = existing(recipe.given.tokenizer)
+        found = tokenizers.load(folder if (folder / tokenizers.CONFIG).is_file() else find_tokenizer(folder))
+    else:
+        return None
+    size, asked = (found.settings.height, found.settings.width), (recipe.tokenizer.height, recipe.tokenizer.width)
+    if size != asked:
+        raise OneiroError(
+            f"the given tokenizer draws {size[0]}x{size[1]} frames, the recipe asks for {asked[0]}x{asked[1]}; "
+            f"set tokenizer.height={size[0]} tokenizer.width={size[1]}"
+        )
+    return found
+
+
+def given_transformer(recipe: VideoRecipe) -> tuple[LanguageModel, VideoPredictor]:
+    """A transformer trained before, of a run the one that RL started from; it must have been shown the same rows."""
+    place = existing(str(recipe.given.transformer))
+    of_a_run = (place / "checkpoints" / PRETRAIN).is_dir()
+    language, task, habits = open_model(place, PRETRAIN if of_a_run else None)
+    asked = recipe.layout.of(task.tokenizer, task.layout.action_tokens).data()
+    other = {f"layout.{key}": value for key, value in task.layout.data().items() if asked[key] != value}
+    if habits.test_every != recipe.data.test_every:
+        other["data.test_every"] = habits.test_every  # or some of its training episodes would be called unseen
+    if other:
+        said = " ".join(f"{key}={value}" for key, value in other.items())
+        raise OneiroError(f"the transformer at {place} was trained with {said}, the recipe says otherwise; set these")
+    return language, task
+
+
+def take_transformer(recipe: VideoRecipe, run: Run) -> dict[str, Any]:
+    """The given transformer as the run's own, with the ranges of actions it knows."""
+    language, task = given_transformer(recipe)
+    if len(task.bins.low) != len(ActionBins.load(run.path / BINS).low):
+        raise OneiroError(f"actions of the data have not the {len(task.bins.low)} entries the given transformer knows")
+    task.bins.save(run.path / BINS)
+    language.habits = habits_of(recipe, task)
+    keep(run, PRETRAIN, lambda folder: language.save(folder / "model"))
+    shape = language.backbone.shape
+    run.say(f"transformer, as given: {shape.parameters:,} parameters")
+    return {"parameters": shape.parameters, "vocabulary": task.layout.vocabulary, "length": task.layout.length}
+
+
+def existing(place: str) -> Path:
+    found = Path(place).expanduser()
+    if not found.is_dir():
+        raise OneiroError(f"nothing is at {found}, where the recipe's `given` points; name a run or a folder in one")
+    return found
+
+
+def keep(run: Run, stage: str, save: Callable[[Path], Any]) -> None:
+    """What was given, as the stage's only checkpoint."""
+    languages.write_folder(run.checkpoint_dir(stage) / "step-000000", save)
 
 
 # A model in a folder, without its run's recipe ------------------------------------------------------------------------

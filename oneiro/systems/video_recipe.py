@@ -98,9 +98,11 @@ class GivenSettings(Settings):
     transformer: str | None = None
     """With its own tokenizer and ranges of actions; there is no pre-training then."""
 
-    @property
-    def tokenizer_place(self) -> str | None:
-        return self.transformer or self.tokenizer
+    @model_validator(mode="after")
+    def _one(self) -> GivenSettings:
+        if self.tokenizer and self.transformer:
+            raise ValueError("a transformer comes with its own tokenizer: set given.tokenizer or given.transformer")
+        return self
 
 
 class PretrainSettings(Settings):

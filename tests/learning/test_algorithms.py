@@ -55,7 +55,7 @@ def test_state_grpo_judges_a_turn_against_its_states_other_visits() -> None:
     ends = np.array([False, True, True])
     lucky = Trajectory(np.array([0, 0, 1], np.float32), ends, 0, 1.0, states=(b"start", b"door"))
     stuck = Trajectory(np.array([0, 0, 0], np.float32), ends, 0, 0.0, states=(b"start", b"start"))
-    # Returns 1, 1 and 0, 0: mean and spread 1/2. Values with one prior visit worth 1/2:
+    # Returns 1, 1 and 0, 0: spread 1/2, mean of either turn 1/2. Values with one prior visit worth that:
     #   start (1 + 0 + 0 + 1/2) / 4 = 3/8, door (1 + 1/2) / 2 = 3/4.
     one, two = StateGrpo(lam=1.0).estimate([lucky, stuck]).advantages
     np.testing.assert_allclose(one, [1.25, 1.25, 0.5], rtol=1e-5)
@@ -64,6 +64,20 @@ def test_state_grpo_judges_a_turn_against_its_states_other_visits() -> None:
     one, two = StateGrpo(lam=0.0).estimate([lucky, stuck]).advantages
     np.testing.assert_allclose(one, [0.75, 0.75, 0.5], rtol=1e-5)
     np.testing.assert_allclose(two, [0, 0, -0.75], rtol=1e-5, atol=1e-7)
+
+
+def test_state_grpo_finds_nothing_in_members_that_are_alike() -> None:
+    """Rewards on the way are in the value of every turn."""
+    alike = Trajectory(np.array([-0.1, -0.1, 1], np.float32), np.ones(3, bool), 0, 0.8, states=(b"a", b"b", b"c"))
+    for found in StateGrpo(prior=2.0).estimate([alike] * 4).advantages:
+        np.testing.assert_allclose(found, 0, atol=1e-6)
+
+
+def test_an_empty_first_turn_keeps_its_reward() -> None:
+    episode = Episode([Row(turn_segments(1, 0)), Row(turn_segments(2, 2)), Row(turn_segments(3, 2))], [-0.5, 0.5, 1.0])
+    t = trajectory(episode, 0)
+    np.testing.assert_allclose(t.rewards, [-0.5, 0.5, 0, 1])
+    assert len(t.states) == t.turn_ends.sum() == 2
 
 
 def test_states_are_the_same_where_the_same_was_told() -> None:

@@ -10,12 +10,13 @@ import pytest
 import torch
 
 from oneiro import seeds
-from oneiro.episode import Episode, Row, given
+from oneiro.episode import Draw, Episode, Row, Segment, given
 from oneiro.errors import OneiroError
 from oneiro.learning import checkpoint, sft
-from oneiro.learning.algorithms import DrGrpo, Grpo, Ppo, Reinforce, Rloo
+from oneiro.learning.algorithms import DrGrpo, Grpo, Ppo, Reinforce, Rloo, StateGrpo, TurnGrpo
+from oneiro.learning.example import Example
 from oneiro.learning.learner import LearnerSettings
-from oneiro.learning.loop import Parts, RlSettings, actor_of, reinforce
+from oneiro.learning.loop import Parts, RlSettings, actor_of, minibatches, reinforce
 from oneiro.learning.losses import LossSettings
 from oneiro.learning.optimiser import OptimiserSettings, learning_rate
 from oneiro.models.language import LanguageModel
@@ -60,9 +61,27 @@ CASES = {
     "ppo": (Ppo(), {}),
     "ppo on a shared body": (Ppo(lam=0.9), {"shared_body": True}),
     "ppo by turns": (Ppo(bi_level=True), {}),
+    "turn-grpo by turns": (TurnGrpo(), {}),
+    "state-grpo by turns": (StateGrpo(), {"minibatches": 2}),
     "grpo, playing ahead": (Grpo(), {"overlap": True}),
     "ppo, playing ahead": (Ppo(), {"overlap": True}),
 }
+
+
+def test_minibatches_keep_rows_of_a_prefix_together() -> None:
+    def row(prompt: int) -> Example:
+        reply = Segment(np.arange(3), True, "assistant", logprobs=np.zeros(3), draw=Draw())
+        return Example.of(Row([given([prompt, 7, 8]), reply]))
+
+    rows = [row(prompt) for prompt in range(10) for _ in range(4)]
+    parts = minibatches(rows, 4, seed=0)
+    assert sorted(i for part in parts for i in part) == list(range(40)) and all(part == sorted(part) for part in parts)
+    assert max(map(len, parts)) - min(map(len, parts)) <= 4
+    homes = [{i // 4 for i in part} for part in parts]
+    assert sum(map(len, homes)) == 10  # no prompt in two of them
+    assert minibatches(rows, 4, seed=1) != parts
+    # One prompt alone is no reason for one large update.
+    assert sorted(len(part) for part in minibatches([row(0)] * 10, 4, seed=0)) == [1, 3, 3, 3]
 
 
 @pytest.mark.parametrize("case", CASES)

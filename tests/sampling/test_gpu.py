@@ -144,12 +144,9 @@ def test_play_runs_beside_the_learner(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dim", [16, 64, 128])
-@pytest.mark.parametrize(("dtype", "bar"), [(torch.float32, 2e-2), (torch.bfloat16, 5e-2)])
-def test_family_kernels_are_attention_with_a_mask(dim: int, dtype: torch.dtype, bar: float) -> None:
-    """Values and gradients, for prefixes and rows that end inside, at and past the edges of tiles.
-
-    In float32 too the products round their inputs to ten bits.
-    """
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_family_kernels_are_attention_with_a_mask(dim: int, dtype: torch.dtype) -> None:
+    """Values and gradients, for prefixes and rows that end inside, at and past the edges of tiles."""
     families = [(70, [30, 41, 65]), (0, [100, 50]), (64, [64, 64]), (130, [10] * 9), (1, [200]), (63, [65, 1, 1, 1])]
     length, heads, key_heads = 240, 6, 2
     kin = torch.full((len(families), length), -1, device="cuda")
@@ -170,7 +167,7 @@ def test_family_kernels_are_attention_with_a_mask(dim: int, dtype: torch.dtype, 
         assert leaf.grad is not None
         results.append((out.detach().float()[kin[:, None].expand(-1, heads, -1) >= 0], leaf.grad.float()))
     for found, expected in zip(*results, strict=True):
-        assert (found - expected).abs().max() <= bar * expected.abs().max()
+        assert (found - expected).abs().max() <= 5e-2 * expected.abs().max()
 
 
 @pytest.mark.parametrize("packed", [True, False])

@@ -63,15 +63,30 @@ def test_a_run_takes_models_that_were_trained_before(alone: Path, tmp_path: Path
     """Nothing is trained in their place, and base and rewards are those of the run they come from."""
     name = "rlvr/video-multi" if "multi" in (alone / "recipe.yaml").read_text() else "rlvr/video-single"
     out = tmp_path / "again"
-    assert start(name, out, f"given.transformer={alone}/checkpoints/pretrain").wait(300) == 0
+    assert start(name, out, f"given.transformer={alone}").wait(300) == 0
     for file in ("evaluation/base.npz", "evaluation/RLVR.npz"):
         mine, theirs = np.load(out / file), np.load(alone / file)
         assert set(mine) == set(theirs) and all(np.array_equal(mine[key], theirs[key]) for key in mine)
     assert {line["stage"] for line in read_lines(out / "metrics.jsonl")} == {"rl"}
-    larger = ["tokenizer.height=64", "tokenizer.width=64", "--out", str(tmp_path / "other")]
-    command = [*COMMAND, "run", name, "preset=smoke", f"given.tokenizer={alone}", *larger]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["given.tokenizer=RUN", "tokenizer.height=64", "tokenizer.width=64"], "set tokenizer.height=32"),
+        (["given.tokenizer=RUN/nowhere"], "nothing is at"),
+        (["given.transformer=RUN", "data.test_every=2"], "was trained with data.test_every=3"),
+        (["given.transformer=RUN", "layout.bins=9"], "was trained with layout.bins=256"),
+        (["given.transformer=RUN", "given.tokenizer=RUN"], "given.tokenizer or given.transformer"),
+    ],
+)
+def test_what_is_given_must_fit(alone: Path, tmp_path: Path, overrides: list[str], said: str) -> None:
+    name = "rlvr/video-multi" if "multi" in (alone / "recipe.yaml").read_text() else "rlvr/video-single"
+    filled = [part.replace("RUN", str(alone)) for part in overrides]
+    command = [*COMMAND, "run", name, "preset=smoke", *filled, "--out", str(tmp_path / "other")]
     refused = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
-    assert refused.returncode == 2 and "set tokenizer.height=32 tokenizer.width=32" in " ".join(refused.stderr.split())
+    assert refused.returncode == 2 and said in " ".join(refused.stderr.split())
+    assert not (tmp_path / "other" / "data").exists()  # it is looked at first
 
 
 def test_a_run_ends_with_baselines_ceiling_base_and_rlvr_in_every_table(alone: Path) -> None:

@@ -60,29 +60,29 @@ class Algorithm(Settings):
 
 def trajectory(episode: Episode, group: int) -> Trajectory:
     """Line up an episode's sampled tokens and put each turn's reward on its last one."""
-    written = [s for row in episode.rows for s in row.segments if s.sampled]
-    turns = np.repeat(np.array([s.turn for s in written], np.int32), [len(s) for s in written])
+    numbers: list[int] = []
+    lengths: list[int] = []
+    states: list[bytes] = []
+    for row in episode.rows:
+        told = b""
+        for segment in row.segments:
+            if segment.sampled and len(segment):
+                if not numbers or numbers[-1] != segment.turn:
+                    states.append(told)
+                numbers.append(segment.turn)
+                lengths.append(len(segment))
+            told += segment.tokens.tobytes()
+    turns = np.repeat(np.array(numbers, np.int32), lengths)
     rewards = np.zeros(len(turns), np.float32)
     ends = np.zeros(len(turns), bool)
     if len(turns):
         ends[:-1] = turns[1:] != turns[:-1]
         ends[-1] = True
-        for turn, reward in enumerate(episode.rewards, start=int(turns[0])):
-            # A turn in which nothing was sampled (an empty reply) pays on the token before it.
+        # Turns are numbered from 1 where there are several.
+        for turn, reward in enumerate(episode.rewards, start=min(1, int(turns[0]))):
+            # A turn in which nothing was sampled (an empty reply) pays on the token before it, or on the first one.
             rewards[max(0, int(np.searchsorted(turns, turn, side="right")) - 1)] += reward
-    return Trajectory(rewards, ends, group, episode.score, states=told(episode))
-
-
-def told(episode: Episode) -> tuple[bytes, ...]:
-    """For each turn the tokens before its first sampled one."""
-    found: dict[int, bytes] = {}
-    for row in episode.rows:
-        before = b""
-        for segment in row.segments:
-            if segment.sampled and len(segment):
-                found.setdefault(segment.turn, before)
-            before += segment.tokens.tobytes()
-    return tuple(found.values())
+    return Trajectory(rewards, ends, group, episode.score, states=tuple(states))
 
 
 def constant(trajectories: Sequence[Trajectory], advantages: NDArray[np.float64]) -> Estimate:

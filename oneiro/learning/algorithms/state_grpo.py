@@ -29,7 +29,9 @@ class StateGrpo(Algorithm):
     lam: float = Field(0.5, ge=0, le=1)
     """1: a turn is judged by what its episode came to; 0: by the value of the state it led to; between: by both."""
     prior: float = Field(1.0, ge=0)
-    """The group's mean return counts as so many visits to every state: a state seen once is judged by it."""
+    """The group's mean return from the same turn on counts as so many visits: where nobody else was, it is half of
+    what a turn is judged by.
+    """
     epsilon: float = 1e-6
 
     def estimate(self, trajectories: Sequence[Trajectory]) -> Estimate:
@@ -49,7 +51,9 @@ class StateGrpo(Algorithm):
     ) -> list[NDArray[np.float32]]:
         """The value of the state each turn began in, for every member of a group."""
         numbers: dict[bytes, int] = {}
-        state = np.array([numbers.setdefault(s, len(numbers)) for told in states for s in told])
+        state = np.array([numbers.setdefault(s, len(numbers)) for told in states for s in told], np.int64)
+        turn = np.concatenate([np.arange(len(r)) for r in returns])
         flat = np.concatenate(returns)
-        value = (np.bincount(state, flat) + self.prior * flat.mean()) / (np.bincount(state) + self.prior)
-        return np.split(value[state].astype(np.float32), np.cumsum([len(r) for r in returns])[:-1])
+        usual = (np.bincount(turn, flat) / np.maximum(np.bincount(turn), 1))[turn]
+        value = (np.bincount(state, flat)[state] + self.prior * usual) / (np.bincount(state)[state] + self.prior)
+        return np.split(value.astype(np.float32), np.cumsum([len(r) for r in returns])[:-1])
