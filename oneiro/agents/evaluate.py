@@ -4,6 +4,7 @@ ceiling.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,6 +31,10 @@ COLUMNS = [
     "prediction exact",
     "malformed turns",
 ]
+
+
+BANDS = ((1, 2), (3, 4), (5, 6), (7, 8), (9, 10), (11, math.inf))
+"""Lengths of shortest solutions that are told together, in actions."""
 
 
 class EvaluationSettings(Settings):
@@ -89,6 +94,25 @@ def agent_row(name: str, episodes: Sequence[Episode], settings: EvaluationSettin
     return [name, *measure(episodes, settings.samples).values()]
 
 
+def lengths_table(world: str) -> Table:
+    names = [f"{low} to {high}" if high < math.inf else f"{low} and more" for low, high in BANDS]
+    return Table(
+        f"{world}: success by the length of the shortest solution, in actions",
+        ["agent", *names],
+        units=dict.fromkeys(names, "%"),
+        note="95 % intervals, bootstrap over levels",
+    )
+
+
+def lengths_row(name: str, episodes: Sequence[Episode]) -> list[Cell | str] | None:
+    """Success at levels of each length; None where the world does not know its solutions."""
+    known = [e for e in episodes if e.info.get("optimum") is not None]
+    if not known:
+        return None
+    bands = [[e for e in known if low <= e.info["optimum"] <= high] for low, high in BANDS]
+    return [name, *(measure(band, 1)["success"] if band else Cell(None) for band in bands)]
+
+
 def measure(episodes: Sequence[Episode], k: int) -> dict[str, Cell]:
     """Success and pass@k over levels; the rest over turns or actions, each averaged within its level first."""
     by_level: dict[int, list[Episode]] = {}
@@ -128,6 +152,7 @@ def record(episode: Episode) -> dict[str, Any]:
         "success": episode.success,
         "stop": str(episode.stop),
         "score": episode.score,
+        "optimum": episode.info.get("optimum"),
         "terms": episode.terms,
         "tokens": episode.sampled_tokens,
         "turns": [

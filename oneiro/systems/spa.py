@@ -70,13 +70,16 @@ def compare(recipe: SpaRecipe, run: Run) -> dict[str, Any]:
     """The honest table: chance below, the arms, the ceiling above."""
     table = evaluation.table(recipe.world.name, recipe.evaluation)
     table.add(*evaluation.random_row(recipe.world.name, recipe.world.settings, recipe.evaluation))
+    lengths = evaluation.lengths_table(recipe.world.name)
     for name in sorted(recipe.variants, key=lambda name: recipe.variant(name).world_model):
-        row = run.stage(f"evaluate-{name}", dict)["row"]
-        table.add(*(cell if isinstance(cell, str) else Cell(**cell) for cell in row))
+        rows = run.stage(f"evaluate-{name}", dict)
+        for to, row in ((table, rows["row"]), (lengths, rows["lengths"])):
+            if row:
+                to.add(*(cell if isinstance(cell, str) else Cell(**cell) for cell in row))
     best = evaluation.ceiling_row(recipe.world.name, recipe.world.settings, recipe.evaluation)
     if best is not None:
         table.add(*best)
-    return {"table": table.data()}
+    return {"tables": [found.data() for found in (table, lengths) if found.rows]}
 
 
 def summarise(recipe: SpaRecipe, run: Run, found: dict[str, Any]) -> None:
@@ -110,7 +113,7 @@ def summarise(recipe: SpaRecipe, run: Run, found: dict[str, Any]) -> None:
     ]
     run.summary(
         {
-            "tables": [found["table"]],
+            "tables": found["tables"],
             "curves": [{"title": t, "key": k, "stages": s, "unit": u} for t, k, s, u in curves],
             "notes": notes,
         }

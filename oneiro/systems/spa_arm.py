@@ -165,12 +165,13 @@ class Arm:
         return {name: value for name, value in values.items() if isinstance(value, float)}
 
     def evaluate(self) -> dict[str, Any]:
-        """The arm's row of the table."""
+        """The arm's rows of the tables."""
         engine = Engine(self.model("rl", "sft"), self.recipe.slots)
         episodes = self.played(engine, "evaluate", self.recipe.evaluation)
         self.run.episodes(f"evaluate-{self.name}", 0, [evaluation.record(e) for e in episodes])
-        row = evaluation.agent_row(self.label, episodes, self.recipe.evaluation)
-        return {"row": [cell if isinstance(cell, str) else vars(cell) for cell in row]}
+        rows = {"row": evaluation.agent_row(self.label, episodes, self.recipe.evaluation)}
+        rows["lengths"] = evaluation.lengths_row(self.label, episodes) or []
+        return {name: [cell if isinstance(cell, str) else vars(cell) for cell in row] for name, row in rows.items()}
 
     def played(self, engine: Engine, what: str, settings: EvaluationSettings) -> list[Episode]:
         """The evaluation levels, played by the engine's model."""

@@ -6,7 +6,7 @@ import pytest
 from oneiro import worlds
 from oneiro.agents.chat import ChatFormat
 from oneiro.agents.dialogue import DialogueSettings
-from oneiro.agents.evaluate import measure
+from oneiro.agents.evaluate import BANDS, lengths_row, measure
 from oneiro.agents.play import play, tasks
 from oneiro.agents.policies import ModelPolicy, ScriptedPolicy, Turn, Utterance, mixture
 from oneiro.agents.reply import write
@@ -133,3 +133,22 @@ def test_measures_count_turns_within_levels() -> None:
     assert found["success"].value == 0.25 and found["pass@k"].value == 0.5
     assert found["observation"].value == 0.75 and found["effective"].value == 0.5
     assert found["prediction"].value is None and found["malformed"].value == 0
+
+
+def test_success_is_told_by_the_length_of_the_shortest_solution() -> None:
+    def episode(group: int, optimum: int | None, success: bool) -> Episode:
+        return Episode([], success=success, group=group, info={"turns": [], "optimum": optimum})
+
+    episodes = [
+        episode(0, 2, True),
+        episode(0, 2, False),
+        episode(1, 1, True),
+        episode(1, 1, True),
+        episode(2, 40, False),
+    ]
+    row = lengths_row("someone", episodes)
+    assert row is not None and len(row) == 1 + len(BANDS)
+    name, *cells = row
+    assert name == "someone" and [cell.value for cell in cells] == [0.75, None, None, None, None, 0.0]
+    assert cells[0].n == 2  # levels
+    assert lengths_row("someone", [episode(0, None, True)]) is None
