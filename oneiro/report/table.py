@@ -89,12 +89,11 @@ class Table:
         return f"{_number(cell.low, unit)}, {_number(cell.high, unit)}"
 
     def scale(self, column: str) -> tuple[float, float]:
-        """The range that intervals of a column are drawn on: 0 to 1 for percent, else what its cells span."""
-        if self.units.get(column) == "%":
-            return 0.0, 1.0
+        """The range that intervals of a column are drawn on: 0 to 1 for shares, else 0 and what its cells span."""
         place = list(self.columns).index(column)
         ends = [end for row in self.rows for end in (row[place].low, row[place].high) if end is not None]
-        return (min([0.0, *ends]), max(ends)) if ends else (0.0, 1.0)
+        shares = self.units.get(column) == "%" and all(0 <= end <= 1 for end in ends)
+        return (0.0, 1.0) if shares or not ends else (min(0.0, *ends), max(0.0, *ends))
 
     def counts(self) -> list[int | None] | None:
         """The n of each row, where every measured cell of a row has the same; else None."""

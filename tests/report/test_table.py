@@ -79,3 +79,7 @@ def test_intervals_are_drawn_on_the_range_of_their_column(table: Table) -> None:
     other = Table("t", ["x"])
     other.add(Cell(5, 3, 8))
     assert other.scale("x") == (0.0, 8)
+    changes = Table("t", ["change"], units={"change": "%"})
+    changes.add(Cell(-0.1, -0.2, 0.05))
+    changes.add(Cell(0.3, 0.2, 0.4))
+    assert changes.scale("change") == (-0.2, 0.4)
