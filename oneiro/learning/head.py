@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from oneiro.models.kernels import triton_module
+
 Objective = Callable[[Tensor, Tensor, slice], Tensor]
 """(log-probabilities [c], entropies [c], which tokens) -> the loss those tokens add, weighted and normalised."""
 
@@ -35,17 +37,6 @@ def score(hidden: Tensor, weight: Tensor, targets: Tensor, temperature: Tensor) 
     for part in chunks(len(targets), len(weight), hidden.device):
         logprobs[part], entropies[part] = chunk.measure(hidden[part], weight, targets[part], temperature[part])
     return logprobs, entropies
-
-
-def gpu_kernels(device: torch.device) -> Any:
-    """The Triton kernels where there is a GPU and Triton, else None."""
-    if device.type != "cuda":
-        return None
-    try:
-        from oneiro.learning import triton_head
-    except ImportError:
-        return None
-    return triton_head
 
 
 class _PlainChunk:
@@ -108,7 +99,7 @@ class _FusedChunk:
 
 
 def _chunk(device: torch.device) -> _PlainChunk | _FusedChunk:
-    kernels = gpu_kernels(device)
+    kernels = triton_module("oneiro.learning.triton_head", device.type)
     return _FusedChunk(kernels) if kernels else _PlainChunk()
 
 

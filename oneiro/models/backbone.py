@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from oneiro.errors import OneiroError
+from oneiro.models.kernels import triton_module
 from oneiro.models.layer import after_attention, before_attention, normalise, split_heads
 
 WITH_ADAPTERS = 2.6
@@ -104,7 +105,7 @@ class Families:
 
     def __init__(self, kin: Tensor, dtype: torch.dtype) -> None:
         self.kin, self.dtype = kin, dtype
-        self.kernels = family_kernels(kin.device)
+        self.kernels = triton_module("oneiro.models.triton_families", kin.device.type)
 
     def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         if self.kernels is not None and self.kernels.fits(query):
@@ -126,17 +127,6 @@ class Families:
         seen = (kin[:, None, :] == 0) | (kin[:, None, :] == kin[:, :, None])
         seen &= order[None, :] <= order[:, None]
         return torch.zeros(seen.shape, dtype=self.dtype, device=kin.device).masked_fill_(~seen, -torch.inf)[:, None]
-
-
-def family_kernels(device: torch.device) -> Any:
-    """The module of Triton kernels where there is a GPU and Triton, else None."""
-    if device.type != "cuda":
-        return None
-    try:
-        from oneiro.models import triton_families
-    except ImportError:
-        return None
-    return triton_families
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, causal: bool = False, mask: Tensor | None = None) -> Tensor:

@@ -6,27 +6,19 @@ is known to autograd: the halves of a layer in `layer` know their own gradients.
 
 from __future__ import annotations
 
-from functools import cache
+import sys
 from types import ModuleType
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from oneiro.models.kernels import triton_module
 
-@cache
+
 def on(device_type: str) -> ModuleType:
     """The module whose `norm`, `norm_backward`, `turn_`, `gate` and `gate_backward` suit a device."""
-    import sys
-
-    if device_type == "cuda":
-        try:
-            from oneiro.models import triton_elementwise
-        except ImportError:
-            pass
-        else:
-            return triton_elementwise
-    return sys.modules[__name__]
+    return triton_module("oneiro.models.triton_elementwise", device_type) or sys.modules[__name__]
 
 
 def norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:

@@ -14,6 +14,8 @@ import triton.language as tl
 from torch import Tensor
 
 LOG2E = 1.4426950408889634
+MOST_HEADS = 65_535
+"""What the second axis of a launch can count."""
 
 
 @triton.jit
@@ -53,9 +55,9 @@ def _forward(  # type: ignore[no-untyped-def]
     q_batch, q_head, q_step, k_batch, k_head, k_step, v_batch, v_head, v_step, out_batch, out_head, out_step,
     HEADS: tl.constexpr, GROUP: tl.constexpr, DIM: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
 ):  # fmt: skip
-    block = tl.program_id(1)
-    batch = (tl.program_id(0) // HEADS).to(tl.int64)
-    head = (tl.program_id(0) % HEADS).to(tl.int64)
+    block = tl.program_id(0)
+    batch = (tl.program_id(1) // HEADS).to(tl.int64)
+    head = (tl.program_id(1) % HEADS).to(tl.int64)
     at_q = block * M + tl.arange(0, M)
     within = at_q < length
     column = tl.arange(0, DIM)
@@ -105,9 +107,9 @@ def _backward_queries(  # type: ignore[no-untyped-def]
     out_batch, out_head, out_step,
     HEADS: tl.constexpr, GROUP: tl.constexpr, DIM: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
 ):  # fmt: skip
-    block = tl.program_id(1)
-    batch = (tl.program_id(0) // HEADS).to(tl.int64)
-    head = (tl.program_id(0) % HEADS).to(tl.int64)
+    block = tl.program_id(0)
+    batch = (tl.program_id(1) // HEADS).to(tl.int64)
+    head = (tl.program_id(1) % HEADS).to(tl.int64)
     at_q = block * M + tl.arange(0, M)
     within = at_q < length
     column = tl.arange(0, DIM)
@@ -143,9 +145,9 @@ def _backward_keys(  # type: ignore[no-untyped-def]
     out_batch, out_head, out_step,
     HEADS: tl.constexpr, GROUP: tl.constexpr, DIM: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
 ):  # fmt: skip
-    block = tl.program_id(1)
-    batch = (tl.program_id(0) // (HEADS // GROUP)).to(tl.int64)
-    kv_head = (tl.program_id(0) % (HEADS // GROUP)).to(tl.int64)
+    block = tl.program_id(0)
+    batch = (tl.program_id(1) // (HEADS // GROUP)).to(tl.int64)
+    kv_head = (tl.program_id(1) % (HEADS // GROUP)).to(tl.int64)
     at_k = block * N + tl.arange(0, N)
     within = at_k < length
     column = tl.arange(0, DIM)
@@ -211,7 +213,7 @@ class _Attention(torch.autograd.Function):
         lse = torch.empty((batch, heads, length), device=query.device)
         scale = dim**-0.5 * LOG2E
         m, n = 128 if dim <= 64 else 64, 64
-        _forward[(batch * heads, triton.cdiv(length, m))](
+        _forward[(triton.cdiv(length, m), batch * heads)](
             query, key, value, out, lse, layout.kin, layout.begin, layout.prefix, length, scale,
             *query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *out.stride()[:3],
             HEADS=heads, GROUP=heads // key.shape[1], DIM=dim, M=m, N=n, num_warps=4, num_stages=3,
@@ -231,11 +233,11 @@ class _Attention(torch.autograd.Function):
         scale, group = dim**-0.5 * LOG2E, heads // key.shape[1]
         strides = [*query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *grad.stride()[:3]]
         sizes: dict[str, Any] = {"HEADS": heads, "GROUP": group, "DIM": dim, "M": 64, "N": 64, "num_warps": 4}
-        _backward_queries[(batch * heads, triton.cdiv(length, 64))](
+        _backward_queries[(triton.cdiv(length, 64), batch * heads)](
             query, key, value, grad, lse, deltas, by_query, layout.kin, layout.begin, layout.prefix, length, scale,
             *strides, *by_query.stride()[:3], **sizes, num_stages=2,
         )  # fmt: skip
-        _backward_keys[(batch * heads // group, triton.cdiv(length, 64))](
+        _backward_keys[(triton.cdiv(length, 64), batch * heads // group)](
             query, key, value, grad, lse, deltas, by_key, by_value, layout.kin, layout.end, layout.prefix, layout.sizes,
             length, scale, *strides, *by_key.stride()[:3], **sizes, num_stages=2,
         )  # fmt: skip
@@ -243,9 +245,9 @@ class _Attention(torch.autograd.Function):
 
 
 def fits(query: Tensor) -> bool:
-    """Whether the kernels can do these heads: 16-bit numbers, in tiles of a power of two."""
-    dim = query.shape[3]
-    return query.dtype.itemsize == 2 and 16 <= dim <= 128 and dim & (dim - 1) == 0
+    """Whether the kernels can do these heads: 16-bit numbers, in tiles of a power of two, so many at once."""
+    batch, heads, _, dim = query.shape
+    return query.dtype.itemsize == 2 and 16 <= dim <= 128 and dim & (dim - 1) == 0 and batch * heads <= MOST_HEADS
 
 
 def family_attention(query: Tensor, key: Tensor, value: Tensor, layout: Layout) -> Tensor:

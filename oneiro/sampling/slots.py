@@ -15,6 +15,7 @@ from torch import Tensor
 
 from oneiro.episode import Draw
 from oneiro.models.backbone import Attend, Backbone
+from oneiro.models.kernels import triton_module
 from oneiro.sampling.draw import draw
 from oneiro.sampling.prefixes import Memory, Sharing
 
@@ -233,11 +234,7 @@ class GpuKernels:
 
 def gpu_kernels(device: torch.device, head_dim: int) -> GpuKernels | None:
     """The Triton kernels where there is a GPU and Triton; None means plain torch over the whole cache."""
-    if device.type != "cuda" or head_dim & (head_dim - 1):  # a tile's sides are powers of two
+    decode, draw = (triton_module(f"oneiro.sampling.triton_{name}", device.type) for name in ("decode", "draw"))
+    if decode is None or draw is None or head_dim & (head_dim - 1):  # a tile's sides are powers of two
         return None
-    try:
-        from oneiro.sampling.triton_decode import decode_attention
-        from oneiro.sampling.triton_draw import take
-    except ImportError:
-        return None
-    return GpuKernels(decode_attention, take)
+    return GpuKernels(decode.decode_attention, draw.take)

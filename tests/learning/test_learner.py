@@ -11,7 +11,8 @@ from oneiro.learning import head, losses
 from oneiro.learning.example import Batch, Example, batches
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.losses import LossSettings
-from oneiro.models.language import LanguageModel
+from oneiro.models.backbone import Causal
+from oneiro.models.language import LanguageModel, LoraSettings, with_lora
 from tests.conftest import make_tiny
 
 RNG = np.random.default_rng(0)
@@ -107,6 +108,30 @@ def test_sharing_computes_a_prefix_once(examples: list[Example]) -> None:
     plain = sum(b.computed_tokens for b in batches(examples[:2] + examples[3:4], 10_000, share=False))
     shared = sum(b.computed_tokens for b in batches(examples[:2] + examples[3:4], 10_000, share=True))
     assert shared == 11 + 3 * 13 < plain  # eleven shared tokens once; three rows padded to the longest own part
+
+
+def test_micro_batches_know_what_adapters_keep() -> None:
+    """By counting: a token of a model with adapters keeps more for its way back, and fewer tokens go at once."""
+
+    def kept(language: LanguageModel, tokens: int = 64) -> float:
+        weights = {p.untyped_storage().data_ptr() for p in language.backbone.parameters()}
+        found: dict[int, int] = {}
+
+        def pack(tensor: torch.Tensor) -> torch.Tensor:
+            storage = tensor.untyped_storage()
+            found[storage.data_ptr()] = storage.nbytes() // 4
+            held.append(tensor)
+            return tensor
+
+        held: list[torch.Tensor] = []
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            language.backbone(torch.arange(tokens)[None], torch.arange(tokens), Causal())
+        return sum(size for place, size in found.items() if place not in weights) / tokens
+
+    plain, adapted = make_tiny(), with_lora(make_tiny(), LoraSettings(rank=4, alpha=8))
+    assert kept(adapted) > 1.3 * kept(plain)
+    budgets = [Learner(made.backbone, LearnerSettings(), 1).token_budget for made in (plain, adapted)]
+    assert budgets[1] * 2 < budgets[0]
 
 
 @pytest.mark.parametrize("aggregate", ["token-mean", "sequence-mean", "constant"])
