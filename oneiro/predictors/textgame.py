@@ -14,7 +14,15 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from oneiro.predictors.base import Malformed, Messages, Predictor, Reward
-from oneiro.predictors.textgame_parse import MARKER, Foretold, Output, parse_difference, parse_full, parse_score
+from oneiro.predictors.textgame_parse import (
+    MARKER,
+    Foretold,
+    Output,
+    parse_difference,
+    parse_edits,
+    parse_full,
+    parse_score,
+)
 from oneiro.predictors.textgame_prompt import (
     Author,
     Layout,
@@ -41,7 +49,7 @@ class TextGameConfig(BaseModel):
     transition: Kind = "full"
     """The whole step with its score, the command alone, time alone ("tick"), or the score alone."""
     output: Output = "difference"
-    """Objects that change, or the whole next state."""
+    """Objects that change, only what changes of them ("edits"), or the whole next state."""
     rules: Author = "human"
     """Whose rules of the game the prompt shows, if any."""
     example: bool = False
@@ -101,7 +109,8 @@ class TextGame(Predictor[Transition, Foretold]):
             return parse_score(text, asked.before)
         if self.config.output == "full":
             return parse_full(text)
-        return parse_difference(text, asked.before, asked.score_before)
+        read = parse_edits if self.config.output == "edits" else parse_difference
+        return read(text, asked.before, asked.score_before)
 
     def judge(self, text: str, case: Transition) -> Outcome:
         """The sound comparison of an answer with the truth."""

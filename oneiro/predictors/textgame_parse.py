@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from oneiro.predictors.base import Flaw, Malformed
 from oneiro.predictors.textgame_reader import MAX_CHARACTERS, MAX_DEPTH, Unreadable, find_object
-from oneiro.worlds.textgame.state import Difference, Object, Score, State, same
+from oneiro.worlds.textgame.state import Difference, Object, Score, State, by_uuid, same
 
-Output = Literal["difference", "full"]
-"""What is asked for: the objects that change, or the whole next state."""
+Output = Literal["difference", "edits", "full"]
+"""What is asked for: the objects that change, only what changes of them, or the whole next state."""
 
 MARKER = "The final answer is:"
 _MARKERS = ("final answer is:", "final state is:", "final game state is:")
@@ -51,24 +51,69 @@ def parse_difference(text: str, before: State, score_before: Score | None) -> Fo
     found = _find(text, "modified")
     if isinstance(found, Malformed):
         return found
-    modified, removed = found["modified"], found.get("removed")
-    removed = [removed] if isinstance(removed, int) else removed
-    if not isinstance(modified, list) or not isinstance(removed, list) or len(removed) > MAX_OBJECTS:
-        return Malformed(Flaw.SHAPE, "modified and removed must be short lists")
-    objects = _objects(modified)
+    objects = _objects(found["modified"])
     if isinstance(objects, Malformed):
         return objects
+    score = found.get("score") if score_before is not None else None
+    if score is not None and not isinstance(score, dict):
+        return Malformed(Flaw.SHAPE, "score must be an object")
+    return _foretold(before, objects, found.get("removed"), score_before if score == {} else score)
+
+
+def parse_edits(text: str, before: State, score_before: Score | None) -> Foretold | Malformed:
+    """Read `{"edited": [{"uuid": 3, "properties": {...}, ...}], "removed": [...], "score": {...}}`.
+
+    An entry says what changes of its object: a new name or type, new values of properties, the properties it has
+    `lost`, and the names that were `added` to its contents or `dropped` from them. An entry for a uuid that is not
+    there makes the object. The score has the entries that change.
+    """
+    found = _find(text, "edited")
+    if isinstance(found, Malformed):
+        return found
+    entries = _objects(found["edited"])
+    if isinstance(entries, Malformed):
+        return entries
+    score = found.get("score", {})
+    if not isinstance(score, dict):
+        return Malformed(Flaw.SHAPE, "score must be an object")
+    known, objects = by_uuid(before), list[Object]()
+    for entry in entries:
+        thing = _edited(entry, known.get(entry["uuid"], {}))
+        if isinstance(thing, Malformed):
+            return thing
+        objects.append(thing)
+    return _foretold(before, objects, found.get("removed"), None if score_before is None else {**score_before, **score})
+
+
+def _edited(entry: Object, thing: Object) -> Object | Malformed:
+    """An object as an entry leaves it."""
+    entry = dict(entry)
+    lists = [entry.pop(key, []) for key in ("lost", "added", "dropped")]
+    if not all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in lists):
+        return Malformed(Flaw.SHAPE, f"object {entry['uuid']}: lost, added and dropped must list names")
+    lost, added, dropped = (Counter[str](names) for names in lists)
+    properties = thing.get("properties", {})
+    contains = Counter[str](entry.get("contains", thing.get("contains", [])))
+    if dropped - contains or not lost.keys() <= properties.keys():
+        return Malformed(Flaw.CONFLICT, f"object {entry['uuid']} cannot lose or drop what it does not have")
+    kept = {key: value for key, value in properties.items() if key not in lost}
+    inside = list((contains - dropped + added).elements())
+    return {**thing, **entry, "properties": kept | entry.get("properties", {}), "contains": inside}
+
+
+def _foretold(before: State, objects: list[Object], removed: Any, score: Score | None) -> Foretold | Malformed:
+    """The state with these objects as they are here and without the removed ones."""
+    removed = [removed] if isinstance(removed, int) else removed
+    if not isinstance(removed, list) or len(removed) > MAX_OBJECTS:
+        return Malformed(Flaw.SHAPE, "removed must be a short list")
     gone = [_uuid(entry) for entry in removed]
     if None in gone:
         return Malformed(Flaw.SHAPE, "removed must list uuids")
     known, away = {thing["uuid"] for thing in before}, {uuid for uuid in gone if uuid is not None}
     if away & {thing["uuid"] for thing in objects}:
         return Malformed(Flaw.CONFLICT, "an object is both modified and removed")
-    score = found.get("score") if score_before is not None else None
-    if score is not None and not isinstance(score, dict):
-        return Malformed(Flaw.SHAPE, "score must be an object")
     state = Difference(objects, sorted(away)).apply(before)
-    return Foretold(state, score_before if score == {} else score, tuple(sorted(away - known)))
+    return Foretold(state, score, tuple(sorted(away - known)))
 
 
 def parse_full(text: str) -> Foretold | Malformed:
@@ -105,10 +150,10 @@ def _find(text: str, key: str) -> dict[str, Any] | Malformed:
     return found
 
 
-def _objects(entries: Sequence[Any]) -> list[Object] | Malformed:
+def _objects(entries: Any) -> list[Object] | Malformed:
     """Checked objects, each uuid once; saying the same thing twice is no conflict."""
-    if len(entries) > MAX_OBJECTS:
-        return Malformed(Flaw.SHAPE, f"more than {MAX_OBJECTS} objects")
+    if not isinstance(entries, list) or len(entries) > MAX_OBJECTS:
+        return Malformed(Flaw.SHAPE, f"objects must be a list of at most {MAX_OBJECTS}")
     found: dict[int, Object] = {}
     for entry in entries:
         uuid = _uuid(entry.get("uuid")) if isinstance(entry, dict) else None

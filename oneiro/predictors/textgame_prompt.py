@@ -7,6 +7,7 @@ prompts of one game share a long prefix.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -14,7 +15,18 @@ from oneiro.errors import OneiroError, nearest
 from oneiro.predictors.textgame_parse import MARKER, Output
 from oneiro.predictors.textgame_score import Question
 from oneiro.worlds.textgame.dataset import Rules
-from oneiro.worlds.textgame.state import Kind, Score, Situation, State, Transition, difference, edits
+from oneiro.worlds.textgame.state import (
+    Kind,
+    Object,
+    Score,
+    Situation,
+    State,
+    Transition,
+    by_uuid,
+    difference,
+    edits,
+    same,
+)
 
 Layout = Literal["json", "repr"]
 """How data is written: compact JSON, or Python's own printing as in the public prompts."""
@@ -58,9 +70,38 @@ def answer(asked: Question, kind: Kind, output: Output, layout: Layout = "json")
         return show(asked.score_after, layout)
     if output == "full":
         return show(full_state(asked.after, asked.score_after), layout)
+    if output == "edits":
+        return show(_edits_told(asked), layout)
     change = difference(asked.before, asked.after)
     told: dict[str, Any] = {"modified": change.modified, "removed": change.removed}
     return show(told | ({"score": asked.score_after} if asked.scored else {}), layout)
+
+
+def _edits_told(asked: Question) -> dict[str, Any]:
+    """What changes of each object, and of the score (see `parse_edits`)."""
+    change, old = difference(asked.before, asked.after), by_uuid(asked.before)
+    told: dict[str, Any] = {
+        "edited": [_edit(old.get(thing["uuid"], {}), thing) for thing in change.modified],
+        "removed": change.removed,
+    }
+    if asked.score_before is None or asked.score_after is None:
+        return told
+    entries = asked.score_after.items()
+    return told | {"score": {key: value for key, value in entries if not same(asked.score_before.get(key), value)}}
+
+
+def _edit(old: Object, new: Object) -> dict[str, Any]:
+    """What changes of one object; of a new one, whatever is known of it."""
+    was, now = old.get("properties", {}), new["properties"]
+    before, after = Counter[str](old.get("contains", [])), Counter[str](new["contains"])
+    found = {key: new[key] for key in ("name", "type") if new[key] != old.get(key)}
+    changes = {
+        "properties": {key: value for key, value in now.items() if key not in was or not same(was[key], value)},
+        "lost": [key for key in was if key not in now],
+        "added": list((after - before).elements()),
+        "dropped": list((before - after).elements()),
+    }
+    return {"uuid": new["uuid"]} | found | {name: change for name, change in changes.items() if change}
 
 
 def instructions(kind: Kind, output: Output, reasoning: bool) -> str:
@@ -72,6 +113,15 @@ def instructions(kind: Kind, output: Output, reasoning: bool) -> str:
     elif output == "full":
         tail = f", with {score} as its last entry" if kind == "full" else ""
         lines += [_NEW, f'Answer with one JSON object, {{"game_state": [every object of the new state]}}{tail}.']
+    elif output == "edits":
+        tail = ', "score": {the entries of the score that change}' if kind == "full" else ""
+        lines += [
+            _NEW,
+            'Answer with one JSON object: {"edited": [for every object that changes or is new {"uuid": number, and of '
+            '"name", "type", "properties": {those with a new value}, "lost": [properties that go], "added": [names of '
+            'objects it now contains], "dropped": [names of objects it no longer contains] what changes}], "removed": '
+            f"[the uuids of the objects that vanish]{tail}}}. Both lists are empty when no object changes.",
+        ]
     else:
         tail = f', "score": {score}' if kind == "full" else ""
         lines += [

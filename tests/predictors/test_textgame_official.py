@@ -48,6 +48,15 @@ def test_every_official_row_scores_as_published(
     assert table["score_only"]["changed"]["cases"] == 74
 
 
+def test_every_official_row_can_be_told_in_edits(official: list[Transition]) -> None:
+    task, whole = TextGame(TextGameConfig(rules="none", output="edits")), TextGame(TextGameConfig(rules="none"))
+    assert all(task.exact(task.perfect(case), case) for case in official)
+    assert sum(task.exact(task.no_change(case), case) for case in official) == 1744
+    changed = [case for case in official if case.changed]
+    short, long = (sum(len(told.perfect(case)) for case in changed) for told in (task, whole))
+    assert long > 3 * short
+
+
 def test_the_perfect_answer_earns_the_most_and_the_rewards_keep_their_range(official: list[Transition]) -> None:
     for kind, best in (("binary", 1.0), ("shaped", 1.0)):
         task = TextGame(TextGameConfig(rules="none", reward=kind))
@@ -88,6 +97,7 @@ def fuzz(official: list[Transition], count: int) -> float:
         TextGame(TextGameConfig(rules="none", reward="shaped")),
         TextGame(TextGameConfig(rules="none", reward="task")),
         TextGame(TextGameConfig(rules="none", output="full")),
+        TextGame(TextGameConfig(rules="none", output="edits")),
         TextGame(TextGameConfig(rules="none", transition="score")),
     ]
     for number in range(count):

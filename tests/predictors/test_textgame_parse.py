@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oneiro.predictors.base import Flaw, Malformed
-from oneiro.predictors.textgame_parse import Foretold, parse_difference, parse_full, parse_score
+from oneiro.predictors.textgame_parse import Foretold, parse_difference, parse_edits, parse_full, parse_score
 from oneiro.predictors.textgame_reader import Unreadable, find_object
 
 SCORE = {"score": 0, "gameOver": False, "gameWon": False}
@@ -126,6 +126,45 @@ def test_saying_the_same_twice_is_no_conflict() -> None:
     assert read(json.dumps(answer([FULL_CUP, FULL_CUP], [3, 3]))) == Foretold([FULL_CUP], SCORE)
 
 
+def edited(*entries: Any, **more: Any) -> Foretold | Malformed:
+    return parse_edits(json.dumps({"edited": entries, "removed": [], "score": {}, **more}), STATE, SCORE)
+
+
+def test_edits_change_what_they_name_and_nothing_else() -> None:
+    assert edited({"uuid": 2, "properties": {"full": True}}) == Foretold([FULL_CUP, POT], SCORE)
+    assert edited({"uuid": 2, "lost": ["full"], "name": "mug (ID: 2)"}) == Foretold(
+        [{**CUP, "name": "mug (ID: 2)", "properties": {}}, POT], SCORE
+    )
+    assert edited({"uuid": 3, "dropped": ["cup (ID: 2)"], "added": ["lid (ID: 5)", "lid (ID: 5)"]}) == Foretold(
+        [CUP, {**POT, "contains": ["lid (ID: 5)", "lid (ID: 5)"]}], SCORE
+    )
+    assert edited(removed=[3], score={"score": 1}) == Foretold([CUP], {**SCORE, "score": 1})
+
+
+def test_an_edit_of_what_is_not_there_makes_it() -> None:
+    tea = {"name": "tea (ID: 9)", "uuid": 9, "type": "Tea", "properties": {"hot": 1}}
+    assert edited({**tea, "added": ["leaf"]}) == Foretold([*STATE, {**tea, "contains": ["leaf"]}], SCORE)
+    assert edited(tea) == Foretold([*STATE, {**tea, "contains": []}], SCORE)
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ({"uuid": 3, "dropped": ["lid (ID: 5)"]}, Flaw.CONFLICT),
+        ({"uuid": 3, "dropped": ["cup (ID: 2)", "cup (ID: 2)"]}, Flaw.CONFLICT),
+        ({"uuid": 2, "lost": ["empty"]}, Flaw.CONFLICT),
+        ({"uuid": 9, "lost": ["full"]}, Flaw.CONFLICT),
+        ({"uuid": 2, "lost": "full"}, Flaw.SHAPE),
+        ({"uuid": 2, "added": [4]}, Flaw.SHAPE),
+        ({"uuid": 2, "dropped": {"cup (ID: 2)": 1}}, Flaw.SHAPE),
+        ({"properties": {"full": True}}, Flaw.SHAPE),
+    ],
+)
+def test_an_edit_that_cannot_be_made_has_a_typed_flaw(entry: dict[str, Any], expected: Flaw) -> None:
+    found = edited(entry)
+    assert isinstance(found, Malformed) and found.flaw == expected
+
+
 def test_a_whole_state_carries_its_score_among_the_objects() -> None:
     text = json.dumps({"game_state": [POT, FULL_CUP, SCORE]})
     assert parse_full(text) == Foretold([POT, FULL_CUP], SCORE)
@@ -148,12 +187,15 @@ def test_containers_left_open_are_closed_only_in_repair() -> None:
 def test_any_text_is_read_or_refused(text: str) -> None:
     assert isinstance(read(text), Foretold | Malformed)
     assert isinstance(parse_full(text), Foretold | Malformed)
+    assert isinstance(parse_edits(text, STATE, SCORE), Foretold | Malformed)
 
 
 SCRAPS = [
     '"modified"',
     "'modified'",
     '"removed"',
+    '"edited"',
+    '"dropped"',
     "{",
     "}",
     "[",
@@ -174,6 +216,7 @@ scraps = st.lists(st.sampled_from(SCRAPS), max_size=60).map("".join)
 @given(scraps)
 def test_any_heap_of_scraps_is_read_or_refused(text: str) -> None:
     assert isinstance(read(text), Foretold | Malformed)
+    assert isinstance(parse_edits(text, STATE, SCORE), Foretold | Malformed)
 
 
 HOSTILE = {

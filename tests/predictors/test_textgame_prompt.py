@@ -58,7 +58,7 @@ def test_the_prompt_has_the_rules_the_state_the_base_and_the_command_in_this_ord
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("output", ["difference", "full"])
+@pytest.mark.parametrize("output", ["difference", "edits", "full"])
 def test_the_prompt_does_not_depend_on_what_is_asked_for(cases: list[Transition], kind: str, output: str) -> None:
     task = TextGame(TextGameConfig(transition=kind, output=output), rules=RULES)
     for case in cases[::7]:
@@ -119,7 +119,7 @@ def test_the_example_block_shows_what_the_kind_is_about(cases: list[Transition],
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("output", ["difference", "full"])
+@pytest.mark.parametrize("output", ["difference", "edits", "full"])
 @pytest.mark.parametrize("reasoning", [True, False])
 def test_the_target_earns_the_most_under_every_setting(
     cases: list[Transition], kind: str, output: str, reasoning: bool

@@ -60,6 +60,7 @@ def transition(record: dict[str, Any]) -> Transition:
         score_after=dict(record["score_after"]),
         duplicate=bool(record.get("cross_split_dup", False)),
         on_plan=bool(record.get("is_gold_action")),
+        observation=str(record.get("observation", "")),
     )
 
 

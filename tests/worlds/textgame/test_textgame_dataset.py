@@ -117,6 +117,7 @@ def test_flags_agree_with_the_recorded_ones() -> None:
         flags = (case.changed, case.gold, case.creates, case.removes, case.duplicate, case.on_plan)
         names = ("changed", "gold", "adds_object", "removes_object", "cross_split_dup", "is_gold_action")
         assert flags == tuple(row[name] for name in names)
+        assert case.observation == row["observation"]
 
 
 @needs_data
