@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -35,10 +36,8 @@ class Host:
                     host.bodies.append(body | {"path": self.path})
                     host.headers.append(dict(self.headers))
                     host.times.append(time.monotonic())
-                try:
+                with contextlib.suppress(OSError):
                     host.answer(body, self)
-                except OSError:
-                    pass
 
             def log_message(self, *args: Any) -> None:
                 pass
