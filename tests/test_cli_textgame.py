@@ -107,6 +107,31 @@ def test_mistakes_are_one_line(games: Path, tmp_path: Path) -> None:
     assert "no model folder at" in mistake(*evaluate, "--model", tmp_path / "nowhere")
     assert "lacks test.jsonl.gz" in mistake("data", "bytesized32", "--from", tmp_path, "--out", tmp_path / "out")
     assert "did you mean 'make-ice'" in mistake("play", "textgame", "make-ise")
+    assert "did you mean 'perfect'" in mistake(*evaluate, "--answers", "perfct")
+    edits = ("--scorer", "release", "--settings", "output=edits")
+    assert "exist only for transition=full" in mistake(*evaluate, "--answers", "perfect", *edits)
+
+
+def test_mistakes_with_parquet_are_one_line(games: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 nonsense")
+    load, save = ("data", "bytesized32", "--out", tmp_path / "out", "--from"), ("data", "text-game", "--from", games)
+    assert "not in the public text-game layout" in mistake(*load, tmp_path / "bad.parquet")
+    assert "does not exist" in mistake(*load, tmp_path / "nowhere.parquet")
+    assert "--known goes with parquet files" in mistake(*load, games, "--known", games)
+    assert "holds no text-game data" in mistake(*load, tmp_path / "bad.parquet", "--known", tmp_path)
+    assert "does not end in .parquet" in mistake(*save, "--out", tmp_path / "rows")
+    assert "did you mean 'test'" in mistake(*save, "--out", tmp_path / "rows.parquet", "--split", "tset")
+    assert "unknown key 'rule'" in mistake(*save, "--out", tmp_path / "rows.parquet", "--settings", "rule=none")
+
+
+def test_transitions_go_to_parquet_and_come_back(games: Path, tmp_path: Path) -> None:
+    file, back = tmp_path / "rows.parquet", tmp_path / "back"
+    done = oneiro("data", "text-game", "--from", games, "--split", "test", "--out", file, "--settings", "layout=repr")
+    assert done.returncode == 0, done.stderr
+    done = oneiro("data", "bytesized32", "--from", file, "--known", games, "--out", back)
+    assert done.returncode == 0, done.stderr
+    there = open_dataset(back, "test")
+    assert list(there) == list(open_dataset(games, "test")) and there.rules == own_rules()
 
 
 def test_a_game_is_played_by_its_name() -> None:

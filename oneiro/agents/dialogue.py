@@ -20,7 +20,9 @@ class DialogueSettings(Settings):
     """How much of the past a turn shows: everything as a growing chat, the last `window` turns, or this state alone."""
     window: int = Field(2, ge=1)
     brief: bool = False
-    """Show the state and nothing else: for small models that learn the task from examples, not from prose."""
+    """No instructions: show the state and nothing else (with `context: window`, also the last states and what was done
+    in them). For small models that learn the task from examples, not from prose.
+    """
     think: bool = True
     world_model: bool = True
     """Ask for the observed and the predicted state inside the thoughts."""
@@ -84,13 +86,16 @@ def history_message(
     settings: DialogueSettings,
 ) -> str:
     """One message that tells the last turns as text: windowed and single-turn contexts."""
-    if settings.brief:
-        return state
     kept = past[-settings.window :] if settings.context == "window" else []
+    if settings.brief:
+        return "\n\n".join([*(f"{before}\n{_done(actions)}" for before, actions, _ in kept), state])
     lines = [world.instruction, f"Give up to {settings.actions_per_turn} actions a turn, separated by '{SEPARATOR}'."]
     for offset, (before, actions, reward) in enumerate(kept):
         earned = f" Reward: {reward:g}." if settings.show_reward else ""
         number = turn - len(kept) + offset
-        said = f" {SEPARATOR} ".join(actions) or "nothing valid"
-        lines.append(f"\nTurn {number}:\nState:\n{before}\nYou answered {said}.{earned}")
+        lines.append(f"\nTurn {number}:\nState:\n{before}\nYou answered {_done(actions)}.{earned}")
     return "\n".join([*lines, "", turn_message(turn, state, actions_left, settings)])
+
+
+def _done(actions: tuple[str, ...]) -> str:
+    return f" {SEPARATOR} ".join(actions) or "nothing valid"

@@ -6,19 +6,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from oneiro.agents.chat import ChatFormat
 from oneiro.agents.dialogue import DialogueSettings
 from oneiro.agents.play import play, tasks
-from oneiro.agents.policies import ModelPolicy
+from oneiro.agents.policies import Policy, ServerPolicy, mixture
 from oneiro.episode import Episode, Stop
+from oneiro.errors import OneiroError
 from oneiro.recipe import Settings
 from oneiro.report import stats
 from oneiro.report.table import Cell, Table
+from oneiro.sampling.server import ServerConfig
 from oneiro.worlds import baselines
 from oneiro.worlds.base import World
 
@@ -58,35 +62,67 @@ def table(world: str, settings: EvaluationSettings) -> Table:
     )
 
 
-def random_row(world: str, world_settings: dict[str, Any], settings: EvaluationSettings) -> list[Cell | str]:
-    """What the random policy gets on the same levels."""
-    success = baselines.random_success(
-        world, settings.levels, settings.samples, first_seed=settings.first_seed, settings=world_settings
+@dataclass(frozen=True)
+class Yardstick:
+    """Chance and the best possible on the evaluation levels: what a learned row is read between."""
+
+    random: NDArray[np.bool_]
+    """[levels, samples] which attempts of the random policy succeed."""
+    reach: baselines.Reach
+
+    def random_row(self) -> list[Cell | str]:
+        return success_row("random", self.random)
+
+    def ceiling_row(self) -> list[Cell | str] | None:
+        """The best any agent can get within the action budget, where the world can say."""
+        best = self.reach.best
+        if np.isnan(best).any():
+            return None
+        any_of_k = 1 - (1 - best) ** self.random.shape[1]
+        return ["ceiling", stats.bootstrap(best), stats.bootstrap(any_of_k), *[Cell(None)] * 4]
+
+    def random_lengths(self) -> list[Cell | str] | None:
+        return _by_length("random", self.reach.optimum, lambda levels: stats.success_rate(self.random[levels]))
+
+    def ceiling_lengths(self) -> list[Cell | str] | None:
+        best = self.reach.best
+        if np.isnan(best).any():
+            return None
+        return _by_length("ceiling", self.reach.optimum, lambda levels: stats.bootstrap(best[levels]))
+
+
+def yardstick(
+    world: str,
+    world_settings: dict[str, Any],
+    settings: EvaluationSettings,
+    advance: Callable[[int], object] | None = None,
+) -> Yardstick:
+    """Play the random policy and ask for the ceiling, on the levels an agent is evaluated on."""
+    first = settings.first_seed
+    chance = baselines.random_success(
+        world, settings.levels, settings.samples, first_seed=first, settings=world_settings, advance=advance
     )
-    return ["random", stats.success_rate(success), stats.pass_rate(success, settings.samples), *[Cell(None)] * 4]
+    return Yardstick(chance, baselines.reach(world, settings.levels, first_seed=first, settings=world_settings))
 
 
-def ceiling_row(world: str, world_settings: dict[str, Any], settings: EvaluationSettings) -> list[Cell | str] | None:
-    """The best any agent can get within the action budget, where the world can say."""
-    best = baselines.ceiling(world, settings.levels, first_seed=settings.first_seed, settings=world_settings)
-    if np.isnan(best).any():
-        return None
-    any_of_k = 1 - (1 - best) ** settings.samples
-    return ["ceiling", stats.bootstrap(best), stats.bootstrap(any_of_k), *[Cell(None)] * 4]
+def success_row(name: str, success: NDArray[np.bool_]) -> list[Cell | str]:
+    """The row of a script, of which [levels, samples] successes are all there is to say."""
+    return [name, stats.success_rate(success), stats.pass_rate(success, success.shape[1]), *[Cell(None)] * 4]
 
 
 def attempt(
     make_world: Callable[[], World],
-    policy: ModelPolicy,
+    policy: Policy,
     dialogue: DialogueSettings,
-    chat: ChatFormat,
+    chat: ChatFormat | None,
     settings: EvaluationSettings,
     seed: int,
     primed: str = "",
+    advance: Callable[[int], object] | None = None,
 ) -> list[Episode]:
     """Play all evaluation levels."""
     attempts = tasks(settings.levels, settings.samples, "eval", settings.first_seed)
-    return play(make_world, attempts, policy, dialogue, chat, seed, primed)
+    return play(make_world, attempts, policy, dialogue, chat, seed, primed, advance)
 
 
 def agent_row(name: str, episodes: Sequence[Episode], settings: EvaluationSettings) -> list[Cell | str]:
@@ -106,11 +142,22 @@ def lengths_table(world: str) -> Table:
 
 def lengths_row(name: str, episodes: Sequence[Episode]) -> list[Cell | str] | None:
     """Success at levels of each length; None where the world does not know its solutions."""
-    known = [e for e in episodes if e.info.get("optimum") is not None]
-    if not known:
+    return _by_length(
+        name,
+        [e.info.get("optimum") for e in episodes],
+        lambda places: measure([episodes[place] for place in places], 1)["success"],
+    )
+
+
+def _by_length(name: str, lengths: Sequence[int | None], cell: Callable[[list[int]], Cell]) -> list[Cell | str] | None:
+    """A row of `lengths_table`: `cell` measures what lies at some places of `lengths`; None where none is known."""
+    if all(length is None for length in lengths):
         return None
-    bands = [[e for e in known if low <= e.info["optimum"] <= high] for low, high in BANDS]
-    return [name, *(measure(band, 1)["success"] if band else Cell(None) for band in bands)]
+    bands = [
+        [place for place, length in enumerate(lengths) if length is not None and low <= length <= high]
+        for low, high in BANDS
+    ]
+    return [name, *(cell(band) if band else Cell(None) for band in bands)]
 
 
 def measure(episodes: Sequence[Episode], k: int) -> dict[str, Cell]:
@@ -163,33 +210,69 @@ def record(episode: Episode) -> dict[str, Any]:
 
 def evaluate_agent(
     world: str,
-    model: str | None,
-    policy: str | None,
+    model: str | None = None,
+    policy: str | None = None,
     levels: int = 256,
     samples: int = 8,
     settings: dict[str, Any] | None = None,
     seed: int = 0,
+    *,
+    server: ServerConfig | None = None,
+    oracle_share: float = 0.5,
+    dialogue: dict[str, Any] | None = None,
+    say: Callable[[str], object] | None = None,
+    advance: Callable[[int], object] | None = None,
 ) -> Table:
-    """The table of `oneiro eval agent`: random, the model or scripted policy asked for, and the ceiling."""
+    """The table of `oneiro eval agent`: random, whoever is asked for, and the ceiling.
+
+    Who plays is a `model`, the `policy` "random", "oracle" or "mixture" (of both, `oracle_share` of its actions being
+    the oracle's), or a `server`. `dialogue` are settings over those the player was taught with. `say` is told what a
+    person should know before the wait, `advance` of every few episodes played (`episodes_played` in all).
+    """
     from oneiro.agents.subject import load_subject
 
     evaluation = EvaluationSettings(levels=levels, samples=samples)
     subject = load_subject(model, world, settings or {})
+    asked = DialogueSettings.model_validate({**subject.dialogue.model_dump(), **(dialogue or {})})
+    if say is not None and (warning := baselines.reach_warning(subject.world, subject.world_settings)):
+        say(warning)
     found = table(subject.world, evaluation)
     if subject.note:
         found.note += f"; {subject.note}"
-    found.add(*random_row(subject.world, subject.world_settings, evaluation))
-    if policy == "oracle":
-        success = baselines.oracle_success(
-            subject.world, levels, samples, first_seed=evaluation.first_seed, settings=subject.world_settings
+    if policy in ("oracle", "mixture"):
+        player = baselines.with_oracle(subject.make_world())
+        if player.oracle_is != World.oracle_is:
+            found.note += f"; the oracle is {player.oracle_is}"
+    measured = yardstick(subject.world, subject.world_settings, evaluation, advance)
+    found.add(*measured.random_row())
+    if policy in ("oracle", "mixture"):
+        share = 1.0 if policy == "oracle" else oracle_share
+        success = baselines.success_table(
+            subject.world, mixture(share), levels, samples, settings=subject.world_settings, advance=advance
         )
-        found.add("oracle", stats.success_rate(success), stats.pass_rate(success, samples), *[Cell(None)] * 4)
-    if subject.policy is not None and subject.chat is not None:
-        episodes = attempt(
-            subject.make_world, subject.policy, subject.dialogue, subject.chat, evaluation, seed, subject.primed
-        )
-        found.add(*agent_row(str(model), [e for e in episodes if e.stop is not Stop.ERROR], evaluation))
-    best = ceiling_row(subject.world, subject.world_settings, evaluation)
+        found.add(*success_row("oracle" if policy == "oracle" else f"mixture, oracle {share:.0%}", success))
+    speaker = ServerPolicy(server) if server is not None else subject.policy
+    if speaker is not None:
+        episodes = attempt(subject.make_world, speaker, asked, subject.chat, evaluation, seed, subject.primed, advance)
+        whole, broken = unbroken(episodes)
+        if broken:
+            found.note += f"; {broken} level{'s' * (broken > 1)} left out, broken off by errors"
+        found.add(*agent_row(server.model if server is not None else str(model), whole, evaluation))
+    best = measured.ceiling_row()
     if best is not None:
         found.add(*best)
     return found
+
+
+def episodes_played(policy: str | None, levels: int, samples: int) -> int:
+    """How many episodes `evaluate_agent` plays: the random policy's, and those of whoever else is asked for."""
+    return levels * samples * (1 if policy == "random" else 2)
+
+
+def unbroken(episodes: Sequence[Episode]) -> tuple[list[Episode], int]:
+    """The episodes of levels on which no attempt ended in an error, and how many levels are not so."""
+    broken = {episode.group for episode in episodes if episode.stop is Stop.ERROR}
+    whole = [episode for episode in episodes if episode.group not in broken]
+    if not whole:
+        raise OneiroError("every level was broken off by an error at least once; look at the server, then try again")
+    return whole, len(broken)

@@ -58,11 +58,12 @@ def play(
     chat: ChatFormat | None = None,
     seed: int = 0,
     primed: str = "",
+    advance: Callable[[int], object] | None = None,
 ) -> list[Episode]:
     """Play every attempt to its end.
 
     `chat` turns messages into ids; without it (scripts, servers) episodes carry text only. `primed` is text the reply
-    is made to begin with (see `begun`); it counts as given.
+    is made to begin with (see `begun`); it counts as given. `advance` is told after each turn how many games it ended.
     """
     games = [_start(make_world(), task) for task in attempts]
     for number in range(1, settings.max_turns + 1):
@@ -73,6 +74,8 @@ def play(
         answers = policy.answer(turns, seeds.derive(seed, "turn", number))
         for game, turn, answer in zip(waiting, turns, answers, strict=True):
             _take(game, turn, answer, settings)
+        if advance is not None:
+            advance(sum(game.over or number == settings.max_turns for game in waiting))
     for game in games:
         game.world.close()
     return [game.episode for game in games]

@@ -44,7 +44,11 @@ class Subject:
 
 
 def load_subject(model: str | None, world: str, settings: dict[str, Any], slots: int = 256) -> Subject:
-    """The model in `world` with `settings`; where it was taught in that world, in the view it was taught with."""
+    """The model in `world` with `settings`, and over them its own habits.
+
+    Where it was taught in that world, it plays there with the settings it was taught with; in another variant of that
+    world it still sees states as it was taught to (`WorldChoice.in_view_of`), all else being the variant's.
+    """
     choice = WorldChoice(name=world, **settings)
     if model is None:
         return Subject(choice.name, choice.settings, choice.maker(), DialogueSettings())
@@ -55,12 +59,15 @@ def load_subject(model: str | None, world: str, settings: dict[str, Any], slots:
             taught = Habits.model_validate(language.habits)
         except ValueError as error:
             raise OneiroError(
-                f"oneiro.json beside the model at {model} is not an agent's: {str(error).splitlines()[0]}"
+                f"the model at {model} is no agent: its oneiro.json does not say how it plays. Predictors are measured "
+                "by `oneiro eval text-game` and `oneiro eval video`"
             ) from error
         if taught.world.name == world:
             choice = WorldChoice(name=world, **{**taught.world.settings, **settings})
         else:
             note = f"the model was taught in {taught.world.name}, not here"
+            if taught.world.name.partition(":")[0] == world.partition(":")[0]:
+                choice = choice.in_view_of(taught.world)
         habits = taught
     return Subject(
         choice.name,

@@ -19,16 +19,34 @@ def offer(app: typer.Typer) -> None:
     app.add_typer(group, name="eval")
 
 
+PLAYERS = ("random", "oracle", "mixture")
+
+
 def agent(
     world: Annotated[str, typer.Option(help="The world to play in.")],
     model: Annotated[
         str | None, typer.Option(metavar="DIR|NAME", help="A checkpoint, a model folder or a model's name.")
     ] = None,
-    policy: Annotated[str | None, typer.Option(metavar="random|oracle", help="A scripted player.")] = None,
+    policy: Annotated[str | None, typer.Option(metavar="|".join(PLAYERS), help="A scripted player.")] = None,
+    oracle_share: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Part of a mixture's actions that are the oracle's.")
+    ] = None,
+    server: Annotated[
+        str | None, typer.Option(metavar="URL", help="An OpenAI-compatible server, up to and including /v1.")
+    ] = None,
+    server_model: Annotated[str | None, typer.Option(metavar="NAME", help="The server's name of the model.")] = None,
+    server_settings: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Of the server: temperature, max_tokens, api_key_env, concurrency ..."),
+    ] = None,
     levels: Annotated[int, typer.Option(min=1, help="Unseen levels to play.")] = 256,
     samples: Annotated[int, typer.Option(min=1, help="Attempts at each level.")] = 8,
     settings: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of the world; may be repeated.")
+    ] = None,
+    dialogue: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="How a model or server is asked: max_turns, actions_per_turn ..."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the agent's sampling.")] = 0,
     json: JsonFile = None,
@@ -38,14 +56,41 @@ def agent(
     \b
     oneiro eval agent --world frozen-lake --model runs/demo/checkpoints/rl-spa
     oneiro eval agent --world frozen-lake --policy oracle --levels 64 --settings size=6
+    oneiro eval agent --world sokoban --policy mixture --oracle-share 0.4
+    oneiro eval agent --world sokoban --server http://127.0.0.1:8000/v1 --server-model qwen --levels 32 --samples 1
     """
     from oneiro.errors import OneiroError, nearest
     from oneiro.recipe import assignments
 
-    if policy is not None and policy not in ("random", "oracle"):
-        raise OneiroError(f"no policy called '{policy}'{nearest(policy, ('random', 'oracle'))}")
-    if (model is None) == (policy is None):
-        raise OneiroError("say who plays: either --model DIR_OR_NAME or --policy random|oracle")
-    from oneiro.agents.evaluate import evaluate_agent
+    if policy is not None and policy not in PLAYERS:
+        raise OneiroError(f"no policy called '{policy}'{nearest(policy, PLAYERS)}")
+    if sum(player is not None for player in (model, policy, server)) != 1:
+        raise OneiroError(f"say who plays: either --model DIR_OR_NAME or --policy {'|'.join(PLAYERS)} or --server URL")
+    if oracle_share is not None and policy != "mixture":
+        raise OneiroError("--oracle-share belongs to --policy mixture")
+    if (server is None) != (server_model is None):
+        raise OneiroError("--server URL and --server-model NAME go together")
+    if server_settings and server is None:
+        raise OneiroError("--server-settings belong to --server URL")
+    from oneiro.agents.evaluate import episodes_played, evaluate_agent
+    from oneiro.progress import Bar, console
+    from oneiro.sampling.server import ServerConfig
 
-    show([evaluate_agent(world, model, policy, levels, samples, assignments(settings or ()), seed)], json)
+    asked = assignments(server_settings or ())
+    screen = console()
+    with Bar("episodes", episodes_played(policy, levels, samples), 0, screen, lambda line: None) as bar:
+        found = evaluate_agent(
+            world,
+            model,
+            policy,
+            levels,
+            samples,
+            assignments(settings or ()),
+            seed,
+            server=ServerConfig(**{**asked, "base_url": server, "model": server_model}) if server else None,
+            oracle_share=0.5 if oracle_share is None else oracle_share,
+            dialogue=assignments(dialogue or ()),
+            say=lambda line: screen.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True),
+            advance=bar.advance,
+        )
+    show([found], json)

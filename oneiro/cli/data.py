@@ -13,30 +13,93 @@ from oneiro.cli.show import JsonFile, show
 def offer(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True, help="Import real data.")
     group.command()(bytesized32)
+    group.command()(text_game)
     group.command()(robot)
     group.command()(rlds)
     app.add_typer(group, name="data")
 
 
 def bytesized32(
-    source: Annotated[Path, typer.Option("--from", metavar="DIR", help="The folder of the transitions' JSON lines.")],
+    source: Annotated[
+        Path, typer.Option("--from", metavar="DIR|FILE", help="The folder of the JSON lines; or parquet files.")
+    ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the imported data goes.")],
+    known: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="With parquet files: imported data that knows their games.")
+    ] = None,
     json: JsonFile = None,
 ) -> None:
     """Import the ByteSized32 transitions: every distinct state once, about a megabyte in all.
 
+    Parquet files in the public layout say nothing of a row's game and rules; --known names a folder that does.
+
     \b
     oneiro data bytesized32 --from bytesized32 --out data/bytesized32
+    oneiro data bytesized32 --from test_state_difference.parquet --known data/bytesized32 --out data/public
     """
+    from oneiro.errors import OneiroError
+    from oneiro.predictors.textgame_parquet import import_parquet, parquet_files
     from oneiro.progress import console
     from oneiro.report.table import Table
     from oneiro.worlds.textgame.bytesized32 import import_bytesized32
 
+    columns = parquet_files(source)
+    if known is not None and not columns:
+        raise OneiroError("--known goes with parquet files; JSON lines name their games themselves")
+    skipped: list[str] = []
     with console().status("reading") as status:
-        counts = import_bytesized32(source, out, lambda name, rows: status.update(f"{name}: {rows:,} rows"))
+
+        def report(name: str, rows: int) -> None:
+            status.update(f"{name}: {rows:,} rows")
+
+        if columns:
+            counts, skipped = import_parquet(source, out, known, report)
+        else:
+            counts = import_bytesized32(source, out, report)
+    for name in skipped:
+        typer.secho(f"skipped: {name} holds answers to learn from, not next states", fg="yellow", err=True)
     table = Table(f"ByteSized32 in {out}", ["split", "rows"])
     for split, rows in counts.items():
         table.add(split, rows)
+    show([table], json)
+
+
+def text_game(
+    source: Annotated[Path, typer.Option("--from", metavar="DIR", help="A folder of transitions.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The parquet file to write.")],
+    split: Annotated[str, typer.Option(help="Which rows of the data.")] = "train",
+    answers: Annotated[bool, typer.Option("--answers", help="The ground truth is the answer SFT learns.")] = False,
+    settings: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of the task; may be repeated.")
+    ] = None,
+    json: JsonFile = None,
+) -> None:
+    """Write transitions with their prompts as a parquet file in the public layout, for other trainers.
+
+    \b
+    oneiro data text-game --from data/bytesized32 --out train.parquet
+    oneiro data text-game --from data/bytesized32 --split test --out test.parquet --settings layout=repr
+    oneiro data text-game --from data/bytesized32 --out sft.parquet --answers --settings reasoning=true
+    """
+    from oneiro.errors import OneiroError
+    from oneiro.predictors.textgame import TextGame
+    from oneiro.predictors.textgame_parquet import write_parquet
+    from oneiro.progress import Bar, console
+    from oneiro.recipe import assignments
+    from oneiro.report.table import Table
+    from oneiro.systems.rlvr_exam import task_settings
+    from oneiro.worlds.textgame.dataset import EXAMPLE, open_dataset, splits
+
+    if out.suffix != ".parquet":
+        raise OneiroError(f"{out} does not end in .parquet; say --out FILE.parquet")
+    data = open_dataset(source, split)
+    examples = list(open_dataset(source, EXAMPLE)) if EXAMPLE in splits(source) else []
+    config = task_settings({"rules": "human" if "human" in data.rules else "none", **assignments(settings or ())})
+    task = TextGame(config, rules=data.rules, examples=examples)
+    with Bar("rows", len(data), 0, console(), lambda line: None) as bar:
+        rows = write_parquet(out, data, task, answers=answers, advance=bar.advance)
+    table = Table(f"Rows in {out}", ["split", "rows", "bytes"])
+    table.add(split, rows, out.stat().st_size)
     show([table], json)
 
 

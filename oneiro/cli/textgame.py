@@ -29,6 +29,7 @@ def text_game(
     scorer: Annotated[str, typer.Option(metavar="sound|release", help="What counts as exact.")] = "sound",
     split: Annotated[str, typer.Option(help="Which rows of the data.")] = "test",
     rows: Annotated[int, typer.Option(min=0, help="With --model: at most so many rows; 0: all.")] = 0,
+    depth: Annotated[int, typer.Option(min=0, help="With --model: steps of recorded winning plans to simulate.")] = 8,
     settings: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of the task; may be repeated.")
     ] = None,
@@ -50,14 +51,16 @@ def text_game(
     if (model is None) == (answers is None):
         raise OneiroError("say what is scored: either --model DIR_OR_NAME or --answers perfect|no-change|FILE")
     chosen: Scorer = "release" if scorer == "release" else "sound"
-    task = assignments(settings or ())
+    task = {**assignments(settings or ()), "scorer": scorer}
     from oneiro.progress import Bar, console
     from oneiro.systems import rlvr_exam
+    from oneiro.systems.rlvr_plans import find_plans
 
     if model is not None:
         exam, answerer = rlvr_exam.examinee(data, model, split, rows, task)
+        plans = find_plans(data, split, depth, held_out=exam.held_out)
         with Bar("answers", len(exam.rows), 0, console(), lambda line: None) as bar:
-            compared = rlvr_exam.score_model(exam, answerer, Path(model).name, chosen, keep, bar.advance)
+            compared = rlvr_exam.score_model(exam, answerer, Path(model).name, chosen, keep, bar.advance, plans)
     else:
         compared = rlvr_exam.score_answers(rlvr_exam.open_exam(data, split), str(answers), chosen, task)
     tables = rlvr_exam.exam_tables(compared)

@@ -193,27 +193,31 @@ def locate(name: str) -> str:
     path = Path(name).expanduser()
     if path.is_dir():
         return str(newest_weights(path))
-    looks_local = name.startswith((".", "/", "~")) or name.count("/") != 1 or path.parent.is_dir()
-    if looks_local or not on_hub(name):
+    if name.startswith((".", "/", "~")) or name.count("/") != 1 or path.parent.is_dir():
         raise OneiroError(
             f"no model folder at '{name}'; give a folder with config.json, a hub name like org/model, or smollm2-135m"
         )
+    if reason := missing_on_hub(name):
+        raise OneiroError(f"no model folder at '{name}', and {reason}; give a folder with config.json or smollm2-135m")
     return name
 
 
-def on_hub(name: str) -> bool:
-    """Whether the hub, or what was fetched from it before, has a model of that name; asks once and briefly."""
+def missing_on_hub(name: str) -> str | None:
+    """Why the hub cannot give a model of that name; None where it can, or has before. Asks once and briefly."""
     from huggingface_hub import HfApi, constants, try_to_load_from_cache
+    from huggingface_hub.errors import HfHubHTTPError
 
     if isinstance(try_to_load_from_cache(name, "config.json"), str):
-        return True
+        return None
     if constants.HF_HUB_OFFLINE:
-        return False
+        return "the Hugging Face hub is switched off (HF_HUB_OFFLINE) with no copy from before"
     try:
         HfApi().model_info(name, timeout=5.0)
-    except Exception:  # no network, no such model, no permission: to the person they are the same
-        return False
-    return True
+    except HfHubHTTPError:  # no such model, or no permission
+        return "the Hugging Face hub has no such model for you"
+    except Exception:  # every network library raises its own kind
+        return "the Hugging Face hub cannot be reached"
+    return None
 
 
 def newest_weights(path: Path) -> Path:

@@ -13,6 +13,7 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from oneiro.errors import OneiroError
 from oneiro.predictors.base import Malformed, Messages, Predictor, Reward
 from oneiro.predictors.textgame_parse import (
     MARKER,
@@ -69,7 +70,7 @@ class TextGameConfig(BaseModel):
     def _release_is_for_full_differences(self) -> TextGameConfig:
         released = self.scorer == "release" or self.reward == "task"
         if released and (self.transition != "full" or self.output != "difference"):
-            raise ValueError("scorer=release and reward=task exist only for transition=full with output=difference")
+            raise OneiroError("scorer=release and reward=task exist only for transition=full with output=difference")
         return self
 
 
@@ -115,6 +116,10 @@ class TextGame(Predictor[Transition, Foretold]):
     def judge(self, text: str, case: Transition) -> Outcome:
         """The sound comparison of an answer with the truth."""
         return judge(question(case, self.config.transition), self.parse(text, case))
+
+    def changes(self, case: Transition) -> bool:
+        """Whether what is asked changes anything: the command alone may do nothing while time goes on."""
+        return case.changes(self.config.transition)
 
     def exact(self, text: str, case: Transition) -> bool:
         """Whether an answer is right under the configured scorer."""

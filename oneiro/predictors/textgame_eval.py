@@ -1,7 +1,7 @@
 """Honest tables for text-game predictors: how often the whole next state is right, where, and what goes wrong.
 
-Every table shows steps that change something and steps that do not apart from each other, the rows "no change" and
-"perfect" beside the answers in question, the number of cases, and a 95 % interval.
+Every table shows questions whose answer changes something and those where nothing changes apart from each other, the
+rows "no change" and "perfect" beside the answers in question, the number of cases, and a 95 % interval.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oneiro.errors import OneiroError
+from oneiro.errors import OneiroError, nearest
 from oneiro.predictors.textgame import Scorer, TextGame, TextGameConfig
-from oneiro.predictors.textgame_score import Error
+from oneiro.predictors.textgame_score import Error, Question, question
 from oneiro.report.stats import wilson
-from oneiro.worlds.textgame.state import Transition
+from oneiro.worlds.textgame.state import Kind, Transition, by_uuid, same, same_state
 
 Answers = Mapping[str, str] | Callable[[Transition], str]
 """Raw model outputs by the id of their transition, or a function that gives them."""
@@ -77,12 +77,13 @@ def evaluate_answers(
 ) -> dict[str, Any]:
     """Score answers to every transition of `data`; a missing answer counts as malformed.
 
-    `task` says in which form the answers are (by default differences of full transitions). The result is plain JSON:
+    `task` says what was asked and in which form the answers are (by default differences of full transitions); what
+    counts as changed, and as a creation, is the part of the step that is asked. The result is plain JSON:
     `all`, `clean` (no duplicate in train), `held_out` games, `score_only`, `creates` and `removes` are each split into
     unchanged, changed and overall; `games` has every game and `macro` the mean over games; `errors` counts by kind.
     """
     base = task.config if task is not None else TextGameConfig(rules="none")
-    task = TextGame(base.model_copy(update={"scorer": scorer}))
+    task = TextGame(TextGameConfig.model_validate({**base.model_dump(), "scorer": scorer}))
     subsets = {name: Split() for name in ("all", "clean", "held_out", "score_only", "creates", "removes")}
     games: dict[str, Split] = {}
     errors, flaws, only = Counter[str](), Counter[str](), Counter[str]()
@@ -94,9 +95,10 @@ def evaluate_answers(
         missing += text is None
         outcome = task.judge(text or "", case)
         right = outcome.exact if scorer == "sound" else task.exact(text or "", case)
-        for name in _subsets(case, held_out):
-            subsets[name].add(case.changed, right)
-        games.setdefault(case.game, Split()).add(case.changed, right)
+        changed = task.changes(case)
+        for name in _subsets(case, question(case, base.transition), held_out):
+            subsets[name].add(changed, right)
+        games.setdefault(case.game, Split()).add(changed, right)
         if not right:
             wrong += 1
             errors.update(str(kind) for kind in outcome.errors)
@@ -108,6 +110,7 @@ def evaluate_answers(
         raise OneiroError("no answer has the id of a transition in the data; check that both are of the same split")
     tables = {name: split.table() for name, split in subsets.items()}
     return {
+        "transition": base.transition,
         "scorer": scorer,
         **tables,
         "games": {name: games[name].table() for name in sorted(games)},
@@ -123,15 +126,16 @@ def evaluate_answers(
     }
 
 
-def _subsets(case: Transition, held_out: Collection[str]) -> list[str]:
+def _subsets(case: Transition, asked: Question, held_out: Collection[str]) -> list[str]:
     found = ["all"]
     if not case.duplicate:
         found.append("clean")
     if case.game in held_out:
         found.append("held_out")
-    if case.changed and not (case.gold or case.creates or case.removes):
+    before, after = by_uuid(asked.before).keys(), by_uuid(asked.after).keys()
+    if not same(asked.score_before, asked.score_after) and same_state(asked.before, asked.after):
         found.append("score_only")
-    return found + ["creates"] * case.creates + ["removes"] * case.removes
+    return found + ["creates"] * (not after <= before) + ["removes"] * (not before <= after)
 
 
 def _macro(games: Iterable[Split]) -> dict[str, Any]:
@@ -158,11 +162,13 @@ def compare(
     rows: dict[str, Any] = {}
     for name, answers in {**task.baselines(), **named}.items():
         rows[name] = evaluate_answers(data, answers, scorer, task=task, held_out=held_out)
-    known = [
-        {"name": name, "unchanged": unchanged, "changed": changed, "overall": overall}
-        for name, unchanged, changed, overall in (PUBLISHED if published else ())
-    ]
-    return {"rows": rows, "published": known}
+    return {"rows": rows, "published": published_rows(task.config.transition) if published else []}
+
+
+def published_rows(kind: Kind) -> list[dict[str, Any]]:
+    """The published results as rows of a table; they are about whole steps and belong beside no other kind."""
+    names = ("name", "unchanged", "changed", "overall")
+    return [dict(zip(names, row, strict=True)) for row in PUBLISHED] if kind == "full" else []
 
 
 def read_answers(path: Path) -> dict[str, str]:
@@ -190,4 +196,6 @@ def read_answers(path: Path) -> dict[str, str]:
 def answers_named(task: TextGame, name: str) -> Answers:
     """Answers by a word or a file: "perfect", "no-change", or the path of a file of JSON lines."""
     built_in = {label.replace(" ", "-"): answer for label, answer in task.baselines().items()}
+    if name not in built_in and not Path(name).exists():
+        raise OneiroError(f"the file {name} does not exist{nearest(name, built_in)}")
     return built_in[name] if name in built_in else read_answers(Path(name))

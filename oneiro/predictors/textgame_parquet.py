@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +24,14 @@ from oneiro import files
 from oneiro.errors import OneiroError
 from oneiro.predictors.textgame import TextGame
 from oneiro.predictors.textgame_prompt import full_state
-from oneiro.worlds.textgame.dataset import Dataset
+from oneiro.worlds.textgame.bytesized32 import Report, checked_state
+from oneiro.worlds.textgame.dataset import EXAMPLE, Dataset, open_dataset, splits, write_dataset
 from oneiro.worlds.textgame.state import Score, State, Transition
 
 SOURCE = "llm_simulator"
 BATCH = 512
+Lookup = dict[bytes, list[tuple[Dataset, int]]]
+"""Where a question stands in data that is at hand."""
 _BASE = re.compile(r"UUID base\D{0,20}(\d{1,9})", re.IGNORECASE)
 
 _SCHEMA = pa.schema(
@@ -49,6 +54,8 @@ _SCHEMA = pa.schema(
                     ("uuid_base", pa.int64()),
                     ("state_after_action", pa.string()),
                     ("duplicate", pa.bool_()),
+                    ("on_plan", pa.bool_()),
+                    ("observation", pa.string()),
                 ]
             ),
         ),
@@ -56,11 +63,21 @@ _SCHEMA = pa.schema(
 )
 
 
-def write_parquet(path: Path, cases: Iterable[Transition], task: TextGame, *, answers: bool = False) -> int:
+def write_parquet(
+    path: Path,
+    cases: Iterable[Transition],
+    task: TextGame,
+    *,
+    answers: bool = False,
+    advance: Callable[[int], None] = lambda rows: None,
+) -> int:
     """Write transitions with the task's prompts, streaming; returns the rows.
 
     The ground truth is the next state; with `answers` it is the text SFT trains on, as in the public SFT file.
+    `advance` is told of rows as they are written.
     """
+    if task.config.transition != "full" and not answers:
+        raise OneiroError("the public layout has whole steps as its ground truth; write it with transition=full")
     count = 0
     with files.atomic(path) as part, pq.ParquetWriter(part, _SCHEMA, compression="zstd") as writer:
         batch: list[dict[str, Any]] = []
@@ -69,8 +86,10 @@ def write_parquet(path: Path, cases: Iterable[Transition], task: TextGame, *, an
             count += 1
             if len(batch) == BATCH:
                 writer.write_batch(pa.RecordBatch.from_pylist(batch, _SCHEMA))
+                advance(len(batch))
                 batch = []
         writer.write_batch(pa.RecordBatch.from_pylist(batch, _SCHEMA))
+        advance(len(batch))
     return count
 
 
@@ -92,6 +111,8 @@ def _row(case: Transition, index: int, task: TextGame, answers: bool) -> dict[st
             "uuid_base": case.uuid_base,
             "state_after_action": json.dumps(case.after_action),
             "duplicate": case.duplicate,
+            "on_plan": case.on_plan,
+            "observation": case.observation,
         },
     }
 
@@ -99,57 +120,128 @@ def _row(case: Transition, index: int, task: TextGame, answers: bool) -> dict[st
 def read_parquet(path: Path, known: Dataset | None = None) -> Iterator[Transition]:
     """The transitions of a file in the public layout, one at a time.
 
-    Rows that say nothing of their game are looked up by state and command in `known`, if given; else their game is
-    "unknown".
+    Rows that say nothing of their game are looked up by split, state, score and command in `known`, if given; else
+    their game is "unknown" and their id is the file's name with their number.
     """
-    lookup = {_question(case.state, case.action): case for case in known or ()}
-    try:
+    return _read(path, _lookup([known] if known is not None else []))
+
+
+def _lookup(known: Iterable[Dataset]) -> Lookup:
+    found: Lookup = {}
+    for data in known:
+        for number, case in enumerate(data):
+            found.setdefault(_question(case.split, case.state, case.score, case.action), []).append((data, number))
+    return found
+
+
+def _read(path: Path, lookup: Lookup) -> Iterator[Transition]:
+    with _named(path):
         source = pq.ParquetFile(path)
         columns = [name for name in ("prompt", "reward_model", "extra_info") if name in source.schema_arrow.names]
         rows = (row for batch in source.iter_batches(BATCH, columns=columns) for row in batch.to_pylist())
         for number, row in enumerate(rows):
-            yield _transition(row, number, lookup)
+            yield _transition(row, f"{Path(path).stem}/{number}", lookup)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Turns what may go wrong with a file into a line that names it."""
+    try:
+        yield
     except FileNotFoundError as error:
         raise OneiroError(f"{path} does not exist; give a parquet file of text-game transitions") from error
-    except (OSError, pa.ArrowException, ValueError, KeyError, TypeError, IndexError) as error:
+    except (OSError, pa.ArrowException, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise OneiroError(f"{path} is not in the public text-game layout ({type(error).__name__}: {error})") from error
 
 
-def _transition(row: dict[str, Any], number: int, lookup: dict[str, Transition]) -> Transition:
+def _transition(row: dict[str, Any], name: str, lookup: Lookup) -> Transition:
     extra = row["extra_info"]
     state, score = _split(json.loads(extra["data_state"]))
     after, score_after = _split(json.loads(row["reward_model"]["ground_truth"]))
-    found = lookup.get(_question(state, extra["data_action"]))
+    split = str(extra.get("split", "train"))
+    places = lookup.get(_question(split, state, score, str(extra["data_action"])), [])
+    # Rows of the same question take their ids in turn.
+    data, number = (places.pop(0) if len(places) > 1 else places[0]) if places else (None, 0)
+    found: Transition | None = data[number] if data is not None else None
     bases = _BASE.findall(row["prompt"][-1]["content"]) if row.get("prompt") else []
     known = {name: getattr(found, name) for name in ("id", "game", "task", "uuid_base")} if found is not None else {}
     given = {name: extra[name] for name in ("id", "game", "task", "uuid_base") if extra.get(name) is not None}
     middle = extra.get("state_after_action")
     guessed: dict[str, Any] = {
-        "id": f"public/{extra.get('index', number)}",
+        "id": name,
         "game": "unknown",
         "task": "",
         "uuid_base": int(bases[-1]) if bases else 1 + max(thing["uuid"] for thing in state),
     }
     return Transition(
         **(guessed | known | given),
-        split=str(extra.get("split", "train")),
+        split=split,
         state=state,
         score=score,
         action=str(extra["data_action"]),
-        after_action=json.loads(middle) if middle else found.after_action if found is not None else after,
+        after_action=checked_state(json.loads(middle)) if middle else (found.after_action if found else after),
         after=after,
         score_after=score_after,
-        duplicate=bool(extra.get("duplicate", False)),
+        duplicate=bool(extra.get("duplicate", found is not None and found.duplicate)),
+        on_plan=bool(extra.get("on_plan", found is not None and found.on_plan)),
+        observation=str(extra.get("observation") or (found.observation if found is not None else "")),
     )
 
 
 def _split(found: dict[str, Any]) -> tuple[State, Score]:
     """A state with its score as the last entry, taken apart."""
     *objects, score = found["game_state"]
-    if "uuid" in score or not all("uuid" in thing for thing in objects):
+    if not isinstance(score, dict) or "uuid" in score:
         raise ValueError("a state without a score as its last entry")
-    return objects, score
+    return checked_state(objects), score
 
 
-def _question(state: State, action: str) -> str:
-    return json.dumps([state, action], sort_keys=True)
+def _question(split: str, state: State, score: Score, action: str) -> bytes:
+    """What makes two rows the same question, in a few bytes: there may be a hundred thousand of them."""
+    return blake2b(json.dumps([split, state, score, action], sort_keys=True).encode(), digest_size=16).digest()
+
+
+# Whole folders --------------------------------------------------------------------------------------------------------
+
+
+def parquet_files(source: Path) -> list[Path]:
+    """The parquet files that a path names: itself, or all of a folder."""
+    return [source] if source.suffix == ".parquet" else sorted(source.glob("*.parquet"))
+
+
+def import_parquet(
+    source: str | Path, out: str | Path, known: str | Path | None = None, report: Report | None = None
+) -> tuple[dict[str, int], list[str]]:
+    """Import files of the public layout into the folder `out` (see `worlds.textgame.dataset`).
+
+    `known` is a folder imported before: it tells what public files leave out. Returns rows per split, and the names of
+    files that were skipped since they hold answers to learn from and not next states.
+    """
+    found = parquet_files(Path(source))
+    if not found:
+        raise OneiroError(f"{source} holds no parquet files; give a file of the public layout, or a folder of them")
+    sets = [open_dataset(known, split) for split in splits(known) if split != EXAMPLE] if known is not None else []
+    lookup, rules = _lookup(sets), sets[0].rules if sets else {}
+    skipped = [path.name for path in found if _of_answers(path)]
+    if len(skipped) == len(found):
+        raise OneiroError(f"{source} holds answers to learn from and no next states; give files of transitions")
+
+    def rows() -> Iterator[Transition]:
+        for path in found:
+            for number, row in enumerate(() if path.name in skipped else _read(path, lookup), 1):
+                if report is not None and number % 1000 == 0:
+                    report(path.name, number)
+                yield row
+
+    return write_dataset(out, "bytesized32", rows(), rules), skipped
+
+
+def _of_answers(path: Path) -> bool:
+    """Whether a file's ground truth is text to be learnt, as in the public SFT file."""
+    with _named(path):
+        batch = next(pq.ParquetFile(path).iter_batches(1, columns=["reward_model"]), None)
+        told = batch.to_pylist() if batch is not None else []
+    try:
+        return bool(told) and "game_state" not in json.loads(told[0]["reward_model"]["ground_truth"])
+    except (ValueError, TypeError, KeyError):
+        return True

@@ -16,6 +16,7 @@ Output = Literal["difference", "edits", "full"]
 MARKER = "The final answer is:"
 _MARKERS = ("final answer is:", "final state is:", "final game state is:")
 _THOUGHT_END = "</think>"
+MAX_UUID = 10**18
 MAX_OBJECTS = 256
 """Objects, or removed uuids, in one answer; a state has at most a few dozen."""
 
@@ -54,9 +55,9 @@ def parse_difference(text: str, before: State, score_before: Score | None) -> Fo
     objects = _objects(found["modified"])
     if isinstance(objects, Malformed):
         return objects
-    score = found.get("score") if score_before is not None else None
-    if score is not None and not isinstance(score, dict):
-        return Malformed(Flaw.SHAPE, "score must be an object")
+    score = _score(found.get("score")) if score_before is not None else None
+    if isinstance(score, Malformed):
+        return score
     return _foretold(before, objects, found.get("removed"), score_before if score == {} else score)
 
 
@@ -65,7 +66,8 @@ def parse_edits(text: str, before: State, score_before: Score | None) -> Foretol
 
     An entry says what changes of its object: a new name or type, new values of properties, the properties it has
     `lost`, and the names that were `added` to its contents or `dropped` from them. An entry for a uuid that is not
-    there makes the object. The score has the entries that change.
+    there makes the object. The score has the entries that change; as in the other forms, an answer that leaves it out
+    where it is asked for has none. Whoever takes and gives the same thing at once is in conflict.
     """
     found = _find(text, "edited")
     if isinstance(found, Malformed):
@@ -73,16 +75,18 @@ def parse_edits(text: str, before: State, score_before: Score | None) -> Foretol
     entries = _objects(found["edited"])
     if isinstance(entries, Malformed):
         return entries
-    score = found.get("score", {})
-    if not isinstance(score, dict):
-        return Malformed(Flaw.SHAPE, "score must be an object")
+    score = _score(found.get("score")) if score_before is not None else None
+    if isinstance(score, Malformed):
+        return score
     known, objects = by_uuid(before), list[Object]()
     for entry in entries:
         thing = _edited(entry, known.get(entry["uuid"], {}))
         if isinstance(thing, Malformed):
             return thing
         objects.append(thing)
-    return _foretold(before, objects, found.get("removed"), None if score_before is None else {**score_before, **score})
+    if score is not None and score_before is not None:
+        score = {**score_before, **score}
+    return _foretold(before, objects, found.get("removed"), score)
 
 
 def _edited(entry: Object, thing: Object) -> Object | Malformed:
@@ -92,6 +96,8 @@ def _edited(entry: Object, thing: Object) -> Object | Malformed:
     if not all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in lists):
         return Malformed(Flaw.SHAPE, f"object {entry['uuid']}: lost, added and dropped must list names")
     lost, added, dropped = (Counter[str](names) for names in lists)
+    if lost.keys() & entry.get("properties", {}).keys() or added & dropped or ("contains" in entry and added | dropped):
+        return Malformed(Flaw.CONFLICT, f"object {entry['uuid']} gets what it loses, or has its contents told twice")
     properties = thing.get("properties", {})
     contains = Counter[str](entry.get("contains", thing.get("contains", [])))
     if dropped - contains or not lost.keys() <= properties.keys():
@@ -130,13 +136,15 @@ def parse_full(text: str) -> Foretold | Malformed:
     objects = _objects([entry for entry in listed if not any(entry is score for score in scores)])
     if isinstance(objects, Malformed):
         return objects
-    return Foretold(objects, scores[0] if scores else None)
+    score = _score(scores[0] if scores else None)
+    return score if isinstance(score, Malformed) else Foretold(objects, score)
 
 
 def parse_score(text: str, before: State) -> Foretold | Malformed:
     """Read `{"score": n, "gameOver": bool, "gameWon": bool}`; the state stays as it is."""
     found = _find(text, "gameOver")
-    return found if isinstance(found, Malformed) else Foretold(before, found)
+    score = found if isinstance(found, Malformed) else _score(found)
+    return score if isinstance(score, Malformed) else Foretold(before, score)
 
 
 def _find(text: str, key: str) -> dict[str, Any] | Malformed:
@@ -147,6 +155,15 @@ def _find(text: str, key: str) -> dict[str, Any] | Malformed:
         return Malformed(Flaw.BROKEN, f"the object with '{key}' cannot be read")
     if found is None:
         return Malformed(Flaw.SHAPE if "{" in part else Flaw.EMPTY, f"no object with '{key}'")
+    return found
+
+
+def _score(found: Any) -> Score | Malformed | None:
+    """A checked score; None where there is none."""
+    if found is None:
+        return None
+    if not isinstance(found, dict) or not _shallow(found, MAX_DEPTH):
+        return Malformed(Flaw.SHAPE, "score must be a plain object")
     return found
 
 
@@ -174,10 +191,10 @@ def _objects(entries: Any) -> list[Object] | Malformed:
 
 
 def _uuid(value: Any) -> int | None:
-    """A uuid, also where a model wrote it in quotes."""
+    """A uuid, also where a model wrote it in quotes. A number beyond all reason is none: it could not be printed."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
         return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < MAX_UUID else None
 
 
 def _shallow(value: Any, depth: int) -> bool:

@@ -86,22 +86,26 @@ def _edits_told(asked: Question) -> dict[str, Any]:
     }
     if asked.score_before is None or asked.score_after is None:
         return told
-    entries = asked.score_after.items()
-    return told | {"score": {key: value for key, value in entries if not same(asked.score_before.get(key), value)}}
+    return told | {"score": _new_values(asked.score_before, asked.score_after)}
 
 
 def _edit(old: Object, new: Object) -> dict[str, Any]:
     """What changes of one object; of a new one, whatever is known of it."""
-    was, now = old.get("properties", {}), new["properties"]
-    before, after = Counter[str](old.get("contains", [])), Counter[str](new["contains"])
-    found = {key: new[key] for key in ("name", "type") if new[key] != old.get(key)}
+    was, now = old.get("properties", {}), new.get("properties", {})
+    before, after = Counter[str](old.get("contains", [])), Counter[str](new.get("contains", []))
+    plain = {key: value for key, value in new.items() if key not in ("uuid", "properties", "contains")}
     changes = {
-        "properties": {key: value for key, value in now.items() if key not in was or not same(was[key], value)},
+        "properties": _new_values(was, now),
         "lost": [key for key in was if key not in now],
         "added": list((after - before).elements()),
         "dropped": list((before - after).elements()),
     }
-    return {"uuid": new["uuid"]} | found | {name: change for name, change in changes.items() if change}
+    return {"uuid": new["uuid"]} | _new_values(old, plain) | {name: told for name, told in changes.items() if told}
+
+
+def _new_values(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """The entries of `new` that `old` lacks or has with another value."""
+    return {key: value for key, value in new.items() if key not in old or not same(old[key], value)}
 
 
 def instructions(kind: Kind, output: Output, reasoning: bool) -> str:

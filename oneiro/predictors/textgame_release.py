@@ -3,8 +3,9 @@
 It differs from the sound one on purpose: objects an answer creates are thrown away, so a step that creates one can
 never be answered; objects that should vanish, invented objects and keys, names and types are never looked at; true
 counts as 1. The task-specific reward is 0 for an invented property of an object and otherwise
-`0.09 items + 0.01 score + 0.2 exact + changed keys`. Where the original repairs broken JSON with a library of unbounded
-running time, this one uses the bounded reader of this package.
+`0.09 items + 0.01 score + 0.2 exact + changed keys`. Where the original hands broken JSON to a repair library, this one
+uses the bounded reader of this package: the library takes seconds for some texts of a few thousand characters, and
+what it makes of broken text differs from version to version.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def _rebuild(truth: Transition, answer: dict[str, Any]) -> tuple[dict[int, Objec
     for entry in answer["modified"] if isinstance(answer["modified"], list) else ():
         if isinstance(entry, dict) and isinstance(entry.get("uuid"), int | float):
             modified[entry["uuid"]] = entry
-    removed = answer["removed"] if isinstance(answer["removed"], list) else []
+    removed = answer["removed"] if isinstance(answer["removed"], list) else [answer["removed"]]
     kept = {uuid: modified.get(uuid, thing) for uuid, thing in by_uuid(truth.state).items() if uuid not in removed}
     score = answer.get("score", {"absent": True})
     if not score or not isinstance(score, dict | list | str):

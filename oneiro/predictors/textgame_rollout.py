@@ -6,6 +6,7 @@ A predictor here is any function from situations to answers; what it predicts be
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +18,7 @@ from oneiro.worlds.textgame.crawl import record
 from oneiro.worlds.textgame.game import Game
 from oneiro.worlds.textgame.games import game_named
 from oneiro.worlds.textgame.scene import Scene, Thing
-from oneiro.worlds.textgame.state import Situation, edits, same
+from oneiro.worlds.textgame.state import Score, Situation, State, Transition, edits, same, same_state
 from oneiro.worlds.textgame.verbs import Verb
 
 Predict = Callable[[Sequence[Situation]], Sequence[str]]
@@ -28,11 +29,51 @@ Candidates = Callable[[Situation], Iterable[str]]
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """A true course of a game: where it starts, and what is done."""
+    """A true course of a game: where it starts, what is done, and the state and score after each command."""
 
-    game: Game
-    start: Scene
+    start: Situation
     commands: tuple[str, ...]
+    truth: tuple[tuple[State, Score], ...]
+
+    @classmethod
+    def played(cls, game: Game, start: Scene, commands: Sequence[str]) -> Course:
+        """What the commands lead to in one of our own games."""
+        scenes = [start]
+        for command in commands:
+            scenes.append(game.step(scenes[-1], command).after)
+        truth = tuple((scene.state(), scene.score_json()) for scene in scenes[1:])
+        return cls(game.situation(start), tuple(commands), truth)
+
+    @classmethod
+    def recorded(cls, steps: Sequence[Transition]) -> Course:
+        """Recorded steps, each of which starts where the one before it ended."""
+        first = steps[0]
+        start = Situation(
+            game=first.game, task=first.task, state=first.state, score=first.score, action="", uuid_base=first.uuid_base
+        )
+        return cls(start, tuple(row.action for row in steps), tuple((row.after, row.score_after) for row in steps))
+
+
+def recorded_plans(rows: Iterable[Transition]) -> list[list[Transition]]:
+    """The winning plans among recorded steps, in the order of their ids.
+
+    Steps of one game that are on its plan are taken together for as long as each starts where the last one ended;
+    recordings that left the plan in between give several pieces.
+    """
+    plans: list[list[Transition]] = []
+    for row in sorted((row for row in rows if row.on_plan), key=lambda row: (row.game, _numbered(row.id))):
+        last = plans[-1][-1] if plans else None
+        follows = last is not None and last.game == row.game and same(last.score_after, row.score)
+        if last is not None and follows and same_state(last.after, row.state):
+            plans[-1].append(row)
+        else:
+            plans.append([row])
+    return plans
+
+
+def _numbered(id_: str) -> list[tuple[int, str]]:
+    """An id in parts that sort its numbers by their size."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.findall(r"[0-9]+|[^0-9]+", id_)]
 
 
 def imagine(task: TextGame, situation: Situation, text: str) -> Situation | None:
@@ -53,8 +94,7 @@ def accuracy_by_depth(task: TextGame, predict: Predict, courses: Sequence[Course
     For each depth: `right`, the share of courses whose predicted state and score are exactly the true ones there, and
     `unbroken`, the share that have been right at every step so far; each with its cases and interval.
     """
-    imagined: list[Situation | None] = [course.game.situation(course.start) for course in courses]
-    truth = [course.start for course in courses]
+    imagined: list[Situation | None] = [course.start for course in courses]
     unbroken = [True] * len(courses)
     rows = []
     for step in range(depth):
@@ -64,8 +104,7 @@ def accuracy_by_depth(task: TextGame, predict: Predict, courses: Sequence[Course
         right, whole = Tally(), Tally()
         for i in active:
             imagined[i] = imagine(task, asked[i], answers[i]) if i in asked else None
-            truth[i] = courses[i].game.step(truth[i], courses[i].commands[step]).after
-            correct = _agrees(imagined[i], truth[i])
+            correct = _agrees(imagined[i], *courses[i].truth[step])
             unbroken[i] = unbroken[i] and correct
             right.add(correct)
             whole.add(unbroken[i])
@@ -74,8 +113,8 @@ def accuracy_by_depth(task: TextGame, predict: Predict, courses: Sequence[Course
     return rows
 
 
-def _agrees(told: Situation | None, true: Scene) -> bool:
-    return told is not None and same(told.score, true.score_json()) and not edits(true.state(), told.state)
+def _agrees(told: Situation | None, state: State, score: Score) -> bool:
+    return told is not None and same(told.score, score) and not edits(state, told.state)
 
 
 def search_in_model(
@@ -158,6 +197,12 @@ def true_predictor(task: TextGame) -> Predict:
         return task.perfect(record(game_named(situation.game), scene, situation.action, "", "eval"))
 
     return lambda situations: [answer(situation) for situation in situations]
+
+
+def recorded_predictor(task: TextGame, steps: Iterable[Transition]) -> Predict:
+    """The true answers to recorded steps; anything else cannot be answered."""
+    known = {(_key(row), row.game, row.action): task.perfect(row) for row in steps}
+    return lambda situations: [known.get((_key(now), now.game, now.action), "") for now in situations]
 
 
 def _points(situation: Situation) -> float:

@@ -1,8 +1,8 @@
 """Which transition is trained on next: pure functions of a seed and an index, so that any run can be resumed anywhere.
 
-`Balanced` gives every game the same share and, within each game, steps that change something a fixed share. `GoldMix`
-is the published way: every epoch has all steps that change an object and a fresh draw of the others. `Families` lets
-others of the same state come along with each.
+`Balanced` gives every game the same share and, within each game, questions whose answer changes something a fixed one.
+`GoldMix` is the published way: every epoch has all steps that change an object and a fresh draw of the others.
+`Families` lets others of the same state come along with each.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from oneiro.errors import OneiroError
 from oneiro.seeds import generator
 from oneiro.worlds.textgame.dataset import Dataset
-from oneiro.worlds.textgame.state import Transition
+from oneiro.worlds.textgame.state import Kind, Transition
 
 
 class Order(Protocol):
@@ -29,12 +29,14 @@ class Order(Protocol):
 class Balanced:
     """An endless list of row numbers: block after block, every game once a block in a fresh order.
 
-    Within a game, steps that change something (the score alone counts) come `changed_share` of the time, spread
-    evenly; each kind goes through all its rows in a random order before any row comes again. A game without rows of
-    one kind always gives the other.
+    Within a game, rows where the part of the step that is asked (`kind`) changes something come `changed_share` of
+    the time, spread evenly; in a whole step a change of the score alone counts. Changed and unchanged rows each come
+    in a random order, all of them before any comes again. A game without rows of one sort always gives the other.
     """
 
-    def __init__(self, data: Sequence[Transition], *, changed_share: float = 0.5, seed: int = 0) -> None:
+    def __init__(
+        self, data: Sequence[Transition], kind: Kind = "full", *, changed_share: float = 0.5, seed: int = 0
+    ) -> None:
         if not 0 <= changed_share <= 1:
             raise OneiroError(f"changed_share is {changed_share}; it must lie between 0 and 1")
         if not len(data):
@@ -42,7 +44,7 @@ class Balanced:
         self.share, self.seed = changed_share, seed
         cells: dict[str, tuple[list[int], list[int]]] = {}
         for number, case in enumerate(data):
-            cells.setdefault(case.game, ([], []))[case.changed].append(number)
+            cells.setdefault(case.game, ([], []))[case.changes(kind)].append(number)
         self.games = sorted(cells)
         self.cells = {game: tuple(np.array(rows, np.int64) for rows in cells[game]) for game in self.games}
         self._orders: dict[tuple[str, bool, int], NDArray[np.int64]] = {}
@@ -118,13 +120,15 @@ class Families:
     whole family, and reading states is most of the work.
     """
 
-    def __init__(self, data: Dataset, order: Order, most: int, changed_share: float, seed: int) -> None:
+    def __init__(
+        self, data: Dataset, order: Order, most: int, changed_share: float, seed: int, kind: Kind = "full"
+    ) -> None:
         self.data, self.order, self.seed = data, order, seed
         self.most = (most - round(most * changed_share), round(most * changed_share))
         self.kin: dict[tuple[str, int, int], tuple[list[int], list[int]]] = {}
         if most > 1:
             for number, case in enumerate(data):
-                self.kin.setdefault(self._state(number), ([], []))[case.changed].append(number)
+                self.kin.setdefault(self._state(number), ([], []))[case.changes(kind)].append(number)
 
     def family(self, index: int) -> list[int]:
         """The rows of family number `index`, counted from 0."""

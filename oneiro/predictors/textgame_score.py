@@ -61,13 +61,7 @@ class Question:
 
 def question(transition: Transition, kind: Kind) -> Question:
     """The states and scores that a transition of this kind goes from and to."""
-    if kind == "action":
-        return Question(transition.state, transition.after_action)
-    if kind == "tick":
-        return Question(transition.after_action, transition.after)
-    if kind == "score":
-        return Question(transition.state, transition.state, transition.score, transition.score_after)
-    return Question(transition.state, transition.after, transition.score, transition.score_after)
+    return Question(*transition.part(kind))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,17 @@ from typing import Any
 
 from oneiro.predictors.textgame_score import Error
 from oneiro.report.table import Cell, Table
+from oneiro.worlds.textgame.state import Kind
 
 PARTS = ("unchanged", "changed", "overall")
 
+ASKED: dict[Kind, str] = {
+    "full": "exact next states",
+    "action": "exact states after the command alone",
+    "tick": "exact states after time alone",
+    "score": "exact scores",
+}
+"""What is right or wrong in a table, by the kind of transition; changed and unchanged are about the same."""
 
 SUBSETS = {
     "all": ("", ""),
@@ -43,7 +51,8 @@ def cell(found: dict[str, Any]) -> Cell:
 
 def _accuracy(compared: dict[str, Any], subset: str = "all") -> Table:
     title, note = SUBSETS[subset]
-    table = Table(f"Text games: exact next states{title}", ["answers", *PARTS], dict.fromkeys(PARTS, "%"), note)
+    asked = ASKED[next(iter(compared["rows"].values()))["transition"]]
+    table = Table(f"Text games: {asked}{title}", ["answers", *PARTS], dict.fromkeys(PARTS, "%"), note)
     for name, found in compared["rows"].items():
         table.add(name, *(cell(found[subset][part]) for part in PARTS))
     if subset == "all" and compared["published"]:
@@ -76,26 +85,25 @@ def _errors(rows: dict[str, Any]) -> Table:
 
 def sampled_table(rows: dict[str, dict[str, Any]]) -> Table:
     """Exact answers among those sampled to each test row, model by model."""
-    parts = ("unchanged", "changed", "overall")
     samples = {str(row["samples"]) for row in rows.values()}
     table = Table(
         f"Exact answers to test rows, {' or '.join(sorted(samples))} sampled to each",
-        ["answers", *parts],
-        dict.fromkeys(parts, "%"),
+        ["answers", *PARTS],
+        dict.fromkeys(PARTS, "%"),
         note="Sampled as RL samples them: what it is paid for. Intervals over rows.",
     )
     for name, row in rows.items():
-        table.add(name, *(Cell(**row[part]) if part in row else Cell(None) for part in parts))
+        table.add(name, *(Cell(**row[part]) if part in row else Cell(None) for part in PARTS))
     return table
 
 
-def depth_table(rows: dict[str, list[dict[str, Any]]]) -> Table:
-    """What `textgame_rollout.accuracy_by_depth` found for each predictor, on the same courses."""
+def depth_table(rows: dict[str, list[dict[str, Any]]], note: str = "") -> Table:
+    """What `textgame_rollout.accuracy_by_depth` found for each predictor, on the same courses; `note` says which."""
     table = Table(
         "Simulating winning plans: right at every step so far",
         ["depth", *rows],
         dict.fromkeys(rows, "%"),
-        note="Each prediction is the next question. Plans that have ended drop out.",
+        note=f"Each prediction is the next question. Plans that have ended drop out. {note}".rstrip(),
     )
     for steps in zip(*rows.values(), strict=True):
         table.add(str(steps[0]["depth"]), *(cell(step["unbroken"]) for step in steps))

@@ -10,9 +10,11 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 
 from oneiro import files
+from oneiro.errors import OneiroError
 from oneiro.predictors.base import Messages
 from oneiro.predictors.textgame import TextGame
 from oneiro.sampling.server import Reply
@@ -44,38 +46,45 @@ def taught_examples(
     ask: Ask,
     cache: Path,
     *,
-    samples: int = 1,
+    samples: int = 4,
     batch: int = 64,
     max_characters: int = 16_000,
+    advance: Callable[[int], None] = lambda cases: None,
 ) -> Iterator[Example]:
-    """The teacher's first right answer to each case, in order; cases it never gets right are left out.
+    """The teacher's first right answer of `samples` to each case, in order; cases it never gets right are left out.
 
-    `cache` is a folder with one file for each question. Answers longer than `max_characters` count as wrong.
+    `cache` is a folder with one file for each question. Answers longer than `max_characters` count as wrong. `advance`
+    is told after each batch how many cases it had. A batch without a single reply ends it all, with the server's error.
     """
-    waiting: list[Transition] = []
-    for case in cases:
-        waiting.append(case)
-        if len(waiting) == batch:
-            yield from _taught(task, waiting, ask, Path(cache), samples, max_characters)
-            waiting = []
-    yield from _taught(task, waiting, ask, Path(cache), samples, max_characters)
+    cases = iter(cases)
+    while waiting := list(islice(cases, batch)):
+        found = _taught(task, waiting, ask, Path(cache), samples, max_characters)
+        advance(len(waiting))
+        yield from found
 
 
 def _taught(
     task: TextGame, cases: list[Transition], ask: Ask, cache: Path, samples: int, max_characters: int
-) -> Iterator[Example]:
+) -> list[Example]:
     prompts = [task.prompt(case) for case in cases]
     kept = [cache / f"{_key(messages)}.json" for messages in prompts]
-    new = [place for place, path in enumerate(kept) if not path.is_file()]
-    for place, group in zip(new, ask([prompts[place] for place in new], samples) if new else [], strict=True):
+    # By file: a question that was drawn twice is asked once.
+    new = {path: place for place, path in enumerate(kept) if not path.is_file()}
+    groups = ask([prompts[place] for place in new.values()], samples) if new else []
+    errors = [reply.error for group in groups for reply in group if reply.error is not None]
+    if errors and len(errors) == sum(map(len, groups)):
+        raise OneiroError(f"the teacher does not reply: {errors[0]}; see to its server and start again")
+    for (path, place), group in zip(new.items(), groups, strict=True):
         # A question with no reply at all is not kept, so that the next run asks it again.
         if texts := [_text(reply) for reply in group if reply.error is None]:
-            files.write_json(kept[place], {"id": cases[place].id, "answers": texts})
+            files.write_json(path, {"id": cases[place].id, "answers": texts})
+    examples = []
     for case, messages, path in zip(cases, prompts, kept, strict=True):
         texts = files.read_json(path)["answers"] if path.is_file() else []
         right = (text for text in texts if len(text) <= max_characters and task.judge(text, case).exact)
         if (found := next(right, None)) is not None:
-            yield Example(case.id, case.game, messages, found)
+            examples.append(Example(case.id, case.game, messages, found))
+    return examples
 
 
 def _text(reply: Reply) -> str:

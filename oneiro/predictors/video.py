@@ -174,22 +174,26 @@ class VideoPredictor:
         return distances.view(len(made), made.shape[2], members).transpose(1, 2)
 
     def rewards(self, clips: Clips, cases: Encoded, frames: NDArray[np.int32]) -> dict[str, NDArray[np.float32]]:
-        """Each term of each predicted frame's reward, [N, M, F]: together they sum to a segment's reward.
-
-        `frames` [N, M, F, Z] are sampled tokens. Frames are weighted as the settings say, so the sum over F is the
-        mean, the last or the discounted one.
-        """
+        """Each term of the reward of sampled frames, [N, M, F]; `frames` [N, M, F, Z] are their tokens."""
         count, members, future = frames.shape[:3]
         size = max(1, SCORED_AT_ONCE * self.tokenizer.at_once // (members * future))
         parts = []
         for start in range(0, count, size):
             part = slice(start, start + size)
-            made = self.decode(cases.context[part], frames[part])
-            parts.append(self.compare(made, self.truth(clips[part], cases[part])))
-        found = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+            made, true = self.decode(cases.context[part], frames[part]), self.truth(clips[part], cases[part])
+            parts.append(self.earned(made, true, self.repeats(cases[part], frames[part])))
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def earned(self, made: Tensor, true: Tensor, repeats: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
+        """Each term of each predicted frame's reward, [N, M, F]: together they sum to a segment's reward.
+
+        Frames are weighted as the settings say, so the sum over F is the mean, the last or the discounted one.
+        `repeats` [N, M, F] says which of them are the one before: learned or not, a prediction pays for that.
+        """
+        found = self.compare(made, true)
         if self.reward_settings.repetition:
-            found["repetition"] = -self.reward_settings.repetition * self.repeats(cases, frames)
-        shares = self.reward_settings.shares(future)
+            found["repetition"] = -self.reward_settings.repetition * repeats
+        shares = self.reward_settings.shares(made.shape[2])
         return {name: (values * shares).astype(np.float32) for name, values in found.items()}
 
     def repeats(self, cases: Encoded, frames: NDArray[np.int32]) -> NDArray[np.float32]:
@@ -199,10 +203,10 @@ class VideoPredictor:
         return (before[:, :, 1:] == before[:, :, :-1]).all(axis=-1).astype(np.float32)
 
     def reward_of_copying(self, clips: Clips, cases: Encoded) -> NDArray[np.float32]:
-        """What the trivial prediction earns without the repetition penalty, [N]: a success does better."""
-        terms = self.compare(self.copied(clips)[:, None], self.truth(clips, cases))
-        shares = self.reward_settings.shares(self.layout.future)
-        return (np.sum(list(terms.values()), axis=0)[:, 0] * shares).sum(-1).astype(np.float32)
+        """What the trivial prediction earns, [N]: each of its frames is the one before, and pays for it."""
+        still = np.ones((len(clips), 1, self.layout.future), np.float32)
+        terms = self.earned(self.copied(clips)[:, None], self.truth(clips, cases), still)
+        return np.asarray(np.sum(list(terms.values()), axis=(0, 2, 3)))
 
 
 def whole_numbers(tokens: Tensor) -> NDArray[np.int32]:

@@ -27,6 +27,7 @@ from oneiro.sampling.engine import Engine
 from oneiro.seeds import derive
 from oneiro.systems.real2sim_players import Judge
 from oneiro.systems.real2sim_policies import PixelPolicy
+from oneiro.systems.video_exam import open_subjects
 from oneiro.systems.video_model import PRETRAIN, open_model
 from oneiro.worlds.robot.drawer import draw_start
 from oneiro.worlds.robot.episodes import RobotEpisode, write_episode
@@ -227,12 +228,8 @@ def plot(compared: Comparison, task: str) -> str:
 
 def learned_models(place: str | Path, stage: str | None = None) -> tuple[dict[str, FrameModel], int]:
     """The models of a video run by name, before and after RLVR where it has both, and the side of their frames."""
-    stages = {"base": PRETRAIN, "RLVR": "rl"}
-    if stage is None and (Path(place) / "checkpoints" / "rl").is_dir():
-        opened = {name: open_model(place, stage) for name, stage in stages.items()}
-    else:
-        named = next((name for name, known in stages.items() if known == stage), Path(place).name)
-        opened = {named: open_model(place, stage)}
+    named = {PRETRAIN: "base", "rl": "RLVR"}
+    opened = open_subjects(place) if stage is None else {named.get(stage, stage): open_model(place, stage)}
     sizes = {(task.tokenizer.settings.height, task.tokenizer.settings.width) for _, task, _ in opened.values()}
     height, width = sizes.pop()
     if sizes or height != width:

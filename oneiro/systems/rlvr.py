@@ -75,7 +75,7 @@ def rl(recipe: RlvrRecipe, run: Run, data: Data, start: str | None) -> dict[str,
         language = folded(language)
     actor = actor_of(language, recipe.rl)
     answerer = Answerer(data.task(recipe), Engine(actor, recipe.slots), recipe.limits)
-    order = draws(data.train, recipe.draw, seeds.derive(recipe.seed, "rl"))
+    order = draws(data.train, recipe.draw, recipe.task.transition, seeds.derive(recipe.seed, "rl"))
     groups, members = recipe.rollout.groups, recipe.rollout.members
     watch = Watch(recipe.watch)
 

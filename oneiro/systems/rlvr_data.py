@@ -24,7 +24,7 @@ from oneiro.sampling.server import Server
 from oneiro.systems.rlvr_recipe import DataSettings, DrawSettings, RlvrRecipe
 from oneiro.worlds.textgame.crawl import crawl, own_rules
 from oneiro.worlds.textgame.dataset import EXAMPLE, Dataset, open_dataset, splits, write_dataset
-from oneiro.worlds.textgame.state import Transition
+from oneiro.worlds.textgame.state import Kind, Transition
 
 UNSEEN = "unseen"
 """The split of held-out games in a folder of our own."""
@@ -90,11 +90,11 @@ def open_data(settings: DataSettings, run: Run) -> Data:
     return Data(train, test, unseen, examples)
 
 
-def draws(data: Dataset, settings: DrawSettings, seed: int) -> Balanced | GoldMix:
-    """The endless list of row numbers that training goes through."""
+def draws(data: Dataset, settings: DrawSettings, kind: Kind, seed: int) -> Balanced | GoldMix:
+    """The endless list of row numbers that training goes through, for questions of one kind."""
     if settings.name == "gold-mix":
         return GoldMix(data, per_hundred=settings.per_hundred, seed=seed)
-    return Balanced(data, changed_share=settings.changed_share, seed=seed)
+    return Balanced(data, kind, changed_share=settings.changed_share, seed=seed)
 
 
 class Lessons(Sequence[Row]):
@@ -134,8 +134,9 @@ class Lessons(Sequence[Row]):
 def lessons(recipe: RlvrRecipe, run: Run, data: Data, task: TextGame, chat: ChatFormat) -> Lessons:
     """What SFT learns from: the truth, or a teacher's right answers (kept in the run as they come)."""
     settings, seed = recipe.lessons, seeds.derive(recipe.seed, "lessons")
-    draw = settings.draw or recipe.draw
-    drawn = Families(data.train, draws(data.train, draw, seed), settings.together, draw.changed_share, seed)
+    draw, kind = settings.draw or recipe.draw, recipe.task.transition
+    order = draws(data.train, draw, kind, seed)
+    drawn = Families(data.train, order, settings.together, draw.changed_share, seed, kind)
     families: list[list[int]] = []
     left = settings.rows
     while left:
@@ -144,9 +145,12 @@ def lessons(recipe: RlvrRecipe, run: Run, data: Data, task: TextGame, chat: Chat
     if settings.teacher is None:
         return true_lessons(task, chat, data.train, families)
     cases = (data.train[number] for family in families for number in family)
-    taught = list(taught_examples(task, cases, Server(settings.teacher).chat, run.path / "teacher"))
+    ask, cache = Server(settings.teacher).chat, run.path / "teacher"
+    with run.progress("teacher", settings.rows) as bar:
+        taught = list(taught_examples(task, cases, ask, cache, samples=settings.samples, advance=bar.advance))
+    run.say(f"teacher: {len(taught):,} of {settings.rows:,} draws answered right in {settings.samples} tries")
     if not taught:
-        raise OneiroError("the teacher got no answer right; ask for more lessons.rows, or learn the truth (no teacher)")
+        raise OneiroError("the teacher got no answer right; raise lessons.rows or lessons.samples, or have no teacher")
     return Lessons(chat, taught.__getitem__, [[number] for number in range(len(taught))])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from oneiro.run import Run
 from oneiro.systems.rlvr_data import Data
 from oneiro.systems.rlvr_exam import AT_ONCE, Exam, answer, exam_tables, some
 from oneiro.systems.rlvr_model import Answerer
+from oneiro.systems.rlvr_plans import Plans, find_plans
 from oneiro.systems.rlvr_play import episode
 from oneiro.systems.rlvr_recipe import RlvrRecipe
 from oneiro.worlds.base import draw_level, level_key
@@ -46,7 +48,7 @@ def evaluate(recipe: RlvrRecipe, run: Run, data: Data, answerer: Answerer, stage
     found = {"steps": exam.measure(task, answers, recipe.task.scorer)}
     if recipe.evaluation.samples:
         found["sampled"] = sampled(recipe, run, answerer, exam.cases, stage)
-    return found | (beyond(recipe, task, answerer) if recipe.data.own else {})
+    return found | beyond(recipe, task, answerer)
 
 
 def sampled(
@@ -61,7 +63,7 @@ def sampled(
             for case, samples in zip(part, answerer.sample(part, count, seeds.derive(seed, start)), strict=True):
                 right.append([answerer.task.exact(answerer.text(sample), case) for sample in samples])
             bar.advance(len(part))
-    outcomes, changed = np.array(right), np.array([case.changed for case in cases])
+    outcomes, changed = np.array(right), np.array([answerer.task.changes(case) for case in cases])
     parts = {"changed": changed, "unchanged": ~changed, "overall": np.ones_like(changed)}
     found = {name: vars(stats.success_rate(outcomes[part])) for name, part in parts.items() if part.any()}
     return {"samples": count, **found}
@@ -73,21 +75,24 @@ def glance(recipe: RlvrRecipe, data: Data, answerer: Answerer) -> dict[str, floa
     right = [answerer.task.exact(text, case) for case, text in zip(cases, answerer(cases), strict=True)]
     found: dict[str, float] = {}
     for name, kind in (("eval_changed", True), ("eval_unchanged", False)):
-        part = [hit for hit, case in zip(right, cases, strict=True) if case.changed is kind]
+        part = [hit for hit, case in zip(right, cases, strict=True) if answerer.task.changes(case) is kind]
         found |= {name: sum(part) / len(part)} if part else {}
     return found
 
 
-# Beyond one step, in our own games -----------------------------------------------------------------------------------
+# Beyond one step -----------------------------------------------------------------------------------------------------
 
 
 def beyond(recipe: RlvrRecipe, task: TextGame, predict: Predict) -> dict[str, Any]:
-    """Accuracy against depth, and planning."""
-    settings = recipe.evaluation
-    found: dict[str, Any] = {}
+    """Accuracy against depth, and in our own games planning; only whole steps can follow one another."""
+    settings, found = recipe.evaluation, dict[str, Any]()
+    if task.config.transition != "full":
+        return found
+    if not recipe.data.own:
+        return {"depth": plans.measure(task, predict)} if (plans := recorded(recipe)) else found
     if settings.courses:
         courses = [
-            Course(game, start, tuple(plan))
+            Course.played(game, start, plan)
             for game, start in levels(recipe, settings.courses)
             if (plan := solve(game, start))
         ]
@@ -96,6 +101,14 @@ def beyond(recipe: RlvrRecipe, task: TextGame, predict: Predict) -> dict[str, An
         starts = levels(recipe, search.levels)
         found["planning"] = plan_in_model(task, predict, starts, breadth=search.breadth, depth=search.depth)
     return found
+
+
+def recorded(recipe: RlvrRecipe) -> Plans:
+    """The plans among the rows of an imported folder."""
+    data, settings = recipe.data, recipe.evaluation
+    folder = Path(data.name).expanduser()
+    plans = find_plans(folder, "test", settings.depth, games=data.games, held_out=data.held_out)
+    return plans.some(settings.courses, recipe.seed)
 
 
 def levels(recipe: RlvrRecipe, count: int) -> Iterator[tuple[Game, Scene]]:
@@ -113,17 +126,20 @@ def levels(recipe: RlvrRecipe, count: int) -> Iterator[tuple[Game, Scene]]:
 def tables(recipe: RlvrRecipe, data: Data, measured: dict[str, dict[str, Any]]) -> list[Table]:
     """All tables: the baselines and ceilings, and the measured models under their names."""
     exam, task = exam_of(recipe, data), data.task(recipe)
-    trivial: dict[str, dict[str, Any]] = {}
-    if recipe.data.own:
-        trivial["no change"] = beyond(recipe, task, lambda cases: [task.no_change(case) for case in cases])
-        trivial["perfect"] = beyond(recipe, task, true_predictor(task))
+    plans = None if recipe.data.own else recorded(recipe)
+    perfect = true_predictor(task) if plans is None else plans.baselines(task)["perfect"]
+    trivial = {
+        "no change": beyond(recipe, task, lambda cases: [task.no_change(case) for case in cases]),
+        "perfect": beyond(recipe, task, perfect),
+    }
     compared = exam.compare(task, {name: row["steps"] for name, row in measured.items()}, recipe.task.scorer)
     drawn = {name: row["sampled"] for name, row in measured.items() if "sampled" in row}
-    return [*exam_tables(compared), *([sampled_table(drawn)] if drawn else []), *beyond_tables(trivial | measured)]
+    further = beyond_tables(trivial | measured, plans.note if plans is not None else "")
+    return [*exam_tables(compared), *([sampled_table(drawn)] if drawn else []), *further]
 
 
-def beyond_tables(rows: dict[str, dict[str, Any]]) -> list[Table]:
+def beyond_tables(rows: dict[str, dict[str, Any]], note: str) -> list[Table]:
     """Accuracy against depth, and planning, where they were measured."""
     deep = {name: row["depth"] for name, row in rows.items() if "depth" in row}
     planned = {name: row["planning"] for name, row in rows.items() if "planning" in row}
-    return [*([depth_table(deep)] if deep else []), *([planning_table(planned)] if planned else [])]
+    return [*([depth_table(deep, note)] if deep else []), *([planning_table(planned)] if planned else [])]

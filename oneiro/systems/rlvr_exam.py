@@ -15,13 +15,15 @@ from oneiro.errors import OneiroError
 from oneiro.files import write_text
 from oneiro.models import language as languages
 from oneiro.predictors.textgame import Scorer, TextGame, TextGameConfig
-from oneiro.predictors.textgame_eval import PUBLISHED, Answers, answers_named, evaluate_answers
-from oneiro.predictors.textgame_tables import subset_tables, tables
+from oneiro.predictors.textgame_eval import Answers, answers_named, evaluate_answers, published_rows
+from oneiro.predictors.textgame_rollout import Predict
+from oneiro.predictors.textgame_tables import depth_table, subset_tables, tables
 from oneiro.recipe import explain
 from oneiro.report.table import Table
 from oneiro.sampling.engine import Engine, Limits, Sample
 from oneiro.systems.rlvr_data import UNSEEN
 from oneiro.systems.rlvr_model import Answerer, PredictorHabits, habits_of
+from oneiro.systems.rlvr_plans import Plans
 from oneiro.worlds.textgame.dataset import EXAMPLE, Dataset, open_dataset, splits
 from oneiro.worlds.textgame.state import Transition
 
@@ -70,8 +72,7 @@ class Exam:
         """Measured rows with "no change" and "perfect" above them and, where they belong, the published ones below."""
         baselines = {name: answers for name, answers in task.baselines().items() if name not in rows}
         trivial = {name: self.measure(task, answers, scorer) for name, answers in baselines.items()}
-        names = ("name", "unchanged", "changed", "overall")
-        published = [dict(zip(names, row, strict=True)) for row in (PUBLISHED if self.official else ())]
+        published = published_rows(task.config.transition) if self.official else []
         return {"rows": {**trivial, **rows}, "published": published}
 
 
@@ -83,9 +84,10 @@ def some(data: Dataset, rows: int, seed: int) -> list[Transition]:
 
 
 def exam_tables(compared: dict[str, Any]) -> list[Table]:
-    """Accuracy on all rows, on clean ones and on held-out games; then game by game, and errors."""
+    """Accuracy on all rows, on clean ones and on held-out games; then game by game, errors, and depth if measured."""
     accuracy, games, errors = tables(compared)
-    return [accuracy, *subset_tables(compared), games, errors]
+    deep = [depth_table(compared["depth"], compared["plans"])] if "depth" in compared else []
+    return [accuracy, *subset_tables(compared), games, errors, *deep]
 
 
 def answer(answerer: Answerer, cases: Sequence[Transition], advance: Advance) -> list[Sample]:
@@ -132,14 +134,19 @@ def examinee(
 
 
 def score_model(
-    exam: Exam, answerer: Answerer, name: str, scorer: Scorer, keep: Path | None, advance: Advance
+    exam: Exam, answerer: Answerer, name: str, scorer: Scorer, keep: Path | None, advance: Advance, plans: Plans
 ) -> dict[str, Any]:
-    """Let a model answer and compare; `keep` is a file for its raw outputs."""
+    """Let a model answer and compare; `keep` is a file for its raw outputs, `plans` is what it simulates after that."""
     samples = answer(answerer, exam.rows, advance)
     answers = {case.id: answerer.text(sample) for case, sample in zip(exam.rows, samples, strict=True)}
     if keep is not None:
         write_text(keep, "".join(json.dumps({"id": key, "answer": text}) + "\n" for key, text in answers.items()))
-    return exam.compare(answerer.task, {name: exam.measure(answerer.task, answers, scorer)}, scorer)
+    compared = exam.compare(answerer.task, {name: exam.measure(answerer.task, answers, scorer)}, scorer)
+    if not plans or answerer.task.config.transition != "full":
+        return compared
+    predictors: dict[str, Predict] = {**plans.baselines(answerer.task), name: answerer}
+    deep = {label: plans.measure(answerer.task, predict) for label, predict in predictors.items()}
+    return {**compared, "depth": deep, "plans": plans.note}
 
 
 def task_settings(settings: Mapping[str, Any]) -> TextGameConfig:

@@ -103,7 +103,8 @@ def model_stage(recipe: RlvrRecipe, run: Run, data: Data) -> dict[str, Any]:
 
 def make_tiny(recipe: RlvrRecipe, run: Run, data: Data) -> LanguageModel:
     """Random weights and a tokenizer of the run's own text, saved as the run's base."""
-    task, order = data.task(recipe), draws(data.train, recipe.draw, seeds.derive(recipe.seed, "tokenizer"))
+    task = data.task(recipe)
+    order = draws(data.train, recipe.draw, recipe.task.transition, seeds.derive(recipe.seed, "tokenizer"))
     cases = [data.train[order.row(i)] for i in range(TEXTS)]
     texts = [text for case in cases for text in (task.prompt(case)[0]["content"], task.target(case))]
     openings = sorted({f"The game: {case.task}\n\n" for case in cases})

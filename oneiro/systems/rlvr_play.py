@@ -51,7 +51,7 @@ def episode(
         group=group,
         task=case.id,
         world=f"text game {case.game}",
-        info={"turns": [turn], "changed": case.changed, "malformed": after is None},
+        info={"turns": [turn], "changed": task.changes(case), "malformed": after is None},
     )
 
 

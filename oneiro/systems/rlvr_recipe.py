@@ -78,6 +78,8 @@ class LessonSettings(Settings):
     """Which transitions SFT sees, where they are not those that RL draws."""
     teacher: ServerConfig | None = None
     """A model whose right answers are learnt instead of the true ones (rejection sampling)."""
+    samples: int = Field(4, ge=1)
+    """Answers the teacher gives to each question; the first right one is learnt."""
 
 
 class RolloutSettings(Settings):
@@ -99,7 +101,7 @@ class EvaluationSettings(Settings):
     glance: int = Field(128, ge=1)
     """Test rows in such a look."""
     courses: int = Field(32, ge=0)
-    """Winning plans of our own games that are simulated from end to end: accuracy against depth."""
+    """Winning plans that are simulated, of unseen levels or among recorded steps: accuracy against depth."""
     depth: int = Field(8, ge=1)
 
 
@@ -136,4 +138,7 @@ class RlvrRecipe(Recipe):
     def _sensible(self) -> RlvrRecipe:
         if self.model.name == "tiny" and not self.lessons.rows:
             raise OneiroError("'tiny' knows nothing yet: set lessons.rows to the draws that SFT may learn from")
+        published = "gold-mix" in (self.draw.name, self.lessons.draw.name if self.lessons.draw else "")
+        if published and self.task.transition != "full":
+            raise OneiroError("gold-mix is a mixture of whole steps (task.transition=full); use draw.name=balanced")
         return self

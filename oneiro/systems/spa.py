@@ -22,13 +22,17 @@ from oneiro.systems.spa_data import sample_texts
 from oneiro.systems.spa_play import lesson_stage, self_play
 from oneiro.systems.spa_recipe import SpaRecipe
 from oneiro.systems.spa_variants import VARIANTS, Variant
+from oneiro.worlds.baselines import out_of_reach, reach_warning
 from oneiro.worlds.choice import WorldChoice
+from oneiro.worlds.registry import config_for
 
 __all__ = ["VARIANTS", "Arm", "SpaRecipe", "Variant", "run"]
 
 
 def run(recipe: SpaRecipe, run: Run) -> None:
     """The whole pipeline inside a run directory."""
+    if not run.done("model") and (warning := reach_warning(recipe.world.name, recipe.world.settings)):
+        run.say(warning)
     run.stage("model", lambda: make_model(recipe, run))
     for name in taught(recipe):
         run.stage(lesson_stage(recipe, name), partial(self_play, recipe, run, name))
@@ -67,26 +71,28 @@ def distinct(worlds: list[WorldChoice]) -> list[WorldChoice]:
 
 
 def compare(recipe: SpaRecipe, run: Run) -> dict[str, Any]:
-    """The honest table: chance below, the arms, the ceiling above."""
-    table = evaluation.table(recipe.world.name, recipe.evaluation)
-    table.add(*evaluation.random_row(recipe.world.name, recipe.world.settings, recipe.evaluation))
-    lengths = evaluation.lengths_table(recipe.world.name)
+    """The honest tables: chance below, the arms, the ceiling above."""
+    world = recipe.world
+    measured = evaluation.yardstick(world.name, world.settings, recipe.evaluation)
+    table, lengths = evaluation.table(world.name, recipe.evaluation), evaluation.lengths_table(world.name)
+    rows = [(table, measured.random_row()), (lengths, measured.random_lengths())]
     for name in sorted(recipe.variants, key=lambda name: recipe.variant(name).world_model):
-        rows = run.stage(f"evaluate-{name}", dict)
-        for to, row in ((table, rows["row"]), (lengths, rows["lengths"])):
-            if row:
-                to.add(*(cell if isinstance(cell, str) else Cell(**cell) for cell in row))
-    best = evaluation.ceiling_row(recipe.world.name, recipe.world.settings, recipe.evaluation)
-    if best is not None:
-        table.add(*best)
-    return {"tables": [found.data() for found in (table, lengths) if found.rows]}
+        arm = run.stage(f"evaluate-{name}", dict)
+        for to, row in ((table, arm["row"]), (lengths, arm["lengths"])):
+            rows.append((to, [cell if isinstance(cell, str) else Cell(**cell) for cell in row]))
+    rows += [(table, measured.ceiling_row()), (lengths, measured.ceiling_lengths())]
+    for to, cells in rows:
+        if cells:
+            to.add(*cells)
+    warning = out_of_reach(measured.reach.best, config_for(world.name, world.settings).max_actions)
+    return {"tables": [found.data() for found in (table, lengths) if found.rows], "warning": warning}
 
 
 def summarise(recipe: SpaRecipe, run: Run, found: dict[str, Any]) -> None:
     """Console table, `summary.json` and what the report draws."""
     arms = {name: f"rl-{name}" for name in recipe.variants if recipe.variant(name).rl}
     lessons = {name: f"sft-{name}" for name in taught(recipe)}
-    notes = []
+    notes = [f"{recipe.world.name} is {found['warning']}."] if found.get("warning") else []
     for name in lessons:
         cell = run.stage(f"sft-{name}", dict)["measured"]["prediction"]
         if cell["value"] is not None:

@@ -61,7 +61,9 @@ class SpaRecipe(Recipe):
     """Whose settings the sections take that are left out or null here (`spa_protocols.py`)."""
     world: WorldChoice = WorldChoice(name="frozen-lake")
     transfer_world: WorldChoice | None = None
-    """Where the variant `transfer` learns the dynamics, for instance a smaller version of `world`."""
+    """Where the variant `transfer` learns the dynamics, for instance a smaller version of `world`; seen as `world` is
+    unless it has a `view` of its own.
+    """
     model: ModelSettings = ModelSettings()
     define: dict[str, Variant] = Field(default_factory=dict)
     """Variants of your own, by name."""
@@ -128,8 +130,9 @@ class SpaRecipe(Recipe):
 
     def lessons_of(self, variant: Variant) -> tuple[WorldChoice, SelfPlaySettings]:
         """Where an arm's data is played, and how."""
-        world = self.transfer_world if variant.transfer and self.transfer_world is not None else self.world
-        settings = self.self_play
+        world, settings = self.world, self.self_play
+        if variant.transfer and self.transfer_world is not None:
+            world = self.transfer_world.in_view_of(self.world)
         if variant.data is not None and variant.data != settings.policy:
             settings = SelfPlaySettings.model_validate({**settings.model_dump(), "policy": variant.data})
         return _seen(world, variant), settings

@@ -72,6 +72,8 @@ class Drive:
 def open_drive(model: str | Path, data: str | Path | None, episode: int, out: Path, seed: int) -> Drive:
     """A rollout from the first frame of a test episode; without `data`, of the run's own."""
     language, task, habits = open_model(model)
+    if data is None and not (Path(model) / "data").is_dir():
+        raise OneiroError(f"{model} holds no episodes to start from; name the folder of some with --data")
     episodes = open_episodes(data or Path(model) / "data", every=habits.test_every, verify=False).test
     if not 0 <= episode < len(episodes):
         raise OneiroError(f"there are {len(episodes)} test episodes: --episode takes 0 to {len(episodes) - 1}")

@@ -46,18 +46,18 @@ Values = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Measured:
-    """One row of the tables: each measure [N, S, F], and whether a future ends by repeating itself [N, S]."""
+    """One row of the tables: each measure, and which frames are the one before them, token for token; [N, S, F] all."""
 
     values: dict[str, Values]
-    repeats: NDArray[np.bool_] | None = None
+    repeats: NDArray[np.bool_]
     frames: NDArray[np.int32] | None = None
     """Sampled tokens [N, F, Z] of the first run."""
 
     def save(self, path: Path) -> None:
         arrays: dict[str, np.ndarray] = {f"value_{name}": array for name, array in self.values.items()}
-        for name in ("repeats", "frames"):
-            if (array := getattr(self, name)) is not None:
-                arrays[name] = array
+        arrays["repeats"] = self.repeats
+        if self.frames is not None:
+            arrays["frames"] = self.frames
 
         def write(part: Path) -> None:
             with part.open("wb") as handle:
@@ -69,7 +69,7 @@ class Measured:
     def load(cls, path: Path) -> Measured:
         with np.load(path, allow_pickle=False) as arrays:
             values = {name.removeprefix("value_"): arrays[name] for name in arrays.files if name.startswith("value_")}
-            return cls(values, *(arrays[name] if name in arrays.files else None for name in ("repeats", "frames")))
+            return cls(values, arrays["repeats"], arrays["frames"] if "frames" in arrays.files else None)
 
 
 class Exam:
@@ -87,33 +87,36 @@ class Exam:
 
     def model(self, engine: Engine, limits: Limits, runs: int, seed: int, advance: Advance) -> Measured:
         """Sample `runs` futures of every segment and measure them."""
-        parts, repeats, first = [], [], []
+        parts, first = [], []
         for part in self._parts(runs):
             clips, cases = self._read(part)
             samples = self.task.sample(engine, cases, runs, limits, seed + part.start)
             frames = self.task.frames_of(samples)
-            made = self.task.decode(cases.context, frames)
-            terms = self.task.rewards(clips, cases, frames)
-            reward = np.sum(list(terms.values()), axis=0) * self.task.layout.future
-            parts.append(self._measure(made, clips) | {"reward": reward.astype(np.float32)})
-            repeats.append(self.task.repeats(cases, frames)[:, :, -1].astype(bool))
+            made, repeats = self.task.decode(cases.context, frames), self.task.repeats(cases, frames)
+            parts.append(self._measured(made, clips, cases, repeats))
             first.append(frames[:, 0])
             advance(len(clips))
-        return Measured(joined(parts), np.concatenate(repeats), np.concatenate(first))
+        return joined(parts, np.concatenate(first))
 
     def baselines(self) -> dict[str, Measured]:
-        """Copying the last given frame, and the true frames through the tokenizer."""
-        rows: dict[str, list[dict[str, Values]]] = {COPY: [], CEILING: []}
+        """Copying the last given frame, and the true frames through the tokenizer; both are paid like a model."""
+        rows: dict[str, list[Measured]] = {COPY: [], CEILING: []}
         for part in self._parts(1):
             clips, cases = self._read(part)
-            shown = {COPY: self.task.copied(clips), CEILING: self.task.ceiling(cases)}
-            true = self.task.truth(clips, cases)
-            for name, made in shown.items():
-                terms = self.task.compare(made[:, None], true)
-                shares = self.task.reward_settings.shares(self.task.layout.future) * self.task.layout.future
-                reward = (np.sum(list(terms.values()), axis=0) * shares).astype(np.float32)
-                rows[name].append(self._measure(made[:, None], clips) | {"reward": reward})
-        return {name: Measured(joined(parts)) for name, parts in rows.items()}
+            true = cases.frames[:, None, self.task.layout.past :]
+            shown = {
+                COPY: (self.task.copied(clips), np.ones(true.shape[:3], np.float32)),
+                CEILING: (self.task.ceiling(cases), self.task.repeats(cases, true)),
+            }
+            for name, (made, repeats) in shown.items():
+                rows[name].append(self._measured(made[:, None], clips, cases, repeats))
+        return {name: joined(parts) for name, parts in rows.items()}
+
+    def _measured(self, made: Tensor, clips: Clips, cases: Encoded, repeats: Values) -> Measured:
+        """Frames [N, S, F, 3, H, W] and what they earn; its mean over frames is the segment's reward."""
+        terms = self.task.earned(made, self.task.truth(clips, cases), repeats)
+        reward = np.sum(list(terms.values()), axis=0) * self.task.layout.future
+        return Measured(self._measure(made, clips) | {"reward": reward.astype(np.float32)}, repeats.astype(bool))
 
     @torch.inference_mode()
     def _measure(self, made: Tensor, clips: Clips) -> dict[str, Values]:
@@ -131,8 +134,9 @@ class Exam:
         return [slice(start, min(start + size, len(self.windows))) for start in range(0, len(self.windows), size)]
 
 
-def joined(parts: Sequence[Mapping[str, Values]]) -> dict[str, Values]:
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+def joined(parts: Sequence[Measured], frames: NDArray[np.int32] | None = None) -> Measured:
+    values = {name: np.concatenate([part.values[name] for part in parts]) for name in parts[0].values}
+    return Measured(values, np.concatenate([part.repeats for part in parts]), frames)
 
 
 # Tables ---------------------------------------------------------------------------------------------------------------
@@ -160,8 +164,7 @@ def main_table(rows: Mapping[str, Measured], episodes: NDArray[np.int64]) -> Tab
     )
     for name, row in rows.items():
         cells = [cell(row.values[key], episodes, SCALES.get(key, 1.0)) for key in names]
-        repeats = cell(row.repeats.astype(np.float64), episodes) if row.repeats is not None else Cell(None)
-        table.add(name, *cells, repeats)
+        table.add(name, *cells, cell(row.repeats[:, :, -1].astype(np.float64), episodes))
     return table
 
 
@@ -183,14 +186,21 @@ def change_table(before: Measured, after: Measured, episodes: NDArray[np.int64])
     return table
 
 
-def horizon_table(rows: Mapping[str, Measured], key: str, episodes: NDArray[np.int64]) -> Table:
-    """One measure, frame by frame."""
-    future = next(iter(rows.values())).values[key].shape[2]
-    columns = [f"frame {number + 1}" for number in range(future)]
-    table = Table(f"{TITLES[key]} by how far ahead", ["frames", *columns])
-    for name, row in rows.items():
-        cells = [cell(row.values[key][:, :, frame], episodes, SCALES.get(key, 1.0)) for frame in range(future)]
-        table.add(name, *cells)
+def horizon_table(rows: Mapping[str, Measured], episodes: NDArray[np.int64]) -> Table:
+    """Every measure of every row, frame by frame; the rows of one frame stand together."""
+    shown = next(iter(rows.values())).values
+    names = [name for name in TITLES if name in shown and name != "reward"]
+    table = Table(
+        "By how far ahead",
+        ["ahead", "frames", *(TITLES[name] for name in names), "repeats"],
+        {"repeats": "%", "PSNR": "dB"},
+        note="a frame repeats when it is, token for token, the one before it; the first follows the last given one",
+    )
+    for frame in range(shown["mse"].shape[2]):
+        for name, row in rows.items():
+            cells = [cell(row.values[key][:, :, frame], episodes, SCALES.get(key, 1.0)) for key in names]
+            repeats = cell(row.repeats[:, :, frame].astype(np.float64), episodes)
+            table.add(f"frame {frame + 1}", name, *cells, repeats)
     return table
 
 
@@ -219,8 +229,7 @@ def tables(rows: Mapping[str, Measured], episodes: NDArray[np.int64]) -> list[Ta
     found = [main_table(rows, episodes)]
     if "base" in rows and "RLVR" in rows:
         found.append(change_table(rows["base"], rows["RLVR"], episodes))
-    first = next(iter(rows.values())).values
-    if first["mse"].shape[2] > 1:
-        found += [horizon_table(rows, key, episodes) for key in ("mse", "alex", "vgg") if key in first]
+    if next(iter(rows.values())).values["mse"].shape[2] > 1:
+        found.append(horizon_table(rows, episodes))
     best = runs_table(rows, episodes)
     return [*found, *([best] if best is not None else [])]

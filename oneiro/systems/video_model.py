@@ -233,7 +233,11 @@ def keep(run: Run, stage: str, save: Callable[[Path], Any]) -> None:
 def open_model(place: str | Path, stage: str | None = None) -> tuple[LanguageModel, VideoPredictor, VideoHabits]:
     """A video model of a run (after `stage`, or after its last one), or in a folder with its tokenizer beside it."""
     place = Path(place)
+    if not place.is_dir():
+        raise OneiroError(f"no folder is at {place}; name a run of rlvr/video-..., or a video model with its tokenizer")
     if stage is not None:
+        if not any(place.glob(f"checkpoints/{stage}/step-*/model")):
+            raise OneiroError(f"{place} has no transformer of a stage '{stage}'; they come after '{PRETRAIN}' and 'rl'")
         place = place / "checkpoints" / stage
     elif (place / "checkpoints" / PRETRAIN).is_dir():
         newest = [name for name in ("rl", PRETRAIN) if any(place.glob(f"checkpoints/{name}/step-*/model"))]

@@ -26,7 +26,7 @@ def play(
 ) -> list[Episode]:
     """`members` futures of each segment, one episode each; a segment is a group and a frame is a turn.
 
-    Success is to do better than the last given frame held still.
+    Success is to earn more than the last given frame held still.
     """
     samples = task.sample(engine, cases, members, limits, seed)
     frames = task.frames_of(samples)

@@ -54,6 +54,8 @@ class World(ABC):
     """Named settings: `make("sokoban:harder")` takes `variants["harder"]` as overrides of the defaults."""
     deterministic: bool = True
     """Whether the level and the actions alone decide an episode, so that every member sees the same."""
+    oracle_is: ClassVar[str] = "an optimal player"
+    """Who `oracle` is, in a few words: a world whose best player nobody knows says so here."""
 
     def __init__(self, config: WorldConfig | None = None) -> None:
         self.config = config if config is not None else self.Config()
@@ -93,8 +95,16 @@ class World(ABC):
         """What a player is told before the first turn: goal, legend and actions, built from the effective settings."""
 
     def oracle(self) -> str | None:
-        """The action an optimal player takes now, or None where no oracle exists or no action helps."""
+        """The action an optimal player (or the one `oracle_is` names) takes now, or None where no action helps.
+
+        A world without an oracle leaves this as it is: see `has_oracle`.
+        """
         return None
+
+    @property
+    def has_oracle(self) -> bool:
+        """Whether the world knows a player to ask at all."""
+        return type(self).oracle is not World.oracle
 
     def ceiling(self) -> float | None:
         """Best possible success probability from the current state within the remaining actions, or None if unknown."""

@@ -6,19 +6,24 @@ with the same numbers has played the same levels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oneiro.errors import OneiroError
 from oneiro.seeds import generator
 from oneiro.worlds.base import World
-from oneiro.worlds.registry import make
+from oneiro.worlds.registry import config_for, make
 
 Policy = Callable[[World, np.random.Generator], str]
 """Looks at a world and names the next action."""
+
+OUT_OF_REACH = 0.5
+"""A mean ceiling below this deserves a warning."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +41,15 @@ def random_policy(world: World, rng: np.random.Generator) -> str:
 
 
 def oracle_policy(world: World, rng: np.random.Generator) -> str:
-    """The oracle; a random action where it has none to give."""
-    return world.oracle() or world.random_action(rng)
+    """The oracle; where nothing helps any more, any action will do. A world without an oracle is an error."""
+    return with_oracle(world).oracle() or world.random_action(rng)
+
+
+def with_oracle(world: World) -> World:
+    """The world, if it has an oracle; else one line that says so."""
+    if not world.has_oracle:
+        raise OneiroError(f"world '{world.name}' has no oracle; let a random policy or a model play")
+    return world
 
 
 def play(
@@ -62,56 +74,81 @@ def success_table(
     first_seed: int = 0,
     split: str | None = "eval",
     settings: Mapping[str, Any] | None = None,
+    advance: Callable[[int], object] | None = None,
 ) -> NDArray[np.bool_]:
-    """[levels, members]: which episodes of a policy succeed."""
+    """[levels, members]: which episodes of a policy succeed. `advance` is told of every few episodes played."""
     world = make(name, **(settings or {}))
     table = np.zeros((levels, members), bool)
     for level in range(levels):
         for member in range(members):
             rng = generator(name, "baseline", first_seed + level, member)
             table[level, member] = play(world, policy, rng, seed=first_seed + level, split=split, member=member).success
+        if advance is not None:
+            advance(members)
     return table
 
 
-def random_success(
-    name: str,
-    levels: int,
-    members: int = 1,
-    *,
-    first_seed: int = 0,
-    split: str | None = "eval",
-    settings: Mapping[str, Any] | None = None,
-) -> NDArray[np.bool_]:
-    """[levels, members]: which episodes the random policy solves."""
-    return success_table(name, random_policy, levels, members, first_seed=first_seed, split=split, settings=settings)
+def random_success(name: str, levels: int, members: int = 1, **options: Any) -> NDArray[np.bool_]:
+    """[levels, members]: which episodes the random policy solves; `options` are those of `success_table`."""
+    return success_table(name, random_policy, levels, members, **options)
 
 
-def oracle_success(
-    name: str,
-    levels: int,
-    members: int = 1,
-    *,
-    first_seed: int = 0,
-    split: str | None = "eval",
-    settings: Mapping[str, Any] | None = None,
-) -> NDArray[np.bool_]:
-    """[levels, members]: which episodes the oracle solves."""
-    return success_table(name, oracle_policy, levels, members, first_seed=first_seed, split=split, settings=settings)
+def oracle_success(name: str, levels: int, members: int = 1, **options: Any) -> NDArray[np.bool_]:
+    """[levels, members]: which episodes the oracle solves; `options` are those of `success_table`."""
+    return success_table(name, oracle_policy, levels, members, **options)
 
 
-def ceiling(
+@dataclass(frozen=True)
+class Reach:
+    """What is known of levels without playing them."""
+
+    best: NDArray[np.float64]
+    """[levels] the best possible success probability within the action budget; NaN where the world cannot say."""
+    optimum: list[int | None]
+    """[levels] the length of a shortest solution, where the world knows one."""
+
+
+def reach(
     name: str,
     levels: int,
     *,
     first_seed: int = 0,
     split: str | None = "eval",
     settings: Mapping[str, Any] | None = None,
-) -> NDArray[np.float64]:
-    """[levels]: the best possible success probability within the action budget; NaN where the world cannot say."""
-    world = make(name, **(settings or {}))
-    best = np.full(levels, np.nan)
+    seconds: float = float("inf"),
+) -> Reach:
+    """The ceiling and the optimum of each level; of fewer levels (one at least) where `seconds` are over before."""
+    world, deadline = make(name, **(settings or {})), time.monotonic() + seconds
+    best: list[float] = []
+    optimum: list[int | None] = []
     for level in range(levels):
-        world.reset(seed=first_seed + level, options={"split": split})
-        if (value := world.ceiling()) is not None:
-            best[level] = value
-    return best
+        if best and time.monotonic() > deadline:
+            break
+        _, info = world.reset(seed=first_seed + level, options={"split": split})
+        value = world.ceiling()
+        best.append(np.nan if value is None else value)
+        optimum.append(info.get("optimum"))
+    return Reach(np.array(best), optimum)
+
+
+def ceiling(name: str, levels: int, **options: Any) -> NDArray[np.float64]:
+    """[levels]: the best possible success probability; NaN where the world cannot say. `options` as in `reach`."""
+    return reach(name, levels, **options).best
+
+
+def out_of_reach(best: Sequence[float] | NDArray[np.float64], max_actions: int) -> str | None:
+    """One line where most of the levels with these ceilings cannot be solved; None where they can, or nobody knows."""
+    top = float(np.mean(best))
+    if np.isnan(top) or top >= OUT_OF_REACH:
+        return None
+    return f"mostly out of reach: {top:.1%} is the best possible in {max_actions} action{'s' * (max_actions > 1)}"
+
+
+def reach_warning(
+    name: str, settings: Mapping[str, Any] | None = None, *, levels: int = 32, seconds: float = 3.0
+) -> str | None:
+    """The line of `out_of_reach` for a configuration, from a few levels in a few seconds, before anybody plays."""
+    found = out_of_reach(
+        reach(name, levels, settings=settings, seconds=seconds).best, config_for(name, settings).max_actions
+    )
+    return found and f"{name} is {found}; a larger max_actions changes that"

@@ -16,6 +16,7 @@ import numpy as np
 from matplotlib import image
 from numpy.typing import NDArray
 
+from oneiro.errors import OneiroError
 from oneiro.seeds import generator
 from oneiro.worlds.grid import sokoban_views as cells
 from oneiro.worlds.grid.sokoban import Sokoban, level_for, room_of
@@ -63,6 +64,8 @@ class Difficulty:
 
 def bench(seconds: float = 2.0) -> tuple[list[Rate], list[Difficulty]]:
     """Rates and difficulty; each measurement takes about `seconds`."""
+    if not 0 < seconds < float("inf"):
+        raise OneiroError(f"--seconds must be above 0, not {seconds:g}")
     world = Sokoban(config_for("sokoban:harder"))
     plan = world.config.plan
     ours: list[Room] = []

@@ -77,6 +77,23 @@ def test_contexts_differ_in_how_much_of_the_past_a_turn_shows() -> None:
     assert "Turn 3:" not in single and "Turn 4:" in single and "You answered" not in single
 
 
+def test_a_brief_window_shows_the_last_states_and_what_was_done_in_them() -> None:
+    policy = Saying(write(["Left", "Down"]))
+    episode = played(policy, world_model=False, max_turns=4, context="window", window=2, brief=True)
+    states = [turn["state"] for turn in episode.info["turns"]]
+    shown = [messages[-1]["content"] for messages in policy.shown]
+    assert [len(messages) for messages in policy.shown] == [1] * 4  # no system message
+    assert shown[0] == states[0]
+    assert shown[1] == f"{states[0]}\nLeft || Down\n\n{states[1]}"
+    assert shown[3] == f"{states[1]}\nLeft || Down\n\n{states[2]}\nLeft || Down\n\n{states[3]}"
+    silent = Saying("no answer")
+    played(silent, world_model=False, max_turns=2, context="window", brief=True)
+    assert "\nnothing valid\n\n" in silent.shown[1][-1]["content"]
+    single = Saying(write(["Left"]))
+    played(single, world_model=False, max_turns=3, context="single", brief=True)
+    assert "Left" not in single.shown[-1][-1]["content"]
+
+
 def test_without_thoughts_the_answer_alone_is_the_demanded_form() -> None:
     policy = Saying("<answer>Left</answer>")
     assert played(policy, think=False, world_model=False, max_turns=2).rewards == [0.0, 0.0]

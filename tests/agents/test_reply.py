@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pytest
 
 from oneiro.agents import reply as replies
 from oneiro.agents.reply import TAG_TOKENS, read, substitute, write
+from tests.worlds.test_parsers import replies as what_models_write
 
 
 def test_what_is_written_is_read_back() -> None:
@@ -60,20 +62,53 @@ def test_substitution_is_by_place_and_takes_any_text() -> None:
     assert [text for tag, text in pieces if tag] == [r"\1 \g<0> $1", "2 2"]
 
 
-def test_reading_is_total_and_fast_on_hostile_text() -> None:
+PARTS = [*TAG_TOKENS, "||", "Up", "<", ">", "/", "\n", "\x00", "\ud800", "é", "<think", "answer>", "</", " " * 50]
+HOSTILE = [mark * 20_000 for mark in (*TAG_TOKENS, "||", "<", "</", "<think></think>", "<answer>Up</answer>")]
+HOSTILE += [
+    "<think>" * 50_000 + "<observation>" * 50_000 + "</think>" + "<answer>" + "||" * 50_000 + "</answer>",
+    "<think>" + "<observation>x" * 20_000 + "</think>" * 20_000 + "<answer>Up</answer>",
+    "<think>" + "<observation></observation><prediction>" * 10_000 + "</think><answer>" * 10_000,
+]
+
+
+def spoken(count: int) -> Iterator[str]:
+    """Hostile replies, shuffled tags, and well-formed replies with something put in, taken out or repeated."""
+    yield from HOSTILE
     rng = np.random.default_rng(0)
-    parts = [*TAG_TOKENS, "||", "Up", "<", ">", "/", "\n", "\x00", "é", "<think", "answer>", " " * 50]
-    slowest = 0.0
-    for _ in range(20_000):
-        text = "".join(parts[i] for i in rng.integers(0, len(parts), rng.integers(0, 30)))
-        start = time.perf_counter()
-        reply = read(text, world_model=bool(rng.random() < 0.5))
-        slowest = max(slowest, time.perf_counter() - start)
-        assert "".join(t for _, t in substitute(reply, "A", "B")).count("A") <= 1 + text.count("A")
-    long = "<think>" * 50_000 + "<observation>" * 50_000 + "</think>" + "<answer>" + "||" * 50_000 + "</answer>"
-    start = time.perf_counter()
-    read(long, world_model=True)
-    assert time.perf_counter() - start < 0.5 and slowest < 0.1
+    for kind in rng.random(count).tolist():
+        if kind < 0.5:
+            yield "".join(PARTS[i] for i in rng.integers(0, len(PARTS), rng.integers(0, 30)))
+            continue
+        text = write(["Up", "Left"], "P _\n_ G", "_ P\n_ G", thought=" go ")
+        at, end = sorted(rng.integers(0, len(text) + 1, 2).tolist())
+        part = PARTS[int(rng.integers(len(PARTS)))]
+        yield (
+            text[:at] + part + text[at:] if kind < 0.7 else text[:at] + text[end:] if kind < 0.85 else text + text[at:]
+        )
+
+
+def reads(texts: Iterable[str]) -> None:
+    """Every text becomes a reply, soon; its parts lie inside it, and true states can be put in their place."""
+    for number, text in enumerate(texts):
+        started = time.process_time()
+        reply = read(text, think=number % 5 > 0, world_model=number % 2 > 0, actions_per_turn=number % 7 or None)
+        pieces = substitute(reply, "A", "B")
+        assert time.process_time() - started < 0.5, f"slow on {text[:80]!r}"
+        for span in (reply.observation, reply.prediction, reply.think, reply.answer):
+            assert span is None or 0 <= span[0] <= span[1] <= len(text)
+        assert "".join(piece for _, piece in pieces).count("A") <= 1 + text.count("A")
+        assert all(action == action.strip() != "" for action in reply.actions)
+        assert reply.formatted or not reply.actions
+
+
+def test_reading_is_total_and_fast_on_hostile_text() -> None:
+    reads(spoken(20_000))
+
+
+@pytest.mark.slow
+def test_reading_is_total_and_fast_on_a_hundred_thousand_replies_and_more() -> None:
+    reads(spoken(100_000))
+    reads(what_models_write(100_000))
 
 
 def test_without_states_undoes_the_world_model() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import pickle
 import tarfile
@@ -133,6 +134,62 @@ def test_an_archive_with_other_bytes_is_refused_and_nothing_is_written(tmp_path:
     archive.write_bytes(b"no archive")
     with pytest.raises(OneiroError, match="damaged"):
         perceptual.convert(archive, target)
+    assert not target.exists()
+
+
+FEATURES = {"alex": (0, 3, 6, 8, 10), "vgg": (0, 2, 5, 7, 10, 12, 14, 17, 19, 21, 24, 26, 28)}
+"""Where torchvision's AlexNet and VGG16 have their convolutions."""
+
+
+def torch_files(networks: dict[Net, Lpips], place: Path) -> None:
+    """The weights as torchvision and lpips hand them out; the heads are the public files."""
+    place.mkdir(parents=True)
+    for net, name in (("alex", "alexnet-owt"), ("vgg", "vgg16")):
+        state: dict[str, torch.Tensor] = {"classifier.6.bias": torch.zeros(1000)}
+        for layer, convolution in zip(FEATURES[net], networks[net].convolutions, strict=True):
+            state |= {f"features.{layer}.{part}": value for part, value in convolution.state_dict().items()}
+        buffer = io.BytesIO()
+        torch.save(state, buffer)
+        digest = hashlib.sha256(buffer.getvalue()).hexdigest()
+        (place / f"{name}-{digest[:8]}.pth").write_bytes(buffer.getvalue())
+        (place / f"{net}.pth").write_bytes((HEADS / f"{net}.pth").read_bytes())
+
+
+@torch.no_grad()
+def test_files_of_torchvision_and_lpips_are_taken_where_they_lie(
+    networks: dict[Net, Lpips], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONEIRO_HOME", str(tmp_path))
+    monkeypatch.setattr(perceptual, "_download", lambda scratch: pytest.fail("nothing is to be fetched"))
+    torch_files(networks, perceptual.folder())
+    for net in NETS:
+        theirs, ours = Lpips.load(net).state_dict(), networks[net].state_dict()
+        assert theirs.keys() == ours.keys() and all(torch.equal(theirs[name], ours[name]) for name in ours)
+    assert perceptual.whole(perceptual.folder())
+
+
+def test_files_of_torch_that_are_not_right_are_refused(networks: dict[Net, Lpips], tmp_path: Path) -> None:
+    place, target = tmp_path / "torch", tmp_path / "weights"
+    torch_files(networks, place)
+    heads = (place / "vgg.pth").read_bytes()
+    (place / "vgg.pth").unlink()
+    with pytest.raises(OneiroError, match=r"needs one file vgg\.pth, and has 0"):
+        perceptual.convert_torch(place, target)
+    buffer = io.BytesIO()
+    torch.save({"lin0.model.1.weight": Evil()}, buffer)
+    for wrong, said in (
+        (b"no weights", "cannot be read"),
+        (buffer.getvalue(), "cannot be read"),
+        ((place / "alex.pth").read_bytes(), "not those of LPIPS-vgg"),
+    ):
+        (place / "vgg.pth").write_bytes(wrong)
+        with pytest.raises(OneiroError, match=said):
+            perceptual.convert_torch(place, target)
+    (place / "vgg.pth").write_bytes(heads)
+    network = next(place.glob("vgg16-*.pth"))
+    network.write_bytes(network.read_bytes() + b"x")
+    with pytest.raises(OneiroError, match="not what its name says"):
+        perceptual.convert_torch(place, target)
     assert not target.exists()
 
 

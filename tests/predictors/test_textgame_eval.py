@@ -19,7 +19,7 @@ from oneiro.predictors.textgame_eval import (
 )
 from oneiro.predictors.textgame_tables import tables
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl
-from oneiro.worlds.textgame.state import Transition
+from oneiro.worlds.textgame.state import Kind, Transition
 
 task = TextGame(TextGameConfig(rules="none"))
 
@@ -97,6 +97,48 @@ def test_the_trivial_and_the_perfect_rows_stand_beside_every_other(
     assert found["rows"]["no change"]["all"]["unchanged"]["accuracy"] == 100.0
     assert found["rows"]["perfect"]["all"]["overall"]["accuracy"] == 100.0
     assert len(found["published"]) == len(PUBLISHED)
+
+
+def ticking(data: list[Transition]) -> list[Transition]:
+    """The first changed row as if the command alone, time alone, the score alone or nothing had moved it."""
+    case, won = data[0], {**data[0].score, "score": 7}
+    still = replace(case, after_action=case.state, after=case.state, score_after=case.score)
+    moved = case.after if case.after != case.state else data[1].after
+    return [
+        replace(still, id="command", after_action=moved, after=moved),
+        replace(still, id="time", after=moved),
+        replace(still, id="score", score_after=won),
+        replace(still, id="nothing"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed", "title"),
+    [
+        ("full", ["command", "time", "score"], "Text games: exact next states"),
+        ("action", ["command"], "Text games: exact states after the command alone"),
+        ("tick", ["time"], "Text games: exact states after time alone"),
+        ("score", ["score"], "Text games: exact scores"),
+    ],
+)
+def test_changed_is_what_the_asked_part_of_a_step_changes(
+    data: list[Transition], kind: Kind, changed: list[str], title: str
+) -> None:
+    rows, asks = ticking(data), TextGame(TextGameConfig(rules="none", transition=kind))
+    assert [row.id for row in rows if asks.changes(row)] == changed
+    found = compare(rows, {}, task=asks, published=True)
+    assert found["rows"]["no change"]["all"]["changed"]["accuracy"] == 0.0
+    assert found["rows"]["no change"]["all"]["unchanged"]["accuracy"] == 100.0
+    assert found["rows"]["perfect"]["all"]["changed"]["cases"] == len(changed)
+    assert found["rows"]["perfect"]["score_only"]["overall"]["cases"] == (kind in ("full", "score"))
+    assert tables(found)[0].title == title
+    assert bool(found["published"]) == (kind == "full")
+
+
+def test_the_published_scorer_is_refused_where_it_does_not_exist(data: list[Transition]) -> None:
+    edits = TextGame(TextGameConfig(rules="none", output="edits"))
+    with pytest.raises(OneiroError, match="only for transition=full"):
+        evaluate_answers(data, edits.perfect, "release", task=edits)
 
 
 def test_published_parts_add_up_to_their_whole_as_far_as_they_do() -> None:

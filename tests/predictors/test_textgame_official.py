@@ -13,7 +13,7 @@ from oneiro.predictors.textgame import Scorer, TextGame, TextGameConfig
 from oneiro.predictors.textgame_eval import evaluate_answers
 from oneiro.seeds import generator
 from oneiro.worlds.textgame.bytesized32 import read_transitions
-from oneiro.worlds.textgame.state import Transition
+from oneiro.worlds.textgame.state import Kind, Transition
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "bytesized32"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the ByteSized32 transitions are not at hand")
@@ -46,6 +46,15 @@ def test_every_official_row_scores_as_published(
     assert table["clean"]["changed"]["cases"] == 1210 - 148
     assert table["creates"]["changed"]["cases"] == 51
     assert table["score_only"]["changed"]["cases"] == 74
+
+
+@pytest.mark.parametrize(("kind", "changed"), [("full", 1210), ("action", 801), ("tick", 482), ("score", 198)])
+def test_rows_count_as_changed_by_the_part_that_is_asked(official: list[Transition], kind: Kind, changed: int) -> None:
+    """The counts of the published labels: changed in anything, by the command, by time, in score."""
+    task = TextGame(TextGameConfig(rules="none", transition=kind))
+    table = evaluate_answers(official, task.no_change, task=task)
+    assert [table["all"][part]["cases"] for part in ("changed", "unchanged")] == [changed, 2954 - changed]
+    assert [table["all"][part]["accuracy"] for part in ("changed", "unchanged")] == [0.0, 100.0]
 
 
 def test_every_official_row_can_be_told_in_edits(official: list[Transition]) -> None:

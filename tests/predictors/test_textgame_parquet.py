@@ -12,7 +12,7 @@ import pytest
 
 from oneiro.errors import OneiroError
 from oneiro.predictors.textgame import TextGame, TextGameConfig
-from oneiro.predictors.textgame_parquet import read_parquet, write_parquet
+from oneiro.predictors.textgame_parquet import import_parquet, read_parquet, write_parquet
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl, own_rules
 from oneiro.worlds.textgame.dataset import open_dataset, write_dataset
 from oneiro.worlds.textgame.state import Transition
@@ -22,8 +22,7 @@ task = TextGame(TextGameConfig(layout="repr", reasoning=True), rules=own_rules()
 
 @pytest.fixture(scope="module")
 def cases() -> list[Transition]:
-    found = crawl(["brew-tea"], "train", CrawlConfig(levels=1, still=1, max_steps=5))
-    return [replace(case, observation="", on_plan=False) for case in found]
+    return list(crawl(["brew-tea"], "train", CrawlConfig(levels=1, still=1, max_steps=5)))
 
 
 def test_what_is_written_reads_back(cases: list[Transition], tmp_path: Path) -> None:
@@ -83,13 +82,67 @@ def test_a_public_file_gives_states_commands_and_the_base_from_its_prompt(
     assert [(f.state, f.action, f.after, f.score_after, f.uuid_base) for f in found] == [
         (c.state, c.action, c.after, c.score_after, c.uuid_base) for c in cases
     ]
-    assert {f.game for f in found} == {"unknown"} and found[2].id == "public/2"
+    assert {f.game for f in found} == {"unknown"} and found[2].id == "p/2"
 
 
 def test_a_public_file_takes_game_and_middle_state_from_known_data(cases: list[Transition], tmp_path: Path) -> None:
     write_dataset(tmp_path / "known", "known", cases, {})
     known = open_dataset(tmp_path / "known", "train")
     assert list(read_parquet(public(cases, tmp_path / "p.parquet"), known)) == cases
+
+
+def test_rows_of_one_question_take_its_ids_in_turn(cases: list[Transition], tmp_path: Path) -> None:
+    twins = [cases[0], replace(cases[0], id="twin/1"), cases[1]]
+    write_dataset(tmp_path / "known", "known", twins, {})
+    known = open_dataset(tmp_path / "known", "train")
+    assert [row.id for row in read_parquet(public(twins, tmp_path / "p.parquet"), known)] == [row.id for row in twins]
+
+
+def test_a_folder_of_files_becomes_a_dataset_and_files_of_answers_are_left_out(
+    cases: list[Transition], tmp_path: Path
+) -> None:
+    source, half = tmp_path / "source", len(cases) // 2
+    source.mkdir()
+    write_parquet(source / "a.parquet", cases[:half], task)
+    write_parquet(source / "b.parquet", [replace(case, split="test") for case in cases[half:]], task)
+    write_parquet(source / "sft.parquet", cases, task, answers=True)
+    counts, skipped = import_parquet(source, tmp_path / "out")
+    assert counts == {"train": half, "test": len(cases) - half} and skipped == ["sft.parquet"]
+    assert list(open_dataset(tmp_path / "out", "train")) == cases[:half]
+    assert list(open_dataset(tmp_path / "out", "test")) == [replace(case, split="test") for case in cases[half:]]
+    with pytest.raises(OneiroError, match="answers to learn from"):
+        import_parquet(source / "sft.parquet", tmp_path / "no")
+    with pytest.raises(OneiroError, match="no parquet files"):
+        import_parquet(tmp_path / "out", tmp_path / "no")
+
+
+def test_a_folder_imported_before_tells_the_games_and_rules(cases: list[Transition], tmp_path: Path) -> None:
+    write_dataset(tmp_path / "known", "known", cases, own_rules(), example=cases[:1])
+    public(cases, tmp_path / "p.parquet")
+    import_parquet(tmp_path / "p.parquet", tmp_path / "out", tmp_path / "known")
+    found = open_dataset(tmp_path / "out", "train")
+    assert list(found) == cases and found.rules == own_rules()
+
+
+@pytest.mark.parametrize("split", ["../train", "states", "", "a/b"])
+def test_a_split_that_is_no_name_for_a_file_is_refused(cases: list[Transition], tmp_path: Path, split: str) -> None:
+    write_parquet(tmp_path / "p.parquet", [replace(cases[0], split=split)], task)
+    with pytest.raises(OneiroError, match="no name for a file"):
+        import_parquet(tmp_path / "p.parquet", tmp_path / "out")
+
+
+def test_states_that_are_none_are_named(cases: list[Transition], tmp_path: Path) -> None:
+    for number, broken in enumerate(([{"uuid": 1}], ["x"], [{"uuid": "1", "properties": {}, "contains": []}])):
+        path = public([replace(cases[0], state=broken)], tmp_path / f"{number}.parquet")
+        with pytest.raises(OneiroError, match="not in the public text-game layout"):
+            list(read_parquet(path))
+
+
+def test_only_whole_steps_have_a_ground_truth(cases: list[Transition], tmp_path: Path) -> None:
+    tick = TextGame(TextGameConfig(rules="none", transition="tick"))
+    with pytest.raises(OneiroError, match="transition=full"):
+        write_parquet(tmp_path / "a.parquet", cases, tick)
+    assert write_parquet(tmp_path / "a.parquet", cases, tick, answers=True) == len(cases)
 
 
 def test_files_of_another_layout_are_named(tmp_path: Path) -> None:

@@ -158,11 +158,45 @@ def test_an_edit_of_what_is_not_there_makes_it() -> None:
         ({"uuid": 2, "added": [4]}, Flaw.SHAPE),
         ({"uuid": 2, "dropped": {"cup (ID: 2)": 1}}, Flaw.SHAPE),
         ({"properties": {"full": True}}, Flaw.SHAPE),
+        ({"uuid": 2, "lost": ["full"], "properties": {"full": True}}, Flaw.CONFLICT),
+        ({"uuid": 3, "dropped": ["cup (ID: 2)"], "added": ["cup (ID: 2)"]}, Flaw.CONFLICT),
+        ({"uuid": 3, "contains": ["lid (ID: 5)"], "added": ["lid (ID: 5)"]}, Flaw.CONFLICT),
+        ({"uuid": 3, "contains": ["cup (ID: 2)"], "dropped": ["cup (ID: 2)"]}, Flaw.CONFLICT),
     ],
 )
 def test_an_edit_that_cannot_be_made_has_a_typed_flaw(entry: dict[str, Any], expected: Flaw) -> None:
     found = edited(entry)
     assert isinstance(found, Malformed) and found.flaw == expected
+
+
+def test_a_score_that_is_asked_for_must_be_told_in_edits_as_in_differences() -> None:
+    silent = '{"edited": [], "modified": [], "removed": []}'
+    for parse in (parse_edits, parse_difference):
+        assert parse(silent, STATE, SCORE) == Foretold(STATE, None)
+        assert parse(silent, STATE, None) == Foretold(STATE, None)
+        assert parse(silent[:-1] + ', "score": 5}', STATE, None) == Foretold(STATE, None)
+
+
+DEEP = "[" * 60 + "]" * 60
+"""Fine for a reader of JSON; the next prompt, which prints it back, might not be."""
+
+
+def test_a_score_nested_beyond_reason_is_refused_in_every_form() -> None:
+    score = f'{{"score": {DEEP}, "gameOver": false, "gameWon": false}}'
+    for found in (
+        parse_difference(f'{{"modified": [], "removed": [], "score": {score}}}', STATE, SCORE),
+        parse_edits(f'{{"edited": [], "removed": [], "score": {score}}}', STATE, SCORE),
+        parse_full(f'{{"game_state": [{score}]}}'),
+        parse_score(score, STATE),
+    ):
+        assert isinstance(found, Malformed) and found.flaw == Flaw.SHAPE
+
+
+def test_a_uuid_that_could_not_be_printed_is_none() -> None:
+    assert isinstance(edited({"uuid": 10**17}), Foretold)
+    for uuid in (10**18, -(10**18), int("9" * 4300)):
+        found = edited({"uuid": uuid})
+        assert isinstance(found, Malformed) and found.flaw == Flaw.SHAPE
 
 
 def test_a_whole_state_carries_its_score_among_the_objects() -> None:
@@ -246,5 +280,9 @@ HOSTILE = {
 def test_hostile_text_is_refused_in_time(name: str) -> None:
     start = time.process_time()
     found = read(HOSTILE[name])
+    assert time.process_time() - start < 0.05
+    assert isinstance(found, Malformed)
+    start = time.process_time()
+    found = parse_edits(HOSTILE[name].replace("modified", "edited"), STATE, SCORE)
     assert time.process_time() - start < 0.05
     assert isinstance(found, Malformed)

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
+from oneiro.errors import OneiroError
 from oneiro.predictors.textgame import TextGame, TextGameConfig
 from oneiro.predictors.textgame_release import release_score
 from oneiro.worlds.textgame.state import State, Transition
@@ -36,7 +36,7 @@ def case(after: State, score_after: dict[str, Any] = SCORE) -> Transition:
 
 
 def told(modified: Any, removed: Any = (), score: Any = SCORE) -> str:
-    return json.dumps({"modified": modified, "removed": list(removed), "score": score})
+    return json.dumps({"modified": modified, "removed": removed, "score": score})
 
 
 def test_a_right_answer_is_exact_and_pays_the_published_sums() -> None:
@@ -84,6 +84,15 @@ def test_an_object_wrongly_removed_drops_out_of_the_changed_keys() -> None:
     assert found.changed is None and found.items == 2 / 3
 
 
+def test_one_removed_uuid_may_stand_without_a_list() -> None:
+    assert (
+        release_score(told([], 2), case(HOT))
+        == release_score(told([], [2]), case(HOT))
+        != release_score(told([]), case(HOT))
+    )
+    assert release_score(told([], None), case(STATE)).exact
+
+
 @pytest.mark.parametrize(
     ("score", "right"),
     [({}, 3), (SCORE, 3), (5, 3), ({"score": 0}, 1), ({"gameOver": False}, 0), (ONE, 2)],
@@ -117,5 +126,5 @@ def test_the_last_fenced_block_counts_unless_it_is_tiny() -> None:
 @pytest.mark.parametrize("settings", [{"transition": "tick"}, {"output": "full"}])
 @pytest.mark.parametrize("released", [{"scorer": "release"}, {"reward": "task"}])
 def test_it_exists_only_for_differences_of_full_transitions(settings: dict[str, str], released: dict[str, str]) -> None:
-    with pytest.raises(ValidationError, match="only for transition=full"):
+    with pytest.raises(OneiroError, match="only for transition=full"):
         TextGameConfig(**settings, **released)

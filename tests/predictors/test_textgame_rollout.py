@@ -14,6 +14,8 @@ from oneiro.predictors.textgame_rollout import (
     Course,
     accuracy_by_depth,
     imagine,
+    recorded_plans,
+    recorded_predictor,
     search_in_model,
     understood,
     wins,
@@ -24,7 +26,7 @@ from oneiro.worlds.textgame.game import Game
 from oneiro.worlds.textgame.games import GAMES
 from oneiro.worlds.textgame.scene import Scene
 from oneiro.worlds.textgame.solver import solve, useful_commands
-from oneiro.worlds.textgame.state import Situation
+from oneiro.worlds.textgame.state import Situation, Transition
 
 task = TextGame(TextGameConfig(rules="none"))
 
@@ -43,10 +45,13 @@ def still(situations: Sequence[Situation]) -> list[str]:
     return [task.no_change(situation) for situation in situations]
 
 
+def level(name: str, seed: int = 0) -> tuple[Game, Scene]:
+    return GAMES[name], GAMES[name].level(generator("course", name, seed))
+
+
 def course(name: str, seed: int = 0) -> Course:
-    game = GAMES[name]
-    start = game.level(generator("course", name, seed))
-    return Course(game, start, tuple(solve(game, start) or ()))
+    game, start = level(name, seed)
+    return Course.played(game, start, solve(game, start) or ())
 
 
 @pytest.mark.parametrize("name", GAMES)
@@ -68,7 +73,7 @@ def test_a_predictor_that_errs_once_is_broken_from_there_on_though_it_may_be_rig
     game = GAMES["balance-scale"]
     start = game.level(generator("course", "err"))
     stone = start.of_type("Stone")[0].name
-    path = Course(game, start, (f"take {stone}", f"drop {stone}", "wait"))
+    path = Course.played(game, start, (f"take {stone}", f"drop {stone}", "wait"))
     calls = iter([still, truth, truth])
 
     def errs_first(situations: Sequence[Situation]) -> list[str]:
@@ -91,8 +96,7 @@ def test_an_unreadable_answer_ends_the_simulation_of_its_course_only() -> None:
 
 
 def test_the_uuid_base_moves_past_imagined_objects() -> None:
-    path = course("mix-paint")
-    situation = path.game.situation(path.start)
+    situation = course("mix-paint").start
     after = imagine(task, situation, task.no_change(situation))
     assert after is not None and after.uuid_base == situation.uuid_base
     ghost = {**situation.state[-1], "uuid": 40, "name": "x (ID: 40)"}
@@ -111,30 +115,64 @@ def useful(game: Game) -> Candidates:
 
 @pytest.mark.parametrize("name", ["mix-paint", "open-chest", "grow-beans", "make-ice"])
 def test_a_plan_found_inside_a_perfect_predictor_wins_the_true_game(name: str) -> None:
-    path = course(name, 1)
+    (game, start), path = level(name, 1), course(name, 1)
     plan = search_in_model(
         task,
         truth,
-        path.game.situation(path.start),
-        useful(path.game),
+        path.start,
+        useful(game),
         breadth=60,
         depth=14,
     )
     assert plan is not None and len(plan) == len(path.commands)
-    assert wins(path.game, path.start, plan)
+    assert wins(game, start, plan)
 
 
 def test_nothing_is_found_inside_a_predictor_for_which_nothing_changes() -> None:
-    path = course("mix-paint")
-    start = path.game.situation(path.start)
-    assert search_in_model(task, still, start, understood(path.game), depth=3) is None
+    game, start = level("mix-paint")
+    assert search_in_model(task, still, game.situation(start), understood(game), depth=3) is None
 
 
 def test_understood_commands_are_those_of_the_true_game_and_none_for_nonsense() -> None:
-    path = course("open-chest")
-    situation = path.game.situation(path.start)
-    names = [verb.command(*things) for verb, things in path.game.commands(path.start)]
-    assert understood(path.game)(situation) == names
+    game, start = level("open-chest")
+    situation = game.situation(start)
+    names = [verb.command(*things) for verb, things in game.commands(start)]
+    assert understood(game)(situation) == names
     loop = [{**thing, "contains": [thing["name"]]} for thing in situation.state]
-    assert understood(path.game)(replace(situation, state=loop)) == []
-    assert understood(path.game)(replace(situation, state=[])) == []
+    assert understood(game)(replace(situation, state=loop)) == []
+    assert understood(game)(replace(situation, state=[])) == []
+
+
+# Recorded steps -------------------------------------------------------------------------------------------------------
+
+
+def steps(name: str) -> list[Transition]:
+    """The steps of a level's winning plan, as they would be recorded."""
+    (game, scene), found = level(name), list[Transition]()
+    for number, command in enumerate(course(name).commands):
+        found.append(record(game, scene, command, f"{name}/{9 + number}", "train", on_plan=True))
+        scene = game.step(scene, command).after
+    return found
+
+
+def test_recorded_steps_of_a_plan_are_put_in_order_and_cut_where_they_do_not_fit() -> None:
+    tea, paint = steps("brew-tea"), steps("mix-paint")
+    aside = replace(tea[2], id="brew-tea/4", on_plan=False)
+    assert len(tea) >= 4 and len(paint) >= 2  # with ids 9, 10, 11, ...: numbers, not texts, decide the order
+    assert recorded_plans([*paint[::-1], aside, *tea[::-1]]) == [tea, paint]
+    assert recorded_plans([*tea[:2], *tea[3:]]) == [tea[:2], tea[3:]]
+    other_score = replace(tea[1], score={**tea[1].score, "score": 5})
+    assert recorded_plans([tea[0], other_score]) == [[tea[0]], [other_score]]
+    assert recorded_plans([aside]) == []
+
+
+def test_a_recorded_course_is_simulated_like_a_played_one() -> None:
+    found = steps("brew-tea")
+    path = Course.recorded(found)
+    played = course("brew-tea")
+    assert (path.commands, path.truth) == (played.commands, played.truth)
+    for predict in (still, truth, recorded_predictor(task, found)):
+        assert accuracy_by_depth(task, predict, [path], 9) == accuracy_by_depth(task, predict, [played], 9)
+    rows = accuracy_by_depth(task, recorded_predictor(task, found), [path], 9)
+    assert [row["unbroken"]["accuracy"] for row in rows] == [100.0] * min(9, len(found))
+    assert recorded_predictor(task, found)([replace(path.start, action="dance")]) == [""]

@@ -11,7 +11,7 @@ from oneiro.errors import OneiroError
 from oneiro.predictors.textgame_sampling import Balanced, Families, GoldMix
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl
 from oneiro.worlds.textgame.dataset import Dataset, open_dataset, write_dataset
-from oneiro.worlds.textgame.state import Transition
+from oneiro.worlds.textgame.state import Kind, Transition
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +43,16 @@ def test_a_score_alone_that_changes_is_a_change(data: list[Transition]) -> None:
     assert all(case.changed and not case.gold for case in scored)
     sampler = Balanced(scored, changed_share=1.0)
     assert len({sampler.row(i) for i in range(len(scored))}) == len(scored)
+
+
+def test_what_counts_as_changed_is_the_part_that_is_asked(data: list[Transition]) -> None:
+    """The command alone moves the first five rows, time alone the others."""
+    gold = [replace(case, game="x") for case in data if case.gold][:20]
+    rows = [replace(row, after_action=row.after if i < 5 else row.state) for i, row in enumerate(gold)]
+    kinds: dict[Kind, set[int]] = {"action": set(range(5)), "tick": set(range(5, 20)), "full": set(range(20))}
+    for kind, expected in kinds.items():
+        sampler = Balanced(rows, kind, changed_share=1.0)
+        assert {sampler.row(i) for i in range(20)} == expected
 
 
 def test_no_row_comes_again_before_all_of_its_kind_have_come(data: list[Transition]) -> None:
@@ -117,6 +127,14 @@ def test_a_family_is_rows_of_one_state_with_a_share_of_changes(stored: Dataset) 
         assert sum(row.changed for row in rows) == min(6, sum(row.changed for row in kin))
         sizes[len(found)] += 1
     assert sizes[8] > 10
+
+
+def test_the_others_of_a_family_are_chosen_by_what_is_asked(stored: Dataset) -> None:
+    order = Balanced(stored, "score", changed_share=1.0, seed=1)
+    families = Families(stored, order, most=4, changed_share=0.25, seed=2, kind="score")
+    for index in range(40):
+        found = [stored[number].changes("score") for number in families.family(index)]
+        assert sum(found) <= 1 and len(found) - sum(found) <= 3
 
 
 def test_a_family_of_one_is_the_row_itself_and_an_index_alone_decides_a_family(stored: Dataset) -> None:

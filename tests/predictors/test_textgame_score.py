@@ -7,12 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from oneiro.predictors import textgame_prompt
 from oneiro.predictors.textgame import TextGame, TextGameConfig
-from oneiro.predictors.textgame_score import Error
+from oneiro.predictors.textgame_parse import Output
+from oneiro.predictors.textgame_score import Error, Question, judge
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl
 from oneiro.worlds.textgame.games import GAMES
-from oneiro.worlds.textgame.state import State, Transition
+from oneiro.worlds.textgame.state import Score, Situation, State, Transition
 
 SCORE = {"score": 0, "gameOver": False, "gameWon": False}
 WON = {"score": 1, "gameOver": True, "gameWon": True}
@@ -220,3 +224,37 @@ def test_metrics_do_not_depend_on_the_training_reward() -> None:
     assert tables[0] == tables[1] == tables[2]
     assert [row["exact"] for row in tables[0]] == [1.0, 0.0, 0.0]
     assert [row["parsed"] for row in tables[0]] == [1.0, 1.0, 0.0]
+
+
+VALUES = st.sampled_from([None, True, False, 0, 1, 1.5, "x", [1, 2], {"a": True}])
+THINGS = st.fixed_dictionaries(
+    {
+        "name": st.sampled_from(["cup", "mug"]),
+        "type": st.sampled_from(["Cup", "Mug"]),
+        "properties": st.dictionaries(st.sampled_from("ab"), VALUES),
+        "contains": st.lists(st.sampled_from(["egg", "tea"]), max_size=3),
+    }
+)
+STATES = st.dictionaries(st.integers(0, 2), THINGS).map(
+    lambda found: [{"uuid": uuid, **entries} for uuid, entries in found.items()]
+)
+SCORES = st.fixed_dictionaries({"score": st.sampled_from([0, 1]), "gameOver": st.booleans(), "gameWon": st.just(False)})
+
+
+@pytest.mark.parametrize("output", ["difference", "edits", "full"])
+@given(before=STATES, after=STATES, other=STATES, scores=st.tuples(SCORES, SCORES, SCORES))
+def test_the_answer_of_any_form_is_exact_just_for_the_state_it_tells_of(
+    output: Output, before: State, after: State, other: State, scores: tuple[Score, Score, Score]
+) -> None:
+    true, told = Question(before, after, *scores[:2]), Question(before, other, scores[0], scores[2])
+    asked = TextGame(TextGameConfig(rules="none", output=output))
+    situation = Situation(game="x", task="", state=before, score=scores[0], action="", uuid_base=3)
+    agree = canonical(after, scores[1]) == canonical(other, scores[2])
+    assert judge(true, asked.parse(textgame_prompt.answer(true, "full", output), situation)).exact
+    assert judge(true, asked.parse(textgame_prompt.answer(told, "full", output), situation)).exact == agree
+
+
+def canonical(state: State, score: Score) -> str:
+    """Equal texts for equal states: by uuid, contents sorted; JSON tells true from 1."""
+    things = [{**thing, "contains": sorted(thing["contains"])} for thing in sorted(state, key=lambda t: t["uuid"])]
+    return json.dumps([things, score], sort_keys=True)

@@ -260,11 +260,16 @@ def test_a_checkpoint_in_rt1s_form_is_loaded_and_keeps_its_state(tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_the_command_compares_policies_inside_a_trained_model(truth: SimulatedFrames, tmp_path: Path) -> None:
-    recipe = ["preset=smoke", "data.name=drawer", "data.tasks=[drawer-open]", "data.episodes=6", "data.workers=1"]
-    oneiro.run("rlvr/video-multi", out=tmp_path / "run", overrides=[*recipe, "rl.steps=1"])
+def test_the_model_of_a_smoke_run_is_evaluated_on_frames_and_with_policies(
+    truth: SimulatedFrames, tmp_path: Path
+) -> None:
+    oneiro.run("rlvr/video-multi", out=tmp_path / "run", overrides=["preset=smoke"])
     data = tmp_path / "data"
-    collect(CollectSettings(frames=4, size=32), 4, data)
+    assert cli.main(["data", "robot", "--task=drawer-open", "--episodes=4", f"--out={data}", "--workers=1"]) == 0
+    frames = [f"--model={tmp_path / 'run'}", f"--data={data}", f"--json={tmp_path / 'frames'}", "--lpips=none"]
+    assert cli.main(["eval", "video", *frames, "--segments=2", "--runs=1"]) == 0
+    rows = json.loads((tmp_path / "frames").read_text())["tables"][0]["rows"]
+    assert [row["frames"] for row in rows] == ["copy last frame", "tokenizer (ceiling)", "base", "RLVR"]
     settings = [f"--settings={part}" for part in ("test_every=2", "clone.steps=2", "judge.steps=2")]
     files = [f"--{name}={tmp_path / name}" for name in ("json", "plot", "keep", "players")]
     command = ["eval", "policy", f"--model={tmp_path / 'run'}", "--policies=expert,noisy,random", "--task=drawer-open"]

@@ -7,7 +7,10 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,24 +18,27 @@ import pytest
 from oneiro import recipe as recipes
 from oneiro.agents.evaluate import record
 from oneiro.episode import Stop
+from oneiro.errors import OneiroError
 from oneiro.learning.example import Example, batches
 from oneiro.models.language import LanguageModel, LoraSettings, ModelSettings, create_tiny, load, with_lora
 from oneiro.predictors.textgame import TextGame, TextGameConfig
-from oneiro.predictors.textgame_rollout import possible, understood
-from oneiro.run import read_lines
+from oneiro.predictors.textgame_rollout import Predict, possible, understood
+from oneiro.run import Run, read_lines
 from oneiro.sampling.engine import Engine, Limits
 from oneiro.systems.rlvr_data import Data, draws, lessons, true_lessons
 from oneiro.systems.rlvr_data import record as record_games
-from oneiro.systems.rlvr_evaluate import levels
+from oneiro.systems.rlvr_evaluate import beyond, levels, tables
 from oneiro.systems.rlvr_exam import Exam, answer
 from oneiro.systems.rlvr_model import Answerer, folded, pieces
+from oneiro.systems.rlvr_plans import find_plans
 from oneiro.systems.rlvr_play import describe, episode, play, written
 from oneiro.systems.rlvr_recipe import DataSettings, DrawSettings, RlvrRecipe
 from oneiro.worlds.textgame.crawl import CrawlConfig
-from oneiro.worlds.textgame.dataset import Dataset, open_dataset
+from oneiro.worlds.textgame.dataset import Dataset, open_dataset, write_dataset
 from oneiro.worlds.textgame.games import GAMES
 from oneiro.worlds.textgame.solver import solve
 from tests.interruption import fingerprint, kill_in
+from tests.sampling.test_server import Host, choice, send
 
 COMMAND = [sys.executable, "-m", "oneiro"]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
@@ -102,6 +108,9 @@ def test_the_model_of_a_run_is_asked_as_it_was_taught(alone: Path, tmp_path: Pat
     assert list(scores["rows"]) == ["no change", "perfect", "run"]
     assert scores["rows"]["run"]["all"]["overall"]["cases"] == 8
     assert len(kept.read_text().splitlines()) == 16  # eight of known games, eight of the held-out one
+    assert scores["tables"][-1]["title"] == "Simulating winning plans: right at every step so far"
+    assert list(scores["depth"]) == ["no change", "perfect", "run"]
+    assert scores["depth"]["perfect"][1]["unbroken"]["accuracy"] == 100.0
 
 
 def test_the_python_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,10 +171,10 @@ def test_recorded_games_share_no_level_between_train_and_test(data: Data) -> Non
 
 def test_draws_are_the_same_after_a_restart(data: Data) -> None:
     for settings in (DrawSettings(), DrawSettings(name="gold-mix", per_hundred=50)):
-        first, again = draws(data.train, settings, 7), draws(data.train, settings, 7)
+        first, again = draws(data.train, settings, "full", 7), draws(data.train, settings, "full", 7)
         late = [first.row(i) for i in range(300)][200:]
         assert [again.row(i) for i in range(200, 300)] == late
-        assert [draws(data.train, settings, 8).row(i) for i in range(200, 300)] != late
+        assert [draws(data.train, settings, "full", 8).row(i) for i in range(200, 300)] != late
 
 
 @pytest.mark.parametrize("reward", ["binary", "task", "shaped"])
@@ -229,6 +238,32 @@ def test_rows_of_one_state_share_all_that_stands_before_the_command(data: Data) 
     assert batch.prefixes is not None and len(batch.prefixes) == 1
 
 
+def test_a_teacher_is_asked_over_http_and_its_right_answers_are_learnt(data: Data, tmp_path: Path) -> None:
+    answerer, host = make_answerer(data), Host()
+    known = {answerer.task.prompt(case)[0]["content"]: answerer.task.perfect(case) for case in data.train}
+
+    def reply(body: dict[str, Any], handler: BaseHTTPRequestHandler) -> None:
+        right = known[body["messages"][-1]["content"]]
+        send(handler, {"choices": [choice(text) for text in ("?", "no", right)[: body["n"]]]})
+
+    host.answer = reply
+    teacher = ["lessons.teacher.model=m", f"lessons.teacher.base_url=http://127.0.0.1:{host.http.server_port}/v1"]
+    settings = ["lessons.rows=12", "lessons.samples=3", "lessons.teacher.retries=0", *teacher]
+    recipe = recipes.load("rlvr/text-game", settings, RlvrRecipe)
+    assert isinstance(recipe, RlvrRecipe)
+    run = Run.open(tmp_path / "run", recipe)
+    rows = lessons(recipe, run, data, answerer.task, answerer.chat)
+    learned = {answerer.language.decode(row.tokens[row.weights("ce") > 0]) for row in rows}
+    assert len(rows) == 12 and learned <= {f"{text}<|im_end|>" for text in known.values()}
+    assert {body["n"] for body in host.bodies} == {3}
+    assert "teacher: 12 of 12 draws answered right in 3 tries" in (tmp_path / "run" / "log.txt").read_text()
+    host.http.shutdown()
+    host.http.server_close()
+    more = recipe.model_copy(update={"seed": 5})
+    with pytest.raises(OneiroError, match="the teacher does not reply: connection failed"):
+        lessons(more, run, data, answerer.task, answerer.chat)
+
+
 def test_pieces_of_json_make_questions_short_and_change_no_text(data: Data) -> None:
     answerer = make_answerer(data)
     plain = create_tiny(ModelSettings(layers=1, width=8, heads=1, mlp=8, vocabulary=600), _texts(answerer, data), 1)
@@ -259,6 +294,61 @@ def test_held_out_games_are_counted_by_themselves(data: Data) -> None:
     assert found["errors"]["answers to nothing"] == 0
     everything = exam.measure(task, task.perfect, "sound")
     assert everything["held_out"]["changed"]["accuracy"] == 100.0
+
+
+def from_folder(folder: Path, *more: str) -> RlvrRecipe:
+    settings = [f"data.name={folder}", "data.games=[]", "data.held_out=[]", "task.rules=none", *more]
+    recipe = recipes.load("rlvr/text-game", settings)
+    assert isinstance(recipe, RlvrRecipe)
+    return recipe
+
+
+def still(task: TextGame) -> Predict:
+    return lambda cases: [task.no_change(case) for case in cases]
+
+
+def test_a_folder_has_its_recorded_plans_simulated_and_says_how_many_steps_were_taught(
+    folder: Path, data: Data
+) -> None:
+    recipe = from_folder(folder, "evaluation.depth=3")
+    task = data.task(recipe)
+    exam = Exam.of(data.test, None, (), 0, 0)
+    found = {"steps": exam.measure(task, task.no_change, "sound"), **beyond(recipe, task, still(task))}
+    last = tables(recipe, data, {"SFT": found})[-1]
+    assert last.title == "Simulating winning plans: right at every step so far"
+    assert last.columns == ["depth", "no change", "perfect", "SFT"]
+    assert [row[2].value for row in last.rows] == [1.0] * 3 and [row[3].value for row in last.rows][-1] == 0.0
+    plans = find_plans(folder, "test", 3)
+    planned = [row for row in (*data.train, *data.test) if row.on_plan]
+    assert last.rows[0][2].n == len(plans.steps) > 1
+    taught = sum(row.split == "train" or row.duplicate for plan in plans.steps for row in plan)
+    assert f"{len(plans.steps)} recorded plans; {taught} of these {sum(map(len, plans.steps))} steps" in last.note
+    assert {row.id for plan in plans.steps for row in plan} < {row.id for row in planned}
+
+
+def test_a_plan_that_stands_wholly_in_train_is_left_out_unless_its_game_was_held_out(
+    folder: Path, data: Data, tmp_path: Path
+) -> None:
+    rows = [row for row in data.train if row.game == "bake-bread" and row.on_plan][:2]
+    other = replace(data.test[0], on_plan=False)
+    mixed = [*rows, other, replace(data.train[0], id="do-laundry/1", game="do-laundry", split="test", on_plan=True)]
+    write_dataset(tmp_path, "games", mixed, {})
+    assert [[row.id for row in plan] for plan in find_plans(tmp_path, "test", 8).steps] == [["do-laundry/1"]]
+    kept = find_plans(tmp_path, "test", 8, held_out=["bake-bread"])
+    assert [row.id for plan in kept.steps for row in plan] == [*(row.id for row in rows), "do-laundry/1"]
+    assert kept.note.startswith(f"{len(kept.steps)} recorded plans; 0 of these 3 steps")
+    assert len(kept.some(1, 0).steps) == 1 and not find_plans(tmp_path, "test", 0)
+
+
+@pytest.mark.parametrize("kind", ["action", "tick", "score"])
+def test_only_whole_steps_are_chained(folder: Path, data: Data, kind: str) -> None:
+    for recipe in (
+        from_folder(folder, f"task.transition={kind}"),
+        recipes.load("rlvr/text-game", [f"task.transition={kind}"]),
+    ):
+        assert isinstance(recipe, RlvrRecipe)
+        task = TextGame(recipe.task)
+        assert beyond(recipe, task, still(task)) == {}
 
 
 def test_a_folded_adapter_answers_as_before_and_all_of_it_can_learn(data: Data) -> None:
@@ -304,9 +394,10 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         ("data.games=[bake-bred]", "did you mean 'bake-bread'"),
         ("data.held_out=[bake-bread]", "choose one"),
         ("lessons.rows=0", "knows nothing yet"),
+        ("draw.name=gold-mix task.transition=tick task.reward=binary", "use draw.name=balanced"),
     ):
         with pytest.raises(Exception, match=said):
-            recipes.load("rlvr/text-game", [override])
+            recipes.load("rlvr/text-game", override.split())
 
 
 def test_official_rows_are_recognised_only_when_all_are_asked(data: Data) -> None:
@@ -315,3 +406,10 @@ def test_official_rows_are_recognised_only_when_all_are_asked(data: Data) -> Non
         "bytesized32", "test", data.test.tasks, data.test.states, data.test.scores, [data.test.rows[0]] * 2954
     )
     assert Exam.of(named, None, (), 0, 0).official and not Exam.of(named, None, (), 100, 0).official
+
+
+def test_published_rows_stand_beside_whole_steps_only(data: Data) -> None:
+    exam = Exam(data.test[:20], official=True)
+    for kind, shown in (("full", True), ("action", False), ("tick", False), ("score", False)):
+        task = TextGame(TextGameConfig(rules="none", transition=kind))
+        assert bool(exam.compare(task, {}, "sound")["published"]) is shown

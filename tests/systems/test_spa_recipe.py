@@ -10,6 +10,7 @@ from oneiro.errors import OneiroError
 from oneiro.recipe import dump, find, listing, load, read
 from oneiro.systems.spa import VARIANTS, SpaRecipe
 from oneiro.systems.spa_play import lesson_stage
+from oneiro.worlds.registry import config_for
 
 SHIPPED = [card.name for card in listing() if card.name.startswith("spa/")]
 
@@ -123,7 +124,7 @@ def test_arms_share_their_play_unless_somebody_else_plays_or_something_else_is_s
         worlds["no-coordinates"]["view"] == "text" and worlds["wrong-coordinates"]["view"] == "grid+wrong-coordinates"
     )
     assert worlds["transfer"] == worlds["spa"]
-    assert found.lessons_of(found.variant("transfer"))[0].settings == {"size": 3}
+    assert found.lessons_of(found.variant("transfer"))[0].settings == {"size": 3, "view": "grid+coordinates"}
     assert found.lessons_of(found.variant("other"))[1].policy == "oracle"
 
 
@@ -131,3 +132,16 @@ def test_the_spaced_view_loses_its_coordinates_too() -> None:
     found = recipe("world.view=spaced+coordinates", "variants=[no-coordinates]")
     assert found.world_of(VARIANTS["no-coordinates"]).settings["view"] == "spaced"
     assert found.world_of(VARIANTS["wrong-coordinates"]).settings["view"] == "spaced+wrong-coordinates"
+
+
+def test_the_easy_world_is_seen_as_the_hard_one_unless_the_recipe_says_otherwise() -> None:
+    def view(*overrides: str) -> str:
+        found = recipe(*overrides, "variants=[transfer]")
+        lessons, _ = found.lessons_of(VARIANTS["transfer"])
+        return config_for(lessons.name, lessons.settings).view
+
+    assert view("world.view=spaced+coordinates", "transfer_world={name: frozen-lake, size: 3}") == "spaced+coordinates"
+    assert view("transfer_world={name: frozen-lake, size: 3, view: text}") == "text"
+    assert view("transfer_world=frozen-lake:coordinates") == config_for("frozen-lake:coordinates").view != "spaced"
+    assert view("world.view=spaced", "transfer_world=sokoban") == "spaced"
+    assert view("world.view=spaced", "transfer_world=bandit") == "text"  # the only one it has

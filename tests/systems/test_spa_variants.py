@@ -173,6 +173,18 @@ def test_the_whole_pipeline_with_a_variant_of_each_kind(tmp_path: Path) -> None:
     assert {"mi", "pass@2", "group_std", "entropy", "reply_tokens"} <= {curve["key"] for curve in summary["curves"]}
     agents = [row["agent"] for row in summary["tables"][0]["rows"]]
     assert agents[0] == "random" and agents[-1] == "ceiling" and "tiny transfer" in agents
+    assert [row["agent"] for row in summary["tables"][1]["rows"]] == agents  # by the length of the shortest solution
+    assert not any("out of reach" in note for note in summary["notes"])
+
+
+def test_a_run_says_at_its_start_that_its_levels_are_mostly_out_of_reach(tmp_path: Path) -> None:
+    run = oneiro.run(recipe(*SMALL, "world.max_actions=1", "variants=[base]"), out=tmp_path / "run")
+    log = (run.path / "log.txt").read_text()
+    before, warning, after = log.partition("frozen-lake is mostly out of reach")
+    assert warning and "model tiny" not in before and "model tiny" in after and " in 1 action;" in after
+    assert log.count("out of reach") == 1
+    (note,) = json.loads((run.path / "summary.json").read_text())["notes"]
+    assert note.startswith("frozen-lake is mostly out of reach")
 
 
 def test_tiny_cannot_play_for_its_own_data(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from oneiro import cli
 from oneiro import recipe as recipes
 from oneiro.errors import OneiroError
 from oneiro.learning.example import Example
@@ -44,13 +45,13 @@ BOTH = ("rlvr/video-single", "rlvr/video-multi")
 
 
 def start(recipe: str, out: Path, *overrides: str) -> subprocess.Popen[bytes]:
-    command = [*COMMAND, "run", recipe, "preset=smoke", *overrides, "--out", str(out)]
+    command = [*COMMAND, "run", recipe, "preset=toy", *overrides, "--out", str(out)]
     return subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
 
 
 @pytest.fixture(scope="module", params=BOTH, ids=["single", "multi"])
 def alone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A smoke run that was left alone."""
+    """A smoke run on the toy, which needs no simulator, that was left alone."""
     out = tmp_path_factory.mktemp("video") / "run"
     assert start(request.param, out).wait(300) == 0
     return out
@@ -83,7 +84,7 @@ def test_a_run_takes_models_that_were_trained_before(alone: Path, tmp_path: Path
 def test_what_is_given_must_fit(alone: Path, tmp_path: Path, overrides: list[str], said: str) -> None:
     name = "rlvr/video-multi" if "multi" in (alone / "recipe.yaml").read_text() else "rlvr/video-single"
     filled = [part.replace("RUN", str(alone)) for part in overrides]
-    command = [*COMMAND, "run", name, "preset=smoke", *filled, "--out", str(tmp_path / "other")]
+    command = [*COMMAND, "run", name, "preset=toy", *filled, "--out", str(tmp_path / "other")]
     refused = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
     assert refused.returncode == 2 and said in " ".join(refused.stderr.split())
     assert not (tmp_path / "other" / "data").exists()  # it is looked at first
@@ -97,9 +98,11 @@ def test_a_run_ends_with_baselines_ceiling_base_and_rlvr_in_every_table(alone: P
         assert row["MSE x 100"]["low"] <= row["MSE x 100"]["value"] <= row["MSE x 100"]["high"]
         assert row["MSE x 100"]["n"] == 4  # twelve episodes, every third for testing
     assert "intervals" in summary["notes"][0] and "Copying the last frame" in summary["notes"][0]
-    titles = [table["title"] for table in summary["tables"]]
-    multi = "compressive" in (alone / "recipe.yaml").read_text()
-    assert ("MSE x 100 by how far ahead" in titles) == multi
+    ahead = [table for table in summary["tables"] if table["title"] == "By how far ahead"]
+    assert len(ahead) == ("compressive" in (alone / "recipe.yaml").read_text())
+    for table in ahead:
+        assert table["columns"] == ["ahead", "frames", "MSE x 100", "PSNR", "SSIM x 100", "repeats"]
+        assert len(table["rows"]) == 7 * 4
 
 
 def test_the_report_holds_its_moving_pictures(alone: Path) -> None:
@@ -159,6 +162,29 @@ def test_a_model_without_its_tokenizer_is_a_readable_mistake(alone: Path, tmp_pa
         open_model(tmp_path / "a" / "b" / "c" / "d" / "moved")
 
 
+@pytest.mark.parametrize(
+    "words", [["eval", "video", "--data", "."], ["eval", "policy"], ["play", "robot"]], ids=["video", "policy", "play"]
+)
+def test_a_model_that_is_not_there_is_a_readable_mistake(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([*words, "--model", str(tmp_path / "nowhere")]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "name a run of rlvr/video-..." in said and "language" not in said and "smollm" not in said
+
+
+def test_a_stage_that_a_run_has_not_is_a_readable_mistake(alone: Path) -> None:
+    with pytest.raises(OneiroError, match="no transformer of a stage 'sft'; they come after 'pretrain' and 'rl'"):
+        open_model(alone, "sft")
+
+
+def test_playing_in_a_model_without_episodes_of_its_own_asks_for_some(alone: Path, tmp_path: Path) -> None:
+    rl = alone / "checkpoints" / "rl"
+    with pytest.raises(OneiroError, match="name the folder of some with --data"):
+        open_drive(rl, None, 0, tmp_path, seed=0)
+    assert open_drive(rl, alone / "data", 0, tmp_path, seed=0).frame.shape == (32, 32, 3)
+
+
 def test_data_with_other_actions_is_a_readable_mistake(alone: Path, tmp_path: Path) -> None:
     from dataclasses import replace
 
@@ -212,9 +238,18 @@ def test_the_gpu_overlay_has_a_model_of_at_least_twenty_million_parameters(name:
     assert layers * (4 * width * width + 3 * width * mlp) + 2 * layout.vocabulary * width >= 20e6
 
 
+@pytest.mark.parametrize("name", BOTH)
+def test_the_smoke_preset_learns_what_policies_are_judged_in(name: str) -> None:
+    recipe = load(name, "preset=smoke")
+    assert recipe.data.name == "drawer" and "drawer-open" in recipe.data.tasks
+    assert recipe.tokenizer.height == recipe.tokenizer.width == 64  # as oneiro data robot draws
+    toy = load(name, "preset=toy")
+    assert toy.data.name == video_toy.NAME and toy.rl == recipe.rl and toy.model == recipe.model
+
+
 def test_a_toy_of_oblong_frames_is_refused() -> None:
     with pytest.raises(OneiroError, match="square frames"):
-        load(BOTH[0], "preset=smoke", "tokenizer.width=64")
+        load(BOTH[0], "preset=toy", "tokenizer.width=64")
 
 
 # Parts ----------------------------------------------------------------------------------------------------------------
@@ -281,10 +316,38 @@ def test_an_exam_looks_at_nothing_but_the_given_frames(episodes: Episodes, task:
     assert not np.allclose(other.values["mse"], before.values["mse"])
 
 
+def test_copying_and_the_ceiling_are_paid_like_a_model(episodes: Episodes, task: VideoPredictor) -> None:
+    footage = Footage(episodes, task.layout.frames)
+    windows = fixed_segments(footage, 3)
+    clips, rows = footage.cut(windows), Exam(task, footage, windows, []).baselines()
+    cases, copied = task.encode(clips), rows[COPY]
+    error = np.abs(clips.images[:, 1:].astype(float) - clips.images[:, :1]).mean(axis=(2, 3, 4)) / 255
+    # Each frame held still pays its error and the whole penalty of 0.1.
+    assert copied.values["reward"][:, 0] == pytest.approx(-error - 0.1, rel=1e-4) and copied.repeats.all()
+    assert task.reward_of_copying(clips, cases) == pytest.approx(-error.mean(axis=1) - 0.1, rel=1e-4)
+    sampled = task.rewards(clips, cases, cases.frames[:, None, 1:])  # a model that samples the true tokens
+    assert rows[CEILING].values["reward"].mean(axis=2) == pytest.approx(
+        np.sum(list(sampled.values()), axis=(0, 3)), rel=1e-4
+    )
+
+
 def measured(numbers: list[float], repeats: list[bool] | None = None) -> Measured:
     """One run of one frame for each segment."""
     values = np.array(numbers, np.float32)[:, None, None]
-    return Measured({"mse": values, "reward": -values}, np.array(repeats)[:, None] if repeats else None)
+    return Measured(
+        {"mse": values, "reward": -values}, np.array(repeats or [False] * len(numbers), bool)[:, None, None]
+    )
+
+
+def test_each_frame_ahead_has_its_own_mean_of_every_measure() -> None:
+    values = np.array([[[1.0, 5.0]], [[3.0, 7.0]]], np.float32)  # two segments, one run, two frames
+    row = Measured({"mse": values, "psnr": values, "ssim": values}, np.array([[[False, True]], [[False, False]]]))
+    rows = video_evaluate.horizon_table({"base": row, "RLVR": row}, np.array([0, 1])).data()["rows"]
+    assert [(line["ahead"], line["frames"]) for line in rows] == [
+        (f"frame {number}", name) for number in (1, 2) for name in ("base", "RLVR")
+    ]
+    means = [[line[key]["value"] for key in ("MSE x 100", "PSNR", "SSIM x 100", "repeats")] for line in rows[::2]]
+    assert means == [[200.0, 2.0, 200.0, 0.0], [600.0, 6.0, 600.0, 0.5]]
 
 
 def test_means_are_over_segments_and_intervals_over_episodes() -> None:
@@ -306,7 +369,7 @@ def test_a_change_is_relative_and_paired() -> None:
 
 def test_the_best_of_several_is_chosen_for_each_measure_by_itself() -> None:
     values = np.array([[[1.0], [3.0]], [[4.0], [2.0]]], np.float32)
-    row = Measured({"mse": values, "psnr": values})
+    row = Measured({"mse": values, "psnr": values}, np.zeros(values.shape, bool))
     found = video_evaluate.runs_table({"base": row}, np.array([0, 1]))
     assert found is not None
     best = {line["measure"]: line["best of 2"]["value"] for line in found.data()["rows"]}
@@ -315,7 +378,7 @@ def test_the_best_of_several_is_chosen_for_each_measure_by_itself() -> None:
 
 def test_measures_survive_a_file(tmp_path: Path) -> None:
     before = Measured(
-        {"mse": np.ones((2, 3, 4), np.float32)}, np.array([[True], [False]]), np.zeros((2, 4, 5), np.int32)
+        {"mse": np.ones((2, 3, 4), np.float32)}, np.eye(4, dtype=bool)[None, 1:], np.zeros((2, 4, 5), np.int32)
     )
     before.save(tmp_path / "base.npz")
     after = Measured.load(tmp_path / "base.npz")

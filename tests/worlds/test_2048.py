@@ -9,7 +9,10 @@ import pytest
 
 from oneiro.errors import OneiroError
 from oneiro.worlds import make
-from oneiro.worlds.puzzle.game_2048 import Tiles, merged, possible, read, slid, spaced
+from oneiro.worlds.baselines import oracle_success, random_success
+from oneiro.worlds.puzzle.board_2048 import WORDS, Tiles, merged, possible, slid
+from oneiro.worlds.puzzle.game_2048 import read, spaced
+from oneiro.worlds.puzzle.player_2048 import best_way
 
 
 @pytest.mark.parametrize(
@@ -86,3 +89,46 @@ def test_boards_read_back_from_their_text() -> None:
 def test_a_target_that_no_tile_can_be_is_refused() -> None:
     with pytest.raises(OneiroError, match="power of two"):
         make("2048", target=100)
+
+
+def test_the_player_makes_what_chance_seldom_makes() -> None:
+    chance, player = random_success("2048:3x3", 12, 2), oracle_success("2048:3x3", 12)
+    assert chance.mean() < 0.4 and player.mean() > 0.9
+
+
+def test_the_player_moves_at_once_and_alike_on_any_board() -> None:
+    rng = np.random.default_rng(0)
+    for size in (2, 3, 4, 8):
+        for density in (0.1, 0.6, 1.0):
+            cells = np.where(rng.random(size * size) < density, 2 ** rng.integers(1, 10, size * size), 0)
+            tiles = Tiles(size, tuple(cells.tolist()))
+            way = best_way(tiles, 0.9)
+            assert (way is None) == (not possible(tiles)) and way == best_way(tiles, 0.9)
+            assert way is None or slid(tiles, way)[0] != tiles
+
+
+def test_the_oracle_has_no_advice_when_nothing_moves_or_the_game_is_over() -> None:
+    world = make("2048", max_actions=1)
+    world.reset(seed=0)
+    assert world.oracle() in WORDS
+    world.step("Left")
+    assert world.over and world.oracle() is None
+    world.reset(seed=0)
+    world.tiles = Tiles(4, tuple(2 if (cell // 4 + cell) % 2 else 4 for cell in range(16)))
+    assert world.oracle() is None
+
+
+def test_the_ceiling_is_stated_where_the_sum_of_the_tiles_settles_it() -> None:
+    world = make("2048")
+    world.reset(seed=0)
+    # A tile is the sum of what went into it; 702 tiles that are fours one time in ten add up to about 1544.
+    assert world.ceiling() == 0.0
+    for actions, expected in ((400, 0.0), (1500, None)):
+        world = make("2048", max_actions=actions)
+        world.reset(seed=0)
+        assert world.ceiling() == expected
+    world.tiles = Tiles(4, (2048, *(0,) * 15))
+    assert world.ceiling() == 1.0
+    sure = make("2048", two_probability=0.0, max_actions=600)  # 600 fours: enough, if they can be merged
+    sure.reset(seed=0)
+    assert sure.ceiling() is None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from oneiro.cli import main
 from oneiro.seeds import generator
 from oneiro.worlds import make
 from oneiro.worlds.bench import PlainSteps, batch_steps, difficulty, plain_room, rate, single_steps
@@ -28,3 +31,9 @@ def test_batches_are_faster_than_single_worlds_and_both_than_painting() -> None:
     painted = rate(PlainSteps(room_of(level_for(make("sokoban").config.plan, 0, None))).step, 0.2)
     single, batch = single_steps("sokoban", 0.2), batch_steps("sokoban", 0.3)
     assert batch > single > 5 * painted
+
+
+@pytest.mark.parametrize("seconds", ["-1", "0", "nan", "inf"])
+def test_a_time_that_is_none_is_one_line(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "worlds", "--seconds", seconds]) == 2
+    assert capsys.readouterr().err.strip() == f"--seconds must be above 0, not {seconds}"

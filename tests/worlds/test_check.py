@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from oneiro.cli import main
+from oneiro.errors import OneiroError
 from oneiro.seeds import generator
 from oneiro.worlds import check, make
 from oneiro.worlds.base import Step, World, WorldConfig, level_key
+from oneiro.worlds.baselines import oracle_success
 from oneiro.worlds.check import worst
 from oneiro.worlds.registry import WORLDS, register, world_class
 
@@ -123,6 +126,44 @@ def test_a_crash_is_a_finding_and_the_other_checks_still_run(monkeypatch: pytest
     findings = check("coin")
     assert worst(findings) == "error"
     assert any("ZeroDivisionError: no picture" in finding.message for finding in findings)
+
+
+@pytest.mark.parametrize(
+    ("world", "setting"),
+    [("math", "path"), ("math", "eval_path"), ("countdown", "path"), ("webshop", "products")],
+)
+def test_a_file_that_is_not_there_is_one_line(world: str, setting: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", world, f"{setting}=/nowhere.jsonl"]) == 2
+    printed = capsys.readouterr()
+    assert printed.err.strip() == "/nowhere.jsonl does not exist" and not printed.out
+
+
+def test_a_player_without_a_proven_ceiling_is_shown_as_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_module("oneiro.worlds.check"), "LEVELS", 4)
+    messages = [finding.message for finding in check("2048:3x3")]
+    assert "oracle (a player that looks 2 moves ahead; no proven ceiling) succeeds in 100.0% of 4 episodes" in messages
+    assert any("0.0% is the best possible in 700 actions" in finding.message for finding in check("2048"))
+
+
+class Mute(Coin):
+    """Knows no player to ask."""
+
+    name = "mute"
+    oracle = World.oracle
+
+    def step(self, action: str) -> Step:
+        return self.outcome(0.0, valid=action in self.actions, effective=False)
+
+
+def test_a_world_without_an_oracle_does_not_play_at_random_in_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    register("mute", f"{__name__}:Mute")
+    assert make("coin").has_oracle and not make("mute").has_oracle
+    with pytest.raises(OneiroError, match="world 'mute' has no oracle"):
+        oracle_success("mute", 1)
+    for policy in ("oracle", "mixture"):
+        assert main(["eval", "agent", "--world", "mute", "--policy", policy, "--levels", "1"]) == 2
+        assert capsys.readouterr().err.strip() == ("world 'mute' has no oracle; let a random policy or a model play")
+    assert "the world has no oracle" in [finding.message for finding in check("mute")]
 
 
 def test_default_settings_are_enough() -> None:

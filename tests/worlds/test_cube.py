@@ -9,6 +9,8 @@ import pytest
 
 from oneiro.errors import OneiroError
 from oneiro.worlds import make
+from oneiro.worlds.base import in_split
+from oneiro.worlds.puzzle.cube import key_of
 from oneiro.worlds.puzzle.cube_moves import MOVES, SOLVED, distance, distances, holds, solved, sources, turned
 
 # Corners in the order URF UFL ULB UBR DFR DLF DBL DRB: for each clockwise turn, where each place's corner comes
@@ -123,3 +125,29 @@ def test_moves_are_read_in_either_case_and_apostrophe() -> None:
 def test_colours_must_be_six_letters() -> None:
     with pytest.raises(OneiroError, match="six different letters"):
         make("cube", colours="WWGRBY")
+
+
+@pytest.mark.parametrize("scramble", [1, 2, 3, 4])
+def test_the_splits_share_no_cube_however_it_is_held_and_both_have_levels(scramble: int) -> None:
+    world = make("cube", scramble=scramble)
+    drawn = {}
+    for split in ("train", "eval"):
+        drawn[split] = {}
+        for seed in range(150):
+            _, info = world.reset(seed=seed, options={"split": split})
+            # The 24 ways to hold a cube, by the permutations alone: the least of them names it.
+            drawn[split][info["key"]] = min(tuple(world.state[source] for source in hold) for hold in holds())
+        assert len(set(drawn[split].values())) == len(drawn[split])  # one key for one cube
+    assert drawn["train"] and drawn["eval"]
+    assert not set(drawn["train"].values()) & set(drawn["eval"].values())
+    assert not drawn["train"].keys() & drawn["eval"].keys()
+
+
+def test_one_cube_in_eight_is_held_out_at_every_distance() -> None:
+    layer, seen = {SOLVED}, {tuple(SOLVED[source] for source in hold) for hold in holds()}
+    for cubes in (6, 27, 120):
+        layer = {turned(cube, move) for cube in layer for move in MOVES} - seen
+        seen |= {tuple(cube[source] for source in hold) for cube in layer for hold in holds()}
+        keys = {key_of(cube) for cube in layer}
+        assert len(keys) == cubes  # the known numbers of cubes, so no key depends on how one is held
+        assert sum(in_split(key, "eval") for key in keys) == -(-cubes // 8)

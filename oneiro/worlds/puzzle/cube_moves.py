@@ -66,8 +66,13 @@ def holds() -> tuple[tuple[int, ...], ...]:
 
 def distance(state: State) -> int:
     """Quarter turns to the nearest solved state, exactly."""
+    return int(distances()[state_number(state)])
+
+
+def state_number(state: State) -> int:
+    """One number (below 5040 x 729) for a state, the same in all 24 ways to hold the cube."""
     corners, twists = coordinates(state)
-    return int(distances()[corners * 729 + twists])
+    return corners * 729 + twists
 
 
 def coordinates(state: State) -> tuple[int, int]:
@@ -90,7 +95,7 @@ def distances() -> NDArray[np.int8]:
     """[5040 x 729]: the distance of every state, by breadth-first search over all 3.7 million; under a second, once."""
     corner_steps, twist_steps = _steps()
     found = np.full(5040 * 729, -1, np.int8)
-    frontier = np.array([_number(SOLVED)])
+    frontier = np.array([state_number(SOLVED)])
     found[frontier] = 0
     for depth in range(1, GODS_NUMBER + 1):
         corners, twists = np.divmod(frontier, 729)
@@ -102,9 +107,10 @@ def distances() -> NDArray[np.int8]:
     return found
 
 
-def _number(state: State) -> int:
-    corners, twists = coordinates(state)
-    return corners * 729 + twists
+@lru_cache(maxsize=GODS_NUMBER + 1)
+def at_distance(turns: int) -> NDArray[np.int64]:
+    """The numbers of all states so many quarter turns from solved, ascending."""
+    return np.flatnonzero(distances() == turns)
 
 
 @lru_cache(maxsize=1)

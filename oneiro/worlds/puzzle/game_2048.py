@@ -7,18 +7,20 @@ luck: members of a group start from the same board and meet different tiles.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
-from math import log2
-from typing import Any, ClassVar, NamedTuple
+from math import exp, log2
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import Field, field_validator
 
 from oneiro.seeds import generator
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, level_key
+from oneiro.worlds.puzzle.board_2048 import WORDS, Tiles, possible, slid, with_new_tile
+from oneiro.worlds.puzzle.player_2048 import AHEAD, best_way
 
-WORDS = ("Up", "Right", "Down", "Left")
 REWARD_SCALE = 0.1
+NEVER = 1e-12
+"""A chance below this is stated as none."""
 
 
 class Game2048Config(WorldConfig):
@@ -40,13 +42,6 @@ class Game2048Config(WorldConfig):
         return target
 
 
-class Tiles(NamedTuple):
-    """A state: tiles row by row, 0 for empty."""
-
-    size: int
-    cells: tuple[int, ...]
-
-
 class Game2048(World):
     """One game."""
 
@@ -55,6 +50,7 @@ class Game2048(World):
     views = ("text", "spaced")
     actions = WORDS
     deterministic = False
+    oracle_is = f"a player that looks {AHEAD} moves ahead; no proven ceiling"
     variants: ClassVar = {
         "128": {"target": 128, "max_actions": 120},
         "3x3": {"size": 3, "target": 64, "max_actions": 60},
@@ -106,6 +102,26 @@ class Game2048(World):
             f"Actions: {', '.join(WORDS)}. You have {self.config.max_actions} actions."
         )
 
+    def oracle(self) -> str | None:
+        """The move of a good player, not of an optimal one: nobody knows that (see `player_2048`)."""
+        way = None if self.over else best_way(self.tiles, self.config.two_probability)
+        return None if way is None else WORDS[way]
+
+    def ceiling(self) -> float | None:
+        """1 with the target made, 0 where the tiles still to come cannot add up to it; in between nobody knows.
+
+        A tile is the sum of the tiles that went into it, and every move brings one. So many of the remaining ones would
+        have to be fours; Hoeffding's inequality bounds the chance of that, whatever the player does.
+        """
+        if self._success:
+            return 1.0
+        missing, moves = self.config.target - sum(self.tiles.cells), 0 if self.over else self.remaining
+        share = (missing - 2 * moves) / (2 * moves) if moves else 2.0
+        beyond = share - (1 - self.config.two_probability)
+        if share > 1 or (beyond > 0 and exp(-2 * moves * beyond**2) < NEVER):
+            return 0.0
+        return None
+
     @property
     def _success(self) -> bool:
         return max(self.tiles.cells) >= self.config.target
@@ -115,47 +131,6 @@ class Game2048(World):
         for _ in range(2):
             tiles = with_new_tile(tiles, rng, self.config.two_probability)
         return tiles
-
-
-def slid(tiles: Tiles, way: int) -> tuple[Tiles, int]:
-    """The board after sliding up, right, down or left, before the new tile; and the points of its merges."""
-    cells, points = list(tiles.cells), 0
-    for line in _lines(tiles.size, way):
-        moved, gained = merged(tuple(cells[cell] for cell in line))
-        points += gained
-        for cell, tile in zip(line, moved, strict=True):
-            cells[cell] = tile
-    return Tiles(tiles.size, tuple(cells)), points
-
-
-@lru_cache(maxsize=65536)
-def merged(line: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
-    """A line slid towards its first cell, each tile merging at most once; and the points."""
-    tiles: list[int] = []
-    points, fresh = 0, False
-    for tile in line:
-        if not tile:
-            continue
-        if tiles and tiles[-1] == tile and not fresh:
-            tiles[-1], fresh = 2 * tile, True
-            points += 2 * tile
-        else:
-            tiles.append(tile)
-            fresh = False
-    return (*tiles, *(0,) * (len(line) - len(tiles))), points
-
-
-def possible(tiles: Tiles) -> list[int]:
-    """The directions in which something moves."""
-    return [way for way in range(4) if slid(tiles, way)[0] != tiles]
-
-
-def with_new_tile(tiles: Tiles, rng: np.random.Generator, two_probability: float) -> Tiles:
-    """A 2 or a 4 on a random empty cell."""
-    empty = [cell for cell, tile in enumerate(tiles.cells) if not tile]
-    cell = empty[int(rng.integers(len(empty)))]
-    tile = 2 if rng.random() < two_probability else 4
-    return Tiles(tiles.size, (*tiles.cells[:cell], tile, *tiles.cells[cell + 1 :]))
 
 
 def spaced(tiles: Tiles) -> str:
@@ -184,12 +159,3 @@ def read(text: str, size: int) -> Tiles | None:
         return None
     tiles = Tiles(size, tuple(0 if cell == "." else int(cell) for cell in cells))
     return tiles if text in (spaced(tiles), aligned(tiles)) else None
-
-
-@lru_cache
-def _lines(size: int, way: int) -> tuple[tuple[int, ...], ...]:
-    """The lines of cells that slide, each starting at the edge it slides to."""
-    rows = [tuple(size * row + column for column in range(size)) for row in range(size)]
-    columns = list(zip(*rows, strict=True))
-    lines = columns if WORDS[way] in ("Up", "Down") else rows
-    return tuple(line[::-1] if WORDS[way] in ("Right", "Down") else line for line in lines)

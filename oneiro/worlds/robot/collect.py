@@ -25,7 +25,7 @@ from oneiro.recipe import Settings
 from oneiro.seeds import generator
 from oneiro.worlds.robot import policies
 from oneiro.worlds.robot.drawer import draw_start
-from oneiro.worlds.robot.episodes import RobotEpisode, write_episode
+from oneiro.worlds.robot.episodes import RobotEpisode, refuse_others, write_episode
 from oneiro.worlds.robot.simulator import ACTION, DrawerSimulator, TaskName, choose_renderer, require
 
 
@@ -71,7 +71,9 @@ def collect(
     for name in settings.policies:
         policies.grade(name)
     out = Path(out)
-    _same_settings(out / f"{settings.task}.json", settings)
+    note, made = out / f"{settings.task}.json", settings.model_dump(mode="json")
+    refuse_others(note, made, f"{settings.task} episodes")
+    files.write_json(note, made)
     wanted = {index: out / f"{settings.task}_{index:06d}.npz" for index in range(episodes)}
     missing = [(index, path) for index, path in wanted.items() if not path.exists()]
     advance(episodes - len(missing))
@@ -130,20 +132,6 @@ def play(settings: CollectSettings, index: int) -> RobotEpisode:
 def _simulator(task: TaskName, size: int, hold: int) -> DrawerSimulator:
     """One per process: making it takes as long as an episode."""
     return DrawerSimulator(task, size, hold)
-
-
-def _same_settings(path: Path, settings: CollectSettings) -> None:
-    """Episodes of one task in one folder are made alike; its settings lie beside them."""
-    made = settings.model_dump(mode="json")
-    if path.exists():
-        for key, value in files.read_json(path).items():
-            if made.get(key) != value:
-                raise OneiroError(
-                    f"{path.parent} holds {settings.task} episodes made with {key}={value}, not {made.get(key)}; "
-                    "choose another --out or the same settings"
-                )
-    else:
-        files.write_json(path, made)
 
 
 def _in_processes(settings: CollectSettings, missing: list[tuple[int, Path]], workers: int) -> Iterator[None]:

@@ -180,6 +180,16 @@ def open_episodes(folder: str | Path, *, every: int = EVERY, verify: bool = True
     return Episodes(paths, lengths, places, tuple(damaged), every)
 
 
+def refuse_others(note: Path, made: Mapping[str, Any], what: str) -> None:
+    """Episodes of a folder are made alike: an error where the note beside them says that theirs were made otherwise."""
+    for key, value in (files.read_json(note) if note.exists() else {}).items():
+        if made.get(key) != value:
+            raise OneiroError(
+                f"{note.parent} holds {what} made with {key}={value}, not {made.get(key)}; "
+                "choose another --out or the same settings"
+            )
+
+
 def _read(path: Path, wanted: Callable[[str], bool]) -> dict[str, np.ndarray]:
     """Arrays of an npz by name. Sizes are checked before anything is unpacked."""
     arrays = {}

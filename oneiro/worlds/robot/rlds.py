@@ -10,14 +10,15 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from oneiro import files
 from oneiro.errors import OneiroError, nearest
-from oneiro.worlds.robot.episodes import RobotEpisode, write_episode
+from oneiro.worlds.robot.episodes import RobotEpisode, refuse_others, write_episode
 from oneiro.worlds.robot.tfrecord import (
     Corrupt,
     Damage,
@@ -30,6 +31,8 @@ from oneiro.worlds.robot.tfrecord import (
 )
 
 STEPS = "steps/"
+NOTE = "rlds.json"
+"""Beside imported episodes: the dataset and the fields they were made of."""
 PIXELS = 4096 * 4096
 """Largest image that is decoded."""
 RT1_ACTION = (
@@ -153,9 +156,15 @@ def import_rlds(
     instruction: str | None = None,
     advance: Callable[[int], Any] = lambda count: None,
 ) -> Imported:
-    """Write every episode below `source` to `out` as `SPLIT_eps_00000000.npz`. Files that are there are kept."""
+    """Write every episode below `source` to `out` as `SPLIT_eps_00000000.npz`. Files that are there are kept, and must
+    have been made of the same fields.
+    """
     dataset = open_dataset(source)
     fields = choose_fields(dataset, image, action, instruction)
+    note, made = Path(out) / NOTE, {"dataset": dataset.name, **asdict(fields), "action": list(fields.action)}
+    refuse_others(note, made, "episodes")
+    if not note.exists() and any(Path(out).glob("*_eps_*.npz")):
+        raise OneiroError(f"{out} holds episodes and no {NOTE} that says what they were made of; choose another --out")
     done = Imported()
     for split in sorted(dataset.files):
         for number, episode in episodes(dataset, fields, split):
@@ -166,6 +175,8 @@ def import_rlds(
                 done.kept += 1
                 done.frames += len(episode)
             else:
+                if not done.written:  # before the first file: a folder with episodes always has its note
+                    files.write_json(note, made)
                 write_episode(path, episode)
                 done.written += 1
                 done.frames += len(episode)

@@ -51,12 +51,12 @@ def transition(record: dict[str, Any]) -> Transition:
         split=record["split"],
         game=record["game"],
         task=record["task"],
-        state=_state(record["state"]),
+        state=checked_state(record["state"]),
         score=dict(record["score"]),
         action=str(record["action"]),
         uuid_base=int(record["uuid_base"]),
-        after_action=_state(record["state_after_action"]),
-        after=_state(record["state_after_tick"]),
+        after_action=checked_state(record["state_after_action"]),
+        after=checked_state(record["state_after_tick"]),
         score_after=dict(record["score_after"]),
         duplicate=bool(record.get("cross_split_dup", False)),
         on_plan=bool(record.get("is_gold_action")),
@@ -64,7 +64,8 @@ def transition(record: dict[str, Any]) -> Transition:
     )
 
 
-def _state(objects: Any) -> State:
+def checked_state(objects: Any) -> State:
+    """A state as it was recorded; ValueError, KeyError or TypeError where it is none."""
     for thing in objects:
         if not isinstance(thing["uuid"], int) or not isinstance(thing["properties"], dict):
             raise ValueError("an object has no whole uuid or no properties")
@@ -91,7 +92,9 @@ def import_bytesized32(source: str | Path, out: str | Path, report: Report | Non
     source = Path(source)
     missing = [name for name in (*ROWS, EXAMPLES) if not (source / name).is_file()]
     if missing:
-        raise OneiroError(f"{source} lacks {', '.join(missing)}; give the folder of the ByteSized32 transitions")
+        raise OneiroError(
+            f"{source} lacks {', '.join(missing)}; give the folder of the ByteSized32 transitions, or parquet files"
+        )
     rules = read_rules(source)
     rows = (t for name in ROWS for t in _reported(source / name, report))
     return write_dataset(out, "bytesized32", rows, rules, example=_distinct(read_transitions(source / EXAMPLES)))

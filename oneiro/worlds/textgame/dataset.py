@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,8 @@ from oneiro.errors import OneiroError, nearest
 from oneiro.worlds.textgame.state import Score, State, Transition
 
 FORMAT = "oneiro-textgame-1"
+_SPLIT = re.compile(r"(?!states$)[A-Za-z0-9_-]{1,40}")
+"""Names of splits: each is that of a file beside `states.jsonl.gz`."""
 EXAMPLE = "example"
 """The split whose rows only serve as examples inside prompts."""
 
@@ -128,6 +131,8 @@ def write_dataset(
     states, scores, tasks = _Table(), _Table(), dict[str, str]()
     lines: dict[str, list[str]] = {}
     for split, transition in _tagged(transitions, example):
+        if split not in lines and not _SPLIT.fullmatch(split):
+            raise OneiroError(f"{transition.id} is of the split '{split[:40]}', which is no name for a file")
         tasks[transition.game] = transition.task
         numbers = [states.number(s) for s in (transition.state, transition.after_action, transition.after)]
         numbers += [scores.number(s) for s in (transition.score, transition.score_after)]

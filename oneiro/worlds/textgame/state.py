@@ -56,10 +56,23 @@ class Transition(Situation):
     observation: str = ""
     """What the game answered in words, where that was recorded."""
 
+    def part(self, kind: Kind) -> tuple[State, State, Score | None, Score | None]:
+        """The states and the scores that a question of this kind goes from and to; no scores where none is asked."""
+        if kind == "action":
+            return self.state, self.after_action, None, None
+        if kind == "tick":
+            return self.after_action, self.after, None, None
+        return self.state, self.state if kind == "score" else self.after, self.score, self.score_after
+
+    def changes(self, kind: Kind) -> bool:
+        """Whether the part that is asked changes anything: the division of every table and of every balanced draw."""
+        before, after, score, score_after = self.part(kind)
+        return not (same(score, score_after) and same_state(before, after))
+
     @property
     def changed(self) -> bool:
-        """Objects or score change: the division of every table. A change of the score alone is a change."""
-        return not (same(self.score, self.score_after) and same_state(self.state, self.after))
+        """The whole step changes objects or the score. A change of the score alone is a change."""
+        return self.changes("full")
 
     @property
     def gold(self) -> bool:

@@ -120,6 +120,28 @@ def test_fields_can_be_mapped_by_hand(tmp_path: Path) -> None:
     assert open_episodes(tmp_path / "out")[0].action.tolist() == [[10, 11, 12, 3], [110, 111, 112, 103]]
 
 
+def test_a_folder_holds_episodes_of_one_choice_of_fields(tmp_path: Path) -> None:
+    source, out = rt1_folder(tmp_path / "in", [rt1_record(2)], "mine"), tmp_path / "out"
+    import_rlds(source, out, action=["action/world_vector"])
+    before = (out / "train_eps_00000000.npz").read_bytes()
+    with pytest.raises(OneiroError, match=r"made with action=\['action/world_vector'\], not \['action/base_"):
+        import_rlds(source, out)
+    other = rt1_folder(tmp_path / "other", [rt1_record(2)], "theirs")
+    with pytest.raises(OneiroError, match="made with dataset=mine, not theirs; choose another --out"):
+        import_rlds(other, out, action=["action/world_vector"])
+    assert (out / "train_eps_00000000.npz").read_bytes() == before
+    assert import_rlds(source, out, action=["action/world_vector"]).kept == 1
+    (out / "rlds.json").unlink()
+    with pytest.raises(OneiroError, match=r"no rlds\.json that says what they were made of"):
+        import_rlds(source, out, action=["action/world_vector"])
+
+
+def test_an_import_that_wrote_nothing_binds_nobody(tmp_path: Path) -> None:
+    with pytest.raises(OneiroError, match="no episode"):
+        import_rlds(rt1_folder(tmp_path / "broken", [b"\xff"]), tmp_path / "out")
+    assert import_rlds(rt1_folder(tmp_path / "in", [rt1_record(2)], "mine"), tmp_path / "out").written == 1
+
+
 def test_each_way_a_record_can_be_wrong_is_one_line(tmp_path: Path) -> None:
     short = serialise({"steps/observation/image": [picture(0)] * 2, "steps/action/world_vector": [0.0] * 5})
     larger = serialise({"steps/observation/image": [picture(0, size=(40, 30))]})
@@ -132,7 +154,7 @@ def test_each_way_a_record_can_be_wrong_is_one_line(tmp_path: Path) -> None:
     assert done.written == 1 and len(done.damaged) == 6 and all("\n" not in line for line in done.damaged)
     for line, words in zip(done.damaged, ("5 numbers", "30x40", "identify", "", "no steps/obs", "end"), strict=True):
         assert words in line
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["train_eps_00000006.npz"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["rlds.json", "train_eps_00000006.npz"]
 
 
 def test_what_is_no_dataset_says_so(tmp_path: Path) -> None:
