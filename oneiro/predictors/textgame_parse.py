@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from oneiro.predictors.base import Flaw, Malformed
 from oneiro.predictors.textgame_reader import MAX_CHARACTERS, MAX_DEPTH, Unreadable, find_object
-from oneiro.worlds.textgame.state import Difference, Object, Score, State, by_uuid, same
+from oneiro.worlds.textgame.state import Difference, Object, Place, Score, State, by_uuid, same
 
 Output = Literal["difference", "edits", "full"]
 """What is asked for: the objects that change, only what changes of them, or the whole next state."""
@@ -25,12 +26,13 @@ MAX_OBJECTS = 256
 class Foretold:
     """A predicted next state, rebuilt on the present one.
 
-    `score` is None where the answer names none. `stray` are uuids it removes that were never there.
+    `score` is None where the answer names none. `stray` are the places where it takes away what is not
+    there, which no state can show.
     """
 
     state: State
     score: Score | None
-    stray: tuple[int, ...] = ()
+    stray: tuple[Place, ...] = ()
 
 
 def answer_part(text: str) -> tuple[str, bool]:
@@ -78,36 +80,39 @@ def parse_edits(text: str, before: State, score_before: Score | None) -> Foretol
     score = _score(found.get("score")) if score_before is not None else None
     if isinstance(score, Malformed):
         return score
-    known, objects = by_uuid(before), list[Object]()
+    known, objects, stray = by_uuid(before), list[Object](), list[Place]()
     for entry in entries:
-        thing = _edited(entry, known.get(entry["uuid"], {}))
-        if isinstance(thing, Malformed):
-            return thing
-        objects.append(thing)
+        edited = _edited(entry, known.get(entry["uuid"], {}))
+        if isinstance(edited, Malformed):
+            return edited
+        objects.append(edited[0])
+        stray += edited[1]
     if score is not None and score_before is not None:
         score = {**score_before, **score}
-    return _foretold(before, objects, found.get("removed"), score)
+    return _foretold(before, objects, found.get("removed"), score, stray)
 
 
-def _edited(entry: Object, thing: Object) -> Object | Malformed:
-    """An object as an entry leaves it."""
-    entry = dict(entry)
+def _edited(entry: Object, thing: Object) -> tuple[Object, list[Place]] | Malformed:
+    """An object as an entry leaves it, and the places where the entry takes away what is not there."""
+    entry, uuid = dict(entry), entry["uuid"]
     lists = [entry.pop(key, []) for key in ("lost", "added", "dropped")]
     if not all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in lists):
-        return Malformed(Flaw.SHAPE, f"object {entry['uuid']}: lost, added and dropped must list names")
+        return Malformed(Flaw.SHAPE, f"object {uuid}: lost, added and dropped must list names")
     lost, added, dropped = (Counter[str](names) for names in lists)
     if lost.keys() & entry.get("properties", {}).keys() or added & dropped or ("contains" in entry and added | dropped):
-        return Malformed(Flaw.CONFLICT, f"object {entry['uuid']} gets what it loses, or has its contents told twice")
+        return Malformed(Flaw.CONFLICT, f"object {uuid} gets what it loses, or has its contents told twice")
     properties = thing.get("properties", {})
     contains = Counter[str](entry.get("contains", thing.get("contains", [])))
-    if dropped - contains or not lost.keys() <= properties.keys():
-        return Malformed(Flaw.CONFLICT, f"object {entry['uuid']} cannot lose or drop what it does not have")
+    stray: list[Place] = [(uuid, "contains", name) for name in dropped - contains]
+    stray += [(uuid, "properties", key) for key in lost if key not in properties]
     kept = {key: value for key, value in properties.items() if key not in lost}
     inside = list((contains - dropped + added).elements())
-    return {**thing, **entry, "properties": kept | entry.get("properties", {}), "contains": inside}
+    return {**thing, **entry, "properties": kept | entry.get("properties", {}), "contains": inside}, stray
 
 
-def _foretold(before: State, objects: list[Object], removed: Any, score: Score | None) -> Foretold | Malformed:
+def _foretold(
+    before: State, objects: list[Object], removed: Any, score: Score | None, stray: Sequence[Place] = ()
+) -> Foretold | Malformed:
     """The state with these objects as they are here and without the removed ones."""
     removed = [removed] if isinstance(removed, int) else removed
     if not isinstance(removed, list) or len(removed) > MAX_OBJECTS:
@@ -119,7 +124,7 @@ def _foretold(before: State, objects: list[Object], removed: Any, score: Score |
     if away & {thing["uuid"] for thing in objects}:
         return Malformed(Flaw.CONFLICT, "an object is both modified and removed")
     state = Difference(objects, sorted(away)).apply(before)
-    return Foretold(state, score, tuple(sorted(away - known)))
+    return Foretold(state, score, (*stray, *((uuid, "removed") for uuid in sorted(away - known))))
 
 
 def parse_full(text: str) -> Foretold | Malformed:

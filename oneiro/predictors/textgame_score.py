@@ -18,6 +18,8 @@ from oneiro.worlds.textgame.state import Kind, Place, Score, State, Transition, 
 
 EXACT_SHARE: Final = 0.5
 """The part of the shaped reward that only an exact answer gets."""
+IMPOSSIBLE: Final = object()
+"""What an answer claims where it takes away what is not there: never what happens."""
 
 
 class Error(StrEnum):
@@ -52,7 +54,7 @@ class Question:
 
     def edits_of(self, answer: Foretold) -> dict[Place, Any]:
         """The edits an answer claims. A score it leaves out counts as the claim that there is none."""
-        claimed = edits(self.before, answer.state) | {(uuid, "removed"): True for uuid in answer.stray}
+        claimed = edits(self.before, answer.state) | dict.fromkeys(answer.stray, IMPOSSIBLE)
         return claimed | self._scores(answer.score if answer.score is not None else {}) if self.scored else claimed
 
     def _scores(self, score: Score | None) -> dict[Place, Any]:

@@ -55,7 +55,7 @@ def test_one_removed_uuid_may_stand_without_a_list_and_in_quotes() -> None:
 
 def test_removing_what_was_never_there_is_remembered() -> None:
     found = read(json.dumps(answer([], [3, 77])))
-    assert isinstance(found, Foretold) and found.stray == (77,)
+    assert isinstance(found, Foretold) and found.stray == ((77, "removed"),)
 
 
 def test_python_s_way_of_printing_is_read_too() -> None:
@@ -148,12 +148,22 @@ def test_an_edit_of_what_is_not_there_makes_it() -> None:
 
 
 @pytest.mark.parametrize(
+    ("entry", "place"),
+    [
+        ({"uuid": 3, "dropped": ["lid (ID: 5)"]}, (3, "contains", "lid (ID: 5)")),
+        ({"uuid": 3, "dropped": ["cup (ID: 2)", "cup (ID: 2)"]}, (3, "contains", "cup (ID: 2)")),
+        ({"uuid": 2, "lost": ["empty"]}, (2, "properties", "empty")),
+        ({"uuid": 9, "lost": ["full"]}, (9, "properties", "full")),
+    ],
+)
+def test_taking_away_what_is_not_there_is_remembered(entry: dict[str, Any], place: tuple[Any, ...]) -> None:
+    found = edited(entry)
+    assert isinstance(found, Foretold) and found.stray == (place,)
+
+
+@pytest.mark.parametrize(
     ("entry", "expected"),
     [
-        ({"uuid": 3, "dropped": ["lid (ID: 5)"]}, Flaw.CONFLICT),
-        ({"uuid": 3, "dropped": ["cup (ID: 2)", "cup (ID: 2)"]}, Flaw.CONFLICT),
-        ({"uuid": 2, "lost": ["empty"]}, Flaw.CONFLICT),
-        ({"uuid": 9, "lost": ["full"]}, Flaw.CONFLICT),
         ({"uuid": 2, "lost": "full"}, Flaw.SHAPE),
         ({"uuid": 2, "added": [4]}, Flaw.SHAPE),
         ({"uuid": 2, "dropped": {"cup (ID: 2)": 1}}, Flaw.SHAPE),

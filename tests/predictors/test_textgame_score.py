@@ -215,6 +215,19 @@ def test_whole_states_are_judged_like_differences() -> None:
     assert asked.judge(asked.no_change(COOKED), COOKED).overlap == 0.0
 
 
+def test_an_edit_that_takes_a_thing_from_the_wrong_place_is_invented_and_the_rest_still_counts() -> None:
+    asked = TextGame(TextGameConfig(rules="none", output="edits"))
+    found = case([thing(1, "room", ("egg (ID: 3)",)), thing(2, "cup", full=False, heat=20), thing(3, "egg", raw=True)])
+    for holder, errors, overlap in ((1, {}, 1.0), (3, {Error.MISSED: 1, Error.INVENTED: 1}, 0.0)):
+        entry = {"uuid": holder, "dropped": ["cup (ID: 2)"]}
+        outcome = asked.judge(json.dumps({"edited": [entry], "removed": [], "score": {}}), found)
+        assert (outcome.errors, outcome.overlap) == (errors, overlap)
+    moved = case([thing(1, "room", ("egg (ID: 3)",)), CUP, thing(3, "egg", ("cup (ID: 2)",), raw=True)])
+    entries = [{"uuid": 3, "added": ["cup (ID: 2)"]}, {"uuid": 2, "dropped": ["cup (ID: 2)"]}]
+    outcome = asked.judge(json.dumps({"edited": entries, "removed": [], "score": {}}), moved)
+    assert (outcome.true, outcome.claimed, outcome.right, outcome.overlap) == (2, 2, 1, 1 / 3)
+
+
 def test_metrics_do_not_depend_on_the_training_reward() -> None:
     answers = (full(), full(score=SCORE), "?")
     tables = [
