@@ -69,9 +69,9 @@ def test_the_perfect_answer_and_no_change_are_scored_on_every_row(games: Path, t
 
 def test_the_published_scorer_cannot_credit_a_created_object(games: Path, tmp_path: Path) -> None:
     rows = list(open_dataset(games, "test"))
-    assert any(case.creates for case in rows)
+    assert any(case.creates() for case in rows)
     found = scores(games, tmp_path / "scores.json", "--answers", "perfect", "--scorer", "release")
-    right = 100 * sum(not case.creates for case in rows if case.changed) / sum(case.changed for case in rows)
+    right = 100 * sum(not case.creates() for case in rows if case.changed) / sum(case.changed for case in rows)
     assert accuracy(found["rows"]["perfect"])[1] == pytest.approx(right)
     assert found["tables"][0]["rows"][1]["answers"] == "perfect"
 

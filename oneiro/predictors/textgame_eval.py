@@ -15,9 +15,9 @@ from typing import Any
 
 from oneiro.errors import OneiroError, nearest
 from oneiro.predictors.textgame import Scorer, TextGame, TextGameConfig
-from oneiro.predictors.textgame_score import Error, Question, question
+from oneiro.predictors.textgame_score import Error
 from oneiro.report.stats import wilson
-from oneiro.worlds.textgame.state import Kind, Transition, by_uuid, same, same_state
+from oneiro.worlds.textgame.state import Kind, Transition, same_state
 
 Answers = Mapping[str, str] | Callable[[Transition], str]
 """Raw model outputs by the id of their transition, or a function that gives them."""
@@ -96,7 +96,7 @@ def evaluate_answers(
         outcome = task.judge(text or "", case)
         right = outcome.exact if scorer == "sound" else task.exact(text or "", case)
         changed = task.changes(case)
-        for name in _subsets(case, question(case, base.transition), held_out):
+        for name in _subsets(case, base.transition, held_out):
             subsets[name].add(changed, right)
         games.setdefault(case.game, Split()).add(changed, right)
         if not right:
@@ -126,16 +126,16 @@ def evaluate_answers(
     }
 
 
-def _subsets(case: Transition, asked: Question, held_out: Collection[str]) -> list[str]:
+def _subsets(case: Transition, kind: Kind, held_out: Collection[str]) -> list[str]:
     found = ["all"]
     if not case.duplicate:
         found.append("clean")
     if case.game in held_out:
         found.append("held_out")
-    before, after = by_uuid(asked.before).keys(), by_uuid(asked.after).keys()
-    if not same(asked.score_before, asked.score_after) and same_state(asked.before, asked.after):
+    before, after, *_ = case.part(kind)
+    if case.changes(kind) and same_state(before, after):
         found.append("score_only")
-    return found + ["creates"] * (not after <= before) + ["removes"] * (not before <= after)
+    return found + ["creates"] * case.creates(kind) + ["removes"] * case.removes(kind)
 
 
 def _macro(games: Iterable[Split]) -> dict[str, Any]:

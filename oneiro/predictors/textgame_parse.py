@@ -51,16 +51,11 @@ def parse_difference(text: str, before: State, score_before: Score | None) -> Fo
 
     `score_before` is None where no score is asked for; an empty score means that it stays.
     """
-    found = _find(text, "modified")
+    found = _claims(text, "modified", score_before)
     if isinstance(found, Malformed):
         return found
-    objects = _objects(found["modified"])
-    if isinstance(objects, Malformed):
-        return objects
-    score = _score(found.get("score")) if score_before is not None else None
-    if isinstance(score, Malformed):
-        return score
-    return _foretold(before, objects, found.get("removed"), score_before if score == {} else score)
+    objects, removed, score = found
+    return _foretold(before, objects, removed, score_before if score == {} else score)
 
 
 def parse_edits(text: str, before: State, score_before: Score | None) -> Foretold | Malformed:
@@ -71,15 +66,10 @@ def parse_edits(text: str, before: State, score_before: Score | None) -> Foretol
     there makes the object. The score has the entries that change; as in the other forms, an answer that leaves it out
     where it is asked for has none. Whoever takes and gives the same thing at once is in conflict.
     """
-    found = _find(text, "edited")
+    found = _claims(text, "edited", score_before)
     if isinstance(found, Malformed):
         return found
-    entries = _objects(found["edited"])
-    if isinstance(entries, Malformed):
-        return entries
-    score = _score(found.get("score")) if score_before is not None else None
-    if isinstance(score, Malformed):
-        return score
+    entries, removed, score = found
     known, objects, stray = by_uuid(before), list[Object](), list[Place]()
     for entry in entries:
         edited = _edited(entry, known.get(entry["uuid"], {}))
@@ -89,7 +79,19 @@ def parse_edits(text: str, before: State, score_before: Score | None) -> Foretol
         stray += edited[1]
     if score is not None and score_before is not None:
         score = {**score_before, **score}
-    return _foretold(before, objects, found.get("removed"), score, stray)
+    return _foretold(before, objects, removed, score, stray)
+
+
+def _claims(text: str, key: str, score_before: Score | None) -> tuple[list[Object], Any, Score | None] | Malformed:
+    """What both short forms have: the entries under `key`, what is removed, and the score where it is asked for."""
+    found = _find(text, key)
+    if isinstance(found, Malformed):
+        return found
+    entries = _objects(found[key])
+    if isinstance(entries, Malformed):
+        return entries
+    score = _score(found.get("score")) if score_before is not None else None
+    return score if isinstance(score, Malformed) else (entries, found.get("removed"), score)
 
 
 def _edited(entry: Object, thing: Object) -> tuple[Object, list[Place]] | Malformed:

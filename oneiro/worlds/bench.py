@@ -65,7 +65,7 @@ class Difficulty:
 def bench(seconds: float = 2.0) -> tuple[list[Rate], list[Difficulty]]:
     """Rates and difficulty; each measurement takes about `seconds`."""
     if not 0 < seconds < float("inf"):
-        raise OneiroError(f"--seconds must be above 0, not {seconds:g}")
+        raise OneiroError(f"a measurement takes more than 0 seconds, not {seconds:g}")
     world = Sokoban(config_for("sokoban:harder"))
     plan = world.config.plan
     ours: list[Room] = []

@@ -26,10 +26,8 @@ from tests.agents.test_server_policy import Host
 
 @pytest.fixture
 def host() -> Iterator[Host]:
-    host = Host()
-    yield host
-    host.http.shutdown()
-    host.http.server_close()
+    with Host() as host:
+        yield host
 
 
 def taught(language: LanguageModel, where: Path, **world: Any) -> str:

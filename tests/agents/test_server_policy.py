@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -47,6 +47,13 @@ class Host:
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.http.shutdown()
+        self.http.server_close()
+
     def policy(self, **settings: Any) -> ServerPolicy:
         address = f"http://127.0.0.1:{self.http.server_port}/v1"
         return ServerPolicy(ServerConfig(base_url=address, model="m", retries=0, **settings))
@@ -54,10 +61,8 @@ class Host:
 
 @pytest.fixture
 def host() -> Iterator[Host]:
-    host = Host()
-    yield host
-    host.http.shutdown()
-    host.http.server_close()
+    with Host() as host:
+        yield host
 
 
 def games(policy: ServerPolicy, levels: int = 2, seed: int = 0) -> list[Any]:

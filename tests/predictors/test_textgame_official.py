@@ -73,7 +73,7 @@ def test_the_perfect_answer_earns_the_most_and_the_rewards_keep_their_range(offi
     task = TextGame(TextGameConfig(rules="none", reward="task"))
     paid = [(task.reward(task.no_change(case), case).value, case) for case in official]
     assert all(value == pytest.approx(0.3) for value, case in paid if not case.changed)
-    lazy = [value for value, case in paid if case.gold and not case.creates and case.score == case.score_after]
+    lazy = [value for value, case in paid if case.gold and not case.creates() and case.score == case.score_after]
     assert min(lazy) > 0.07 and max(lazy) < 0.1
 
 

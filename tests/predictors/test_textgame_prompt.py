@@ -71,7 +71,7 @@ def test_the_prompt_does_not_depend_on_what_is_asked_for(cases: list[Transition]
 
 
 def test_a_tick_shows_the_state_after_the_command_and_counts_its_new_objects(cases: list[Transition]) -> None:
-    fill = next(case for case in cases if case.action.startswith("fill") and case.creates)
+    fill = next(case for case in cases if case.action.startswith("fill") and case.creates())
     task = TextGame(TextGameConfig(transition="tick"), rules=RULES)
     text = content(task, fill)
     assert json.dumps(fill.after_action, separators=(",", ":"))[:-1] in text

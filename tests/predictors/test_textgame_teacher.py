@@ -79,10 +79,8 @@ def test_a_question_that_was_drawn_twice_is_asked_once(cases: list[Transition], 
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     monkeypatch.setattr(server_module, "FIRST_WAIT_S", 0.01)
-    host = Host()
-    yield host
-    host.http.shutdown()
-    host.http.server_close()
+    with Host() as host:
+        yield host
 
 
 class Pupil:

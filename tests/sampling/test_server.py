@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from pydantic import ValidationError
@@ -47,6 +47,13 @@ class Host:
         self.thread = threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         self.thread.start()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.http.shutdown()
+        self.http.server_close()
+
     def client(self, **settings: Any) -> Server:
         settings = {"model": "m", "timeout_s": 5.0, **settings}
         return Server(ServerConfig(base_url=f"http://127.0.0.1:{self.http.server_port}/v1", **settings))
@@ -55,10 +62,8 @@ class Host:
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     monkeypatch.setattr(server_module, "FIRST_WAIT_S", 0.02)
-    host = Host()
-    yield host
-    host.http.shutdown()
-    host.http.server_close()
+    with Host() as host:
+        yield host
 
 
 def send(handler: BaseHTTPRequestHandler, data: Any, status: int = 200, **headers: str) -> None:

@@ -36,4 +36,4 @@ def test_batches_are_faster_than_single_worlds_and_both_than_painting() -> None:
 @pytest.mark.parametrize("seconds", ["-1", "0", "nan", "inf"])
 def test_a_time_that_is_none_is_one_line(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "worlds", "--seconds", seconds]) == 2
-    assert capsys.readouterr().err.strip() == f"--seconds must be above 0, not {seconds}"
+    assert capsys.readouterr().err.strip() == f"a measurement takes more than 0 seconds, not {seconds}"

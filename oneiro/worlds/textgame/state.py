@@ -86,13 +86,13 @@ class Transition(Situation):
             if (new := after.get(old["uuid"])) is not None
         )
 
-    @property
-    def creates(self) -> bool:
-        return not by_uuid(self.after).keys() <= by_uuid(self.state).keys()
+    def creates(self, kind: Kind = "full") -> bool:
+        before, after, *_ = self.part(kind)
+        return not by_uuid(after).keys() <= by_uuid(before).keys()
 
-    @property
-    def removes(self) -> bool:
-        return not by_uuid(self.state).keys() <= by_uuid(self.after).keys()
+    def removes(self, kind: Kind = "full") -> bool:
+        before, after, *_ = self.part(kind)
+        return not by_uuid(before).keys() <= by_uuid(after).keys()
 
 
 def by_uuid(state: State) -> dict[int, Object]:

@@ -114,7 +114,7 @@ def test_flags_agree_with_the_recorded_ones() -> None:
     with gzip.open(DATA / "mini.jsonl.gz", "rt") as handle:
         recorded = [json.loads(line) for line in handle]
     for case, row in zip(read_transitions(DATA / "mini.jsonl.gz"), recorded, strict=True):
-        flags = (case.changed, case.gold, case.creates, case.removes, case.duplicate, case.on_plan)
+        flags = (case.changed, case.gold, case.creates(), case.removes(), case.duplicate, case.on_plan)
         names = ("changed", "gold", "adds_object", "removes_object", "cross_split_dup", "is_gold_action")
         assert flags == tuple(row[name] for name in names)
         assert case.observation == row["observation"]

@@ -147,12 +147,12 @@ def transition(after: State, score_after: dict[str, Any] | None = None) -> Trans
 
 def test_a_change_of_the_score_alone_is_a_change_but_not_gold() -> None:
     case = transition(STATE, {"score": 1, "gameOver": False, "gameWon": False})
-    assert case.changed and not case.gold and not case.creates and not case.removes
+    assert case.changed and not case.gold and not case.creates() and not case.removes()
 
 
 def test_gold_looks_only_at_objects_that_stay() -> None:
     assert not transition([*STATE, thing(4, "tea")]).gold
-    assert transition([*STATE, thing(4, "tea")]).creates
+    assert transition([*STATE, thing(4, "tea")]).creates()
     assert not transition([ROOM, CUP]).gold
-    assert transition([ROOM, CUP]).removes
+    assert transition([ROOM, CUP]).removes()
     assert transition([ROOM, thing(2, full=True, heat=20), POT]).gold
