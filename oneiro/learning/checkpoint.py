@@ -1,7 +1,7 @@
 """Checkpoints of a stage: a Hugging Face folder of weights, the optimisers beside it, and how far the stage had come.
 
 Each save is a new folder `step-000120`, renamed into place when it is whole; older ones go afterwards. A run killed
-at any moment finds the newest whole one.
+at any moment finds the newest whole one, and clears away older ones that it had no time to remove.
 """
 
 from __future__ import annotations
@@ -23,6 +23,13 @@ def latest(folder: Path) -> Path | None:
     return found[-1] if found else None
 
 
+def drop_older(folder: Path, newest: Path) -> None:
+    """Remove every state of a stage but the newest."""
+    for old in folder.glob("step-*"):
+        if old != newest:
+            shutil.rmtree(old, ignore_errors=True)
+
+
 def save(folder: Path, step: int, language: LanguageModel, learners: dict[str, Learner]) -> Path:
     """Write the state after `step` steps and drop older states."""
 
@@ -37,9 +44,7 @@ def save(folder: Path, step: int, language: LanguageModel, learners: dict[str, L
         files.write_json(part / "state.json", {"step": step, "updates": updates})
 
     target = write_folder(folder / f"step-{step:06d}", write)
-    for old in folder.glob("step-*"):
-        if old != target:
-            shutil.rmtree(old, ignore_errors=True)
+    drop_older(folder, target)
     return target
 
 
@@ -54,6 +59,7 @@ def restore(folder: Path, language: LanguageModel, learners: dict[str, Learner])
         tensors = read_state(checkpoint / f"{name}.safetensors", "optimiser state")
         restore_learner(learner, tensors)
         learner.updates = int(state["updates"][name])
+    drop_older(folder, checkpoint)
     return int(state["step"])
 
 

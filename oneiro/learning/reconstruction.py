@@ -9,7 +9,6 @@ cosine over `steps` ends where it says.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from pydantic import Field
 from torch import Tensor
 
 from oneiro import files, seeds
-from oneiro.learning.checkpoint import latest
+from oneiro.learning.checkpoint import drop_older, latest
 from oneiro.learning.optimiser import Optimiser, OptimiserSettings, learning_rate
 from oneiro.models.language import read_state, write_folder, write_state
 from oneiro.models.video import tokenizer as tokenizers
@@ -206,9 +205,7 @@ def save(folder: Path, step: int, tokenizer: Tokenizer, optimiser: Optimiser, op
         files.write_json(part / "state.json", {"step": step})
 
     target = write_folder(folder / f"step-{step:06d}", write)
-    for old in folder.glob("step-*"):
-        if old != target:
-            shutil.rmtree(old, ignore_errors=True)
+    drop_older(folder, target)
 
 
 def restore(folder: Path, tokenizer: Tokenizer, optimiser: Optimiser, opponent: Opponent | None) -> int:
@@ -221,4 +218,5 @@ def restore(folder: Path, tokenizer: Tokenizer, optimiser: Optimiser, opponent: 
     if opponent is not None:
         opponent.network.load_state_dict(read_state(found / "discriminator.safetensors", "discriminator"))
         opponent.optimiser.restore(read_state(found / "discriminator-optimiser.safetensors", "optimiser state"))
+    drop_older(folder, found)
     return int(files.read_json(found / "state.json")["step"])

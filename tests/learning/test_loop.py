@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -229,6 +230,16 @@ def test_supervised_learning_resumes_bit_for_bit(tmp_path: Path) -> None:
     assert len(whole) == 10 and rest == whole[6:] and whole[-1][1] < whole[0][1]
     for (name, a), (_, b) in zip(expected.trainable(), found.trainable(), strict=True):
         assert torch.equal(a, b), name
+
+
+def test_a_state_that_a_killed_run_had_no_time_to_remove_goes_on_resuming(tmp_path: Path) -> None:
+    language = make_tiny()
+    checkpoint.save(tmp_path, 4, language, {})
+    shutil.copytree(tmp_path / "step-000004", tmp_path / "kept")
+    checkpoint.save(tmp_path, 6, language, {})
+    (tmp_path / "kept").rename(tmp_path / "step-000004")
+    assert checkpoint.restore(tmp_path, make_tiny(), {}) == 6
+    assert [path.name for path in tmp_path.iterdir()] == ["step-000006"]
 
 
 def test_every_row_is_seen_once_an_epoch() -> None:
