@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from oneiro.run import Run
 from oneiro.sampling.engine import Engine
 from oneiro.systems import stages
 from oneiro.systems.spa_data import rows_of
+from oneiro.systems.spa_hindsight import Hindsight
 from oneiro.systems.spa_play import base_model, lessons
 from oneiro.systems.spa_recipe import SpaRecipe
 
@@ -106,15 +107,26 @@ class Arm:
         malformed = self.variant.keep_malformed
         keep_malformed = settings.keep_malformed if malformed is None else malformed
         parts: tuple[list[Row], list[Row]] = ([], [])
+        learned = self.learned_turns()
         for record in lessons(self.recipe, self.run, self.name):
             aside = seeds.generator(self.recipe.seed, "held out", record["seed"]).random() < settings.held_out
-            rows = rows_of(record, chat, self.dialogue, self.variant, self.primed, keep_malformed)
+            rows = rows_of(record, chat, self.dialogue, self.variant, self.primed, keep_malformed, learned)
             parts[aside].extend(rows)
         if not parts[0]:
             raise OneiroError(
                 "self-play gave no reply in the demanded form; set self_play.keep_malformed=true or play more"
+                if settings.hindsight is None
+                else "no attempt of the self-play succeeded, so that hindsight knows no way to learn; raise "
+                "self_play.members, or set self_play.hindsight=null"
             )
         return parts
+
+    def learned_turns(self) -> Callable[[dict[str, Any]], bool]:
+        """Which turns of the recorded play are learned."""
+        share = self.recipe.self_play.hindsight
+        if share is None:
+            return lambda turn: True
+        return Hindsight(lessons(self.recipe, self.run, self.name), share, self.recipe.seed)
 
     def rl(self) -> dict[str, Any]:
         """Learn to act; ends early when there is nothing left to learn from."""

@@ -26,16 +26,20 @@ def rows_of(
     variant: Variant,
     primed: str,
     keep_malformed: bool,
+    learned: Callable[[dict[str, Any]], bool] = lambda turn: True,
 ) -> list[Row]:
     """The training rows of one recorded episode: one for a growing dialogue, else one per turn.
 
     A reply without the demanded form is left out, and in a growing dialogue so is all that rests on it, unless
-    `keep_malformed`.
+    `keep_malformed`. A turn that is not to be `learned` has no row, or carries no loss in the one it shares.
     """
     rows: list[Row] = []
     growing = dialogue.context == "full" and not chat.rewrites
     system = "" if dialogue.brief else words.SYSTEM
     for number, turn in enumerate(record["turns"], start=1):
+        weight = float(learned(turn))
+        if not weight and not growing:
+            continue
         reply = replies.read(turn["reply"], dialogue.think, variant.world_model, dialogue.actions_per_turn)
         if not reply.formatted and not keep_malformed:
             if growing:
@@ -46,7 +50,7 @@ def rows_of(
             rows[-1].segments.append(given(chat.next_user(message, ended=True), turn=number))
         else:
             rows.append(Row([given(chat.opening(message, system), turn=number)]))
-        rows[-1].segments.extend(target(turn, reply, chat, variant, primed, number))
+        rows[-1].segments.extend(target(turn, reply, chat, variant, primed, number, weight))
     return rows
 
 
@@ -57,7 +61,13 @@ def asked(message: str, dialogue: DialogueSettings) -> str:
 
 
 def target(
-    turn: dict[str, Any], reply: replies.Reply, chat: ChatFormat, variant: Variant, primed: str, number: int
+    turn: dict[str, Any],
+    reply: replies.Reply,
+    chat: ChatFormat,
+    variant: Variant,
+    primed: str,
+    number: int,
+    weight: float,
 ) -> list[Segment]:
     """The reply to be learned. Thoughts, answer and end token carry the loss, the states too unless they are masked."""
     if variant.world_model:
@@ -73,10 +83,10 @@ def target(
         segments.append(given(chat.encode(start), "assistant", turn=number))
     for tag, whole in pieces:
         text, left = whole[left:], max(0, left - len(whole))
-        weight = 0.0 if tag and variant.mask_states else 1.0
+        own = 0.0 if tag and variant.mask_states else weight
         if text:
-            segments.append(given(chat.encode(text), "assistant", tag, number, ce=weight))
-    return [*segments, given([chat.end], "assistant", turn=number, ce=1.0)]
+            segments.append(given(chat.encode(text), "assistant", tag, number, ce=own))
+    return [*segments, given([chat.end], "assistant", turn=number, ce=weight)]
 
 
 def without_states(reply: replies.Reply) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from oneiro import seeds
 from oneiro.agents import evaluate as evaluation
 from oneiro.agents.chat import ChatFormat
+from oneiro.agents.explorer import Explorer
 from oneiro.agents.play import play, tasks
 from oneiro.agents.policies import ModelPolicy, Policy, ScriptedPolicy, ServerPolicy, mixture
 from oneiro.episode import Stop
@@ -39,15 +41,22 @@ def self_play(recipe: SpaRecipe, run: Run, name: str) -> dict[str, Any]:
     """Play a variant's training levels, batch by batch; a batch that is on disk is not played again."""
     world, settings = recipe.lessons_of(recipe.variant(name))
     stage = lesson_stage(recipe, name)
-    policy, chat, primed = player(recipe, settings, run)
+    player, chat, primed = players(recipe, settings, run)
     solved = failed = episodes = 0
     with run.progress(stage, settings.batches) as bar:
         for batch in range(settings.batches):
             if not batch_file(run, stage, batch).exists():
                 seed = seeds.derive(recipe.seed, "self-play", batch)
                 attempts = tasks(settings.levels, settings.members, "train", seed)
-                played = play(world.maker(), attempts, policy, recipe.dialogue, chat, seed, primed)
-                run.episodes(stage, batch, [evaluation.record(e) for e in played])
+                policy, rounds = player(), [attempts]
+                if settings.policy == "curious":  # it learns from one attempt what to try in the next
+                    rounds = [[t for t in attempts if t.member == member] for member in range(settings.members)]
+                played = [
+                    evaluation.record(episode)
+                    for part in rounds
+                    for episode in play(world.maker(), part, policy, recipe.dialogue, chat, seed, primed)
+                ]
+                run.episodes(stage, batch, played)
             records = list(read_lines(batch_file(run, stage, batch)))
             solved, episodes = solved + sum(r["success"] for r in records), episodes + len(records)
             failed += sum(r["stop"] == Stop.ERROR for r in records)
@@ -68,18 +77,25 @@ def batch_file(run: Run, stage: str, batch: int) -> Path:
     return run.path / "episodes" / f"{stage}-{batch:06d}.jsonl.gz"
 
 
-def player(recipe: SpaRecipe, settings: SelfPlaySettings, run: Run) -> tuple[Policy, ChatFormat | None, str]:
-    """Who plays, the chat format its tokens need, and what its replies are made to begin with."""
+def players(
+    recipe: SpaRecipe, settings: SelfPlaySettings, run: Run
+) -> tuple[Callable[[], Policy], ChatFormat | None, str]:
+    """Who plays a batch, anew for each so that none remembers another; the chat format its tokens need; and what its
+    replies are made to begin with.
+    """
     dialogue = recipe.dialogue
     if settings.policy == "self":
         language = base_model(recipe, run)
-        return ModelPolicy(Engine(language, recipe.slots), recipe.limits), ChatFormat(language.tokenizer), recipe.primed
+        model = ModelPolicy(Engine(language, recipe.slots), recipe.limits)
+        return (lambda: model), ChatFormat(language.tokenizer), recipe.primed
     if settings.policy == "server":
         assert settings.server is not None
-        return ServerPolicy(settings.server), None, ""
-    if settings.policy == "random":
-        script = ScriptedPolicy(mixture(0.0), (1, dialogue.actions_per_turn), dialogue.think, dialogue.world_model)
-    else:
-        share = settings.oracle_share if settings.policy == "mixture" else 1.0
-        script = ScriptedPolicy(mixture(share), (1, 1), dialogue.think, dialogue.world_model)
+        return partial(ServerPolicy, settings.server), None, ""
+
+    def script() -> ScriptedPolicy:
+        shares = {"random": 0.0, "mixture": settings.oracle_share, "oracle": 1.0}
+        choose = Explorer() if settings.policy == "curious" else mixture(shares[settings.policy])
+        most = dialogue.actions_per_turn if settings.policy == "random" else 1
+        return ScriptedPolicy(choose, (1, most), dialogue.think, dialogue.world_model)
+
     return script, None, ""

@@ -39,6 +39,10 @@ class SelfPlaySettings(Settings):
     """Part of the levels kept for measuring the loss; whole trajectories, never single turns."""
     keep_malformed: bool = False
     """Learn from replies without the demanded form too."""
+    hindsight: float | None = Field(None, ge=0, le=1)
+    """Learn every reply with the best action that all play knows of (`spa_hindsight.py`), and this part of the others,
+    each once; None: all replies alike, as often as they were given.
+    """
 
     @model_validator(mode="after")
     def _whole(self) -> SelfPlaySettings:

@@ -13,9 +13,9 @@ from pydantic import Field
 from oneiro.errors import OneiroError
 from oneiro.recipe import Settings
 
-Player = Literal["self", "random", "mixture", "oracle", "server"]
-"""Who plays for data: the model itself, uniformly random actions, a mixture with the oracle, the oracle, a model behind
-an address."""
+Player = Literal["self", "random", "curious", "mixture", "oracle", "server"]
+"""Who plays for data: the model itself, uniformly random actions, a player that tries what it has not tried, a
+mixture with the oracle, the oracle, a model behind an address."""
 
 
 class Variant(Settings):
