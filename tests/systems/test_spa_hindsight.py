@@ -19,6 +19,7 @@ from oneiro.agents.reply import write
 from oneiro.errors import OneiroError
 from oneiro.models.language import LanguageModel
 from oneiro.recipe import load
+from oneiro.run import read_lines
 from oneiro.systems.spa import VARIANTS
 from oneiro.systems.spa_data import rows_of
 from oneiro.systems.spa_hindsight import Hindsight, best_known
@@ -100,3 +101,12 @@ def test_play_that_never_succeeded_is_one_clear_line(tmp_path: Path) -> None:
     few = ["preset=hindsight,smoke", "self_play.levels=1", "self_play.members=2", "dialogue.max_turns=1"]
     with pytest.raises(OneiroError, match=r"no attempt of the self-play succeeded.*self_play\.members"):
         oneiro.run(load("spa/frozen-lake", few), out=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["spa/frozen-lake", "spa/sokoban", "spa/sudoku"])
+def test_the_preset_learns_from_fewer_steps_than_were_played(name: str, tmp_path: Path) -> None:
+    small = ["preset=hindsight,smoke", "variants=[spa]", "rl.steps=1", "evaluation.levels=2", "evaluation.samples=1"]
+    run = oneiro.run(load(name, small), out=tmp_path)
+    played = [line for path in (tmp_path / "episodes").glob("self-play*") for line in read_lines(path)]
+    steps = {(t["state"], *t["actions"], t["next_state"]) for one in played for t in one["turns"]}
+    assert 0 < run.info["stages"]["sft-spa"]["result"]["rows"] < len(steps) / 2
