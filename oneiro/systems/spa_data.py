@@ -31,9 +31,11 @@ def rows_of(
     """The training rows of one recorded episode: one for a growing dialogue, else one per turn.
 
     A reply without the demanded form is left out, and in a growing dialogue so is all that rests on it, unless
-    `keep_malformed`. A turn that is not to be `learned` has no row, or carries no loss in the one it shares.
+    `keep_malformed`. A turn that is not to be `learned` has no row, or carries no loss in the one it shares with others
+    that are.
     """
     rows: list[Row] = []
+    taught = 0.0
     growing = dialogue.context == "full" and not chat.rewrites
     system = "" if dialogue.brief else words.SYSTEM
     for number, turn in enumerate(record["turns"], start=1):
@@ -51,7 +53,8 @@ def rows_of(
         else:
             rows.append(Row([given(chat.opening(message, system), turn=number)]))
         rows[-1].segments.extend(target(turn, reply, chat, variant, primed, number, weight))
-    return rows
+        taught += weight
+    return rows if taught else []
 
 
 def asked(message: str, dialogue: DialogueSettings) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from oneiro import seeds
+from oneiro.episode import Stop
 
 DISCOUNT = 0.9
 """What a success is worth one action later: a shorter way is a better one."""
@@ -55,12 +56,13 @@ def best_known(records: Iterable[dict[str, Any]]) -> set[Key]:
             led_to.append(states.setdefault(turn["next_state"], len(states)))
             earned.append(float(last and record["success"]))
             # A budget that ran out is no end of the world: other attempts may have gone on from there.
-            kept.append(0.0 if last and record["stop"] in ("goal", "failed") else DISCOUNT ** len(key[1]))
-    chosen, reached = np.array(taken, np.int64), np.array(led_to, np.int64)
-    origin, often = np.array(begun_in, np.int64), np.bincount(chosen)
+            ended = last and record["stop"] in (Stop.GOAL, Stop.FAILED)
+            kept.append(0.0 if ended else DISCOUNT ** max(1, len(key[1])))  # a turn without an action is a turn lost
+    chosen, reached, origin = (np.array(found, np.int64) for found in (taken, led_to, begun_in))
+    gain, rest, often = np.array(earned), np.array(kept), np.bincount(chosen)
     value = np.zeros(len(states))
     while True:
-        worth = np.bincount(chosen, np.array(earned) + np.array(kept) * value[reached]) / often
+        worth = np.bincount(chosen, gain + rest * value[reached]) / often
         better = np.zeros(len(states))
         np.maximum.at(better, origin, worth)
         if np.allclose(better, value, rtol=0, atol=1e-6):
