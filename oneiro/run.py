@@ -206,10 +206,7 @@ class Run:
 
     def episodes(self, stage: str, step: int, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write a step's episodes (plain JSON, one per line); the same episodes give the same bytes."""
-        lines = (json.dumps({"stage": stage, "step": step, **row}, ensure_ascii=False) + "\n" for row in rows)
-        data = gzip.compress("".join(lines).encode(), compresslevel=6, mtime=0)
-        target = self.path / "episodes" / f"{_file_name(stage)}-{step:06d}.jsonl.gz"
-        write_with(target, lambda temporary: _write_bytes(temporary, data))
+        write_episodes(self.path, stage, step, rows)
 
     def summary(self, data: Mapping[str, Any]) -> None:
         """Write `summary.json`: `{"tables": [...], "curves": [...], "notes": [...]}` (see docs/report.md)."""
@@ -312,6 +309,14 @@ def read_lines(path: str | Path) -> Iterator[dict[str, Any]]:
     for line in text.split(b"\n")[:-1]:
         if line:
             yield json.loads(line)
+
+
+def write_episodes(folder: Path, stage: str, step: int, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Into the run directory `folder`, by the run itself or by a process that works for it."""
+    lines = (json.dumps({"stage": stage, "step": step, **row}, ensure_ascii=False) + "\n" for row in rows)
+    data = gzip.compress("".join(lines).encode(), compresslevel=6, mtime=0)
+    target = folder / "episodes" / f"{_file_name(stage)}-{step:06d}.jsonl.gz"
+    write_with(target, lambda temporary: _write_bytes(temporary, data))
 
 
 def _lock(path: Path) -> int:

@@ -15,8 +15,10 @@ import numpy as np
 from oneiro import seeds
 from oneiro.episode import Stop
 
-DISCOUNT = 0.9
-"""What a success is worth one action later: a shorter way is a better one."""
+DISCOUNT = 0.95
+"""What a success is worth one action later: a shorter way is a better one. Where luck decides, a lower value would
+prefer what was quick in the few attempts that chanced to succeed.
+"""
 
 Key = tuple[str, tuple[str, ...]]
 

@@ -35,6 +35,8 @@ class SelfPlaySettings(Settings):
     levels: int = Field(32, ge=1)
     """Levels in a batch."""
     members: int = Field(8, ge=1)
+    workers: int = Field(1, ge=1)
+    """Processes that play, a batch each, where the player is no model."""
     held_out: float = Field(0.05, ge=0, lt=1)
     """Part of the levels kept for measuring the loss; whole trajectories, never single turns."""
     keep_malformed: bool = False
@@ -43,6 +45,11 @@ class SelfPlaySettings(Settings):
     """Learn every reply with the best action that all play knows of (`spa_hindsight.py`), and this part of the others,
     each once; None: all replies alike, as often as they were given.
     """
+
+    @property
+    def scripted(self) -> bool:
+        """Whether the player is no model."""
+        return self.policy not in ("self", "server")
 
     @model_validator(mode="after")
     def _whole(self) -> SelfPlaySettings:

@@ -17,8 +17,11 @@ from oneiro.agents.evaluate import record
 from oneiro.agents.play import play, tasks
 from oneiro.agents.policies import ScriptedPolicy, mixture
 from oneiro.models.language import LanguageModel, load
+from oneiro.recipe import load as load_recipe
+from oneiro.run import Run
 from oneiro.systems.spa import VARIANTS
 from oneiro.systems.spa_data import rows_of
+from oneiro.systems.spa_play import play_batch, self_play
 from tests.interruption import fingerprint, kill_in
 
 COMMAND = [sys.executable, "-m", "oneiro", "run", "spa/frozen-lake", "preset=smoke"]
@@ -62,6 +65,23 @@ def test_a_finished_run_leaves_a_model_anyone_can_load(tmp_path: Path) -> None:
     ]
     subprocess.run([*command, "--levels", "4", "--samples", "2", "--json", str(out)], env=ENVIRONMENT, check=True)
     assert "ceiling" in out.read_text()
+
+
+def test_processes_play_what_one_would_have_played(tmp_path: Path) -> None:
+    """Also where a batch was already there."""
+    overrides = ["preset=smoke", "self_play.policy=curious", "self_play.members=2", "self_play.batches=3"]
+    with Run.open(tmp_path / "one", recipe := load_recipe("spa/frozen-lake", overrides)) as one:
+        told = self_play(recipe, one, "spa")
+    with Run.open(
+        tmp_path / "two", recipe := load_recipe("spa/frozen-lake", [*overrides, "self_play.workers=2"])
+    ) as two:
+        play_batch(recipe, two.path, "spa", 1)
+        assert self_play(recipe, two, "spa") == told
+    names = [f"self-play-00000{batch}.jsonl.gz" for batch in range(3)]
+    assert sorted(path.name for path in (two.path / "episodes").iterdir()) == names
+    assert all(
+        (two.path / "episodes" / name).read_bytes() == (one.path / "episodes" / name).read_bytes() for name in names
+    )
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ def test_the_same_state_is_not_left_when_an_episode_failed_in_it() -> None:
 
 def test_luck_counts_on_average_and_every_action_costs() -> None:
     lucky = [attempt("goal", "a", "jump", "home"), *[attempt("failed", "a", "jump", "hole")] * 3]
-    walk = attempt("goal", "a", "walk", "b", "walk", "home")  # worth 0.9, a jump 0.25
+    walk = attempt("goal", "a", "walk", "b", "walk", "home")  # worth 0.95, a jump 0.25
     assert best_known([*lucky, walk]) == {("a", ("walk",)), ("b", ("walk",))}
     detour = attempt("goal", "a", "up up", "b")  # two actions in one turn: the same b, later
     assert ("a", ("up", "up")) in best_known([detour]) and ("a", ("up up",)) not in best_known([detour])

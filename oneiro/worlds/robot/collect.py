@@ -7,12 +7,9 @@ and i. Files that are there are kept, so a collection that was stopped goes on, 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +17,7 @@ import numpy as np
 from pydantic import Field
 
 from oneiro import files
-from oneiro.errors import OneiroError
+from oneiro.processes import each_done
 from oneiro.recipe import Settings
 from oneiro.seeds import generator
 from oneiro.worlds.robot import policies
@@ -82,7 +79,10 @@ def collect(
             write_episode(path, play(settings, index))
             advance(1)
     else:
-        for _ in _in_processes(settings, missing, workers):
+        choose_renderer()
+        # MuJoCo's software renderer would start a thread for every core in every process.
+        os.environ.setdefault("LP_NUM_THREADS", "1")
+        for _ in each_done(_make, ((settings, *item) for item in missing), workers):
             advance(1)
     return Collected(len(missing), episodes - len(missing))
 
@@ -132,32 +132,6 @@ def play(settings: CollectSettings, index: int) -> RobotEpisode:
 def _simulator(task: TaskName, size: int, hold: int) -> DrawerSimulator:
     """One per process: making it takes as long as an episode."""
     return DrawerSimulator(task, size, hold)
-
-
-def _in_processes(settings: CollectSettings, missing: list[tuple[int, Path]], workers: int) -> Iterator[None]:
-    """Yields once for each file written. A few files are under way at a time, so that stopping stops soon."""
-    choose_renderer()
-    # MuJoCo's software renderer would start a thread for every core in every process.
-    os.environ.setdefault("LP_NUM_THREADS", "1")
-    todo = iter(missing)
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        running: set[Future[None]] = set()
-        try:
-            while True:
-                while len(running) < 2 * workers and (item := next(todo, None)) is not None:
-                    running.add(pool.submit(_make, settings, *item))
-                if not running:
-                    return
-                finished, running = wait(running, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    future.result()
-                    yield
-        except BrokenProcessPool as error:
-            raise OneiroError(
-                "a worker died (out of memory?); the same command goes on, try fewer --workers"
-            ) from error
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _make(settings: CollectSettings, index: int, path: Path) -> None:
