@@ -24,7 +24,7 @@ from oneiro.sampling.server import Server
 from oneiro.systems.rlvr_recipe import DataSettings, DrawSettings, RlvrRecipe
 from oneiro.worlds.textgame.crawl import crawl, own_rules
 from oneiro.worlds.textgame.dataset import EXAMPLE, Dataset, open_dataset, splits, write_dataset
-from oneiro.worlds.textgame.state import Kind, Transition
+from oneiro.worlds.textgame.state import Kind, State, Transition
 
 UNSEEN = "unseen"
 """The split of held-out games in a folder of our own."""
@@ -101,34 +101,44 @@ class Lessons(Sequence[Row]):
     """Token rows of questions and answers, made when they are asked for: the loss is on the answer and its end.
 
     A row's first segment is what all commands in one situation share. `families` are the row numbers that are learnt
-    together.
+    together. `example` gets a row's number and, where each family reads its state in a way of its `own`, the family's.
     """
 
-    def __init__(self, chat: ChatFormat, example: Callable[[int], Example], families: Sequence[Sequence[int]]) -> None:
+    def __init__(
+        self,
+        chat: ChatFormat,
+        example: Callable[[int, int], Example],
+        families: Sequence[Sequence[int]],
+        own: bool = False,
+    ) -> None:
         self.chat, self.example, self.families = chat, example, families
-        self.numbers = [number for family in families for number in family]
+        self.places = [(number, place if own else 0) for place, family in enumerate(families) for number in family]
         self.row = lru_cache(maxsize=200_000)(self._row)
+        self.shared = lru_cache(maxsize=512)(self._shared)
 
     def __len__(self) -> int:
-        return len(self.numbers)
+        return len(self.places)
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return [self.row(number) for number in self.numbers[index]]
-        return self.row(self.numbers[index])
+            return [self.row(*place) for place in self.places[index]]
+        return self.row(*self.places[index])
 
-    def _row(self, number: int) -> Row:
-        example, chat = self.example(number), self.chat
+    def _row(self, number: int, family: int) -> Row:
+        example, chat = self.example(number, family), self.chat
         shared, own = cut(example.messages[0]["content"])
         return Row(
             [
-                given(np.concatenate([chat.encode(chat.before_user), chat.encode(shared)])),
+                given(self.shared(shared)),
                 # A weight of its own, though it is 0, ends what rows may share.
                 given(np.concatenate([chat.encode(own), chat.encode(chat.to_reply)]), ce=0.0),
                 given(chat.encode(example.answer), "assistant", ce=1.0),
                 given([chat.end], "assistant", ce=1.0),
             ]
         )
+
+    def _shared(self, text: str) -> Any:
+        return np.concatenate([self.chat.encode(self.chat.before_user), self.chat.encode(text)])
 
 
 def lessons(recipe: RlvrRecipe, run: Run, data: Data, task: TextGame, chat: ChatFormat) -> Lessons:
@@ -143,7 +153,7 @@ def lessons(recipe: RlvrRecipe, run: Run, data: Data, task: TextGame, chat: Chat
         families.append(drawn.family(len(families))[:left])
         left -= len(families[-1])
     if settings.teacher is None:
-        return true_lessons(task, chat, data.train, families)
+        return true_lessons(task, chat, data.train, families, seed if settings.shuffled else None)
     cases = (data.train[number] for family in families for number in family)
     ask, cache = Server(settings.teacher).chat, run.path / "teacher"
     with run.progress("teacher", settings.rows) as bar:
@@ -151,16 +161,33 @@ def lessons(recipe: RlvrRecipe, run: Run, data: Data, task: TextGame, chat: Chat
     run.say(f"teacher: {len(taught):,} of {settings.rows:,} draws answered right in {settings.samples} tries")
     if not taught:
         raise OneiroError("the teacher got no answer right; raise lessons.rows or lessons.samples, or have no teacher")
-    return Lessons(chat, taught.__getitem__, [[number] for number in range(len(taught))])
+    return Lessons(chat, lambda number, family: taught[number], [[number] for number in range(len(taught))])
 
 
 def true_lessons(
-    task: TextGame, chat: ChatFormat, cases: Sequence[Transition], families: Sequence[Sequence[int]]
+    task: TextGame,
+    chat: ChatFormat,
+    cases: Sequence[Transition],
+    families: Sequence[Sequence[int]],
+    shuffle: int | None = None,
 ) -> Lessons:
-    """The true answers to the numbered cases."""
+    """The true answers to the numbered cases; with a seed to `shuffle` by, every family sees its objects in an order
+    of its own.
+    """
 
-    def example(number: int) -> Example:
-        (found,) = true_examples(task, [cases[number]])
+    def example(number: int, family: int) -> Example:
+        case = cases[number]
+        (found,) = true_examples(task, [case if shuffle is None else shuffled(case, shuffle, family)])
         return found
 
-    return Lessons(chat, example, families)
+    return Lessons(chat, example, families, own=shuffle is not None)
+
+
+def shuffled(case: Transition, *seed: int) -> Transition:
+    """The same step, its objects listed in another order."""
+    rng = seeds.generator("objects", *seed)
+
+    def mixed(state: State) -> State:
+        return [state[place] for place in rng.permutation(len(state))]
+
+    return replace(case, state=mixed(case.state), after_action=mixed(case.after_action))

@@ -221,6 +221,19 @@ def test_lessons_put_the_loss_on_the_answer_and_its_end(data: Data) -> None:
         assert np.array_equal(row.tokens[~learned], answerer.prompt(case))
 
 
+def test_shuffled_lessons_ask_the_same_of_a_state_told_otherwise(data: Data) -> None:
+    answerer = make_answerer(data)
+    rows = true_lessons(answerer.task, answerer.chat, data.train, [[0, 1], [0, 1], [2]], shuffle=7)
+    first, second, again, _, other = rows
+    assert np.array_equal(first.prefix, second.prefix) and not np.array_equal(first.prefix, again.prefix)
+    for row, number in zip((first, second, again, other), (0, 1, 0, 2), strict=True):
+        case = data.train[number]
+        told = answerer.language.decode(row.tokens[row.weights("ce") > 0]).removesuffix("<|im_end|>")
+        assert answerer.task.exact(told, case)
+        asked = answerer.language.decode(row.tokens[row.weights("ce") == 0])
+        assert case.action in asked and all(f'"uuid":{thing["uuid"]}' in asked for thing in case.state)
+
+
 def test_rows_of_one_state_share_all_that_stands_before_the_command(data: Data) -> None:
     answerer = make_answerer(data)
     settings = ["lessons.rows=40", "lessons.together=6", "draw.changed_share=0.5"]
@@ -229,11 +242,11 @@ def test_rows_of_one_state_share_all_that_stands_before_the_command(data: Data) 
     rows = lessons(recipe, None, data, answerer.task, answerer.chat)  # type: ignore[arg-type]
     assert len(rows) == 40 and max(map(len, rows.families)) == 6
     for family in rows.families:
-        prefixes = {rows.row(number).prefix.tobytes() for number in family}
+        prefixes = {rows.row(number, 0).prefix.tobytes() for number in family}
         commands = {data.train[number].action for number in family}
         assert len(prefixes) == 1 and len(commands) == len(family)
     (longest, *_) = sorted(rows.families, key=len, reverse=True)
-    shared = [Example.of(rows.row(number)) for number in longest]
+    shared = [Example.of(rows.row(number, 0)) for number in longest]
     (batch,) = batches(shared, 100_000)
     assert batch.prefixes is not None and len(batch.prefixes) == 1
 
