@@ -3,7 +3,8 @@
     file  <  models: {NAME: ...}  <  presets: {NAME: ...}  <  key=value
 
 A recipe file holds the fields of its system's recipe class and two sections of its own: `presets`, chosen by
-`preset=smoke` (or `preset=smoke,paper`), and `models`, applied by itself when the recipe's model has that name.
+`preset=smoke` (or `preset=smoke,paper`), and `models`, applied by itself when the recipe's model has that name. A
+preset may have `models` too: what it sets otherwise for a model.
 
 A section with a `name` is about the thing named: naming another one drops the settings of the first, and a bare
 `model: tiny` means `model: {name: tiny}`.
@@ -199,12 +200,17 @@ def _split(overrides: Sequence[str]) -> tuple[list[str], list[tuple[list[str], A
 
 def _overlay(file: Plain, models: Plain, presets: list[Plain], changes: list[Any], recipe_class: type[Recipe]) -> Plain:
     """Merge the layers. The model's own overlay lies low, but its name may be decided by any layer above it."""
+    fitted = [preset.get("models") or {} for preset in presets]
+    presets = [{key: value for key, value in preset.items() if key != "models"} for preset in presets]
     named = _merged(file, *presets)
     written, final = _model_name(named, recipe_class), _model_name(_change(named, changes), recipe_class)
     if final != written:
         # Presets speak about the model of the file: what they set in its section does not fit another one.
         presets = [{key: value for key, value in preset.items() if key != "model"} for preset in presets]
     model = [{"model": final}, _pick(models, final, "model overlay")] if final in models else []
+    for number, own in enumerate(fitted):
+        if final in own:
+            presets[number] = merge(presets[number], _pick(own, final, "model overlay of a preset"))
     return _change(_merged(file, *model, *presets), changes)
 
 

@@ -24,6 +24,7 @@ presets:
   smoke: {learn: {steps: 3}, model: {width: 4}}
   paper: {learn: {lr: 0.5}}
   big: {model: {name: large, lora: 2}}
+  long: {learn: {steps: 1000, lr: 0.1}, models: {large: {learn: {steps: 400}}}}
 models:
   large: {learn: {lr: 2e-5, steps: 50}, model: {lora: 8, width: 64}}
 """
@@ -70,6 +71,14 @@ def test_a_preset_may_choose_the_model_and_gets_its_overlay(file: str) -> None:
     recipe = toy(file, "preset=big")
     assert recipe.model.model_dump() == {"name": "large", "width": 64, "lora": 2}
     assert recipe.learn.lr == 2e-5
+
+
+def test_a_preset_may_set_something_else_for_a_model(file: str) -> None:
+    assert (toy(file, "preset=long").learn.steps, toy(file, "preset=long").learn.lr) == (1000, 0.1)
+    large = toy(file, "preset=long", "model=large")
+    assert (large.learn.steps, large.learn.lr) == (400, 0.1)
+    assert toy(file, "preset=big,long").learn.steps == 400  # the model that was finally chosen, whoever chose it
+    assert toy(file, "preset=long,smoke", "model=large").learn.steps == 3
 
 
 def test_naming_another_model_drops_the_settings_of_the_first(file: str) -> None:
@@ -166,7 +175,7 @@ def test_recipes_of_a_folder_are_listed_and_found_by_group_and_name(
     (tmp_path / "toys" / "first.yaml").write_text(FILE)
     monkeypatch.setattr(recipes, "SHIPPED", tmp_path)
     (card,) = listing()
-    assert (card.name, card.about, card.presets) == ("toys/first", "a toy", ("smoke", "paper", "big"))
+    assert (card.name, card.about, card.presets) == ("toys/first", "a toy", ("smoke", "paper", "big", "long"))
     assert toy("toys/first").learn.steps == 100
     assert "did you mean 'toys/first'?" in mistake("toys/frist")
 

@@ -74,6 +74,10 @@ def _shuffle(rows: int, seed: int, epoch: int) -> np.ndarray:
 _SHUFFLES: dict[tuple[int, int, int], np.ndarray] = {}
 
 
+LOOKS = 4
+"""How often in a training the loss on held-out rows is measured, the last time at its end."""
+
+
 def train(
     language: LanguageModel,
     rows: Sequence[Row],
@@ -85,7 +89,7 @@ def train(
     rewind: Callable[[int], None] = lambda step: None,
     families: Sequence[int] | None = None,
 ) -> Path:
-    """Train on `rows`, resuming from `folder`; logs every step and, at the end, the loss on `held_out`. Returns the
+    """Train on `rows`, resuming from `folder`; logs every step and, `LOOKS` times, the loss on `held_out`. Returns the
     checkpoint.
 
     `families` are the sizes of runs of rows that are learnt together, so that what they share is read once. The next
@@ -108,7 +112,7 @@ def train(
             statistics = learner.update(present)
             if families is not None:
                 statistics["rows"] = float(len(present))
-            if step + 1 == steps and held_out:
+            if held_out and (step + 1) * LOOKS // steps > step * LOOKS // steps:
                 statistics["held_out_ce"] = mean_loss(learner, held_out)
             log(step + 1, statistics)
             if (step + 1) % settings.checkpoint_every == 0 or step + 1 == steps:
@@ -124,3 +128,17 @@ def mean_loss(learner: Learner, rows: Sequence[Row]) -> float:
     scores, _ = learner.logprobs(examples)
     weight = sum(float(e.weights["ce"].sum()) for e in examples)
     return -sum(float((e.weights["ce"] * s).sum()) for e, s in zip(examples, scores, strict=True)) / weight
+
+
+def by_heart(losses: Sequence[tuple[int, float]]) -> str | None:
+    """What is to be said where the loss on held-out rows, `(step, loss)` in order, has risen again; None: nothing."""
+    if len(losses) < 2:
+        return None
+    best_step, best = min(losses, key=lambda measured: measured[1])
+    step, last = losses[-1]
+    if last <= 1.05 * best:
+        return None
+    return (
+        f"the loss on held-out rows was {best:.3g} after {best_step:,} of {step:,} steps and is {last:.3g} now: "
+        "rows are being learnt by heart; fewer steps or more data would help"
+    )

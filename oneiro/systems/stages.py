@@ -42,6 +42,9 @@ def supervise(
             bar.advance(step)
 
         sft.train(language, rows, held_out, settings, run.checkpoint_dir(stage), seed, log, rewind, families)
+    logged = (row for row in read_lines(run.path / METRICS) if row["stage"] == stage)
+    if warning := sft.by_heart([(row["step"], row["held_out_ce"]) for row in logged if "held_out_ce" in row]):
+        run.say(f"{title}: {warning}")
     return steps
 
 

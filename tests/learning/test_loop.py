@@ -242,6 +242,24 @@ def test_a_state_that_a_killed_run_had_no_time_to_remove_goes_on_resuming(tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["step-000006"]
 
 
+def test_rows_learnt_by_heart_are_noticed_on_held_out_ones(tiny: LanguageModel, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = [Row([given(rng.integers(3, 60, 8), ce=1.0)]) for _ in range(24)]  # nothing in them to be understood
+    learner = LearnerSettings(optimiser=OptimiserSettings(lr=1e-2, schedule="constant", warmup=0.0))
+    settings = sft.SftSettings(batch=8, epochs=40.0, checkpoint_every=100, learner=learner)
+    logged: list[tuple[int, float]] = []
+
+    def log(step: int, values: dict[str, float]) -> None:
+        if "held_out_ce" in values:
+            logged.append((step, values["held_out_ce"]))
+
+    sft.train(tiny, rows[:16], rows[16:], settings, tmp_path, 0, log)
+    assert [step for step, _ in logged] == [20, 40, 60, 80]
+    said = sft.by_heart(logged)
+    assert said is not None and f"{logged[-1][1]:.3g} now" in said
+    assert sft.by_heart([(1, 2.0), (2, 1.0), (3, 1.04)]) is None and sft.by_heart(logged[:1]) is None
+
+
 def test_every_row_is_seen_once_an_epoch() -> None:
     seen = [i for step in range(10) for i in sft.order(40, 3, step, 8)]
     assert sorted(seen[:40]) == list(range(40)) == sorted(seen[40:]) and seen[:40] != seen[40:]
