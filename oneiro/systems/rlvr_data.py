@@ -24,7 +24,8 @@ from oneiro.sampling.server import Server
 from oneiro.systems.rlvr_recipe import DataSettings, DrawSettings, RlvrRecipe
 from oneiro.worlds.textgame.crawl import crawl, own_rules
 from oneiro.worlds.textgame.dataset import EXAMPLE, Dataset, open_dataset, splits, write_dataset
-from oneiro.worlds.textgame.state import Kind, State, Transition
+from oneiro.worlds.textgame.retell import names_in, retold
+from oneiro.worlds.textgame.state import Kind, Transition
 
 UNSEEN = "unseen"
 """The split of held-out games in a folder of our own."""
@@ -153,7 +154,8 @@ def lessons(recipe: RlvrRecipe, run: Run, data: Data, task: TextGame, chat: Chat
         families.append(drawn.family(len(families))[:left])
         left -= len(families[-1])
     if settings.teacher is None:
-        return true_lessons(task, chat, data.train, families, seed if settings.shuffled else None)
+        retell = retelling(data.train, settings.retold, seed) if settings.retold else None
+        return true_lessons(task, chat, data.train, families, retell)
     cases = (data.train[number] for family in families for number in family)
     ask, cache = Server(settings.teacher).chat, run.path / "teacher"
     with run.progress("teacher", settings.rows) as bar:
@@ -169,25 +171,24 @@ def true_lessons(
     chat: ChatFormat,
     cases: Sequence[Transition],
     families: Sequence[Sequence[int]],
-    shuffle: int | None = None,
+    retell: Callable[[Transition, int], Transition] | None = None,
 ) -> Lessons:
-    """The true answers to the numbered cases; with a seed to `shuffle` by, every family sees its objects in an order
-    of its own.
-    """
+    """The true answers to the numbered cases; `retell` has each family tell its state in words of its own."""
 
     def example(number: int, family: int) -> Example:
         case = cases[number]
-        (found,) = true_examples(task, [case if shuffle is None else shuffled(case, shuffle, family)])
+        (found,) = true_examples(task, [retell(case, family) if retell else case])
         return found
 
-    return Lessons(chat, example, families, own=shuffle is not None)
+    return Lessons(chat, example, families, own=retell is not None)
 
 
-def shuffled(case: Transition, *seed: int) -> Transition:
-    """The same step, its objects listed in another order."""
-    rng = seeds.generator("objects", *seed)
+def retelling(data: Dataset, share: float, seed: int) -> Callable[[Transition, int], Transition]:
+    """Tells the states of a `share` of the families otherwise."""
+    names = names_in(data.states)
 
-    def mixed(state: State) -> State:
-        return [state[place] for place in rng.permutation(len(state))]
+    def retell(case: Transition, family: int) -> Transition:
+        rng = seeds.generator(seed, "retold", family)
+        return retold(case, rng, names) if rng.random() < share else case
 
-    return replace(case, state=mixed(case.state), after_action=mixed(case.after_action))
+    return retell

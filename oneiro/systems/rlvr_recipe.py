@@ -72,9 +72,9 @@ class LessonSettings(Settings):
     """Draws; 0: no SFT, RL starts from the model as it is."""
     together: int = Field(1, ge=1)
     """Rows of one state that are learnt at once, as far as there are any: the state is then read once for all."""
-    shuffled: bool = False
-    """Objects of a state in another order each time it is read: their order means nothing, and where states are few a
-    model would otherwise know them by heart.
+    retold: float = Field(0.0, ge=0, le=1)
+    """Part of the readings in which a state is told otherwise: its objects in another order, with other numbers and
+    names (`worlds/textgame/retell.py`).
     """
     held_out: int = Field(64, ge=0)
     """Test rows on which the loss is measured at the end."""
