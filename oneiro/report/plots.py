@@ -78,6 +78,9 @@ def curves(title: str, series: Sequence[Series], unit: str = "", size: tuple[flo
         axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
         if unit == "%":
             axes.set_ylim(-2, 102)
+        low, high = axes.get_ylim()
+        if high - low < (slack := 1e-3 * max(abs(low), abs(high))):  # one level, but for the last digits of its floats
+            axes.set_ylim(low - 50 * slack, high + 50 * slack)
 
     return _drawn(title, size, draw, legend=len(series) > 1)
 

@@ -93,13 +93,17 @@ def summarise(recipe: SpaRecipe, run: Run, found: dict[str, Any]) -> None:
     arms = {name: f"rl-{name}" for name in recipe.variants if recipe.variant(name).rl}
     lessons = {name: f"sft-{name}" for name in taught(recipe)}
     notes = [f"{recipe.world.name} is {found['warning']}."] if found.get("warning") else []
+    outlook = (
+        "RL can only choose among futures that the model can foresee: with SFT cut short it stays where chance is."
+        if recipe.world.maker()().deterministic
+        else "Luck has a part in where a turn ends, so that no prediction can always come true."
+    )
     for name in lessons:
         cell = run.stage(f"sft-{name}", dict)["measured"]["prediction"]
         if cell["value"] is not None:
             notes.append(
                 f"Before RL began, {name} reached the state it had predicted in {cell['value']:.1%} of its turns "
-                f"({cell['low']:.1%} to {cell['high']:.1%}, {cell['n']} levels). RL can only choose among "
-                "futures that the model can foresee: with SFT cut short it stays where chance is."
+                f"({cell['low']:.1%} to {cell['high']:.1%}, {cell['n']} levels). {outlook}"
             )
     for name in arms:
         notes += [f"{name}: {note}" for note in run.stage(f"rl-{name}", dict)["notes"]]

@@ -140,3 +140,8 @@ def test_the_running_mean_stays_centred_up_to_the_ends() -> None:
     line = np.arange(10.0)
     assert running_mean(line, 3) == pytest.approx(line)
     assert running_mean(np.array([0.0, 3.0, 0.0, 0.0]), 1) == pytest.approx([0, 1, 1, 0])
+
+
+def test_a_level_line_is_drawn_level_whatever_its_last_digits() -> None:
+    drawn = curves("mi", [Series("spa", [1, 2, 3], [2.772588720, 2.772588722, 2.772588723])])
+    assert "1e" not in drawn and ">2.75<" in drawn
