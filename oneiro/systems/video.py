@@ -20,6 +20,7 @@ from oneiro.learning.collapse import Watch
 from oneiro.learning.learner import Learner
 from oneiro.learning.loop import actor_of
 from oneiro.models.video.tokenizer import images
+from oneiro.predictors.video import VideoPredictor
 from oneiro.predictors.video_encodings import Encodings
 from oneiro.report.strips import save_gif
 from oneiro.run import Run
@@ -65,11 +66,23 @@ def rl(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str, Any]:
         return play(task, engine, clips, cases, names, recipe.rollout.members, recipe.limits, seed)
 
     def look(step: int, episodes: Sequence[Episode], learner: Learner) -> dict[str, float]:
-        return describe(episodes) | watch.look(step, episodes, learner)
+        found = describe(episodes) | watch.look(step, episodes, learner)
+        if recipe.evaluation.every and (step - 1) % recipe.evaluation.every == 0:
+            found |= glance(recipe, data, task, engine)
+        return found
 
     seed = seeds.derive(recipe.seed, "rl updates")
     notes = stages.reinforce(run, "rl", "RLVR", language, actor, recipe.rl, seed, watch, play_step, record, look)
     return {"notes": notes}
+
+
+def glance(recipe: VideoRecipe, data: VideoData, task: VideoPredictor, engine: Engine) -> dict[str, float]:
+    """What the futures of a few test segments earn and how far off they are, on the way; the same luck each time."""
+    settings, windows = recipe.evaluation, data.test_windows
+    places = np.linspace(0, len(windows) - 1, min(settings.glance, len(windows))).astype(int)
+    exam = Exam(task, data.test, windows[places], networks=())
+    found = exam.model(engine, settings.limits, 1, seeds.derive(recipe.seed, "glance"), lambda count: None)
+    return {f"eval_{name}": float(found.values[name].mean()) for name in ("reward", "mse")}
 
 
 def evaluate(recipe: VideoRecipe, run: Run, data: VideoData, name: str, stage: str) -> dict[str, Any]:
@@ -147,6 +160,8 @@ def summarise(run: Run, compared: dict[str, Any], notes: Sequence[str]) -> None:
     stage = {"RLVR": "rl"}
     curves: list[tuple[str, str, dict[str, str], str]] = [
         ("Reward of sampled futures", "reward", stage, ""),
+        ("Reward of test segments", "eval_reward", stage, ""),
+        ("MSE of test segments", "eval_mse", stage, ""),
         ("Futures that beat copying the last frame", "success", stage, "%"),
         ("Frames that repeat the one before", "repetition", stage, "%"),
         ("Cross-entropy of pre-training", "ce", {"pre-training": PRETRAIN}, ""),

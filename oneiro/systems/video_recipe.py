@@ -139,6 +139,10 @@ class VideoEvaluationSettings(Settings):
     """LPIPS columns; none: no LPIPS."""
     strips: int = Field(4, ge=0)
     """Test segments that are drawn in the report."""
+    every: int = Field(0, ge=0)
+    """Steps of RL between looks at test segments on the way, the first before any update; 0: only at the end."""
+    glance: int = Field(32, ge=1)
+    """Test segments in such a look, one future each."""
 
 
 class VideoRecipe(Recipe):

@@ -61,14 +61,18 @@ def alone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def test_a_run_takes_models_that_were_trained_before(alone: Path, tmp_path: Path) -> None:
-    """Nothing is trained in their place, and base and rewards are those of the run they come from."""
+    """Nothing is trained in their place, and both models end as in the run they come from: nor do looks at test
+    segments on the way disturb what is learned.
+    """
     name = "rlvr/video-multi" if "multi" in (alone / "recipe.yaml").read_text() else "rlvr/video-single"
     out = tmp_path / "again"
-    assert start(name, out, f"given.transformer={alone}").wait(300) == 0
+    assert start(name, out, f"given.transformer={alone}", "evaluation.every=2", "evaluation.glance=3").wait(300) == 0
     for file in ("evaluation/base.npz", "evaluation/RLVR.npz"):
         mine, theirs = np.load(out / file), np.load(alone / file)
         assert set(mine) == set(theirs) and all(np.array_equal(mine[key], theirs[key]) for key in mine)
-    assert {line["stage"] for line in read_lines(out / "metrics.jsonl")} == {"rl"}
+    lines = list(read_lines(out / "metrics.jsonl"))
+    assert {line["stage"] for line in lines} == {"rl"}
+    assert [line["step"] for line in lines if "eval_reward" in line and "eval_mse" in line] == [1, 3]
 
 
 @pytest.mark.parametrize(
