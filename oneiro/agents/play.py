@@ -161,9 +161,9 @@ def _take(game: _Game, turn: Turn, answer: Utterance, settings: DialogueSettings
         game.state, earned, game.used = state, earned + reward, game.used + 1
         valid = valid and info["valid"]
         executed.append({"action": action, "valid": info["valid"], "effective": info["effective"]})
+        episode.success = bool(info["success"])  # some worlds go on after it, and turns may run out before actions do
         if terminated or truncated:
             game.over = True
-            episode.success = bool(info["success"])
             episode.stop = Stop.GOAL if episode.success else Stop.FAILED if terminated else Stop.BUDGET
             break
     observed, predicted = reply.body(reply.observation), reply.body(reply.prediction)

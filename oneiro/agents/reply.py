@@ -50,7 +50,7 @@ def read(text: str, think: bool = True, world_model: bool = False, actions_per_t
     formatted = answer is not None
     if think and formatted:
         assert answer is not None
-        formatted = thoughts is not None and thoughts[1] < answer[0] and text.startswith("<think>")
+        formatted = thoughts is not None and thoughts[1] < answer[0] and text.lstrip().startswith("<think>")
     if world_model:
         formatted = formatted and observation is not None and prediction is not None
     actions: tuple[str, ...] = ()

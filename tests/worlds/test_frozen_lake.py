@@ -235,3 +235,23 @@ def test_splits_share_no_level_even_on_a_tiny_map() -> None:
     assert keys["train"] and keys["eval"] and not keys["train"] & keys["eval"]
     with pytest.raises(OneiroError, match="unknown split 'test'"):
         world.reset(seed=0, options={"split": "test"})
+
+
+def test_no_walk_on_training_levels_passes_an_evaluation_level() -> None:
+    """The state an evaluation begins with is none that training has seen: another start on known ice is known."""
+    world, rng = make("frozen-lake"), np.random.default_rng(0)
+    passed = set()
+    for seed in range(2000):
+        passed.add(world.reset(seed=seed, options={"split": "train"})[0])
+        while not world.over:
+            passed.add(world.step(world.random_action(rng))[0])
+    begun = {world.reset(seed=seed, options={"split": "eval"})[0] for seed in range(500)}
+    assert len(begun) > 400 and not begun & passed
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.2])
+def test_ice_may_slip_more_often_than_not(rate: float) -> None:
+    """Where a move never goes ahead, walking sideways is the way: chances follow brute force all the same."""
+    values = success_values(SMALL, rate, 6)
+    assert values[6, SMALL.player] == pytest.approx(chance(SMALL, SMALL.player, 6, rate))
+    assert make("frozen-lake", success_rate=rate).reset(seed=0)

@@ -33,7 +33,7 @@ class FrozenLakeConfig(WorldConfig):
     """Rows and columns of the square map."""
     frozen_probability: float = Field(default=0.8, gt=0, le=1)
     """Chance that a cell is ice rather than a hole."""
-    success_rate: float = Field(default=1.0, ge=1 / 3, le=1)
+    success_rate: float = Field(default=1.0, ge=0, le=1)
     """Chance that a move goes the chosen way; the rest is split over the two perpendicular directions."""
     glyphs: LakeGlyphs = LakeGlyphs()
     """The characters of the text views."""
@@ -50,7 +50,9 @@ class LakeLevel:
     def key(self) -> str:
         lake = self.lake
         holes = "".join(str(int(cell in lake.holes)) for cell in range(lake.size**2))
-        return level_key(f"frozen-lake {lake.size} {holes} {lake.player} {lake.goal}")
+        # A walk passes the starts of other levels with the same holes and goal: all of these are in one split.
+        family = f"frozen-lake {lake.size} {holes} {lake.goal}"
+        return level_key(f"{family} {lake.player}", family)
 
 
 class FrozenLake(World):
