@@ -19,7 +19,7 @@ import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -30,6 +30,7 @@ SHIPPED = Path(__file__).parent / "recipes"
 """The recipes that come with the package, one YAML file each."""
 
 Plain = dict[str, Any]
+Built = TypeVar("Built", bound=BaseModel)
 
 
 class Settings(BaseModel):
@@ -88,12 +89,12 @@ def load(name: str, overrides: Sequence[str] = (), recipe_class: type[Recipe] | 
     return build(recipe_class, _overlay(data, models, layers, changes, recipe_class))
 
 
-def build(recipe_class: type[Recipe], data: Plain) -> Recipe:
+def build(settings_class: type[Built], data: Mapping[str, Any]) -> Built:
     """Validate plain data; a mistake becomes one line that names the full dotted key."""
     try:
-        return recipe_class.model_validate(data)
+        return settings_class.model_validate(data)
     except ValidationError as error:
-        raise OneiroError(explain(error, recipe_class, data)) from error
+        raise OneiroError(explain(error, settings_class, data)) from error
 
 
 def dump(recipe: Recipe) -> str:

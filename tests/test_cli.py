@@ -146,7 +146,7 @@ def test_a_world_is_checked_with_settings_and_the_findings_are_data(tmp_path: Pa
 
 
 def test_a_world_is_played_from_the_terminal() -> None:
-    done = oneiro("play", "frozen-lake", text="zz\nh\nL\nr\nq\n")
+    done = oneiro("play", "frozen-lake", text="zz\nh\nL\nr\nn\nq\n")
     assert done.returncode == 0, done.stderr
     assert "'zz' was not understood; actions: Left" in done.stdout and "the oracle: " in done.stdout
     assert oneiro("play", "frozen-lake", text="").returncode == 0

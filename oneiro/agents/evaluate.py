@@ -18,13 +18,14 @@ from oneiro.agents.dialogue import DialogueSettings
 from oneiro.agents.play import play, tasks
 from oneiro.agents.policies import Policy, ServerPolicy, mixture
 from oneiro.episode import Episode, Stop
-from oneiro.errors import OneiroError
-from oneiro.recipe import Settings
+from oneiro.errors import OneiroError, nearest
+from oneiro.recipe import Settings, build
 from oneiro.report import stats
 from oneiro.report.table import Cell, Table
 from oneiro.sampling.server import ServerConfig
 from oneiro.worlds import baselines
 from oneiro.worlds.base import World
+from oneiro.worlds.registry import config_for
 
 COLUMNS = [
     "agent",
@@ -36,6 +37,9 @@ COLUMNS = [
     "malformed turns",
 ]
 
+
+SCRIPTS = ("random", "oracle", "mixture")
+"""Players that need no model."""
 
 BANDS = ((1, 2), (3, 4), (5, 6), (7, 8), (9, 10), (11, math.inf))
 """Lengths of shortest solutions that are told together, in actions."""
@@ -91,13 +95,22 @@ class Yardstick:
         return _by_length("ceiling", self.reach.optimum, lambda levels: stats.bootstrap(best[levels]))
 
 
+def within(dialogue: DialogueSettings, world: str, world_settings: dict[str, Any]) -> dict[str, Any]:
+    """The world's settings with no more actions than a dialogue has room for: the budget that agents really have."""
+    room = dialogue.max_turns * dialogue.actions_per_turn
+    own = config_for(world, world_settings).max_actions
+    return world_settings if own <= room else {**world_settings, "max_actions": room}
+
+
 def yardstick(
     world: str,
     world_settings: dict[str, Any],
     settings: EvaluationSettings,
     advance: Callable[[int], object] | None = None,
 ) -> Yardstick:
-    """Play the random policy and ask for the ceiling, on the levels an agent is evaluated on."""
+    """Play the random policy and ask for the ceiling, on the levels an agent is evaluated on and with its budget
+    (`within`).
+    """
     first = settings.first_seed
     chance = baselines.random_success(
         world, settings.levels, settings.samples, first_seed=first, settings=world_settings, advance=advance
@@ -231,27 +244,32 @@ def evaluate_agent(
     """
     from oneiro.agents.subject import load_subject
 
+    if policy is not None and policy not in SCRIPTS:
+        raise OneiroError(f"no policy called '{policy}'{nearest(policy, SCRIPTS)}")
     evaluation = EvaluationSettings(levels=levels, samples=samples)
     subject = load_subject(model, world, settings or {})
-    asked = DialogueSettings.model_validate({**subject.dialogue.model_dump(), **(dialogue or {})})
-    if say is not None and (warning := baselines.reach_warning(subject.world, subject.world_settings)):
+    asked = build(DialogueSettings, {**subject.dialogue.model_dump(), **(dialogue or {})})
+    speaker = ServerPolicy(server) if server is not None else subject.policy
+    budget = subject.world_settings if speaker is None else within(asked, subject.world, subject.world_settings)
+    if say is not None and (warning := baselines.reach_warning(subject.world, budget)):
         say(warning)
     found = table(subject.world, evaluation)
+    if budget != subject.world_settings:
+        found.note += f"; within {budget['max_actions']} actions, which is all that the dialogue's turns have room for"
     if subject.note:
         found.note += f"; {subject.note}"
     if policy in ("oracle", "mixture"):
         player = baselines.with_oracle(subject.make_world())
         if player.oracle_is != World.oracle_is:
             found.note += f"; the oracle is {player.oracle_is}"
-    measured = yardstick(subject.world, subject.world_settings, evaluation, advance)
+    measured = yardstick(subject.world, budget, evaluation, advance)
     found.add(*measured.random_row())
     if policy in ("oracle", "mixture"):
         share = 1.0 if policy == "oracle" else oracle_share
         success = baselines.success_table(
-            subject.world, mixture(share), levels, samples, settings=subject.world_settings, advance=advance
+            subject.world, mixture(share), levels, samples, settings=budget, advance=advance
         )
         found.add(*success_row("oracle" if policy == "oracle" else f"mixture, oracle {share:.0%}", success))
-    speaker = ServerPolicy(server) if server is not None else subject.policy
     if speaker is not None:
         episodes = attempt(subject.make_world, speaker, asked, subject.chat, evaluation, seed, subject.primed, advance)
         whole, broken = unbroken(episodes)

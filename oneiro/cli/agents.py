@@ -59,11 +59,9 @@ def agent(
     oneiro eval agent --world sokoban --policy mixture --oracle-share 0.4
     oneiro eval agent --world sokoban --server http://127.0.0.1:8000/v1 --server-model qwen --levels 32 --samples 1
     """
-    from oneiro.errors import OneiroError, nearest
-    from oneiro.recipe import assignments
+    from oneiro.errors import OneiroError
+    from oneiro.recipe import assignments, build
 
-    if policy is not None and policy not in PLAYERS:
-        raise OneiroError(f"no policy called '{policy}'{nearest(policy, PLAYERS)}")
     if sum(player is not None for player in (model, policy, server)) != 1:
         raise OneiroError(f"say who plays: either --model DIR_OR_NAME or --policy {'|'.join(PLAYERS)} or --server URL")
     if oracle_share is not None and policy != "mixture":
@@ -87,7 +85,7 @@ def agent(
             samples,
             assignments(settings or ()),
             seed,
-            server=ServerConfig(**{**asked, "base_url": server, "model": server_model}) if server else None,
+            server=build(ServerConfig, {**asked, "base_url": server, "model": server_model}) if server else None,
             oracle_share=0.5 if oracle_share is None else oracle_share,
             dialogue=assignments(dialogue or ()),
             say=lambda line: screen.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True),

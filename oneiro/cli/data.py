@@ -82,19 +82,19 @@ def text_game(
     oneiro data text-game --from data/bytesized32 --out sft.parquet --answers --settings reasoning=true
     """
     from oneiro.errors import OneiroError
-    from oneiro.predictors.textgame import TextGame
+    from oneiro.predictors.textgame import TextGame, TextGameConfig
     from oneiro.predictors.textgame_parquet import write_parquet
     from oneiro.progress import Bar, console
-    from oneiro.recipe import assignments
+    from oneiro.recipe import assignments, build
     from oneiro.report.table import Table
-    from oneiro.systems.rlvr_exam import task_settings
     from oneiro.worlds.textgame.dataset import EXAMPLE, open_dataset, splits
 
     if out.suffix != ".parquet":
         raise OneiroError(f"{out} does not end in .parquet; say --out FILE.parquet")
     data = open_dataset(source, split)
     examples = list(open_dataset(source, EXAMPLE)) if EXAMPLE in splits(source) else []
-    config = task_settings({"rules": "human" if "human" in data.rules else "none", **assignments(settings or ())})
+    usual = {"rules": "human" if "human" in data.rules else "none"}
+    config = build(TextGameConfig, usual | assignments(settings or ()))
     task = TextGame(config, rules=data.rules, examples=examples)
     with Bar("rows", len(data), 0, console(), lambda line: None) as bar:
         rows = write_parquet(out, data, task, answers=answers, advance=bar.advance)

@@ -14,7 +14,7 @@ from oneiro.errors import OneiroError
 if TYPE_CHECKING:
     from oneiro.worlds import World
 
-HELP = "h: hint, r: new level, q: quit"
+HELP = "h: hint, n: new level, q: quit"
 
 
 def offer(app: typer.Typer) -> None:
@@ -81,7 +81,7 @@ def play(
 ) -> None:
     """Play a world yourself, in the terminal.
 
-    Type an action, or enough letters to tell it from the others; h asks the oracle, r draws a new level, q quits.
+    Type an action, or enough letters to tell it from the others; h asks the oracle, n draws a new level, q quits.
 
     \b
     oneiro play frozen-lake
@@ -105,12 +105,12 @@ def play(
     while True:
         typer.echo(f"\n{game.render()}\n")
         try:
-            word = input("new level: r, quit: q > " if ended else "> ").strip()
+            word = input("new level: n, quit: q > " if ended else "> ").strip()
         except EOFError:
             return
         if word == "q":
             return
-        if word == "r":
+        if word == "n":
             seed, ended, score = seed + 1, False, 0.0
             game.reset(seed=seed)
         elif word == "h":

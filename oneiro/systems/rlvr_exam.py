@@ -8,17 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from oneiro import seeds
-from oneiro.errors import OneiroError
 from oneiro.files import write_text
 from oneiro.models import language as languages
 from oneiro.predictors.textgame import Scorer, TextGame, TextGameConfig
 from oneiro.predictors.textgame_eval import Answers, answers_named, evaluate_answers, published_rows
 from oneiro.predictors.textgame_rollout import Predict
 from oneiro.predictors.textgame_tables import depth_table, subset_tables, tables
-from oneiro.recipe import explain
+from oneiro.recipe import build
 from oneiro.report.table import Table
 from oneiro.sampling.engine import Engine, Limits, Sample
 from oneiro.systems.rlvr_data import UNSEEN
@@ -114,7 +111,7 @@ def open_exam(folder: str | Path, split: str = "test", rows: int = 0, held_out: 
 
 def score_answers(exam: Exam, answers: str, scorer: Scorer, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Compare "perfect", "no-change" or a file of any model's raw outputs; `settings` say in which form those are."""
-    task = TextGame(task_settings({"rules": "none", **settings}))
+    task = TextGame(build(TextGameConfig, {"rules": "none", **settings}))
     name = answers.replace("-", " ")
     label = name if name in task.baselines() else Path(answers).name
     return exam.compare(task, {label: exam.measure(task, answers_named(task, answers), scorer)}, scorer)
@@ -128,7 +125,7 @@ def examinee(
     language = languages.load(model)
     habits = habits_of(language, model) or UNTAUGHT
     examples = list(open_dataset(folder, EXAMPLE)) if EXAMPLE in splits(folder) else []
-    config = task_settings({**habits.task.model_dump(), **settings})
+    config = build(TextGameConfig, {**habits.task.model_dump(), **settings})
     task = TextGame(config, rules=open_dataset(folder, split).rules, examples=examples)
     return replace(exam, held_out=habits.held_out), Answerer(task, Engine(language, slots), habits.limits)
 
@@ -147,11 +144,3 @@ def score_model(
     predictors: dict[str, Predict] = {**plans.baselines(answerer.task), name: answerer}
     deep = {label: plans.measure(answerer.task, predict) for label, predict in predictors.items()}
     return {**compared, "depth": deep, "plans": plans.note}
-
-
-def task_settings(settings: Mapping[str, Any]) -> TextGameConfig:
-    """The task, with a mistake in one line."""
-    try:
-        return TextGameConfig.model_validate(settings)
-    except ValidationError as error:
-        raise OneiroError(explain(error, TextGameConfig, settings)) from error

@@ -31,7 +31,7 @@ __all__ = ["VARIANTS", "Arm", "SpaRecipe", "Variant", "run"]
 
 def run(recipe: SpaRecipe, run: Run) -> None:
     """The whole pipeline inside a run directory."""
-    if not run.done("model") and (warning := reach_warning(recipe.world.name, recipe.world.settings)):
+    if not run.done("model") and (warning := reach_warning(recipe.world.name, budget_of(recipe))):
         run.say(warning)
     run.stage("model", lambda: make_model(recipe, run))
     for name in taught(recipe):
@@ -40,6 +40,11 @@ def run(recipe: SpaRecipe, run: Run) -> None:
         Arm(recipe, run, name).train()
     found = run.stage("compare", lambda: compare(recipe, run))
     summarise(recipe, run, found)
+
+
+def budget_of(recipe: SpaRecipe) -> dict[str, Any]:
+    """The world's settings with the actions that agents really have."""
+    return evaluation.within(recipe.dialogue, recipe.world.name, recipe.world.settings)
 
 
 def taught(recipe: SpaRecipe) -> list[str]:
@@ -73,7 +78,7 @@ def distinct(worlds: list[WorldChoice]) -> list[WorldChoice]:
 def compare(recipe: SpaRecipe, run: Run) -> dict[str, Any]:
     """The honest tables: chance below, the arms, the ceiling above."""
     world = recipe.world
-    measured = evaluation.yardstick(world.name, world.settings, recipe.evaluation)
+    measured = evaluation.yardstick(world.name, budget_of(recipe), recipe.evaluation)
     table, lengths = evaluation.table(world.name, recipe.evaluation), evaluation.lengths_table(world.name)
     rows = [(table, measured.random_row()), (lengths, measured.random_lengths())]
     for name in sorted(recipe.variants, key=lambda name: recipe.variant(name).world_model):
@@ -84,7 +89,7 @@ def compare(recipe: SpaRecipe, run: Run) -> dict[str, Any]:
     for to, cells in rows:
         if cells:
             to.add(*cells)
-    warning = out_of_reach(measured.reach.best, config_for(world.name, world.settings).max_actions)
+    warning = out_of_reach(measured.reach.best, config_for(world.name, budget_of(recipe)).max_actions)
     return {"tables": [found.data() for found in (table, lengths) if found.rows], "warning": warning}
 
 

@@ -28,7 +28,8 @@ def rows_of(
     keep_malformed: bool,
     learned: Callable[[dict[str, Any]], bool] = lambda turn: True,
 ) -> list[Row]:
-    """The training rows of one recorded episode: one for a growing dialogue, else one per turn.
+    """The training rows of one recorded episode: one for a growing dialogue, else one per turn, which begins as in
+    play.
 
     A reply without the demanded form is left out, and in a growing dialogue so is all that rests on it, unless
     `keep_malformed`. A turn that is not to be `learned` has no row, or carries no loss in the one it shares with others
@@ -36,23 +37,27 @@ def rows_of(
     """
     rows: list[Row] = []
     taught = 0.0
-    growing = dialogue.context == "full" and not chat.rewrites
+    full = dialogue.context == "full"
+    growing = full and not chat.rewrites
     system = "" if dialogue.brief else words.SYSTEM
+    messages = [{"role": "system", "content": system}] if system else []
     for number, turn in enumerate(record["turns"], start=1):
-        weight = float(learned(turn))
-        if not weight and not growing:
-            continue
+        weight, message = float(learned(turn)), asked(turn["message"], dialogue)
         reply = replies.read(turn["reply"], dialogue.think, variant.world_model, dialogue.actions_per_turn)
-        if not reply.formatted and not keep_malformed:
-            if growing:
-                break
+        pieces = told(turn, reply, variant)
+        messages.append({"role": "user", "content": message})
+        shown, messages = messages, [*messages, {"role": "assistant", "content": "".join(text for _, text in pieces)}]
+        malformed = not reply.formatted and not keep_malformed
+        if growing and malformed:
+            break
+        if malformed or not (weight or growing):
             continue
-        message = asked(turn["message"], dialogue)
         if growing and rows:
             rows[-1].segments.append(given(chat.next_user(message, ended=True), turn=number))
         else:
-            rows.append(Row([given(chat.opening(message, system), turn=number)]))
-        rows[-1].segments.extend(target(turn, reply, chat, variant, primed, number, weight))
+            opened = chat.whole(shown) if full and number > 1 else chat.opening(message, system)
+            rows.append(Row([given(opened, turn=number)]))
+        rows[-1].segments.extend(target(turn, pieces, chat, variant, primed, number, weight))
         taught += weight
     return rows if taught else []
 
@@ -63,9 +68,18 @@ def asked(message: str, dialogue: DialogueSettings) -> str:
     return message.replace(other.form, dialogue.form)
 
 
+def told(turn: dict[str, Any], reply: replies.Reply, variant: Variant) -> list[tuple[str, str]]:
+    """The reply as this arm says it, as (tag, text) pieces: with true states, with its player's, or without."""
+    if not variant.world_model:
+        return [("", without_states(reply))]
+    truth = turn["state"], turn["next_state"]
+    believed = reply.body(reply.observation) or "", reply.body(reply.prediction) or ""
+    return replies.substitute(reply, *(truth if variant.true_states else believed))
+
+
 def target(
     turn: dict[str, Any],
-    reply: replies.Reply,
+    pieces: list[tuple[str, str]],
     chat: ChatFormat,
     variant: Variant,
     primed: str,
@@ -73,12 +87,6 @@ def target(
     weight: float,
 ) -> list[Segment]:
     """The reply to be learned. Thoughts, answer and end token carry the loss, the states too unless they are masked."""
-    if variant.world_model:
-        truth = turn["state"], turn["next_state"]
-        believed = reply.body(reply.observation) or "", reply.body(reply.prediction) or ""
-        pieces = replies.substitute(reply, *(truth if variant.true_states else believed))
-    else:
-        pieces = [("", without_states(reply))]
     segments: list[Segment] = []
     start = begun(primed, turn["state"])
     left = len(start) if start and "".join(text for _, text in pieces).startswith(start) else 0

@@ -114,6 +114,10 @@ class SpaRecipe(Recipe):
             raise OneiroError(
                 "dialogue.think=false leaves no thoughts to begin with; set primed='<answer>' or primed=''"
             )
+        if not self.dialogue.world_model:
+            raise OneiroError(
+                "dialogue.world_model=false is what a variant says: set variants=[no-world-model] (or vanilla-rl, base)"
+            )
         for name in self.variants:
             self._check(name, self.variant(name))
         return self
@@ -130,7 +134,12 @@ class SpaRecipe(Recipe):
                 f"a reply; set dialogue.context=full (it is {self.dialogue.context})"
             )
         self.world_of(variant)
-        self.lessons_of(variant)
+        _, lessons = self.lessons_of(variant)
+        if variant.sft and not variant.true_states and lessons.scripted:
+            raise OneiroError(
+                f"variant '{name}' learns what the player believes, and a script believes nothing; set "
+                f"self_play.policy=self or server (it is {lessons.policy})"
+            )
 
     def variant(self, name: str) -> Variant:
         return self.define[name] if name in self.define else VARIANTS[name]

@@ -37,8 +37,8 @@ class Variant(Settings):
     """Learn from replies without the demanded form too; None: as `self_play.keep_malformed` says."""
     epochs: float | None = Field(None, gt=0)
     """Passes over the data, where they are not the recipe's `sft.epochs`."""
-    coordinates: Literal["as chosen", "none", "wrong"] = "as chosen"
-    """Take the coordinates out of the world's view, or show wrong ones."""
+    coordinates: Literal["as chosen", "none", "wrong", "plain"] = "as chosen"
+    """Take the coordinates out of the world's view, or show wrong ones; `plain`: take them out where there are any."""
     state_reward: float = Field(0.0, ge=0)
     """Reward during RL for each state described exactly (online world modelling)."""
     environment_ce: float = Field(0.0, ge=0)
@@ -47,8 +47,8 @@ class Variant(Settings):
 
 VARIANTS: dict[str, Variant] = {
     "spa": Variant(),
-    "base": Variant(world_model=False, sft=False, rl=False),
-    "vanilla-rl": Variant(world_model=False, sft=False),
+    "base": Variant(world_model=False, sft=False, rl=False, coordinates="plain"),
+    "vanilla-rl": Variant(world_model=False, sft=False, coordinates="plain"),
     "state-estimation": Variant(sft=False, rl=False),
     "state-estimation-rl": Variant(sft=False),
     "no-world-model": Variant(world_model=False),
@@ -71,6 +71,8 @@ def view_of(view: str, coordinates: str) -> str:
     if coordinates == "as chosen":
         return view
     grid, plus, _ = view.partition("+")
+    if not plus and coordinates == "plain":
+        return view
     if not plus:
         raise OneiroError(
             f"the view '{view}' has no coordinates to take away or to get wrong; set world.view=grid+coordinates "

@@ -151,4 +151,4 @@ def reach_warning(
     found = out_of_reach(
         reach(name, levels, settings=settings, seconds=seconds).best, config_for(name, settings).max_actions
     )
-    return found and f"{name} is {found}; a larger max_actions changes that"
+    return found and f"{name} is {found}; a larger max_actions, or more room in the dialogue's turns, changes that"

@@ -132,6 +132,11 @@ def test_a_mixture_lies_between_chance_and_the_oracle(tmp_path: Path) -> None:
         (["--policy", "random", "--server", "http://127.0.0.1:1/v1"], "either --model DIR_OR_NAME or --policy"),
         (["--server", "nowhere", "--server-model", "m"], "base_url"),
         (["--policy", "mixtur"], "did you mean 'mixture'"),
+        (["--policy", "random", "--dialogue", "max_turn=3"], "unknown key 'max_turn'; did you mean 'max_turns'"),
+        (
+            ["--server", "http://127.0.0.1:1/v1", "--server-model", "m", "--server-settings", "timeout=1"],
+            "did you mean 'timeout_s'",
+        ),
     ],
 )
 def test_players_that_do_not_go_together_are_one_line(
@@ -149,6 +154,22 @@ def test_a_configuration_mostly_out_of_reach_is_announced_once(capsys: pytest.Ca
     assert said.count("sokoban:harder is mostly out of reach") == 1 and "in 10 actions" in said
     assert main(["eval", "agent", "--world", "sokoban", *arguments]) == 0
     assert "out of reach" not in capsys.readouterr().out
+
+
+def test_chance_and_ceiling_have_the_budget_that_a_dialogue_leaves(tiny: LanguageModel, tmp_path: Path) -> None:
+    """Five cells are empty in a Sudoku: four turns of one action solve none, whatever the world would allow."""
+    model = taught(tiny, tmp_path, name="sudoku", clues=11)
+    dialogue = {"max_turns": 4, "actions_per_turn": 1}
+    found = evaluate_agent("sudoku", model, levels=4, samples=1, dialogue=dialogue)
+    assert [row[1].value for row in found.rows if row[0].value in ("random", "ceiling")] == [0.0, 0.0]
+    assert "within 4 actions" in found.note
+    enough = evaluate_agent("sudoku", model, levels=4, samples=1, dialogue={**dialogue, "max_turns": 5})
+    assert [row[1].value for row in enough.rows if row[0].value == "ceiling"] == [1.0]
+
+
+def test_a_policy_that_nobody_knows_is_refused_in_python_too() -> None:
+    with pytest.raises(OneiroError, match="no policy called 'orcale'; did you mean 'oracle'"):
+        evaluate_agent("frozen-lake", policy="orcale", levels=2)
 
 
 def test_an_oracle_that_is_not_optimal_is_called_what_it_is() -> None:

@@ -47,6 +47,14 @@ def test_a_malformed_reply_costs_the_penalty_and_nothing_happens() -> None:
     assert {t["state"] for t in episode.info["turns"]} == {t["next_state"] for t in episode.info["turns"]}
 
 
+def test_success_counts_where_the_world_goes_on_after_it() -> None:
+    """2048 does not end at its target, and turns may run out before actions do."""
+    make = lambda: worlds.make("2048:3x3", target=8)  # noqa: E731
+    settings = DialogueSettings(max_turns=20, actions_per_turn=1, think=False, world_model=False)
+    played = play(make, tasks(4, 1, "eval", 0), ScriptedPolicy(mixture(1.0), (1, 1), False, False), settings)
+    assert [(episode.success, episode.stop) for episode in played] == [(True, Stop.TURNS)] * 4
+
+
 def test_an_unknown_action_is_penalised_but_played_through() -> None:
     (episode,) = play(lake, tasks(1, 1, "train", 0), Fixed(write(["Fly"], "?", "?")), BRIEF)
     assert all(r == pytest.approx(-0.1) for r in episode.rewards)

@@ -18,6 +18,11 @@ def test_what_is_written_is_read_back() -> None:
     assert reply.body(reply.observation) == "P _" and reply.body(reply.prediction) == "_ P"
 
 
+def test_a_reply_may_begin_with_a_blank_line() -> None:
+    reply = read("\n\n" + write(["Up"], "P _", "_ P"), world_model=True)
+    assert reply.actions == ("Up",) and reply.body(reply.observation) == "P _"
+
+
 def test_an_empty_think_block_before_the_real_one_is_still_a_reply() -> None:
     reply = read("<think></think><think> hm </think> <answer> Up </answer>")
     assert reply.formatted and reply.actions == ("Up",)

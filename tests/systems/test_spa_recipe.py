@@ -90,6 +90,8 @@ MISTAKES = {
     "dialogue.think=false": "set primed='<answer>'",
     "self_play.policy=server": "needs self_play.server.model=NAME",
     "define={mine: {sft: maybe}}": "define.mine.sft",
+    "variants=[self-belief]": "a script believes nothing; set self_play.policy=self or server .it is random",
+    "dialogue.world_model=false": "set variants=.no-world-model",
 }
 
 
@@ -126,6 +128,13 @@ def test_arms_share_their_play_unless_somebody_else_plays_or_something_else_is_s
     assert worlds["transfer"] == worlds["spa"]
     assert found.lessons_of(found.variant("transfer"))[0].settings == {"size": 3, "view": "grid+coordinates"}
     assert found.lessons_of(found.variant("other"))[1].policy == "oracle"
+
+
+def test_vanilla_rl_sees_the_plain_grid() -> None:
+    found = recipe("world.view=grid+coordinates", "variants=[base,vanilla-rl,state-estimation-rl]")
+    views = [found.world_of(found.variant(name)).settings["view"] for name in found.variants]
+    assert views == ["text", "text", "grid+coordinates"]
+    assert recipe("variants=[vanilla-rl]").world_of(VARIANTS["vanilla-rl"]).settings["view"] == "spaced"
 
 
 def test_the_spaced_view_loses_its_coordinates_too() -> None:

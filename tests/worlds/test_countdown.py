@@ -107,7 +107,15 @@ def test_tasks_come_from_a_file(tmp_path: Path) -> None:
     world.step(world.oracle())
     assert world.solved
     file.with_name("bad.jsonl").write_text('{"numbers": [1]}')
-    with pytest.raises(OneiroError, match="needs a list `nums`"):
+    with pytest.raises(OneiroError, match="needs `nums`"):
         make("countdown", path=str(file.with_name("bad.jsonl"))).reset(seed=0)
     with pytest.raises(OneiroError, match="does not exist"):
         make("countdown", path=str(file.with_name("none.jsonl"))).reset(seed=0)
+
+
+@pytest.mark.parametrize("numbers", [[1, 2, 3, 4, 5, 6], [7], [], [-3, 5], [0, 5], [1.5, 2.5], [10**10, 5], "12"])
+def test_a_task_that_nobody_could_solve_or_answer_is_refused(numbers: object, tmp_path: Path) -> None:
+    file = tmp_path / "tasks.jsonl"
+    file.write_text(json.dumps({"nums": numbers, "target": 4}))
+    with pytest.raises(OneiroError, match="2 to 5 whole numbers from 1 to 999,999,999"):
+        make("countdown", path=str(file)).reset(seed=0)

@@ -202,6 +202,21 @@ def test_views_show_the_state_as_specified() -> None:
         shown = show(view, SMALL, 0, glyphs)
         assert read(view, shown, 3, glyphs) == SMALL
         assert (sentence in shown) == ("wrong" not in view)
+    moved = SMALL._replace(player=3)
+    assert read("grid_coord", show("grid_coord", moved, 0, glyphs), 3, glyphs) == moved
+
+
+@pytest.mark.parametrize(
+    ("view", "text"),
+    [
+        ("coordinates", "Player (0,0); hole at (0,2)(1,1)dan; goal at (1,2)."),
+        ("coordinates", "Player (0,0); holes at (1,1) and (0,2); goal at (1,2)."),
+        ("grid_coord", "Start: (0, 0)\nGoal: (2, 2)\nGrid Map: \nP_O\n_OG\n___"),
+        ("grid+coordinates", "P_O\n_OG\n___\nPlayer (0,1); holes at (0,2) and (1,1); goal at (1,2)."),
+    ],
+)
+def test_a_text_that_is_not_what_a_view_shows_is_not_read(view: str, text: str) -> None:
+    assert read(view, text, 3, LakeGlyphs()) is None
 
 
 def test_legend_and_grid_use_the_configured_glyphs() -> None:

@@ -103,15 +103,21 @@ def show(view: str, lake: Lake, start: int, glyphs: LakeGlyphs) -> str:
 
 
 def read(view: str, shown: str, size: int, glyphs: LakeGlyphs) -> Lake | None:
-    """The state a text shows, or None. A view with more than the grid is read from its grid and must agree with it."""
+    """The state a text shows, or None. A view with more than the grid says things twice, and they must agree."""
+    between = " " if view.startswith("spaced") else ""
+    if view in ("text", "spaced"):
+        return _read_grid(shown, between, size, glyphs)
     if view == "coordinates":
-        return _read_sentence(shown, size)
-    if "+" in view:
-        lake = _read_grid(shown.rpartition("\n")[0], " " if view.startswith("spaced") else "", size, glyphs)
-        return lake if lake is not None and VIEWS[view](lake, lake.player, glyphs) == shown else None
-    if view == "grid_coord":
-        return _read_grid(shown.partition("Grid Map: \n")[2], "", size, glyphs)
-    return _read_grid(shown, " " if view == "spaced" else "", size, glyphs)
+        lake = _read_sentence(shown, size)
+    elif view == "grid_coord":
+        lake = _read_grid(shown.partition("Grid Map: \n")[2], between, size, glyphs)
+    else:
+        lake = _read_grid(shown.rpartition("\n")[0], between, size, glyphs)
+    if lake is None:
+        return None
+    begun = _START.search(shown)  # named by `grid_coord` alone
+    start = int(begun[1]) * size + int(begun[2]) if begun else lake.player
+    return lake if VIEWS[view](lake, start, glyphs) == shown else None
 
 
 def codes(lake: Lake) -> list[int]:
@@ -137,6 +143,7 @@ def _read_grid(grid: str, between: str, size: int, glyphs: LakeGlyphs) -> Lake |
 
 
 _PLACE = r"\(([0-9]{1,2}),([0-9]{1,2})\)"
+_START = re.compile(r"^Start: \(([0-9]{1,2}), ([0-9]{1,2})\)$", re.MULTILINE)
 _SENTENCE = re.compile(rf"Player {_PLACE}; (no holes|holes? at [(),0-9 and]*); goal at {_PLACE}\.")
 
 

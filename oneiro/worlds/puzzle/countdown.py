@@ -5,6 +5,7 @@ One answer an episode: 1 if it is right, 0.1 if it uses the right numbers but mi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
@@ -24,6 +25,8 @@ from oneiro.worlds.puzzle.expression import parse
 FORMAT_REWARD = 0.1
 CLOSE = Fraction(1, 100_000)
 """A value this near the target counts as the target, as published."""
+FEWEST, MOST, LARGEST = 2, 5, 10**9 - 1
+"""What a task may ask for: more numbers could not be solved at once, larger ones would not be read in an answer."""
 TRIES = 100
 """Random combinations tried for a target within range before the level is drawn anew."""
 
@@ -32,9 +35,9 @@ class CountdownConfig(WorldConfig):
     """Settings of the game."""
 
     max_actions: int = Field(default=1, ge=1)
-    fewest: int = Field(default=3, ge=2, le=5)
+    fewest: int = Field(default=3, ge=FEWEST, le=MOST)
     """Fewest numbers given."""
-    most: int = Field(default=4, ge=2, le=5)
+    most: int = Field(default=4, ge=FEWEST, le=MOST)
     """Most numbers given."""
     largest: int = Field(default=99, ge=2, le=10_000)
     """Largest number given, and largest target."""
@@ -182,12 +185,25 @@ def solve(numbers: tuple[int, ...], target: int) -> str | None:
 def tasks_in(path: Path) -> list[Task]:
     """The tasks of a file."""
     try:
-        tasks = [Task(tuple(int(n) for n in row["nums"]), int(row["target"])) for row in records.read(path)]
+        tasks = [_task(row["nums"], row["target"]) for row in records.read(path)]
     except (KeyError, TypeError, ValueError) as error:
-        raise OneiroError(f"{path}: every row needs a list `nums` and a number `target` ({error!r})") from error
+        raise OneiroError(
+            f"{path}: every row needs `nums`, {FEWEST} to {MOST} whole numbers from 1 to {LARGEST:,}, and a whole "
+            f"number `target` ({error!r})"
+        ) from error
     if not tasks:
         raise OneiroError(f"{path} holds no tasks")
     return tasks
+
+
+def _task(numbers: Sequence[Any], target: Any) -> Task:
+    """A row of a file as a task that can be asked, answered and solved in a moment."""
+    whole = tuple(int(number) for number in numbers)
+    if whole != tuple(numbers) or int(target) != target:
+        raise ValueError(f"{numbers} and {target} are not all whole")
+    if not FEWEST <= len(whole) <= MOST or not 1 <= min(whole) <= max(whole) <= LARGEST:
+        raise ValueError(f"{len(whole)} numbers, {whole[:MOST]}")
+    return Task(whole, int(target))
 
 
 def _combined(a: tuple[Fraction, str], b: tuple[Fraction, str], operation: str) -> tuple[Fraction, str]:
