@@ -16,6 +16,7 @@ def offer(app: typer.Typer) -> None:
     group.command()(text_game)
     group.command()(robot)
     group.command()(rlds)
+    group.command()(levels)
     app.add_typer(group, name="data")
 
 
@@ -176,3 +177,25 @@ def rlds(
     table = Table(f"RLDS episodes in {out}", ["written", "kept", "damaged", "frames"])
     table.add(done.written, done.kept, len(done.damaged), done.frames)
     show([table], json)
+
+
+def levels(
+    world: Annotated[str, typer.Argument(help="sokoban, frozen-lake or sudoku, and their variants.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Where the pack goes, JSON lines.")],
+    levels: Annotated[int, typer.Option(min=1, help="How many.")] = 256,
+    split: Annotated[str | None, typer.Option(metavar="train|eval", help="Levels of one split; else of both.")] = None,
+    settings: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of the world.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the first level.")] = 0,
+) -> None:
+    """Write a pack of levels, each with the length of its shortest solution: the same levels for whoever has the file.
+
+    \b
+    oneiro data levels sokoban:harder --levels 1000 --split eval --out harder.jsonl --settings max_actions=40
+    oneiro eval agent --world sokoban:harder --policy oracle --settings max_actions=40 --settings pack=harder.jsonl
+    """
+    from oneiro import worlds
+    from oneiro.recipe import assignments
+    from oneiro.worlds import packs
+
+    written = packs.write(worlds.make(world, **assignments(settings or ())), out, levels, split, seed)
+    typer.echo(f"{written:,} levels of {world} in {out}" + (": there are no more" if written < levels else ""))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,9 +17,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from oneiro.seeds import generator
+from oneiro.worlds import packs
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, level_key
 from oneiro.worlds.grid import lake_views
 from oneiro.worlds.grid.lake_views import Lake, LakeGlyphs
+from oneiro.worlds.packs import PackConfig
 
 WORDS = ("Left", "Down", "Right", "Up")
 """In gymnasium's order: the two neighbours of a direction in this ring are its perpendiculars."""
@@ -26,7 +29,7 @@ WORDS = ("Left", "Down", "Right", "Up")
 SHIFTS = ((0, -1), (1, 0), (0, 1), (-1, 0))
 
 
-class FrozenLakeConfig(WorldConfig):
+class FrozenLakeConfig(PackConfig):
     """Settings of the lake."""
 
     size: int = Field(default=4, ge=2, le=32)
@@ -77,7 +80,8 @@ class FrozenLake(World):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         self.begin(seed, options)
-        level = level_for(self.config.size, self.config.frozen_probability, self.seed, self.split)
+        config = self.config
+        level = level_for(config.size, config.frozen_probability, self.seed, self.split, config.pack)
         self.lake, self.start = level.lake, level.lake.player
         self.__dict__.pop("_values", None)
         self._slips = slips(self.seed, self.member)
@@ -142,13 +146,28 @@ class FrozenLake(World):
 
 
 @lru_cache(maxsize=4096)
-def level_for(size: int, frozen_probability: float, seed: int, split: str | None) -> LakeLevel:
+def level_for(
+    size: int, frozen_probability: float, seed: int, split: str | None, pack: Path | None = None
+) -> LakeLevel:
     """The map of a seed; remembered, because all members of a group ask for the same one."""
+    if pack is not None:
+        return packs.pick(pack, seed, split, level_in, size)
 
     def drawn(rng: np.random.Generator) -> LakeLevel | None:
         return draw(rng, size, frozen_probability)
 
     return draw_level("frozen-lake", seed, split, drawn, lambda level: level.key)[0]
+
+
+def level_in(text: str, optimum: int, size: int) -> LakeLevel:
+    """The map that a pack shows."""
+    lake = lake_views.read("text", text, size, LakeGlyphs())
+    if lake is None or lake.arrived or lake.fallen:
+        raise ValueError(f"shows no start on a lake of {size}x{size}; set size={len(text.split())}, or mend it")
+    holes = np.isin(np.arange(size**2), list(lake.holes))
+    if path_length(holes, size, lake.player, lake.goal) != optimum:
+        raise ValueError(f"has no shortest path of {optimum} moves")
+    return LakeLevel(lake, optimum)
 
 
 def draw(rng: np.random.Generator, size: int, frozen_probability: float) -> LakeLevel | None:

@@ -6,15 +6,18 @@ Levels carry the exact length of their shortest solution; oracle and ceiling com
 from __future__ import annotations
 
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from oneiro.worlds import packs
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level
 from oneiro.worlds.grid import sokoban_views
 from oneiro.worlds.grid.sokoban_levels import Level, Plan, draw
 from oneiro.worlds.grid.sokoban_search import MAX_INSIDE, SHIFTS, Distances
 from oneiro.worlds.grid.sokoban_views import Room, SokobanGlyphs
+from oneiro.worlds.packs import PackConfig
 
 DIRECTIONS = ("up", "down", "left", "right")
 STEP_REWARD, STORE_REWARD, SOLVE_REWARD = -0.1, 1.0, 10.0
@@ -41,7 +44,7 @@ class MoveWords(BaseModel):
         return (self.up, self.down, self.left, self.right)
 
 
-class SokobanConfig(WorldConfig):
+class SokobanConfig(PackConfig):
     """Settings of the warehouse."""
 
     height: int = Field(default=6, ge=4)
@@ -112,7 +115,7 @@ class Sokoban(World):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         self.begin(seed, options)
-        level = level_for(self.config.plan, self.seed, self.split)
+        level = level_for(self.config.plan, self.seed, self.split, self.config.pack)
         self.room = room_of(level)
         self.__dict__.pop("_distances", None)
         return self.render(), {"key": level.key, "optimum": level.optimum}
@@ -178,8 +181,10 @@ class Sokoban(World):
 
 
 @lru_cache(maxsize=4096)
-def level_for(plan: Plan, seed: int, split: str | None) -> Level:
+def level_for(plan: Plan, seed: int, split: str | None, pack: Path | None = None) -> Level:
     """The level of a seed; remembered, because all members of a group ask for the same one."""
+    if pack is not None:
+        return packs.pick(pack, seed, split, level_in, (plan.height, plan.width, plan.boxes))
     return draw_level("sokoban", seed, split, lambda rng: draw(rng, plan, split), lambda level: level.key)[0]
 
 
@@ -195,6 +200,24 @@ def moved(room: Room, shift: int) -> Room:
             return room
         boxes ^= 1 << ahead | 1 << behind
     return Room(height, width, floor, targets, boxes, ahead)
+
+
+def level_in(text: str, optimum: int, size: tuple[int, int, int]) -> Level:
+    """The level that a pack shows, for rooms of that height, width and number of boxes."""
+    room = sokoban_views.read("text", text, SokobanGlyphs())
+    if room is None:
+        raise ValueError("shows no room")
+    if (found := (room.height, room.width, room.boxes.bit_count())) != size:
+        raise ValueError("is of another size: set height={} width={} boxes={}".format(*found))
+    row, column = divmod(room.player, room.width)
+    height, width, player = room.height - 2, room.width - 2, (row - 1) * (room.width - 2) + column - 1
+    floor, targets, boxes = (inner(mask, room.width) for mask in (room.floor, room.targets, room.boxes))
+    level = Level(height, width, floor, targets, boxes, player, optimum)
+    if room_of(level) != room:
+        raise ValueError("is not closed by walls")
+    if not optimum or Distances(height, width, floor, targets, size[2]).distance(boxes, player, optimum) != optimum:
+        raise ValueError(f"has no shortest solution of {optimum} moves")
+    return level
 
 
 def room_of(level: Level) -> Room:

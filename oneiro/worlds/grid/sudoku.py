@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from oneiro.worlds.base import Step, World, WorldConfig, draw_level
+from oneiro.worlds import packs
+from oneiro.worlds.base import Step, World, draw_level
 from oneiro.worlds.grid import sudoku_views
-from oneiro.worlds.grid.sudoku_levels import Puzzle, draw, peers
+from oneiro.worlds.grid.sudoku_levels import Puzzle, draw, peers, solutions
 from oneiro.worlds.grid.sudoku_views import Board
+from oneiro.worlds.packs import PackConfig
 
 CLUES = {4: 10, 9: 36}
 FEWEST_CLUES = {4: 4, 9: 22}
@@ -28,7 +31,7 @@ Move = tuple[int, int]
 """A cell and the digit written into it."""
 
 
-class SudokuConfig(WorldConfig):
+class SudokuConfig(PackConfig):
     """Settings of the puzzle."""
 
     max_actions: int = Field(default=25, ge=1)
@@ -66,7 +69,7 @@ class Sudoku(World):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         self.begin(seed, options)
-        self.puzzle = puzzle_for(self.config.size, self.config.given, self.seed, self.split)
+        self.puzzle = puzzle_for(self.config.size, self.config.given, self.seed, self.split, self.config.pack)
         self.board = Board(self.puzzle.size, self.puzzle.givens)
         return self.render(), {"key": self.puzzle.key, "optimum": self.puzzle.givens.count(0)}
 
@@ -174,9 +177,25 @@ class Sudoku(World):
 
 
 @lru_cache(maxsize=4096)
-def puzzle_for(size: int, clues: int, seed: int, split: str | None) -> Puzzle:
+def puzzle_for(size: int, clues: int, seed: int, split: str | None, pack: Path | None = None) -> Puzzle:
     """The puzzle of a seed; remembered, because all members of a group ask for the same one."""
+    if pack is not None:
+        return packs.pick(pack, seed, split, puzzle_in, size)
     return draw_level("sudoku", seed, split, lambda rng: draw(rng, size, clues, split), lambda puzzle: puzzle.key)[0]
+
+
+def puzzle_in(text: str, optimum: int, size: int) -> Puzzle:
+    """The puzzle that a pack shows."""
+    board = sudoku_views.read("text", text, size)
+    if board is None or board.cells.count(0) != optimum or not optimum:
+        raise ValueError(f"shows no {size}x{size} board with {optimum} empty cells")
+    clash = any(
+        digit and digit in (board.cells[peer] for peer in peers(size)[cell]) for cell, digit in enumerate(board.cells)
+    )
+    found = [] if clash else solutions(board.cells, size)
+    if len(found) != 1:
+        raise ValueError(f"has {'more than one solution' if found else 'no solution'}")
+    return Puzzle(size, board.cells, found[0])
 
 
 def written(cells: tuple[int, ...], move: Move) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -112,7 +113,7 @@ class LakeBatch(Batch):
 
     def _start(self, seeds: Sequence[int], split: str | None, members: Sequence[int]) -> None:
         config = self.world.config
-        starts = [_lake_start(config.size, config.frozen_probability, seed, split) for seed in seeds]
+        starts = [_lake_start(config.size, config.frozen_probability, seed, split, config.pack) for seed in seeds]
         self.bare = np.stack([bare for bare, _ in starts])
         self.player = np.array([player for _, player in starts])
         # A member's luck is a stream of its own, read one draw a move: as many as there can be are drawn ahead.
@@ -154,7 +155,7 @@ class SokobanBatch(Batch):
 
     def _start(self, seeds: Sequence[int], split: str | None, members: Sequence[int]) -> None:
         config = self.world.config
-        starts = [_room_start(config.plan, seed, split) for seed in seeds]
+        starts = [_room_start(config.plan, seed, split, config.pack) for seed in seeds]
         self.bare = np.stack([bare for bare, _, _ in starts])
         self.boxes = np.stack([boxes for _, boxes, _ in starts])
         self.player = np.array([player for _, _, player in starts])
@@ -204,7 +205,7 @@ class SudokuBatch(Batch):
 
     def _start(self, seeds: Sequence[int], split: str | None, members: Sequence[int]) -> None:
         config = self.world.config
-        puzzles = [sudoku.puzzle_for(config.size, config.given, seed, split) for seed in seeds]
+        puzzles = [sudoku.puzzle_for(config.size, config.given, seed, split, config.pack) for seed in seeds]
         self.givens = np.array([puzzle.givens for puzzle in puzzles])
         self.solution = np.array([puzzle.solution for puzzle in puzzles])
         self.cells = self.givens.copy()
@@ -241,9 +242,11 @@ class SudokuBatch(Batch):
 
 
 @lru_cache(maxsize=4096)
-def _lake_start(size: int, frozen_probability: float, seed: int, split: str | None) -> tuple[NDArray[np.int8], int]:
+def _lake_start(
+    size: int, frozen_probability: float, seed: int, split: str | None, pack: Path | None
+) -> tuple[NDArray[np.int8], int]:
     """[cells] codes without the player, and where the player starts."""
-    lake = frozen_lake.level_for(size, frozen_probability, seed, split).lake
+    lake = frozen_lake.level_for(size, frozen_probability, seed, split, pack).lake
     bare = np.zeros(size**2, np.int8)
     bare[list(lake.holes)] = lake_views.HOLE
     bare[lake.goal] = lake_views.GOAL
@@ -251,9 +254,9 @@ def _lake_start(size: int, frozen_probability: float, seed: int, split: str | No
 
 
 @lru_cache(maxsize=4096)
-def _room_start(plan: Plan, seed: int, split: str | None) -> tuple[NDArray[np.int8], Bools, int]:
+def _room_start(plan: Plan, seed: int, split: str | None, pack: Path | None) -> tuple[NDArray[np.int8], Bools, int]:
     """[cells] codes of what never moves, [cells] where boxes stand, and where the player starts."""
-    room = sokoban.room_of(sokoban.level_for(plan, seed, split))
+    room = sokoban.room_of(sokoban.level_for(plan, seed, split, pack))
     bare = np.zeros(room.height * room.width, np.int8)
     bare[sokoban_views.cells_of(room.floor)] = sokoban_views.FLOOR
     bare[sokoban_views.cells_of(room.targets)] = sokoban_views.TARGET

@@ -1,0 +1,87 @@
+"""Level packs: levels in a file, each with the length of its shortest solution, that are the same everywhere.
+
+A line is a JSON object: `text`, the level as the world's view `text` shows it in its usual characters, and `optimum`.
+Which split a level belongs to is decided by its content, as ever.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from oneiro import files
+from oneiro.errors import OneiroError
+from oneiro.worlds import records
+from oneiro.worlds.base import World, WorldConfig, in_split
+
+REPEATS = 1000
+"""Levels in a row that were drawn before; then there are no more."""
+
+
+class PackConfig(WorldConfig):
+    """Settings of a world whose levels can be packed."""
+
+    pack: Path | None = None
+    """A file of levels (`oneiro data levels`) to play instead of drawn ones; seeds count through them."""
+
+
+class Keyed(Protocol):
+    """A level that has a name of its own."""
+
+    @property
+    def key(self) -> str: ...
+
+
+Level = TypeVar("Level", bound=Keyed)
+Fit = TypeVar("Fit", bound=Hashable)
+Read = Callable[[str, int, Fit], Level]
+"""A level from its text and its optimum, for a world of some size; a ValueError says why it is none."""
+
+
+def pick(pack: Path, seed: int, split: str | None, read: Read[Fit, Level], fit: Fit) -> Level:
+    """Level number `seed` of those in `split`, round and round."""
+    levels: tuple[Level, ...] = _levels(pack, split, read, fit)
+    return levels[seed % len(levels)]
+
+
+@lru_cache(maxsize=16)
+def _levels(pack: Path, split: str | None, read: Callable[..., Any], fit: Hashable) -> tuple[Any, ...]:
+    found = []
+    for number, row in enumerate(records.read(pack), start=1):
+        try:
+            found.append(read(str(row["text"]), int(row["optimum"]), fit))
+        except (KeyError, TypeError, ValueError) as error:
+            reason = f"lacks {error}" if isinstance(error, KeyError) else str(error)
+            raise OneiroError(f"{pack}: level {number} {reason}") from error
+    inside = tuple(level for level in found if in_split(level.key, split))
+    if not inside:
+        raise OneiroError(f"{pack} has {len(found)} levels, and none in the split '{split}'")
+    return inside
+
+
+def write(world: World, path: Path, levels: int, split: str | None, first_seed: int = 0) -> int:
+    """Draw levels from `first_seed` on, each once, into a pack; returns how many, fewer where the world has no more."""
+    if not isinstance(world.config, PackConfig):
+        raise OneiroError(f"levels of world '{world.name}' cannot be packed; those of sokoban, frozen-lake, sudoku can")
+    usual = type(world.config)()
+    if getattr(world.config, "glyphs", None) != getattr(usual, "glyphs", None):
+        raise OneiroError("a pack has the usual characters, whatever it is shown with later; leave glyphs out")
+    rows = list(islice(_drawn(world, split, first_seed), levels))
+    files.write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
+    return len(rows)
+
+
+def _drawn(world: World, split: str | None, seed: int) -> Any:
+    """Rows of a pack, as long as new levels come."""
+    seen, repeats = set[str](), 0
+    while repeats < REPEATS:
+        _, info = world.reset(seed=seed, options={"split": split})
+        repeats = repeats + 1 if info["key"] in seen else 0
+        if not repeats:
+            seen.add(info["key"])
+            yield {"text": world.render("text"), "optimum": info["optimum"], "key": info["key"], "seed": seed}
+        seed += 1
