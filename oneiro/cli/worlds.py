@@ -73,11 +73,13 @@ def play(
     ] = None,
     seed: Annotated[int, typer.Option(help="The first level; each new one counts up.")] = 0,
     model: Annotated[
-        str | None, typer.Option(metavar="DIR", help="robot: a learned video model, in the simulator's place.")
+        str | None, typer.Option(metavar="DIR", help="robot, textgame: a learned model, in the true world's place.")
     ] = None,
-    data: Annotated[Path | None, typer.Option(metavar="DIR", help="With --model: episodes to start from.")] = None,
-    episode: Annotated[int, typer.Option(min=0, help="With --model: which test episode.")] = 0,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="With --model: where frames go.")] = Path("frames"),
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="robot with --model: episodes to start from.")
+    ] = None,
+    episode: Annotated[int, typer.Option(min=0, help="robot with --model: which test episode.")] = 0,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="robot with --model: where frames go.")] = Path("frames"),
 ) -> None:
     """Play a world yourself, in the terminal.
 
@@ -86,19 +88,26 @@ def play(
     \b
     oneiro play frozen-lake
     oneiro play textgame brew-tea
+    oneiro play textgame brew-tea --model runs/games
     oneiro play robot --model runs/video --out frames
     """
-    if model is not None:
+    name = world.partition(":")[0]
+    if model is not None and name == "robot":
         from oneiro.cli.video import drive
 
-        if world.partition(":")[0] != "robot":
-            raise OneiroError("only the robot has a learned model to play in: oneiro play robot --model DIR")
         return drive(model, data, episode, out, seed)
     from oneiro import worlds
     from oneiro.recipe import assignments
 
     world, settings = variant(world, settings or ())
-    game = worlds.make(world, **assignments(settings))
+    if model is None:
+        game = worlds.make(world, **assignments(settings))
+    elif name == "textgame":
+        from oneiro.systems.rlvr_world import open_world
+
+        game = open_world(model, world, assignments(settings))
+    else:
+        raise OneiroError(f"no model of '{name}' can be played in; say oneiro play textgame NAME --model DIR, or robot")
     game.reset(seed=seed)
     typer.echo(f"{game.instruction}\n\n({HELP})")
     ended, score = False, 0.0
@@ -118,6 +127,8 @@ def play(
         elif word and not ended:
             _, reward, terminated, truncated, info = game.step(meant(word, game))
             score, ended = score + reward, terminated or truncated
+            if info.get("malformed"):
+                typer.echo("the model's answer could not be read, or describes nothing possible: nothing happens")
             if not info["valid"]:
                 known = f"actions: {', '.join(game.actions)}" if game.actions else "it means nothing here"
                 typer.echo(f"'{word}' was not understood; {known}")
