@@ -126,14 +126,14 @@ def robot(
     oneiro data robot --task drawer-close --episodes 600 --out data/drawer --policies expert,noisy,random
     """
     from oneiro.progress import Bar, console
-    from oneiro.recipe import assignments
+    from oneiro.recipe import assignments, build
     from oneiro.report.table import Table
     from oneiro.worlds.robot.collect import CollectSettings, collect
 
     chosen = {"task": task, "size": size, "seed": seed} | assignments(settings or ())
     if policies:
         chosen["policies"] = [name.strip() for name in policies.split(",")]
-    made = CollectSettings(**chosen)
+    made = build(CollectSettings, chosen)
     with Bar("episodes", episodes, 0, console(), lambda line: None) as bar:
         done = collect(made, episodes, out, workers, bar.advance)
     table = Table(f"Episodes of {task} in {out}", ["written", "kept", "in all"])

@@ -51,7 +51,10 @@ def text_game(
     if (model is None) == (answers is None):
         raise OneiroError("say what is scored: either --model DIR_OR_NAME or --answers perfect|no-change|FILE")
     chosen: Scorer = "release" if scorer == "release" else "sound"
-    task = {**assignments(settings or ()), "scorer": scorer}
+    task = assignments(settings or ())
+    if "scorer" in task:
+        raise OneiroError("the scorer is no setting here; give --scorer sound or --scorer release")
+    task["scorer"] = scorer
     from oneiro.progress import Bar, console
     from oneiro.systems import rlvr_exam
     from oneiro.systems.rlvr_plans import find_plans

@@ -14,6 +14,11 @@ from oneiro.cli.show import JsonFile, show
 NETWORKS = ("alex", "vgg")
 
 
+def warn(line: str) -> None:
+    """What a person should know, though the work goes on."""
+    typer.secho(line, fg="yellow", err=True)
+
+
 def video(
     model: Annotated[str, typer.Option(metavar="DIR", help="A video run, or a model folder with its tokenizer.")],
     data: Annotated[Path, typer.Option(metavar="DIR", help="A folder of episodes (see oneiro data).")],
@@ -49,7 +54,7 @@ def video(
     subjects = open_subjects(model)
     with Bar("segments", len(subjects) * segments, 0, console(), lambda line: None) as bar:
         tables = evaluate_video(
-            subjects, data, "all" if split == "all" else "test", segments, runs, networks, seed, bar.advance
+            subjects, data, "all" if split == "all" else "test", segments, runs, networks, seed, bar.advance, warn
         )
     show(tables, json)
 
@@ -97,16 +102,17 @@ def policy(
     from oneiro.recipe import assignments
     from oneiro.systems import real2sim, real2sim_players
 
+    wanted = real2sim_players.PlayerSettings(**assignments(settings or ()))
+    names = real2sim_players.chosen_names(policies, wanted.policies)
     played = real2sim.Real2SimSettings(task=task, starts=starts, horizon=horizon, seed=seed)
-    verdicts = real2sim.read_labels(labels) if labels is not None else None
-    models, size = real2sim.learned_models(model, stage)
+    models, size, hold = real2sim.learned_models(model, stage)
+    played = played.model_copy(update={"hold": hold})
+    verdicts = real2sim.read_labels(labels, models, names, starts) if labels is not None else None
 
     def progress(title: str, total: int) -> Bar:
         return Bar(title, total, 0, console(), lambda line: None)
 
-    made = real2sim_players.players_of(
-        played.task, size, real2sim_players.PlayerSettings(**assignments(settings or ())), progress, data, players
-    )
+    made = real2sim_players.players_of(played.task, size, wanted, progress, data, players, hold=hold, say=warn)
     chosen = made.chosen(policies)
     truth = real2sim.SimulatedFrames(played, size)
     with progress(f"rollouts of {task}", len(chosen) * (1 + len(models))) as bar:

@@ -81,9 +81,11 @@ class Opponent:
     settings: AdversarySettings
 
     @classmethod
-    def of(cls, settings: AdversarySettings, seed: int, device: torch.device) -> Opponent:
+    def of(cls, settings: AdversarySettings, seed: int, tokenizer: Tokenizer) -> Opponent:
+        """A fresh one for the frames of a tokenizer."""
+        size = min(tokenizer.settings.height, tokenizer.settings.width)
         with seeded(seed):
-            network = Discriminator(settings.network).to(device)
+            network = Discriminator(settings.network, size).to(tokenizer.device)
         return cls(network, Optimiser(list(network.named_parameters()), settings.optimiser), settings)
 
     def plays(self, step: int, steps: int) -> bool:
@@ -114,7 +116,7 @@ def train(
 ) -> Path:
     """Train for `settings.steps` updates, resuming from `folder`; returns the folder of the finished tokenizer."""
     optimiser = Optimiser(list(tokenizer.named_parameters()), settings.optimiser)
-    opponent = Opponent.of(settings.adversary, seed, tokenizer.device) if settings.adversary else None
+    opponent = Opponent.of(settings.adversary, seed, tokenizer) if settings.adversary else None
     start = restore(folder, tokenizer, optimiser, opponent)
     rewind(start)
     tokenizer.train()

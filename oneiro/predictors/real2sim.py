@@ -4,8 +4,8 @@ A policy acts inside a `FrameModel`: it sees the frame the model shows and names
 next frame, and so on; nothing true comes in after the start. Any object with the two methods is one: a learned
 predictor, or the true simulator itself.
 
-"Real" is where success is known (a robot, or the true simulator), "simulated" the model that stands in for it. The
-measures are not symmetric in the two, and published code has mixed them up, so both are named in every call.
+"Real" is where success is known (a robot, or the true simulator), "simulated" the model that stands in for it. MMRV is
+not symmetric in the two, and published code has mixed them up, so both are named in every call.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from oneiro.episode import Row, Tokens
@@ -50,6 +50,12 @@ class VideoRewardSettings(Settings):
     discount: float = Field(0.9, gt=0, le=1)
     truth: Literal["pixels", "reconstruction"] = "pixels"
     """Compare with the recorded frames, or with what the tokenizer could have made of them."""
+
+    @model_validator(mode="after")
+    def _something_counts(self) -> VideoRewardSettings:
+        if not self.weights and not self.repetition:
+            raise ValueError(f"nothing counts in the reward; give one of {', '.join(BETTER)} or repetition a weight")
+        return self
 
     @property
     def weights(self) -> dict[str, float]:

@@ -23,7 +23,6 @@ STABLE = (0.01**2, 0.03**2)
 """SSIM's two constants for images of range 1."""
 CHUNK = 64
 """Pairs of frames that LPIPS sees at once: bounds memory, costs no speed."""
-HIGHER_IS_BETTER = ("psnr", "ssim")
 
 
 def mse(predicted: Tensor, truth: Tensor) -> Tensor:
@@ -74,27 +73,6 @@ def measure(predicted: Tensor, truth: Tensor, networks: Mapping[str, Lpips] | No
         "ssim": ssim(predicted, truth),
     }
     return measured | {name: lpips(predicted, truth, network) for name, network in (networks or {}).items()}
-
-
-def repeats(sequence: Tensor, tolerance: float = 0.0) -> Tensor:
-    """Whether each element equals the one before it: `[N, T, ...]` -> bool `[N, T - 1]`.
-
-    For token grids as they are; for frames in [0, 1], `tolerance=0.5 / 255` means "the same picture in 8 bits".
-    """
-    later, earlier = sequence[:, 1:].flatten(2), sequence[:, :-1].flatten(2)
-    if not sequence.is_floating_point():
-        return (later == earlier).all(dim=-1)
-    return ((later - earlier).abs() <= tolerance).all(dim=-1)
-
-
-def ends_repeating(sequence: Tensor, tolerance: float = 0.0) -> Tensor:
-    """Whether the last two elements are the same, bool `[N]`: a multi-step sample then counts as repeating."""
-    return repeats(sequence[:, -2:], tolerance)[:, 0]
-
-
-def repetition_share(sequence: Tensor, tolerance: float = 0.0) -> Tensor:
-    """The share of elements that repeat the one before, `[N]`: what a repetition penalty is taken from."""
-    return repeats(sequence, tolerance).float().mean(dim=1)
 
 
 def _blur(images: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ function; the simulator is a frame model like any other.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from oneiro.errors import OneiroError
+from oneiro.errors import OneiroError, nearest
 from oneiro.predictors.real2sim import FrameModel, agreement
 from oneiro.predictors.video_world import LearnedFrames
 from oneiro.recipe import Settings
@@ -31,11 +31,13 @@ from oneiro.systems.video_exam import open_subjects
 from oneiro.systems.video_model import PRETRAIN, open_model
 from oneiro.worlds.robot.drawer import draw_start
 from oneiro.worlds.robot.episodes import RobotEpisode, write_episode
-from oneiro.worlds.robot.simulator import ACTION, TASKS, DrawerSimulator, TaskName
+from oneiro.worlds.robot.simulator import ACTION, HOLD, TASKS, DrawerSimulator, TaskName
 
 SIMULATOR = "simulator"
 """How the true simulator is called among models."""
 Advance = Callable[[int], Any]
+Labels = Mapping[tuple[str, str, int], bool]
+"""Verdicts of a person, by model, policy and start."""
 
 
 class Real2SimSettings(Settings):
@@ -46,7 +48,7 @@ class Real2SimSettings(Settings):
     """Starts of the evaluation split, the same ones for every policy and model."""
     horizon: int = Field(default=32, ge=1)
     """Actions of a rollout; its last frame is judged."""
-    hold: int = Field(default=4, ge=1)
+    hold: int = Field(default=HOLD, ge=1)
     """Simulator steps that an action lasts; as in the data the model learned from."""
     seed: int = 0
 
@@ -134,6 +136,8 @@ class Comparison:
     judged: np.ndarray
     """What the judge said of the simulator's own last frames, bool `[P, S]`: its error on exactly these rollouts."""
     models: dict[str, np.ndarray]
+    labelled: int = 0
+    """How many of the verdicts are a person's."""
 
     def data(self) -> dict[str, Any]:
         """As JSON: every outcome."""
@@ -152,14 +156,13 @@ def compare(
     settings: Real2SimSettings,
     advance: Advance = lambda count: None,
     keep: Path | None = None,
-    labels: Mapping[tuple[str, str, int], bool] | None = None,
+    labels: Labels | None = None,
 ) -> Comparison:
     """Run every policy in the simulator and in every model, from the same starts and with the same luck of the policy.
 
-    `keep` is a folder for all rollouts as episode files; `labels` are verdicts of a person, by model, policy and start,
-    that stand in the judge's place.
+    `keep` is a folder for all rollouts as episode files; `labels` stand in the judge's place.
     """
-    instruction = TASKS[settings.task].instruction
+    instruction, said, labelled = TASKS[settings.task].instruction, labels or {}, 0
     real: list[np.ndarray] = []
     judged: list[np.ndarray] = []
     found: dict[str, list[np.ndarray]] = {name: [] for name in models}
@@ -169,7 +172,9 @@ def compare(
             played = rollout(model, policy, truth.starts, settings.horizon, seed, instruction)
             verdict = judge.done(played.last)
             for start in range(len(verdict)):
-                verdict[start] = (labels or {}).get((name, policy_name, start), verdict[start])
+                if (name, policy_name, start) in said:
+                    verdict[start] = said[name, policy_name, start]
+                    labelled += 1
             if name == SIMULATOR:
                 real.append(np.asarray(judge.task.done(truth.openings)))
                 judged.append(verdict)
@@ -179,7 +184,7 @@ def compare(
                 _keep(keep, played, name, policy_name, settings, verdict)
             advance(1)
     outcomes = {name: np.stack(rows) for name, rows in found.items()}
-    return Comparison(tuple(policies), np.stack(real), np.stack(judged), outcomes)
+    return Comparison(tuple(policies), np.stack(real), np.stack(judged), outcomes, labelled)
 
 
 def tables(compared: Comparison, task: str) -> list[Table]:
@@ -189,12 +194,14 @@ def tables(compared: Comparison, task: str) -> list[Table]:
 
 def success_table(compared: Comparison, task: str) -> Table:
     names = [SIMULATOR, "simulator, judged", *compared.models]
+    verdicts = compared.judged.size + sum(outcomes.size for outcomes in compared.models.values())
     ranks = [f"rank: {name}" for name in (SIMULATOR, *compared.models)]
     table = Table(
         f"Success of policies, {task}",
         ["policy", *names, *ranks],
         dict.fromkeys(names, "%"),
-        note="simulator: by its state; judged: by the judge on the simulator's frames; models: by the judge on theirs",
+        note="simulator: by its state; judged: by the judge on the simulator's frames; models: by the judge on theirs"
+        + (f"; {compared.labelled} of {verdicts} verdicts by a person" if compared.labelled else ""),
     )
     columns = [compared.real, compared.judged, *compared.models.values()]
     placed = [_ranks(outcomes.mean(axis=1)) for outcomes in (compared.real, *compared.models.values())]
@@ -226,8 +233,10 @@ def plot(compared: Comparison, task: str) -> str:
     return plots.scatter(f"Success of policies, {task}", dots, "in the simulator, %", "in the model, %")
 
 
-def learned_models(place: str | Path, stage: str | None = None) -> tuple[dict[str, FrameModel], int]:
-    """The models of a video run by name, before and after RLVR where it has both, and the side of their frames."""
+def learned_models(place: str | Path, stage: str | None = None) -> tuple[dict[str, FrameModel], int, int]:
+    """The models of a video run by name, before and after RLVR where it has both, the side of their frames, and how
+    many simulator steps their actions last.
+    """
     named = {PRETRAIN: "base", "rl": "RLVR"}
     opened = open_subjects(place) if stage is None else {named.get(stage, stage): open_model(place, stage)}
     sizes = {(task.tokenizer.settings.height, task.tokenizer.settings.width) for _, task, _ in opened.values()}
@@ -240,20 +249,34 @@ def learned_models(place: str | Path, stage: str | None = None) -> tuple[dict[st
     models: dict[str, FrameModel] = {
         name: LearnedFrames(task, Engine(language), habits.limits) for name, (language, task, habits) in opened.items()
     }
-    return models, height
+    return models, height, next(habits.hold for _, _, habits in opened.values())
 
 
-def read_labels(path: Path) -> dict[tuple[str, str, int], bool]:
-    """Verdicts of a person: one JSON object a line, `{"model", "policy", "start", "success"}`."""
-    found = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+def read_labels(path: Path, models: Collection[str], policies: Collection[str], starts: int) -> Labels:
+    """Verdicts of a person: one JSON object a line, `{"model", "policy", "start", "success"}`.
+
+    Each must be about a rollout of `policies` from so many starts, in the simulator or in one of `models`: a verdict on
+    anything else would be lost without a word.
+    """
+    found: dict[tuple[str, str, int], bool] = {}
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise OneiroError(f"{path} is not a text file; verdicts are JSON lines") from error
+    for number, line in enumerate(lines, start=1):
         try:
             row = json.loads(line)
-            found[str(row["model"]), str(row["policy"]), int(row["start"])] = _true_or_false(row["success"])
+            model, policy, start = str(row["model"]), str(row["policy"]), int(row["start"])
+            found[model, policy, start] = _true_or_false(row["success"])
         except (KeyError, TypeError, ValueError) as error:
             raise OneiroError(
                 f'{path}, line {number}: write {{"model": .., "policy": .., "start": 0, "success": true}} ({error!r})'
             ) from error
+        for kind, name, known in (("model", model, [SIMULATOR, *models]), ("policy", policy, policies)):
+            if name not in known:
+                raise OneiroError(f"{path}, line {number}: no {kind} here is called '{name}'{nearest(name, known)}")
+        if not 0 <= start < starts:
+            raise OneiroError(f"{path}, line {number}: there is no start {start}; they are 0 to {starts - 1}")
     return found
 
 

@@ -7,7 +7,7 @@ neither saw. The judge reads how far the drawer is open off a frame, and the tas
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,10 +26,12 @@ from oneiro.report.table import Cell, Table
 from oneiro.systems.real2sim_policies import Cloned, clones
 from oneiro.worlds.robot.collect import CollectSettings, collect
 from oneiro.worlds.robot.episodes import RobotEpisode, open_episodes
-from oneiro.worlds.robot.simulator import TASKS, Task, TaskName
+from oneiro.worlds.robot.policies import GRADES
+from oneiro.worlds.robot.simulator import HOLD, TASKS, Task, TaskName
 
 SETTINGS, VALIDATION = "players.json", "validation.json"
 Progress = Callable[[str, int], Bar]
+Say = Callable[[str], Any]
 
 
 class PlayerSettings(Settings):
@@ -45,6 +47,11 @@ class PlayerSettings(Settings):
     """Stages of the clone's training that are policies of their own: name, and share of the training."""
     seed: int = 0
 
+    @property
+    def policies(self) -> list[str]:
+        """The names of all policies that will come of it."""
+        return [*GRADES, *self.stages]
+
 
 @dataclass(frozen=True)
 class Players:
@@ -56,11 +63,17 @@ class Players:
 
     def chosen(self, names: str) -> dict[str, Cloned]:
         """Policies by a list of names with commas, or `all`."""
-        wanted = list(self.policies) if names == "all" else [name.strip() for name in names.split(",")]
-        for name in wanted:
-            if name not in self.policies:
-                raise OneiroError(f"no policy is called '{name}'{nearest(name, self.policies)}")
-        return {name: self.policies[name] for name in wanted}
+        return {name: self.policies[name] for name in chosen_names(names, self.policies)}
+
+
+def chosen_names(names: str, known: Iterable[str]) -> list[str]:
+    """The known names that a list with commas, or `all`, stands for."""
+    there = list(known)
+    wanted = there if names == "all" else [name.strip() for name in names.split(",")]
+    for name in wanted:
+        if name not in there:
+            raise OneiroError(f"no policy is called '{name}'{nearest(name, there)}")
+    return wanted
 
 
 @dataclass(frozen=True)
@@ -87,21 +100,25 @@ def players_of(
     data: Path | None = None,
     folder: Path | None = None,
     workers: int = 2,
+    hold: int = HOLD,
+    say: Say = lambda line: None,
 ) -> Players:
-    """The players of a task at a frame size: loaded from `folder`, else made there (a few minutes, once)."""
-    folder = folder or default_folder(task, size, settings, data)
-    _same(folder, {"task": task, "size": size, **settings.model_dump(mode="json")})
+    """The players of a task at a frame size, whose actions last `hold` simulator steps: loaded from `folder`, else made
+    there (a few minutes, once). `say` hears of every file of `data` that is left out.
+    """
+    folder = folder or default_folder(task, size, settings, data, hold)
+    _same(folder, {"task": task, "size": size, "hold": hold, **settings.model_dump(mode="json")})
     readers = [*((name, folder / f"clone-{name}") for name in settings.stages), ("expert", folder / "clone")]
     if not (folder / VALIDATION).is_file():
-        make_players(task, size, settings, progress, data, folder, workers)
+        make_players(task, size, settings, progress, data, folder, workers, hold, say)
     judge = Judge(TASKS[task], PixelReader.load(folder / "judge"))
     policies = clones([(name, PixelReader.load(place)) for name, place in readers])
     return Players(policies, judge, Table.read(files.read_json(folder / VALIDATION)))
 
 
-def default_folder(task: TaskName, size: int, settings: PlayerSettings, data: Path | None) -> Path:
+def default_folder(task: TaskName, size: int, settings: PlayerSettings, data: Path | None, hold: int) -> Path:
     """Where players are kept that nobody gave a place: one for each way to make them."""
-    made = f"{settings.model_dump_json()} {data.resolve() if data else ''}"
+    made = f"{settings.model_dump_json()} {hold} {data.resolve() if data else ''}"
     return home() / "players" / f"{task}-{size}-{hashlib.sha256(made.encode()).hexdigest()[:12]}"
 
 
@@ -113,18 +130,25 @@ def make_players(
     data: Path | None,
     folder: Path,
     workers: int,
+    hold: int,
+    say: Say,
 ) -> None:
     """Record episodes where none are given, train both networks, measure the judge. What is there already is kept."""
     if data is None:
         data = folder / "episodes"
-        recorded = CollectSettings(task=task, size=size, seed=settings.seed)
+        recorded = CollectSettings(task=task, size=size, hold=hold, seed=settings.seed)
         with progress(f"episodes of {task}", settings.episodes) as bar:
             collect(recorded, settings.episodes, data, workers, bar.advance)
     found = open_episodes(data, every=settings.test_every)
-    train, test = ([episode for episode in part if _fits(episode, task, size)] for part in (found.train, found.test))
+    for _, reason in found.damaged:
+        say(f"left out: {reason}")
+    train, test = (
+        [episode for episode in part if _fits(episode, task, size, hold)] for part in (found.train, found.test)
+    )
     if not train or not test:
         raise OneiroError(
-            f"{data} has too few {task} episodes of {size}x{size} from oneiro data robot to train and to validate on"
+            f"{data} has too few {task} episodes of {size}x{size} with hold={hold}, as the model's, from oneiro data "
+            "robot to train and to validate on"
         )
     images = np.concatenate([episode.image for episode in train])
     if not (folder / "clone" / CONFIG).is_file():
@@ -171,16 +195,17 @@ def _same(folder: Path, wanted: dict[str, Any]) -> None:
     if not path.exists():
         files.write_json(path, wanted)
         return
-    for key, value in files.read_json(path).items():
+    for key, value in {"hold": HOLD, **files.read_json(path)}.items():
         if wanted.get(key) != value:
             raise OneiroError(
                 f"{folder} holds players made with {key}={value}, not {wanted.get(key)}; choose another --players"
             )
 
 
-def _fits(episode: RobotEpisode, task: str, size: int) -> bool:
+def _fits(episode: RobotEpisode, task: str, size: int, hold: int) -> bool:
     known = {"expert", "opening"} <= set(episode.signals)
-    return known and episode.info.get("task") == task and episode.image.shape[1:3] == (size, size)
+    alike = episode.info.get("task") == task and episode.info.get("hold", HOLD) == hold
+    return known and alike and episode.image.shape[1:3] == (size, size)
 
 
 def _telling(bar: Bar) -> Callable[[int, float], Any]:

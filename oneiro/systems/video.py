@@ -27,7 +27,7 @@ from oneiro.run import Run
 from oneiro.sampling.engine import Engine
 from oneiro.systems import stages
 from oneiro.systems.video_data import VideoData, data_stage, open_data
-from oneiro.systems.video_evaluate import CEILING, COPY, Exam, Measured, by_episode, tables
+from oneiro.systems.video_evaluate import CEILING, COPY, Exam, Measured, by_episode, mean_of_episodes, tables
 from oneiro.systems.video_model import PRETRAIN, check_given, model_after, pretrain_stage, task_of, tokenizer_stage
 from oneiro.systems.video_play import describe, play, record
 from oneiro.systems.video_recipe import VideoRecipe
@@ -39,8 +39,8 @@ def run(recipe: VideoRecipe, run: Run) -> None:
     """The whole pipeline inside a run directory."""
     if recipe.given.tokenizer or recipe.given.transformer:
         run.stage("given", lambda: check_given(recipe))
-    run.stage("data", lambda: data_stage(recipe, run))
-    data = open_data(recipe, run)
+    looked = run.stage("data", lambda: data_stage(recipe, run))
+    data = open_data(recipe, run, looked)
     run.stage("tokenizer", lambda: tokenizer_stage(recipe, run, data))
     run.stage(PRETRAIN, lambda: pretrain_stage(recipe, run, data))
     run.stage("evaluate-base", lambda: evaluate(recipe, run, data, "base", PRETRAIN))
@@ -93,7 +93,7 @@ def evaluate(recipe: VideoRecipe, run: Run, data: VideoData, name: str, stage: s
         # The same seed for both models: they differ by their weights alone.
         found = exam.model(engine, settings.limits, settings.runs, seeds.derive(recipe.seed, "evaluate"), bar.advance)
     found.save(measured_file(run, name))
-    means = {key: float(values.mean()) for key, values in found.values.items()}
+    means = {key: mean_of_episodes(values, exam.episodes) for key, values in found.values.items()}
     run.say(f"{name}: " + ", ".join(f"{key} {value:.4g}" for key, value in means.items()))
     return means
 
@@ -145,7 +145,7 @@ def verdict(rows: dict[str, Measured], exam: Exam) -> list[str]:
     before, after, gain = bootstrap(base), bootstrap(tuned), bootstrap(tuned - base)
     assert before.high is not None and after.low is not None and isinstance(before.value, float)
     apart = "the intervals are apart" if after.low > before.high else "the intervals overlap"
-    copy, best = (float(rows[name].values["reward"].mean()) for name in (COPY, CEILING))
+    copy, best = (mean_of_episodes(rows[name].values["reward"], exam.episodes) for name in (COPY, CEILING))
     return [
         f"On {len(exam.windows)} segments of {before.n} unseen episodes the reward of sampled futures is "
         f"{before.value:.4f} ({before.low:.4f} to {before.high:.4f}) for the base and {after.value:.4f} "

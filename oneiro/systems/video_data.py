@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +17,7 @@ from oneiro.systems.video_recipe import VideoRecipe
 from oneiro.worlds import video_toy
 from oneiro.worlds.robot.collect import CollectSettings, collect
 from oneiro.worlds.robot.episodes import ActionBins, Episodes, open_episodes
+from oneiro.worlds.robot.simulator import HOLD
 
 BINS = "actions.json"
 
@@ -26,6 +28,8 @@ class VideoData:
 
     recipe: VideoRecipe
     episodes: Episodes
+    hold: int = HOLD
+    """Simulator steps that an action of the robot lasts."""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -63,7 +67,7 @@ def data_stage(recipe: VideoRecipe, run: Run) -> dict[str, Any]:
         run.say(f"left out: {reason}")
     if not len(episodes.train) or not len(episodes.test):
         raise OneiroError(f"{len(episodes)} episodes cannot be split: lower data.test_every or record more")
-    data = VideoData(recipe, episodes)
+    data = VideoData(recipe, episodes, hold_of(episodes))
     ActionBins.fit(episodes.train, recipe.layout.bins, recipe.layout.quantiles).save(run.path / BINS)
     sizes = {
         "train episodes": len(episodes.train),
@@ -72,7 +76,19 @@ def data_stage(recipe: VideoRecipe, run: Run) -> dict[str, Any]:
         "test segments": len(data.test_windows),
     }
     run.say(f"data: {', '.join(f'{count:,} {name}' for name, count in sizes.items())}")
-    return sizes | {"damaged": len(episodes.damaged)}
+    return sizes | {"hold": data.hold, "left_out": [path.name for path, _ in episodes.damaged]}
+
+
+def hold_of(episodes: Episodes) -> int:
+    """How long an action lasts in all of them: a model learns one length."""
+    said = [info.get("hold") for info in episodes.infos()]
+    found = {hold if isinstance(hold, int) else HOLD for hold in said}
+    if len(found) > 1:
+        lengths = " and ".join(str(hold) for hold in sorted(found))
+        raise OneiroError(
+            f"actions in {episodes.paths[0].parent} are held for {lengths} simulator steps; keep one kind in a folder"
+        )
+    return found.pop()
 
 
 def record(recipe: VideoRecipe, run: Run) -> None:
@@ -95,6 +111,8 @@ def folder_of(recipe: VideoRecipe, run: Run) -> Path:
     return run.path / "data" if recipe.data.own else Path(recipe.data.name).expanduser()
 
 
-def open_data(recipe: VideoRecipe, run: Run) -> VideoData:
-    """The episodes that the data stage looked at; each is checked again when it is read."""
-    return VideoData(recipe, open_episodes(folder_of(recipe, run), every=recipe.data.test_every, verify=False))
+def open_data(recipe: VideoRecipe, run: Run, looked: Mapping[str, Any]) -> VideoData:
+    """The episodes that the data stage found whole, by its result; each is checked again when it is read."""
+    folder, without = folder_of(recipe, run), looked.get("left_out", ())
+    episodes = open_episodes(folder, every=recipe.data.test_every, verify=False, without=without)
+    return VideoData(recipe, episodes, looked.get("hold", HOLD))

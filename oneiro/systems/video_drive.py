@@ -27,6 +27,8 @@ class Drive:
     def __init__(self, camera: LearnedFrames, start: Images, out: Path, seed: int) -> None:
         self.camera, self.out, self.seed = camera, out, seed
         self.shown: list[Images] = []
+        for stale in out.glob("frame-[0-9]*.png"):  # of an earlier rollout, which may have been longer
+            stale.unlink()
         self._keep(camera.begin(start[None, None], np.zeros((1, 0, len(camera.task.bins.low)), np.float32))[0])
 
     @property

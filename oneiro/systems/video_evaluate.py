@@ -1,7 +1,8 @@
 """How good predicted frames are: fixed measures on test segments, beside copying and the tokenizer's ceiling.
 
-Every row of the tables is an array [segments, runs, frames] for each measure; a baseline has one run. Means are taken
-over runs and frames, and intervals over episodes: segments of one episode resemble each other.
+Every row of the tables is an array [segments, runs, frames] for each measure; a baseline has one run. An episode counts
+as the mean of its segments, runs and frames, and means and intervals are over episodes: segments of one resemble each
+other.
 """
 
 from __future__ import annotations
@@ -147,8 +148,13 @@ def by_episode(values: NDArray[np.floating], episodes: NDArray[np.int64]) -> NDA
     return np.array([values[episodes == episode].mean() for episode in np.unique(episodes)], np.float64)
 
 
+def mean_of_episodes(values: NDArray[np.floating], episodes: NDArray[np.int64]) -> float:
+    """One number of a measure [N, S, F], as the tables show it: every episode counts alike."""
+    return float(by_episode(values.mean(axis=(1, 2)), episodes).mean())
+
+
 def cell(values: NDArray[np.floating], episodes: NDArray[np.int64], scale: float = 1.0) -> Cell:
-    """The mean over everything with its interval over episodes; n counts episodes."""
+    """The mean of the episodes' means with its interval; n counts episodes."""
     return stats.bootstrap(scale * by_episode(values.reshape(len(values), -1).mean(axis=1), episodes))
 
 
@@ -159,8 +165,9 @@ def main_table(rows: Mapping[str, Measured], episodes: NDArray[np.int64]) -> Tab
         "Predicted frames against recorded ones",
         ["frames", *(TITLES[name] for name in names), "ends repeating"],
         {"ends repeating": "%", "PSNR": "dB"},
-        note=f"means over {len(episodes)} test segments, their frames and sampling runs; intervals and n are over "
-        "episodes. A future ends repeating when its last frame is, token for token, the one before it.",
+        note=f"means, intervals and n are over episodes; an episode is the mean of its segments ({len(episodes)} in "
+        "all), their frames and sampling runs. A future ends repeating when its last frame is, token for token, the "
+        "one before it.",
     )
     for name, row in rows.items():
         cells = [cell(row.values[key], episodes, SCALES.get(key, 1.0)) for key in names]

@@ -31,10 +31,14 @@ def evaluate_video(
     networks: Sequence[str] = ("alex", "vgg"),
     seed: int = 0,
     advance: Callable[[int], None] = lambda done: None,
+    say: Callable[[str], None] = lambda line: None,
 ) -> list[Table]:
-    """Tables of the models (`open_subjects`) on the test episodes of a folder, or on all of it."""
+    """Tables of the models (`open_subjects`) on the test episodes of a folder, or on all of it.
+
+    `say` hears of every file that is left out.
+    """
     _, task, habits = next(iter(subjects.values()))
-    episodes = chosen(data, split, habits)
+    episodes = chosen(data, split, habits, say)
     footage = Footage(episodes, task.layout.frames, (task.tokenizer.settings.height, task.tokenizer.settings.width))
     exam = Exam(task, footage, test_windows(footage, segments), networks)
     rows: dict[str, Measured] = exam.baselines()
@@ -55,9 +59,11 @@ def open_subjects(model: str | Path) -> Subjects:
     return {name: open_model(model, stage) for name, stage in there.items()}
 
 
-def chosen(data: str | Path, split: Split, habits: VideoHabits) -> Episodes:
+def chosen(data: str | Path, split: Split, habits: VideoHabits, say: Callable[[str], None]) -> Episodes:
     """The episodes of a folder that count: its test split, cut as the model's training cut it, or all."""
     episodes = open_episodes(data, every=habits.test_every)
+    for _, reason in episodes.damaged:
+        say(f"left out: {reason}")
     found = episodes.test if split == "test" else episodes
     if not len(found):
         raise OneiroError(f"{data} has no test episodes")

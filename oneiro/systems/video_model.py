@@ -31,6 +31,7 @@ from oneiro.systems import stages
 from oneiro.systems.video_data import BINS, VideoData
 from oneiro.systems.video_recipe import VideoRecipe
 from oneiro.worlds.robot.episodes import ActionBins
+from oneiro.worlds.robot.simulator import HOLD
 
 TOKENIZER, PRETRAIN = "tokenizer", "pretrain"
 CANVAS = 256
@@ -47,6 +48,8 @@ class VideoHabits(Settings):
     limits: Limits = Limits()
     test_every: int = 100
     """One episode in so many was kept from training."""
+    hold: int = HOLD
+    """Simulator steps that an action of the robot lasted."""
 
 
 # The tokenizer --------------------------------------------------------------------------------------------------------
@@ -119,10 +122,10 @@ def task_of(recipe: VideoRecipe, run: Run) -> VideoPredictor:
 def pretrain_stage(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str, Any]:
     """Learn true futures by cross-entropy, or take the given transformer."""
     if recipe.given.transformer:
-        return take_transformer(recipe, run)
+        return take_transformer(recipe, run, data)
     task, settings, seed = task_of(recipe, run), recipe.pretrain, seeds.derive(recipe.seed, PRETRAIN)
     language = transformer.create(recipe.model, task.layout, seed)
-    language.habits = habits_of(recipe, task)
+    language.habits = habits_of(recipe, task, data.hold)
     shape, layout = language.backbone.shape, task.layout
     run.say(f"transformer: {shape.parameters:,} parameters, {layout.vocabulary:,} ids, rows of {layout.length} tokens")
     encodings = Encodings(data.train, task, recipe.layout.reach, recipe.layout.first)
@@ -144,13 +147,14 @@ def prepare(run: Run, encodings: Encodings, contexts: np.ndarray) -> None:
             encodings.prepare(contexts, bar.advance)
 
 
-def habits_of(recipe: VideoRecipe, task: VideoPredictor) -> dict[str, Any]:
+def habits_of(recipe: VideoRecipe, task: VideoPredictor, hold: int) -> dict[str, Any]:
     return VideoHabits(
         layout=task.layout.data(),
         bins=task.bins.data(),
         reward=recipe.reward,
         limits=recipe.evaluation.limits,
         test_every=recipe.data.test_every,
+        hold=hold,
     ).model_dump(mode="json")
 
 
@@ -187,28 +191,34 @@ def given_tokenizer(recipe: VideoRecipe) -> tokenizers.Tokenizer | None:
     return found
 
 
-def given_transformer(recipe: VideoRecipe) -> tuple[LanguageModel, VideoPredictor]:
+def given_transformer(recipe: VideoRecipe) -> tuple[LanguageModel, VideoPredictor, VideoHabits]:
     """A transformer trained before, of a run the one that RL started from; it must have been shown the same rows."""
     place = existing(str(recipe.given.transformer))
     of_a_run = (place / "checkpoints" / PRETRAIN).is_dir()
     language, task, habits = open_model(place, PRETRAIN if of_a_run else None)
     asked = recipe.layout.of(task.tokenizer, task.layout.action_tokens).data()
     other = {f"layout.{key}": value for key, value in task.layout.data().items() if asked[key] != value}
+    if "layout.marks" in other:  # not a setting of its own: the layout's name decides it
+        other["layout.name"] = "single" if other.pop("layout.marks") else "multi"
     if habits.test_every != recipe.data.test_every:
         other["data.test_every"] = habits.test_every  # or some of its training episodes would be called unseen
     if other:
         said = " ".join(f"{key}={value}" for key, value in other.items())
         raise OneiroError(f"the transformer at {place} was trained with {said}, the recipe says otherwise; set these")
-    return language, task
+    return language, task, habits
 
 
-def take_transformer(recipe: VideoRecipe, run: Run) -> dict[str, Any]:
+def take_transformer(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str, Any]:
     """The given transformer as the run's own, with the ranges of actions it knows."""
-    language, task = given_transformer(recipe)
+    language, task, habits = given_transformer(recipe)
+    if habits.hold != data.hold:
+        raise OneiroError(
+            f"actions of the data last {data.hold} simulator steps, not {habits.hold} as the transformer's"
+        )
     if len(task.bins.low) != len(ActionBins.load(run.path / BINS).low):
         raise OneiroError(f"actions of the data have not the {len(task.bins.low)} entries the given transformer knows")
     task.bins.save(run.path / BINS)
-    language.habits = habits_of(recipe, task)
+    language.habits = habits_of(recipe, task, data.hold)
     keep(run, PRETRAIN, lambda folder: language.save(folder / "model"))
     shape = language.backbone.shape
     run.say(f"transformer, as given: {shape.parameters:,} parameters")

@@ -31,7 +31,7 @@ class VideoDataSettings(Settings):
     folder of episode files (`oneiro data`)."""
     tasks: tuple[TaskName, ...] = Field(("drawer-open", "drawer-close"), min_length=1)
     """Of the robot; each gets the same number of episodes."""
-    policies: tuple[str, ...] = tuple(GRADES)
+    policies: tuple[str, ...] = Field(tuple(GRADES), min_length=1)
     """Who moves the robot; failures must be among what a model learns from."""
     episodes: int = Field(200, ge=2)
     frames: int = Field(32, ge=2)
@@ -71,6 +71,12 @@ class LayoutSettings(Settings):
         name = data.get("name", "single") if isinstance(data, dict) else data
         usual: dict[str, Any] = {"past": 1} if name == "multi" else {"future": 1}
         return {**usual, **data} if isinstance(data, dict) else data
+
+    @model_validator(mode="after")
+    def _quantiles_are_a_range(self) -> LayoutSettings:
+        if self.quantiles is not None and not 0 <= self.quantiles[0] < self.quantiles[1] <= 1:
+            raise ValueError("quantiles are two numbers from 0 to 1, the lower one first")
+        return self
 
     def of(self, tokenizer: Tokenizer, actions: int) -> Layout:
         """The layout of a tokenizer's tokens and of actions with so many entries."""

@@ -68,18 +68,3 @@ def test_lpips_keeps_the_leading_dimensions_whatever_the_chunk(monkeypatch: pyte
 def test_ssim_of_frames_smaller_than_its_window_is_refused() -> None:
     with pytest.raises(ValueError, match="8x16"):
         measures.ssim(torch.rand(1, 3, 8, 16), torch.rand(1, 3, 8, 16))
-
-
-def test_a_sample_repeats_when_its_last_two_grids_are_the_same() -> None:
-    grids = torch.tensor([[[1, 2], [1, 2], [3, 4]], [[1, 2], [3, 4], [3, 4]], [[5, 5], [5, 5], [5, 5]]])
-    assert measures.repeats(grids).tolist() == [[True, False], [False, True], [True, True]]
-    assert measures.ends_repeating(grids).tolist() == [False, True, True]
-    assert measures.repetition_share(grids).tolist() == [0.5, 0.5, 1.0]
-
-
-def test_frames_repeat_when_eight_bits_cannot_tell_them_apart() -> None:
-    first = torch.full((1, 3, 12, 12), 0.5)
-    near, far = first + 0.4 / 255, first + 2 / 255
-    frames = torch.stack([first, near, far], dim=1)
-    assert measures.repeats(frames, tolerance=0.5 / 255).tolist() == [[True, False]]
-    assert measures.repeats(frames).tolist() == [[False, False]]

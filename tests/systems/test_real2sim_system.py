@@ -15,15 +15,20 @@ import pytest
 import oneiro
 from oneiro import cli
 from oneiro.errors import OneiroError
+from oneiro.models.video import tokenizer as tokenizers
+from oneiro.models.video.layout import Layout
 from oneiro.models.video.pixel import PixelReader, PixelSettings
+from oneiro.models.video.tokenizer import FrameTokenizerSettings
+from oneiro.models.video.transformer import TransformerSettings, create
 from oneiro.progress import Bar, console
 from oneiro.systems import real2sim
 from oneiro.systems.real2sim import Real2SimSettings, SimulatedFrames, compare, rollout
 from oneiro.systems.real2sim_players import Judge, PlayerSettings, players_of
 from oneiro.systems.real2sim_policies import Cloned, Recorded
 from oneiro.systems.real2sim_rt1 import Rt1, fitted, load_rt1, rt1_action, rt1_stops
+from oneiro.systems.video_model import VideoHabits
 from oneiro.worlds.robot.collect import CollectSettings, collect, play
-from oneiro.worlds.robot.episodes import read_episode
+from oneiro.worlds.robot.episodes import ActionBins, read_episode
 from oneiro.worlds.robot.simulator import TASKS
 
 SMALL = PixelSettings(channels=(4, 8), hidden=16, steps=4, batch=4)
@@ -118,6 +123,7 @@ def test_the_simulator_inside_itself_has_no_gap(truth: SimulatedFrames, tmp_path
     kept = read_episode(tmp_path / "twin_random_001.npz")
     assert len(kept) == 5 and kept.info["judged"] and np.array_equal(kept.image[0], truth.starts[1])
     assert "<svg" in real2sim.plot(compared, "drawer-open")
+    assert "2 of 18 verdicts by a person" in real2sim.success_table(compared, "drawer-open").data()["note"]
     assert compared.data()["twin"]["random"][1] == 1
 
 
@@ -142,11 +148,50 @@ def test_labels_are_read_to_the_last_line_and_wrong_ones_are_named(tmp_path: Pat
     good = '{"model": "base", "policy": "noisy", "start": 3, "success": true}'
     path = tmp_path / "labels.jsonl"
     path.write_text(f"{good}\n{good.replace('3', '4').replace('true', 'false')}")
-    assert real2sim.read_labels(path) == {("base", "noisy", 3): True, ("base", "noisy", 4): False}
+    known = {"models": ["base"], "policies": ["noisy"], "starts": 5}
+    assert real2sim.read_labels(path, **known) == {("base", "noisy", 3): True, ("base", "noisy", 4): False}
     for wrong in ("[]", "{", good.replace("true", '"yes"'), good.replace('"start": 3, ', "")):
         path.write_text(f"{good}\n{wrong}\n")
         with pytest.raises(OneiroError, match="line 2"):
-            real2sim.read_labels(path)
+            real2sim.read_labels(path, **known)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(OneiroError, match="not a text file"):
+        real2sim.read_labels(path, **known)
+
+
+@pytest.mark.parametrize(
+    ("label", "said"),
+    [
+        ({"model": "bse"}, "no model here is called 'bse'; did you mean 'base'"),
+        ({"policy": "nosy"}, "no policy here is called 'nosy'; did you mean 'noisy'"),
+        ({"start": 5}, "no start 5; they are 0 to 4"),
+    ],
+)
+def test_a_verdict_on_a_rollout_that_is_not_played_is_named(tmp_path: Path, label: dict[str, Any], said: str) -> None:
+    path = tmp_path / "labels.jsonl"
+    path.write_text(json.dumps({"model": "base", "policy": "noisy", "start": 3, "success": True, **label}))
+    with pytest.raises(OneiroError, match=f"line 1: .*{said}"):
+        real2sim.read_labels(path, ["base"], ["noisy"], 5)
+
+
+def test_policies_are_looked_for_before_anything_is_opened_or_trained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["eval", "policy", f"--model={tmp_path / 'nowhere'}", "--policies=expert,earli"]) == 2
+    assert "no policy is called 'earli'; did you mean 'early'" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_model_says_how_long_its_actions_last(tmp_path: Path) -> None:
+    sizes = FrameTokenizerSettings(height=16, width=16, patch=4, channels=(8, 8), layers=1, latent=4, levels=(3, 3))
+    tokenizer = tokenizers.create(sizes, 0, "cpu")
+    layout = Layout.single_step(tokenizer.codes, tokenizer.frame_tokens, 4, past=1)
+    language = create(TransformerSettings(layers=1, width=8, heads=1, mlp=8), layout, 0)
+    bins = ActionBins.of(np.array([[-1.0] * 4, [1.0] * 4]))
+    language.habits = VideoHabits(layout=layout.data(), bins=bins.data(), hold=8).model_dump(mode="json")
+    language.save(tmp_path / "model")
+    tokenizer.save(tmp_path / "tokenizer")
+    models, size, hold = real2sim.learned_models(tmp_path / "model")
+    assert (list(models), size, hold) == (["model"], 16, 8)
 
 
 def test_players_are_made_once_and_kept(truth: SimulatedFrames, tmp_path: Path) -> None:
@@ -174,6 +219,29 @@ def test_players_are_made_once_and_kept(truth: SimulatedFrames, tmp_path: Path) 
         players_of("drawer-open", 16, settings.model_copy(update={"test_every": 3}), progress, **where)
     with pytest.raises(OneiroError, match="too few drawer-close episodes"):
         players_of("drawer-close", 16, settings, progress, data=tmp_path / "data", folder=tmp_path / "other")
+
+
+def test_players_learn_from_actions_that_last_as_long_as_the_models(truth: SimulatedFrames, tmp_path: Path) -> None:
+    settings = PlayerSettings(test_every=2, clone=SMALL, judge=SMALL, stages={})
+    collect(CollectSettings(frames=3, size=16, hold=2), 2, tmp_path / "data")
+    (tmp_path / "data" / "drawer-open_000009.npz").write_bytes(b"PK")
+    said: list[str] = []
+
+    def made(folder: str, hold: int) -> None:
+        players_of(
+            "drawer-open", 16, settings, silent, tmp_path / "data", tmp_path / folder, hold=hold, say=said.append
+        )
+
+    made("players", 2)
+    assert len(said) == 1 and "left out" in said[0] and "drawer-open_000009.npz" in said[0]
+    with pytest.raises(OneiroError, match="made with hold=2, not 4"):
+        made("players", 4)
+    with pytest.raises(OneiroError, match="too few drawer-open episodes of 16x16 with hold=4"):
+        made("other", 4)
+
+
+def silent(title: str, total: int) -> Bar:
+    return Bar(title, total, 0, console(), lambda line: None)
 
 
 def test_thirteen_numbers_of_rt1_are_in_the_order_of_its_data() -> None:

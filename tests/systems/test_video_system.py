@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,18 +27,20 @@ from oneiro.models.video.transformer import TransformerSettings, create
 from oneiro.predictors.video import VideoPredictor, VideoRewardSettings
 from oneiro.predictors.video_clips import Footage
 from oneiro.report.strips import gif
-from oneiro.run import read_lines
+from oneiro.run import Run, read_lines
 from oneiro.sampling.engine import Engine, Limits
 from oneiro.systems import video_evaluate
+from oneiro.systems.video import verdict
+from oneiro.systems.video_data import VideoData, data_stage, open_data
 from oneiro.systems.video_data import test_windows as fixed_segments
 from oneiro.systems.video_drive import blocks, open_drive
 from oneiro.systems.video_evaluate import CEILING, COPY, Exam, Measured, by_episode, change_table, main_table
 from oneiro.systems.video_exam import evaluate_video, open_subjects
-from oneiro.systems.video_model import find_tokenizer, open_model
+from oneiro.systems.video_model import find_tokenizer, given_transformer, open_model, take_transformer
 from oneiro.systems.video_play import play, record
 from oneiro.systems.video_recipe import VideoRecipe
 from oneiro.worlds import video_toy
-from oneiro.worlds.robot.episodes import ActionBins, Episodes, open_episodes
+from oneiro.worlds.robot.episodes import ActionBins, Episodes, RobotEpisode, open_episodes, write_episode
 from tests.interruption import fingerprint, kill_in
 
 COMMAND = [sys.executable, "-m", "oneiro"]
@@ -135,6 +139,8 @@ def test_eval_video_measures_base_and_rlvr_on_the_episodes_that_training_left_ou
 
 def test_playing_writes_a_frame_for_every_key(alone: Path, tmp_path: Path) -> None:
     out = tmp_path / "frames"
+    out.mkdir()
+    (out / "frame-0009.png").touch()  # of a longer rollout that was here before
     command = [*COMMAND, "play", "robot", "--model", str(alone), "--out", str(out)]
     done = subprocess.run(command, env=ENVIRONMENT, input="dw.\n?\nq\n", text=True, check=True, capture_output=True)
     assert "'?' means nothing here" in done.stdout
@@ -190,14 +196,34 @@ def test_playing_in_a_model_without_episodes_of_its_own_asks_for_some(alone: Pat
 
 
 def test_data_with_other_actions_is_a_readable_mistake(alone: Path, tmp_path: Path) -> None:
-    from dataclasses import replace
-
-    from oneiro.worlds.robot.episodes import write_episode
-
     one = video_toy.play(0, 12, 32)
     write_episode(tmp_path / "a.npz", replace(one, action=np.zeros((12, 7), np.float32)))
     with pytest.raises(OneiroError, match="have 7 numbers, the model knows 2"):
         evaluate_video(open_subjects(alone), tmp_path, "all", 2, 1, [])
+
+
+def test_eval_video_names_the_files_it_leaves_out(alone: Path, tmp_path: Path) -> None:
+    shutil.copytree(alone / "data", tmp_path / "data")
+    (tmp_path / "data" / "puck_eps_00000099.npz").write_bytes(b"PK")
+    said: list[str] = []
+    evaluate_video(open_subjects(alone), tmp_path / "data", "test", 2, 1, [], say=said.append)
+    assert len(said) == 1 and said[0].startswith("left out:") and "puck_eps_00000099.npz" in said[0]
+
+
+def test_a_layout_of_the_other_kind_is_named_as_it_is_set(alone: Path) -> None:
+    multi = "multi" in (alone / "recipe.yaml").read_text()
+    other = load(BOTH[0] if multi else BOTH[1], "preset=toy", f"given.transformer={alone}")
+    with pytest.raises(OneiroError, match=f"layout.name={'multi' if multi else 'single'}") as refused:
+        given_transformer(other)
+    assert "marks" not in str(refused.value)
+
+
+def test_a_given_transformer_is_not_taken_for_actions_that_last_longer(alone: Path, tmp_path: Path) -> None:
+    name = BOTH[1] if "multi" in (alone / "recipe.yaml").read_text() else BOTH[0]
+    recipe = load(name, "preset=toy", f"given.transformer={alone}")
+    data = VideoData(recipe, open_episodes(alone / "data", every=3), hold=8)
+    with Run.open(tmp_path / "run", recipe) as run, pytest.raises(OneiroError, match="last 8 simulator steps, not 4"):
+        take_transformer(recipe, run, data)
 
 
 @pytest.mark.slow
@@ -254,6 +280,64 @@ def test_the_smoke_preset_learns_what_policies_are_judged_in(name: str) -> None:
 def test_a_toy_of_oblong_frames_is_refused() -> None:
     with pytest.raises(OneiroError, match="square frames"):
         load(BOTH[0], "preset=toy", "tokenizer.width=64")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["model=publishd"], "did you mean 'published'"),
+        (["model=mine", "model.layers=2"], "needs sizes of its own, layers, width, heads, mlp; known: large"),
+        (["reward.mae=0"], "nothing counts in the reward"),
+        (["layout.quantiles=[-1,3]"], "from 0 to 1"),
+        (["layout.quantiles=[0.9,0.1]"], "the lower one first"),
+        (["data.policies=[]"], "data.policies"),
+        (["tokenizer.heads=3"], "heads = 3"),
+        (["tokenizer.height=8", "tokenizer.width=8"], "tokenizer.height"),
+    ],
+)
+def test_settings_that_cannot_work_are_one_line(overrides: list[str], said: str) -> None:
+    with pytest.raises(OneiroError, match=said):
+        load(BOTH[1], "preset=smoke", *overrides)
+
+
+def test_a_model_with_sizes_of_its_own_may_have_any_name() -> None:
+    sizes = ["model.layers=2", "model.width=32", "model.heads=2", "model.mlp=64"]
+    assert load(BOTH[1], "preset=smoke", "model=mine", *sizes).model.name == "mine"
+
+
+# Data -----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_damaged_inside_is_left_out_by_every_stage(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    video_toy.record(folder, episodes=6, frames=12, size=32, seed=0)
+    victim, noise = folder / "puck_eps_00000001.npz", np.random.default_rng(0)
+    frames = noise.integers(0, 256, (12, 32, 32, 3), np.uint8)  # long enough that the headers are read without the flaw
+    write_episode(victim, RobotEpisode(frames, np.zeros((12, 2), np.float32)))
+    data = bytearray(victim.read_bytes())
+    data[len(data) // 2] ^= 4
+    victim.write_bytes(bytes(data))
+    assert len(open_episodes(folder, verify=False)) == 6
+    recipe = load(BOTH[1], "preset=toy", f"data={folder}", "data.test_every=3")
+    with Run.open(tmp_path / "run", recipe) as run:
+        looked = run.stage("data", lambda: data_stage(recipe, run))
+        found = open_data(recipe, run, looked).episodes
+    assert "left out" in (tmp_path / "run" / "log.txt").read_text() and looked["left_out"] == [victim.name]
+    assert [path.stem[-1] for path in found.train.paths] == ["2", "4", "5"] and len(list(found.train)) == 3
+    assert [path.stem[-1] for path in found.test.paths] == ["0", "3"]
+
+
+def test_how_long_an_action_lasts_comes_from_the_episodes(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    for number in range(6):
+        one = video_toy.play(number, 12, 32)
+        write_episode(folder / f"puck_{number}.npz", replace(one, info={"hold": 8}))
+    recipe = load(BOTH[1], "preset=toy", f"data={folder}", "data.test_every=3")
+    with Run.open(tmp_path / "run", recipe) as run:
+        assert open_data(recipe, run, data_stage(recipe, run)).hold == 8
+        write_episode(folder / "puck_7.npz", replace(one, info={}))  # as long as ever
+        with pytest.raises(OneiroError, match="held for 4 and 8 simulator steps"):
+            data_stage(recipe, run)
 
 
 # Parts ----------------------------------------------------------------------------------------------------------------
@@ -354,7 +438,18 @@ def test_each_frame_ahead_has_its_own_mean_of_every_measure() -> None:
     assert means == [[200.0, 2.0, 200.0, 0.0], [600.0, 6.0, 600.0, 0.5]]
 
 
-def test_means_are_over_segments_and_intervals_over_episodes() -> None:
+def test_the_verdict_has_the_means_of_the_tables(episodes: Episodes, task: VideoPredictor) -> None:
+    exam = Exam(task, Footage(episodes, task.layout.frames), np.array([[0, 0], [0, 1], [1, 0]]), [])
+    numbers = {COPY: [1.0, 3.0, 5.0], CEILING: [0.0, 1.0, 2.0], "base": [1.0, 1.0, 1.0], "RLVR": [1.0, 1.0, 1.0]}
+    rows = {name: measured(values) for name, values in numbers.items()}
+    (said,) = verdict(rows, exam)
+    # The first episode's segments earn -2 and -0.5 on average, the second's -5 and -2.
+    assert "Copying the last frame earns -3.5000" in said and "tokenizer -1.2500" in said
+    table = main_table(rows, exam.episodes).data()
+    assert [row["reward"]["value"] for row in table["rows"][:2]] == [-3.5, -1.25] and "3 in all" in table["note"]
+
+
+def test_means_and_intervals_are_over_episodes() -> None:
     episodes = np.array([0, 0, 1])
     assert by_episode(np.array([1.0, 3.0, 5.0]), episodes).tolist() == [2.0, 5.0]
     table = main_table({"base": measured([1.0, 3.0, 5.0], [True, False, False])}, episodes)

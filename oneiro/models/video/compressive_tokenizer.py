@@ -24,12 +24,10 @@ class CompressiveTokenizer(Tokenizer):
         self.side = side
         self.context_tokens, self.frame_tokens = high * wide, (high // side) * (wide // side)
         channels, layers, latent, digits = settings.channels, settings.layers, settings.latent, len(settings.levels)
-        cross = {}
-        for stage, width in enumerate(channels):
-            halvings = min(stage + 1, len(channels) - 1)
-            size = settings.height // settings.patch >> halvings, settings.width // settings.patch >> halvings
-            if size[0] <= settings.attend_up_to:
-                cross[stage] = CrossAttention(width, size[0] * size[1], settings.heads, settings.dropout)
+        cross = {
+            stage: CrossAttention(channels[stage], height * width, settings.heads, settings.dropout)
+            for stage, (height, width) in settings.attending.items()
+        }
         self.context_encoder = Encoder(channels, layers, latent, attention=False, patch=settings.patch)
         self.encoder = Encoder(channels, layers, latent, attention=True, patch=settings.patch, cross=cross)
         top = channels[-1]

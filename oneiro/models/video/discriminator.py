@@ -14,22 +14,27 @@ class DiscriminatorSettings(Settings):
     """The defaults are the published size (6.27 M parameters): a map of 4x5 verdicts on 256x320 frames."""
 
     channels: tuple[int, ...] = Field((64, 128, 256, 512, 512, 512), min_length=1)
-    """Of each convolution; each halves height and width, and the last must leave more than one position."""
+    """Of each convolution; each halves height and width as long as that leaves two positions to a side."""
 
 
 class Discriminator(nn.Module):
-    """Strided convolutions with spectral norm; instance norm after all but the first."""
+    """Strided convolutions with spectral norm; instance norm after all but the first.
 
-    def __init__(self, settings: DiscriminatorSettings) -> None:
+    `size` is the shorter side of a frame: a map of one position would be its own mean, and instance norm would leave
+    nothing of it.
+    """
+
+    def __init__(self, settings: DiscriminatorSettings, size: int) -> None:
         super().__init__()
         layers: list[nn.Module] = []
         before = 3
         for place, width in enumerate(settings.channels):
-            layers.append(spectral_norm(nn.Conv2d(before, width, 3, stride=2, padding=1)))
+            stride = 2 if size > 2 else 1
+            layers.append(spectral_norm(nn.Conv2d(before, width, 3, stride=stride, padding=1)))
             if place:
                 layers.append(nn.InstanceNorm2d(width))
             layers.append(nn.LeakyReLU(0.2))
-            before = width
+            before, size = width, -(-size // stride)
         self.layers = nn.Sequential(*layers, nn.Conv2d(before, 1, 1))
 
     def forward(self, frames: Tensor) -> Tensor:

@@ -31,8 +31,9 @@ PIXELS_AT_ONCE = {"cpu": 1 << 18, "cuda": 1 << 22}
 class ConvolutionSettings(Settings):
     """Sizes both tokenizers have."""
 
-    height: int = Field(64, ge=8)
-    width: int = Field(64, ge=8)
+    height: int = Field(64, ge=16)
+    """SSIM, one of the fixed measures, looks at 11 pixels at once."""
+    width: int = Field(64, ge=16)
     patch: int = Field(1, ge=1)
     """Squares of so many pixels become channels at once; 1 as published, more is faster and coarser."""
     channels: tuple[int, ...] = (128, 256, 256, 512, 768)
@@ -82,10 +83,28 @@ class CompressiveTokenizerSettings(ConvolutionSettings):
     dropout: float = Field(0.0, ge=0, lt=1)
     """In attention to the context, while learning; 0.1 as published."""
 
+    @property
+    def attending(self) -> dict[int, tuple[int, int]]:
+        """Stages of the encoder that look at the context, with the height and width of their features."""
+        found = {}
+        for stage in range(len(self.channels)):
+            halvings = min(stage + 1, len(self.channels) - 1)
+            height, width = self.height // self.patch >> halvings, self.width // self.patch >> halvings
+            if height <= self.attend_up_to:
+                found[stage] = height, width
+        return found
+
     @model_validator(mode="after")
     def _squares_fit(self) -> CompressiveTokenizerSettings:
         if self.grid[0] % self.squares or self.grid[1] % self.squares:
             raise ValueError(f"a grid of {self.grid[0]}x{self.grid[1]} has no squares of {self.squares}")
+        return self
+
+    @model_validator(mode="after")
+    def _heads_divide_the_channels(self) -> CompressiveTokenizerSettings:
+        for width in (*(self.channels[stage] for stage in self.attending), self.channels[-1]):  # the last: the decoder
+            if width % self.heads:
+                raise ValueError(f"{width} channels that look at the context are no multiple of heads = {self.heads}")
         return self
 
 

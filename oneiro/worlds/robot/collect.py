@@ -1,7 +1,8 @@
 """Episodes of the simulator as files: players of every grade at starts of their own, in several processes.
 
 Episode i of a seed is the same whoever makes it and however often it is made: grade, start and luck come from the seed
-and i. Files that are there are kept, so a collection that was stopped goes on, and a larger one extends a smaller one.
+and i. Files that are there are kept, so a collection that was stopped goes on, and a larger one extends a smaller one;
+one that cannot be read is made again.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -22,8 +23,8 @@ from oneiro.recipe import Settings
 from oneiro.seeds import generator
 from oneiro.worlds.robot import policies
 from oneiro.worlds.robot.drawer import draw_start
-from oneiro.worlds.robot.episodes import RobotEpisode, refuse_others, write_episode
-from oneiro.worlds.robot.simulator import ACTION, DrawerSimulator, TaskName, choose_renderer, require
+from oneiro.worlds.robot.episodes import RobotEpisode, is_whole, refuse_others, write_episode
+from oneiro.worlds.robot.simulator import ACTION, HOLD, DrawerSimulator, TaskName, choose_renderer, require
 
 
 class CollectSettings(Settings):
@@ -31,17 +32,17 @@ class CollectSettings(Settings):
 
     task: TaskName = "drawer-open"
     """What the players try to do."""
-    policies: tuple[str, ...] = tuple(policies.GRADES)
+    policies: tuple[str, ...] = Field(default=tuple(policies.GRADES), min_length=1)
     """Grades of players; each episode draws one. Failures belong in the data: a model must know how they look."""
     size: int = Field(default=64, ge=16, le=1024)
     """Side of a frame, in pixels."""
-    hold: int = Field(default=4, ge=1, le=50)
+    hold: int = Field(default=HOLD, ge=1, le=50)
     """Simulator steps that an action lasts."""
     frames: int = Field(default=41, ge=2)
     """Frames of an episode, at most: the first, and one after each action."""
     after: int = Field(default=8, ge=0)
     """Frames that are still recorded once the task is done, so that a model sees how a finished drawer stays."""
-    split: str = "train"
+    split: Literal["train", "eval"] = "train"
     """Which starts: those of the other split are left for evaluation."""
     seed: int = 0
     """Decides grades, starts and luck."""
@@ -53,7 +54,7 @@ class Collected:
 
     written: int
     kept: int
-    """Files that were there before."""
+    """Files that were there before, whole."""
 
 
 def collect(
@@ -63,7 +64,7 @@ def collect(
     workers: int = 1,
     advance: Callable[[int], Any] = lambda count: None,
 ) -> Collected:
-    """Write episodes 0 to `episodes` - 1 that are missing in `out`; `advance` hears of each that is there."""
+    """Write episodes 0 to `episodes` - 1 that `out` lacks or holds damaged; `advance` hears of each that is there."""
     require()
     for name in settings.policies:
         policies.grade(name)
@@ -72,7 +73,7 @@ def collect(
     refuse_others(note, made, f"{settings.task} episodes")
     files.write_json(note, made)
     wanted = {index: out / f"{settings.task}_{index:06d}.npz" for index in range(episodes)}
-    missing = [(index, path) for index, path in wanted.items() if not path.exists()]
+    missing = [(index, path) for index, path in wanted.items() if not is_whole(path)]
     advance(episodes - len(missing))
     if workers <= 1:
         for index, path in missing:

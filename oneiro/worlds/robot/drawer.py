@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, level_key
-from oneiro.worlds.robot.simulator import ACTION, SIDE, DrawerSimulator, TaskName, require
+from oneiro.worlds.robot.simulator import ACTION, HOLD, SIDE, DrawerSimulator, TaskName, require
 
 LONGEST = 200
 """Characters of an action that are looked at."""
@@ -30,7 +30,7 @@ class RobotConfig(WorldConfig):
     max_actions: int = Field(default=40, ge=1)
     task: TaskName = "drawer-open"
     """What is to be done."""
-    hold: int = Field(default=4, ge=1, le=50)
+    hold: int = Field(default=HOLD, ge=1, le=50)
     """Simulator steps (0.0125 s each) that an action lasts; 4 make 20 actions a second."""
     size: int = Field(default=64, ge=16, le=1024)
     """Side of a frame, in pixels."""

@@ -9,26 +9,28 @@ RT-1 converter, which hold the first two only, are read as they are.
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 
 from oneiro import files
 from oneiro.errors import OneiroError
-from oneiro.seeds import generator
+from oneiro.seeds import derive, generator
 
 EVERY = 100
-"""One file in this many, by its place in the sorted folder, belongs to the test split."""
+"""One file in this many, by the number in its name, belongs to the test split."""
 MEMBER_BYTES = 1 << 30
 """Largest array that is read from a file: 4,000 frames of 256x320. More is taken for damage."""
 BROKEN = (ValueError, TypeError, KeyError, EOFError, OSError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error)
 """What reading a damaged or hostile archive raises."""
+Part = TypeVar("Part")
 
 
 @dataclass(frozen=True)
@@ -81,9 +83,7 @@ def read_episode(path: str | Path) -> RobotEpisode:
     """Read an episode file; a damaged one is an error that names it. Nothing in it is ever unpickled."""
     try:
         arrays = _read(Path(path), lambda name: True)
-        info = json.loads(arrays.pop("info").tobytes()) if "info" in arrays else {}
-        if not isinstance(info, dict):
-            raise ValueError("info is not a JSON object")
+        info = _info(arrays)
         image, action = arrays.pop("image"), arrays.pop("action").astype(np.float32)
         return RobotEpisode(image, action, info, arrays)
     except BROKEN as error:
@@ -96,8 +96,6 @@ class Episodes:
 
     paths: tuple[Path, ...]
     lengths: tuple[int, ...]
-    places: tuple[int, ...]
-    """Each file's place in the sorted folder, damaged ones counted: so damage moves no other file across the split."""
     damaged: tuple[tuple[Path, str], ...] = ()
     """Files that were left out, with the reason."""
     every: int = EVERY
@@ -114,12 +112,12 @@ class Episodes:
     @cached_property
     def train(self) -> Episodes:
         """The episodes that are not in `test`."""
-        return self._where(lambda place: place % self.every != 0)
+        return self._where(lambda path: number_of(path) % self.every != 0)
 
     @cached_property
     def test(self) -> Episodes:
-        """Every `every`-th episode, the first included."""
-        return self._where(lambda place: place % self.every == 0)
+        """Every `every`-th episode by its number, 0 included. Other files of the folder have no say in that."""
+        return self._where(lambda path: number_of(path) % self.every == 0)
 
     def segment(self, index: int, start: int, length: int) -> RobotEpisode:
         """`length` consecutive frames of one episode."""
@@ -141,43 +139,78 @@ class Episodes:
 
     def actions(self) -> Iterator[np.ndarray]:
         """Each episode's actions `[T, A]`, without touching the frames."""
+        return self._each("action", lambda arrays: arrays["action"].astype(np.float32))
+
+    def infos(self) -> Iterator[dict[str, Any]]:
+        """What is known about each episode, without touching the frames."""
+        return self._each("info", _info)
+
+    def _each(self, wanted: str, decode: Callable[[dict[str, np.ndarray]], Part]) -> Iterator[Part]:
         for path in self.paths:
             try:
-                yield _read(path, lambda name: name == "action")["action"].astype(np.float32)
+                yield decode(_read(path, lambda name: name == wanted))
             except BROKEN as error:
                 raise OneiroError(f"{path} is damaged ({_reason(error)}); remove it or restore it") from error
 
-    def _where(self, keep: Callable[[int], bool]) -> Episodes:
-        kept = [index for index, place in enumerate(self.places) if keep(place)]
-        paths, lengths = tuple(self.paths[i] for i in kept), tuple(self.lengths[i] for i in kept)
-        return replace(self, paths=paths, lengths=lengths, places=tuple(self.places[i] for i in kept))
+    def _where(self, keep: Callable[[Path], bool]) -> Episodes:
+        kept = [index for index, path in enumerate(self.paths) if keep(path)]
+        return replace(self, paths=tuple(self.paths[i] for i in kept), lengths=tuple(self.lengths[i] for i in kept))
 
 
-def open_episodes(folder: str | Path, *, every: int = EVERY, verify: bool = True) -> Episodes:
+def number_of(path: Path) -> int:
+    """The number a file's name ends with, else one made of the name.
+
+    The split hangs on it and on nothing else, so that files which come, go or break move no other file across. Where
+    the files of a folder are numbered without a gap, as the RT-1 converter does, this is the place in sorted order.
+    """
+    found = re.search(r"[0-9]+$", path.stem)
+    return int(found.group()) if found else derive("episode", path.stem)
+
+
+def open_episodes(
+    folder: str | Path, *, every: int = EVERY, verify: bool = True, without: Collection[str] = ()
+) -> Episodes:
     """The episodes of a folder, sorted by name. Damaged files are left out and named in `damaged`.
 
     `verify` unpacks every file once (a thousand small episodes take about two seconds); without it only headers are
-    read, and a file that is damaged inside is noticed when it is first used.
+    read, and a file that is damaged inside is noticed when it is first used. Files named in `without` are passed over:
+    whoever verified a folder once need not do so again.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise OneiroError(f"{folder} is not a folder of episodes; make one with oneiro data robot or oneiro data rlds")
-    found = sorted(path for path in folder.glob("*.npz") if not path.name.startswith("."))
+    found = sorted(path for path in folder.glob("*.npz") if not path.name.startswith(".") and path.name not in without)
     if not found:
         raise OneiroError(f"{folder} holds no episode files (*.npz); make some with oneiro data robot")
     whole: list[tuple[Path, int, int]] = []
     damaged: list[tuple[Path, str]] = []
-    for place, path in enumerate(found):
+    for path in found:
         try:
-            whole.append((path, len(read_episode(path)) if verify else _frames(path), place))
+            frames, entries = read_episode(path).action.shape if verify else _action_shape(path)
+            whole.append((path, frames, entries))
         except OneiroError as error:
             damaged.append((path, str(error)))
         except BROKEN as error:
             damaged.append((path, f"{path} is damaged ({_reason(error)})"))
     if not whole:
         raise OneiroError(f"none of the {len(found)} episode files in {folder} can be read; the first: {damaged[0][1]}")
-    paths, lengths, places = zip(*whole, strict=True)
-    return Episodes(paths, lengths, places, tuple(damaged), every)
+    first, _, known = whole[0]
+    for path, _, entries in whole:
+        if entries != known:
+            raise OneiroError(
+                f"{folder} mixes actions of {known} numbers ({first.name}) and of {entries} ({path.name}); "
+                "keep one kind in a folder"
+            )
+    return Episodes(tuple(path for path, _, _ in whole), tuple(frames for _, frames, _ in whole), tuple(damaged), every)
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a file is there and can be read to its end."""
+    try:
+        read_episode(path)
+    except OneiroError:
+        return False
+    return True
 
 
 def refuse_others(note: Path, made: Mapping[str, Any], what: str) -> None:
@@ -206,8 +239,16 @@ def _read(path: Path, wanted: Callable[[str], bool]) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _frames(path: Path) -> int:
-    """The number of frames of an episode file, from its headers alone."""
+def _info(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Takes what is known about an episode out of its arrays."""
+    info = json.loads(arrays.pop("info").tobytes()) if "info" in arrays else {}
+    if not isinstance(info, dict):
+        raise ValueError("info is not a JSON object")
+    return info
+
+
+def _action_shape(path: Path) -> tuple[int, int]:
+    """Frames of an episode file and entries of an action, from its headers alone."""
     with zipfile.ZipFile(path) as archive:
         shapes = {}
         for name in ("image", "action"):
@@ -217,7 +258,7 @@ def _frames(path: Path) -> int:
     image, action = shapes["image"], shapes["action"]
     if len(image) != 4 or image[3] != 3 or not image[0] or len(action) != 2 or action[0] != image[0]:
         raise ValueError(f"image {list(image)} and action {list(action)} do not make an episode")
-    return image[0]
+    return action[0], action[1]
 
 
 def _header(member: IO[bytes], entry: zipfile.ZipInfo) -> tuple[int, ...]:

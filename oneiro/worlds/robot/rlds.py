@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -18,7 +20,7 @@ import numpy as np
 
 from oneiro import files
 from oneiro.errors import OneiroError, nearest
-from oneiro.worlds.robot.episodes import RobotEpisode, refuse_others, write_episode
+from oneiro.worlds.robot.episodes import RobotEpisode, is_whole, refuse_others, write_episode
 from oneiro.worlds.robot.tfrecord import (
     Corrupt,
     Damage,
@@ -35,6 +37,8 @@ NOTE = "rlds.json"
 """Beside imported episodes: the dataset and the fields they were made of."""
 PIXELS = 4096 * 4096
 """Largest image that is decoded."""
+SHARD = re.compile(r"-([0-9]+)-of-([0-9]+)$")
+"""How the name of one of several files of a split ends: which one it is, and how many there are."""
 RT1_ACTION = (
     "base_displacement_vector",
     "base_displacement_vertical_rotation",
@@ -72,6 +76,8 @@ class Dataset:
     name: str
     leaves: Mapping[str, Mapping[str, Any]]
     files: Mapping[str, Sequence[Path]]
+    shard_lengths: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """How many records each file of a split should hold, where the dataset says so."""
 
 
 @dataclass
@@ -80,7 +86,7 @@ class Imported:
 
     written: int = 0
     kept: int = 0
-    """Episodes whose files were there before."""
+    """Episodes whose files were there before, whole."""
     frames: int = 0
     damaged: list[str] = field(default_factory=list)
     """One line for each record that could not be used."""
@@ -95,19 +101,22 @@ def open_dataset(folder: str | Path) -> Dataset:
         [folder / "features.json"] if (folder / "features.json").is_file() else sorted(folder.rglob("features.json"))
     )
     if len(described) != 1:
-        found = "no features.json" if not described else f"{len(described)} datasets"
-        raise OneiroError(f"{folder} holds {found}; give the folder of one dataset's version")
+        there = "no features.json" if not described else f"{len(described)} datasets"
+        raise OneiroError(f"{folder} holds {there}; give the folder of one dataset's version")
     place = described[0].parent
-    leaves = {name.removeprefix(STEPS): leaf for name, leaf in _leaves(_json(described[0])) if name.startswith(STEPS)}
+    try:
+        found = dict(_leaves(_json(described[0])))
+    except (ValueError, RecursionError) as error:
+        raise OneiroError(f"{described[0]} does not describe a dataset ({error}); restore it") from error
+    leaves = {name.removeprefix(STEPS): leaf for name, leaf in found.items() if name.startswith(STEPS)}
     splits: dict[str, list[Path]] = {}
     for path in sorted(path for path in place.iterdir() if ".tfrecord" in path.name and path.is_file()):
         # DATASET-SPLIT.tfrecord-00000-of-00001
         splits.setdefault(path.name.partition(".tfrecord")[0].rpartition("-")[2], []).append(path)
     if not leaves or not splits:
         raise OneiroError(f"{place} describes no steps or holds no .tfrecord files; is it an RLDS dataset?")
-    info = place / "dataset_info.json"
-    name = _json(info).get("name") if info.is_file() else None
-    return Dataset(str(name or place.name), leaves, splits)
+    info = _json(place / "dataset_info.json") if (place / "dataset_info.json").is_file() else {}
+    return Dataset(str(info.get("name") or place.name), leaves, splits, _shard_lengths(info))
 
 
 def choose_fields(
@@ -132,19 +141,21 @@ def choose_fields(
     return FieldMap(image, tuple(action), instruction)
 
 
-def episodes(dataset: Dataset, fields: FieldMap, split: str) -> Iterator[tuple[int, RobotEpisode | str]]:
-    """Every episode of a split with its number; what cannot be used as one line that says why."""
-    number = 0
+def episodes(dataset: Dataset, fields: FieldMap, split: str) -> Iterator[tuple[str, RobotEpisode | str]]:
+    """Every episode of a split with its name, `SPLIT_eps_00000000`; what cannot be used as one line that says why."""
     for path in dataset.files[split]:
+        prefix, first, length = _numbering(dataset, split, path)
         for place, record in records(path):
+            name = f"{prefix}_eps_{first + place:08d}"
             if isinstance(record, Damage):
-                yield number, str(record)
+                yield name, str(record)
+            elif length is not None and place >= length:
+                yield name, str(Damage(path, place, f"dataset_info.json knows {length} records of this file"))
             else:
                 try:
-                    yield number, _episode(dataset, fields, record)
+                    yield name, _episode(dataset, fields, record)
                 except (Corrupt, ValueError, OSError, SyntaxError) as error:  # the last two: Pillow, of broken images
-                    yield number, str(Damage(path, place, str(error).splitlines()[0][:200] if str(error) else "?"))
-            number += 1
+                    yield name, str(Damage(path, place, str(error).splitlines()[0][:200] if str(error) else "?"))
 
 
 def import_rlds(
@@ -156,8 +167,8 @@ def import_rlds(
     instruction: str | None = None,
     advance: Callable[[int], Any] = lambda count: None,
 ) -> Imported:
-    """Write every episode below `source` to `out` as `SPLIT_eps_00000000.npz`. Files that are there are kept, and must
-    have been made of the same fields.
+    """Write every episode below `source` to `out` as `SPLIT_eps_00000000.npz`. Files that are there and whole are kept,
+    and must have been made of the same fields.
     """
     dataset = open_dataset(source)
     fields = choose_fields(dataset, image, action, instruction)
@@ -167,11 +178,11 @@ def import_rlds(
         raise OneiroError(f"{out} holds episodes and no {NOTE} that says what they were made of; choose another --out")
     done = Imported()
     for split in sorted(dataset.files):
-        for number, episode in episodes(dataset, fields, split):
-            path = Path(out) / f"{split}_eps_{number:08d}.npz"
+        for name, episode in episodes(dataset, fields, split):
+            path = Path(out) / f"{name}.npz"
             if isinstance(episode, str):
                 done.damaged.append(episode)
-            elif path.exists():
+            elif is_whole(path):
                 done.kept += 1
                 done.frames += len(episode)
             else:
@@ -185,6 +196,22 @@ def import_rlds(
         reason = done.damaged[0] if done.damaged else "its files hold no records"
         raise OneiroError(f"no episode of {dataset.name} could be read; {reason}")
     return done
+
+
+def _numbering(dataset: Dataset, split: str, path: Path) -> tuple[str, int, int | None]:
+    """How the episodes of one file are called: a prefix, the number of the first, and how many there may be.
+
+    A name must not depend on what can be read of other files, or a repaired file would rename their episodes. So
+    numbers run on from file to file only where the dataset says how long each is; else the file is part of the prefix.
+    """
+    lengths = dataset.shard_lengths.get(split, ())
+    found = SHARD.search(path.name)
+    shard, count = (int(found[1]), int(found[2])) if found else (0, len(dataset.files[split]))
+    if count == 1:
+        return split, 0, None
+    if found and len(lengths) == count > shard:
+        return split, sum(lengths[:shard]), lengths[shard]
+    return f"{split}-{shard:05d}" if found else f"{split}-{path.name.partition('.tfrecord')[0]}", 0, None
 
 
 def _episode(dataset: Dataset, fields: FieldMap, record: bytes) -> RobotEpisode:
@@ -223,7 +250,13 @@ def _decode(picture: bytes, shape: tuple[int, ...]) -> np.ndarray:
     """A JPEG or PNG as uint8 `[H, W, 3]`; its size is checked before it is unpacked."""
     from PIL import Image
 
-    with Image.open(io.BytesIO(picture), formats=("JPEG", "PNG")) as opened:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        try:
+            opened = Image.open(io.BytesIO(picture), formats=("JPEG", "PNG"))
+        except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
+            raise Corrupt(f"an image claims more than {PIXELS} pixels") from error
+    with opened:
         width, height = opened.size
         if width * height > PIXELS or (shape and (height, width) != shape[:2]):
             raise Corrupt(f"an image is {height}x{width}, features.json says {shape[:2] or f'at most {PIXELS} pixels'}")
@@ -235,12 +268,28 @@ def _leaves(node: Any, path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]
     if not isinstance(node, Mapping):
         return
     if "featuresDict" in node:
-        for name, inner in (node["featuresDict"].get("features") or {}).items():
+        for name, inner in _inside(node, "featuresDict", "features").items():
             yield from _leaves(inner, f"{path}/{name}" if path else name)
     elif "sequence" in node:
-        yield from _leaves(node["sequence"].get("feature"), path)
-    elif path:
+        yield from _leaves(_inside(node, "sequence", "feature"), path)
+    elif path and node:
         yield path, node
+
+
+def _inside(node: Mapping[str, Any], kind: str, key: str) -> Mapping[str, Any]:
+    """What a node of the given kind holds below `key`."""
+    held = node[kind].get(key) or {} if isinstance(node[kind], Mapping) else None
+    if not isinstance(held, Mapping):
+        raise ValueError(f"a {kind} has no {key}")
+    return held
+
+
+def _shard_lengths(info: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Records in each file of each split, as `dataset_info.json` has them; nothing where it is written otherwise."""
+    try:
+        return {split["name"]: [int(length) for length in split.get("shardLengths", ())] for split in info["splits"]}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return {}
 
 
 def _shape(leaf: Mapping[str, Any]) -> tuple[int, ...]:

@@ -60,6 +60,8 @@ ACTION = 4
 """Numbers of an action, each in [-1, 1]: hand towards x, y, z (1 is a centimetre a simulator step), gripper effort."""
 SIDE = 0.1
 """The drawer stands up to so many metres left or right of the middle."""
+HOLD = 4
+"""Simulator steps (0.0125 s each) that an action lasts unless someone says otherwise: 20 actions a second."""
 DEPTH = 0.9
 DRAWER_JOINT = "goal_slidey"
 LOOK_AT, DISTANCE, AZIMUTH, ELEVATION = (0.0, 0.68, 0.12), 1.1, 0.0, -30.0
@@ -71,7 +73,7 @@ OF_THE_START = ("_last_rand_vec", "_target_pos", "obj_init_pos", "init_tcp")
 class DrawerSimulator:
     """One arm, one drawer. `size` is the side of a frame in pixels, `hold` how long an action lasts."""
 
-    def __init__(self, task: TaskName, size: int = 64, hold: int = 4) -> None:
+    def __init__(self, task: TaskName, size: int = 64, hold: int = HOLD) -> None:
         require()
         choose_renderer()
         self.task, self.size, self.hold = TASKS[task], size, hold
@@ -109,7 +111,7 @@ class DrawerSimulator:
 
     @property
     def opening(self) -> float:
-        """How far the drawer is open, in metres: 0 is shut, 0.16 is the stop."""
+        """How far the drawer is open, in metres: 0 is shut. The stop at 0.16 is soft: pulled on, it ends near 0.2."""
         return float(-self._env.data.qpos[self._drawer])
 
     def frame(self) -> np.ndarray:

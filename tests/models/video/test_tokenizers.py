@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 
 from oneiro.errors import OneiroError
 from oneiro.models.video import tokenizer as tokenizers
@@ -71,9 +72,34 @@ def test_the_published_compressive_tokenizer_has_129_4_million_parameters_and_12
 
 
 def test_the_published_discriminator_has_6_27_million_parameters_and_judges_4_by_5_patches() -> None:
-    found = Discriminator(DiscriminatorSettings())
+    found = Discriminator(DiscriminatorSettings(), 256)
     assert sum(parameter.numel() for parameter in found.parameters()) == 6_271_105
     assert found(torch.rand(1, 3, 256, 320)).shape == (1, 1, 4, 5)
+
+
+@pytest.mark.parametrize(("height", "width", "judged"), [(64, 64, (2, 2)), (16, 64, (2, 8)), (128, 128, (2, 2))])
+def test_a_discriminator_of_small_frames_stops_halving_in_time(
+    height: int, width: int, judged: tuple[int, int]
+) -> None:
+    found = Discriminator(DiscriminatorSettings(channels=(4, 4, 4, 4, 4, 4)), min(height, width))
+    assert found(torch.rand(1, 3, height, width)).shape == (1, 1, *judged)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [({"heads": 3}, "no multiple of heads = 3"), ({"height": 8, "width": 8}, "greater than or equal to 16")],
+)
+def test_sizes_that_no_tokenizer_can_have_are_refused(wrong: dict[str, int], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        CompressiveTokenizerSettings(**{**COMPRESSIVE.model_dump(), **wrong})
+
+
+def test_heads_must_divide_only_the_channels_that_look_at_the_context() -> None:
+    # 32 high, folded by 2 and halved twice: features are 8, 4 and 4 high, and the first stage does not look.
+    sizes = {**COMPRESSIVE.model_dump(), "channels": (16, 24, 12), "attend_up_to": 4, "heads": 12}
+    assert CompressiveTokenizerSettings(**sizes).attending == {1: (4, 6), 2: (4, 6)}
+    with pytest.raises(ValidationError, match="16 channels that look"):
+        CompressiveTokenizerSettings(**{**sizes, "attend_up_to": 8})
 
 
 # Shapes and dependence ------------------------------------------------------------------------------------------------
@@ -211,4 +237,4 @@ def test_the_gradient_penalty_is_measured_at_each_true_frame() -> None:
     # The gradient of half the sum of 12 numbers has the norm sqrt(12) / 2.
     frames = torch.rand(3, 3, 2, 2)
     expected = (12**0.5 / 2 - 1) ** 2
-    assert float(gradient_penalty(Linear(DiscriminatorSettings()), frames)) == pytest.approx(expected)
+    assert float(gradient_penalty(Linear(DiscriminatorSettings(), 4), frames)) == pytest.approx(expected)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from oneiro.errors import OneiroError
 from oneiro.worlds.robot.collect import CollectSettings, collect, play
@@ -27,6 +29,15 @@ def test_workers_do_not_matter_and_a_second_call_only_adds(simulator: DrawerSimu
     for one, two in zip(open_episodes(tmp_path / "one"), open_episodes(tmp_path / "two"), strict=True):
         assert np.array_equal(one.image, two.image) and np.array_equal(one.action, two.action)
         assert one.info == two.info and np.array_equal(one.signals["opening"], two.signals["opening"])
+
+
+def test_a_file_that_cannot_be_read_is_made_again(simulator: DrawerSimulator, tmp_path: Path) -> None:
+    collect(SHORT, 2, tmp_path)
+    victim = tmp_path / "drawer-open_000001.npz"
+    whole = victim.read_bytes()
+    victim.write_bytes(whole[:-50])
+    again = collect(SHORT, 2, tmp_path)
+    assert (again.written, again.kept) == (1, 1) and len(open_episodes(tmp_path)) == 2
 
 
 def test_an_episode_replays_to_its_own_frames(simulator: DrawerSimulator) -> None:
@@ -58,3 +69,9 @@ def test_episodes_made_otherwise_do_not_mix(simulator: DrawerSimulator, tmp_path
         collect(SHORT.model_copy(update={"size": 16}), 2, tmp_path)
     with pytest.raises(OneiroError, match="no policy"):
         collect(CollectSettings(policies=("exprt",)), 2, tmp_path / "new")
+
+
+@pytest.mark.parametrize("wrong", [{"policies": ()}, {"split": "test"}])
+def test_settings_that_no_episode_could_be_made_with_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match=next(iter(wrong))):
+        CollectSettings(**wrong)

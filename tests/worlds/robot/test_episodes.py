@@ -1,4 +1,4 @@
-"""Episode files: what is written is read, damage is named, the split is by place, actions become bins."""
+"""Episode files: what is written is read, damage is named, the split is by name, actions become bins."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_truncated_file_is_skipped_and_counted(tmp_path: Path, verify: bool) -
     victim.write_bytes(victim.read_bytes()[:-40])
     episodes = open_episodes(tmp_path, every=2, verify=verify)
     assert len(episodes) == 4 and [path.name for path, _ in episodes.damaged] == [victim.name]
-    # The places of the others stay: 0, 2, 4 are test whether or not 1 can be read.
+    # 0, 2, 4 are test whether or not 1 can be read.
     assert [path.name[-5] for path in episodes.test.paths] == ["0", "2", "4"]
     assert [path.name[-5] for path in episodes.train.paths] == ["3"]
 
@@ -100,6 +100,33 @@ def test_every_hundredth_file_is_the_test_split(tmp_path: Path) -> None:
     write_folder(tmp_path, 102, length=1)
     episodes = open_episodes(tmp_path)
     assert [path.stem[-3:] for path in episodes.test.paths] == ["000", "100"] and len(episodes.train) == 100
+
+
+def test_files_that_come_or_go_move_no_other_across_the_split(tmp_path: Path) -> None:
+    names = [f"{task}_{number:06d}" for task in ("close", "open") for number in range(7)] + ["by-hand", "z"]
+    for name in names:
+        write_episode(tmp_path / f"{name}.npz", episode(1))
+    before = {path.stem for path in open_episodes(tmp_path, every=3).test.paths}
+    # By the number behind each name, for each task alike; by the name itself where there is none.
+    assert before - {"by-hand", "z"} == {f"{task}_00000{number}" for task in ("close", "open") for number in (0, 3, 6)}
+    for name in ("a", "close_000007", "open_000007", "close_000008"):
+        write_episode(tmp_path / f"{name}.npz", episode(1))
+    (tmp_path / "close_000001.npz").unlink()
+    after = open_episodes(tmp_path, every=3, without=["open_000002.npz"])
+    assert {path.stem for path in after.test.paths} & set(names) == before
+    assert {path.stem for path in after.train.paths} & set(names) == set(names) - before - {
+        "close_000001",
+        "open_000002",
+    }
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_a_folder_of_different_actions_is_one_line(tmp_path: Path, verify: bool) -> None:
+    write_folder(tmp_path, 2)
+    one = episode()
+    write_episode(tmp_path / "z.npz", RobotEpisode(one.image, np.zeros((6, 7), np.float32)))
+    with pytest.raises(OneiroError, match=r"actions of 4 numbers \(train_eps_00000000\.npz\) and of 7 \(z\.npz\)"):
+        open_episodes(tmp_path, verify=verify)
 
 
 def test_windows_are_all_segments_once_and_fixed_ones_never_move(tmp_path: Path) -> None:

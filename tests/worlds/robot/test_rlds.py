@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,13 @@ def rt1_record(frames: int, first: float = 0.0) -> bytes:
 
 
 def rt1_folder(folder: Path, records: list[bytes], name: str = "fractal20220817_data") -> Path:
+    described(folder, name)
+    write_records(folder / f"{name}-train.tfrecord-00000-of-00001", records)
+    return folder
+
+
+def described(folder: Path, name: str, **info: Any) -> None:
+    """An RT-1 dataset without its records."""
     folder.mkdir(parents=True)
     actions = {key: tensor(width) for key, width in sorted(WIDTHS.items(), reverse=True)}
     observation = group(
@@ -59,9 +68,7 @@ def rt1_folder(folder: Path, records: list[bytes], name: str = "fractal20220817_
     )
     steps = {"sequence": {"feature": group(action=group(**actions), observation=observation)}}
     (folder / "features.json").write_text(json.dumps(group(steps=steps)))
-    (folder / "dataset_info.json").write_text(json.dumps({"name": name}))
-    write_records(folder / f"{name}-train.tfrecord-00000-of-00001", records)
-    return folder
+    (folder / "dataset_info.json").write_text(json.dumps({"name": name, **info}))
 
 
 @needs_bridge
@@ -155,6 +162,70 @@ def test_each_way_a_record_can_be_wrong_is_one_line(tmp_path: Path) -> None:
     for line, words in zip(done.damaged, ("5 numbers", "30x40", "identify", "", "no steps/obs", "end"), strict=True):
         assert words in line
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["rlds.json", "train_eps_00000006.npz"]
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["lengths known", "lengths unknown"])
+def test_a_repaired_file_brings_its_own_episodes_and_renames_no_other(tmp_path: Path, known: bool) -> None:
+    splits = [{"name": "train", "shardLengths": ["3", "2"]}]
+    described(tmp_path / "in", "mine", **({"splits": splits} if known else {}))
+    shards = [tmp_path / "in" / f"mine-train.tfrecord-0000{number}-of-00002" for number in range(2)]
+    write_records(shards[0], [rt1_record(2, first=1000.0 * number) for number in range(3)])
+    write_records(shards[1], [rt1_record(2, first=1000.0 * number) for number in range(3, 5)])
+    whole = shards[0].read_bytes()
+    shards[0].write_bytes(whole[: len(whole) // 2])
+    assert import_rlds(tmp_path / "in", tmp_path / "out").written == 3
+    shards[0].write_bytes(whole)
+    again = import_rlds(tmp_path / "in", tmp_path / "out")
+    assert (again.written, again.kept, again.damaged) == (2, 3, [])
+    found = open_episodes(tmp_path / "out")
+    assert [episode.action[0, 0] for episode in found] == [0, 1000, 2000, 3000, 4000]
+    names = [f"_eps_{number:08d}" for number in (range(5) if known else (0, 1, 2, 0, 1))]
+    prefixes = ["train"] * 5 if known else ["train-00000"] * 3 + ["train-00001"] * 2
+    assert [path.stem for path in found.paths] == [prefix + name for prefix, name in zip(prefixes, names, strict=True)]
+
+
+def test_records_that_the_dataset_does_not_know_of_are_named_and_take_no_other_ones_place(tmp_path: Path) -> None:
+    described(tmp_path / "in", "mine", splits=[{"name": "train", "shardLengths": ["1", "1"]}])
+    for number in range(2):
+        write_records(tmp_path / "in" / f"mine-train.tfrecord-0000{number}-of-00002", [rt1_record(2), rt1_record(3)])
+    done = import_rlds(tmp_path / "in", tmp_path / "out")
+    assert done.written == 2 and len(done.damaged) == 2 and "knows 1 records" in done.damaged[0]
+    assert open_episodes(tmp_path / "out").lengths == (2, 2)
+
+
+def test_an_imported_file_that_was_damaged_since_is_imported_again(tmp_path: Path) -> None:
+    source, out = rt1_folder(tmp_path / "in", [rt1_record(2), rt1_record(2)], "mine"), tmp_path / "out"
+    import_rlds(source, out)
+    (out / "train_eps_00000001.npz").write_bytes(b"PK")
+    again = import_rlds(source, out)
+    assert (again.written, again.kept) == (1, 1) and not open_episodes(out).damaged
+
+
+def test_an_image_that_claims_a_huge_size_costs_one_episode(tmp_path: Path) -> None:
+    def claiming(side: int) -> bytes:
+        header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+        return b"\x89PNG\r\n\x1a\n" + b"".join(
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+            for kind, data in ((b"IHDR", header), (b"IDAT", zlib.compress(b"\0")), (b"IEND", b""))
+        )
+
+    records = [serialise({"steps/observation/image": [claiming(side)]}) for side in (30_000, 10_000)]
+    done = import_rlds(rt1_folder(tmp_path / "in", [*records, rt1_record(2)]), tmp_path / "out")
+    assert (
+        done.written == 1
+        and [line.partition(": ")[2] for line in done.damaged]
+        == [f"an image claims more than {rlds.PIXELS} pixels"] * 2
+    )
+
+
+@pytest.mark.parametrize(
+    "features", [{"featuresDict": ["x"]}, group(steps={"sequence": 5}), group(steps={"featuresDict": {"features": 3}})]
+)
+def test_features_that_describe_nothing_are_one_line(tmp_path: Path, features: dict[str, Any]) -> None:
+    source = rt1_folder(tmp_path / "in", [rt1_record(2)])
+    (source / "features.json").write_text(json.dumps(features))
+    with pytest.raises(OneiroError, match=r"features\.json does not describe a dataset .*; restore it"):
+        import_rlds(source, tmp_path / "out")
 
 
 def test_what_is_no_dataset_says_so(tmp_path: Path) -> None:
