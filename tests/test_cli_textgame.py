@@ -108,8 +108,19 @@ def test_mistakes_are_one_line(games: Path, tmp_path: Path) -> None:
     assert "lacks test.jsonl.gz" in mistake("data", "bytesized32", "--from", tmp_path, "--out", tmp_path / "out")
     assert "did you mean 'make-ice'" in mistake("play", "textgame", "make-ise")
     assert "did you mean 'perfect'" in mistake(*evaluate, "--answers", "perfct")
-    edits = ("--scorer", "release", "--settings", "output=edits")
-    assert "exist only for transition=full" in mistake(*evaluate, "--answers", "perfect", *edits)
+    whole = ("--scorer", "release", "--settings", "output=full")
+    assert "exist only for transition=full" in mistake(*evaluate, "--answers", "perfect", *whole)
+    assert "give --scorer sound or" in mistake(*evaluate, "--answers", "perfect", "--settings", "scorer=release")
+
+
+def test_answers_in_another_form_than_asked_for_are_recognised(games: Path, tmp_path: Path) -> None:
+    task, file = TextGame(TextGameConfig(rules="none", output="edits")), tmp_path / "edits.jsonl"
+    lines = [json.dumps({"id": case.id, "answer": task.perfect(case)}) for case in open_dataset(games, "test")]
+    file.write_text("\n".join(lines) + "\n")
+    said = mistake("eval", "text-game", "--data", games, "--answers", file)
+    assert "in the form output=difference; give --settings output=edits" in said
+    found = scores(games, tmp_path / "s.json", "--answers", file, "--settings", "output=edits", "--scorer", "release")
+    assert accuracy(found["rows"]["edits.jsonl"]) == accuracy(found["rows"]["perfect"])
 
 
 def test_mistakes_with_parquet_are_one_line(games: Path, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from oneiro.predictors.textgame_prompt import (
     situation_text,
 )
 from oneiro.predictors.textgame_rationale import rationale
-from oneiro.predictors.textgame_release import MAX_TASK_REWARD, release_score
+from oneiro.predictors.textgame_release import MAX_TASK_REWARD, Release, release_of, release_score
 from oneiro.predictors.textgame_score import EXACT_SHARE, Outcome, Question, judge, question
 from oneiro.worlds.textgame.dataset import Rules
 from oneiro.worlds.textgame.state import Kind, Situation, Transition
@@ -69,8 +69,10 @@ class TextGameConfig(BaseModel):
     @model_validator(mode="after")
     def _release_is_for_full_differences(self) -> TextGameConfig:
         released = self.scorer == "release" or self.reward == "task"
-        if released and (self.transition != "full" or self.output != "difference"):
-            raise OneiroError("scorer=release and reward=task exist only for transition=full with output=difference")
+        if released and (self.transition != "full" or self.output == "full"):
+            raise OneiroError(
+                "scorer=release and reward=task exist only for transition=full with output=difference or output=edits"
+            )
         return self
 
 
@@ -123,7 +125,11 @@ class TextGame(Predictor[Transition, Foretold]):
 
     def exact(self, text: str, case: Transition) -> bool:
         """Whether an answer is right under the configured scorer."""
-        return release_score(text, case).exact if self.config.scorer == "release" else self.judge(text, case).exact
+        return self.released(text, case).exact if self.config.scorer == "release" else self.judge(text, case).exact
+
+    def released(self, text: str, case: Transition) -> Release:
+        """The published figures of an answer; edits are made a whole state first."""
+        return release_of(self.parse(text, case), case) if self.config.output == "edits" else release_score(text, case)
 
     def reward(self, text: str, case: Transition) -> Reward:
         if self.config.reward == "shaped":
@@ -131,7 +137,7 @@ class TextGame(Predictor[Transition, Foretold]):
             exact = EXACT_SHARE * outcome.exact
             return Reward(outcome.shaped, {"exact": exact, "overlap": outcome.shaped - exact})
         if self.config.reward == "task":
-            found = release_score(text, case)
+            found = self.released(text, case)
             return Reward(found.task_specific, {"published": found.task_specific})
         right = float(self.exact(text, case))
         return Reward(right, {"exact": right})
@@ -139,7 +145,7 @@ class TextGame(Predictor[Transition, Foretold]):
     def metrics(self, text: str, case: Transition) -> dict[str, float]:
         """Exactness under the configured scorer, overlap of changes, and whether the answer could be read."""
         outcome = self.judge(text, case)
-        exact = release_score(text, case).exact if self.config.scorer == "release" else outcome.exact
+        exact = self.released(text, case).exact if self.config.scorer == "release" else outcome.exact
         errors = {str(kind): float(count > 0) for kind, count in outcome.errors.items()}
         return {"exact": float(exact), "overlap": outcome.overlap, "parsed": float(outcome.flaw is None), **errors}
 

@@ -10,11 +10,14 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from oneiro.errors import OneiroError, nearest
+from oneiro.predictors.base import Malformed
 from oneiro.predictors.textgame import Scorer, TextGame, TextGameConfig
+from oneiro.predictors.textgame_parse import Output
 from oneiro.predictors.textgame_score import Error
 from oneiro.report.stats import wilson
 from oneiro.worlds.textgame.state import Kind, Transition, same_state
@@ -33,6 +36,11 @@ PUBLISHED: tuple[tuple[str, float, float, float], ...] = (
     ("GPT-4 (per-game average)", 73.90, 51.60, 64.76),
 )
 """Accuracy in percent on unchanged, changed and all official test rows (RLVR-World, table 1; published scorer)."""
+
+
+FORMS: tuple[Output, ...] = ("difference", "edits", "full")
+LOOKED_AT = 200
+"""Answers read to find out in which form they are."""
 
 
 @dataclass(slots=True)
@@ -79,8 +87,10 @@ def evaluate_answers(
 
     `task` says what was asked and in which form the answers are (by default differences of full transitions); what
     counts as changed, and as a creation, is the part of the step that is asked. The result is plain JSON:
-    `all`, `clean` (no duplicate in train), `held_out` games, `score_only`, `creates` and `removes` are each split into
-    unchanged, changed and overall; `games` has every game and `macro` the mean over games; `errors` counts by kind.
+    `all`, `clean` (no duplicate in train; without cases where that is not known), `held_out` games, `score_only`,
+    `creates` and `removes` are each split into unchanged, changed and overall; `games` has every game and `macro` the
+    mean over games; `errors` counts by kind. The kinds are the sound scorer's: what another one finds wrong may show
+    none of them, and has no such counts.
     """
     base = task.config if task is not None else TextGameConfig(rules="none")
     task = TextGame(TextGameConfig.model_validate({**base.model_dump(), "scorer": scorer}))
@@ -93,22 +103,27 @@ def evaluate_answers(
         text = answers(case) if callable(answers) else answers.get(case.id)
         unknown.discard(case.id)
         missing += text is None
-        outcome = task.judge(text or "", case)
-        right = outcome.exact if scorer == "sound" else task.exact(text or "", case)
+        outcome = task.judge(text or "", case) if scorer == "sound" else None
+        right = outcome.exact if outcome is not None else task.exact(text or "", case)
         changed = task.changes(case)
         for name in _subsets(case, base.transition, held_out):
             subsets[name].add(changed, right)
         games.setdefault(case.game, Split()).add(changed, right)
-        if not right:
-            wrong += 1
+        wrong += not right
+        if outcome is not None:
             errors.update(str(kind) for kind in outcome.errors)
             if len(outcome.errors) == 1:
                 only.update(str(kind) for kind in outcome.errors)
-        if outcome.flaw is not None:
-            flaws[str(outcome.flaw)] += 1
+            if outcome.flaw is not None:
+                flaws[str(outcome.flaw)] += 1
     if not callable(answers) and len(unknown) == len(answers):
         raise OneiroError("no answer has the id of a transition in the data; check that both are of the same split")
     tables = {name: split.table() for name, split in subsets.items()}
+    kinds = {
+        "with": {str(kind): errors[kind] for kind in Error},
+        "only": {str(kind): only[kind] for kind in Error},
+        "flaws": dict(sorted(flaws.items())),
+    }
     return {
         "transition": base.transition,
         "scorer": scorer,
@@ -119,16 +134,14 @@ def evaluate_answers(
             "wrong": wrong,
             "missing answers": missing,
             "answers to nothing": len(unknown),
-            "with": {str(kind): errors[kind] for kind in Error},
-            "only": {str(kind): only[kind] for kind in Error},
-            "flaws": dict(sorted(flaws.items())),
+            **(kinds if scorer == "sound" else {}),
         },
     }
 
 
 def _subsets(case: Transition, kind: Kind, held_out: Collection[str]) -> list[str]:
     found = ["all"]
-    if not case.duplicate:
+    if case.duplicate is False:
         found.append("clean")
     if case.game in held_out:
         found.append("held_out")
@@ -175,11 +188,12 @@ def read_answers(path: Path) -> dict[str, str]:
     """Raw model outputs from JSON lines `{"id": ..., "answer": ...}`."""
     found: dict[str, str] = {}
     try:
-        with Path(path).open(encoding="utf-8") as handle:
+        with Path(path).open("rb") as handle:
             for number, line in enumerate(handle, 1):
-                if not line.strip():
+                text = line.decode("utf-8-sig")  # some editors put a mark before the first line
+                if not text.strip():
                     continue
-                entry = json.loads(line)
+                entry = json.loads(text)
                 key, answer = entry["id"], entry["answer"]
                 if not isinstance(key, str) or not isinstance(answer, str):
                     raise ValueError("id and answer must be text")
@@ -188,9 +202,25 @@ def read_answers(path: Path) -> dict[str, str]:
                 found[key] = answer
     except FileNotFoundError as error:
         raise OneiroError(f"{path} does not exist; give a file of JSON lines with id and answer") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise OneiroError(f'{path}, line {number}: not {{"id": text, "answer": text}} ({error})') from error
     return found
+
+
+def form_of(task: TextGame, cases: Iterable[Transition], answers: Mapping[str, str]) -> Output | None:
+    """The form in which most answers can be read where nearly none can in the form of `task`; None otherwise."""
+    if task.config.transition == "score":
+        return None  # has one form only
+    told = list(islice(((answers[case.id], case) for case in cases if case.id in answers), LOOKED_AT))
+
+    def readable(output: Output) -> int:
+        other = TextGame(task.config.model_copy(update={"output": output}))
+        return sum(not isinstance(other.parse(text, case), Malformed) for text, case in told)
+
+    if readable(task.config.output) > len(told) / 20:
+        return None
+    best = max(FORMS, key=readable)
+    return best if readable(best) > len(told) / 2 else None
 
 
 def answers_named(task: TextGame, name: str) -> Answers:

@@ -4,7 +4,7 @@ Columns: `data_source`, `prompt` (chat messages), `ability`, `reward_model` = {s
 text}, `extra_info` = {split, index, data_state: present state as JSON text, data_action}; states carry the score as
 their last entry. Files written here have some more entries in `extra_info`, so that they read back exactly; public
 files lack them, and what can be known of them is the state, the command, the next state and, from the prompt, the
-UUID base.
+UUID base. Which questions stand on both sides of the split is found where both sides are imported together.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,9 @@ BATCH = 512
 Lookup = dict[bytes, list[tuple[Dataset, int]]]
 """Where a question stands in data that is at hand."""
 _BASE = re.compile(r"UUID base\D{0,20}(\d{1,9})", re.IGNORECASE)
+
+_EXTRA = ("id", "game", "task", "uuid_base", "duplicate")
+"""What public files leave out, and files written here or data at hand can tell."""
 
 _SCHEMA = pa.schema(
     [
@@ -164,14 +168,15 @@ def _transition(row: dict[str, Any], name: str, lookup: Lookup) -> Transition:
     data, number = (places.pop(0) if len(places) > 1 else places[0]) if places else (None, 0)
     found: Transition | None = data[number] if data is not None else None
     bases = _BASE.findall(row["prompt"][-1]["content"]) if row.get("prompt") else []
-    known = {name: getattr(found, name) for name in ("id", "game", "task", "uuid_base")} if found is not None else {}
-    given = {name: extra[name] for name in ("id", "game", "task", "uuid_base") if extra.get(name) is not None}
+    known = {name: getattr(found, name) for name in _EXTRA} if found is not None else {}
+    given = {name: extra[name] for name in _EXTRA if extra.get(name) is not None}
     middle = extra.get("state_after_action")
     guessed: dict[str, Any] = {
         "id": name,
         "game": "unknown",
         "task": "",
         "uuid_base": int(bases[-1]) if bases else 1 + max(thing["uuid"] for thing in state),
+        "duplicate": None,
     }
     return Transition(
         **(guessed | known | given),
@@ -182,7 +187,6 @@ def _transition(row: dict[str, Any], name: str, lookup: Lookup) -> Transition:
         after_action=checked_state(json.loads(middle)) if middle else (found.after_action if found else after),
         after=after,
         score_after=score_after,
-        duplicate=bool(extra.get("duplicate", found is not None and found.duplicate)),
         on_plan=bool(extra.get("on_plan", found is not None and found.on_plan)),
         observation=str(extra.get("observation") or (found.observation if found is not None else "")),
     )
@@ -226,14 +230,35 @@ def import_parquet(
     if len(skipped) == len(found):
         raise OneiroError(f"{source} holds answers to learn from and no next states; give files of transitions")
 
+    told = [path for path in found if path.name not in skipped]
+    shared = _on_both_sides(told)
+
     def rows() -> Iterator[Transition]:
-        for path in found:
-            for number, row in enumerate(() if path.name in skipped else _read(path, lookup), 1):
+        for path in told:
+            for number, row in enumerate(_read(path, lookup), 1):
                 if report is not None and number % 1000 == 0:
                     report(path.name, number)
+                if row.duplicate is None and shared is not None:
+                    row = replace(row, duplicate=_question("", row.state, row.score, row.action) in shared)
                 yield row
 
     return write_dataset(out, "bytesized32", rows(), rules), skipped
+
+
+def _on_both_sides(paths: Iterable[Path]) -> set[bytes] | None:
+    """The questions of more than one split among rows that do not say so themselves; None where there is one split."""
+    sides: dict[bytes, str] = {}
+    shared: set[bytes] = set()
+    for path in paths:
+        with _named(path):
+            for batch in pq.ParquetFile(path).iter_batches(BATCH, columns=["extra_info"]):
+                for extra in batch.column("extra_info").to_pylist():
+                    if extra.get("duplicate") is None:
+                        split = str(extra.get("split", "train"))
+                        asked = _question("", *_split(json.loads(extra["data_state"])), str(extra["data_action"]))
+                        if sides.setdefault(asked, split) != split:
+                            shared.add(asked)
+    return shared if len({*sides.values()}) > 1 else None
 
 
 def _of_answers(path: Path) -> bool:

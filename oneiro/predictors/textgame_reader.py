@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, Final
 
 MAX_CHARACTERS = 32_768
@@ -17,8 +18,10 @@ MAX_CHARACTERS = 32_768
 MAX_TOKENS = 6_000
 """Work of the loose reader for one text, over all its attempts: again seven times the longest state."""
 MAX_DEPTH = 32
-ATTEMPTS = 8
-"""Opening braces tried before a text counts as broken."""
+MAX_BRACES = 8
+"""Opening braces tried for one place that names the key."""
+ATTEMPTS = 32
+"""Opening braces tried in all before a text counts as broken."""
 
 _TOKEN = re.compile(
     r"""\s*+(?:
@@ -29,6 +32,8 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE | re.DOTALL,
 )
+_OPENING = re.compile(r"""\[|\{(?=\s*+["'}])""")
+"""Where a list or an object begins; a brace before anything else is prose."""
 _WORDS: Final = {"true": True, "True": True, "false": False, "False": False, "null": None, "None": None}
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0"}
@@ -45,44 +50,66 @@ def _refuse(word: str) -> None:
 _DECODER = json.JSONDecoder(parse_constant=_refuse)  # NaN and Infinity are no JSON
 
 
-def find_object(text: str, key: str, *, last: bool, repair: bool = False) -> dict[str, Any] | None:
-    """The first or last object in `text` that has `key`, None if `text` never names `key`; may raise `Unreadable`."""
-    quoted = re.compile(rf"""(["']){re.escape(key)}\1""")
-    places = [found.start() for found in quoted.finditer(text)]
+def find_object(text: str, key: str, *, last: bool) -> dict[str, Any] | None:
+    """The first or last object in `text` that has `key`, None if none names it; may raise `Unreadable`.
+
+    Only where `key` stands as the key of a member does it count, so prose may speak of it. The last such place must be
+    in an object that can be read: what comes before one that was cut off is a draft. Of the first ones, those in
+    objects that cannot be read are passed over.
+    """
+    member = re.compile(rf"""[{{,]\s*+((["']){re.escape(key)}\2)\s*+:""")
+    places = [found.start(1) for found in member.finditer(text)]
     if not places:
         return None
-    reader = _LooseReader(text, repair)
-    for start in _braces_before(text, places[-1] if last else places[0]):
-        value = _read(text, start, reader)
-        if isinstance(value, dict) and key in value:
+    reader = _LooseReader(text)
+    for start, place in islice(_openings(text, places[-1:] if last else places), ATTEMPTS):
+        value, end = _read(text, start, reader)
+        if isinstance(value, dict) and key in value and end > place:
             return value
     raise Unreadable
 
 
-def _braces_before(text: str, place: int) -> Iterator[int]:
-    """The opening braces left of `place`, nearest first: the object that holds a key opens at one of them."""
-    for _ in range(ATTEMPTS):
-        place = text.rfind("{", 0, place)
-        if place < 0:
-            return
-        yield place
+def only_object(text: str) -> dict[str, Any] | None:
+    """The object in a text that has no other list or object, read with `repair`; may raise `Unreadable`."""
+    text = text.rstrip()
+    found = _OPENING.search(text)
+    if found is None or found[0] == "[":
+        return None
+    part = text[found.start() : found.start() + MAX_CHARACTERS]
+    value, end = _read(part, 0, _LooseReader(part, repair=True))
+    rest = text[found.start() + end :]
+    if not isinstance(value, dict):
+        raise Unreadable
+    return value if "{" not in rest and "[" not in rest else None
 
 
-def _read(text: str, start: int, loose: _LooseReader) -> Any:
+def _openings(text: str, places: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """The opening braces left of each place, nearest first: the object that holds a key opens at one of them."""
+    for place in places:
+        start = place
+        for _ in range(MAX_BRACES):
+            start = text.rfind("{", 0, start)
+            if start < 0:
+                break
+            yield start, place
+
+
+def _read(text: str, start: int, loose: _LooseReader) -> tuple[Any, int]:
+    """The value at a place and where it ends; None where it cannot be read."""
     try:
-        return _DECODER.raw_decode(text, start)[0]
+        return _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError):
         pass  # not JSON, or nested beyond all reason; the loose reader has its own limit
     try:
-        return loose.value_at(start)
+        return loose.value_at(start), loose.place
     except Unreadable:
-        return None
+        return None, start
 
 
 class _LooseReader:
     """A recursive reader of JSON or Python literals that counts its work."""
 
-    def __init__(self, text: str, repair: bool) -> None:
+    def __init__(self, text: str, repair: bool = False) -> None:
         self.text, self.repair = text, repair
         self.place = 0
         self.left = MAX_TOKENS

@@ -2,19 +2,22 @@
 
 It differs from the sound one on purpose: objects an answer creates are thrown away, so a step that creates one can
 never be answered; objects that should vanish, invented objects and keys, names and types are never looked at; true
-counts as 1. The task-specific reward is 0 for an invented property of an object and otherwise
-`0.09 items + 0.01 score + 0.2 exact + changed keys`. Where the original hands broken JSON to a repair library, this one
-uses the bounded reader of this package: the library takes seconds for some texts of a few thousand characters, and
-what it makes of broken text differs from version to version.
+counts as 1; what is removed must stand in a list. The answer is the only object of its text, whatever prose is around
+it: there two of them, or one in a list, are a list and no answer. The task-specific reward is 0 for an invented
+property of an object and otherwise `0.09 items + 0.01 score + 0.2 exact + changed keys`. Where the original hands
+broken JSON to a repair library, this one uses the bounded reader of this package: the library takes seconds for some
+texts of a few thousand characters, and what it makes of broken text differs from version to version.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from oneiro.predictors.textgame_reader import MAX_CHARACTERS, Unreadable, find_object
+from oneiro.predictors.base import Malformed
+from oneiro.predictors.textgame_parse import Foretold
+from oneiro.predictors.textgame_reader import Unreadable, only_object
 from oneiro.worlds.textgame.state import Object, Transition, by_uuid
 
 MARKERS = ("The final answer is:", "The final state is:", "The final game state is:")
@@ -60,16 +63,25 @@ def release_score(text: str, truth: Transition) -> Release:
         return Release()
 
 
+def release_of(told: Foretold | Malformed, truth: Transition) -> Release:
+    """The same figures for a next state that was told in another form, as if it had been told as a difference."""
+    if isinstance(told, Malformed):
+        return Release()
+    present = by_uuid(truth.state)
+    predicted = {uuid: thing for uuid, thing in by_uuid(told.state).items() if uuid in present}
+    return _compare(truth, predicted, told.score or {})
+
+
 def _read(text: str) -> dict[str, Any] | None:
     """The answer's object, or None where it lacks the two keys. Words are replaced everywhere, also inside names."""
-    part = _answer_part(text)[:MAX_CHARACTERS]
+    part = _answer_part(text)
     for word, json_word in (("True", "true"), ("False", "false"), ("None", "null")):
         part = part.replace(word, json_word)
     try:
-        found = find_object(part, "modified", last=False, repair=True)
+        found = only_object(part)
     except Unreadable:
         return None
-    return found if found is not None and "removed" in found else None
+    return found if found is not None and "modified" in found and "removed" in found else None
 
 
 def _answer_part(text: str) -> str:
@@ -92,14 +104,18 @@ def _rebuild(truth: Transition, answer: dict[str, Any]) -> tuple[dict[int, Objec
     for entry in answer["modified"] if isinstance(answer["modified"], list) else ():
         if isinstance(entry, dict) and isinstance(entry.get("uuid"), int | float):
             modified[entry["uuid"]] = entry
-    removed = answer["removed"] if isinstance(answer["removed"], list) else [answer["removed"]]
+    removed = answer["removed"] if isinstance(answer["removed"], list) else []
     kept = {uuid: modified.get(uuid, thing) for uuid, thing in by_uuid(truth.state).items() if uuid not in removed}
     score = answer.get("score", {"absent": True})
     if not score or not isinstance(score, dict | list | str):
         return kept, truth.score
-    if "score" in score and not isinstance(score, dict):
-        raise TypeError("a score that is no object")
-    return kept, score if "score" in score and isinstance(score, dict) else {}
+    if not isinstance(score, dict):
+        if "uuid" in score or "score" in score:
+            raise TypeError("a score that is no object")
+        return kept, {}
+    if "uuid" in score:
+        return {**kept, score["uuid"]: score}, {}  # it passes for an object
+    return kept, score if "score" in score else {}
 
 
 def _compare(truth: Transition, predicted: dict[int, Object], score: dict[str, Any]) -> Release:
@@ -108,16 +124,24 @@ def _compare(truth: Transition, predicted: dict[int, Object], score: dict[str, A
     items = [hit for thing, answer in pairs for hit in _items(thing, answer)]
     hits = sum(key in score and score[key] == value for key, value in truth.score_after.items())
     found = Release(sum(items) / len(items), hits / len(truth.score_after))
-    if any(answer is not None and "properties" not in answer for _, answer in pairs):
-        return found
+    try:
+        changed, void = _changes(before, pairs)
+    except (TypeError, KeyError):
+        return found  # properties of an odd type end the comparison of changed keys and nothing else
+    return replace(found, changed=sum(changed) / len(changed) if changed else None, void=void)
+
+
+def _changes(before: dict[int, Object], pairs: Sequence[tuple[Object, Object | None]]) -> tuple[list[bool], bool]:
+    """Right or wrong for each change of an object that stays, and whether a property is invented."""
     changed: list[bool] = []
+    void = False
     for thing, answer in pairs:
         old = before.get(thing["uuid"])
         if old is not None and answer is not None:
-            if answer["properties"].keys() - thing["properties"].keys() - old["properties"].keys():
-                return replace(found, void=True)
+            known = {**old["properties"], **thing["properties"]}
+            void |= any(key not in known for key in answer["properties"])
             changed += _changed(old, thing, answer)
-    return replace(found, changed=sum(changed) / len(changed) if changed else None)
+    return changed, void
 
 
 def _items(thing: Object, answer: Object | None) -> Iterator[bool]:

@@ -17,7 +17,7 @@ from oneiro.predictors.textgame_eval import Tally
 from oneiro.worlds.textgame.crawl import record
 from oneiro.worlds.textgame.game import Game
 from oneiro.worlds.textgame.games import game_named
-from oneiro.worlds.textgame.scene import Scene, Thing
+from oneiro.worlds.textgame.scene import Scene, Thing, is_points
 from oneiro.worlds.textgame.state import Score, Situation, State, Transition, edits, same, same_state
 from oneiro.worlds.textgame.verbs import Verb
 
@@ -206,8 +206,8 @@ def recorded_predictor(task: TextGame, steps: Iterable[Transition]) -> Predict:
 
 
 def _points(situation: Situation) -> float:
-    score = situation.score.get("score")
-    return float(score) if isinstance(score, int | float) and abs(score) < 1e9 else 0.0
+    score: Any = situation.score.get("score")
+    return float(score) if is_points(score) else 0.0
 
 
 def _key(situation: Situation) -> str:

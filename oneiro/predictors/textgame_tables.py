@@ -73,10 +73,11 @@ def _games(rows: dict[str, Any]) -> Table:
 
 
 def _errors(rows: dict[str, Any]) -> Table:
-    kinds = [str(kind) for kind in Error]
-    table = Table(
-        "Wrong answers by what is wrong", ["answers", "wrong", *kinds, "missing"], note="One may show several."
-    )
+    """By kind where the scorer tells kinds apart."""
+    sound = all("with" in found["errors"] for found in rows.values())
+    kinds = [str(kind) for kind in Error] if sound else []
+    title, note = ("Wrong answers by what is wrong", "One may show several.") if sound else ("Wrong answers", "")
+    table = Table(title, ["answers", "wrong", *kinds, "missing"], note=note)
     for name, found in rows.items():
         errors = found["errors"]
         table.add(name, errors["wrong"], *(errors["with"][kind] for kind in kinds), errors["missing answers"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from oneiro.predictors.textgame import TextGame
 from oneiro.predictors.textgame_rollout import Predict, imagine
@@ -15,7 +15,8 @@ class ImaginedGame(TrueGame):
     """Starts in a true level and goes on in predictions.
 
     An answer that cannot be read, or that describes no possible scene, changes nothing; `info["malformed"]` counts
-    it. Nobody knows the best action in here, so there is no oracle and no ceiling.
+    it. As a true score never falls, only what exceeds the highest score so far is paid, and no more than everything in
+    all. Nobody knows the best action in here, so there is no oracle and no ceiling.
     """
 
     name: ClassVar[str] = "imagined-textgame"
@@ -23,6 +24,12 @@ class ImaginedGame(TrueGame):
     def __init__(self, task: TextGame, predict: Predict, config: WorldConfig | None = None) -> None:
         super().__init__(config)
         self.task, self.predict = task, predict
+        self.best: float = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        found = super().reset(seed=seed, options=options)
+        self.best = self.scene.score
+        return found
 
     def step(self, action: str) -> Step:
         if self.over:
@@ -33,9 +40,9 @@ class ImaginedGame(TrueGame):
         before, told = self.scene, self._predicted(action)
         self.scene = told if told is not None else before
         self.reply = ""
-        gained = max(0.0, min(1.0, (self.scene.score - before.score) / self.game.max_score))
+        best, self.best = self.best, max(self.best, min(self.scene.score, self.game.max_score))
         return self.outcome(
-            gained,
+            (self.best - best) / self.game.max_score,
             done=self.scene.over,
             success=self.scene.won,
             effective=self.scene.key() != before.key(),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,21 +13,17 @@ import numpy as np
 from oneiro import seeds
 from oneiro.agents.chat import ChatFormat
 from oneiro.episode import Row, given
-from oneiro.errors import OneiroError
+from oneiro.errors import OneiroError, nearest
 from oneiro.predictors.textgame import TextGame
 from oneiro.predictors.textgame_prompt import cut
 from oneiro.predictors.textgame_sampling import Balanced, Families, GoldMix
 from oneiro.predictors.textgame_teacher import Example, taught_examples, true_examples
 from oneiro.run import Run
-from oneiro.sampling.server import Server
 from oneiro.systems.rlvr_recipe import DataSettings, DrawSettings, RlvrRecipe
-from oneiro.worlds.textgame.crawl import crawl, own_rules
-from oneiro.worlds.textgame.dataset import EXAMPLE, Dataset, open_dataset, splits, write_dataset
+from oneiro.worlds.textgame.crawl import UNSEEN, own_dataset
+from oneiro.worlds.textgame.dataset import EXAMPLE, Dataset, open_dataset, splits
 from oneiro.worlds.textgame.retell import names_in, retold
 from oneiro.worlds.textgame.state import Kind, Transition
-
-UNSEEN = "unseen"
-"""The split of held-out games in a folder of our own."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +46,8 @@ def data_stage(recipe: RlvrRecipe, run: Run) -> dict[str, Any]:
     if settings.own:
         record(settings, run.path / "data")
     found = open_data(settings, run)
+    if recipe.task.example and not found.examples:
+        run.say("data: no example rows, so task.example shows none in the prompts (our own games have none)")
     sizes = {"train": len(found.train), "test": len(found.test), "held-out games": len(found.unseen or ())}
     run.say(f"data: {', '.join(f'{count:,} {name}' for name, count in sizes.items())} rows")
     return sizes
@@ -58,24 +55,9 @@ def data_stage(recipe: RlvrRecipe, run: Run) -> dict[str, Any]:
 
 def record(settings: DataSettings, folder: Path) -> dict[str, int]:
     """Our games into a folder: training levels, unseen levels of the same games, and levels of held-out games."""
-    seen: set[str] = set()
-    tests = settings.crawl.model_copy(update={"levels": settings.test_levels})
-
-    def rows() -> Iterator[Transition]:
-        for found in crawl(settings.trained, "train", settings.crawl):
-            seen.add(question(found))
-            yield found
-        for split, games in (("test", settings.trained), (UNSEEN, settings.held_out)):
-            for found in crawl(games, "eval", tests):
-                # Two levels can meet in one state, e.g. once the drawer that told them apart is open.
-                yield replace(found, split=split, duplicate=question(found) in seen)
-
-    return write_dataset(folder, "oneiro-games", rows(), own_rules())
-
-
-def question(found: Transition) -> str:
-    """What makes two transitions the same question."""
-    return json.dumps([found.game, found.state, found.score, found.action])
+    return own_dataset(
+        folder, settings.crawl, settings.held_out, games=settings.trained, test_levels=settings.test_levels
+    )
 
 
 def open_data(settings: DataSettings, run: Run) -> Data:
@@ -83,10 +65,15 @@ def open_data(settings: DataSettings, run: Run) -> Data:
     folder = run.path / "data" if settings.own else Path(settings.name).expanduser()
     there = splits(folder)
     train, test = open_dataset(folder, "train"), open_dataset(folder, "test")
-    if not settings.own:
-        train = train.only([game for game in settings.games or train.games if game not in settings.held_out])
-        test = test.only([*settings.games, *settings.held_out]) if settings.games else test
     unseen = open_dataset(folder, UNSEEN) if UNSEEN in there else None
+    if not settings.own:
+        known = {*train.games, *test.games, *(unseen.games if unseen is not None else ())}
+        # A misspelt game would be learnt without a word.
+        if missing := sorted(set(settings.held_out) - known):
+            raise OneiroError(f"data.held_out: no game '{missing[0]}' in {folder}{nearest(missing[0], known)}")
+        train = train.only([game for game in settings.games or train.games if game not in settings.held_out])
+        asked = {*settings.games, *settings.held_out} & set(test.games)
+        test = test.only(asked) if settings.games else test
     examples = list(open_dataset(folder, EXAMPLE)) if EXAMPLE in there else []
     return Data(train, test, unseen, examples)
 
@@ -157,10 +144,15 @@ def lessons(recipe: RlvrRecipe, run: Run, data: Data, task: TextGame, chat: Chat
         retell = retelling(data.train, settings.retold, seed) if settings.retold else None
         return true_lessons(task, chat, data.train, families, retell)
     cases = (data.train[number] for family in families for number in family)
-    ask, cache = Server(settings.teacher).chat, run.path / "teacher"
+    teacher, cache, refused = settings.teacher, run.path / "teacher", list[str]()
     with run.progress("teacher", settings.rows) as bar:
-        taught = list(taught_examples(task, cases, ask, cache, samples=settings.samples, advance=bar.advance))
+        found = taught_examples(
+            task, cases, teacher, cache, samples=settings.samples, advance=bar.advance, refuse=refused.append
+        )
+        taught = list(found)
     run.say(f"teacher: {len(taught):,} of {settings.rows:,} draws answered right in {settings.samples} tries")
+    if refused:
+        run.say(f"teacher: {len(refused):,} questions skipped, since its server refused them: {refused[0]}")
     if not taught:
         raise OneiroError("the teacher got no answer right; raise lessons.rows or lessons.samples, or have no teacher")
     return Lessons(chat, lambda number, family: taught[number], [[number] for number in range(len(taught))])

@@ -9,18 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from oneiro import seeds
+from oneiro.errors import OneiroError
 from oneiro.files import write_text
 from oneiro.models import language as languages
 from oneiro.predictors.textgame import Scorer, TextGame, TextGameConfig
-from oneiro.predictors.textgame_eval import Answers, answers_named, evaluate_answers, published_rows
+from oneiro.predictors.textgame_eval import Answers, answers_named, evaluate_answers, form_of, published_rows
 from oneiro.predictors.textgame_rollout import Predict
 from oneiro.predictors.textgame_tables import depth_table, subset_tables, tables
 from oneiro.recipe import build
 from oneiro.report.table import Table
 from oneiro.sampling.engine import Engine, Limits, Sample
-from oneiro.systems.rlvr_data import UNSEEN
 from oneiro.systems.rlvr_model import Answerer, PredictorHabits, habits_of
 from oneiro.systems.rlvr_plans import Plans
+from oneiro.worlds.textgame.crawl import UNSEEN
 from oneiro.worlds.textgame.dataset import EXAMPLE, Dataset, open_dataset, splits
 from oneiro.worlds.textgame.state import Transition
 
@@ -114,7 +115,11 @@ def score_answers(exam: Exam, answers: str, scorer: Scorer, settings: Mapping[st
     task = TextGame(build(TextGameConfig, {"rules": "none", **settings}))
     name = answers.replace("-", " ")
     label = name if name in task.baselines() else Path(answers).name
-    return exam.compare(task, {label: exam.measure(task, answers_named(task, answers), scorer)}, scorer)
+    found = answers_named(task, answers)
+    if not callable(found) and (form := form_of(task, exam.rows, found)) is not None:
+        asked = task.config.output
+        raise OneiroError(f"{answers} has next to no answer in the form output={asked}; give --settings output={form}")
+    return exam.compare(task, {label: exam.measure(task, found, scorer)}, scorer)
 
 
 def examinee(

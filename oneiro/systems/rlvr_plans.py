@@ -33,7 +33,7 @@ class Plans:
 
     def taught(self, row: Transition) -> bool:
         """Whether the answer to a step was there to be learnt."""
-        return (row.split == TRAIN or row.duplicate) and row.game not in self.held_out
+        return (row.split == TRAIN or bool(row.duplicate)) and row.game not in self.held_out
 
     def some(self, most: int, seed: int) -> Plans:
         """At most so many of them, drawn evenly."""

@@ -11,12 +11,15 @@ import pytest
 from oneiro.errors import OneiroError
 from oneiro.predictors.textgame import TextGame, TextGameConfig
 from oneiro.predictors.textgame_eval import (
+    FORMS,
     PUBLISHED,
     answers_named,
     compare,
     evaluate_answers,
+    form_of,
     read_answers,
 )
+from oneiro.predictors.textgame_parse import Output
 from oneiro.predictors.textgame_tables import tables
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl
 from oneiro.worlds.textgame.state import Kind, Transition
@@ -83,6 +86,21 @@ def test_errors_are_counted_by_kind(data: list[Transition], answers: dict[str, s
     assert errors["flaws"] == {"empty": 2}
 
 
+def test_the_published_scorer_counts_wrong_answers_without_kinds(
+    data: list[Transition], answers: dict[str, str]
+) -> None:
+    found = compare(data, {"mine": answers}, "release")
+    assert set(found["rows"]["mine"]["errors"]) == {"wrong", "missing answers", "answers to nothing"}
+    (*_, errors) = tables(found)
+    assert errors.columns == ["answers", "wrong", "missing"] and errors.title == "Wrong answers"
+    assert [cell.value for cell in errors.rows[2]] == ["mine", 4, 1]
+
+
+def test_what_is_not_known_to_be_clean_is_not_counted_as_clean(data: list[Transition]) -> None:
+    found = evaluate_answers([replace(row, duplicate=None) for row in data], task.perfect)
+    assert found["clean"]["overall"]["cases"] == 0 and found["clean"]["overall"]["accuracy"] is None
+
+
 def test_the_result_is_plain_json(data: list[Transition], answers: dict[str, str]) -> None:
     table = evaluate_answers(data, answers, "release")
     assert json.loads(json.dumps(table)) == table and table["scorer"] == "release"
@@ -136,9 +154,14 @@ def test_changed_is_what_the_asked_part_of_a_step_changes(
 
 
 def test_the_published_scorer_is_refused_where_it_does_not_exist(data: list[Transition]) -> None:
-    edits = TextGame(TextGameConfig(rules="none", output="edits"))
+    whole = TextGame(TextGameConfig(rules="none", output="full"))
     with pytest.raises(OneiroError, match="only for transition=full"):
-        evaluate_answers(data, edits.perfect, "release", task=edits)
+        evaluate_answers(data, whole.perfect, "release", task=whole)
+    edits = TextGame(TextGameConfig(rules="none", output="edits"))
+    assert (
+        evaluate_answers(data, edits.perfect, "release", task=edits)["all"]
+        == evaluate_answers(data, task.perfect, "release", task=task)["all"]
+    )
 
 
 def test_published_parts_add_up_to_their_whole_as_far_as_they_do() -> None:
@@ -169,6 +192,17 @@ def test_answers_come_from_json_lines(tmp_path: Path) -> None:
     path = tmp_path / "answers.jsonl"
     path.write_text('{"id": "a/1", "answer": "x"}\n\n{"id": "a/2", "answer": "y", "model": "z"}\n')
     assert read_answers(path) == {"a/1": "x", "a/2": "y"}
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())  # as some editors begin a file
+    assert read_answers(path) == {"a/1": "x", "a/2": "y"}
+
+
+@pytest.mark.parametrize("line", ['{"id": "a", "answer": "b"}\n'.encode("utf-16"), b"\x80\x00", b"[" * 200_000])
+def test_what_is_no_text_or_nested_beyond_reason_is_named_by_its_line(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "answers.jsonl"
+    for number, before in ((1, b""), (2, b'{"id": "x", "answer": ""}\n')):
+        path.write_bytes(before + line)
+        with pytest.raises(OneiroError, match=f"line {number}: not "):
+            read_answers(path)
 
 
 @pytest.mark.parametrize(
@@ -186,6 +220,18 @@ def test_a_bad_line_is_named(tmp_path: Path, text: str, said: str) -> None:
     path.write_text(text)
     with pytest.raises(OneiroError, match=said):
         read_answers(path)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("asked", FORMS)
+def test_the_form_of_answers_is_recognised_where_it_is_not_the_asked_one(
+    data: list[Transition], form: Output, asked: Output
+) -> None:
+    told = TextGame(TextGameConfig(rules="none", output=form))
+    answers = {row.id: told.perfect(row) for row in data}
+    task = TextGame(TextGameConfig(rules="none", output=asked))
+    assert form_of(task, data, answers) == (None if form == asked else form)
+    assert form_of(task, data, dict.fromkeys(answers, "I do not know")) is None and form_of(task, data, {}) is None
 
 
 def test_answers_to_other_rows_are_a_mistake(data: list[Transition]) -> None:

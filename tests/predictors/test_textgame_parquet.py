@@ -49,7 +49,7 @@ def test_an_sft_file_has_the_answer_as_its_ground_truth(cases: list[Transition],
         assert task.judge(row["reward_model"]["ground_truth"], case).exact
 
 
-def public(cases: list[Transition], path: Path) -> Path:
+def public(cases: list[Transition], path: Path, split: str = "train") -> Path:
     """A file as others publish it: only the public entries."""
     rows = [
         {
@@ -63,7 +63,7 @@ def public(cases: list[Transition], path: Path) -> Path:
                 "ground_truth": json.dumps({"game_state": [*case.after, case.score_after]}),
             },
             "extra_info": {
-                "split": "train",
+                "split": split,
                 "index": number,
                 "data_state": json.dumps({"game_state": [*case.state, case.score]}),
                 "data_action": case.action,
@@ -89,6 +89,20 @@ def test_a_public_file_takes_game_and_middle_state_from_known_data(cases: list[T
     write_dataset(tmp_path / "known", "known", cases, {})
     known = open_dataset(tmp_path / "known", "train")
     assert list(read_parquet(public(cases, tmp_path / "p.parquet"), known)) == cases
+
+
+def test_rows_on_both_sides_of_the_split_are_found_where_both_are_imported(
+    cases: list[Transition], tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    public(cases[:4], source / "train.parquet")
+    public(cases[3:6], source / "test.parquet", "test")
+    import_parquet(source, tmp_path / "out")
+    assert [row.duplicate for row in open_dataset(tmp_path / "out", "train")] == [False, False, False, True]
+    assert [row.duplicate for row in open_dataset(tmp_path / "out", "test")] == [True, False, False]
+    import_parquet(source / "test.parquet", tmp_path / "alone")
+    assert [row.duplicate for row in open_dataset(tmp_path / "alone", "test")] == [None] * 3  # nobody can know
 
 
 def test_rows_of_one_question_take_its_ids_in_turn(cases: list[Transition], tmp_path: Path) -> None:

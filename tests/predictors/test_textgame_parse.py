@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from oneiro.predictors.base import Flaw, Malformed
 from oneiro.predictors.textgame_parse import Foretold, parse_difference, parse_edits, parse_full, parse_score
-from oneiro.predictors.textgame_reader import Unreadable, find_object
+from oneiro.predictors.textgame_reader import Unreadable, find_object, only_object
 
 SCORE = {"score": 0, "gameOver": False, "gameWon": False}
 CUP = {"name": "cup (ID: 2)", "uuid": 2, "type": "Cup", "properties": {"full": False}, "contains": []}
@@ -87,6 +87,10 @@ RIGHT, WRONG = json.dumps(answer([FULL_CUP])), json.dumps(answer([], [2]))
         f"a set {{1, 2}} and a state {{'a': 1}}; {RIGHT}",
         json.dumps({"score": SCORE, "removed": [], "modified": [FULL_CUP]}),
         f"```json\n{RIGHT}\n```",
+        f'{RIGHT}\nThe "modified" list has what changes, "removed" what goes.',
+        f'The final answer is: the "modified" list is as follows: {RIGHT}',
+        f'The final answer is: {{"modified": [...], "removed": [...]}} with its lists filled in: {RIGHT}',
+        f"The final answer is: {RIGHT} No, wait: {WRONG[:-9]}",
     ],
 )
 def test_the_answer_is_what_follows_the_last_marker_else_what_comes_last(text: str) -> None:
@@ -114,6 +118,9 @@ def test_the_answer_is_what_follows_the_last_marker_else_what_comes_last(text: s
         ('{"modified": [], "removed": [NaN]}', Flaw.BROKEN),
         ('{"modified": [', Flaw.BROKEN),
         (RIGHT[:-20], Flaw.BROKEN),
+        (f"{RIGHT} No, wait: {WRONG[:-1]}", Flaw.BROKEN),
+        (f"{RIGHT} No, wait: {RIGHT[:40]}", Flaw.BROKEN),
+        ('The "modified" list is empty, the "removed" one too.', Flaw.EMPTY),
         (json.dumps(answer([CUP, FULL_CUP])), Flaw.CONFLICT),
         (json.dumps(answer([CUP], [2])), Flaw.CONFLICT),
     ],
@@ -221,10 +228,15 @@ def test_a_score_alone_leaves_the_state() -> None:
 
 
 def test_containers_left_open_are_closed_only_in_repair() -> None:
-    cut = '{"modified": [], "removed": [1, 2'
-    assert find_object(cut, "modified", last=False, repair=True) == {"modified": [], "removed": [1, 2]}
+    cut = 'So: {"modified": [], "removed": [1, 2'
+    assert only_object(cut) == {"modified": [], "removed": [1, 2]}
     with pytest.raises(Unreadable):
         find_object(cut, "modified", last=False)
+
+
+def test_a_quoted_key_in_prose_costs_no_right_answer_of_any_form() -> None:
+    whole = json.dumps({"game_state": [CUP, POT, SCORE]})
+    assert parse_full(f'{whole}\nThe "game_state" list has what changes.') == Foretold([CUP, POT], SCORE)
 
 
 @given(st.text())

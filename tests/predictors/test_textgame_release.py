@@ -26,6 +26,7 @@ STATE = [ROOM, CUP]
 HOT = [ROOM, thing(2, "cup", full=False, heat=90)]
 # Items of a next state with the room and the cup: lit, room's contents, full, heat, cup's contents.
 ITEMS = 5
+plain = TextGame(TextGameConfig(rules="none"))
 
 
 def case(after: State, score_after: dict[str, Any] = SCORE) -> Transition:
@@ -84,13 +85,50 @@ def test_an_object_wrongly_removed_drops_out_of_the_changed_keys() -> None:
     assert found.changed is None and found.items == 2 / 3
 
 
-def test_one_removed_uuid_may_stand_without_a_list() -> None:
-    assert (
-        release_score(told([], 2), case(HOT))
-        == release_score(told([], [2]), case(HOT))
-        != release_score(told([]), case(HOT))
-    )
-    assert release_score(told([], None), case(STATE)).exact
+@pytest.mark.parametrize("removed", [2, "2", None, {"2": 1}, True])
+def test_what_is_removed_must_stand_in_a_list(removed: Any) -> None:
+    assert release_score(told([], removed), case(HOT)) == release_score(told([]), case(HOT))
+    assert release_score(told([], [2]), case(HOT)) != release_score(told([]), case(HOT))
+
+
+def test_properties_in_a_list_are_all_wrong_and_the_rest_is_paid() -> None:
+    found = release_score(told([{**CUP, "properties": []}]), case(HOT))
+    assert (found.items, found.changed) == (3 / ITEMS, 0.0)  # lit and the contents of both
+    assert found.task_specific == pytest.approx(0.09 * 3 / 5 + 0.01)
+    assert release_score(told([{**CUP, "properties": ["heat"]}]), case(HOT)).task_specific == 0.0
+
+
+def test_a_score_with_a_uuid_passes_for_an_object() -> None:
+    found = release_score(told([], score={"uuid": 2, **SCORE}), case(STATE))
+    assert (found.items, found.score) == (2 / 4, 0.0)  # of the cup, properties and contents are missing
+
+
+@pytest.mark.parametrize("around", ["%s %s", "[%s]", '{"answer": %s}', "[1] %s", "%s [x]"])
+def test_only_a_lone_object_is_an_answer(around: str) -> None:
+    text = around.replace("%s", told([]))
+    assert release_score(text, case(STATE)).task_specific == 0.0
+    assert plain.judge(text, case(STATE)).exact
+
+
+def test_prose_around_the_answer_does_not_matter_however_long_it_is() -> None:
+    for text in (
+        "It heats. " * 9000 + told([]),
+        f"a set {{1, 2}}: {told([])}, of course",
+        f"\\boxed{{{told([])}}}",
+        told([]) + " Done." * 9000,
+    ):
+        assert release_score(text, case(STATE)).exact
+
+
+def test_edits_are_compared_as_the_state_they_lead_to() -> None:
+    edits = TextGame(TextGameConfig(rules="none", output="edits", scorer="release", reward="task"))
+    made = case([thing(1, "room", ("cup (ID: 2)", "tea (ID: 3)"), lit=True), CUP, thing(3, "tea")])
+    for row in (case(HOT), case(STATE), case(STATE, ONE), made):
+        assert edits.released(edits.perfect(row), row) == release_score(plain.perfect(row), row)
+        assert edits.released(edits.no_change(row), row) == release_score(plain.no_change(row), row)
+    assert edits.exact(edits.perfect(case(HOT)), case(HOT)) and not edits.exact(edits.perfect(made), made)
+    assert edits.reward(edits.perfect(case(HOT)), case(HOT)).value == pytest.approx(1.3)
+    assert edits.reward("?", case(HOT)).value == 0.0
 
 
 @pytest.mark.parametrize(
@@ -108,9 +146,7 @@ def test_a_missing_score_is_all_wrong_and_missing_lists_are_no_answer() -> None:
 
 
 def test_markers_have_a_fixed_order_and_words_are_replaced_inside_names() -> None:
-    wrong, right = told([HOT[1]]), told([])
-    text = f"The final answer is: {right} The final state is: {wrong}"
-    assert release_score(text, case(STATE)).exact
+    assert release_score(f"The final answer is: {told([])}. The final state is: as before", case(STATE)).exact
     north = [{**ROOM, "properties": {"lit": "True"}}, CUP]
     answer = told([{**ROOM, "properties": {"lit": "True"}}])
     assert not release_score(answer, case(north)).exact
@@ -120,10 +156,12 @@ def test_markers_have_a_fixed_order_and_words_are_replaced_inside_names() -> Non
 def test_the_last_fenced_block_counts_unless_it_is_tiny() -> None:
     right = f"```json\n{told([])}\n```"
     assert release_score(f"```json\n{told([HOT[1]])}\n``` {right}", case(STATE)).exact
-    assert release_score(f"{told([])} ```json\n{{}}\n```", case(STATE)).exact
+    assert release_score(f"{told([])} ```json\nabove\n```", case(STATE)).exact
 
 
-@pytest.mark.parametrize("settings", [{"transition": "tick"}, {"output": "full"}])
+@pytest.mark.parametrize(
+    "settings", [{"transition": "tick"}, {"output": "full"}, {"transition": "tick", "output": "edits"}]
+)
 @pytest.mark.parametrize("released", [{"scorer": "release"}, {"reward": "task"}])
 def test_it_exists_only_for_differences_of_full_transitions(settings: dict[str, str], released: dict[str, str]) -> None:
     with pytest.raises(OneiroError, match="only for transition=full"):

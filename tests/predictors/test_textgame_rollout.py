@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from oneiro.predictors.textgame import TextGame, TextGameConfig
 from oneiro.predictors.textgame_rollout import (
@@ -14,6 +17,7 @@ from oneiro.predictors.textgame_rollout import (
     Course,
     accuracy_by_depth,
     imagine,
+    possible,
     recorded_plans,
     recorded_predictor,
     search_in_model,
@@ -141,6 +145,47 @@ def test_understood_commands_are_those_of_the_true_game_and_none_for_nonsense() 
     loop = [{**thing, "contains": [thing["name"]]} for thing in situation.state]
     assert understood(game)(replace(situation, state=loop)) == []
     assert understood(game)(replace(situation, state=[])) == []
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 10**12) | st.floats(allow_nan=False) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
+    max_leaves=4,
+)
+PLACES = ("name", "uuid", "type", "properties", "property", "contains", "score", "gameOver", "gameWon")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(["grow-beans", "mix-paint", "open-chest"]),
+    st.lists(st.tuples(st.integers(0, 9), st.sampled_from(PLACES), anything), min_size=1, max_size=3),
+)
+def test_a_search_survives_whatever_a_model_puts_in_a_state(name: str, slips: list[tuple[int, str, Any]]) -> None:
+    game, start = level(name)
+    situation = game.situation(start)
+    state, score = json.loads(json.dumps([situation.state, situation.score]))
+    for number, place, value in slips:
+        thing = state[number % len(state)]
+        if place in score:
+            score[place] = value
+        elif place == "property" and isinstance(thing["properties"], dict):
+            thing["properties"]["isOpen"] = value
+        else:
+            thing[place] = value
+    answer = json.dumps({"modified": state, "removed": [], "score": score})
+    search_in_model(task, lambda asked: [answer] * len(asked), situation, possible(game), breadth=1, depth=2)
+    if (there := imagine(task, situation, answer)) is not None:
+        understood(game)(there)
+
+
+def test_a_thing_whose_name_is_no_text_is_in_no_possible_scene() -> None:
+    _, start = level("mix-paint")
+    state = start.state()
+    named = [{**thing, "name": [thing["name"]]} if thing["uuid"] == 2 else thing for thing in state]
+    assert Scene.from_state(state, start.score_json(), 9) is not None
+    assert Scene.from_state(named, start.score_json(), 9) is None
+    for points in ("1", None, [1], True, 1e999, 10**400):
+        assert Scene.from_state(state, {**start.score_json(), "score": points}, 9) is None
 
 
 # Recorded steps -------------------------------------------------------------------------------------------------------

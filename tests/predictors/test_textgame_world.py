@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -60,6 +62,42 @@ def test_a_predicted_score_pays_no_more_than_everything() -> None:
     _, imagined = worlds("mix-paint", lambda situations: [boast])
     imagined.reset(seed=0)
     assert imagined.step("wait")[1:3] == (1.0, True)
+
+
+def told(score: Any) -> str:
+    return json.dumps({"modified": [], "removed": [], "score": {"score": score, "gameOver": False, "gameWon": False}})
+
+
+def test_a_score_that_falls_and_rises_again_is_paid_once() -> None:
+    _, imagined = worlds("mix-paint", lambda situations: [told(0 if situations[0].score["score"] else 1)])
+    imagined.reset(seed=0)
+    assert [imagined.step("wait")[1] for _ in range(6)] == [0.5, 0.0, 0.0, 0.0, 0.0, 0.0]
+    imagined.reset(seed=0)
+    assert imagined.step("wait")[1] == 0.5
+
+
+@pytest.mark.parametrize("score", ["1", None, [1], True, 10**30])
+def test_a_score_that_is_no_number_is_no_prediction(score: Any) -> None:
+    _, imagined = worlds("mix-paint", lambda situations: [told(score)])
+    imagined.reset(seed=0)
+    _, reward, *_, info = imagined.step("wait")
+    assert reward == 0.0 and info["malformed"]
+    endless = told(0).replace('"score": 0', '"score": 1e999')
+    _, imagined = worlds("mix-paint", lambda situations: [endless])
+    imagined.reset(seed=0)
+    assert imagined.step("wait")[4]["malformed"]
+
+
+@pytest.mark.parametrize("value", [[1, 2], {"a": 1}, None, ["x"]])
+def test_any_value_of_a_property_can_be_shown(value: Any) -> None:
+    def odd(situations: Sequence[Situation]) -> list[str]:
+        (room,) = (thing for thing in situations[0].state if thing["uuid"] == 1)
+        changed = {**room, "properties": {**room["properties"], "mood": value}}
+        return [json.dumps({"modified": [changed], "removed": [], "score": {}})]
+
+    _, imagined = worlds("mix-paint", odd)
+    imagined.reset(seed=0)
+    assert not imagined.step("wait")[4]["malformed"] and "mood" in imagined.render("text")
 
 
 def test_what_is_no_command_is_not_even_predicted() -> None:

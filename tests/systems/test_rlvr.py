@@ -25,7 +25,7 @@ from oneiro.predictors.textgame import TextGame, TextGameConfig
 from oneiro.predictors.textgame_rollout import Predict, possible, understood
 from oneiro.run import Run, read_lines
 from oneiro.sampling.engine import Engine, Limits
-from oneiro.systems.rlvr_data import Data, draws, lessons, retelling, true_lessons
+from oneiro.systems.rlvr_data import Data, data_stage, draws, lessons, open_data, retelling, true_lessons
 from oneiro.systems.rlvr_data import record as record_games
 from oneiro.systems.rlvr_evaluate import beyond, levels, tables
 from oneiro.systems.rlvr_exam import Exam, answer
@@ -316,6 +316,24 @@ def from_folder(folder: Path, *more: str) -> RlvrRecipe:
     recipe = recipes.load("rlvr/text-game", settings)
     assert isinstance(recipe, RlvrRecipe)
     return recipe
+
+
+def test_a_held_out_game_that_an_imported_folder_does_not_have_is_named(folder: Path, tmp_path: Path) -> None:
+    for games in ("data.games=[]", "data.games=[do-laundry]"):
+        recipe = from_folder(folder, games, "data.held_out=[bake-bred]")
+        with Run.open(tmp_path / games, recipe) as run, pytest.raises(OneiroError, match="did you mean 'bake-bread'"):
+            data_stage(recipe, run)
+    recipe = from_folder(folder, "data.held_out=[bake-bread,grow-beans]")  # one of them has a split of its own
+    with Run.open(tmp_path / "right", recipe) as run:
+        assert open_data(recipe.data, run).train.games == ["do-laundry"]
+
+
+def test_an_example_that_the_data_does_not_have_is_told_of(folder: Path, tmp_path: Path) -> None:
+    for example, said in (("true", True), ("false", False)):
+        recipe = from_folder(folder, f"task.example={example}")
+        with Run.open(tmp_path / example, recipe) as run:
+            data_stage(recipe, run)
+        assert ("task.example shows none" in (tmp_path / example / "log.txt").read_text()) is said
 
 
 def still(task: TextGame) -> Predict:

@@ -18,6 +18,9 @@ from oneiro.worlds.textgame.scene import Scene
 from oneiro.worlds.textgame.solver import solve
 from oneiro.worlds.textgame.state import Transition
 
+UNSEEN = "unseen"
+"""The split of held-out games in a folder of our own."""
+
 
 class CrawlConfig(BaseModel):
     """How much of each game is recorded."""
@@ -99,19 +102,29 @@ def own_rules() -> Rules:
     return {"human": {name: game.rules for name, game in GAMES.items()}}
 
 
-def own_dataset(out: str | Path, config: CrawlConfig, held_out: Iterable[str] = ()) -> dict[str, int]:
-    """Record our games into the folder `out`: splits "train", "test" (unseen levels) and "unseen" (held-out games)."""
-    aside = set(held_out)
-    kept = [name for name in GAMES if name not in aside]
-    eval_config = config.model_copy(update={"levels": max(1, config.levels // 4)})
+def own_dataset(
+    out: str | Path,
+    config: CrawlConfig,
+    held_out: Iterable[str] = (),
+    *,
+    games: Iterable[str] = GAMES,
+    test_levels: int = 0,
+) -> dict[str, int]:
+    """Record our games into the folder `out`: splits "train", "test" (unseen levels) and "unseen" (held-out games).
+
+    `test_levels` of each game are for evaluation; 0: a quarter as many as for training.
+    """
+    aside = [game_named(name).name for name in held_out]
+    kept = [name for name in games if name not in aside]
+    tests = config.model_copy(update={"levels": test_levels or max(1, config.levels // 4)})
 
     def rows() -> Iterator[Transition]:
         seen = set()
         for found in crawl(kept, "train", config):
             seen.add(_identity(found))
             yield found
-        for split, names in (("test", kept), ("unseen", [game_named(name).name for name in sorted(aside)])):
-            for found in crawl(names, "eval", eval_config):
+        for split, names in (("test", kept), (UNSEEN, aside)):
+            for found in crawl(names, "eval", tests):
                 # Two levels can meet in one state, e.g. once the drawer that told them apart is open.
                 yield replace(found, split=split, duplicate=_identity(found) in seen)
 

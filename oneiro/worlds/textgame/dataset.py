@@ -5,7 +5,7 @@
     rules.json.gz     {"human" | "llm": {game: {"object", "action", "score"}}}
     data.json         format, name, games with their tasks, rows per split; written last, so its presence means whole
 
-The 153,626 ByteSized32 transitions have 2,744 distinct states, so the whole folder is about a megabyte and fits in
+The 153,626 ByteSized32 transitions have 2,753 distinct states, so the whole folder is about a megabyte and fits in
 memory: any row can be had by its number, in any order.
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,8 @@ from oneiro.worlds.textgame.state import Score, State, Transition
 FORMAT = "oneiro-textgame-1"
 _SPLIT = re.compile(r"(?!states$)[A-Za-z0-9_-]{1,40}")
 """Names of splits: each is that of a file beside `states.jsonl.gz`."""
+_MANIFEST = {"name": str, "splits": dict, "tasks": dict, "scores": list}
+"""What `data.json` has besides its format."""
 EXAMPLE = "example"
 """The split whose rows only serve as examples inside prompts."""
 
@@ -46,7 +48,7 @@ class Row:
     after: int
     score: int
     score_after: int
-    duplicate: int
+    duplicate: int | None
     on_plan: int
     observation: str = ""
 
@@ -100,7 +102,7 @@ class Dataset(Sequence[Transition]):
             after_action=self.states[row.after_action],
             after=self.states[row.after],
             score_after=self.scores[row.score_after],
-            duplicate=bool(row.duplicate),
+            duplicate=None if row.duplicate is None else bool(row.duplicate),
             on_plan=bool(row.on_plan),
             observation=row.observation,
         )
@@ -136,7 +138,7 @@ def write_dataset(
         tasks[transition.game] = transition.task
         numbers = [states.number(s) for s in (transition.state, transition.after_action, transition.after)]
         numbers += [scores.number(s) for s in (transition.score, transition.score_after)]
-        flags = [int(transition.duplicate), int(transition.on_plan)]
+        flags = [None if transition.duplicate is None else int(transition.duplicate), int(transition.on_plan)]
         words = [transition.observation] if transition.observation else []
         row = [transition.id, transition.game, transition.action, transition.uuid_base, *numbers, *flags, *words]
         lines.setdefault(split, []).append(json.dumps(row, separators=(",", ":")))
@@ -160,6 +162,7 @@ def open_dataset(folder: str | Path, split: str = "train") -> Dataset:
         states = [json.loads(line) for line in _lines(folder / "states.jsonl.gz")]
         rows = [Row(*json.loads(line)) for line in _lines(folder / f"{split}.jsonl.gz")]
         rules = json.loads("".join(_lines(folder / "rules.json.gz")))
+        _check(rows, described["tasks"], len(states), len(described["scores"]))
     except (OSError, EOFError, ValueError, TypeError) as error:
         raise OneiroError(f"{folder} is damaged ({error}); import the data again") from error
     if len(rows) != described["splits"][split]:
@@ -182,7 +185,21 @@ def _described(folder: Path) -> dict[str, Any]:
     described = files.read_json(folder / "data.json")
     if not isinstance(described, dict) or described.get("format") != FORMAT:
         raise OneiroError(f"{folder}/data.json is not of format {FORMAT}; import the data again")
+    for key, kind in _MANIFEST.items():
+        if not isinstance(described.get(key), kind):
+            raise OneiroError(f"{folder}/data.json has no '{key}'; import the data again")
     return described
+
+
+def _check(rows: Iterable[Row], tasks: Mapping[str, str], states: int, scores: int) -> None:
+    """Whether all that rows point to is there, so that none fails later; may raise `ValueError` or `TypeError`."""
+    for row in rows:
+        if row.game not in tasks:
+            raise ValueError(f"data.json has no task for the game '{row.game}'")
+        numbers = row.state, row.after_action, row.after
+        points = row.score, row.score_after
+        if min(numbers + points) < 0 or max(numbers) >= states or max(points) >= scores:
+            raise ValueError(f"{row.id} points to a state or score that is not there")
 
 
 def _tagged(transitions: Iterable[Transition], example: Iterable[Transition]) -> Iterator[tuple[str, Transition]]:

@@ -73,13 +73,18 @@ class _Words:
         return [self._object(thing) for thing in state]
 
     def text(self, text: str) -> str:
-        """Full names first; then names alone, where they are one object's."""
+        """Full names, and names alone where they are one object's; in one pass, so that no new name is read again."""
         owners = Counter(old for old, _ in self.named.values())
         alone = {old: new for old, new in self.named.values() if owners[old] == 1}
         if not alone:
             return self._calls(text)
         longest_first = "|".join(re.escape(old) for old in sorted(alone, key=len, reverse=True))
-        return re.sub(rf"\b(?:{longest_first})\b(?! \(ID: )", lambda found: alone[found[0]], self._calls(text))
+        full = "|".join(rf"{re.escape(old)} \(ID: {number}\)" for number, (old, _) in self.named.items())
+        return re.sub(
+            rf"({full}|\(ID: \d+\))|\b(?:{longest_first})\b(?! \(ID: )",
+            lambda found: self._calls(found[0]) if found[1] else alone[found[0]],
+            text,
+        )
 
     def _object(self, thing: Object) -> Object:
         told: Object = self._value(thing)

@@ -15,6 +15,9 @@ AGENT = 0
 ROOT = 1
 """The uuid of the outermost thing in every game."""
 
+MAX_SCORE = 1e9
+"""No score of a possible scene is as high."""
+
 _NAME = re.compile(r"(.{1,80}) \(ID: (\d{1,9})\)")
 
 
@@ -61,12 +64,15 @@ class Scene:
     def from_state(cls, state: State, score: Score, next_uuid: int) -> Scene | None:
         """The scene that a JSON state describes, e.g. a predicted one; None where it describes no possible scene.
 
-        A possible scene has the player and a root, every other thing is in exactly one place, and nothing is inside
-        itself.
+        A possible scene has the player and a root, every other thing is in exactly one place, nothing is inside
+        itself, and the score is a number.
         """
-        scene = cls(next_uuid=next_uuid, score=score.get("score", 0), over=score.get("gameOver") is True)
+        points = score.get("score", 0)
+        if not is_points(points):
+            return None
+        scene = cls(next_uuid=next_uuid, score=points, over=score.get("gameOver") is True)
         scene.won = score.get("gameWon") is True
-        uuids = {thing.get("name"): thing["uuid"] for thing in state}
+        uuids = {str(thing.get("name")): thing["uuid"] for thing in state}
         for thing in state:
             match = _NAME.fullmatch(str(thing.get("name")))
             names = thing.get("contains", [])
@@ -188,3 +194,8 @@ class Scene:
             yield inner
             if not inner["isOpenable"] or inner["isOpen"]:
                 yield from self._open_inside(inner)
+
+
+def is_points(value: Any) -> bool:
+    """Whether a score's value is a number of reasonable size: a model may have written anything."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < MAX_SCORE

@@ -49,8 +49,8 @@ class Transition(Situation):
     after_action: State
     after: State
     score_after: Score
-    duplicate: bool = False
-    """The same state, score and command also occur on the other side of the train/test split."""
+    duplicate: bool | None = False
+    """The same state, score and command also occur on the other side of the train/test split; None: not known."""
     on_plan: bool = False
     """The command is the next one of the game's winning plan."""
     observation: str = ""
@@ -147,6 +147,9 @@ def score_edits(before: Score, after: Score) -> dict[Place, Any]:
 
 
 def _edit_object(found: dict[Place, Any], uuid: int, old: Object, new: Object) -> None:
+    for key in ("properties", "contains"):
+        if key not in new and (key in old or not old):
+            found[uuid, key] = GONE  # a whole object says that it is empty
     for key in old.keys() | new.keys():
         if key == "contains":
             delta = Counter(map(_child, new.get(key, ())))

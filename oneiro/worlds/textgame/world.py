@@ -169,5 +169,5 @@ def _shown(thing: Thing) -> str:
             has, word = key.startswith("has"), key.removeprefix("is").removeprefix("has").lower()
             parts.append(word if value else f"{'no' if has else 'not'} {word}")
         else:
-            parts.append(f"{key} {', '.join(value) or 'nothing' if isinstance(value, list) else value}")
+            parts.append(f"{key} {', '.join(map(str, value)) or 'nothing' if isinstance(value, list) else value}")
     return f": {'; '.join(parts)}" if parts else ""

@@ -26,7 +26,9 @@ def cases() -> list[Transition]:
 
 
 def test_what_is_written_is_read_back_row_by_row(cases: list[Transition], tmp_path: Path) -> None:
-    other = [replace(case, split="test", duplicate=True) for case in cases[:3]]
+    other = [
+        replace(case, split="test", duplicate=flag) for case, flag in zip(cases, (True, None, False), strict=False)
+    ]
     counts = write_dataset(tmp_path, "mine", [*cases, *other], own_rules())
     assert counts == splits(tmp_path) == {"test": 3, "train": len(cases)}
     assert list(open_dataset(tmp_path, "train")) == cases
@@ -73,6 +75,30 @@ def test_missing_and_damaged_folders_are_named_in_one_line(cases: list[Transitio
     (tmp_path / "train.jsonl.gz").write_bytes(gzip.compress(b""))
     with pytest.raises(OneiroError, match="0 rows"):
         open_dataset(tmp_path)
+
+
+def test_what_a_folder_lacks_is_named_when_it_is_opened(cases: list[Transition], tmp_path: Path) -> None:
+    write_dataset(tmp_path, "mine", cases, {})
+    whole = json.loads((tmp_path / "data.json").read_text())
+    for key, value in (("splits", None), ("tasks", []), ("scores", {}), ("name", 5)):
+        (tmp_path / "data.json").write_text(json.dumps({**whole, key: value}))
+        with pytest.raises(OneiroError, match=f"has no '{key}'; import the data again"):
+            splits(tmp_path)
+    (tmp_path / "data.json").write_text(json.dumps({**whole, "tasks": {}}))
+    with pytest.raises(OneiroError, match="no task for the game 'mix-paint'"):
+        open_dataset(tmp_path)
+    (tmp_path / "data.json").write_text(json.dumps({**whole, "scores": []}))
+    with pytest.raises(OneiroError, match="state or score that is not there"):
+        open_dataset(tmp_path)
+    (tmp_path / "data.json").write_text(json.dumps(whole))
+    with gzip.open(tmp_path / "train.jsonl.gz", "rt") as handle:
+        rows = [json.loads(line) for line in handle]
+    for odd in (10**6, -1, "x"):
+        rows[3][4] = odd  # the number of its state
+        with gzip.open(tmp_path / "train.jsonl.gz", "wt") as handle:
+            handle.writelines(json.dumps(row) + "\n" for row in rows)
+        with pytest.raises(OneiroError, match="is damaged"):
+            open_dataset(tmp_path)
 
 
 def test_a_folder_of_something_else_is_not_overwritten(cases: list[Transition], tmp_path: Path) -> None:

@@ -71,6 +71,14 @@ def test_names_and_numbers_change_everywhere_alike() -> None:
     assert FOREST[3]["name"] == "tree (ID: 5)"  # states are shared: none was changed in place
 
 
+def test_a_new_name_that_holds_another_old_one_is_not_told_again() -> None:
+    case = step("put axe (ID: 4) in tree house (ID: 6)", FOREST, FOREST)
+    for seed in range(6):
+        told = retold(case, np.random.default_rng(seed), ["tree fork", "axe handle", "old tree house"])
+        called = {thing["type"]: thing["name"] for thing in told.state}
+        assert told.action == f"put {called['Axe']} in {called['House']}"
+
+
 def test_all_commands_in_a_state_are_told_alike() -> None:
     wait, chop = step("wait", FOREST, FOREST), step("chop tree (ID: 5)", FOREST, FELLED)
     told = [retold(case, np.random.default_rng(1), ["lamp", "jug", "stool"]) for case in (wait, chop)]
