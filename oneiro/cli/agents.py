@@ -19,15 +19,12 @@ def offer(app: typer.Typer) -> None:
     app.add_typer(group, name="eval")
 
 
-PLAYERS = ("random", "oracle", "mixture")
-
-
 def agent(
     world: Annotated[str, typer.Option(help="The world to play in.")],
     model: Annotated[
         str | None, typer.Option(metavar="DIR|NAME", help="A checkpoint, a model folder or a model's name.")
     ] = None,
-    policy: Annotated[str | None, typer.Option(metavar="|".join(PLAYERS), help="A scripted player.")] = None,
+    policy: Annotated[str | None, typer.Option(metavar="random|oracle|mixture", help="A scripted player.")] = None,
     oracle_share: Annotated[
         float | None, typer.Option(min=0, max=1, help="Part of a mixture's actions that are the oracle's.")
     ] = None,
@@ -63,7 +60,7 @@ def agent(
     from oneiro.recipe import assignments, build
 
     if sum(player is not None for player in (model, policy, server)) != 1:
-        raise OneiroError(f"say who plays: either --model DIR_OR_NAME or --policy {'|'.join(PLAYERS)} or --server URL")
+        raise OneiroError("say who plays: either --model DIR_OR_NAME or --policy random|oracle|mixture or --server URL")
     if oracle_share is not None and policy != "mixture":
         raise OneiroError("--oracle-share belongs to --policy mixture")
     if (server is None) != (server_model is None):

@@ -1,4 +1,4 @@
-"""data: bring real data to this machine, in the form that recipes and evaluations read."""
+"""data: bring data to this machine, real or made, in the form that recipes and evaluations read."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from oneiro.cli.show import JsonFile, show
+from oneiro.cli.show import JsonFile, show, warn
 
 
 def offer(app: typer.Typer) -> None:
-    group = typer.Typer(no_args_is_help=True, help="Import real data.")
+    group = typer.Typer(no_args_is_help=True, help="Import real data, or make some.")
     group.command()(bytesized32)
     group.command()(text_game)
     group.command()(robot)
@@ -58,7 +58,7 @@ def bytesized32(
         else:
             counts = import_bytesized32(source, out, report)
     for name in skipped:
-        typer.secho(f"skipped: {name} holds answers to learn from, not next states", fg="yellow", err=True)
+        warn(f"skipped: {name} holds answers to learn from, not next states")
     table = Table(f"ByteSized32 in {out}", ["split", "rows"])
     for split, rows in counts.items():
         table.add(split, rows)
@@ -173,7 +173,7 @@ def rlds(
 
         done = import_rlds(source, out, image=image, action=action or (), instruction=instruction, advance=count)
     for line in done.damaged:
-        typer.secho(f"skipped: {line}", fg="yellow", err=True)
+        warn(f"skipped: {line}")
     table = Table(f"RLDS episodes in {out}", ["written", "kept", "damaged", "frames"])
     table.add(done.written, done.kept, len(done.damaged), done.frames)
     show([table], json)

@@ -1,4 +1,4 @@
-"""What commands share: printing tables, and writing them with `--json`."""
+"""What commands share: printing tables and warnings, and writing tables with `--json`."""
 
 from __future__ import annotations
 
@@ -30,3 +30,8 @@ def show(tables: Sequence[Table], json: Path | None) -> None:
 
         data = [table.data() for table in tables]
         write_json(json, data[0] if len(data) == 1 else {"tables": data})
+
+
+def warn(line: str) -> None:
+    """What a person should know, though the work goes on."""
+    typer.secho(line, fg="yellow", err=True)

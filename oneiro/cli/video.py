@@ -9,14 +9,9 @@ from typing import Annotated
 
 import typer
 
-from oneiro.cli.show import JsonFile, show
+from oneiro.cli.show import JsonFile, show, warn
 
 NETWORKS = ("alex", "vgg")
-
-
-def warn(line: str) -> None:
-    """What a person should know, though the work goes on."""
-    typer.secho(line, fg="yellow", err=True)
 
 
 def video(

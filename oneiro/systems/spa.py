@@ -77,8 +77,8 @@ def distinct(worlds: list[WorldChoice]) -> list[WorldChoice]:
 
 def compare(recipe: SpaRecipe, run: Run) -> dict[str, Any]:
     """The honest tables: chance below, the arms, the ceiling above."""
-    world = recipe.world
-    measured = evaluation.yardstick(world.name, budget_of(recipe), recipe.evaluation)
+    world, budget = recipe.world, budget_of(recipe)
+    measured = evaluation.yardstick(world.name, budget, recipe.evaluation)
     table, lengths = evaluation.table(world.name, recipe.evaluation), evaluation.lengths_table(world.name)
     rows = [(table, measured.random_row()), (lengths, measured.random_lengths())]
     for name in sorted(recipe.variants, key=lambda name: recipe.variant(name).world_model):
@@ -89,7 +89,7 @@ def compare(recipe: SpaRecipe, run: Run) -> dict[str, Any]:
     for to, cells in rows:
         if cells:
             to.add(*cells)
-    warning = out_of_reach(measured.reach.best, config_for(world.name, budget_of(recipe)).max_actions)
+    warning = out_of_reach(measured.reach.best, config_for(world.name, budget).max_actions)
     return {"tables": [found.data() for found in (table, lengths) if found.rows], "warning": warning}
 
 

@@ -42,7 +42,10 @@ def rows_of(
     system = "" if dialogue.brief else words.SYSTEM
     messages = [{"role": "system", "content": system}] if system else []
     for number, turn in enumerate(record["turns"], start=1):
-        weight, message = float(learned(turn)), asked(turn["message"], dialogue)
+        weight = float(learned(turn))
+        if not weight and not full:
+            continue
+        message = asked(turn["message"], dialogue)
         reply = replies.read(turn["reply"], dialogue.think, variant.world_model, dialogue.actions_per_turn)
         pieces = told(turn, reply, variant)
         messages.append({"role": "user", "content": message})

@@ -68,10 +68,8 @@ VARIANTS: dict[str, Variant] = {
 
 def view_of(view: str, coordinates: str) -> str:
     """The view an arm sees in place of `view`: `grid+coordinates` without its coordinates is `text`, and so on."""
-    if coordinates == "as chosen":
-        return view
     grid, plus, _ = view.partition("+")
-    if not plus and coordinates == "plain":
+    if coordinates == "as chosen" or (coordinates == "plain" and not plus):
         return view
     if not plus:
         raise OneiroError(

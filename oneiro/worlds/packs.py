@@ -7,7 +7,7 @@ Which split a level belongs to is decided by its content, as ever.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -75,7 +75,7 @@ def write(world: World, path: Path, levels: int, split: str | None, first_seed: 
     return len(rows)
 
 
-def _drawn(world: World, split: str | None, seed: int) -> Any:
+def _drawn(world: World, split: str | None, seed: int) -> Iterator[dict[str, Any]]:
     """Rows of a pack, as long as new levels come."""
     seen, repeats = set[str](), 0
     while repeats < REPEATS:
