@@ -16,26 +16,34 @@ from oneiro.recipe import Settings
 
 class FilterSettings(Settings):
     """none: all groups. varied: those with any spread. fraction: the `keep` part with the largest spread (StarPO-S).
-    top-p: the fewest groups that hold `keep` of all spread (RAGEN-2)."""
+    top-p: the fewest groups that hold `keep` of all spread (RAGEN-2). softmax-top-p: the fewest that hold `keep` of the
+    softmax of spreads, groups without any among them; so RAGEN-2's own scripts, a milder choice: most spreads are far
+    below 1, where a softmax hardly tells them apart."""
 
-    name: Literal["none", "varied", "fraction", "top-p"] = "varied"
+    name: Literal["none", "varied", "fraction", "top-p", "softmax-top-p"] = "varied"
     keep: float = Field(0.25, gt=0, le=1)
 
 
 def keep(groups: Sequence[Group], settings: FilterSettings) -> list[Group]:
     """The groups to learn from, in their given order; may be empty."""
-    if settings.name == "none":
+    if settings.name == "none" or not groups:
         return list(groups)
     spreads = np.array([group.scores.std() for group in groups])
     order = np.argsort(-spreads, kind="stable")
+    if settings.name == "softmax-top-p":
+        weights = np.exp(spreads - spreads.max())
+        return [groups[i] for i in sorted(_nucleus(weights, order, settings.keep))]
     if settings.name == "varied":
-        chosen = order
+        chosen = order.tolist()
     elif settings.name == "fraction":
-        chosen = order[: max(1, round(settings.keep * len(groups)))]
+        chosen = order[: max(1, round(settings.keep * len(groups)))].tolist()
     else:
-        cumulated = np.cumsum(spreads[order])
-        # A hair below the bar counts as reaching it, or rounding would ask for one group too many.
-        chosen = (
-            order[: int(np.searchsorted(cumulated, settings.keep * cumulated[-1] - 1e-9)) + 1] if len(order) else order
-        )
-    return [groups[i] for i in sorted(chosen.tolist()) if spreads[i] > 1e-9]
+        chosen = _nucleus(spreads, order, settings.keep)
+    return [groups[i] for i in sorted(chosen) if spreads[i] > 1e-9]
+
+
+def _nucleus(weights: np.ndarray, order: np.ndarray, share: float) -> list[int]:
+    """The first places of `order` that together hold this share of all weight."""
+    cumulated = np.cumsum(weights[order])
+    # A hair below the bar counts as reaching it, or rounding would ask for one group too many.
+    return order[: int(np.searchsorted(cumulated, share * cumulated[-1] - 1e-9)) + 1].tolist()

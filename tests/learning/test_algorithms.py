@@ -175,6 +175,12 @@ def test_filters_judge_raw_scores() -> None:
     assert kept(name="top-p", keep=0.5) == [2]  # 2 of 3.5 is more than half
     assert kept(name="top-p", keep=0.9) == [1, 2, 3]
     assert filters.keep([group(1, 1)], FilterSettings(name="top-p", keep=0.9)) == []
+    # exp of the spreads: 1, 1.65, 7.39, 2.72, in all 12.76.
+    assert kept(name="softmax-top-p", keep=0.5) == [2]
+    assert kept(name="softmax-top-p", keep=0.9) == [1, 2, 3]  # 11.76 of them
+    assert kept(name="softmax-top-p", keep=0.95) == [0, 1, 2, 3]
+    for name in ("top-p", "softmax-top-p"):
+        assert filters.keep([], FilterSettings(name=name, keep=0.9)) == []
 
 
 def test_clipping_by_hand() -> None:
