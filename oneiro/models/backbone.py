@@ -54,6 +54,11 @@ class Shape:
         attention = (self.heads + 2 * self.kv_heads) * self.head_dim
         return self.layers * (4 * self.width + 2 * attention + 2 * self.mlp)
 
+    @property
+    def remembered(self) -> int:
+        """How many numbers of a token are kept for the tokens after it: a key and a value in every layer."""
+        return 2 * self.layers * self.kv_heads * self.head_dim
+
 
 class Causal:
     """Rows stand alone: position t sees positions up to t. Right padding needs no mask, nothing real looks at it."""

@@ -6,6 +6,7 @@ sample. Log-probabilities are exact: the learner, given the same tokens, compute
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -28,6 +29,10 @@ LOOK_EVERY = {"cpu": 1, "cuda": 16}
 """Steps between looks at which rows are done: a look makes a GPU wait."""
 PREFILL_TOKENS = {"cpu": 16384, "cuda": 65536}
 """Padded prompt tokens computed at once."""
+
+
+CACHE_PART = 3
+"""Keys and values of all rows take no more than this part of a GPU's memory: fewer rows are then decoded at once."""
 
 
 class Limits(Settings):
@@ -123,9 +128,17 @@ class Engine:
         if self._slots is None or not self._slots.fits(rows, capacity, steps):
             self._slots = None  # free the old cache before the new one is made
             if self.language.backbone.device.type == "cuda":
-                rows, capacity, steps = (max(64, 1 << (x - 1).bit_length()) for x in (rows, capacity, steps))
+                rows, capacity, steps = (roomy(x) for x in (rows, capacity, steps))
             self._slots = Slots(self.language.backbone, rows, capacity, steps)
         return self._slots
+
+    def most_rows(self, capacity: int) -> int:
+        """How many rows of so many positions a GPU may hold at once; how many there are changes no result."""
+        backbone = self.language.backbone
+        if backbone.device.type != "cuda":
+            return sys.maxsize
+        row = roomy(capacity) * backbone.shape.remembered * backbone.head_weight.itemsize
+        return max(1, int(torch.cuda.get_device_properties(backbone.device).total_memory / CACHE_PART / row))
 
     def finishers(self, stops: tuple[str, ...]) -> NDArray[np.bool_]:
         """[V]: whether a token can complete one of the stop strings, so that only those rows are decoded to text."""
@@ -134,6 +147,12 @@ class Engine:
             texts = self.language.tokenizer.batch_decode([[i] for i in range(self.language.backbone.shape.vocabulary)])
             self._finishers[stops] = np.array([any(last in text for last in lasts) for text in texts])
         return self._finishers[stops]
+
+
+def roomy(size: int) -> int:
+    """A little more than is asked for, in few distinct sizes, so that calls which grow slowly fit what is there."""
+    step = max(64, (1 << (size - 1).bit_length()) // 8)
+    return -(-size // step) * step
 
 
 class _Call:
@@ -167,8 +186,8 @@ class _Call:
         for prompt in self.prompts:
             key = prompt.tobytes()
             self.demand[key] = self.demand.get(key, 0) + n
-        self.width = min(engine.slots, total)
         longest = max(len(prompt) for prompt in self.prompts)
+        self.width = min(engine.slots, total, engine.most_rows(longest + steps))
         self.slots = engine.device_slots(self.width, longest + steps, steps)
         self.slots.begin(steps, [] if limits.ignore_end else engine.language.end_tokens)
         self.rows: list[int] = []
@@ -197,12 +216,53 @@ class _Call:
             self.slots.advance(len(self.rows), self.limits.draw)
 
     def admit(self, free: int) -> None:
-        """Fill free slots from the queue: prefill what is new, copy what is shared, and draw the first token."""
+        """Fill free slots from the queue. Prompts are computed by the batch, and a batch is given up as soon as the
+        slots have what they need of it: beside them no more than one has to fit into memory.
+        """
         chosen = [self.queue.pop() for _ in range(min(free, len(self.queue)))]
-        keys = [self.prompts[i // self.n].tobytes() for i in chosen]
-        self.prefill({key: self.prompts[i // self.n] for key, i in zip(keys, chosen, strict=True)})
+        while chosen:
+            ready = self.prefill(chosen)
+            self.seat(chosen[:ready])
+            chosen = chosen[ready:]
+
+    def prefill(self, samples: Sequence[int]) -> int:
+        """Compute the first prompts of these samples that are new, as one right-padded batch; each is computed once in
+        a call. Returns how many samples may be seated then.
+        """
+        batch: dict[bytes, NDArray[np.int64]] = {}
+        ready = size = 0
+        for sample in samples:
+            prompt = self.prompts[sample // self.n]
+            key = prompt.tobytes()
+            if key not in self.prefixes and key not in batch:
+                # The first is the longest: the queue is sorted.
+                size = size or max(1, PREFILL_TOKENS.get(self.device.type, 16384) // len(prompt))
+                if len(batch) == size:
+                    break
+                batch[key] = prompt
+            ready += 1
+        if batch:
+            self.compute(batch)
+        return ready
+
+    def compute(self, prompts: dict[bytes, NDArray[np.int64]]) -> None:
+        lengths = [len(prompt) for prompt in prompts.values()]
+        tokens = torch.zeros(len(prompts), max(lengths), dtype=torch.long)
+        for b, prompt in enumerate(prompts.values()):
+            tokens[b, : len(prompt)] = torch.from_numpy(prompt)
+        plan = Remember()
+        positions = torch.arange(max(lengths), device=self.device)
+        hidden = self.backbone(tokens.to(self.device), positions, plan)
+        lasts = torch.tensor(lengths, device=self.device) - 1
+        last_hidden = hidden[torch.arange(len(prompts), device=self.device), lasts]
+        for b, (key, prompt) in enumerate(prompts.items()):
+            self.prefixes[key] = _Prefix(plan.memory, last_hidden, b, len(prompt), self.demand[key])
+
+    def seat(self, chosen: Sequence[int]) -> None:
+        """Copy into free slots what their prompts have left behind, and draw their first token."""
         batches: dict[int, list[tuple[int, _Prefix]]] = {}
-        for i, key in zip(chosen, keys, strict=True):
+        for i in chosen:
+            key = self.prompts[i // self.n].tobytes()
             prefix = self.prefixes[key]
             batches.setdefault(id(prefix.memory), []).append((i, prefix))
             prefix.waiting -= 1
@@ -218,26 +278,6 @@ class _Call:
             first = members[0][1]
             self.slots.admit(slots, first.memory, owner, lengths, first.hidden[owner], self.limits.draw)
             self.rows += samples
-
-    def prefill(self, prompts: dict[bytes, NDArray[np.int64]]) -> None:
-        """Compute new prompts in right-padded batches; each is computed once in a call."""
-        new = [(key, prompt) for key, prompt in prompts.items() if key not in self.prefixes]
-        while new:
-            size = max(
-                1, PREFILL_TOKENS.get(self.device.type, 16384) // len(new[0][1])
-            )  # the first is the longest: the queue is sorted
-            batch, new = new[:size], new[size:]
-            longest = max(len(prompt) for _, prompt in batch)
-            tokens = torch.zeros(len(batch), longest, dtype=torch.long)
-            for b, (_, prompt) in enumerate(batch):
-                tokens[b, : len(prompt)] = torch.from_numpy(prompt)
-            plan = Remember()
-            positions = torch.arange(longest, device=self.device)
-            hidden = self.backbone(tokens.to(self.device), positions, plan)
-            lasts = torch.tensor([len(prompt) - 1 for _, prompt in batch], device=self.device)
-            last_hidden = hidden[torch.arange(len(batch), device=self.device), lasts]
-            for b, (key, prompt) in enumerate(batch):
-                self.prefixes[key] = _Prefix(plan.memory, last_hidden, b, len(prompt), self.demand[key])
 
     def retire(self) -> None:
         """Take out the samples that are done and close the gaps: rows from the end move into the freed slots."""

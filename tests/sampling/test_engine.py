@@ -8,6 +8,7 @@ from oneiro.episode import Draw, Row, Stop, given
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models.language import LanguageModel
+from oneiro.sampling import engine
 from oneiro.sampling.draw import draw, invert
 from oneiro.sampling.engine import FREE, Engine, Limits, Sample
 from oneiro.sampling.prefixes import Sharing
@@ -45,6 +46,18 @@ def test_the_number_of_slots_changes_nothing(tiny: LanguageModel) -> None:
     for a, b in zip(few, many, strict=True):
         np.testing.assert_array_equal(a.tokens, b.tokens)
         np.testing.assert_allclose(a.logprobs, b.logprobs, atol=1e-5)
+
+
+def test_prompts_computed_in_many_batches_change_nothing(tiny: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = rows(Engine(tiny))
+    kept: list[int] = []
+    seat = engine._Call.seat
+    monkeypatch.setattr(engine, "PREFILL_TOKENS", {"cpu": 12})
+    monkeypatch.setattr(engine._Call, "seat", lambda call, some: (kept.append(len(call.prefixes)), seat(call, some))[1])
+    for a, b in zip(whole, rows(Engine(tiny)), strict=True):
+        np.testing.assert_array_equal(a.tokens, b.tokens)
+        np.testing.assert_allclose(a.logprobs, b.logprobs, atol=1e-5)
+    assert kept == [1, 2]  # the long prompt was given up before the short ones came
 
 
 def grouped() -> LanguageModel:
