@@ -29,6 +29,10 @@ def text_game(
     scorer: Annotated[str, typer.Option(metavar="sound|release", help="What counts as exact.")] = "sound",
     split: Annotated[str, typer.Option(help="Which rows of the data.")] = "test",
     rows: Annotated[int, typer.Option(min=0, help="With --model: at most so many rows; 0: all.")] = 0,
+    held_out: Annotated[
+        str,
+        typer.Option(metavar="GAME,...", help="Games that training never saw, reported apart; a model names its own."),
+    ] = "",
     depth: Annotated[int, typer.Option(min=0, help="With --model: steps of recorded winning plans to simulate.")] = 8,
     settings: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of the task; may be repeated.")
@@ -59,13 +63,16 @@ def text_game(
     from oneiro.systems import rlvr_exam
     from oneiro.systems.rlvr_plans import find_plans
 
+    unseen = [name.strip() for name in held_out.split(",") if name.strip()]
     if model is not None:
-        exam, answerer = rlvr_exam.examinee(data, model, split, rows, task)
+        exam, answerer = rlvr_exam.examinee(data, model, split, rows, task, held_out=unseen)
         plans = find_plans(data, split, depth, held_out=exam.held_out)
         with Bar("answers", len(exam.rows), 0, console(), lambda line: None) as bar:
             compared = rlvr_exam.score_model(exam, answerer, Path(model).name, chosen, keep, bar.advance, plans)
     else:
-        compared = rlvr_exam.score_answers(rlvr_exam.open_exam(data, split), str(answers), chosen, task)
+        compared = rlvr_exam.score_answers(
+            rlvr_exam.open_exam(data, split, held_out=unseen), str(answers), chosen, task
+        )
     tables = rlvr_exam.exam_tables(compared)
     for table in tables:
         console().print(table)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from oneiro import seeds
-from oneiro.errors import OneiroError
+from oneiro.errors import OneiroError, nearest
 from oneiro.files import write_text
 from oneiro.models import language as languages
 from oneiro.predictors.textgame import Scorer, TextGame, TextGameConfig
@@ -105,9 +105,16 @@ UNTAUGHT = PredictorHabits(predictor=TextGame.name, task=TextGameConfig(reasonin
 
 
 def open_exam(folder: str | Path, split: str = "test", rows: int = 0, held_out: Collection[str] = ()) -> Exam:
-    """The rows of a split; with "test" go the held-out games that a folder of our own keeps apart."""
+    """The rows of a split, those of `held_out` games reported by themselves; with "test" go the held-out games that a
+    folder of our own keeps apart.
+    """
+    data = open_dataset(folder, split)
     unseen = open_dataset(folder, UNSEEN) if split == "test" and UNSEEN in splits(folder) else None
-    return Exam.of(open_dataset(folder, split), unseen, held_out, rows, seed=0)
+    known = [*data.games, *(unseen.games if unseen is not None else ())]
+    for name in held_out:
+        if name not in known:
+            raise OneiroError(f"held out: no game '{name}' in {folder}{nearest(name, known)}")
+    return Exam.of(data, unseen, held_out, rows, seed=0)
 
 
 def score_answers(exam: Exam, answers: str, scorer: Scorer, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,16 +130,23 @@ def score_answers(exam: Exam, answers: str, scorer: Scorer, settings: Mapping[st
 
 
 def examinee(
-    folder: str | Path, model: str, split: str, rows: int, settings: Mapping[str, Any], slots: int = 256
+    folder: str | Path,
+    model: str,
+    split: str,
+    rows: int,
+    settings: Mapping[str, Any],
+    slots: int = 256,
+    held_out: Collection[str] = (),
 ) -> tuple[Exam, Answerer]:
     """A model and the rows it is to answer; it is asked as it was taught, changed by `settings`."""
-    exam = open_exam(folder, split, rows)  # before the model: a wrong folder shows at once
+    exam = open_exam(folder, split, rows, held_out)  # before the model: a wrong folder shows at once
     language = languages.load(model)
     habits = habits_of(language, model) or UNTAUGHT
     examples = list(open_dataset(folder, EXAMPLE)) if EXAMPLE in splits(folder) else []
     config = build(TextGameConfig, {**habits.task.model_dump(), **settings})
     task = TextGame(config, rules=open_dataset(folder, split).rules, examples=examples)
-    return replace(exam, held_out=habits.held_out), Answerer(task, Engine(language, slots), habits.limits)
+    unseen = tuple(dict.fromkeys((*held_out, *habits.held_out)))
+    return replace(exam, held_out=unseen), Answerer(task, Engine(language, slots), habits.limits)
 
 
 def score_model(

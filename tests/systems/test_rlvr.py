@@ -28,7 +28,7 @@ from oneiro.sampling.engine import Engine, Limits
 from oneiro.systems.rlvr_data import Data, data_stage, draws, lessons, open_data, retelling, true_lessons
 from oneiro.systems.rlvr_data import record as record_games
 from oneiro.systems.rlvr_evaluate import beyond, levels, tables
-from oneiro.systems.rlvr_exam import Exam, answer
+from oneiro.systems.rlvr_exam import Exam, answer, open_exam
 from oneiro.systems.rlvr_model import Answerer, folded, pieces
 from oneiro.systems.rlvr_plans import find_plans
 from oneiro.systems.rlvr_play import describe, episode, play, written
@@ -309,6 +309,16 @@ def test_held_out_games_are_counted_by_themselves(data: Data) -> None:
     assert found["errors"]["answers to nothing"] == 0
     everything = exam.measure(task, task.perfect, "sound")
     assert everything["held_out"]["changed"]["accuracy"] == 100.0
+
+
+def test_games_that_the_author_of_some_answers_held_out_can_be_named(folder: Path) -> None:
+    exam, task = open_exam(folder, "train", held_out=["bake-bread"]), TextGame(TextGameConfig(rules="none"))
+    answers = {row.id: task.perfect(row) for row in exam.cases if row.game != "bake-bread"}
+    found = exam.measure(task, answers, "sound")["held_out"]["overall"]
+    assert found["accuracy"] == 0.0 and found["cases"] == sum(row.game == "bake-bread" for row in exam.cases) > 0
+    with pytest.raises(OneiroError, match="did you mean 'bake-bread'"):
+        open_exam(folder, held_out=["bake-bred"])
+    open_exam(folder, held_out=["grow-beans"])  # it has a split of its own
 
 
 def from_folder(folder: Path, *more: str) -> RlvrRecipe:
