@@ -29,8 +29,6 @@ LOOK_EVERY = {"cpu": 1, "cuda": 16}
 """Steps between looks at which rows are done: a look makes a GPU wait."""
 PREFILL_TOKENS = {"cpu": 16384, "cuda": 65536}
 """Padded prompt tokens computed at once."""
-
-
 CACHE_PART = 3
 """Keys and values of all rows take no more than this part of a GPU's memory: fewer rows are then decoded at once."""
 
@@ -128,7 +126,8 @@ class Engine:
         if self._slots is None or not self._slots.fits(rows, capacity, steps):
             self._slots = None  # free the old cache before the new one is made
             if self.language.backbone.device.type == "cuda":
-                rows, capacity, steps = (roomy(x) for x in (rows, capacity, steps))
+                rows = min(roomy(rows), self.most_rows(capacity))
+                capacity, steps = roomy(capacity), roomy(steps)
             self._slots = Slots(self.language.backbone, rows, capacity, steps)
         return self._slots
 

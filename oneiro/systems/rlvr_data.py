@@ -13,7 +13,7 @@ import numpy as np
 from oneiro import seeds
 from oneiro.agents.chat import ChatFormat
 from oneiro.episode import Row, given
-from oneiro.errors import OneiroError, nearest
+from oneiro.errors import OneiroError
 from oneiro.predictors.textgame import TextGame
 from oneiro.predictors.textgame_prompt import cut
 from oneiro.predictors.textgame_sampling import Balanced, Families, GoldMix
@@ -21,7 +21,7 @@ from oneiro.predictors.textgame_teacher import Example, taught_examples, true_ex
 from oneiro.run import Run
 from oneiro.systems.rlvr_recipe import DataSettings, DrawSettings, RlvrRecipe
 from oneiro.worlds.textgame.crawl import UNSEEN, own_dataset
-from oneiro.worlds.textgame.dataset import EXAMPLE, Dataset, open_dataset, splits
+from oneiro.worlds.textgame.dataset import EXAMPLE, Dataset, open_dataset, require_games, splits
 from oneiro.worlds.textgame.retell import names_in, retold
 from oneiro.worlds.textgame.state import Kind, Transition
 
@@ -67,10 +67,7 @@ def open_data(settings: DataSettings, run: Run) -> Data:
     train, test = open_dataset(folder, "train"), open_dataset(folder, "test")
     unseen = open_dataset(folder, UNSEEN) if UNSEEN in there else None
     if not settings.own:
-        known = {*train.games, *test.games, *(unseen.games if unseen is not None else ())}
-        # A misspelt game would be learnt without a word.
-        if missing := sorted(set(settings.held_out) - known):
-            raise OneiroError(f"data.held_out: no game '{missing[0]}' in {folder}{nearest(missing[0], known)}")
+        require_games(settings.held_out, folder, train, test, unseen)
         train = train.only([game for game in settings.games or train.games if game not in settings.held_out])
         asked = {*settings.games, *settings.held_out} & set(test.games)
         test = test.only(asked) if settings.games else test

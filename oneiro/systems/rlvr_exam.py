@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from oneiro import seeds
-from oneiro.errors import OneiroError, nearest
+from oneiro.errors import OneiroError
 from oneiro.files import write_text
 from oneiro.models import language as languages
 from oneiro.predictors.textgame import Scorer, TextGame, TextGameConfig
@@ -22,7 +22,7 @@ from oneiro.sampling.engine import Engine, Limits, Sample
 from oneiro.systems.rlvr_model import Answerer, PredictorHabits, habits_of
 from oneiro.systems.rlvr_plans import Plans
 from oneiro.worlds.textgame.crawl import UNSEEN
-from oneiro.worlds.textgame.dataset import EXAMPLE, Dataset, open_dataset, splits
+from oneiro.worlds.textgame.dataset import EXAMPLE, Dataset, open_dataset, require_games, splits
 from oneiro.worlds.textgame.state import Transition
 
 AT_ONCE = 1024
@@ -110,10 +110,7 @@ def open_exam(folder: str | Path, split: str = "test", rows: int = 0, held_out: 
     """
     data = open_dataset(folder, split)
     unseen = open_dataset(folder, UNSEEN) if split == "test" and UNSEEN in splits(folder) else None
-    known = [*data.games, *(unseen.games if unseen is not None else ())]
-    for name in held_out:
-        if name not in known:
-            raise OneiroError(f"held out: no game '{name}' in {folder}{nearest(name, known)}")
+    require_games(held_out, folder, data, unseen)
     return Exam.of(data, unseen, held_out, rows, seed=0)
 
 

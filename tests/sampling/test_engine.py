@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 import torch
@@ -52,12 +54,23 @@ def test_prompts_computed_in_many_batches_change_nothing(tiny: LanguageModel, mo
     whole = rows(Engine(tiny))
     kept: list[int] = []
     seat = engine._Call.seat
+
+    def counted(call: engine._Call, samples: Sequence[int]) -> None:
+        kept.append(len(call.prefixes))
+        seat(call, samples)
+
     monkeypatch.setattr(engine, "PREFILL_TOKENS", {"cpu": 12})
-    monkeypatch.setattr(engine._Call, "seat", lambda call, some: (kept.append(len(call.prefixes)), seat(call, some))[1])
+    monkeypatch.setattr(engine._Call, "seat", counted)
     for a, b in zip(whole, rows(Engine(tiny)), strict=True):
         np.testing.assert_array_equal(a.tokens, b.tokens)
         np.testing.assert_allclose(a.logprobs, b.logprobs, atol=1e-5)
     assert kept == [1, 2]  # the long prompt was given up before the short ones came
+
+
+def test_a_cache_has_a_little_room_to_grow_and_few_sizes() -> None:
+    sizes = [engine.roomy(size) for size in range(1, 5000)]
+    assert all(size <= room <= max(size + 63, 1.25 * size) for size, room in enumerate(sizes, start=1))
+    assert len(set(sizes)) < 25
 
 
 def grouped() -> LanguageModel:

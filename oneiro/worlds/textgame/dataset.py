@@ -172,6 +172,13 @@ def open_dataset(folder: str | Path, split: str = "train") -> Dataset:
     return Dataset(described["name"], split, described["tasks"], states, described["scores"], rows, rules)
 
 
+def require_games(names: Iterable[str], folder: str | Path, *among: Dataset | None) -> None:
+    """Refuse a game that none of some splits of a folder has: misspelt, it would be passed over without a word."""
+    known = {game for data in among if data is not None for game in data.games}
+    if missing := sorted(set(names) - known):
+        raise OneiroError(f"no game '{missing[0]}' in {folder}{nearest(missing[0], known)}")
+
+
 def splits(folder: str | Path) -> dict[str, int]:
     """Rows per split of a folder."""
     return dict(_described(Path(folder))["splits"])
