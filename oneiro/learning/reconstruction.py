@@ -24,6 +24,7 @@ from oneiro.learning.checkpoint import drop_older, latest
 from oneiro.learning.optimiser import Optimiser, OptimiserSettings, learning_rate
 from oneiro.models.language import read_state, write_folder, write_state
 from oneiro.models.video import tokenizer as tokenizers
+from oneiro.models.video.blocks import backward
 from oneiro.models.video.discriminator import Discriminator, DiscriminatorSettings, gradient_penalty, hinge
 from oneiro.models.video.tokenizer import Reconstruction, Tokenizer
 from oneiro.recipe import Settings
@@ -98,7 +99,7 @@ class Opponent:
         loss = hinge(verdict, doubted)
         if self.settings.gradient_penalty:
             loss = loss + self.settings.gradient_penalty * gradient_penalty(self.network, true)
-        loss.backward()
+        backward(loss)
         norm = self.optimiser.step(learning_rate(self.settings.optimiser, step, steps))
         right = (verdict > 0).float().mean() / 2 + (doubted < 0).float().mean() / 2
         return {"discriminator": float(loss.detach()), "discriminator_right": float(right), "discriminator_norm": norm}
@@ -125,7 +126,7 @@ def train(
             playing = opponent if opponent is not None and opponent.plays(step, settings.steps) else None
             found = tokenizer.reconstruct(draw(2 * step))
             loss, terms = losses(found, settings, perceptual, playing)
-            loss.backward()
+            backward(loss)
             rate = learning_rate(settings.optimiser, step, settings.steps)
             norm = optimiser.step(rate)
             # Read only now: a GPU would have to be waited for before it was given the way back.

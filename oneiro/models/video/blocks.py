@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
 from math import gcd
 
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 GROUPS = 32
 EPSILON = 1e-6
+ARM = platform.machine() in ("aarch64", "arm64")
 
 
 def norm(channels: int) -> nn.GroupNorm:
@@ -201,3 +203,17 @@ class Decoder(nn.Module):
         for stage in self.stages:
             hidden = stage(hidden)
         return F.pixel_shuffle(self.out(F.silu(self.norm(hidden))), self.patch), middle
+
+
+def backward(loss: Tensor) -> None:
+    """`loss.backward()` for convolutions. On ARM processors oneDNN is quick forwards, but backwards torch's own
+    kernels take less than half its time.
+    """
+    if not ARM:
+        loss.backward()
+        return
+    before = torch.backends.mkldnn.set_flags(False)[0]
+    try:
+        loss.backward()
+    finally:
+        torch.backends.mkldnn.set_flags(before)

@@ -20,6 +20,7 @@ from torch.nn.functional import avg_pool2d, smooth_l1_loss
 
 from oneiro import files, seeds
 from oneiro.errors import OneiroError
+from oneiro.models.video.blocks import backward
 from oneiro.models.video.tokenizer import pixels
 from oneiro.recipe import Settings
 
@@ -134,7 +135,7 @@ def train_reader(
         wanted = (values[chosen].to(device) - reader.shift) / reader.scale
         loss = smooth_l1_loss((reader(shown) - reader.shift) / reader.scale, wanted, beta=0.5)
         optimiser.zero_grad(set_to_none=True)
-        loss.backward()
+        backward(loss)
         nn.utils.clip_grad_norm_(reader.parameters(), 1.0)
         optimiser.step()
         advance(step, float(loss.detach()))

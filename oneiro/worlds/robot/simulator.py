@@ -66,6 +66,8 @@ DEPTH = 0.9
 DRAWER_JOINT = "goal_slidey"
 LOOK_AT, DISTANCE, AZIMUTH, ELEVATION = (0.0, 0.68, 0.12), 1.1, 0.0, -30.0
 ENDLESS = 1 << 31
+HIDDEN = 5
+"""The last of MuJoCo's groups of geoms, which is not drawn unless someone asks for it."""
 OF_THE_START = ("_last_rand_vec", "_target_pos", "obj_init_pos", "init_tcp")
 """What Meta-World's environment remembers of a start, besides the physics."""
 
@@ -165,7 +167,8 @@ class _View:
         except Exception as error:  # every graphics library fails in its own way
             raise OneiroError(
                 f"frames cannot be drawn with MUJOCO_GL={os.environ.get('MUJOCO_GL')} ({error}); install OSMesa "
-                "(apt-get install libosmesa6 libgl1) or EGL (libegl1), or set MUJOCO_GL to what works here"
+                "(apt-get install libosmesa6 libgl1) or EGL (libegl1), or set MUJOCO_GL to what works here, before "
+                "anything imports mujoco"
             ) from error
         # At the latest before Python takes the graphics library apart, which MuJoCo itself would be too late for.
         self.close = weakref.finalize(self, _free, self._renderer)
@@ -176,12 +179,31 @@ class _View:
         self._shown = mujoco.MjvOption()
         self._shown.sitegroup[:] = 0
         self._off = (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION)
+        self._model, self._groups = model, model.geom_group.copy()
+        self._eye, self._edges = view_of(self._camera, model.vis.global_.fovy)
 
     def render(self, data: Any) -> np.ndarray:
+        self._model.geom_group[:] = np.where(self._outside(data), HIDDEN, self._groups)
         self._renderer.update_scene(data, self._camera, self._shown)
         for flag in self._off:
             self._renderer.scene.flags[flag] = 0
         return np.asarray(self._renderer.render()).copy()
+
+    def _outside(self, data: Any) -> np.ndarray:
+        """What lies wholly beside the picture, bool `[G]`: half of the arm's triangles, which MuJoCo would draw."""
+        radius = self._model.geom_rbound
+        beside = (data.geom_xpos - self._eye) @ self._edges.T < -radius[:, None]
+        return np.asarray(beside.any(axis=1) & (radius > 0))  # what has no end, as the floor, has no radius
+
+
+def view_of(camera: Any, angle: float) -> tuple[np.ndarray, np.ndarray]:
+    """Where a camera stands, `[3]`, and which way is inwards at the four edges of its square picture, `[4, 3]`."""
+    turned, raised, half = np.radians([camera.azimuth, camera.elevation, angle / 2])
+    ahead = np.array([np.cos(raised) * np.cos(turned), np.cos(raised) * np.sin(turned), np.sin(raised)])
+    right = np.array([np.sin(turned), -np.cos(turned), 0.0])
+    up = np.cross(right, ahead)
+    edges = [np.sin(half) * ahead + np.cos(half) * side for side in (right, -right, up, -up)]
+    return camera.lookat - camera.distance * ahead, np.stack(edges)
 
 
 def _free(renderer: Any) -> None:

@@ -10,6 +10,7 @@ import torch
 from pydantic import ValidationError
 
 from oneiro.errors import OneiroError
+from oneiro.models.video import blocks
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video.compressive_tokenizer import CompressiveTokenizer
 from oneiro.models.video.discriminator import Discriminator, DiscriminatorSettings, gradient_penalty, hinge
@@ -169,6 +170,20 @@ def test_learning_reaches_every_parameter(settings: TokenizerSettings) -> None:
     still = [name for name, p in tokenizer.named_parameters() if p.grad is None or not p.grad.abs().sum()]
     # A key's bias moves all scores alike, which softmax does not see.
     assert [name for name in still if not name.endswith("key.bias")] == []
+
+
+@BOTH
+def test_the_way_back_on_arm_finds_the_same_gradients(
+    settings: TokenizerSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "ARM", True)
+    tokenizer, found = made(settings).train(), []
+    for way in (torch.Tensor.backward, blocks.backward):
+        tokenizer.zero_grad()
+        way(tokenizer.reconstruct(segments(2, 3)).made.square().mean())
+        found.append(torch.cat([p.grad.flatten() for p in tokenizer.parameters() if p.grad is not None]))
+    assert torch.allclose(found[0], found[1], rtol=1e-3, atol=1e-6 * float(found[0].abs().max()))
+    assert torch.backends.mkldnn.enabled
 
 
 # Folders --------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from oneiro.errors import OneiroError
 from oneiro.seeds import generator
 from oneiro.worlds.robot import policies
 from oneiro.worlds.robot import simulator as module
-from oneiro.worlds.robot.simulator import TASKS, DrawerSimulator
+from oneiro.worlds.robot.simulator import HIDDEN, TASKS, DrawerSimulator, TaskName
 
 
 def play(simulator: DrawerSimulator, side: float, actions: int, name: str = "expert", seed: int = 0) -> list[float]:
@@ -74,6 +74,23 @@ def test_the_frame_shows_the_opening_and_hides_the_goal(simulator: DrawerSimulat
     play(simulator, 0.0, 26)
     changed = np.abs(simulator.frame().astype(int) - shut).max(axis=2) > 40
     assert changed.sum() > 100  # the drawer's front has come out by several pixels
+
+
+@pytest.mark.parametrize("task", ["drawer-open", "drawer-close"])
+def test_what_lies_beside_the_picture_is_left_out_and_nothing_else(task: TaskName) -> None:
+    simulator, random = DrawerSimulator(task), generator("beside")
+    simulator.reset(0.05)
+    for _ in range(12):
+        simulator.act(random.uniform(-1, 1, 4))
+        shown, view = simulator.frame(), simulator._view
+        assert view is not None
+        left_out = view._model.geom_group == HIDDEN
+        view._model.geom_group[:] = view._groups
+        view._renderer.update_scene(simulator._env.data, view._camera, view._shown)
+        for flag in view._off:
+            view._renderer.scene.flags[flag] = 0
+        assert left_out.any() and np.array_equal(view._renderer.render(), shown)
+    simulator.close()
 
 
 def test_closing_one_simulator_leaves_the_pictures_of_another(simulator: DrawerSimulator) -> None:
