@@ -31,7 +31,7 @@ test: $(VENV)/.installed-dev graphics
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	# Two workers, one thread each: with more, threads of small operations wait for each other.
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 $(PYTEST)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal $(PYTEST)
 
 venv: $(VENV)/.installed-dev
 

@@ -11,6 +11,11 @@ from oneiro.models.language import LanguageModel, ModelSettings, create_tiny
 TEXTS = ["P _ O G\n_ _ _ _\nLeft || Right || Up || Down user assistant system\n0123456789 hello world"] * 3
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow tests first: one that begins last would leave the other worker without work."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
     """Tests run side by side; two workers with two threads each would only wait for one another."""

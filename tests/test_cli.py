@@ -189,3 +189,4 @@ def test_every_recipe_runs_its_smoke_preset(name: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "report.html").exists()
     assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "done"
+    assert all(table["rows"] for table in json.loads((tmp_path / "run" / "summary.json").read_text())["tables"])

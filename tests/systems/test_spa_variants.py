@@ -222,11 +222,3 @@ def test_tiny_cannot_play_for_its_own_data(tmp_path: Path) -> None:
 def test_every_variant_runs_in_small(variant: str, tmp_path: Path) -> None:
     run = oneiro.run(recipe(*ALL, f"variants=[{variant}]"), out=tmp_path / "run")
     assert run.info["status"] == "done"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["sokoban", "sudoku", "countdown", "webshop"])
-def test_every_recipe_has_a_smoke_preset_that_runs(name: str, tmp_path: Path) -> None:
-    run = oneiro.run(load(f"spa/{name}", ["preset=smoke", "variants=[spa]"]), out=tmp_path / "run")
-    rows = json.loads((run.path / "summary.json").read_text())["tables"][0]["rows"]
-    assert [row["agent"] for row in rows] == ["random", "tiny spa", "ceiling"]
