@@ -12,8 +12,12 @@ TEXTS = ["P _ O G\n_ _ _ _\nLeft || Right || Up || Down user assistant system\n0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Slow tests first: one that begins last would leave the other worker without work."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    """Slow tests first, every other one in either half: each of two workers begins with a half, and towards the end
+    they take quick ones from one another.
+    """
+    quick = [item for item in items if item.get_closest_marker("slow") is None]
+    slow, half = [item for item in items if item.get_closest_marker("slow") is not None], len(quick) // 2
+    items[:] = [*slow[::2], *quick[:half], *slow[1::2], *quick[half:]]
 
 
 @pytest.fixture(autouse=True)
