@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Sequence
 from math import gcd
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -212,8 +213,9 @@ def backward(loss: Tensor) -> None:
     if not ARM:
         loss.backward()
         return
-    before = torch.backends.mkldnn.set_flags(False)[0]
+    onednn: Any = torch.backends.mkldnn
+    before, onednn.enabled = onednn.enabled, False
     try:
         loss.backward()
     finally:
-        torch.backends.mkldnn.set_flags(before)
+        onednn.enabled = before
