@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from test_docs import carry_out, commands
 
-from oneiro.predictors.textgame import TextGame, TextGameConfig
-from oneiro.systems.rlvr_data import record
-from oneiro.systems.rlvr_recipe import DataSettings
+from oneiro.predictors.textgame.task import TextGame, TextGameConfig
+from oneiro.systems.rlvr.textgame.data import record
+from oneiro.systems.rlvr.textgame.recipe import DataSettings
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl, own_rules
 from oneiro.worlds.textgame.dataset import open_dataset, splits
 from oneiro.worlds.textgame.state import Transition

@@ -27,7 +27,7 @@ from typer.main import get_command
 
 import oneiro
 from oneiro import cli
-from oneiro.agents.dialogue import DialogueSettings
+from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.evaluate import EvaluationSettings
 from oneiro.learning import algorithms
 from oneiro.learning.filters import FilterSettings
@@ -41,7 +41,7 @@ from oneiro.recipe import Recipe, find, listing, load, read
 from oneiro.run import read_lines
 from oneiro.sampling.engine import Limits
 from oneiro.sampling.server import ServerConfig
-from oneiro.systems.spa import VARIANTS, SpaRecipe
+from oneiro.systems.spa.pipeline import VARIANTS, SpaRecipe
 from oneiro.worlds import registry
 
 ROOT = Path(__file__).parents[1]

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from oneiro.agents.chat import ChatFormat
-from oneiro.agents.dialogue import DialogueSettings
-from oneiro.agents.play import play, tasks
+from oneiro.models.chat import ChatFormat
+from oneiro.agents.prompts import DialogueSettings
+from oneiro.agents.rollout import play, tasks
 from oneiro.agents.policies import Policy, ServerPolicy, mixture
 from oneiro.episode import Episode, Stop
 from oneiro.errors import OneiroError, nearest
@@ -242,7 +242,7 @@ def evaluate_agent(
     the oracle's), or a `server`. `dialogue` are settings over those the player was taught with. `say` is told what a
     person should know before the wait, `advance` of every few episodes played (`episodes_played` in all).
     """
-    from oneiro.agents.subject import load_subject
+    from oneiro.agents.loading import load_subject
 
     if policy is not None and policy not in SCRIPTS:
         raise OneiroError(f"no policy called '{policy}'{nearest(policy, SCRIPTS)}")

@@ -22,10 +22,10 @@ from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models import language as languages
 from oneiro.models.backbone import Backbone, Remember
 from oneiro.models.language import LanguageModel, ModelSettings
-from oneiro.predictors.textgame import TextGame, TextGameConfig
+from oneiro.predictors.textgame.task import TextGame, TextGameConfig
 from oneiro.report.table import Table
 from oneiro.sampling.engine import Engine, Limits
-from oneiro.systems.rlvr_model import Answerer
+from oneiro.systems.rlvr.textgame.model import Answerer
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl, own_rules
 from oneiro.worlds.textgame.state import Transition
 

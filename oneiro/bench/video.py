@@ -21,14 +21,14 @@ from oneiro.errors import OneiroError
 from oneiro.models.language import LanguageModel
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video import transformer
-from oneiro.predictors.video import Encoded, VideoPredictor, VideoRewardSettings
-from oneiro.predictors.video_clips import Clips
+from oneiro.predictors.video.task import Encoded, VideoPredictor, VideoRewardSettings
+from oneiro.predictors.video.dataset import Clips
 from oneiro.recipe import Settings
 from oneiro.report.table import Table
 from oneiro.sampling.engine import Engine, Limits
-from oneiro.systems.video_model import open_model
-from oneiro.systems.video_recipe import VideoRecipe
-from oneiro.worlds import video_toy
+from oneiro.systems.rlvr.video.model import open_model
+from oneiro.systems.rlvr.video.recipe import VideoRecipe
+from oneiro.worlds.robot import puck as video_toy
 from oneiro.worlds.robot.episodes import ActionBins
 
 RECIPE = "rlvr/video-multi"

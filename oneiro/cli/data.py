@@ -39,7 +39,7 @@ def bytesized32(
     oneiro data bytesized32 --from test_state_difference.parquet --known data/bytesized32 --out data/public
     """
     from oneiro.errors import OneiroError
-    from oneiro.predictors.textgame_parquet import import_parquet, parquet_files
+    from oneiro.predictors.textgame.parquet import import_parquet, parquet_files
     from oneiro.progress import console
     from oneiro.report.table import Table
     from oneiro.worlds.textgame.bytesized32 import import_bytesized32
@@ -83,8 +83,8 @@ def text_game(
     oneiro data text-game --from data/bytesized32 --out sft.parquet --answers --settings reasoning=true
     """
     from oneiro.errors import OneiroError
-    from oneiro.predictors.textgame import TextGame, TextGameConfig
-    from oneiro.predictors.textgame_parquet import write_parquet
+    from oneiro.predictors.textgame.task import TextGame, TextGameConfig
+    from oneiro.predictors.textgame.parquet import write_parquet
     from oneiro.progress import Bar, console
     from oneiro.recipe import assignments, build
     from oneiro.report.table import Table

@@ -10,7 +10,7 @@ import typer
 from oneiro.cli.show import JsonFile
 
 if TYPE_CHECKING:
-    from oneiro.predictors.textgame import Scorer
+    from oneiro.predictors.textgame.task import Scorer
 
 SCORERS = ("sound", "release")
 
@@ -60,8 +60,8 @@ def text_game(
         raise OneiroError("the scorer is no setting here; give --scorer sound or --scorer release")
     task["scorer"] = scorer
     from oneiro.progress import Bar, console
-    from oneiro.systems import rlvr_exam
-    from oneiro.systems.rlvr_plans import find_plans
+    from oneiro.systems.rlvr.textgame import exam as rlvr_exam
+    from oneiro.systems.rlvr.textgame.plans import find_plans
 
     unseen = [name.strip() for name in held_out.split(",") if name.strip()]
     if model is not None:

@@ -38,7 +38,7 @@ def video(
     """
     from oneiro.errors import OneiroError, nearest
     from oneiro.progress import Bar, console
-    from oneiro.systems.video_exam import evaluate_video, open_subjects
+    from oneiro.systems.rlvr.video.exam import evaluate_video, open_subjects
 
     networks = [] if lpips == "none" else [name.strip() for name in lpips.split(",")]
     for name in networks:
@@ -95,7 +95,8 @@ def policy(
     """
     from oneiro.progress import Bar, console
     from oneiro.recipe import assignments
-    from oneiro.systems import real2sim, real2sim_players
+    from oneiro.systems.policy_eval import compare as real2sim
+    from oneiro.systems.policy_eval import train as real2sim_players
 
     wanted = real2sim_players.PlayerSettings(**assignments(settings or ()))
     names = real2sim_players.chosen_names(policies, wanted.policies)
@@ -127,7 +128,7 @@ def drive(model: str, data: Path | None, episode: int, out: Path, seed: int) -> 
     """What `oneiro play robot --model` does: keys in, frames out."""
     import sys
 
-    from oneiro.systems.video_drive import STILL, blocks, open_drive
+    from oneiro.systems.rlvr.video.teleop import STILL, blocks, open_drive
 
     driven = open_drive(model, data, episode, out, seed)
     moves = ", ".join(f"{less} and {more}" for less, more in driven.keys)

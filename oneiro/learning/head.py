@@ -99,7 +99,7 @@ class _FusedChunk:
 
 
 def _chunk(device: torch.device) -> _PlainChunk | _FusedChunk:
-    kernels = triton_module("oneiro.learning.triton_head", device.type)
+    kernels = triton_module("oneiro.learning.kernels", device.type)
     return _FusedChunk(kernels) if kernels else _PlainChunk()
 
 

@@ -110,7 +110,7 @@ class Families:
 
     def __init__(self, kin: Tensor, dtype: torch.dtype) -> None:
         self.kin, self.dtype = kin, dtype
-        self.kernels = triton_module("oneiro.models.triton_families", kin.device.type)
+        self.kernels = triton_module("oneiro.models.kernels.prefix_groups", kin.device.type)
 
     def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         if self.kernels is not None and self.kernels.fits(query):

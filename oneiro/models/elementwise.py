@@ -18,7 +18,7 @@ from oneiro.models.kernels import triton_module
 
 def on(device_type: str) -> ModuleType:
     """The module whose `norm`, `norm_backward`, `turn_`, `gate` and `gate_backward` suit a device."""
-    return triton_module("oneiro.models.triton_elementwise", device_type) or sys.modules[__name__]
+    return triton_module("oneiro.models.kernels.elementwise", device_type) or sys.modules[__name__]
 
 
 def norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:

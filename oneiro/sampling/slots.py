@@ -234,7 +234,7 @@ class GpuKernels:
 
 def gpu_kernels(device: torch.device, head_dim: int) -> GpuKernels | None:
     """The Triton kernels where there is a GPU and Triton; None means plain torch over the whole cache."""
-    decode, draw = (triton_module(f"oneiro.sampling.triton_{name}", device.type) for name in ("decode", "draw"))
+    decode, draw = (triton_module(f"oneiro.sampling.kernels.{name}", device.type) for name in ("decode", "draw"))
     if decode is None or draw is None or head_dim & (head_dim - 1):  # a tile's sides are powers of two
         return None
     return GpuKernels(decode.decode_attention, draw.take)

@@ -17,9 +17,9 @@ from oneiro.report import page, profile
 from oneiro.run import Run, first_difference, holds_run
 
 SYSTEMS: dict[str, str] = {
-    "spa": "oneiro.systems.spa:SpaRecipe",
-    "rlvr": "oneiro.systems.rlvr:RlvrRecipe",
-    "video": "oneiro.systems.video:VideoRecipe",
+    "spa": "oneiro.systems.spa.pipeline:SpaRecipe",
+    "rlvr": "oneiro.systems.rlvr.textgame.pipeline:RlvrRecipe",
+    "video": "oneiro.systems.rlvr.video.pipeline:VideoRecipe",
 }
 """System name -> its recipe class, `module:Class`; the module's `run(recipe, run)` is the pipeline."""
 

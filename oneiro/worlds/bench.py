@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from oneiro.errors import OneiroError
 from oneiro.seeds import generator
-from oneiro.worlds.grid import sokoban_views as cells
-from oneiro.worlds.grid.sokoban import Sokoban, level_for, room_of
-from oneiro.worlds.grid.sokoban_levels import carve
-from oneiro.worlds.grid.sokoban_search import SHIFTS
-from oneiro.worlds.grid.sokoban_views import Room
+from oneiro.worlds.grid.sokoban import views as cells
+from oneiro.worlds.grid.sokoban.world import Sokoban, level_for, room_of
+from oneiro.worlds.grid.sokoban.levels import carve
+from oneiro.worlds.grid.sokoban.search import SHIFTS
+from oneiro.worlds.grid.sokoban.views import Room
 from oneiro.worlds.grid.vector import make_batch
 from oneiro.worlds.registry import config_for, make
 

@@ -18,15 +18,15 @@ from oneiro.errors import OneiroError, nearest
 from oneiro.worlds.base import World, WorldConfig
 
 WORLDS: dict[str, str] = {
-    "2048": "oneiro.worlds.puzzle.game_2048:Game2048",
+    "2048": "oneiro.worlds.puzzle.game_2048.world:Game2048",
     "bandit": "oneiro.worlds.puzzle.bandit:Bandit",
     "countdown": "oneiro.worlds.puzzle.countdown:Countdown",
-    "cube": "oneiro.worlds.puzzle.cube:Cube",
-    "frozen-lake": "oneiro.worlds.grid.frozen_lake:FrozenLake",
+    "cube": "oneiro.worlds.puzzle.cube.world:Cube",
+    "frozen-lake": "oneiro.worlds.grid.frozen_lake.world:FrozenLake",
     "math": "oneiro.worlds.puzzle.math_qa:MathQA",
     "robot": "oneiro.worlds.robot.drawer:Robot",
-    "sokoban": "oneiro.worlds.grid.sokoban:Sokoban",
-    "sudoku": "oneiro.worlds.grid.sudoku:Sudoku",
+    "sokoban": "oneiro.worlds.grid.sokoban.world:Sokoban",
+    "sudoku": "oneiro.worlds.grid.sudoku.world:Sudoku",
     "textgame": "oneiro.worlds.textgame.world:TextGame",
     "webshop": "oneiro.worlds.shop.webshop:WebShop",
 }

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from oneiro import worlds
-from oneiro.agents.dialogue import DialogueSettings
-from oneiro.agents.play import play, tasks
+from oneiro.agents.prompts import DialogueSettings
+from oneiro.agents.rollout import play, tasks
 from oneiro.agents.policies import ScriptedPolicy, Turn, Utterance, mixture
 from oneiro.agents.reply import write
 from oneiro.episode import Episode, Stop

@@ -13,7 +13,7 @@ import pytest
 
 from oneiro.agents.evaluate import BANDS, EvaluationSettings, evaluate_agent, unbroken, yardstick
 from oneiro.agents.reply import write
-from oneiro.agents.subject import Habits, load_subject
+from oneiro.agents.loading import Habits, load_subject
 from oneiro.cli import main
 from oneiro.episode import Episode, Stop
 from oneiro.errors import OneiroError

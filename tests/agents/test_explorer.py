@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 
 from oneiro import worlds
-from oneiro.agents.explorer import Explorer
+from oneiro.agents.exploration import Explorer
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import Policy, random_policy
 

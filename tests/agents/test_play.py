@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from oneiro import worlds
-from oneiro.agents.chat import ChatFormat
-from oneiro.agents.dialogue import DialogueSettings
+from oneiro.models.chat import ChatFormat
+from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.evaluate import BANDS, lengths_row, measure
-from oneiro.agents.play import play, tasks
+from oneiro.agents.rollout import play, tasks
 from oneiro.agents.policies import ModelPolicy, ScriptedPolicy, Turn, Utterance, mixture
 from oneiro.agents.reply import write
 from oneiro.episode import Episode, Stop

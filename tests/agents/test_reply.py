@@ -117,7 +117,7 @@ def test_reading_is_total_and_fast_on_a_hundred_thousand_replies_and_more() -> N
 
 
 def test_without_states_undoes_the_world_model() -> None:
-    from oneiro.systems.spa_data import without_states
+    from oneiro.systems.spa.data import without_states
 
     reply = replies.read(write(["Up"], "a", "b", thought=" hm "))
     assert without_states(reply) == write(["Up"], thought=" hm ")

@@ -11,8 +11,8 @@ from typing import Any, Self
 import pytest
 
 from oneiro import worlds
-from oneiro.agents.dialogue import DialogueSettings
-from oneiro.agents.play import play, tasks
+from oneiro.agents.prompts import DialogueSettings
+from oneiro.agents.rollout import play, tasks
 from oneiro.agents.policies import ServerPolicy
 from oneiro.agents.reply import write
 from oneiro.episode import Stop

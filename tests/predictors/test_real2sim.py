@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import pearsonr
 
-from oneiro.predictors.real2sim import agreement, mean_gap, mmrv, pearson
+from oneiro.systems.policy_eval.agreement import agreement, mean_gap, mmrv, pearson
 
 REAL_OPEN, RLVR_OPEN, BASE_OPEN = [0.0, 0.519, 0.704, 0.815], [0.033, 0.333, 0.622, 0.622], [0.044, 0.188, 0.5, 0.489]
 REAL_CLOSE, RLVR_CLOSE, BASE_CLOSE = (

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from oneiro.errors import OneiroError
-from oneiro.predictors.textgame import TextGame, TextGameConfig
-from oneiro.predictors.textgame_eval import (
+from oneiro.predictors.textgame.task import TextGame, TextGameConfig
+from oneiro.predictors.textgame.evaluate import (
     FORMS,
     PUBLISHED,
     answers_named,
@@ -19,8 +19,8 @@ from oneiro.predictors.textgame_eval import (
     form_of,
     read_answers,
 )
-from oneiro.predictors.textgame_parse import Output
-from oneiro.predictors.textgame_tables import tables
+from oneiro.predictors.textgame.parse import Output
+from oneiro.predictors.textgame.tables import tables
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl
 from oneiro.worlds.textgame.state import Kind, Transition
 

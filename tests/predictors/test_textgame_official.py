@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from oneiro.predictors.textgame import Scorer, TextGame, TextGameConfig
-from oneiro.predictors.textgame_eval import evaluate_answers
+from oneiro.predictors.textgame.task import Scorer, TextGame, TextGameConfig
+from oneiro.predictors.textgame.evaluate import evaluate_answers
 from oneiro.seeds import generator
 from oneiro.worlds.textgame.bytesized32 import read_transitions
 from oneiro.worlds.textgame.state import Kind, Transition

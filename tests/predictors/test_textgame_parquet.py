@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from oneiro.errors import OneiroError
-from oneiro.predictors.textgame import TextGame, TextGameConfig
-from oneiro.predictors.textgame_parquet import import_parquet, read_parquet, write_parquet
+from oneiro.predictors.textgame.task import TextGame, TextGameConfig
+from oneiro.predictors.textgame.parquet import import_parquet, read_parquet, write_parquet
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl, own_rules
 from oneiro.worlds.textgame.dataset import open_dataset, write_dataset
 from oneiro.worlds.textgame.state import Transition

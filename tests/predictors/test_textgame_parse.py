@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oneiro.predictors.base import Flaw, Malformed
-from oneiro.predictors.textgame_parse import Foretold, parse_difference, parse_edits, parse_full, parse_score
-from oneiro.predictors.textgame_reader import Unreadable, find_object, only_object
+from oneiro.predictors.textgame.parse import Foretold, parse_difference, parse_edits, parse_full, parse_score
+from oneiro.predictors.textgame.reader import Unreadable, find_object, only_object
 
 SCORE = {"score": 0, "gameOver": False, "gameWon": False}
 CUP = {"name": "cup (ID: 2)", "uuid": 2, "type": "Cup", "properties": {"full": False}, "contains": []}

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from oneiro.errors import OneiroError
-from oneiro.predictors.textgame import TextGame, TextGameConfig
-from oneiro.predictors.textgame_parse import MARKER
-from oneiro.predictors.textgame_prompt import cut, pick_examples, rules_text
-from oneiro.predictors.textgame_rationale import rationale
+from oneiro.predictors.textgame.task import TextGame, TextGameConfig
+from oneiro.predictors.textgame.parse import MARKER
+from oneiro.predictors.textgame.prompt import cut, pick_examples, rules_text
+from oneiro.predictors.textgame.rationale import rationale
 from oneiro.seeds import generator
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl, own_rules
 from oneiro.worlds.textgame.games import game_named

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from oneiro.errors import OneiroError
-from oneiro.predictors.textgame import TextGame, TextGameConfig
-from oneiro.predictors.textgame_release import release_score
+from oneiro.predictors.textgame.task import TextGame, TextGameConfig
+from oneiro.predictors.textgame.official_score import release_score
 from oneiro.worlds.textgame.state import State, Transition
 
 SCORE = {"score": 0, "gameOver": False, "gameWon": False}

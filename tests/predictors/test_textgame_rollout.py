@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oneiro.predictors.textgame import TextGame, TextGameConfig
-from oneiro.predictors.textgame_rollout import (
+from oneiro.predictors.textgame.task import TextGame, TextGameConfig
+from oneiro.predictors.textgame.rollout import (
     Candidates,
     Course,
     accuracy_by_depth,

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oneiro.predictors import textgame_prompt
-from oneiro.predictors.textgame import TextGame, TextGameConfig
-from oneiro.predictors.textgame_parse import Output
-from oneiro.predictors.textgame_score import Error, Question, judge
+from oneiro.predictors.textgame import prompt as textgame_prompt
+from oneiro.predictors.textgame.task import TextGame, TextGameConfig
+from oneiro.predictors.textgame.parse import Output
+from oneiro.predictors.textgame.score import Error, Question, judge
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl
 from oneiro.worlds.textgame.games import GAMES
 from oneiro.worlds.textgame.state import Score, Situation, State, Transition

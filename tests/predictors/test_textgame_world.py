@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from oneiro.predictors.textgame import TextGame, TextGameConfig
-from oneiro.predictors.textgame_world import ImaginedGame
+from oneiro.predictors.textgame.task import TextGame, TextGameConfig
+from oneiro.predictors.textgame.world import ImaginedGame
 from oneiro.seeds import generator
 from oneiro.worlds.textgame import world as true_world
 from oneiro.worlds.textgame.crawl import record

@@ -9,7 +9,7 @@ from skimage.metrics import mean_squared_error, peak_signal_noise_ratio, structu
 from torchmetrics.functional.image import structural_similarity_index_measure
 
 from oneiro.models.video.perceptual import Lpips
-from oneiro.predictors import video_measures as measures
+from oneiro.predictors.video import measures
 
 
 @pytest.fixture

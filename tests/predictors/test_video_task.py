@@ -14,12 +14,12 @@ from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video.layout import Layout
 from oneiro.models.video.tokenizer import CompressiveTokenizerSettings, FrameTokenizerSettings
 from oneiro.models.video.transformer import TransformerSettings, create
-from oneiro.predictors.video import Encoded, VideoPredictor, VideoRewardSettings
-from oneiro.predictors.video_clips import Clips, Footage, resized
-from oneiro.predictors.video_encodings import Encodings, Lessons
-from oneiro.predictors.video_world import LearnedFrames
+from oneiro.predictors.video.task import Encoded, VideoPredictor, VideoRewardSettings
+from oneiro.predictors.video.dataset import Clips, Footage, resized
+from oneiro.predictors.video.encodings import Encodings, Lessons
+from oneiro.predictors.video.world import LearnedFrames
 from oneiro.sampling.engine import Engine, Limits
-from oneiro.worlds import video_toy
+from oneiro.worlds.robot import puck as video_toy
 from oneiro.worlds.robot.episodes import ActionBins, Episodes, open_episodes
 
 SIZE = {"height": 16, "width": 16, "patch": 4, "channels": (16, 16), "layers": 1, "latent": 8, "levels": (8, 5, 5)}

@@ -21,12 +21,12 @@ from oneiro.models.video.pixel import PixelReader, PixelSettings
 from oneiro.models.video.tokenizer import FrameTokenizerSettings
 from oneiro.models.video.transformer import TransformerSettings, create
 from oneiro.progress import Bar, console
-from oneiro.systems import real2sim
-from oneiro.systems.real2sim import Real2SimSettings, SimulatedFrames, compare, rollout
-from oneiro.systems.real2sim_players import Judge, PlayerSettings, players_of
-from oneiro.systems.real2sim_policies import Cloned, Recorded
-from oneiro.systems.real2sim_rt1 import Rt1, fitted, load_rt1, rt1_action, rt1_stops
-from oneiro.systems.video_model import VideoHabits
+from oneiro.systems.policy_eval import compare as real2sim
+from oneiro.systems.policy_eval.compare import Real2SimSettings, SimulatedFrames, compare, rollout
+from oneiro.systems.policy_eval.train import Judge, PlayerSettings, players_of
+from oneiro.systems.policy_eval.policies import Cloned, Recorded
+from oneiro.systems.policy_eval.rt1 import Rt1, fitted, load_rt1, rt1_action, rt1_stops
+from oneiro.systems.rlvr.video.model import VideoHabits
 from oneiro.worlds.robot.collect import CollectSettings, collect, play
 from oneiro.worlds.robot.episodes import ActionBins, read_episode
 from oneiro.worlds.robot.simulator import TASKS

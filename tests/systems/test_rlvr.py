@@ -21,18 +21,18 @@ from oneiro.episode import Stop
 from oneiro.errors import OneiroError
 from oneiro.learning.example import Example, batches
 from oneiro.models.language import LanguageModel, LoraSettings, ModelSettings, create_tiny, load, with_lora
-from oneiro.predictors.textgame import TextGame, TextGameConfig
-from oneiro.predictors.textgame_rollout import Predict, possible, understood
+from oneiro.predictors.textgame.task import TextGame, TextGameConfig
+from oneiro.predictors.textgame.rollout import Predict, possible, understood
 from oneiro.run import Run, read_lines
 from oneiro.sampling.engine import Engine, Limits
-from oneiro.systems.rlvr_data import Data, data_stage, draws, lessons, open_data, retelling, true_lessons
-from oneiro.systems.rlvr_data import record as record_games
-from oneiro.systems.rlvr_evaluate import beyond, levels, tables
-from oneiro.systems.rlvr_exam import Exam, answer, open_exam
-from oneiro.systems.rlvr_model import Answerer, folded, pieces
-from oneiro.systems.rlvr_plans import find_plans
-from oneiro.systems.rlvr_play import describe, episode, play, written
-from oneiro.systems.rlvr_recipe import DataSettings, DrawSettings, RlvrRecipe
+from oneiro.systems.rlvr.textgame.data import Data, data_stage, draws, lessons, open_data, retelling, true_lessons
+from oneiro.systems.rlvr.textgame.data import record as record_games
+from oneiro.systems.rlvr.textgame.evaluate import beyond, levels, tables
+from oneiro.systems.rlvr.textgame.exam import Exam, answer, open_exam
+from oneiro.systems.rlvr.textgame.model import Answerer, folded, pieces
+from oneiro.systems.rlvr.textgame.plans import find_plans
+from oneiro.systems.rlvr.textgame.episodes import describe, episode, play, written
+from oneiro.systems.rlvr.textgame.recipe import DataSettings, DrawSettings, RlvrRecipe
 from oneiro.worlds.textgame.crawl import CrawlConfig
 from oneiro.worlds.textgame.dataset import Dataset, open_dataset, write_dataset
 from oneiro.worlds.textgame.games import GAMES

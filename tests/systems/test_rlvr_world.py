@@ -11,10 +11,10 @@ import pytest
 from oneiro import cli
 from oneiro.errors import OneiroError
 from oneiro.models.language import LanguageModel
-from oneiro.predictors.textgame import TextGameConfig
+from oneiro.predictors.textgame.task import TextGameConfig
 from oneiro.sampling.engine import Limits
-from oneiro.systems.rlvr_model import PredictorHabits
-from oneiro.systems.rlvr_world import open_world
+from oneiro.systems.rlvr.textgame.model import PredictorHabits
+from oneiro.systems.rlvr.textgame.world import open_world
 
 
 def taught(language: LanguageModel, where: Path, **task: Any) -> str:

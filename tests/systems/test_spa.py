@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from oneiro import worlds
-from oneiro.agents.chat import ChatFormat
-from oneiro.agents.dialogue import DialogueSettings
+from oneiro.models.chat import ChatFormat
+from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.evaluate import record
-from oneiro.agents.play import play, tasks
+from oneiro.agents.rollout import play, tasks
 from oneiro.agents.policies import ScriptedPolicy, mixture
 from oneiro.models.language import LanguageModel, load
 from oneiro.recipe import load as load_recipe
 from oneiro.run import Run
-from oneiro.systems.spa import VARIANTS
-from oneiro.systems.spa_data import rows_of
-from oneiro.systems.spa_play import play_batch, self_play
+from oneiro.systems.spa.pipeline import VARIANTS
+from oneiro.systems.spa.data import rows_of
+from oneiro.systems.spa.self_play import play_batch, self_play
 from tests.interruption import fingerprint, kill_in
 
 COMMAND = [sys.executable, "-m", "oneiro", "run", "spa/frozen-lake", "preset=smoke"]

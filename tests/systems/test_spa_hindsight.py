@@ -9,20 +9,20 @@ import pytest
 
 import oneiro
 from oneiro import worlds
-from oneiro.agents.chat import ChatFormat
-from oneiro.agents.dialogue import DialogueSettings
+from oneiro.models.chat import ChatFormat
+from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.evaluate import record
-from oneiro.agents.explorer import Explorer
-from oneiro.agents.play import play, tasks
+from oneiro.agents.exploration import Explorer
+from oneiro.agents.rollout import play, tasks
 from oneiro.agents.policies import ScriptedPolicy
 from oneiro.agents.reply import write
 from oneiro.errors import OneiroError
 from oneiro.models.language import LanguageModel
 from oneiro.recipe import load
 from oneiro.run import read_lines
-from oneiro.systems.spa import VARIANTS
-from oneiro.systems.spa_data import rows_of
-from oneiro.systems.spa_hindsight import Hindsight, best_known
+from oneiro.systems.spa.pipeline import VARIANTS
+from oneiro.systems.spa.data import rows_of
+from oneiro.systems.spa.hindsight import Hindsight, best_known
 
 LAKE = {"size": 4, "success_rate": 1.0, "max_actions": 30}
 

@@ -8,8 +8,8 @@ import pytest
 
 from oneiro.errors import OneiroError
 from oneiro.recipe import dump, find, listing, load, read
-from oneiro.systems.spa import VARIANTS, SpaRecipe
-from oneiro.systems.spa_play import lesson_stage
+from oneiro.systems.spa.pipeline import VARIANTS, SpaRecipe
+from oneiro.systems.spa.self_play import lesson_stage
 from oneiro.worlds.registry import config_for
 
 SHIPPED = [card.name for card in listing() if card.name.startswith("spa/")]

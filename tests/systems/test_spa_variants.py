@@ -11,10 +11,10 @@ import pytest
 
 import oneiro
 from oneiro import worlds
-from oneiro.agents.chat import ChatFormat
-from oneiro.agents.dialogue import DialogueSettings
+from oneiro.models.chat import ChatFormat
+from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.evaluate import record
-from oneiro.agents.play import play, tasks
+from oneiro.agents.rollout import play, tasks
 from oneiro.agents.policies import ModelPolicy, ScriptedPolicy, mixture
 from oneiro.agents.reply import TAG_TOKENS, write
 from oneiro.errors import OneiroError
@@ -22,9 +22,9 @@ from oneiro.models.language import LanguageModel, train_tokenizer
 from oneiro.recipe import load
 from oneiro.run import Run, read_lines
 from oneiro.sampling.engine import Engine, Limits
-from oneiro.systems.spa import VARIANTS, Arm, SpaRecipe
-from oneiro.systems.spa_arm import reasoning_length
-from oneiro.systems.spa_data import rows_of, sample_texts
+from oneiro.systems.spa.pipeline import VARIANTS, Arm, SpaRecipe
+from oneiro.systems.spa.variant_run import reasoning_length
+from oneiro.systems.spa.data import rows_of, sample_texts
 
 SEEN = "<think><observation>{state}</observation>"
 SMALL = [

@@ -15,8 +15,8 @@ from oneiro import cli
 from oneiro.learning.reconstruction import ReconstructionSettings
 from oneiro.models.video.tokenizer import FrameTokenizerSettings
 from oneiro.models.video.transformer import TransformerSettings
-from oneiro.predictors.video import VideoRewardSettings
-from oneiro.systems.video_recipe import (
+from oneiro.predictors.video.task import VideoRewardSettings
+from oneiro.systems.rlvr.video.recipe import (
     LayoutSettings,
     PretrainSettings,
     RolloutSettings,

@@ -24,22 +24,22 @@ from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video.layout import Layout
 from oneiro.models.video.tokenizer import CompressiveTokenizerSettings
 from oneiro.models.video.transformer import TransformerSettings, create
-from oneiro.predictors.video import VideoPredictor, VideoRewardSettings
-from oneiro.predictors.video_clips import Footage
+from oneiro.predictors.video.task import VideoPredictor, VideoRewardSettings
+from oneiro.predictors.video.dataset import Footage
 from oneiro.report.strips import gif
 from oneiro.run import Run, read_lines
 from oneiro.sampling.engine import Engine, Limits
-from oneiro.systems import video_evaluate
-from oneiro.systems.video import verdict
-from oneiro.systems.video_data import VideoData, data_stage, open_data
-from oneiro.systems.video_data import test_windows as fixed_segments
-from oneiro.systems.video_drive import blocks, open_drive
-from oneiro.systems.video_evaluate import CEILING, COPY, Exam, Measured, by_episode, change_table, main_table
-from oneiro.systems.video_exam import evaluate_video, open_subjects
-from oneiro.systems.video_model import find_tokenizer, given_transformer, open_model, take_transformer
-from oneiro.systems.video_play import play, record
-from oneiro.systems.video_recipe import VideoRecipe
-from oneiro.worlds import video_toy
+from oneiro.systems.rlvr.video import evaluate as video_evaluate
+from oneiro.systems.rlvr.video.pipeline import verdict
+from oneiro.systems.rlvr.video.data import VideoData, data_stage, open_data
+from oneiro.systems.rlvr.video.data import test_windows as fixed_segments
+from oneiro.systems.rlvr.video.teleop import blocks, open_drive
+from oneiro.systems.rlvr.video.evaluate import CEILING, COPY, Exam, Measured, by_episode, change_table, main_table
+from oneiro.systems.rlvr.video.exam import evaluate_video, open_subjects
+from oneiro.systems.rlvr.video.model import find_tokenizer, given_transformer, open_model, take_transformer
+from oneiro.systems.rlvr.video.episodes import play, record
+from oneiro.systems.rlvr.video.recipe import VideoRecipe
+from oneiro.worlds.robot import puck as video_toy
 from oneiro.worlds.robot.episodes import ActionBins, Episodes, RobotEpisode, open_episodes, write_episode
 from tests.interruption import fingerprint, kill_in
 

@@ -10,9 +10,9 @@ import pytest
 from oneiro.errors import OneiroError
 from oneiro.worlds import make
 from oneiro.worlds.baselines import oracle_success, random_success
-from oneiro.worlds.puzzle.board_2048 import WORDS, Tiles, merged, possible, slid
-from oneiro.worlds.puzzle.game_2048 import read, spaced
-from oneiro.worlds.puzzle.player_2048 import best_way
+from oneiro.worlds.puzzle.game_2048.board import WORDS, Tiles, merged, possible, slid
+from oneiro.worlds.puzzle.game_2048.world import read, spaced
+from oneiro.worlds.puzzle.game_2048.player import best_way
 
 
 @pytest.mark.parametrize(

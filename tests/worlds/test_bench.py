@@ -8,7 +8,7 @@ from oneiro.cli import main
 from oneiro.seeds import generator
 from oneiro.worlds import make
 from oneiro.worlds.bench import PlainSteps, batch_steps, difficulty, plain_room, rate, single_steps
-from oneiro.worlds.grid.sokoban import level_for, room_of
+from oneiro.worlds.grid.sokoban.world import level_for, room_of
 
 
 def test_the_plain_generator_makes_solvable_rooms_of_its_known_difficulty() -> None:

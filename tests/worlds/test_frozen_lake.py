@@ -13,7 +13,7 @@ from gymnasium.utils import seeding
 from oneiro.errors import OneiroError
 from oneiro.worlds import make
 from oneiro.worlds.baselines import ceiling, oracle_success, random_success
-from oneiro.worlds.grid.frozen_lake import (
+from oneiro.worlds.grid.frozen_lake.world import (
     SHIFTS,
     WORDS,
     FrozenLake,
@@ -22,7 +22,7 @@ from oneiro.worlds.grid.frozen_lake import (
     slipped,
     success_values,
 )
-from oneiro.worlds.grid.lake_views import Lake, LakeGlyphs, read, show
+from oneiro.worlds.grid.frozen_lake.views import Lake, LakeGlyphs, read, show
 
 # P _ O
 # _ O G

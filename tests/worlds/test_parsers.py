@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from oneiro.worlds import make
-from oneiro.worlds.grid.sudoku_views import read_action
+from oneiro.worlds.grid.sudoku.views import read_action
 from oneiro.worlds.puzzle.answer import right
 from oneiro.worlds.puzzle.expression import parse
 from oneiro.worlds.robot.drawer import read_action as read_movement

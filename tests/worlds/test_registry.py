@@ -40,17 +40,17 @@ def test_every_registered_world_and_variant_can_be_made_and_shown() -> None:
 
 def test_a_world_can_be_registered_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oneiro.worlds.registry.WORLDS", dict(WORLDS))
-    register("pond", "oneiro.worlds.grid.frozen_lake:FrozenLake")
+    register("pond", "oneiro.worlds.grid.frozen_lake.world:FrozenLake")
     assert world_class("pond") is world_class("frozen-lake") and "pond" in names()
-    register("swamp", "oneiro.worlds.grid.frozen_lake:Swamp")
+    register("swamp", "oneiro.worlds.grid.frozen_lake.world:Swamp")
     with pytest.raises(OneiroError, match="'swamp' cannot be loaded"):
         make("swamp")
     with pytest.raises(OneiroError, match="colon"):
-        register("pond:deep", "oneiro.worlds.grid.frozen_lake:FrozenLake")
+        register("pond:deep", "oneiro.worlds.grid.frozen_lake.world:FrozenLake")
 
 
 def test_worlds_load_without_torch_and_without_each_other() -> None:
     code = (
-        "import sys, oneiro.worlds; sys.exit('torch' in sys.modules or 'oneiro.worlds.grid.frozen_lake' in sys.modules)"
+        "import sys, oneiro.worlds; sys.exit('torch' in sys.modules or 'oneiro.worlds.grid.frozen_lake.world' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

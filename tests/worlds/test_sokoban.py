@@ -11,8 +11,8 @@ import pytest
 from oneiro.errors import OneiroError
 from oneiro.worlds import make
 from oneiro.worlds.baselines import ceiling, oracle_success, random_success
-from oneiro.worlds.grid.sokoban import level_for, room_of
-from oneiro.worlds.grid.sokoban_views import VIEWS, Room, SokobanGlyphs, cells_of, read
+from oneiro.worlds.grid.sokoban.world import level_for, room_of
+from oneiro.worlds.grid.sokoban.views import VIEWS, Room, SokobanGlyphs, cells_of, read
 
 Place = tuple[int, int]
 STEPS = {"Up": (-1, 0), "Down": (1, 0), "Left": (0, -1), "Right": (0, 1)}

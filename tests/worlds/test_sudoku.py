@@ -10,8 +10,8 @@ import pytest
 from oneiro.errors import OneiroError
 from oneiro.worlds import make
 from oneiro.worlds.baselines import random_success
-from oneiro.worlds.grid.sudoku_levels import Puzzle, solutions
-from oneiro.worlds.grid.sudoku_views import Board, read_action
+from oneiro.worlds.grid.sudoku.levels import Puzzle, solutions
+from oneiro.worlds.grid.sudoku.views import Board, read_action
 
 
 def groups(size: int) -> list[list[int]]:

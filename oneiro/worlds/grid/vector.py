@@ -18,10 +18,14 @@ from numpy.typing import NDArray
 
 from oneiro.errors import OneiroError, nearest
 from oneiro.worlds.base import World
-from oneiro.worlds.grid import frozen_lake, lake_views, sokoban, sokoban_views, sudoku
-from oneiro.worlds.grid.sokoban_levels import Plan
-from oneiro.worlds.grid.sudoku_levels import peers
-from oneiro.worlds.grid.sudoku_views import read_action
+from oneiro.worlds.grid.frozen_lake import world as frozen_lake
+from oneiro.worlds.grid.frozen_lake import views as lake_views
+from oneiro.worlds.grid.sokoban import world as sokoban
+from oneiro.worlds.grid.sokoban import views as sokoban_views
+from oneiro.worlds.grid.sudoku import world as sudoku
+from oneiro.worlds.grid.sokoban.levels import Plan
+from oneiro.worlds.grid.sudoku.levels import peers
+from oneiro.worlds.grid.sudoku.views import read_action
 from oneiro.worlds.registry import make
 
 Bools = NDArray[np.bool_]

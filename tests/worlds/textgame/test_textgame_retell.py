@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oneiro.predictors.textgame import TextGame, TextGameConfig
+from oneiro.predictors.textgame.task import TextGame, TextGameConfig
 from oneiro.worlds.textgame.bytesized32 import read_transitions
 from oneiro.worlds.textgame.retell import names_in, retold
 from oneiro.worlds.textgame.state import State, Transition, edits

@@ -1,0 +1,81 @@
+"""An agent as it comes from disk: a model together with the way it was taught to play."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from oneiro.models.chat import ChatFormat
+from oneiro.agents.prompts import DialogueSettings
+from oneiro.agents.policies import ModelPolicy
+from oneiro.errors import OneiroError
+from oneiro.models.language import load
+from oneiro.recipe import Settings
+from oneiro.sampling.engine import Engine, Limits
+from oneiro.worlds.base import World
+from oneiro.worlds.choice import WorldChoice
+
+PRIMED = "<think>"
+
+
+class Habits(Settings):
+    """What travels with an agent's weights."""
+
+    world: WorldChoice
+    dialogue: DialogueSettings = DialogueSettings()
+    limits: Limits = Limits(max_tokens=400)
+    primed: str = PRIMED
+
+
+@dataclass
+class Subject:
+    """Everything an evaluation needs."""
+
+    world: str
+    world_settings: dict[str, Any]
+    make_world: Callable[[], World]
+    dialogue: DialogueSettings
+    policy: ModelPolicy | None = None
+    chat: ChatFormat | None = None
+    primed: str = ""
+    note: str = ""
+    """What a reader of its results must know."""
+
+
+def load_subject(model: str | None, world: str, settings: dict[str, Any], slots: int = 256) -> Subject:
+    """The model in `world` with `settings`, and over them its own habits.
+
+    Where it was taught in that world, it plays there with the settings it was taught with; in another variant of that
+    world it still sees states as it was taught to (`WorldChoice.in_view_of`), all else being the variant's.
+    """
+    choice = WorldChoice(name=world, **settings)
+    if model is None:
+        return Subject(choice.name, choice.settings, choice.maker(), DialogueSettings())
+    language = load(model)
+    habits, note = Habits(world=choice), ""
+    if language.habits:
+        try:
+            taught = Habits.model_validate(language.habits)
+        except ValueError as error:
+            raise OneiroError(
+                f"the model at {model} is no agent: its oneiro.json does not say how it plays. Predictors are measured "
+                "by `oneiro eval text-game` and `oneiro eval video`"
+            ) from error
+        if taught.world.name == world:
+            choice = WorldChoice(name=world, **{**taught.world.settings, **settings})
+        else:
+            note = f"the model was taught in {taught.world.name}, not here"
+            if taught.world.name.partition(":")[0] == world.partition(":")[0]:
+                choice = choice.in_view_of(taught.world)
+        habits = taught
+    return Subject(
+        choice.name,
+        choice.settings,
+        choice.maker(),
+        habits.dialogue,
+        ModelPolicy(Engine(language, slots), habits.limits),
+        ChatFormat(language.tokenizer),
+        habits.primed,
+        note,
+    )

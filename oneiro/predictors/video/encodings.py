@@ -1,0 +1,114 @@
+"""Segments as tokens, made when they are first asked for and kept.
+
+What is encoded together, and so kept together, is a context and all frames a segment may show behind it. Each such
+piece goes through the tokenizer by itself on a CPU, so its tokens depend on nothing else; a GPU takes many at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby, islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oneiro import seeds
+from oneiro.episode import Row
+from oneiro.predictors.video.task import Encoded, VideoPredictor
+from oneiro.predictors.video.dataset import Clips, Footage, Windows
+
+AT_ONCE = 64
+"""Pieces that a GPU encodes together."""
+KEPT = 400_000
+"""Pieces that are kept; a context of 64 tokens and 8 frames of 16 are 3 kB."""
+
+Key = tuple[int, int]
+"""Episode, and the frame that is the context."""
+
+
+class Encodings:
+    """Encoded segments of some footage.
+
+    `reach` is how far before a segment its context may lie. A share `first` of contexts are the first frame of their
+    episode, however far back: what a rollout sees that goes on for long.
+    """
+
+    def __init__(self, footage: Footage, predictor: VideoPredictor, reach: int = 0, first: float = 0.0) -> None:
+        self.footage, self.predictor, self.reach, self.first = footage, predictor, reach, first
+        self._kept: dict[Key, tuple[NDArray[np.int32], NDArray[np.int32]]] = {}
+
+    def contexts(self, windows: Windows, *seed: int | str) -> Windows:
+        """A context for each segment: its own first frame, one not long before, or its episode's first."""
+        found = self.footage.earlier(windows, self.reach, *seed) if self.reach else windows.copy()
+        found[seeds.generator(*seed, "first").random(len(windows)) < self.first, 1] = 0
+        return found
+
+    def encoded(self, windows: Windows, contexts: Windows | None = None) -> Encoded:
+        """Segments as tokens; without `contexts` each has its first frame."""
+        places = windows if contexts is None else contexts
+        self._make([(int(e), int(at)) for e, at in places])
+        context, frames = [], []
+        for (episode, start), (_, at) in zip(windows.tolist(), places.tolist(), strict=True):
+            found = self._kept[episode, at]
+            context.append(found[0])
+            frames.append(found[1][start - at : start - at + self.footage.length])
+        actions = self.predictor.bins.encode(self.footage.actions(windows)).astype(np.int32)
+        return Encoded(np.stack(context), np.stack(frames), actions)
+
+    def prepare(self, contexts: Windows, tell: Callable[[int], None] = lambda done: None) -> None:
+        """Encode everything that will be asked for, many at once; worth it on a GPU."""
+        keys = sorted({(int(e), int(at)) for e, at in contexts} - self._kept.keys())[:KEPT]
+        for start in range(0, len(keys), AT_ONCE):
+            self._make(keys[start : start + AT_ONCE])
+            tell(len(keys[start : start + AT_ONCE]))
+
+    def _make(self, keys: Sequence[Key]) -> None:
+        missing = [key for key in dict.fromkeys(keys) if key not in self._kept]
+        if not missing:
+            return
+        if len(self._kept) + len(missing) > KEPT:
+            self._kept = {key: self._kept[key] for key in keys if key in self._kept}
+        together = AT_ONCE if self.predictor.tokenizer.device.type == "cuda" else 1
+        missing.sort(key=self._length)
+        for part in alike(missing, self._length, together):
+            images = np.stack([self._piece(key) for key in part])
+            nothing = np.zeros((*images.shape[:2], len(self.predictor.bins.low)), np.float32)
+            made = self.predictor.encode(Clips(images, nothing, images[:, 0]))
+            for place, key in enumerate(part):
+                self._kept[key] = made.context[place], made.frames[place]
+
+    def _piece(self, key: Key) -> NDArray[np.uint8]:
+        """The frames from a context on; behind the end of an episode its last frame stands still."""
+        image = self.footage.episode(key[0]).image
+        return image[np.minimum(np.arange(key[1], key[1] + self._length(key)), len(image) - 1)]
+
+    def _length(self, key: Key) -> int:
+        """Frames behind a context that a segment may show."""
+        return max(self.footage.episodes.lengths) if self.first and not key[1] else self.reach + self.footage.length
+
+
+def alike(keys: Sequence[Key], length: Callable[[Key], int], most: int) -> Iterator[list[Key]]:
+    """Neighbours of one length, at most so many together."""
+    for _, group in groupby(keys, key=length):
+        while part := list(islice(group, most)):
+            yield part
+
+
+class Lessons(Sequence[Row]):
+    """Rows to learn from, one for each drawn segment, made when they are asked for."""
+
+    def __init__(self, encodings: Encodings, windows: Windows, contexts: Windows, history: float = 0.0) -> None:
+        self.encodings, self.windows, self.contexts, self.history = encodings, windows, contexts, history
+
+    def __len__(self) -> int:
+        return len(self.windows)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        part = slice(index, index + 1)
+        case = self.encodings.encoded(self.windows[part], self.contexts[part])[0]
+        return self.encodings.predictor.row(case, self.history)

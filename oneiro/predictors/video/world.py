@@ -1,0 +1,83 @@
+"""The learned model as a camera that answers actions: show it a start, give it an action, see the next frame.
+
+It goes on from its own frames for as long as it is asked. The window slides: before every prediction the model sees as
+many of its last frames and actions as a row of its training held.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oneiro.models.video.tokenizer import images
+from oneiro.predictors.video.task import VideoPredictor
+from oneiro.predictors.video.dataset import Clips, Images
+from oneiro.sampling.engine import Engine, Limits
+
+
+class LearnedFrames:
+    """B rollouts at once. `renew`: after so many steps the oldest frame in sight becomes the context; 0: never.
+
+    A context that stays for ever suits a camera that does not move; one that is renewed adds the tokenizer's errors up.
+    """
+
+    def __init__(self, task: VideoPredictor, engine: Engine, limits: Limits | None = None, renew: int = 0) -> None:
+        self.task, self.engine, self.renew = task, engine, renew
+        self.limits = (limits or Limits(top_k=100)).model_copy(
+            update={"max_tokens": task.layout.frame_tokens, "ignore_end": True}
+        )
+
+    @property
+    def reach(self) -> int:
+        """Frames in sight when the next one is predicted, at most."""
+        return self.task.layout.frames - 1
+
+    def begin(self, frames: Images, actions: NDArray[np.float32]) -> Images:
+        """Frames [B, T, H, W, 3] and the actions between them [B, T - 1, A]; returns the last frame as the model sees
+        it, [B, H, W, 3].
+        """
+        # The last frame's action is not known yet: a placeholder stands in its place until `step` brings it.
+        missing = np.zeros((len(frames), 1, len(self.task.bins.low)), np.float32)
+        taken = np.concatenate([actions.reshape(len(frames), -1, missing.shape[2]), missing], axis=1)
+        found = self.task.encode(Clips(frames, taken, frames[:, 0]))
+        self.context, self.frames, self.actions = found.context, found.frames, found.actions
+        self.shown = list(np.moveaxis(frames, 1, 0)[:-1])
+        self.taken = list(np.moveaxis(taken, 1, 0)[:-1])
+        self.steps = 0
+        return self._show()
+
+    def step(self, actions: NDArray[np.float32], seed: int) -> Images:
+        """Actions [B, A] -> the frames they lead to, [B, H, W, 3]."""
+        if self.renew and self.steps and self.steps % self.renew == 0:
+            self._look_again()
+        self.actions[:, -1] = self.task.bins.encode(actions)
+        self.taken.append(np.asarray(actions, np.float32))
+        samples = self.engine.generate(self._prompts(), 1, self.limits, seed=seed)
+        made = np.stack([sample.tokens for (sample,) in samples])
+        self.frames = np.concatenate([self.frames, made[:, None]], axis=1)[:, -self.reach :]
+        self.actions = np.concatenate([self.actions, np.zeros_like(self.actions[:, :1])], axis=1)[:, -self.reach :]
+        self.steps += 1
+        return self._show()
+
+    def _prompts(self) -> list[NDArray[np.int32]]:
+        """Rows as in training; a model that needs several past frames is shown the first one several times."""
+        layout = self.task.layout
+        lacking = max(0, layout.past - self.frames.shape[1])
+        frames = np.concatenate([np.repeat(self.frames[:, :1], lacking, axis=1), self.frames], axis=1)
+        still = self.task.bins.encode(np.zeros((len(frames), lacking, self.actions.shape[2]), np.float32))
+        actions = np.concatenate([still, self.actions], axis=1)
+        return [layout.opening(*row) for row in zip(self.context, frames, actions, strict=True)]
+
+    def _show(self) -> Images:
+        frame = images(self.task.decode(self.context, self.frames[:, -1:]))[:, 0]
+        self.shown = [*self.shown, frame][-self.reach :]
+        self.taken = self.taken[-self.reach :]
+        return frame
+
+    def _look_again(self) -> None:
+        """Encode the frames in sight anew, behind the oldest of them."""
+        steps, frames = self.steps, np.stack(self.shown, axis=1)
+        self.begin(
+            frames, np.stack(self.taken[-(frames.shape[1] - 1) :], axis=1) if len(self.shown) > 1 else frames[:0]
+        )
+        self.steps = steps

@@ -1,0 +1,301 @@
+"""Real2Sim: policies are run inside a model, and their success there is compared with their success outside.
+
+    start frames  ->  policy acts on the model's frames  ->  a judge looks at the last one  ->  rates, ranks, agreement
+
+"Outside" is the true simulator here: the same policies, starts and luck, and success from its state. Both loops are one
+function; the simulator is a frame model like any other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from oneiro.errors import OneiroError, nearest
+from oneiro.systems.policy_eval.agreement import FrameModel, agreement
+from oneiro.predictors.video.world import LearnedFrames
+from oneiro.recipe import Settings
+from oneiro.report import plots, stats
+from oneiro.report.table import Table
+from oneiro.sampling.engine import Engine
+from oneiro.seeds import derive
+from oneiro.systems.policy_eval.train import Judge
+from oneiro.systems.policy_eval.policies import PixelPolicy
+from oneiro.systems.rlvr.video.exam import open_subjects
+from oneiro.systems.rlvr.video.model import PRETRAIN, open_model
+from oneiro.worlds.robot.drawer import draw_start
+from oneiro.worlds.robot.episodes import RobotEpisode, write_episode
+from oneiro.worlds.robot.simulator import ACTION, HOLD, TASKS, DrawerSimulator, TaskName
+
+SIMULATOR = "simulator"
+"""How the true simulator is called among models."""
+Advance = Callable[[int], Any]
+Labels = Mapping[tuple[str, str, int], bool]
+"""Verdicts of a person, by model, policy and start."""
+
+
+class Real2SimSettings(Settings):
+    """What is played."""
+
+    task: TaskName = "drawer-open"
+    starts: int = Field(default=30, ge=1)
+    """Starts of the evaluation split, the same ones for every policy and model."""
+    horizon: int = Field(default=32, ge=1)
+    """Actions of a rollout; its last frame is judged."""
+    hold: int = Field(default=HOLD, ge=1)
+    """Simulator steps that an action lasts; as in the data the model learned from."""
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Rollouts:
+    """B rollouts: frames uint8 `[B, T + 1, H, W, 3]`, the start among them, and actions float32 `[B, T, A]`."""
+
+    frames: np.ndarray
+    actions: np.ndarray
+    lengths: np.ndarray
+    """Actions taken `[B]` before the policy stopped, or T."""
+
+    @property
+    def last(self) -> np.ndarray:
+        """The frame each rollout ended with, `[B, H, W, 3]`."""
+        return self.frames[np.arange(len(self.frames)), self.lengths]
+
+
+def rollout(
+    model: FrameModel,
+    policy: PixelPolicy,
+    starts: np.ndarray,
+    horizon: int,
+    seed: int,
+    instruction: str = "",
+    stops: Callable[[np.ndarray], np.ndarray] | None = None,
+) -> Rollouts:
+    """Let a policy act inside a model from start frames uint8 `[B, H, W, 3]`.
+
+    The model's luck differs at every step. `stops` tells from actions `[B, A]` which rollouts the policy ends; they are
+    carried along, since the model answers all of them at once, and end where they stopped.
+    """
+    count = len(starts)
+    policy.begin(count, derive(seed, "policy"), instruction)
+    frames, actions = [model.begin(starts[:, None], np.zeros((count, 0, 0), np.float32))], []
+    lengths = np.full(count, horizon)
+    for step in range(horizon):
+        actions.append(np.asarray(policy.act(frames[-1]), np.float32))
+        if stops is not None:
+            lengths = np.where(stops(actions[-1]) & (lengths == horizon), step, lengths)
+        frames.append(model.step(actions[-1], derive(seed, "model", step)))
+    return Rollouts(np.stack(frames, axis=1), np.stack(actions, axis=1), lengths)
+
+
+class SimulatedFrames:
+    """The true simulator as a frame model: the frames are true, and what is behind them can be asked."""
+
+    def __init__(self, settings: Real2SimSettings, size: int) -> None:
+        self.simulator = DrawerSimulator(settings.task, size, settings.hold)
+        self._starts, frames = [], []
+        for seed in range(settings.starts):
+            side, _ = draw_start(settings.task, seed, "eval")
+            self.simulator.reset(side)
+            self._starts.append(self.simulator.save())
+            frames.append(self.simulator.frame())
+        self.starts = np.stack(frames)
+        """The first frame of every start, uint8 `[S, H, W, 3]`."""
+        self._now = list(self._starts)
+        self.openings = np.zeros(settings.starts)
+        """How far each drawer is open now."""
+
+    def begin(self, frames: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        if frames.shape[1] != 1 or not np.array_equal(frames[:, 0], self.starts):
+            raise ValueError("the simulator begins with its own starts: their state is not in a frame")
+        self._now = list(self._starts)
+        return self.starts
+
+    def step(self, actions: np.ndarray, seed: int) -> np.ndarray:
+        frames = []
+        for row, action in enumerate(actions):
+            self.simulator.restore(self._now[row])
+            self.simulator.act(action)
+            frames.append(self.simulator.frame())
+            self._now[row], self.openings[row] = self.simulator.save(), self.simulator.opening
+        return np.stack(frames)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Success of P policies from S starts: in the simulator by its state, in it by the judge, in each model."""
+
+    policies: tuple[str, ...]
+    real: np.ndarray
+    judged: np.ndarray
+    """What the judge said of the simulator's own last frames, bool `[P, S]`: its error on exactly these rollouts."""
+    models: dict[str, np.ndarray]
+    labelled: int = 0
+    """How many of the verdicts are a person's."""
+
+    def data(self) -> dict[str, Any]:
+        """As JSON: every outcome."""
+        rows = {SIMULATOR: self.real, "simulator, judged": self.judged, **self.models}
+        return {
+            where: {name: outcomes[place].astype(int).tolist() for place, name in enumerate(self.policies)}
+            for where, outcomes in rows.items()
+        }
+
+
+def compare(
+    models: Mapping[str, FrameModel],
+    policies: Mapping[str, PixelPolicy],
+    judge: Judge,
+    truth: SimulatedFrames,
+    settings: Real2SimSettings,
+    advance: Advance = lambda count: None,
+    keep: Path | None = None,
+    labels: Labels | None = None,
+) -> Comparison:
+    """Run every policy in the simulator and in every model, from the same starts and with the same luck of the policy.
+
+    `keep` is a folder for all rollouts as episode files; `labels` stand in the judge's place.
+    """
+    instruction, said, labelled = TASKS[settings.task].instruction, labels or {}, 0
+    real: list[np.ndarray] = []
+    judged: list[np.ndarray] = []
+    found: dict[str, list[np.ndarray]] = {name: [] for name in models}
+    for policy_name, policy in policies.items():
+        seed = derive(settings.seed, "real2sim", policy_name)
+        for name, model in {SIMULATOR: truth, **models}.items():
+            played = rollout(model, policy, truth.starts, settings.horizon, seed, instruction)
+            verdict = judge.done(played.last)
+            for start in range(len(verdict)):
+                if (name, policy_name, start) in said:
+                    verdict[start] = said[name, policy_name, start]
+                    labelled += 1
+            if name == SIMULATOR:
+                real.append(np.asarray(judge.task.done(truth.openings)))
+                judged.append(verdict)
+            else:
+                found[name].append(verdict)
+            if keep is not None:
+                _keep(keep, played, name, policy_name, settings, verdict)
+            advance(1)
+    outcomes = {name: np.stack(rows) for name, rows in found.items()}
+    return Comparison(tuple(policies), np.stack(real), np.stack(judged), outcomes, labelled)
+
+
+def tables(compared: Comparison, task: str) -> list[Table]:
+    """Success and rank of each policy everywhere; agreement of each model with the simulator."""
+    return [success_table(compared, task), agreement_table(compared, task)]
+
+
+def success_table(compared: Comparison, task: str) -> Table:
+    names = [SIMULATOR, "simulator, judged", *compared.models]
+    verdicts = compared.judged.size + sum(outcomes.size for outcomes in compared.models.values())
+    ranks = [f"rank: {name}" for name in (SIMULATOR, *compared.models)]
+    table = Table(
+        f"Success of policies, {task}",
+        ["policy", *names, *ranks],
+        dict.fromkeys(names, "%"),
+        note="simulator: by its state; judged: by the judge on the simulator's frames; models: by the judge on theirs"
+        + (f"; {compared.labelled} of {verdicts} verdicts by a person" if compared.labelled else ""),
+    )
+    columns = [compared.real, compared.judged, *compared.models.values()]
+    placed = [_ranks(outcomes.mean(axis=1)) for outcomes in (compared.real, *compared.models.values())]
+    for place in np.argsort(-compared.real.mean(axis=1), kind="stable"):
+        cells = [stats.wilson(int(outcomes[place].sum()), outcomes.shape[1]) for outcomes in columns]
+        table.add(compared.policies[place], *cells, *(rank[place] for rank in placed))
+    return table
+
+
+def agreement_table(compared: Comparison, task: str) -> Table:
+    table = Table(
+        f"Agreement with the simulator, {task}",
+        ["success in", "mean gap", "Pearson", "MMRV"],
+        note=f"over {len(compared.policies)} policies; intervals over starts. The first row is the judge's own error",
+    )
+    for name, outcomes in {"simulator, judged": compared.judged, **compared.models}.items():
+        found = agreement(simulated=outcomes, real=compared.real)
+        table.add(name, found.gap, found.pearson, found.mmrv)
+    return table
+
+
+def plot(compared: Comparison, task: str) -> str:
+    """Success in each model over success in the simulator, a dot for each policy, as SVG."""
+    real = compared.real.mean(axis=1).tolist()
+    dots = [
+        plots.Dots(name, real, outcomes.mean(axis=1).tolist(), compared.policies if number == 0 else ())
+        for number, (name, outcomes) in enumerate(compared.models.items())
+    ]
+    return plots.scatter(f"Success of policies, {task}", dots, "in the simulator, %", "in the model, %")
+
+
+def learned_models(place: str | Path, stage: str | None = None) -> tuple[dict[str, FrameModel], int, int]:
+    """The models of a video run by name, before and after RLVR where it has both, the side of their frames, and how
+    many simulator steps their actions last.
+    """
+    named = {PRETRAIN: "base", "rl": "RLVR"}
+    opened = open_subjects(place) if stage is None else {named.get(stage, stage): open_model(place, stage)}
+    sizes = {(task.tokenizer.settings.height, task.tokenizer.settings.width) for _, task, _ in opened.values()}
+    height, width = sizes.pop()
+    if sizes or height != width:
+        raise OneiroError(f"{place} draws {height}x{width} frames; the simulator's are square, of one size")
+    for _, task, _ in opened.values():
+        if len(task.bins.low) != ACTION:
+            raise OneiroError(f"{place} knows actions of {len(task.bins.low)} numbers; the drawer's have {ACTION}")
+    models: dict[str, FrameModel] = {
+        name: LearnedFrames(task, Engine(language), habits.limits) for name, (language, task, habits) in opened.items()
+    }
+    return models, height, next(habits.hold for _, _, habits in opened.values())
+
+
+def read_labels(path: Path, models: Collection[str], policies: Collection[str], starts: int) -> Labels:
+    """Verdicts of a person: one JSON object a line, `{"model", "policy", "start", "success"}`.
+
+    Each must be about a rollout of `policies` from so many starts, in the simulator or in one of `models`: a verdict on
+    anything else would be lost without a word.
+    """
+    found: dict[tuple[str, str, int], bool] = {}
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise OneiroError(f"{path} is not a text file; verdicts are JSON lines") from error
+    for number, line in enumerate(lines, start=1):
+        try:
+            row = json.loads(line)
+            model, policy, start = str(row["model"]), str(row["policy"]), int(row["start"])
+            found[model, policy, start] = _true_or_false(row["success"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise OneiroError(
+                f'{path}, line {number}: write {{"model": .., "policy": .., "start": 0, "success": true}} ({error!r})'
+            ) from error
+        for kind, name, known in (("model", model, [SIMULATOR, *models]), ("policy", policy, policies)):
+            if name not in known:
+                raise OneiroError(f"{path}, line {number}: no {kind} here is called '{name}'{nearest(name, known)}")
+        if not 0 <= start < starts:
+            raise OneiroError(f"{path}, line {number}: there is no start {start}; they are 0 to {starts - 1}")
+    return found
+
+
+def _true_or_false(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{value!r} is neither true nor false")
+    return value
+
+
+def _ranks(rates: np.ndarray) -> list[int]:
+    """1 for the best; equal rates share a rank."""
+    return [1 + int((rates > rate).sum()) for rate in rates]
+
+
+def _keep(
+    folder: Path, played: Rollouts, model: str, policy: str, settings: Real2SimSettings, verdict: np.ndarray
+) -> None:
+    for start, (frames, actions) in enumerate(zip(played.frames, played.actions, strict=True)):
+        length = int(played.lengths[start])
+        taken = np.concatenate([actions[:length], np.zeros_like(actions[:1])])
+        info = {"model": model, "policy": policy, "start": start, "task": settings.task, "judged": bool(verdict[start])}
+        write_episode(folder / f"{model}_{policy}_{start:03d}.npz", RobotEpisode(frames[: length + 1], taken, info))

@@ -1,0 +1,183 @@
+"""The transitions of an RLVR run: recorded or opened, and drawn from for SFT and RL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oneiro import seeds
+from oneiro.models.chat import ChatFormat
+from oneiro.episode import Row, given
+from oneiro.errors import OneiroError
+from oneiro.predictors.textgame.task import TextGame
+from oneiro.predictors.textgame.prompt import cut
+from oneiro.predictors.textgame.sampler import Balanced, Families, GoldMix
+from oneiro.predictors.textgame.teacher import Example, taught_examples, true_examples
+from oneiro.run import Run
+from oneiro.systems.rlvr.textgame.recipe import DataSettings, DrawSettings, RlvrRecipe
+from oneiro.worlds.textgame.crawl import UNSEEN, own_dataset
+from oneiro.worlds.textgame.dataset import EXAMPLE, Dataset, open_dataset, require_games, splits
+from oneiro.worlds.textgame.retell import names_in, retold
+from oneiro.worlds.textgame.state import Kind, Transition
+
+
+@dataclass(frozen=True)
+class Data:
+    """The splits of a run, as its settings divide them."""
+
+    train: Dataset
+    test: Dataset
+    unseen: Dataset | None
+    """Rows of held-out games that are not among `test`."""
+    examples: Sequence[Transition]
+
+    def task(self, recipe: RlvrRecipe) -> TextGame:
+        return TextGame(recipe.task, rules=self.train.rules, examples=self.examples)
+
+
+def data_stage(recipe: RlvrRecipe, run: Run) -> dict[str, Any]:
+    """Record our own games, or look whether the imported folder has what is asked for."""
+    settings = recipe.data
+    if settings.own:
+        record(settings, run.path / "data")
+    found = open_data(settings, run)
+    if recipe.task.example and not found.examples:
+        run.say("data: no example rows, so task.example shows none in the prompts (our own games have none)")
+    sizes = {"train": len(found.train), "test": len(found.test), "held-out games": len(found.unseen or ())}
+    run.say(f"data: {', '.join(f'{count:,} {name}' for name, count in sizes.items())} rows")
+    return sizes
+
+
+def record(settings: DataSettings, folder: Path) -> dict[str, int]:
+    """Our games into a folder: training levels, unseen levels of the same games, and levels of held-out games."""
+    return own_dataset(
+        folder, settings.crawl, settings.held_out, games=settings.trained, test_levels=settings.test_levels
+    )
+
+
+def open_data(settings: DataSettings, run: Run) -> Data:
+    """The splits. Held-out games leave train; where the folder has no split for them, they stay in test."""
+    folder = run.path / "data" if settings.own else Path(settings.name).expanduser()
+    there = splits(folder)
+    train, test = open_dataset(folder, "train"), open_dataset(folder, "test")
+    unseen = open_dataset(folder, UNSEEN) if UNSEEN in there else None
+    if not settings.own:
+        require_games(settings.held_out, folder, train, test, unseen)
+        train = train.only([game for game in settings.games or train.games if game not in settings.held_out])
+        asked = {*settings.games, *settings.held_out} & set(test.games)
+        test = test.only(asked) if settings.games else test
+    examples = list(open_dataset(folder, EXAMPLE)) if EXAMPLE in there else []
+    return Data(train, test, unseen, examples)
+
+
+def draws(data: Dataset, settings: DrawSettings, kind: Kind, seed: int) -> Balanced | GoldMix:
+    """The endless list of row numbers that training goes through, for questions of one kind."""
+    if settings.name == "gold-mix":
+        return GoldMix(data, per_hundred=settings.per_hundred, seed=seed)
+    return Balanced(data, kind, changed_share=settings.changed_share, seed=seed)
+
+
+class Lessons(Sequence[Row]):
+    """Token rows of questions and answers, made when they are asked for: the loss is on the answer and its end.
+
+    A row's first segment is what all commands in one situation share. `families` are the row numbers that are learnt
+    together. `example` gets a row's number and, where each family reads its state in a way of its `own`, the family's.
+    """
+
+    def __init__(
+        self,
+        chat: ChatFormat,
+        example: Callable[[int, int], Example],
+        families: Sequence[Sequence[int]],
+        own: bool = False,
+    ) -> None:
+        self.chat, self.example, self.families = chat, example, families
+        self.places = [(number, place if own else 0) for place, family in enumerate(families) for number in family]
+        self.row = lru_cache(maxsize=200_000)(self._row)
+        self.shared = lru_cache(maxsize=512)(self._shared)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self.row(*place) for place in self.places[index]]
+        return self.row(*self.places[index])
+
+    def _row(self, number: int, family: int) -> Row:
+        example, chat = self.example(number, family), self.chat
+        shared, own = cut(example.messages[0]["content"])
+        return Row(
+            [
+                given(self.shared(shared)),
+                # A weight of its own, though it is 0, ends what rows may share.
+                given(np.concatenate([chat.encode(own), chat.encode(chat.to_reply)]), ce=0.0),
+                given(chat.encode(example.answer), "assistant", ce=1.0),
+                given([chat.end], "assistant", ce=1.0),
+            ]
+        )
+
+    def _shared(self, text: str) -> Any:
+        return np.concatenate([self.chat.encode(self.chat.before_user), self.chat.encode(text)])
+
+
+def lessons(recipe: RlvrRecipe, run: Run, data: Data, task: TextGame, chat: ChatFormat) -> Lessons:
+    """What SFT learns from: the truth, or a teacher's right answers (kept in the run as they come)."""
+    settings, seed = recipe.lessons, seeds.derive(recipe.seed, "lessons")
+    draw, kind = settings.draw or recipe.draw, recipe.task.transition
+    order = draws(data.train, draw, kind, seed)
+    drawn = Families(data.train, order, settings.together, draw.changed_share, seed, kind)
+    families: list[list[int]] = []
+    left = settings.rows
+    while left:
+        families.append(drawn.family(len(families))[:left])
+        left -= len(families[-1])
+    if settings.teacher is None:
+        retell = retelling(data.train, settings.retold, seed) if settings.retold else None
+        return true_lessons(task, chat, data.train, families, retell)
+    cases = (data.train[number] for family in families for number in family)
+    teacher, cache, refused = settings.teacher, run.path / "teacher", list[str]()
+    with run.progress("teacher", settings.rows) as bar:
+        found = taught_examples(
+            task, cases, teacher, cache, samples=settings.samples, advance=bar.advance, refuse=refused.append
+        )
+        taught = list(found)
+    run.say(f"teacher: {len(taught):,} of {settings.rows:,} draws answered right in {settings.samples} tries")
+    if refused:
+        run.say(f"teacher: {len(refused):,} questions skipped, since its server refused them: {refused[0]}")
+    if not taught:
+        raise OneiroError("the teacher got no answer right; raise lessons.rows or lessons.samples, or have no teacher")
+    return Lessons(chat, lambda number, family: taught[number], [[number] for number in range(len(taught))])
+
+
+def true_lessons(
+    task: TextGame,
+    chat: ChatFormat,
+    cases: Sequence[Transition],
+    families: Sequence[Sequence[int]],
+    retell: Callable[[Transition, int], Transition] | None = None,
+) -> Lessons:
+    """The true answers to the numbered cases; `retell` has each family tell its state in words of its own."""
+
+    def example(number: int, family: int) -> Example:
+        case = cases[number]
+        (found,) = true_examples(task, [retell(case, family) if retell else case])
+        return found
+
+    return Lessons(chat, example, families, own=retell is not None)
+
+
+def retelling(data: Dataset, share: float, seed: int) -> Callable[[Transition, int], Transition]:
+    """Tells the states of a `share` of the families otherwise."""
+    names = names_in(data.states)
+
+    def retell(case: Transition, family: int) -> Transition:
+        rng = seeds.generator(seed, "retold", family)
+        return retold(case, rng, names) if rng.random() < share else case
+
+    return retell

@@ -1,0 +1,75 @@
+"""From sampled answers to episodes: one question, one answer, one verified reward."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from oneiro.clock import spent
+from oneiro.episode import Episode, Row, Stop, Tokens, given
+from oneiro.predictors.base import Malformed
+from oneiro.predictors.textgame.task import TextGame
+from oneiro.predictors.textgame.score import question
+from oneiro.sampling.engine import Sample
+from oneiro.systems.rlvr.textgame.model import Answerer
+from oneiro.worlds.textgame.state import Score, State, Transition
+
+
+def play(answerer: Answerer, cases: Sequence[Transition], members: int, seed: int) -> list[Episode]:
+    """`members` sampled answers to each case, one episode each; a case is a group."""
+    samples = answerer.sample(cases, members, seed)
+    with spent("scoring"):
+        return [
+            episode(answerer.task, case, answerer.text(sample), sample, answerer.prompt(case), group, member)
+            for group, (case, answers) in enumerate(zip(cases, samples, strict=True))
+            for member, sample in enumerate(answers)
+        ]
+
+
+def episode(
+    task: TextGame, case: Transition, text: str, sample: Sample, prompt: Tokens, group: int = 0, member: int = 0
+) -> Episode:
+    """One answer with what it earned. Success is exactness, whatever the reward is."""
+    reward, told = task.reward(text, case), task.parse(text, case)
+    asked = question(case, task.config.transition)
+    after = None if isinstance(told, Malformed) else written(told.state, told.score)
+    turn = {
+        "state": written(asked.before, asked.score_before),
+        "actions": [{"action": case.action}],
+        "reply": text,
+        "prediction": after,
+        "next_state": written(asked.after, asked.score_after),
+        "reward": reward.value,
+    }
+    return Episode(
+        rows=[Row([given(prompt), *sample.segments(turn=1)])],
+        rewards=[reward.value],
+        terms={name: [value] for name, value in reward.terms.items()},
+        success=task.exact(text, case),
+        stop=Stop.LENGTH if sample.stop is Stop.LENGTH else Stop.TURNS,
+        member=member,
+        group=group,
+        task=case.id,
+        world=f"text game {case.game}",
+        info={"turns": [turn], "changed": task.changes(case), "malformed": after is None},
+    )
+
+
+def written(state: State, score: Score | None) -> str:
+    """A state for reading: one object a line, in the order of their uuids, so that two states can be laid side by
+    side.
+    """
+    things = sorted(state, key=lambda thing: thing["uuid"])
+    shown = [{**thing, "contains": sorted(thing.get("contains", []))} for thing in things]
+    return "\n".join(json.dumps(line) for line in [*shown, *([score] if score is not None else [])])
+
+
+def describe(episodes: Sequence[Episode]) -> dict[str, float]:
+    """What a step's answers were like: exact on steps that change something, on those that do not, and unreadable."""
+    parts = {
+        "success_changed": [e.success for e in episodes if e.info["changed"]],
+        "success_unchanged": [e.success for e in episodes if not e.info["changed"]],
+        "malformed": [e.info["malformed"] for e in episodes],
+        "cut_short": [e.stop is Stop.LENGTH for e in episodes],
+    }
+    return {name: sum(values) / len(values) for name, values in parts.items() if values}

@@ -1,0 +1,275 @@
+"""The two models of a video run: the tokenizer, trained and then frozen, and the transformer over its tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from oneiro import seeds
+from oneiro.errors import OneiroError
+from oneiro.learning import reconstruction
+from oneiro.learning.sft import SftSettings
+from oneiro.models import language as languages
+from oneiro.models.language import LanguageModel
+from oneiro.models.video import tokenizer as tokenizers
+from oneiro.models.video import transformer
+from oneiro.models.video.layout import Layout
+from oneiro.models.video.perceptual import Lpips
+from oneiro.models.video.tokenizer import pixels
+from oneiro.predictors.video import measures
+from oneiro.predictors.video.task import VideoPredictor, VideoRewardSettings
+from oneiro.predictors.video.encodings import Encodings, Lessons
+from oneiro.recipe import Settings
+from oneiro.run import Run
+from oneiro.sampling.engine import Limits
+from oneiro.systems import stages
+from oneiro.systems.rlvr.video.data import BINS, VideoData
+from oneiro.systems.rlvr.video.recipe import VideoRecipe
+from oneiro.worlds.robot.episodes import ActionBins
+from oneiro.worlds.robot.simulator import HOLD
+
+TOKENIZER, PRETRAIN = "tokenizer", "pretrain"
+CANVAS = 256
+"""Pairs of frames whose mean is the canvas."""
+
+
+class VideoHabits(Settings):
+    """What travels with a transformer's weights (`oneiro.json`): everything but the tokenizer's weights."""
+
+    predictor: Literal["video"] = "video"
+    layout: dict[str, Any]
+    bins: dict[str, Any]
+    reward: VideoRewardSettings = VideoRewardSettings()
+    limits: Limits = Limits()
+    test_every: int = 100
+    """One episode in so many was kept from training."""
+    hold: int = HOLD
+    """Simulator steps that an action of the robot lasted."""
+
+
+# The tokenizer --------------------------------------------------------------------------------------------------------
+
+
+def tokenizer_stage(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str, Any]:
+    """Train the tokenizer, or take the given one; says how well it redraws test frames."""
+    given = given_tokenizer(recipe)
+    made = given or tokenizers.create(recipe.tokenizer, tokenizer_seed(recipe))
+    run.say(
+        f"tokenizer: {made.parameter_count:,} parameters, {made.codes:,} codes, "
+        f"{made.frame_tokens} tokens a frame" + (f", {made.context_tokens} a context" if made.context_tokens else "")
+    )
+    if given is None:
+        train_tokenizer(made, recipe, run, data)
+    else:
+        keep(run, TOKENIZER, lambda folder: made.save(folder / TOKENIZER))
+    found = redrawn(made, data)
+    run.say(f"tokenizer: test frames redrawn with PSNR {found['psnr']:.1f} dB, {found['codes_used']} codes in use")
+    return {"parameters": made.parameter_count, **found}
+
+
+def tokenizer_seed(recipe: VideoRecipe) -> int:
+    return seeds.derive(recipe.seed, "tokenizer")
+
+
+def train_tokenizer(made: tokenizers.Tokenizer, recipe: VideoRecipe, run: Run, data: VideoData) -> None:
+    settings, seed = recipe.reconstruction, tokenizer_seed(recipe)
+
+    def draw(number: int) -> Tensor:
+        drawn = data.train.scattered(settings.batch, settings.frames, settings.horizon, seed, "batch", number)
+        return pixels(drawn, made.device)
+
+    if recipe.tokenizer.canvas:
+        made.canvas.copy_(pixels(data.train.scattered(CANVAS, 2, 2, seed, "canvas"), made.device).mean(dim=(0, 1)))
+    network = Lpips.load(settings.network, made.device) if settings.lpips else None
+    with run.progress("tokenizer", settings.steps) as bar:
+
+        def log(step: int, values: dict[str, float]) -> None:
+            run.log(TOKENIZER, step, values)
+            bar.advance(1, loss=values["loss"], l1=values["l1"])
+
+        def rewind(step: int) -> None:
+            run.rewind(TOKENIZER, step)
+            bar.advance(step)
+
+        reconstruction.train(made, settings, draw, network, run.checkpoint_dir(TOKENIZER), seed, log, rewind)
+
+
+@torch.inference_mode()
+def redrawn(tokenizer: tokenizers.Tokenizer, data: VideoData) -> dict[str, float]:
+    """PSNR of test frames through the tokenizer and back, and how many codes they use."""
+    clips = data.test.cut(data.test_windows[:64])
+    frames = pixels(clips.images, tokenizer.device)
+    context, codes = tokenizer.encode(frames)
+    values = measures.psnr(tokenizer.decode(context, codes), frames)
+    return {"psnr": float(values.mean()), "codes_used": len(codes.unique())}
+
+
+# The transformer ------------------------------------------------------------------------------------------------------
+
+
+def task_of(recipe: VideoRecipe, run: Run) -> VideoPredictor:
+    """The prediction task with the run's own tokenizer and bins."""
+    tokenizer = tokenizers.load(run.path / "checkpoints" / TOKENIZER)
+    bins = ActionBins.load(run.path / BINS)
+    return VideoPredictor(tokenizer, recipe.layout.of(tokenizer, len(bins.low)), bins, recipe.reward)
+
+
+def pretrain_stage(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str, Any]:
+    """Learn true futures by cross-entropy, or take the given transformer."""
+    if recipe.given.transformer:
+        return take_transformer(recipe, run, data)
+    task, settings, seed = task_of(recipe, run), recipe.pretrain, seeds.derive(recipe.seed, PRETRAIN)
+    language = transformer.create(recipe.model, task.layout, seed)
+    language.habits = habits_of(recipe, task, data.hold)
+    shape, layout = language.backbone.shape, task.layout
+    run.say(f"transformer: {shape.parameters:,} parameters, {layout.vocabulary:,} ids, rows of {layout.length} tokens")
+    encodings = Encodings(data.train, task, recipe.layout.reach, recipe.layout.first)
+    windows = data.train.draw(settings.steps * settings.batch, seed, "segments")
+    contexts = encodings.contexts(windows, seed, "contexts")
+    prepare(run, encodings, contexts)
+    tests = data.test_windows[np.linspace(0, len(data.test_windows) - 1, settings.held_out).astype(np.int64)]
+    held_out = Lessons(Encodings(data.test, task), tests, tests)
+    rows = Lessons(encodings, windows, contexts, settings.history)
+    how = SftSettings(learner=settings.learner, batch=settings.batch, checkpoint_every=settings.checkpoint_every)
+    steps = stages.supervise(run, PRETRAIN, "pre-training", language, rows, held_out, how, seed)
+    return {"parameters": shape.parameters, "vocabulary": layout.vocabulary, "length": layout.length, "steps": steps}
+
+
+def prepare(run: Run, encodings: Encodings, contexts: np.ndarray) -> None:
+    """On a GPU, encode all segments before they are asked for one by one."""
+    if encodings.predictor.tokenizer.device.type == "cuda":
+        with run.progress("tokens", len(np.unique(contexts, axis=0))) as bar:
+            encodings.prepare(contexts, bar.advance)
+
+
+def habits_of(recipe: VideoRecipe, task: VideoPredictor, hold: int) -> dict[str, Any]:
+    return VideoHabits(
+        layout=task.layout.data(),
+        bins=task.bins.data(),
+        reward=recipe.reward,
+        limits=recipe.evaluation.limits,
+        test_every=recipe.data.test_every,
+        hold=hold,
+    ).model_dump(mode="json")
+
+
+def model_after(run: Run, stage: str) -> LanguageModel:
+    """The transformer after a stage of the run."""
+    return languages.load(str(run.path / "checkpoints" / stage))
+
+
+# What was trained before ----------------------------------------------------------------------------------------------
+
+
+def check_given(recipe: VideoRecipe) -> None:
+    """Open what the recipe says is there, before anything else is done."""
+    given_tokenizer(recipe)
+    if recipe.given.transformer:
+        given_transformer(recipe)
+
+
+def given_tokenizer(recipe: VideoRecipe) -> tokenizers.Tokenizer | None:
+    """A tokenizer trained before, for frames of the recipe's size; None where the run trains its own."""
+    if recipe.given.transformer:
+        found = given_transformer(recipe)[1].tokenizer
+    elif recipe.given.tokenizer:
+        folder = existing(recipe.given.tokenizer)
+        found = tokenizers.load(folder if (folder / tokenizers.CONFIG).is_file() else find_tokenizer(folder))
+    else:
+        return None
+    size, asked = (found.settings.height, found.settings.width), (recipe.tokenizer.height, recipe.tokenizer.width)
+    if size != asked:
+        raise OneiroError(
+            f"the given tokenizer draws {size[0]}x{size[1]} frames, the recipe asks for {asked[0]}x{asked[1]}; "
+            f"set tokenizer.height={size[0]} tokenizer.width={size[1]}"
+        )
+    return found
+
+
+def given_transformer(recipe: VideoRecipe) -> tuple[LanguageModel, VideoPredictor, VideoHabits]:
+    """A transformer trained before, of a run the one that RL started from; it must have been shown the same rows."""
+    place = existing(str(recipe.given.transformer))
+    of_a_run = (place / "checkpoints" / PRETRAIN).is_dir()
+    language, task, habits = open_model(place, PRETRAIN if of_a_run else None)
+    asked = recipe.layout.of(task.tokenizer, task.layout.action_tokens).data()
+    other = {f"layout.{key}": value for key, value in task.layout.data().items() if asked[key] != value}
+    if "layout.marks" in other:  # not a setting of its own: the layout's name decides it
+        other["layout.name"] = "single" if other.pop("layout.marks") else "multi"
+    if habits.test_every != recipe.data.test_every:
+        other["data.test_every"] = habits.test_every  # or some of its training episodes would be called unseen
+    if other:
+        said = " ".join(f"{key}={value}" for key, value in other.items())
+        raise OneiroError(f"the transformer at {place} was trained with {said}, the recipe says otherwise; set these")
+    return language, task, habits
+
+
+def take_transformer(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str, Any]:
+    """The given transformer as the run's own, with the ranges of actions it knows."""
+    language, task, habits = given_transformer(recipe)
+    if habits.hold != data.hold:
+        raise OneiroError(
+            f"actions of the data last {data.hold} simulator steps, not {habits.hold} as the transformer's"
+        )
+    if len(task.bins.low) != len(ActionBins.load(run.path / BINS).low):
+        raise OneiroError(f"actions of the data have not the {len(task.bins.low)} entries the given transformer knows")
+    task.bins.save(run.path / BINS)
+    language.habits = habits_of(recipe, task, data.hold)
+    keep(run, PRETRAIN, lambda folder: language.save(folder / "model"))
+    shape = language.backbone.shape
+    run.say(f"transformer, as given: {shape.parameters:,} parameters")
+    return {"parameters": shape.parameters, "vocabulary": task.layout.vocabulary, "length": task.layout.length}
+
+
+def existing(place: str) -> Path:
+    found = Path(place).expanduser()
+    if not found.is_dir():
+        raise OneiroError(f"nothing is at {found}, where the recipe's `given` points; name a run or a folder in one")
+    return found
+
+
+def keep(run: Run, stage: str, save: Callable[[Path], Any]) -> None:
+    """What was given, as the stage's only checkpoint."""
+    languages.write_folder(run.checkpoint_dir(stage) / "step-000000", save)
+
+
+# A model in a folder, without its run's recipe ------------------------------------------------------------------------
+
+
+def open_model(place: str | Path, stage: str | None = None) -> tuple[LanguageModel, VideoPredictor, VideoHabits]:
+    """A video model of a run (after `stage`, or after its last one), or in a folder with its tokenizer beside it."""
+    place = Path(place)
+    if not place.is_dir():
+        raise OneiroError(f"no folder is at {place}; name a run of rlvr/video-..., or a video model with its tokenizer")
+    if stage is not None:
+        if not any(place.glob(f"checkpoints/{stage}/step-*/model")):
+            raise OneiroError(f"{place} has no transformer of a stage '{stage}'; they come after '{PRETRAIN}' and 'rl'")
+        place = place / "checkpoints" / stage
+    elif (place / "checkpoints" / PRETRAIN).is_dir():
+        newest = [name for name in ("rl", PRETRAIN) if any(place.glob(f"checkpoints/{name}/step-*/model"))]
+        if not newest:
+            raise OneiroError(f"{place} has no transformer yet; let the run get past its stage '{PRETRAIN}'")
+        place = place / "checkpoints" / newest[0]
+    language = languages.load(str(place))
+    try:
+        habits = VideoHabits.model_validate(language.habits)
+    except ValueError as error:
+        raise OneiroError(f"the model at {place} was not taught to predict video (see its oneiro.json)") from error
+    tokenizer = tokenizers.load(find_tokenizer(place))
+    layout, bins = Layout.read(habits.layout), ActionBins.read(habits.bins)
+    if (tokenizer.codes, tokenizer.frame_tokens) != (layout.codes, layout.frame_tokens):
+        raise OneiroError(f"the tokenizer beside {place} is not the one this model was trained with")
+    return language, VideoPredictor(tokenizer, layout, bins, habits.reward), habits
+
+
+def find_tokenizer(place: Path) -> Path:
+    """Inside a model's folder, or among the checkpoints of its run (RUN/checkpoints/rl/step-000040/model)."""
+    for folder in (place, *place.resolve().parents[:4]):
+        for found in (folder / TOKENIZER, folder / "checkpoints" / TOKENIZER):
+            if (found / tokenizers.CONFIG).is_file() or any(found.glob(f"step-*/{TOKENIZER}")):
+                return found
+    raise OneiroError(f"no tokenizer belongs to the model at {place}: put its folder there, as {place / TOKENIZER}")

@@ -1,0 +1,177 @@
+"""RLVR's recipe for video: every setting."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from oneiro.learning.collapse import WatchSettings
+from oneiro.learning.learner import LearnerSettings
+from oneiro.learning.loop import RlSettings
+from oneiro.learning.reconstruction import ReconstructionSettings
+from oneiro.models.video.layout import Layout
+from oneiro.models.video.tokenizer import FrameTokenizerSettings, Tokenizer, TokenizerSettings
+from oneiro.models.video.transformer import TransformerSettings
+from oneiro.predictors.video.task import VideoRewardSettings
+from oneiro.recipe import Recipe, Settings
+from oneiro.sampling.engine import Limits
+from oneiro.worlds.robot import puck as video_toy
+from oneiro.worlds.robot.policies import GRADES
+from oneiro.worlds.robot.simulator import TaskName
+
+DRAWER = "drawer"
+
+
+class VideoDataSettings(Settings):
+    """Where the episodes come from."""
+
+    name: str = DRAWER
+    """`drawer`: Meta-World's drawer tasks, simulated by the run itself; `puck`: a toy that needs no simulator; else a
+    folder of episode files (`oneiro data`)."""
+    tasks: tuple[TaskName, ...] = Field(("drawer-open", "drawer-close"), min_length=1)
+    """Of the robot; each gets the same number of episodes."""
+    policies: tuple[str, ...] = Field(tuple(GRADES), min_length=1)
+    """Who moves the robot; failures must be among what a model learns from."""
+    episodes: int = Field(200, ge=2)
+    frames: int = Field(32, ge=2)
+    """Of the longest episode."""
+    workers: int = Field(2, ge=1)
+    """Processes that simulate the robot."""
+    test_every: int = Field(100, ge=2)
+    """One episode in so many is for testing, never for training."""
+
+    @property
+    def own(self) -> bool:
+        """Whether the run records the episodes itself."""
+        return self.name in (DRAWER, video_toy.NAME)
+
+
+class LayoutSettings(Settings):
+    """What a row of tokens holds."""
+
+    name: Literal["single", "multi"] = "single"
+    """One frame from several past ones, or several from one and a context."""
+    past: int = Field(4, ge=1)
+    """Frames that are given; a multi-step model is given 1."""
+    future: int = Field(7, ge=1)
+    """Frames that a multi-step model predicts; a single-step one predicts 1."""
+    bins: int = Field(256, ge=2)
+    """Into how many parts the range of an action's entry is cut."""
+    quantiles: tuple[float, float] | None = (0.01, 0.99)
+    """The range of each entry, as quantiles of the training data; null: its least and greatest value, as published."""
+    reach: int = Field(0, ge=0)
+    """In training, the context may lie so many frames before the segment (15 as published). Tests never do that."""
+    first: float = Field(0.0, ge=0, le=1)
+    """In training, the share of segments whose context is the first frame of their episode, however far back."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _usual(cls, data: Any) -> Any:
+        name = data.get("name", "single") if isinstance(data, dict) else data
+        usual: dict[str, Any] = {"past": 1} if name == "multi" else {"future": 1}
+        return {**usual, **data} if isinstance(data, dict) else data
+
+    @model_validator(mode="after")
+    def _quantiles_are_a_range(self) -> LayoutSettings:
+        if self.quantiles is not None and not 0 <= self.quantiles[0] < self.quantiles[1] <= 1:
+            raise ValueError("quantiles are two numbers from 0 to 1, the lower one first")
+        return self
+
+    def of(self, tokenizer: Tokenizer, actions: int) -> Layout:
+        """The layout of a tokenizer's tokens and of actions with so many entries."""
+        return Layout(
+            tokenizer.codes,
+            tokenizer.frame_tokens,
+            actions,
+            self.past,
+            self.future,
+            tokenizer.context_tokens,
+            self.bins,
+            marks=self.name == "single",
+        )
+
+    @property
+    def frames(self) -> int:
+        return self.past + self.future
+
+
+class GivenSettings(Settings):
+    """What was trained before and is taken as it is: a run, or a folder with a model."""
+
+    tokenizer: str | None = None
+    """No tokenizer is trained then."""
+    transformer: str | None = None
+    """With its own tokenizer and ranges of actions; there is no pre-training then."""
+
+    @model_validator(mode="after")
+    def _one(self) -> GivenSettings:
+        if self.tokenizer and self.transformer:
+            raise ValueError("a transformer comes with its own tokenizer: set given.tokenizer or given.transformer")
+        return self
+
+
+class PretrainSettings(Settings):
+    """Cross-entropy on true frames."""
+
+    steps: int = Field(500, ge=1)
+    batch: int = Field(16, ge=1)
+    history: float = Field(0.0, ge=0)
+    """Weight of the loss on given frames, each predicted from those before it: a row teaches more. Published: 0."""
+    learner: LearnerSettings = LearnerSettings()
+    held_out: int = Field(32, ge=0)
+    """Test segments on which the loss is measured at the end."""
+    checkpoint_every: int = Field(200, ge=1)
+
+
+class RolloutSettings(Settings):
+    """What an RL step plays."""
+
+    groups: int = Field(16, ge=1)
+    """Segments."""
+    members: int = Field(8, ge=2)
+    """Futures sampled for each."""
+
+
+class VideoEvaluationSettings(Settings):
+    """What a model is measured on, and how."""
+
+    segments: int = Field(200, ge=1)
+    """Test segments, evenly over the test episodes."""
+    runs: int = Field(3, ge=1)
+    """Futures sampled for each segment; tables show their mean, and the best of them."""
+    limits: Limits = Limits(top_k=100)
+    networks: tuple[Literal["alex", "vgg"], ...] = ("alex", "vgg")
+    """LPIPS columns; none: no LPIPS."""
+    strips: int = Field(4, ge=0)
+    """Test segments that are drawn in the report."""
+    every: int = Field(0, ge=0)
+    """Steps of RL between looks at test segments on the way, the first before any update; 0: only at the end."""
+    glance: int = Field(32, ge=1)
+    """Test segments in such a look, one future each."""
+
+
+class VideoRecipe(Recipe):
+    """Everything RLVR on video does, in order."""
+
+    data: VideoDataSettings = VideoDataSettings()
+    given: GivenSettings = GivenSettings()
+    layout: LayoutSettings = LayoutSettings()
+    tokenizer: TokenizerSettings = FrameTokenizerSettings()
+    reconstruction: ReconstructionSettings = ReconstructionSettings()
+    model: TransformerSettings = TransformerSettings()
+    pretrain: PretrainSettings = PretrainSettings()
+    reward: VideoRewardSettings = VideoRewardSettings()
+    limits: Limits = Limits()
+    slots: int = Field(256, ge=1)
+    """Rows decoded at once."""
+    rollout: RolloutSettings = RolloutSettings()
+    rl: RlSettings = RlSettings()
+    watch: WatchSettings = WatchSettings(every=0)
+    evaluation: VideoEvaluationSettings = VideoEvaluationSettings()
+
+    @model_validator(mode="after")
+    def _square(self) -> VideoRecipe:
+        if self.data.own and self.tokenizer.height != self.tokenizer.width:
+            raise ValueError("our own worlds draw square frames: set tokenizer.height and tokenizer.width alike")
+        return self

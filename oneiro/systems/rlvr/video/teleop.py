@@ -1,0 +1,98 @@
+"""Driving a learned model by hand: keys become actions, frames become files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oneiro import files
+from oneiro.errors import OneiroError
+from oneiro.predictors.video.dataset import Footage, Images
+from oneiro.predictors.video.world import LearnedFrames
+from oneiro.report.strips import save_gif
+from oneiro.sampling.engine import Engine
+from oneiro.systems.rlvr.video.model import open_model
+from oneiro.worlds.robot.episodes import open_episodes
+
+KEYS = (("a", "d"), ("s", "w"), ("f", "r"), ("z", "x"))
+"""For each entry of an action, the keys that make it small and large."""
+STILL = "."
+
+
+class Drive:
+    """One rollout in a person's hands. Frames go to a folder as they come."""
+
+    def __init__(self, camera: LearnedFrames, start: Images, out: Path, seed: int) -> None:
+        self.camera, self.out, self.seed = camera, out, seed
+        self.shown: list[Images] = []
+        for stale in out.glob("frame-[0-9]*.png"):  # of an earlier rollout, which may have been longer
+            stale.unlink()
+        self._keep(camera.begin(start[None, None], np.zeros((1, 0, len(camera.task.bins.low)), np.float32))[0])
+
+    @property
+    def frame(self) -> Images:
+        return self.shown[-1]
+
+    @property
+    def keys(self) -> tuple[tuple[str, str], ...]:
+        return KEYS[: len(self.camera.task.bins.low)]
+
+    def press(self, key: str) -> bool:
+        """Take the action of a key; False where it means nothing."""
+        action = self.action(key)
+        if action is None:
+            return False
+        self._keep(self.camera.step(action[None], self.seed + len(self.shown))[0])
+        return True
+
+    def action(self, key: str) -> NDArray[np.float32] | None:
+        """A key pushes one entry to the end of its range and leaves the others at 0, or as near as their range goes."""
+        low, high = self.camera.task.bins.low, self.camera.task.bins.high
+        action = np.clip(0.0, low, high).astype(np.float32)
+        for entry, (less, more) in enumerate(self.keys):
+            if key in (less, more):
+                action[entry] = low[entry] if key == less else high[entry]
+                return action
+        return action if key == STILL else None
+
+    def finish(self) -> Path:
+        """All frames as one moving picture."""
+        target = self.out / "rollout.gif"
+        save_gif(target, {"predicted": np.stack(self.shown)})
+        return target
+
+    def _keep(self, frame: Images) -> None:
+        from PIL import Image
+
+        path = self.out / f"frame-{len(self.shown):04d}.png"
+        files.write_with(path, lambda part: Image.fromarray(frame).save(part, "PNG"))
+        self.shown.append(frame)
+
+
+def open_drive(model: str | Path, data: str | Path | None, episode: int, out: Path, seed: int) -> Drive:
+    """A rollout from the first frame of a test episode; without `data`, of the run's own."""
+    language, task, habits = open_model(model)
+    if data is None and not (Path(model) / "data").is_dir():
+        raise OneiroError(f"{model} holds no episodes to start from; name the folder of some with --data")
+    episodes = open_episodes(data or Path(model) / "data", every=habits.test_every, verify=False).test
+    if not 0 <= episode < len(episodes):
+        raise OneiroError(f"there are {len(episodes)} test episodes: --episode takes 0 to {len(episodes) - 1}")
+    sizes = task.tokenizer.settings
+    start = Footage(episodes, 1, (sizes.height, sizes.width)).episode(episode).image[0]
+    return Drive(LearnedFrames(task, Engine(language), habits.limits), start, out, seed)
+
+
+def blocks(frame: Images, width: int = 48) -> str:
+    """A frame for a terminal with colours: two pixels in each character cell."""
+    step = max(1, frame.shape[1] // width)
+    small = frame[::step, ::step]
+    lines = []
+    for upper, lower in zip(small[::2], small[1::2], strict=False):
+        cells = (
+            f"\x1b[38;2;{a[0]};{a[1]};{a[2]}m\x1b[48;2;{b[0]};{b[1]};{b[2]}m▀"
+            for a, b in zip(upper, lower, strict=True)
+        )
+        lines.append("".join(cells) + "\x1b[0m")
+    return "\n".join(lines)

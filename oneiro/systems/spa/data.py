@@ -1,0 +1,140 @@
+"""From play to data: true states in place of imagined ones, by position, as token rows with a cross-entropy weight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from oneiro import seeds
+from oneiro.agents import prompts as words
+from oneiro.agents import reply as replies
+from oneiro.models.chat import ChatFormat
+from oneiro.agents.prompts import DialogueSettings
+from oneiro.agents.rollout import begun
+from oneiro.episode import Row, Segment, given
+from oneiro.systems.spa.variants import Variant
+from oneiro.worlds.base import World
+
+STEPS = 10
+"""Actions of a random walk that shows what a world's free text looks like."""
+
+
+def rows_of(
+    record: dict[str, Any],
+    chat: ChatFormat,
+    dialogue: DialogueSettings,
+    variant: Variant,
+    primed: str,
+    keep_malformed: bool,
+    learned: Callable[[dict[str, Any]], bool] = lambda turn: True,
+) -> list[Row]:
+    """The training rows of one recorded episode: one for a growing dialogue, else one per turn, which begins as in
+    play.
+
+    A reply without the demanded form is left out, and in a growing dialogue so is all that rests on it, unless
+    `keep_malformed`. A turn that is not to be `learned` has no row, or carries no loss in the one it shares with others
+    that are.
+    """
+    rows: list[Row] = []
+    taught = 0.0
+    full = dialogue.context == "full"
+    growing = full and not chat.rewrites
+    system = "" if dialogue.brief else words.SYSTEM
+    messages = [{"role": "system", "content": system}] if system else []
+    for number, turn in enumerate(record["turns"], start=1):
+        weight = float(learned(turn))
+        if not weight and not full:
+            continue
+        message = asked(turn["message"], dialogue)
+        reply = replies.read(turn["reply"], dialogue.think, variant.world_model, dialogue.actions_per_turn)
+        pieces = told(turn, reply, variant)
+        messages.append({"role": "user", "content": message})
+        shown, messages = messages, [*messages, {"role": "assistant", "content": "".join(text for _, text in pieces)}]
+        malformed = not reply.formatted and not keep_malformed
+        if growing and malformed:
+            break
+        if malformed or not (weight or growing):
+            continue
+        if growing and rows:
+            rows[-1].segments.append(given(chat.next_user(message, ended=True), turn=number))
+        else:
+            opened = chat.whole(shown) if full and number > 1 else chat.opening(message, system)
+            rows.append(Row([given(opened, turn=number)]))
+        rows[-1].segments.extend(target(turn, pieces, chat, variant, primed, number, weight))
+        taught += weight
+    return rows if taught else []
+
+
+def asked(message: str, dialogue: DialogueSettings) -> str:
+    """The message with the form this arm is asked for: arms with and without a world model share their play."""
+    other = dialogue.model_copy(update={"world_model": not dialogue.world_model})
+    return message.replace(other.form, dialogue.form)
+
+
+def told(turn: dict[str, Any], reply: replies.Reply, variant: Variant) -> list[tuple[str, str]]:
+    """The reply as this arm says it, as (tag, text) pieces: with true states, with its player's, or without."""
+    if not variant.world_model:
+        return [("", without_states(reply))]
+    truth = turn["state"], turn["next_state"]
+    believed = reply.body(reply.observation) or "", reply.body(reply.prediction) or ""
+    return replies.substitute(reply, *(truth if variant.true_states else believed))
+
+
+def target(
+    turn: dict[str, Any],
+    pieces: list[tuple[str, str]],
+    chat: ChatFormat,
+    variant: Variant,
+    primed: str,
+    number: int,
+    weight: float,
+) -> list[Segment]:
+    """The reply to be learned. Thoughts, answer and end token carry the loss, the states too unless they are masked."""
+    segments: list[Segment] = []
+    start = begun(primed, turn["state"])
+    left = len(start) if start and "".join(text for _, text in pieces).startswith(start) else 0
+    if left:
+        segments.append(given(chat.encode(start), "assistant", turn=number))
+    for tag, whole in pieces:
+        text, left = whole[left:], max(0, left - len(whole))
+        own = 0.0 if tag and variant.mask_states else weight
+        if text:
+            segments.append(given(chat.encode(text), "assistant", tag, number, ce=own))
+    return [*segments, given([chat.end], "assistant", turn=number, ce=weight)]
+
+
+def without_states(reply: replies.Reply) -> str:
+    """The reply as an agent without a world model would have written it."""
+    text = reply.text
+    for tag, span in (("prediction", reply.prediction), ("observation", reply.observation)):
+        if span is not None:
+            mark = len(tag) + 2
+            text = text[: span[0] - mark] + text[span[1] + mark + 1 :]
+    return text
+
+
+def sample_texts(make_world: Callable[[], World], dialogue: DialogueSettings, seed: int, levels: int = 64) -> list[str]:
+    """What a run's text looks like, for training a tokenizer: prompts, states, actions and the chat format's words."""
+    texts = ["<|im_start|>system user assistant\n<|im_end|>\n"] * levels
+    for level in range(levels):
+        world = make_world()
+        state, _ = world.reset(seed=seed + level, options={"split": "train"})
+        texts.append(words.first_message(world, state, dialogue))
+        if world.actions:
+            texts.append(replies.write([f" {replies.SEPARATOR} ".join(world.actions)], state, state))
+            texts += [replies.write([action]) for action in world.actions]
+        else:
+            texts += random_walk(world, state, seed + level)
+    return texts
+
+
+def random_walk(world: World, state: str, seed: int) -> Iterator[str]:
+    """Replies with the actions and states of a short random episode, for worlds whose actions are free text."""
+    rng = seeds.generator("sample texts", seed)
+    for _ in range(STEPS):
+        action = world.random_action(rng)
+        after, _, terminated, truncated, _ = world.step(action)
+        yield replies.write([action], state, after)
+        state = after
+        if terminated or truncated:
+            return

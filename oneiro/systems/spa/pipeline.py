@@ -1,0 +1,135 @@
+"""SPA (arXiv 2510.15047): an agent plays, learns the true dynamics from its own play, and then learns to act.
+
+    self-play  ->  true states in place of the imagined ones  ->  SFT  ->  RL  ->  evaluation
+
+Every variant of the recipe goes through the same stages with the same budget; they differ in one switch each.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from oneiro import seeds
+from oneiro.agents import evaluate as evaluation
+from oneiro.agents.reply import TAG_TOKENS
+from oneiro.errors import OneiroError
+from oneiro.models import language as languages
+from oneiro.report.table import Cell
+from oneiro.run import Run
+from oneiro.systems.spa.variant_run import Arm
+from oneiro.systems.spa.data import sample_texts
+from oneiro.systems.spa.self_play import lesson_stage, self_play
+from oneiro.systems.spa.recipe import SpaRecipe
+from oneiro.systems.spa.variants import VARIANTS, Variant
+from oneiro.worlds.baselines import out_of_reach, reach_warning
+from oneiro.worlds.choice import WorldChoice
+from oneiro.worlds.registry import config_for
+
+__all__ = ["VARIANTS", "Arm", "SpaRecipe", "Variant", "run"]
+
+
+def run(recipe: SpaRecipe, run: Run) -> None:
+    """The whole pipeline inside a run directory."""
+    if not run.done("model") and (warning := reach_warning(recipe.world.name, budget_of(recipe))):
+        run.say(warning)
+    run.stage("model", lambda: make_model(recipe, run))
+    for name in taught(recipe):
+        run.stage(lesson_stage(recipe, name), partial(self_play, recipe, run, name))
+    for name in recipe.variants:
+        Arm(recipe, run, name).train()
+    found = run.stage("compare", lambda: compare(recipe, run))
+    summarise(recipe, run, found)
+
+
+def budget_of(recipe: SpaRecipe) -> dict[str, Any]:
+    """The world's settings with the actions that agents really have."""
+    return evaluation.within(recipe.dialogue, recipe.world.name, recipe.world.settings)
+
+
+def taught(recipe: SpaRecipe) -> list[str]:
+    """The variants that learn from recorded play."""
+    return [name for name in recipe.variants if recipe.variant(name).sft]
+
+
+def make_model(recipe: SpaRecipe, run: Run) -> dict[str, Any]:
+    """The weights every arm starts from. `tiny` is made here; its tokenizer is trained on the worlds' own text."""
+    if recipe.model.name == "tiny":
+        lessons = [recipe.lessons_of(recipe.variant(name)) for name in taught(recipe)]
+        if any(settings.policy == "self" for _, settings in lessons):
+            raise OneiroError("'tiny' cannot play yet: set self_play.policy=random (or mixture)")
+        acted = [recipe.world_of(recipe.variant(name)) for name in recipe.variants]
+        worlds = distinct([*acted, *(world for world, _ in lessons)])
+        texts = [text for world in worlds for text in sample_texts(world.maker(), recipe.dialogue, recipe.seed)]
+        made = languages.create_tiny(recipe.model, texts, seeds.derive(recipe.seed, "weights"), TAG_TOKENS)
+        made.save(run.path / "checkpoints" / "base")
+    else:
+        made = languages.load(recipe.model)
+    shape = made.backbone.shape
+    run.say(made.about)
+    return {"parameters": shape.parameters, "vocabulary": shape.vocabulary}
+
+
+def distinct(worlds: list[WorldChoice]) -> list[WorldChoice]:
+    """Each world once, in order of first appearance."""
+    return [world for place, world in enumerate(worlds) if world not in worlds[:place]]
+
+
+def compare(recipe: SpaRecipe, run: Run) -> dict[str, Any]:
+    """The honest tables: chance below, the arms, the ceiling above."""
+    world, budget = recipe.world, budget_of(recipe)
+    measured = evaluation.yardstick(world.name, budget, recipe.evaluation)
+    table, lengths = evaluation.table(world.name, recipe.evaluation), evaluation.lengths_table(world.name)
+    rows = [(table, measured.random_row()), (lengths, measured.random_lengths())]
+    for name in sorted(recipe.variants, key=lambda name: recipe.variant(name).world_model):
+        arm = run.stage(f"evaluate-{name}", dict)
+        for to, row in ((table, arm["row"]), (lengths, arm["lengths"])):
+            rows.append((to, [cell if isinstance(cell, str) else Cell(**cell) for cell in row]))
+    rows += [(table, measured.ceiling_row()), (lengths, measured.ceiling_lengths())]
+    for to, cells in rows:
+        if cells:
+            to.add(*cells)
+    warning = out_of_reach(measured.reach.best, config_for(world.name, budget).max_actions)
+    return {"tables": [found.data() for found in (table, lengths) if found.rows], "warning": warning}
+
+
+def summarise(recipe: SpaRecipe, run: Run, found: dict[str, Any]) -> None:
+    """Console table, `summary.json` and what the report draws."""
+    arms = {name: f"rl-{name}" for name in recipe.variants if recipe.variant(name).rl}
+    lessons = {name: f"sft-{name}" for name in taught(recipe)}
+    notes = [f"{recipe.world.name} is {found['warning']}."] if found.get("warning") else []
+    outlook = (
+        "RL can only choose among futures that the model can foresee: with SFT cut short it stays where chance is."
+        if recipe.world.maker()().deterministic
+        else "Luck has a part in where a turn ends, so that no prediction can always come true."
+    )
+    for name in lessons:
+        cell = run.stage(f"sft-{name}", dict)["measured"]["prediction"]
+        if cell["value"] is not None:
+            notes.append(
+                f"Before RL began, {name} reached the state it had predicted in {cell['value']:.1%} of its turns "
+                f"({cell['low']:.1%} to {cell['high']:.1%}, {cell['n']} levels). {outlook}"
+            )
+    for name in arms:
+        notes += [f"{name}: {note}" for note in run.stage(f"rl-{name}", dict)["notes"]]
+    many = 1 << recipe.rollout.members.bit_length() - 1
+    curves: list[tuple[str, str, dict[str, str], str]] = [
+        ("Success on training levels", "success", arms, "%"),
+        (f"pass@{many} on training levels", f"pass@{many}", arms, "%"),
+        ("Success on unseen levels", "eval_success", arms, "%"),
+        ("Cross-entropy of SFT", "ce", lessons, ""),
+        ("Reward spread inside groups", "group_std", arms, ""),
+        ("Entropy", "entropy", arms, ""),
+        ("Tokens of a reply", "reply_tokens", arms, ""),
+        ("Mutual information of prompts and reasoning, nats", "mi", arms, ""),
+        ("The same in deviations of the marginal", "mi_z_ema", arms, ""),
+        ("Reasoning that fits its own prompt best", "retrieval@1", arms, "%"),
+        ("Largest sampler-learner difference in log-probability", "mismatch", arms, ""),
+    ]
+    run.summary(
+        {
+            "tables": found["tables"],
+            "curves": [{"title": t, "key": k, "stages": s, "unit": u} for t, k, s, u in curves],
+            "notes": notes,
+        }
+    )

@@ -1,0 +1,164 @@
+"""SPA's recipe: every setting, and the combinations that make no sense."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from oneiro.agents.prompts import DialogueSettings
+from oneiro.agents.evaluate import EvaluationSettings
+from oneiro.errors import OneiroError, nearest
+from oneiro.learning.collapse import WatchSettings
+from oneiro.learning.loop import RlSettings
+from oneiro.learning.sft import SftSettings
+from oneiro.models.language import ModelSettings
+from oneiro.recipe import Recipe, Settings
+from oneiro.sampling.engine import Limits
+from oneiro.sampling.server import ServerConfig
+from oneiro.systems.spa.protocols import with_protocol
+from oneiro.systems.spa.variants import VARIANTS, Player, Variant, view_of
+from oneiro.worlds.choice import WorldChoice
+from oneiro.worlds.registry import config_for
+
+
+class SelfPlaySettings(Settings):
+    """Where the world model's data comes from."""
+
+    policy: Player = "self"
+    """Who plays. `tiny` cannot speak yet: random or mixture."""
+    oracle_share: float = Field(0.5, ge=0, le=1)
+    """Part of a mixture's actions that are the oracle's."""
+    server: ServerConfig | None = None
+    """The model that plays, for `policy: server`."""
+    batches: int = Field(5, ge=1)
+    levels: int = Field(32, ge=1)
+    """Levels in a batch."""
+    members: int = Field(8, ge=1)
+    workers: int = Field(1, ge=1)
+    """Processes that play, a batch each, where the player is no model."""
+    held_out: float = Field(0.05, ge=0, lt=1)
+    """Part of the levels kept for measuring the loss; whole trajectories, never single turns."""
+    keep_malformed: bool = False
+    """Learn from replies without the demanded form too."""
+    hindsight: float | None = Field(None, ge=0, le=1)
+    """Learn every reply with the best action that all play knows of (`spa_hindsight.py`), and this part of the others,
+    each once; None: all replies alike, as often as they were given.
+    """
+
+    @property
+    def scripted(self) -> bool:
+        """Whether the player is no model."""
+        return self.policy not in ("self", "server")
+
+    @model_validator(mode="after")
+    def _whole(self) -> SelfPlaySettings:
+        if self.policy == "server" and self.server is None:
+            raise OneiroError("self_play.policy=server needs self_play.server.model=NAME (and its base_url)")
+        return self
+
+
+class RolloutSettings(Settings):
+    groups: int = Field(32, ge=1)
+    """Levels in one step of RL."""
+    members: int = Field(8, ge=1)
+    """Attempts at each."""
+
+
+class SpaRecipe(Recipe):
+    """Everything SPA does, in order."""
+
+    protocol: Literal["own", "spa", "ragen", "ragen2"] = "own"
+    """Whose settings the sections take that are left out or null here (`spa_protocols.py`)."""
+    world: WorldChoice = WorldChoice(name="frozen-lake")
+    transfer_world: WorldChoice | None = None
+    """Where the variant `transfer` learns the dynamics, for instance a smaller version of `world`; seen as `world` is
+    unless it has a `view` of its own.
+    """
+    model: ModelSettings = ModelSettings()
+    define: dict[str, Variant] = Field(default_factory=dict)
+    """Variants of your own, by name."""
+    variants: list[str] = Field(["spa", "no-world-model"], min_length=1)
+    dialogue: DialogueSettings = DialogueSettings()
+    limits: Limits = Limits(max_tokens=400)
+    primed: str = "<think>"
+    """What every reply is made to begin with; `{state}` stands for the state, so that
+    `<think><observation>{state}</observation>` spares the agent writing down what it has just read.
+    """
+    slots: int = Field(256, ge=1)
+    """Rows decoded at once."""
+    self_play: SelfPlaySettings = SelfPlaySettings()
+    sft: SftSettings = SftSettings()
+    rollout: RolloutSettings = RolloutSettings()
+    rl: RlSettings = RlSettings()
+    watch: WatchSettings = WatchSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _protocol(cls, data: Any) -> Any:
+        return with_protocol(data) if isinstance(data, dict) else data
+
+    @field_validator("variants")
+    @classmethod
+    def _known_variants(cls, names: list[str], info: ValidationInfo) -> list[str]:
+        known = VARIANTS | info.data.get("define", {})
+        for name in names:
+            if name not in known:
+                raise ValueError(f"no variant called '{name}'{nearest(name, known)}")
+        return names
+
+    @model_validator(mode="after")
+    def _sensible(self) -> SpaRecipe:
+        if not self.dialogue.think and self.primed.startswith("<think>"):
+            raise OneiroError(
+                "dialogue.think=false leaves no thoughts to begin with; set primed='<answer>' or primed=''"
+            )
+        if not self.dialogue.world_model:
+            raise OneiroError(
+                "dialogue.world_model=false is what a variant says: set variants=[no-world-model] (or vanilla-rl, base)"
+            )
+        for name in self.variants:
+            self._check(name, self.variant(name))
+        return self
+
+    def _check(self, name: str, variant: Variant) -> None:
+        """One line for a variant that the other settings leave no room for."""
+        if variant.world_model and not self.dialogue.think:
+            raise OneiroError(f"variant '{name}' writes states into its thoughts; set dialogue.think=true")
+        if variant.transfer and self.transfer_world is None:
+            raise OneiroError(f"variant '{name}' needs transfer_world: where its dynamics are learned")
+        if (variant.environment_ce or self.rl.environment_ce) and self.dialogue.context != "full":
+            raise OneiroError(
+                f"variant '{name}' learns from what the environment answers, which only a growing dialogue shows after "
+                f"a reply; set dialogue.context=full (it is {self.dialogue.context})"
+            )
+        self.world_of(variant)
+        _, lessons = self.lessons_of(variant)
+        if variant.sft and not variant.true_states and lessons.scripted:
+            raise OneiroError(
+                f"variant '{name}' learns what the player believes, and a script believes nothing; set "
+                f"self_play.policy=self or server (it is {lessons.policy})"
+            )
+
+    def variant(self, name: str) -> Variant:
+        return self.define[name] if name in self.define else VARIANTS[name]
+
+    def world_of(self, variant: Variant) -> WorldChoice:
+        """Where an arm acts and is evaluated: the recipe's world in the arm's view."""
+        return _seen(self.world, variant)
+
+    def lessons_of(self, variant: Variant) -> tuple[WorldChoice, SelfPlaySettings]:
+        """Where an arm's data is played, and how."""
+        world, settings = self.world, self.self_play
+        if variant.transfer and self.transfer_world is not None:
+            world = self.transfer_world.in_view_of(self.world)
+        if variant.data is not None and variant.data != settings.policy:
+            settings = SelfPlaySettings.model_validate({**settings.model_dump(), "policy": variant.data})
+        return _seen(world, variant), settings
+
+
+def _seen(world: WorldChoice, variant: Variant) -> WorldChoice:
+    view = config_for(world.name, world.settings).view
+    shown = view_of(view, variant.coordinates)
+    return world if shown == view else WorldChoice(name=world.name, **{**world.settings, "view": shown})

@@ -1,0 +1,131 @@
+"""Self-play: who plays for data, and the played episodes on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from oneiro import seeds
+from oneiro.agents import evaluate as evaluation
+from oneiro.models.chat import ChatFormat
+from oneiro.agents.exploration import Explorer
+from oneiro.agents.rollout import play, tasks
+from oneiro.agents.policies import ModelPolicy, Policy, ScriptedPolicy, ServerPolicy, mixture
+from oneiro.episode import Stop
+from oneiro.models import language as languages
+from oneiro.models.language import LanguageModel
+from oneiro.processes import each_done
+from oneiro.run import Run, read_lines, write_episodes
+from oneiro.sampling.engine import Engine
+from oneiro.systems.spa.recipe import SelfPlaySettings, SpaRecipe
+
+STAGE = "self-play"
+
+
+def lesson_stage(recipe: SpaRecipe, name: str) -> str:
+    """The stage that plays a variant's data; arms whose data is played alike share it."""
+    own = recipe.lessons_of(recipe.variant(name)) != (recipe.world, recipe.self_play)
+    return f"{STAGE}-{name}" if own else STAGE
+
+
+def base_model(recipe: SpaRecipe, run: Run) -> LanguageModel:
+    """The weights every arm starts from; those of `tiny` were made by the stage `model`."""
+    if recipe.model.name == "tiny":
+        base = languages.load(str(run.path / "checkpoints" / "base"))
+        return languages.with_lora(base, recipe.model.lora)
+    return languages.load(recipe.model)
+
+
+def self_play(recipe: SpaRecipe, run: Run, name: str) -> dict[str, Any]:
+    """Play a variant's training levels, batch by batch; a batch that is on disk is not played again."""
+    settings, stage = recipe.lessons_of(recipe.variant(name))[1], lesson_stage(recipe, name)
+    solved = failed = episodes = 0
+    with run.progress(stage, settings.batches) as bar:
+        for batch in batches(recipe, run, name):
+            records = list(read_lines(batch_file(run.path, stage, batch)))
+            solved, episodes = solved + sum(r["success"] for r in records), episodes + len(records)
+            failed += sum(r["stop"] == Stop.ERROR for r in records)
+            bar.advance(1, success=solved / episodes)
+    broken = f", {failed:,} broken off by errors" if failed else ""
+    run.say(f"{stage}: {episodes:,} trajectories, {solved / episodes:.1%} solved{broken}")
+    return {"episodes": episodes, "success": solved / episodes, "errors": failed}
+
+
+def batches(recipe: SpaRecipe, run: Run, name: str) -> Iterator[int]:
+    """The numbers of the batches as they come to be on disk."""
+    settings, stage = recipe.lessons_of(recipe.variant(name))[1], lesson_stage(recipe, name)
+    there = [batch_file(run.path, stage, batch).exists() for batch in range(settings.batches)]
+    yield from (batch for batch, done in enumerate(there) if done)
+    missing = [batch for batch, done in enumerate(there) if not done]
+    workers = min(settings.workers, len(missing))
+    if workers > 1 and settings.scripted:
+        yield from each_done(play_batch, ((recipe, run.path, name, batch) for batch in missing), workers)
+    elif missing:
+        player = scripted(recipe, settings) if settings.scripted else speaking(recipe, settings, run)
+        yield from (play_batch(recipe, run.path, name, batch, player) for batch in missing)
+
+
+@dataclass(frozen=True)
+class Playing:
+    """Who plays: `policy` anew for each batch, so that none remembers another."""
+
+    policy: Callable[[], Policy]
+    chat: ChatFormat | None = None
+    """What its tokens need."""
+    primed: str = ""
+    """What its replies are made to begin with."""
+
+
+def play_batch(recipe: SpaRecipe, folder: Path, name: str, batch: int, player: Playing | None = None) -> int:
+    """Play one batch and write it into the run's `folder`; without a `player`, by the recipe's script."""
+    world, settings = recipe.lessons_of(recipe.variant(name))
+    player = player or scripted(recipe, settings)
+    seed = seeds.derive(recipe.seed, "self-play", batch)
+    attempts = tasks(settings.levels, settings.members, "train", seed)
+    policy, rounds = player.policy(), [attempts]
+    if settings.policy == "curious":  # it learns from one attempt what to try in the next
+        rounds = [[t for t in attempts if t.member == member] for member in range(settings.members)]
+    played = [
+        evaluation.record(episode)
+        for part in rounds
+        for episode in play(world.maker(), part, policy, recipe.dialogue, player.chat, seed, player.primed)
+    ]
+    write_episodes(folder, lesson_stage(recipe, name), batch, played)
+    return batch
+
+
+def lessons(recipe: SpaRecipe, run: Run, name: str) -> Iterator[dict[str, Any]]:
+    """The recorded episodes a variant learns from."""
+    settings = recipe.lessons_of(recipe.variant(name))[1]
+    for batch in range(settings.batches):
+        yield from read_lines(batch_file(run.path, lesson_stage(recipe, name), batch))
+
+
+def batch_file(folder: Path, stage: str, batch: int) -> Path:
+    return folder / "episodes" / f"{stage}-{batch:06d}.jsonl.gz"
+
+
+def speaking(recipe: SpaRecipe, settings: SelfPlaySettings, run: Run) -> Playing:
+    """A model that plays: the one to be trained, or one behind an address."""
+    if settings.policy == "server":
+        assert settings.server is not None
+        return Playing(partial(ServerPolicy, settings.server))
+    language = base_model(recipe, run)
+    model = ModelPolicy(Engine(language, recipe.slots), recipe.limits)
+    return Playing(lambda: model, ChatFormat(language.tokenizer), recipe.primed)
+
+
+def scripted(recipe: SpaRecipe, settings: SelfPlaySettings) -> Playing:
+    """A player that needs no model."""
+    dialogue = recipe.dialogue
+    shares = {"random": 0.0, "mixture": settings.oracle_share, "oracle": 1.0}
+
+    def script() -> ScriptedPolicy:
+        choose = Explorer() if settings.policy == "curious" else mixture(shares[settings.policy])
+        most = dialogue.actions_per_turn if settings.policy == "random" else 1
+        return ScriptedPolicy(choose, (1, most), dialogue.think, dialogue.world_model)
+
+    return Playing(script)

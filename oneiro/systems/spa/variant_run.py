@@ -1,0 +1,206 @@
+"""One variant on its way through SFT, RL and evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from oneiro import seeds
+from oneiro.agents import evaluate as evaluation
+from oneiro.models.chat import ChatFormat
+from oneiro.agents.evaluate import EvaluationSettings
+from oneiro.agents.rollout import play, tasks
+from oneiro.agents.policies import ModelPolicy
+from oneiro.agents.loading import Habits
+from oneiro.episode import Episode, Row, Tokens
+from oneiro.errors import OneiroError
+from oneiro.learning.collapse import Watch
+from oneiro.learning.filters import FilterSettings
+from oneiro.learning.learner import Learner
+from oneiro.learning.loop import RlSettings, actor_of
+from oneiro.learning.sft import SftSettings
+from oneiro.models import language as languages
+from oneiro.models.language import LanguageModel
+from oneiro.run import Run
+from oneiro.sampling.engine import Engine
+from oneiro.systems import stages
+from oneiro.systems.spa.data import rows_of
+from oneiro.systems.spa.hindsight import Hindsight
+from oneiro.systems.spa.self_play import base_model, lessons
+from oneiro.systems.spa.recipe import SpaRecipe
+
+
+class Arm:
+    """A variant with the settings it changes already changed."""
+
+    def __init__(self, recipe: SpaRecipe, run: Run, name: str) -> None:
+        self.recipe, self.run, self.name = recipe, run, name
+        self.variant = variant = recipe.variant(name)
+        self.world = recipe.world_of(variant)
+        self.dialogue = recipe.dialogue.model_copy(
+            update={
+                "world_model": variant.world_model,
+                "state_reward": variant.state_reward or recipe.dialogue.state_reward,
+            }
+        )
+
+        # An arm without states in its replies is not made to begin with one.
+        self.primed = recipe.primed if variant.world_model else recipe.primed.partition("<observation>")[0]
+
+    def train(self) -> None:
+        if self.variant.sft:
+            self.run.stage(f"sft-{self.name}", self.sft)
+        if self.variant.rl:
+            self.run.stage(f"rl-{self.name}", self.rl)
+        self.run.stage(f"evaluate-{self.name}", self.evaluate)
+
+    @property
+    def label(self) -> str:
+        return f"{Path(self.recipe.model.name).name} {self.name}"
+
+    @property
+    def sft_settings(self) -> SftSettings:
+        epochs = self.variant.epochs or self.recipe.sft.epochs
+        return self.recipe.sft.model_copy(update={"epochs": epochs})
+
+    @property
+    def rl_settings(self) -> RlSettings:
+        settings, weight = self.recipe.rl, self.variant.environment_ce
+        if not weight:
+            return settings
+        # What the environment answered teaches in every group, also where all attempts scored alike.
+        return settings.model_copy(update={"environment_ce": weight, "filter": FilterSettings(name="none")})
+
+    def model(self, *after: str) -> LanguageModel:
+        """The weights after the first of these stages that is done, else the base; taught how they are to be used."""
+        language = None
+        for stage in after:
+            folder = self.run.path / "checkpoints" / f"{stage}-{self.name}"
+            if language is None and folder.exists() and self.run.done(f"{stage}-{self.name}"):
+                language = languages.load(str(folder))
+        language = language or base_model(self.recipe, self.run)
+        recipe = self.recipe
+        habits = Habits(world=self.world, dialogue=self.dialogue, limits=recipe.limits, primed=self.primed)
+        language.habits = habits.model_dump(mode="json")
+        return language
+
+    def sft(self) -> dict[str, Any]:
+        """Learn the dynamics from recorded play."""
+        recipe, run, stage = self.recipe, self.run, f"sft-{self.name}"
+        language = self.model()
+        rows, held_out = self.data(ChatFormat(language.tokenizer))
+        seed = seeds.derive(recipe.seed, "sft")
+        steps = stages.supervise(run, stage, f"SFT {self.name}", language, rows, held_out, self.sft_settings, seed)
+        once = recipe.evaluation.model_copy(update={"samples": 1})
+        played = self.played(Engine(language, recipe.slots), "after SFT", once)
+        run.episodes(stage, steps, [evaluation.record(e) for e in played])
+        found = {name: vars(cell) for name, cell in evaluation.measure(played, 1).items()}
+        reached = found["prediction"]["value"]
+        shown = f", predicted state really reached {reached:.1%}" if reached is not None else ""
+        run.say(f"{self.name} after SFT on {len(rows):,} rows: success {found['success']['value']:.1%}{shown}")
+        return {"rows": len(rows), "measured": found}
+
+    def data(self, chat: ChatFormat) -> tuple[list[Row], list[Row]]:
+        """Rows to learn from and rows held out, by level."""
+        settings = self.recipe.self_play
+        malformed = self.variant.keep_malformed
+        keep_malformed = settings.keep_malformed if malformed is None else malformed
+        parts: tuple[list[Row], list[Row]] = ([], [])
+        learned = self.learned_turns()
+        for record in lessons(self.recipe, self.run, self.name):
+            aside = seeds.generator(self.recipe.seed, "held out", record["seed"]).random() < settings.held_out
+            rows = rows_of(record, chat, self.dialogue, self.variant, self.primed, keep_malformed, learned)
+            parts[aside].extend(rows)
+        if not parts[0]:
+            raise OneiroError(
+                "self-play gave no reply in the demanded form; set self_play.keep_malformed=true or play more"
+                if settings.hindsight is None
+                else "no attempt of the self-play succeeded, so that hindsight knows no way to learn; raise "
+                "self_play.members, or set self_play.hindsight=null"
+            )
+        return parts
+
+    def learned_turns(self) -> Callable[[dict[str, Any]], bool]:
+        """Which turns of the recorded play are learned."""
+        share = self.recipe.self_play.hindsight
+        if share is None:
+            return lambda turn: True
+        return Hindsight(lessons(self.recipe, self.run, self.name), share, self.recipe.seed)
+
+    def rl(self) -> dict[str, Any]:
+        """Learn to act; ends early when there is nothing left to learn from."""
+        recipe, run, stage = self.recipe, self.run, f"rl-{self.name}"
+        language = self.model("sft")
+        actor = actor_of(language, self.rl_settings)
+        engine, chat = Engine(actor, recipe.slots), ChatFormat(language.tokenizer)
+        if self.rl_settings.environment_ce and chat.rewrites:
+            raise OneiroError(
+                f"variant '{self.name}' learns from what the environment answers, but the chat template of "
+                f"{recipe.model.name} rewrites earlier turns; choose a model whose template does not"
+            )
+        policy, make_world = ModelPolicy(engine, recipe.limits), self.world.maker()
+        watch = Watch(recipe.watch, lambda tokens: reasoning_length(language, tokens))
+
+        def play_step(step: int) -> list[Episode]:
+            seed = seeds.derive(recipe.seed, "rl", step)
+            attempts = tasks(recipe.rollout.groups, recipe.rollout.members, "train", seed)
+            return play(make_world, attempts, policy, self.dialogue, chat, seed, self.primed)
+
+        def look(step: int, episodes: Sequence[Episode], learner: Learner) -> dict[str, float]:
+            found = watch.look(step, episodes, learner)
+            if recipe.evaluation.every and (step - 1) % recipe.evaluation.every == 0:
+                found |= self.glance(engine, step)
+            return found
+
+        seed = seeds.derive(recipe.seed, stage)
+        notes = stages.reinforce(
+            run,
+            stage,
+            f"RL {self.name}",
+            language,
+            actor,
+            self.rl_settings,
+            seed,
+            watch,
+            play_step,
+            evaluation.record,
+            look,
+        )
+        return {"notes": notes}
+
+    def glance(self, engine: Engine, step: int) -> dict[str, float]:
+        """How the policy of this step does on unseen levels."""
+        settings = self.recipe.evaluation
+        found = evaluation.measure(self.played(engine, f"evaluate {step}", settings), settings.samples)
+        values = {"eval_success": found["success"].value, f"eval_pass@{settings.samples}": found["pass@k"].value}
+        return {name: value for name, value in values.items() if isinstance(value, float)}
+
+    def evaluate(self) -> dict[str, Any]:
+        """The arm's rows of the tables."""
+        engine = Engine(self.model("rl", "sft"), self.recipe.slots)
+        episodes = self.played(engine, "evaluate", self.recipe.evaluation)
+        self.run.episodes(f"evaluate-{self.name}", 0, [evaluation.record(e) for e in episodes])
+        rows = {"row": evaluation.agent_row(self.label, episodes, self.recipe.evaluation)}
+        rows["lengths"] = evaluation.lengths_row(self.label, episodes) or []
+        return {name: [cell if isinstance(cell, str) else vars(cell) for cell in row] for name, row in rows.items()}
+
+    def played(self, engine: Engine, what: str, settings: EvaluationSettings) -> list[Episode]:
+        """The evaluation levels, played by the engine's model."""
+        limits = self.recipe.limits
+        if settings.temperature is not None:
+            limits = limits.model_copy(update={"temperature": settings.temperature})
+        chat, seed = ChatFormat(engine.language.tokenizer), seeds.derive(self.recipe.seed, what)
+        policy = ModelPolicy(engine, limits)
+        return evaluation.attempt(self.world.maker(), policy, self.dialogue, chat, settings, seed, self.primed)
+
+
+def reasoning_length(language: LanguageModel, tokens: Tokens) -> int:
+    """How many leading tokens of a reply come before the one that completes `</think>`; all, where none does."""
+    if "</think>" not in language.decode(tokens):
+        return len(tokens)
+    low, high = 0, len(tokens)  # the first `low` tokens do not hold the mark, the first `high` do
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if "</think>" in language.decode(tokens[:middle]) else (middle, high)
+    return low

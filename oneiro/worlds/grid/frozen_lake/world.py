@@ -1,0 +1,234 @@
+"""FrozenLake: cross the ice to the goal, around the holes, on ice that may slip.
+
+Start and goal lie anywhere; a map is redrawn until a path exists. A move goes the chosen way with probability
+`success_rate` and to either side of it otherwise (1/3 each is gymnasium's default). Ceiling and oracle come from exact
+dynamic programming.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from oneiro.seeds import generator
+from oneiro.worlds import packs
+from oneiro.worlds.base import Step, World, WorldConfig, draw_level, level_key
+from oneiro.worlds.grid.frozen_lake import views as lake_views
+from oneiro.worlds.grid.frozen_lake.views import Lake, LakeGlyphs
+from oneiro.worlds.packs import PackConfig
+
+WORDS = ("Left", "Down", "Right", "Up")
+"""In gymnasium's order: the two neighbours of a direction in this ring are its perpendiculars."""
+
+SHIFTS = ((0, -1), (1, 0), (0, 1), (-1, 0))
+
+
+class FrozenLakeConfig(PackConfig):
+    """Settings of the lake."""
+
+    size: int = Field(default=4, ge=2, le=32)
+    """Rows and columns of the square map."""
+    frozen_probability: float = Field(default=0.8, gt=0, le=1)
+    """Chance that a cell is ice rather than a hole."""
+    success_rate: float = Field(default=1.0, ge=0, le=1)
+    """Chance that a move goes the chosen way; the rest is split over the two perpendicular directions."""
+    glyphs: LakeGlyphs = LakeGlyphs()
+    """The characters of the text views."""
+
+
+@dataclass(frozen=True)
+class LakeLevel:
+    """A map as drawn: the lake with the player on the start cell, and the shortest safe path's length."""
+
+    lake: Lake
+    optimum: int
+
+    @property
+    def key(self) -> str:
+        lake = self.lake
+        holes = "".join(str(int(cell in lake.holes)) for cell in range(lake.size**2))
+        # A walk passes the starts of other levels with the same holes and goal: all of these are in one split.
+        family = f"frozen-lake {lake.size} {holes} {lake.goal}"
+        return level_key(f"{family} {lake.player}", family)
+
+
+class FrozenLake(World):
+    """One crossing of the lake."""
+
+    name = "frozen-lake"
+    Config = FrozenLakeConfig
+    views = tuple(lake_views.VIEWS)
+    actions = WORDS
+    variants: ClassVar = {
+        "slippery": {"success_rate": 1 / 3},
+        "mostly-sure": {"success_rate": 0.8},
+        "6x6": {"size": 6},
+        "6x6-slippery": {"size": 6, "success_rate": 1 / 3},
+        "coordinates": {"view": "grid+coordinates"},
+    }
+    config: FrozenLakeConfig
+
+    def __init__(self, config: WorldConfig | None = None) -> None:
+        super().__init__(config)
+        self.deterministic = self.config.success_rate == 1.0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        self.begin(seed, options)
+        config = self.config
+        level = level_for(config.size, config.frozen_probability, self.seed, self.split, config.pack)
+        self.lake, self.start = level.lake, level.lake.player
+        self.__dict__.pop("_values", None)
+        self._slips = slips(self.seed, self.member)
+        return self.render(), {"key": level.key, "optimum": level.optimum}
+
+    def step(self, action: str) -> Step:
+        if self.over:
+            return self.ended(success=self.lake.arrived)
+        word = action.strip().lower()
+        chosen = next((index for index, known in enumerate(WORDS) if known.lower() == word), None)
+        if chosen is None:
+            return self.outcome(0.0, valid=False, effective=False)
+        # Drawn even where nothing can slip, so that a member's luck does not depend on the slip rate's value.
+        luck = self._slips.random()
+        before = self.lake.player
+        after = int(neighbours(self.config.size)[before, slipped(chosen, luck, self.config.success_rate)])
+        self.lake = self.lake._replace(player=after)
+        arrived = self.lake.arrived
+        done = arrived or self.lake.fallen
+        return self.outcome(float(arrived), done=done, success=arrived, effective=after != before)
+
+    def render(self, view: str | None = None) -> str:
+        return lake_views.show(self.view_named(view), self.lake, self.start, self.config.glyphs)
+
+    def parse(self, text: str, view: str | None = None) -> Lake | None:
+        return lake_views.read(self.view_named(view), text, self.config.size, self.config.glyphs)
+
+    @property
+    def state(self) -> Lake:
+        return self.lake
+
+    @property
+    def instruction(self) -> str:
+        rate = self.config.success_rate
+        ice = (
+            "The ice does not slip: every move goes where you choose."
+            if rate == 1
+            else f"The ice is slippery: a move goes the chosen way with probability {rate:.2f} and sideways otherwise."
+        )
+        return (
+            "You stand on a frozen lake. Walk to the goal without stepping into a hole. "
+            f"{ice} A move against the edge leaves you where you are.\n"
+            f"Symbols: {self.config.glyphs.legend()}. Cells are (row,column), counted from (0,0) at the top left.\n"
+            f"Actions: {', '.join(WORDS)}. You have {self.config.max_actions} actions."
+        )
+
+    def ceiling(self) -> float:
+        return float(self._values[self.remaining, self.lake.player])
+
+    def oracle(self) -> str | None:
+        """The best action for the remaining budget; among equals, the one that reaches the same chance soonest."""
+        best = self.ceiling()
+        if self.over or best <= 0:
+            return None
+        horizon = next(t for t in range(1, self.remaining + 1) if self._values[t, self.lake.player] >= best - 1e-12)
+        chances = move_values(self._values[horizon - 1], self.config.size, self.config.success_rate)
+        return WORDS[int(chances[self.lake.player].argmax())]
+
+    @cached_property
+    def _values(self) -> NDArray[np.float64]:
+        return success_values(self.lake, self.config.success_rate, self.config.max_actions)
+
+
+@lru_cache(maxsize=4096)
+def level_for(
+    size: int, frozen_probability: float, seed: int, split: str | None, pack: Path | None = None
+) -> LakeLevel:
+    """The map of a seed; remembered, because all members of a group ask for the same one."""
+    if pack is not None:
+        return packs.pick(pack, seed, split, level_in, size)
+
+    def drawn(rng: np.random.Generator) -> LakeLevel | None:
+        return draw(rng, size, frozen_probability)
+
+    return draw_level("frozen-lake", seed, split, drawn, lambda level: level.key)[0]
+
+
+def level_in(text: str, optimum: int, size: int) -> LakeLevel:
+    """The map that a pack shows."""
+    lake = lake_views.read("text", text, size, LakeGlyphs())
+    if lake is None or lake.arrived or lake.fallen:
+        raise ValueError(f"shows no start on a lake of {size}x{size}; set size={len(text.split())}, or mend it")
+    holes = np.isin(np.arange(size**2), list(lake.holes))
+    if path_length(holes, size, lake.player, lake.goal) != optimum:
+        raise ValueError(f"has no shortest path of {optimum} moves")
+    return LakeLevel(lake, optimum)
+
+
+def draw(rng: np.random.Generator, size: int, frozen_probability: float) -> LakeLevel | None:
+    """A random map; None if no path leads from its start to its goal."""
+    holes = rng.random(size * size) >= frozen_probability
+    start, goal = (int(cell) for cell in rng.choice(size * size, 2, replace=False))
+    holes[[start, goal]] = False
+    optimum = path_length(holes, size, start, goal)
+    if optimum is None:
+        return None
+    return LakeLevel(Lake(size, frozenset(np.flatnonzero(holes).tolist()), goal, start), optimum)
+
+
+def slips(seed: int, member: int) -> np.random.Generator:
+    """The luck of one member: one draw for each move."""
+    return generator("frozen-lake", seed, "slip", member)
+
+
+@lru_cache
+def neighbours(size: int) -> NDArray[np.int64]:
+    """[cells, 4]: the cell each direction leads to; the edge stops a move."""
+    rows, columns = np.divmod(np.arange(size * size), size)
+    table = [np.clip(rows + down, 0, size - 1) * size + np.clip(columns + right, 0, size - 1) for down, right in SHIFTS]
+    return np.stack(table, axis=1)
+
+
+def slipped(chosen: int, luck: float, success_rate: float) -> int:
+    """The direction really taken, for `luck` uniform in [0, 1)."""
+    if luck < success_rate:
+        return chosen
+    return (chosen + (1 if luck < success_rate + (1 - success_rate) / 2 else 3)) % 4
+
+
+def move_values(values: NDArray[np.float64], size: int, success_rate: float) -> NDArray[np.float64]:
+    """[cells, 4]: expected value after each action, given the values of cells."""
+    ahead = values[neighbours(size)]
+    aside = np.roll(ahead, 1, axis=1) + np.roll(ahead, -1, axis=1)
+    return success_rate * ahead + (1 - success_rate) / 2 * aside
+
+
+def success_values(lake: Lake, success_rate: float, actions: int) -> NDArray[np.float64]:
+    """[actions + 1, cells]: the best chance to reach the goal from each cell with that many actions left."""
+    values = np.zeros((actions + 1, lake.size**2))
+    values[:, lake.goal] = 1.0
+    walkable = np.ones(lake.size**2, bool)
+    walkable[[lake.goal, *lake.holes]] = False
+    for left in range(1, actions + 1):
+        best = move_values(values[left - 1], lake.size, success_rate).max(axis=1)
+        values[left, walkable] = best[walkable]
+    return values
+
+
+def path_length(holes: NDArray[np.bool_], size: int, start: int, goal: int) -> int | None:
+    """Moves on the shortest way from start to goal around the holes; None where there is none."""
+    table = neighbours(size)
+    seen = holes.copy()
+    seen[start] = True
+    frontier, length = np.array([start]), 0
+    while frontier.size and not seen[goal]:
+        reached = np.unique(table[frontier])
+        frontier = reached[~seen[reached]]
+        seen[frontier] = True
+        length += 1
+    return length if seen[goal] else None

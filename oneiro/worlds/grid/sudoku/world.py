@@ -1,0 +1,204 @@
+"""Sudoku: write digits into the empty cells until every row, column and box has each digit once.
+
+SPA's rules: a digit that conflicts is refused, any other is written and may be overwritten later; the only reward is 1
+for the finished board. Puzzles have one solution, and the default budget leaves room for mistakes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from oneiro.worlds import packs
+from oneiro.worlds.base import Step, World, draw_level
+from oneiro.worlds.grid.sudoku import views as sudoku_views
+from oneiro.worlds.grid.sudoku.levels import Puzzle, draw, peers, solutions
+from oneiro.worlds.grid.sudoku.views import Board
+from oneiro.worlds.packs import PackConfig
+
+CLUES = {4: 10, 9: 36}
+FEWEST_CLUES = {4: 4, 9: 22}
+DETOURS = 500
+"""Boards looked at when wrong digits block each other; beyond, the board counts as lost."""
+
+Move = tuple[int, int]
+"""A cell and the digit written into it."""
+
+
+class SudokuConfig(PackConfig):
+    """Settings of the puzzle."""
+
+    max_actions: int = Field(default=25, ge=1)
+    size: Literal[4, 9] = 4
+    """Rows, columns and digits."""
+    clues: int | None = None
+    """Cells filled at the start; 10 of 16, or 36 of 81, if not given."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> SudokuConfig:
+        fewest, cells = FEWEST_CLUES[self.size], self.size**2
+        if self.clues is not None and not fewest <= self.clues < cells:
+            raise ValueError(f"clues must be from {fewest} to {cells - 1} on a {self.size}x{self.size} board")
+        return self
+
+    @property
+    def given(self) -> int:
+        """Clues in effect."""
+        return CLUES[self.size] if self.clues is None else self.clues
+
+
+class Sudoku(World):
+    """One puzzle."""
+
+    name = "sudoku"
+    Config = SudokuConfig
+    views = tuple(sudoku_views.VIEWS)
+    variants: ClassVar = {
+        "medium": {"clues": 9},
+        "hard": {"clues": 6},
+        "9x9": {"size": 9, "max_actions": 90},
+        "coordinates": {"view": "grid+coordinates"},
+    }
+    config: SudokuConfig
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        self.begin(seed, options)
+        self.puzzle = puzzle_for(self.config.size, self.config.given, self.seed, self.split, self.config.pack)
+        self.board = Board(self.puzzle.size, self.puzzle.givens)
+        return self.render(), {"key": self.puzzle.key, "optimum": self.puzzle.givens.count(0)}
+
+    def step(self, action: str) -> Step:
+        solved = self.board.cells == self.puzzle.solution
+        if self.over:
+            return self.ended(success=solved)
+        move = sudoku_views.read_action(action, self.board.size)
+        if move is None:
+            return self.outcome(0.0, valid=False, effective=False)
+        before = self.board.cells
+        if self._allowed(before, move):
+            self.board = Board(self.board.size, written(before, move))
+        solved = self.board.cells == self.puzzle.solution
+        return self.outcome(float(solved), done=solved, success=solved, effective=self.board.cells != before)
+
+    def render(self, view: str | None = None) -> str:
+        return sudoku_views.VIEWS[self.view_named(view)](self.board)
+
+    def parse(self, text: str, view: str | None = None) -> Board | None:
+        return sudoku_views.read(self.view_named(view), text, self.config.size)
+
+    @property
+    def state(self) -> Board:
+        return self.board
+
+    @property
+    def instruction(self) -> str:
+        size = self.config.size
+        box = "2x2" if size == 4 else "3x3"
+        return (
+            f"Fill the empty cells of this {size}x{size} Sudoku: every row, every column and every {box} box holds "
+            f"each digit from 1 to {size} once. A digit that conflicts with another is refused, and so is any change "
+            "of a cell that was filled at the start; your own digits may be overwritten.\n"
+            "Symbols: . empty cell. Rows and columns are counted from 1 at the top left.\n"
+            f"Actions: row,column,digit, for example 2,1,3. You have {self.config.max_actions} actions."
+        )
+
+    def random_action(self, rng: np.random.Generator) -> str:
+        """A random digit in a random empty cell."""
+        empty = [cell for cell, digit in enumerate(self.board.cells) if not digit] or [0]
+        return self._words((int(rng.choice(empty)), int(rng.integers(1, self.board.size + 1))))
+
+    def ceiling(self) -> float:
+        moves = self._solution()
+        return float(moves is not None and len(moves) <= self.remaining)
+
+    def oracle(self) -> str | None:
+        """The next move of a shortest way to the finished board."""
+        moves = self._solution()
+        return self._words(moves[0]) if moves and len(moves) <= self.remaining and not self.over else None
+
+    def _words(self, move: Move) -> str:
+        row, column = divmod(move[0], self.board.size)
+        return f"{row + 1},{column + 1},{move[1]}"
+
+    def _allowed(self, cells: tuple[int, ...], move: Move) -> bool:
+        cell, digit = move
+        return not self.puzzle.givens[cell] and all(cells[peer] != digit for peer in peers(self.board.size)[cell])
+
+    def _solution(self) -> list[Move] | None:
+        """A shortest list of moves to the finished board, or None.
+
+        A right digit never stands in the way of another right one, so all that fit are written first. Where wrong
+        digits block each other in a ring, one of them must make room by becoming another wrong digit.
+        """
+        queue = deque([(self.board.cells, list[Move]())])
+        seen = {self.board.cells}
+        best: list[Move] | None = None
+        while queue and len(seen) < DETOURS:
+            cells, moves = queue.popleft()
+            cells, moves = self._settled(cells, moves)
+            if cells == self.puzzle.solution:
+                if best is None or len(moves) < len(best):
+                    best = moves
+                continue
+            for move in self._detours(cells):
+                after = written(cells, move)
+                if after not in seen and (best is None or len(moves) + 1 < len(best)):
+                    seen.add(after)
+                    queue.append((after, [*moves, move]))
+        return best
+
+    def _settled(self, cells: tuple[int, ...], moves: list[Move]) -> tuple[tuple[int, ...], list[Move]]:
+        """The board after every right digit that can be written has been."""
+        moves = list(moves)
+        wrong = [cell for cell, digit in enumerate(cells) if digit != self.puzzle.solution[cell]]
+        settled = True
+        while settled:
+            settled = False
+            for cell in wrong:
+                move = (cell, self.puzzle.solution[cell])
+                if cells[cell] != move[1] and self._allowed(cells, move):
+                    cells, settled = written(cells, move), True
+                    moves.append(move)
+        return cells, moves
+
+    def _detours(self, cells: tuple[int, ...]) -> Iterator[Move]:
+        """Wrong digits that could become other wrong digits."""
+        for cell, digit in enumerate(cells):
+            if digit and digit != self.puzzle.solution[cell]:
+                for other in range(1, self.board.size + 1):
+                    if other != digit and self._allowed(cells, (cell, other)):
+                        yield cell, other
+
+
+@lru_cache(maxsize=4096)
+def puzzle_for(size: int, clues: int, seed: int, split: str | None, pack: Path | None = None) -> Puzzle:
+    """The puzzle of a seed; remembered, because all members of a group ask for the same one."""
+    if pack is not None:
+        return packs.pick(pack, seed, split, puzzle_in, size)
+    return draw_level("sudoku", seed, split, lambda rng: draw(rng, size, clues, split), lambda puzzle: puzzle.key)[0]
+
+
+def puzzle_in(text: str, optimum: int, size: int) -> Puzzle:
+    """The puzzle that a pack shows."""
+    board = sudoku_views.read("text", text, size)
+    if board is None or board.cells.count(0) != optimum or not optimum:
+        raise ValueError(f"shows no {size}x{size} board with {optimum} empty cells")
+    clash = any(
+        digit and digit in (board.cells[peer] for peer in peers(size)[cell]) for cell, digit in enumerate(board.cells)
+    )
+    found = [] if clash else solutions(board.cells, size)
+    if len(found) != 1:
+        raise ValueError(f"has {'more than one solution' if found else 'no solution'}")
+    return Puzzle(size, board.cells, found[0])
+
+
+def written(cells: tuple[int, ...], move: Move) -> tuple[int, ...]:
+    """The cells after a digit is written."""
+    cell, digit = move
+    return (*cells[:cell], digit, *cells[cell + 1 :])

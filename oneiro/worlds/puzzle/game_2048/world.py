@@ -1,0 +1,161 @@
+"""2048: slide all tiles one way, equal tiles merge, a new tile appears; make a large one before the board is stuck.
+
+A merging move pays a tenth of log2(1 + points); reaching `target` by the end is success. Where new tiles appear is
+luck: members of a group start from the same board and meet different tiles.
+"""
+
+from __future__ import annotations
+
+import re
+from math import exp, log2
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from oneiro.seeds import generator
+from oneiro.worlds.base import Step, World, WorldConfig, draw_level, level_key
+from oneiro.worlds.puzzle.game_2048.board import WORDS, Tiles, possible, slid, with_new_tile
+from oneiro.worlds.puzzle.game_2048.player import AHEAD, best_way
+
+REWARD_SCALE = 0.1
+NEVER = 1e-12
+"""A chance below this is stated as none."""
+
+
+class Game2048Config(WorldConfig):
+    """Settings of the game."""
+
+    max_actions: int = Field(default=700, ge=1)
+    size: int = Field(default=4, ge=2, le=8)
+    """Rows and columns."""
+    target: int = Field(default=2048, ge=8)
+    """The tile that counts as success."""
+    two_probability: float = Field(default=0.9, ge=0, le=1)
+    """Chance that a new tile is a 2 rather than a 4."""
+
+    @field_validator("target")
+    @classmethod
+    def _power_of_two(cls, target: int) -> int:
+        if target & (target - 1):
+            raise ValueError(f"target must be a power of two, not {target}")
+        return target
+
+
+class Game2048(World):
+    """One game."""
+
+    name = "2048"
+    Config = Game2048Config
+    views = ("text", "spaced")
+    actions = WORDS
+    deterministic = False
+    oracle_is = f"a player that looks {AHEAD} moves ahead; no proven ceiling"
+    variants: ClassVar = {
+        "128": {"target": 128, "max_actions": 120},
+        "3x3": {"size": 3, "target": 64, "max_actions": 60},
+    }
+    config: Game2048Config
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        self.begin(seed, options)
+        self.tiles, key = draw_level(self.name, self.seed, self.split, self._draw, lambda t: level_key(f"2048 {t}"))
+        self.score = 0
+        self._luck = generator(self.name, self.seed, "luck", self.member)
+        return self.render(), {"key": key}
+
+    def step(self, action: str) -> Step:
+        if self.over:
+            return self.ended(success=self._success)
+        word = action.strip().lower()
+        way = next((index for index, known in enumerate(WORDS) if known.lower() == word), None)
+        if way is None:
+            return self.outcome(0.0, valid=False, effective=False)
+        after, points = slid(self.tiles, way)
+        effective = after != self.tiles
+        if effective:
+            self.tiles = with_new_tile(after, self._luck, self.config.two_probability)
+            self.score += points
+        stuck = not possible(self.tiles)
+        return self.outcome(REWARD_SCALE * log2(points + 1), done=stuck, success=self._success, effective=effective)
+
+    def render(self, view: str | None = None) -> str:
+        if self.view_named(view) == "spaced":
+            return spaced(self.tiles)
+        moves = ", ".join(WORDS[way] for way in possible(self.tiles)) or "none"
+        return f"{aligned(self.tiles)}\nMoves: {moves}. Score: {self.score}."
+
+    def parse(self, text: str, view: str | None = None) -> Tiles | None:
+        board = text if self.view_named(view) == "spaced" else text.rpartition("\nMoves: ")[0]
+        return read(board, self.config.size)
+
+    @property
+    def state(self) -> Tiles:
+        return self.tiles
+
+    @property
+    def instruction(self) -> str:
+        return (
+            "Slide all tiles in one direction; two equal tiles that meet merge into their sum, and after every move "
+            f"that changes the board a new tile appears. Make a tile of {self.config.target} before no move is left.\n"
+            "Symbols: . empty cell, a number a tile.\n"
+            f"Actions: {', '.join(WORDS)}. You have {self.config.max_actions} actions."
+        )
+
+    def oracle(self) -> str | None:
+        """The move of a good player, not of an optimal one: nobody knows that (see `player_2048`)."""
+        way = None if self.over else best_way(self.tiles, self.config.two_probability)
+        return None if way is None else WORDS[way]
+
+    def ceiling(self) -> float | None:
+        """1 with the target made, 0 where the tiles still to come cannot add up to it; in between nobody knows.
+
+        A tile is the sum of the tiles that went into it, and every move brings one. So many of the remaining ones would
+        have to be fours; Hoeffding's inequality bounds the chance of that, whatever the player does.
+        """
+        if self._success:
+            return 1.0
+        missing, moves = self.config.target - sum(self.tiles.cells), 0 if self.over else self.remaining
+        share = (missing - 2 * moves) / (2 * moves) if moves else 2.0
+        beyond = share - (1 - self.config.two_probability)
+        if share > 1 or (beyond > 0 and exp(-2 * moves * beyond**2) < NEVER):
+            return 0.0
+        return None
+
+    @property
+    def _success(self) -> bool:
+        return max(self.tiles.cells) >= self.config.target
+
+    def _draw(self, rng: np.random.Generator) -> Tiles:
+        tiles = Tiles(self.config.size, (0,) * self.config.size**2)
+        for _ in range(2):
+            tiles = with_new_tile(tiles, rng, self.config.two_probability)
+        return tiles
+
+
+def spaced(tiles: Tiles) -> str:
+    """One line a row, a space between cells."""
+    shown = [str(tile) if tile else "." for tile in tiles.cells]
+    return "\n".join(" ".join(shown[first : first + tiles.size]) for first in range(0, len(shown), tiles.size))
+
+
+def aligned(tiles: Tiles) -> str:
+    """One line a row, columns right-aligned."""
+    shown = [str(tile) if tile else "." for tile in tiles.cells]
+    width = max(len(cell) for cell in shown)
+    rows = (shown[first : first + tiles.size] for first in range(0, len(shown), tiles.size))
+    return "\n".join(" ".join(cell.rjust(width) for cell in row) for row in rows)
+
+
+def read(text: str, size: int) -> Tiles | None:
+    """The board of either layout, or None."""
+    if len(text) > 20 * size * size:
+        return None
+    rows = [line.split() for line in text.split("\n")]
+    cells = [cell for row in rows for cell in row]
+    if len(rows) != size or any(len(row) != size for row in rows):
+        return None
+    if not all(re.fullmatch(r"\.|[1-9][0-9]{0,6}", cell) for cell in cells):
+        return None
+    tiles = Tiles(size, tuple(0 if cell == "." else int(cell) for cell in cells))
+    return tiles if text in (spaced(tiles), aligned(tiles)) else None
