@@ -19,7 +19,7 @@ Tokens = NDArray[np.int32]
 Floats = NDArray[np.float32]
 
 
-class Stop(StrEnum):
+class FinishReason(StrEnum):
     """Why an episode, or the sampling of a segment, ended."""
 
     GOAL = "goal"
@@ -39,7 +39,7 @@ class Stop(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
+class SamplingParams:
     """How sampled tokens were drawn; stored with them, so that log-probabilities can be recomputed exactly."""
 
     temperature: float = 1.0
@@ -67,8 +67,8 @@ class Segment:
     tag: str = ""
     turn: int = 0
     logprobs: Floats | None = None
-    draw: Draw | None = None
-    stop: Stop | None = None
+    params: SamplingParams | None = None
+    finish_reason: FinishReason | None = None
     weights: dict[str, float | Floats] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -128,7 +128,7 @@ class Row:
     @property
     def temperature(self) -> float:
         """The temperature its tokens were drawn at; one row has one."""
-        found = {s.draw.temperature for s in self.segments if s.draw is not None}
+        found = {s.params.temperature for s in self.segments if s.params is not None}
         if len(found) > 1:
             raise ValueError(f"one row mixes temperatures {sorted(found)}")
         return found.pop() if found else 1.0
@@ -154,7 +154,7 @@ class Episode:
     terms: dict[str, list[float]] = field(default_factory=dict)
     """Each term of the reward by itself, per turn; they sum to `rewards`."""
     success: bool = False
-    stop: Stop = Stop.TURNS
+    finish_reason: FinishReason = FinishReason.TURNS
     seed: int = 0
     member: int = 0
     group: int = 0

@@ -27,8 +27,8 @@ from typer.main import get_command
 
 import oneiro
 from oneiro import cli
+from oneiro.agents.evaluate import AgentEvaluationSettings
 from oneiro.agents.prompts import DialogueSettings
-from oneiro.agents.evaluate import EvaluationSettings
 from oneiro.learning import algorithms
 from oneiro.learning.filters import FilterSettings
 from oneiro.learning.learner import LearnerSettings
@@ -39,7 +39,7 @@ from oneiro.learning.sft import SftSettings
 from oneiro.models.language import LoraSettings, ModelSettings
 from oneiro.recipe import Recipe, find, listing, load, read
 from oneiro.run import read_lines
-from oneiro.sampling.engine import Limits
+from oneiro.sampling.engine import SamplingSettings
 from oneiro.sampling.server import ServerConfig
 from oneiro.systems.spa.pipeline import VARIANTS, SpaRecipe
 from oneiro.worlds import registry
@@ -287,7 +287,7 @@ def test_pictures_are_small() -> None:
 SETTINGS: list[tuple[str, str, type[BaseModel], tuple[str, ...]]] = [
     ("models", "model", ModelSettings, ()),
     ("models", "lora", LoraSettings, ()),
-    ("sampling", "limits", Limits, ()),
+    ("sampling", "sampling", SamplingSettings, ()),
     ("sampling", "server", ServerConfig, ()),
     ("learning", "sft", SftSettings, ()),
     ("learning", "rl", RlSettings, ()),
@@ -296,7 +296,7 @@ SETTINGS: list[tuple[str, str, type[BaseModel], tuple[str, ...]]] = [
     ("learning", "loss", LossSettings, ()),
     ("learning", "filter", FilterSettings, ()),
     ("agents", "dialogue", DialogueSettings, ()),
-    ("agents", "evaluation", EvaluationSettings, ()),
+    ("agents", "evaluation", AgentEvaluationSettings, ()),
     *((("spa", name, type(SpaRecipe.model_fields[name].default), ())) for name in ("self_play", "rollout", "watch")),
     ("spa", "", SpaRecipe, tuple(Recipe.model_fields)),
 ]

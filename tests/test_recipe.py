@@ -9,11 +9,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field
-from toy_system import ToyRecipe
 
 from oneiro import recipe as recipes
 from oneiro.errors import OneiroError
 from oneiro.recipe import Recipe, Settings, dump, listing, load, merge, plain
+from tests.toy_system import ToyRecipe
 
 FILE = """
 system: toy

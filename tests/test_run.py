@@ -13,19 +13,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from toy_system import ToyLearn, ToyRecipe
 
 from oneiro import systems
 from oneiro.errors import OneiroError
 from oneiro.files import read_json
 from oneiro.run import Run, read_lines
+from tests.toy_system import ToyLearn, ToyRecipe
 
 RECIPE = ToyRecipe(system="toy")
 
 
 @pytest.fixture(autouse=True)
 def with_toy_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(systems.SYSTEMS, "toy", "toy_system:ToyRecipe")
+    monkeypatch.setitem(systems.SYSTEMS, "toy", "tests.toy_system:ToyRecipe")
 
 
 def result(path: Path) -> dict[str, bytes]:

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from oneiro.models.chat import ChatFormat
-from oneiro.agents.prompts import DialogueSettings
-from oneiro.agents.rollout import play, tasks
 from oneiro.agents.policies import Policy, ServerPolicy, mixture
-from oneiro.episode import Episode, Stop
+from oneiro.agents.prompts import DialogueSettings
+from oneiro.agents.rollout import attempts, play
+from oneiro.episode import Episode, FinishReason
 from oneiro.errors import OneiroError, nearest
+from oneiro.models.chat import ChatFormat
 from oneiro.recipe import Settings, build
 from oneiro.report import stats
 from oneiro.report.table import Cell, Table
@@ -39,13 +39,13 @@ COLUMNS = [
 
 
 SCRIPTS = ("random", "oracle", "mixture")
-"""Players that need no model."""
+"""TrainedPolicies that need no model."""
 
 BANDS = ((1, 2), (3, 4), (5, 6), (7, 8), (9, 10), (11, math.inf))
 """Lengths of shortest solutions that are told together, in actions."""
 
 
-class EvaluationSettings(Settings):
+class AgentEvaluationSettings(Settings):
     levels: int = Field(256, ge=1)
     """Levels of the evaluation split, none of which is ever trained on."""
     samples: int = Field(4, ge=1)
@@ -57,7 +57,7 @@ class EvaluationSettings(Settings):
     """Steps of RL between evaluations on the way, the first before any update; 0: only at the end."""
 
 
-def table(world: str, settings: EvaluationSettings) -> Table:
+def table(world: str, settings: AgentEvaluationSettings) -> Table:
     return Table(
         f"{world}, {settings.levels} unseen levels, {settings.samples} attempt{'s' * (settings.samples > 1)} each",
         [column.replace("@k", f"@{settings.samples}") for column in COLUMNS],
@@ -67,32 +67,32 @@ def table(world: str, settings: EvaluationSettings) -> Table:
 
 
 @dataclass(frozen=True)
-class Yardstick:
+class Baselines:
     """Chance and the best possible on the evaluation levels: what a learned row is read between."""
 
     random: NDArray[np.bool_]
     """[levels, samples] which attempts of the random policy succeed."""
-    reach: baselines.Reach
+    optima: baselines.LevelOptima
 
     def random_row(self) -> list[Cell | str]:
         return success_row("random", self.random)
 
     def ceiling_row(self) -> list[Cell | str] | None:
         """The best any agent can get within the action budget, where the world can say."""
-        best = self.reach.best
+        best = self.optima.best
         if np.isnan(best).any():
             return None
         any_of_k = 1 - (1 - best) ** self.random.shape[1]
         return ["ceiling", stats.bootstrap(best), stats.bootstrap(any_of_k), *[Cell(None)] * 4]
 
     def random_lengths(self) -> list[Cell | str] | None:
-        return _by_length("random", self.reach.optimum, lambda levels: stats.success_rate(self.random[levels]))
+        return _by_length("random", self.optima.optimum, lambda levels: stats.success_rate(self.random[levels]))
 
     def ceiling_lengths(self) -> list[Cell | str] | None:
-        best = self.reach.best
+        best = self.optima.best
         if np.isnan(best).any():
             return None
-        return _by_length("ceiling", self.reach.optimum, lambda levels: stats.bootstrap(best[levels]))
+        return _by_length("ceiling", self.optima.optimum, lambda levels: stats.bootstrap(best[levels]))
 
 
 def within(dialogue: DialogueSettings, world: str, world_settings: dict[str, Any]) -> dict[str, Any]:
@@ -102,12 +102,12 @@ def within(dialogue: DialogueSettings, world: str, world_settings: dict[str, Any
     return world_settings if own <= room else {**world_settings, "max_actions": room}
 
 
-def yardstick(
+def measure_baselines(
     world: str,
     world_settings: dict[str, Any],
-    settings: EvaluationSettings,
+    settings: AgentEvaluationSettings,
     advance: Callable[[int], object] | None = None,
-) -> Yardstick:
+) -> Baselines:
     """Play the random policy and ask for the ceiling, on the levels an agent is evaluated on and with its budget
     (`within`).
     """
@@ -115,7 +115,7 @@ def yardstick(
     chance = baselines.random_success(
         world, settings.levels, settings.samples, first_seed=first, settings=world_settings, advance=advance
     )
-    return Yardstick(chance, baselines.reach(world, settings.levels, first_seed=first, settings=world_settings))
+    return Baselines(chance, baselines.level_optima(world, settings.levels, first_seed=first, settings=world_settings))
 
 
 def success_row(name: str, success: NDArray[np.bool_]) -> list[Cell | str]:
@@ -128,17 +128,17 @@ def attempt(
     policy: Policy,
     dialogue: DialogueSettings,
     chat: ChatFormat | None,
-    settings: EvaluationSettings,
+    settings: AgentEvaluationSettings,
     seed: int,
-    primed: str = "",
+    response_prefix: str = "",
     advance: Callable[[int], object] | None = None,
 ) -> list[Episode]:
     """Play all evaluation levels."""
-    attempts = tasks(settings.levels, settings.samples, "eval", settings.first_seed)
-    return play(make_world, attempts, policy, dialogue, chat, seed, primed, advance)
+    planned = attempts(settings.levels, settings.samples, "eval", settings.first_seed)
+    return play(make_world, planned, policy, dialogue, chat, seed, response_prefix, advance)
 
 
-def agent_row(name: str, episodes: Sequence[Episode], settings: EvaluationSettings) -> list[Cell | str]:
+def agent_row(name: str, episodes: Sequence[Episode], settings: AgentEvaluationSettings) -> list[Cell | str]:
     """An agent's row of the table."""
     return [name, *measure(episodes, settings.samples).values()]
 
@@ -210,7 +210,7 @@ def record(episode: Episode) -> dict[str, Any]:
         "member": episode.member,
         "group": episode.group,
         "success": episode.success,
-        "stop": str(episode.stop),
+        "finish_reason": str(episode.finish_reason),
         "score": episode.score,
         "optimum": episode.info.get("optimum"),
         "terms": episode.terms,
@@ -242,36 +242,38 @@ def evaluate_agent(
     the oracle's), or a `server`. `dialogue` are settings over those the player was taught with. `say` is told what a
     person should know before the wait, `advance` of every few episodes played (`episodes_played` in all).
     """
-    from oneiro.agents.loading import load_subject
+    from oneiro.agents.loading import load_agent
 
     if policy is not None and policy not in SCRIPTS:
         raise OneiroError(f"no policy called '{policy}'{nearest(policy, SCRIPTS)}")
-    evaluation = EvaluationSettings(levels=levels, samples=samples)
-    subject = load_subject(model, world, settings or {})
-    asked = build(DialogueSettings, {**subject.dialogue.model_dump(), **(dialogue or {})})
-    speaker = ServerPolicy(server) if server is not None else subject.policy
-    budget = subject.world_settings if speaker is None else within(asked, subject.world, subject.world_settings)
-    if say is not None and (warning := baselines.reach_warning(subject.world, budget)):
+    evaluation = AgentEvaluationSettings(levels=levels, samples=samples)
+    agent = load_agent(model, world, settings or {})
+    asked = build(DialogueSettings, {**agent.dialogue.model_dump(), **(dialogue or {})})
+    speaker = ServerPolicy(server) if server is not None else agent.policy
+    budget = agent.world_settings if speaker is None else within(asked, agent.world, agent.world_settings)
+    if say is not None and (warning := baselines.budget_warning(agent.world, budget)):
         say(warning)
-    found = table(subject.world, evaluation)
-    if budget != subject.world_settings:
+    found = table(agent.world, evaluation)
+    if budget != agent.world_settings:
         found.note += f"; within {budget['max_actions']} actions, which is all that the dialogue's turns have room for"
-    if subject.note:
-        found.note += f"; {subject.note}"
+    if agent.note:
+        found.note += f"; {agent.note}"
     if policy in ("oracle", "mixture"):
-        player = baselines.with_oracle(subject.make_world())
+        player = baselines.with_oracle(agent.make_world())
         if player.oracle_is != World.oracle_is:
             found.note += f"; the oracle is {player.oracle_is}"
-    measured = yardstick(subject.world, budget, evaluation, advance)
+    measured = measure_baselines(agent.world, budget, evaluation, advance)
     found.add(*measured.random_row())
     if policy in ("oracle", "mixture"):
         share = 1.0 if policy == "oracle" else oracle_share
         success = baselines.success_table(
-            subject.world, mixture(share), levels, samples, settings=budget, advance=advance
+            agent.world, mixture(share), levels, samples, settings=budget, advance=advance
         )
         found.add(*success_row("oracle" if policy == "oracle" else f"mixture, oracle {share:.0%}", success))
     if speaker is not None:
-        episodes = attempt(subject.make_world, speaker, asked, subject.chat, evaluation, seed, subject.primed, advance)
+        episodes = attempt(
+            agent.make_world, speaker, asked, agent.chat, evaluation, seed, agent.response_prefix, advance
+        )
         whole, broken = unbroken(episodes)
         if broken:
             found.note += f"; {broken} level{'s' * (broken > 1)} left out, broken off by errors"
@@ -289,7 +291,7 @@ def episodes_played(policy: str | None, levels: int, samples: int) -> int:
 
 def unbroken(episodes: Sequence[Episode]) -> tuple[list[Episode], int]:
     """The episodes of levels on which no attempt ended in an error, and how many levels are not so."""
-    broken = {episode.group for episode in episodes if episode.stop is Stop.ERROR}
+    broken = {episode.group for episode in episodes if episode.finish_reason is FinishReason.ERROR}
     whole = [episode for episode in episodes if episode.group not in broken]
     if not whole:
         raise OneiroError("every level was broken off by an error at least once; look at the server, then try again")

@@ -6,30 +6,30 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from oneiro.models.chat import ChatFormat
-from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.policies import ModelPolicy
+from oneiro.agents.prompts import DialogueSettings
 from oneiro.errors import OneiroError
+from oneiro.models.chat import ChatFormat
 from oneiro.models.language import load
 from oneiro.recipe import Settings
-from oneiro.sampling.engine import Engine, Limits
+from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.worlds.base import World
 from oneiro.worlds.choice import WorldChoice
 
-PRIMED = "<think>"
+RESPONSE_PREFIX = "<think>"
 
 
-class Habits(Settings):
+class AgentMetadata(Settings):
     """What travels with an agent's weights."""
 
     world: WorldChoice
     dialogue: DialogueSettings = DialogueSettings()
-    limits: Limits = Limits(max_tokens=400)
-    primed: str = PRIMED
+    sampling: SamplingSettings = SamplingSettings(max_tokens=400)
+    response_prefix: str = RESPONSE_PREFIX
 
 
 @dataclass
-class Subject:
+class LoadedAgent:
     """Everything an evaluation needs."""
 
     world: str
@@ -38,25 +38,25 @@ class Subject:
     dialogue: DialogueSettings
     policy: ModelPolicy | None = None
     chat: ChatFormat | None = None
-    primed: str = ""
+    response_prefix: str = ""
     note: str = ""
     """What a reader of its results must know."""
 
 
-def load_subject(model: str | None, world: str, settings: dict[str, Any], slots: int = 256) -> Subject:
-    """The model in `world` with `settings`, and over them its own habits.
+def load_agent(model: str | None, world: str, settings: dict[str, Any], max_batch_size: int = 256) -> LoadedAgent:
+    """The model in `world` with `settings`, and over them its own metadata.
 
     Where it was taught in that world, it plays there with the settings it was taught with; in another variant of that
     world it still sees states as it was taught to (`WorldChoice.in_view_of`), all else being the variant's.
     """
     choice = WorldChoice(name=world, **settings)
     if model is None:
-        return Subject(choice.name, choice.settings, choice.maker(), DialogueSettings())
+        return LoadedAgent(choice.name, choice.settings, choice.maker(), DialogueSettings())
     language = load(model)
-    habits, note = Habits(world=choice), ""
-    if language.habits:
+    metadata, note = AgentMetadata(world=choice), ""
+    if language.metadata:
         try:
-            taught = Habits.model_validate(language.habits)
+            taught = AgentMetadata.model_validate(language.metadata)
         except ValueError as error:
             raise OneiroError(
                 f"the model at {model} is no agent: its oneiro.json does not say how it plays. Predictors are measured "
@@ -68,14 +68,14 @@ def load_subject(model: str | None, world: str, settings: dict[str, Any], slots:
             note = f"the model was taught in {taught.world.name}, not here"
             if taught.world.name.partition(":")[0] == world.partition(":")[0]:
                 choice = choice.in_view_of(taught.world)
-        habits = taught
-    return Subject(
+        metadata = taught
+    return LoadedAgent(
         choice.name,
         choice.settings,
         choice.maker(),
-        habits.dialogue,
-        ModelPolicy(Engine(language, slots), habits.limits),
+        metadata.dialogue,
+        ModelPolicy(Engine(language, max_batch_size), metadata.sampling),
         ChatFormat(language.tokenizer),
-        habits.primed,
+        metadata.response_prefix,
         note,
     )

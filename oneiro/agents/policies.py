@@ -10,15 +10,15 @@ import numpy as np
 
 from oneiro import seeds
 from oneiro.agents import reply as replies
-from oneiro.episode import Segment, Stop, Tokens
+from oneiro.episode import FinishReason, Segment, Tokens
 from oneiro.errors import OneiroError
-from oneiro.sampling.server import Reply, Server, ServerConfig
+from oneiro.sampling.server import Completion, Server, ServerConfig
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import Policy as Choose
 from oneiro.worlds.baselines import oracle_policy, random_policy
 
 if TYPE_CHECKING:
-    from oneiro.sampling.engine import Engine, Limits
+    from oneiro.sampling.engine import Engine, SamplingSettings
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class Turn:
     number: int
     seed: int
     """Different for every episode and turn."""
-    primed: str = ""
+    response_prefix: str = ""
     """What the prompt already says of the reply."""
 
 
@@ -42,7 +42,7 @@ class Utterance:
 
     text: str
     segments: list[Segment] = field(default_factory=list)
-    stop: Stop = Stop.TOKEN
+    finish_reason: FinishReason = FinishReason.TOKEN
 
 
 class Policy(Protocol):
@@ -54,18 +54,20 @@ class Policy(Protocol):
 class ModelPolicy:
     """The learner's own model, sampled by the built-in engine."""
 
-    def __init__(self, engine: Engine, limits: Limits) -> None:
-        self.engine, self.limits = engine, limits
+    def __init__(self, engine: Engine, sampling: SamplingSettings) -> None:
+        self.engine, self.sampling = engine, sampling
 
     def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]:
-        sampled = self.engine.generate([turn.prompt for turn in turns], 1, self.limits, seed=seed)
+        sampled = self.engine.generate([turn.prompt for turn in turns], 1, self.sampling, seed=seed)
         ends = set(self.engine.language.end_tokens)
         utterances = []
         for turn, (sample,) in zip(turns, sampled, strict=True):
             tokens = sample.tokens
             closed = len(tokens) and int(tokens[-1]) in ends
             text = self.engine.language.decode(tokens[:-1] if closed else tokens)
-            utterances.append(Utterance(turn.primed + text, sample.segments(turn=turn.number), sample.stop))
+            utterances.append(
+                Utterance(turn.response_prefix + text, sample.segments(turn=turn.number), sample.finish_reason)
+            )
         return utterances
 
 
@@ -86,11 +88,13 @@ class ServerPolicy:
         return [_spoken(reply) for reply in answers]
 
 
-def _spoken(reply: Reply) -> Utterance:
+def _spoken(reply: Completion) -> Utterance:
     """A server's reply as an utterance; thoughts that the server keeps apart go back where they were."""
     text = f"<think>{reply.reasoning}</think>{reply.text}" if reply.reasoning else reply.text
     cut = reply.finish_reason == "length"
-    return Utterance(text, stop=Stop.ERROR if reply.error else Stop.LENGTH if cut else Stop.TOKEN)
+    return Utterance(
+        text, finish_reason=FinishReason.ERROR if reply.error else FinishReason.LENGTH if cut else FinishReason.TOKEN
+    )
 
 
 class ScriptedPolicy:

@@ -11,15 +11,15 @@ import numpy as np
 from oneiro import seeds
 from oneiro.agents import prompts as words
 from oneiro.agents import reply as replies
-from oneiro.models.chat import ChatFormat
-from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.policies import Policy, Turn, Utterance
-from oneiro.episode import Episode, Row, Stop, given
+from oneiro.agents.prompts import DialogueSettings
+from oneiro.episode import Episode, FinishReason, Row, given
+from oneiro.models.chat import ChatFormat
 from oneiro.worlds.base import World
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class Attempt:
     """One attempt to be made: which level, and which of its attempts."""
 
     seed: int
@@ -28,18 +28,20 @@ class Task:
     split: str = "train"
 
 
-def tasks(levels: int, members: int, split: str, first_seed: int) -> list[Task]:
-    """Levels `first_seed`, `first_seed + 1`, ... of a split, each attempted `members` times; the group numbers the
+def attempts(levels: int, group_size: int, split: str, first_seed: int) -> list[Attempt]:
+    """Levels `first_seed`, `first_seed + 1`, ... of a split, each attempted `group_size` times; the group numbers the
     level.
     """
-    return [Task(first_seed + level, member, level, split) for level in range(levels) for member in range(members)]
+    return [
+        Attempt(first_seed + level, member, level, split) for level in range(levels) for member in range(group_size)
+    ]
 
 
 @dataclass(slots=True)
 class _Game:
     """An episode under way."""
 
-    task: Task
+    task: Attempt
     world: World
     episode: Episode
     state: str
@@ -52,25 +54,26 @@ class _Game:
 
 def play(
     make_world: Callable[[], World],
-    attempts: Sequence[Task],
+    planned: Sequence[Attempt],
     policy: Policy,
     settings: DialogueSettings,
     chat: ChatFormat | None = None,
     seed: int = 0,
-    primed: str = "",
+    response_prefix: str = "",
     advance: Callable[[int], object] | None = None,
 ) -> list[Episode]:
     """Play every attempt to its end.
 
-    `chat` turns messages into ids; without it (scripts, servers) episodes carry text only. `primed` is text the reply
-    is made to begin with (see `begun`); it counts as given. `advance` is told after each turn how many games it ended.
+    `chat` turns messages into ids; without it (scripts, servers) episodes carry text only. `response_prefix` is text
+    that every reply begins with (see `begun`); it counts as given. `advance` is called after each turn with the number
+    of games that ended.
     """
-    games = [_start(make_world(), task) for task in attempts]
+    games = [_start(make_world(), task) for task in planned]
     for number in range(1, settings.max_turns + 1):
         waiting = [game for game in games if not game.over]
         if not waiting:
             break
-        turns = [_ask(game, number, settings, chat, begun(primed, game.state)) for game in waiting]
+        turns = [_ask(game, number, settings, chat, begun(response_prefix, game.state)) for game in waiting]
         answers = policy.answer(turns, seeds.derive(seed, "turn", number))
         for game, turn, answer in zip(waiting, turns, answers, strict=True):
             _take(game, turn, answer, settings)
@@ -81,12 +84,12 @@ def play(
     return [game.episode for game in games]
 
 
-def begun(primed: str, state: str) -> str:
-    """How a reply to `state` is made to begin; `{state}` in `primed` stands for the state's text."""
-    return primed.replace("{state}", state)
+def begun(response_prefix: str, state: str) -> str:
+    """How a reply to `state` is made to begin; `{state}` in `response_prefix` stands for the state's text."""
+    return response_prefix.replace("{state}", state)
 
 
-def _start(world: World, task: Task) -> _Game:
+def _start(world: World, task: Attempt) -> _Game:
     state, info = world.reset(seed=task.seed, options={"split": task.split, "member": task.member})
     episode = Episode(
         rows=[],
@@ -101,7 +104,7 @@ def _start(world: World, task: Task) -> _Game:
     return _Game(task, world, episode, state)
 
 
-def _ask(game: _Game, number: int, settings: DialogueSettings, chat: ChatFormat | None, primed: str) -> Turn:
+def _ask(game: _Game, number: int, settings: DialogueSettings, chat: ChatFormat | None, response_prefix: str) -> Turn:
     """Put the game's state into words and ids. A full-history dialogue grows its row; the other contexts start a new
     one.
     """
@@ -129,8 +132,8 @@ def _ask(game: _Game, number: int, settings: DialogueSettings, chat: ChatFormat 
         else:
             row = Row([given(chat.opening(message, system), turn=number)])
             game.episode.rows.append(row)
-        if primed:
-            row.segments.append(given(chat.encode(primed), role="assistant", turn=number))
+        if response_prefix:
+            row.segments.append(given(chat.encode(response_prefix), role="assistant", turn=number))
         prompt = row.tokens
     return Turn(
         game.world,
@@ -139,7 +142,7 @@ def _ask(game: _Game, number: int, settings: DialogueSettings, chat: ChatFormat 
         game.messages,
         number,
         seeds.derive(game.task.seed, game.task.member, number),
-        primed,
+        response_prefix,
     )
 
 
@@ -149,9 +152,9 @@ def _take(game: _Game, turn: Turn, answer: Utterance, settings: DialogueSettings
     if episode.rows:
         episode.rows[-1].segments.extend(answer.segments)
     game.messages.append({"role": "assistant", "content": answer.text})
-    game.ended = answer.stop is Stop.TOKEN
-    if answer.stop is Stop.ERROR:
-        episode.stop, game.over = Stop.ERROR, True
+    game.ended = answer.finish_reason is FinishReason.TOKEN
+    if answer.finish_reason is FinishReason.ERROR:
+        episode.finish_reason, game.over = FinishReason.ERROR, True
         return
     reply = replies.read(answer.text, settings.think, settings.world_model, settings.actions_per_turn)
     before, earned, valid = game.state, 0.0, bool(reply.actions)
@@ -164,7 +167,9 @@ def _take(game: _Game, turn: Turn, answer: Utterance, settings: DialogueSettings
         episode.success = bool(info["success"])  # some worlds go on after it, and turns may run out before actions do
         if terminated or truncated:
             game.over = True
-            episode.stop = Stop.GOAL if episode.success else Stop.FAILED if terminated else Stop.BUDGET
+            episode.finish_reason = (
+                FinishReason.GOAL if episode.success else FinishReason.FAILED if terminated else FinishReason.BUDGET
+            )
             break
     observed, predicted = reply.body(reply.observation), reply.body(reply.prediction)
     terms = {"world": earned, "format": 0.0 if valid and reply.formatted else -settings.format_penalty}

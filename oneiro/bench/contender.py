@@ -49,7 +49,7 @@ class Job:
     seed: int
     device: str = "cpu"
     """`cpu` computes in float32, `cuda` in bfloat16."""
-    slots: int = 256
+    max_batch_size: int = 256
     """Rows Oneiro decodes at once."""
     lora: int = 0
     """Rank of an adapter that Oneiro learns in place of the weights; the peers do not know it."""
@@ -148,7 +148,7 @@ def oneiro(job: Job, channel: Channel) -> None:
     """Oneiro's engine, GRPO and learner."""
     import numpy as np
 
-    from oneiro.episode import Draw, Episode, Row, Segment, given
+    from oneiro.episode import Episode, Row, SamplingParams, Segment, given
     from oneiro.learning.algorithms.grpo import Grpo
     from oneiro.learning.example import Example
     from oneiro.learning.filters import FilterSettings
@@ -157,7 +157,7 @@ def oneiro(job: Job, channel: Channel) -> None:
     from oneiro.learning.losses import LossSettings
     from oneiro.learning.optimiser import OptimiserSettings
     from oneiro.models.language import LoraSettings, load, with_lora
-    from oneiro.sampling.engine import Engine, Limits
+    from oneiro.sampling.engine import Engine, SamplingSettings
 
     import_model_code()
     channel.say(ready=False)
@@ -171,15 +171,17 @@ def oneiro(job: Job, channel: Channel) -> None:
     )
     adapter = LoraSettings(rank=job.lora, alpha=2 * job.lora) if job.lora else None
     language = with_lora(load(job.folder, job.device), adapter)
-    engine, learner = Engine(language, job.slots), Learner(language.backbone, settings.learner, steps=1)
+    engine, learner = Engine(language, job.max_batch_size), Learner(language.backbone, settings.learner, steps=1)
     prompts = [language.encode(prompt) for prompt in job.prompts]
-    limits = Limits(max_tokens=job.tokens, ignore_end=True)
+    sampling = SamplingSettings(max_tokens=job.tokens, ignore_eos=True)
 
     def given_replies() -> list[list[Segment]]:
         """The job's completions with the log-probabilities the learner gives them."""
         replies = [
             [
-                Segment(np.array(ids), True, "assistant", logprobs=np.zeros(len(ids), np.float32), draw=Draw())
+                Segment(
+                    np.array(ids), True, "assistant", logprobs=np.zeros(len(ids), np.float32), params=SamplingParams()
+                )
                 for ids in members
             ]
             for members in job.given
@@ -198,7 +200,7 @@ def oneiro(job: Job, channel: Channel) -> None:
         clock = Clock()
         with clock.part("generate"):
             if not request["given"]:
-                samples = engine.generate(prompts, job.group, limits, seed=job.seed + request["step"])
+                samples = engine.generate(prompts, job.group, sampling, seed=job.seed + request["step"])
                 replies = [[sample.segments()[0] for sample in members] for members in samples]
         with clock.part("score"):
             episodes = [

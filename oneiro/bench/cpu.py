@@ -27,7 +27,7 @@ class CpuSettings(StepSettings):
     prompt_tokens: int = Field(32, ge=1)
     new_tokens: int = Field(64, ge=2)
     rows: int = Field(8, ge=1)
-    slots: int = Field(256, ge=1)
+    max_batch_size: int = Field(256, ge=1)
     device: str = "cpu"
     rounds: int = Field(0, ge=0)
     """0: by the model."""

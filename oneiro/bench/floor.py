@@ -29,12 +29,12 @@ class Work:
         memory = 2 * shape.layers * shape.kv_heads * shape.head_dim
         return cls(body, shape.vocabulary * shape.width, shape.heads * shape.head_dim, memory, shape.layers)
 
-    def operations(self, seen: float, spoken: bool = True) -> float:
+    def operations(self, seen: float, predicted: bool = True) -> float:
         """Forward, for a token that attends to `seen` others: two for each weight, four for each number attended to.
 
-        A token that is not `spoken`, one of a prompt, needs no vocabulary head.
+        A token that is not `predicted`, one of a prompt, needs no vocabulary head.
         """
-        return 2 * (self.body + spoken * self.head) + 4 * self.layers * self.width * seen
+        return 2 * (self.body + predicted * self.head) + 4 * self.layers * self.width * seen
 
 
 def decoding(work: Work, prompts: int, group: int, prompt: int, new: int, machine: Machine) -> float:
@@ -52,7 +52,7 @@ def decoding(work: Work, prompts: int, group: int, prompt: int, new: int, machin
 
 def prefill(work: Work, prompts: int, prompt: int, machine: Machine) -> float:
     """Seconds to compute the prompts, each once."""
-    return prompts * prompt * work.operations(prompt / 2, spoken=False) / machine.arithmetic
+    return prompts * prompt * work.operations(prompt / 2, predicted=False) / machine.arithmetic
 
 
 def training(work: Work, rows: int, length: int, machine: Machine) -> float:

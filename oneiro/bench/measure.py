@@ -55,7 +55,7 @@ class Machine:
 
     @classmethod
     def measured(cls, threads: int, device_type: str | None = None) -> Machine:
-        """Best of several: these are limits, and whatever slows one try is not the device."""
+        """Best of several: these are sampling, and whatever slows one try is not the device."""
         torch.set_num_threads(threads)
         device = torch.device(device_type) if device_type else default_device()
         dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
@@ -113,14 +113,14 @@ def take_turns(title: str, contestants: Sequence[Contestant], rounds: int, warm_
             bar.advance()
 
 
-def spread(values: Sequence[float]) -> Cell:
+def median_and_range(values: Sequence[float]) -> Cell:
     """The median with the smallest and the largest; empty for none."""
     return Cell(median(values), min(values), max(values), len(values)) if values else Cell(None)
 
 
 def paired(theirs: Sequence[float], ours: Sequence[float]) -> Cell:
     """The median ratio of rounds; empty where the peer has none."""
-    return spread([a / b for a, b in zip(theirs, ours, strict=False)])
+    return median_and_range([a / b for a, b in zip(theirs, ours, strict=False)])
 
 
 def comparison(title: str, contestants: Sequence[Contestant], tokens: int, floors: dict[str, float]) -> Table:
@@ -134,7 +134,7 @@ def comparison(title: str, contestants: Sequence[Contestant], tokens: int, floor
         note="Medians of rounds in which all took turns; in brackets the smallest and the largest round.",
     )
     for c in contestants:
-        seconds = spread(c.seconds)
+        seconds = median_and_range(c.seconds)
         rate = tokens / seconds.value if isinstance(seconds.value, float) else None
         table.add(c.name, seconds, rate, paired(c.seconds, ours.seconds), c.trouble or None)
     for name, floor in floors.items():

@@ -16,7 +16,7 @@ from oneiro.learning.learner import MICRO_BATCH_BYTES
 from oneiro.report.table import Table
 
 LARGE = "qwen2.5-1.5b"
-LARGE_STEP = StepSettings(prompts=64, group=16, prompt_tokens=200, new_tokens=128, slots=1024)
+LARGE_STEP = StepSettings(prompts=64, group=16, prompt_tokens=200, new_tokens=128, max_batch_size=1024)
 LORA_RANK = 16
 GB = 1e9
 
@@ -82,7 +82,7 @@ class Sizes:
 
 def computed(settings: StepSettings) -> Table:
     """What a GRPO step of a 1.5B model takes on a GPU in bfloat16, from its shape: full weights and LoRA."""
-    sizes, rows = Sizes.of(LARGE), settings.slots
+    sizes, rows = Sizes.of(LARGE), settings.max_batch_size
     # The engine's cache has a power of two of positions.
     positions = 1 << (settings.prompt_tokens + settings.new_tokens - 1).bit_length()
     parts = ["weights", "gradients", "masters and moments", "cache", "activations", "logits"]

@@ -25,7 +25,7 @@ from oneiro.models import language as languages
 from oneiro.models.language import LanguageModel
 from oneiro.recipe import Settings
 from oneiro.report.table import Table
-from oneiro.sampling.engine import Engine, Limits
+from oneiro.sampling.engine import Engine, SamplingSettings
 
 
 class SampleSettings(Settings):
@@ -102,9 +102,9 @@ def compare(model: str, folder: Path, language: LanguageModel, machine: Machine,
 
 def ours(language: LanguageModel, prompts: np.ndarray, settings: SampleSettings) -> Any:
     """Round -> one call of the engine."""
-    engine = Engine(language, slots=settings.rows)
-    limits = Limits(max_tokens=settings.new_tokens, ignore_end=True)
-    return lambda number: engine.generate(list(prompts), settings.group, limits, seed=number)
+    engine = Engine(language, max_batch_size=settings.rows)
+    sampling = SamplingSettings(max_tokens=settings.new_tokens, ignore_eos=True)
+    return lambda number: engine.generate(list(prompts), settings.group, sampling, seed=number)
 
 
 class Peer:

@@ -50,7 +50,7 @@ class StepSettings(Settings):
     lr: float = Field(1e-5, gt=0)
     rows: int = Field(default_factory=by_device(64, 8), ge=1)
     """Rows the peers push through the model at once; on a processor 8 is where TRL is fastest and leanest."""
-    slots: int = Field(default_factory=by_device(1024, 256), ge=1)
+    max_batch_size: int = Field(default_factory=by_device(1024, 256), ge=1)
     """Rows Oneiro decodes at once."""
     checkpointing: bool = False
     """Whether TRL recomputes activations (its own default): less memory, more time."""
@@ -148,7 +148,7 @@ def started(model: str, settings: StepSettings, names: Sequence[str]) -> Iterato
                 checkpointing=settings.checkpointing,
                 seed=settings.seed,
                 device=settings.device,
-                slots=settings.slots,
+                max_batch_size=settings.max_batch_size,
                 lora=settings.lora,
             )
             for contender in names

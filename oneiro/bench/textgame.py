@@ -20,11 +20,11 @@ from oneiro.episode import Row, given
 from oneiro.learning.example import Example, batches
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models import language as languages
-from oneiro.models.backbone import Backbone, Remember
+from oneiro.models.backbone import Backbone, Prefill
 from oneiro.models.language import LanguageModel, ModelSettings
-from oneiro.predictors.textgame.task import TextGame, TextGameConfig
+from oneiro.predictors.textgame.task import TextGamePredictor, TextGamePredictorConfig
 from oneiro.report.table import Table
-from oneiro.sampling.engine import Engine, Limits
+from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.systems.rlvr.textgame.model import Answerer
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl, own_rules
 from oneiro.worlds.textgame.state import Transition
@@ -33,11 +33,14 @@ GAMES = ("bake-bread", "brew-tea", "open-chest")
 
 
 def run(
-    model: str | None = None, seconds: float = 2.0, groups: int = 4, members: int = 8, tokens: int = 64
+    model: str | None = None, seconds: float = 2.0, groups: int = 4, group_size: int = 8, tokens: int = 64
 ) -> list[Table]:
-    """Each rate takes about `seconds`; `groups` questions with `members` answers of `tokens` tokens are sampled."""
+    """Each rate takes about `seconds`; `groups` questions with `group_size` answers of `tokens` tokens are sampled."""
     cases = list(crawl(GAMES, "eval", CrawlConfig(levels=1, max_steps=8)))
-    return [scoring(cases, seconds), sharing(model or "tiny", cases[:: len(cases) // groups][:groups], members, tokens)]
+    return [
+        scoring(cases, seconds),
+        sharing(model or "tiny", cases[:: len(cases) // groups][:groups], group_size, tokens),
+    ]
 
 
 def scoring(cases: Sequence[Transition], seconds: float) -> Table:
@@ -48,13 +51,13 @@ def scoring(cases: Sequence[Transition], seconds: float) -> Table:
         {"rows a second": "1/s", "slowest": "ms"},
         note="parsing the text, rebuilding the predicted state and comparing it with the true one",
     )
-    kinds: dict[str, Callable[[TextGame, Transition], str]] = {
-        "perfect": TextGame.perfect,
-        "no change": TextGame.no_change,
+    kinds: dict[str, Callable[[TextGamePredictor, Transition], str]] = {
+        "perfect": TextGamePredictor.perfect,
+        "no change": TextGamePredictor.no_change,
         "perfect, cut short": lambda task, case: task.perfect(case)[:-2],
     }
-    for scorer in ("sound", "release"):
-        task = TextGame(TextGameConfig(rules="none", scorer=scorer))
+    for scorer in ("strict", "official"):
+        task = TextGamePredictor(TextGamePredictorConfig(rules="none", scorer=scorer))
         for name, answer in kinds.items():
             rate, slowest = _rate([(answer(task, case), case) for case in cases], task.exact, seconds / 6)
             table.add(name, scorer, rate, 1000 * slowest)
@@ -82,40 +85,42 @@ class Cost:
     seconds: float = 0.0
 
 
-def sharing(model: str, cases: Sequence[Transition], members: int, tokens: int) -> Table:
+def sharing(model: str, cases: Sequence[Transition], group_size: int, tokens: int) -> Table:
     """Prompt tokens computed for each sampled token, in the engine and in the learner."""
-    task = TextGame(TextGameConfig(rules="human"), rules=own_rules())
-    answerer = Answerer(task, Engine(_language(model, task, cases)), Limits(max_tokens=tokens, ignore_end=True))
-    sampled = len(cases) * members * tokens
+    task = TextGamePredictor(TextGamePredictorConfig(rules="human"), rules=own_rules())
+    answerer = Answerer(
+        task, Engine(_language(model, task, cases)), SamplingSettings(max_tokens=tokens, ignore_eos=True)
+    )
+    sampled = len(cases) * group_size * tokens
     lengths = [len(answerer.prompt(case)) for case in cases]
     table = Table(
         f"A group's prompt, computed once: {model}, {len(cases)} prompts of {min(lengths)} to {max(lengths)} tokens, "
-        f"{members} answers of {tokens} tokens each",
+        f"{group_size} answers of {tokens} tokens each",
         ["where", "shared", "not shared", "times fewer", "shared, seconds", "not shared, seconds"],
         note="prompt tokens computed for each sampled token; seconds of the forward passes",
     )
     for where, measure in (("sampling", _sampling), ("learning", _learning)):
-        shared, apart = measure(answerer, cases, members)
+        shared, apart = measure(answerer, cases, group_size)
         ratio = apart.prompt_tokens / max(1, shared.prompt_tokens)
         costs = shared.prompt_tokens / sampled, apart.prompt_tokens / sampled
         table.add(where, *costs, ratio, shared.seconds, apart.seconds)
     return table
 
 
-def _language(model: str, task: TextGame, cases: Sequence[Transition]) -> LanguageModel:
+def _language(model: str, task: TextGamePredictor, cases: Sequence[Transition]) -> LanguageModel:
     if model != "tiny":
         return languages.load(model)
     texts = [task.prompt(case)[0]["content"] for case in cases]
     return languages.create_tiny(ModelSettings(vocabulary=1024), texts, seed=0)
 
 
-def _sampling(answerer: Answerer, cases: Sequence[Transition], members: int) -> tuple[Cost, Cost]:
+def _sampling(answerer: Answerer, cases: Sequence[Transition], group_size: int) -> tuple[Cost, Cost]:
     """One call for whole groups, against one call for each member."""
     answerer.sample(cases[:1], 1, 0)  # the first call prepares the device
     with _counted(answerer.language.backbone) as shared:
-        answerer.sample(cases, members, 0)
+        answerer.sample(cases, group_size, 0)
     with _counted(answerer.language.backbone) as apart:
-        for seed in range(members):
+        for seed in range(group_size):
             answerer.sample(cases, 1, seed)
     return shared, apart
 
@@ -127,7 +132,7 @@ def _counted(backbone: Backbone) -> Iterator[Cost]:
 
     def count(_: Any, arguments: tuple[Any, ...]) -> None:
         tokens, _, plan = arguments[:3]
-        cost.prompt_tokens += tokens.numel() if isinstance(plan, Remember) else 0
+        cost.prompt_tokens += tokens.numel() if isinstance(plan, Prefill) else 0
 
     hook = backbone.register_forward_pre_hook(count)
     try:
@@ -137,9 +142,9 @@ def _counted(backbone: Backbone) -> Iterator[Cost]:
         cost.seconds = time.perf_counter() - started
 
 
-def _learning(answerer: Answerer, cases: Sequence[Transition], members: int) -> tuple[Cost, Cost]:
+def _learning(answerer: Answerer, cases: Sequence[Transition], group_size: int) -> tuple[Cost, Cost]:
     """The micro-batches of one update, laid out with and without shared prefixes."""
-    samples = answerer.sample(cases, members, 0)
+    samples = answerer.sample(cases, group_size, 0)
     rows = [(answerer.prompt(case), sample) for case, group in zip(cases, samples, strict=True) for sample in group]
     examples = [Example.of(Row([given(prompt), *sample.segments()])) for prompt, sample in rows]
     learner = Learner(answerer.language.backbone, LearnerSettings(token_budget=16384), 1)

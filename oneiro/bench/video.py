@@ -21,11 +21,11 @@ from oneiro.errors import OneiroError
 from oneiro.models.language import LanguageModel
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video import transformer
-from oneiro.predictors.video.task import Encoded, VideoPredictor, VideoRewardSettings
 from oneiro.predictors.video.dataset import Clips
+from oneiro.predictors.video.task import Encoded, VideoPredictor, VideoRewardSettings
 from oneiro.recipe import Settings
 from oneiro.report.table import Table
-from oneiro.sampling.engine import Engine, Limits
+from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.systems.rlvr.video.model import open_model
 from oneiro.systems.rlvr.video.recipe import VideoRecipe
 from oneiro.worlds.robot import puck as video_toy
@@ -82,12 +82,12 @@ def stations(
 ) -> Table:
     """Best of the rounds, for each station by itself."""
     engine, future = Engine(language), task.layout.future
-    members, count = settings.group, settings.prompts * settings.group * future
-    frames = np.repeat(cases.frames[:, None, task.layout.past :], members, axis=1)
+    group_size, count = settings.group, settings.prompts * settings.group * future
+    frames = np.repeat(cases.frames[:, None, task.layout.past :], group_size, axis=1)
     made, true = task.decode(cases.context, frames), task.truth(clips, cases)
     work: dict[str, tuple[int, Callable[[], object]]] = {
         "tokenised": (settings.prompts * task.layout.frames, lambda: task.encode(clips)),
-        "predicted": (count, lambda: task.sample(engine, cases, members, Limits(), 0)),
+        "predicted": (count, lambda: task.sample(engine, cases, group_size, SamplingSettings(), 0)),
         "decoded": (count, lambda: task.decode(cases.context, frames)),
         "scored, MAE": (count, lambda: task.compare(made, true)),
     }
@@ -99,7 +99,7 @@ def stations(
         f"transformer of {shape.parameters / 1e6:.1f} M parameters, {task.layout.frame_tokens} tokens a frame",
         ["frames are", "frames", "frames a second"],
         {"frames a second": "1/s"},
-        note=f"{settings.prompts} segments, {members} futures of {future} frames each, {settings.threads} threads; "
+        note=f"{settings.prompts} segments, {group_size} futures of {future} frames each, {settings.threads} threads; "
         f"best of {settings.rounds}",
     )
     if find_spec("metaworld") is not None:
@@ -143,11 +143,11 @@ def with_eyes(task: VideoPredictor) -> VideoPredictor | None:
 
 def beside(language: LanguageModel, task: VideoPredictor, cases: Encoded, settings: VideoBenchSettings) -> Table:
     """Both predict the same futures in turns."""
-    engine, members = Engine(language), settings.group
-    count = settings.prompts * members * task.layout.future
+    engine, group_size = Engine(language), settings.group
+    count = settings.prompts * group_size * task.layout.future
     contestants: dict[str, Callable[[], object]] = {
-        OURS: lambda: task.sample(engine, cases, members, Limits(), 0),
-        "transformers generate": lambda: generated(language, task, cases, members),
+        OURS: lambda: task.sample(engine, cases, group_size, SamplingSettings(), 0),
+        "transformers generate": lambda: generated(language, task, cases, group_size),
     }
     best = {name: float("inf") for name in contestants}
     for work in contestants.values():
@@ -167,13 +167,13 @@ def beside(language: LanguageModel, task: VideoPredictor, cases: Encoded, settin
 
 
 @torch.inference_mode()
-def generated(language: LanguageModel, task: VideoPredictor, cases: Encoded, members: int) -> torch.Tensor:
+def generated(language: LanguageModel, task: VideoPredictor, cases: Encoded, group_size: int) -> torch.Tensor:
     """The peer's futures: one call a frame, the key-value cache handed on, actions appended in between."""
     from transformers import DynamicCache
 
     layout, device = task.layout, language.backbone.device
-    prompts = np.repeat(np.stack([task.prompt(cases[i]) for i in range(len(cases))]), members, axis=0)
-    actions = layout.first_action + np.repeat(cases.actions, members, axis=0)
+    prompts = np.repeat(np.stack([task.prompt(cases[i]) for i in range(len(cases))]), group_size, axis=0)
+    actions = layout.first_action + np.repeat(cases.actions, group_size, axis=0)
     tokens = torch.from_numpy(prompts).long().to(device)
     cache = DynamicCache()
     for frame in range(layout.future):

@@ -83,8 +83,8 @@ def text_game(
     oneiro data text-game --from data/bytesized32 --out sft.parquet --answers --settings reasoning=true
     """
     from oneiro.errors import OneiroError
-    from oneiro.predictors.textgame.task import TextGame, TextGameConfig
     from oneiro.predictors.textgame.parquet import write_parquet
+    from oneiro.predictors.textgame.task import TextGamePredictor, TextGamePredictorConfig
     from oneiro.progress import Bar, console
     from oneiro.recipe import assignments, build
     from oneiro.report.table import Table
@@ -95,8 +95,8 @@ def text_game(
     data = open_dataset(source, split)
     examples = list(open_dataset(source, EXAMPLE)) if EXAMPLE in splits(source) else []
     usual = {"rules": "human" if "human" in data.rules else "none"}
-    config = build(TextGameConfig, usual | assignments(settings or ()))
-    task = TextGame(config, rules=data.rules, examples=examples)
+    config = build(TextGamePredictorConfig, usual | assignments(settings or ()))
+    task = TextGamePredictor(config, rules=data.rules, examples=examples)
     with Bar("rows", len(data), 0, console(), lambda line: None) as bar:
         rows = write_parquet(out, data, task, answers=answers, advance=bar.advance)
     table = Table(f"Rows in {out}", ["split", "rows", "bytes"])
@@ -113,13 +113,13 @@ def robot(
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes that play at once.")] = 2,
     size: Annotated[int, typer.Option(min=16, max=1024, help="Side of a frame, in pixels.")] = 64,
-    seed: Annotated[int, typer.Option(help="Decides starts, grades and luck.")] = 0,
+    seed: Annotated[int, typer.Option(help="Decides starts, perturbations and luck.")] = 0,
     settings: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Another setting of the collection; may be repeated.")
     ] = None,
     json: JsonFile = None,
 ) -> None:
-    """Let players of every grade work a drawer in the simulator, and write what they saw and did.
+    """Let players of every perturbation work a drawer in the simulator, and write what they saw and did.
 
     \b
     oneiro data robot --task drawer-open --episodes 600 --out data/drawer

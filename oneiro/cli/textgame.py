@@ -12,7 +12,7 @@ from oneiro.cli.show import JsonFile
 if TYPE_CHECKING:
     from oneiro.predictors.textgame.task import Scorer
 
-SCORERS = ("sound", "release")
+SCORERS = ("strict", "official")
 
 
 def text_game(
@@ -26,7 +26,7 @@ def text_game(
     model: Annotated[
         str | None, typer.Option(metavar="DIR|NAME", help="A run, a model folder or a model's name.")
     ] = None,
-    scorer: Annotated[str, typer.Option(metavar="sound|release", help="What counts as exact.")] = "sound",
+    scorer: Annotated[str, typer.Option(metavar="strict|official", help="What counts as exact.")] = "strict",
     split: Annotated[str, typer.Option(help="Which rows of the data.")] = "test",
     rows: Annotated[int, typer.Option(min=0, help="With --model: at most so many rows; 0: all.")] = 0,
     held_out: Annotated[
@@ -43,7 +43,7 @@ def text_game(
     """Score predicted next states beside "no change" and "perfect", with 95 % intervals.
 
     \b
-    oneiro eval text-game --data DATA --answers perfect --scorer sound
+    oneiro eval text-game --data DATA --answers perfect --scorer strict
     oneiro eval text-game --data DATA --answers answers.jsonl --json scores.json
     oneiro eval text-game --data DATA --model runs/games --keep answers.jsonl
     """
@@ -54,26 +54,26 @@ def text_game(
         raise OneiroError(f"no scorer called '{scorer}'{nearest(scorer, SCORERS)}")
     if (model is None) == (answers is None):
         raise OneiroError("say what is scored: either --model DIR_OR_NAME or --answers perfect|no-change|FILE")
-    chosen: Scorer = "release" if scorer == "release" else "sound"
+    chosen: Scorer = "official" if scorer == "official" else "strict"
     task = assignments(settings or ())
     if "scorer" in task:
-        raise OneiroError("the scorer is no setting here; give --scorer sound or --scorer release")
+        raise OneiroError("the scorer is no setting here; give --scorer strict or --scorer official")
     task["scorer"] = scorer
     from oneiro.progress import Bar, console
-    from oneiro.systems.rlvr.textgame import exam as rlvr_exam
+    from oneiro.systems.rlvr.textgame import evaluation as rlvr_exam
     from oneiro.systems.rlvr.textgame.plans import find_plans
 
     unseen = [name.strip() for name in held_out.split(",") if name.strip()]
     if model is not None:
-        exam, answerer = rlvr_exam.examinee(data, model, split, rows, task, held_out=unseen)
-        plans = find_plans(data, split, depth, held_out=exam.held_out)
-        with Bar("answers", len(exam.rows), 0, console(), lambda line: None) as bar:
-            compared = rlvr_exam.score_model(exam, answerer, Path(model).name, chosen, keep, bar.advance, plans)
+        evaluation, answerer = rlvr_exam.open_model(data, model, split, rows, task, held_out=unseen)
+        plans = find_plans(data, split, depth, held_out=evaluation.held_out)
+        with Bar("answers", len(evaluation.rows), 0, console(), lambda line: None) as bar:
+            compared = rlvr_exam.score_model(evaluation, answerer, Path(model).name, chosen, keep, bar.advance, plans)
     else:
         compared = rlvr_exam.score_answers(
-            rlvr_exam.open_exam(data, split, held_out=unseen), str(answers), chosen, task
+            rlvr_exam.open_evaluation(data, split, held_out=unseen), str(answers), chosen, task
         )
-    tables = rlvr_exam.exam_tables(compared)
+    tables = rlvr_exam.step_tables(compared)
     for table in tables:
         console().print(table)
     if json is not None:

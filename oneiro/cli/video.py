@@ -23,7 +23,7 @@ def video(
     segments: Annotated[int, typer.Option(min=1, help="Segments, evenly over the episodes.")] = 200,
     runs: Annotated[int, typer.Option(min=1, help="Futures sampled for each segment.")] = 3,
     lpips: Annotated[
-        str, typer.Option(metavar="alex,vgg|none", help="Whose eyes judge likeness; vgg is slow without a GPU.")
+        str, typer.Option(metavar="alex,vgg|none", help="Whose eyes classifier likeness; vgg is slow without a GPU.")
     ] = "alex,vgg",
     seed: Annotated[int, typer.Option(help="Seed of the sampling.")] = 0,
     json: JsonFile = None,
@@ -38,7 +38,7 @@ def video(
     """
     from oneiro.errors import OneiroError, nearest
     from oneiro.progress import Bar, console
-    from oneiro.systems.rlvr.video.exam import evaluate_video, open_subjects
+    from oneiro.systems.rlvr.video.evaluation import evaluate_video, open_models
 
     networks = [] if lpips == "none" else [name.strip() for name in lpips.split(",")]
     for name in networks:
@@ -46,10 +46,10 @@ def video(
             raise OneiroError(f"LPIPS knows no network called '{name}'{nearest(name, NETWORKS)}")
     if split not in ("test", "all"):
         raise OneiroError(f"no split called '{split}'; choose test or all")
-    subjects = open_subjects(model)
-    with Bar("segments", len(subjects) * segments, 0, console(), lambda line: None) as bar:
+    models = open_models(model)
+    with Bar("segments", len(models) * segments, 0, console(), lambda line: None) as bar:
         tables = evaluate_video(
-            subjects, data, "all" if split == "all" else "test", segments, runs, networks, seed, bar.advance, warn
+            models, data, "all" if split == "all" else "test", segments, runs, networks, seed, bar.advance, warn
         )
     show(tables, json)
 
@@ -67,17 +67,17 @@ def policy(
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Episodes (oneiro data robot) for the clone and the judge; else made."),
+        typer.Option(metavar="DIR", help="Episodes (oneiro data robot) for the clone and the classifier; else made."),
     ] = None,
-    players: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where the clone and the judge are kept, or found.")
+    policy_dir: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the clone and the classifier are kept, or found.")
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="A setting of the clone and the judge; may be repeated."),
+        typer.Option(metavar="KEY=VALUE", help="A setting of the clone and the classifier; may be repeated."),
     ] = None,
     labels: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Verdicts of a person (JSON lines) in the judge's place.")
+        Path | None, typer.Option(metavar="FILE", help="Verdicts of a person (JSON lines) in the classifier's place.")
     ] = None,
     keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep every rollout as an episode file.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="The scatter plot, as SVG.")] = None,
@@ -86,9 +86,9 @@ def policy(
 ) -> None:
     """Let policies act inside a model, and compare their success with the true simulator's.
 
-    Policies are clones of the scripted expert that see frames, spoiled to several grades: expert, noisy, very-noisy,
+    Policies are clones of the scripted expert that see frames, with several perturbations: expert, noisy, very-noisy,
     biased, half-random, random; and the clone early in its training: begin, early. The first time, the clone and the
-    judge of success are trained, which takes some minutes.
+    classifier of success are trained, which takes some minutes.
 
     \b
     oneiro eval policy --model runs/video --policies expert,noisy,random --task drawer-open --json policies.json
@@ -96,23 +96,25 @@ def policy(
     from oneiro.progress import Bar, console
     from oneiro.recipe import assignments
     from oneiro.systems.policy_eval import compare as real2sim
-    from oneiro.systems.policy_eval import train as real2sim_players
+    from oneiro.systems.policy_eval import train as train
 
-    wanted = real2sim_players.PlayerSettings(**assignments(settings or ()))
-    names = real2sim_players.chosen_names(policies, wanted.policies)
+    wanted = train.PolicyTrainingSettings(**assignments(settings or ()))
+    names = train.chosen_names(policies, wanted.policies)
     played = real2sim.Real2SimSettings(task=task, starts=starts, horizon=horizon, seed=seed)
-    models, size, hold = real2sim.learned_models(model, stage)
-    played = played.model_copy(update={"hold": hold})
+    models, size, action_repeat = real2sim.learned_models(model, stage)
+    played = played.model_copy(update={"action_repeat": action_repeat})
     verdicts = real2sim.read_labels(labels, models, names, starts) if labels is not None else None
 
     def progress(title: str, total: int) -> Bar:
         return Bar(title, total, 0, console(), lambda line: None)
 
-    made = real2sim_players.players_of(played.task, size, wanted, progress, data, players, hold=hold, say=warn)
+    made = train.policies_of(
+        played.task, size, wanted, progress, data, policy_dir, action_repeat=action_repeat, say=warn
+    )
     chosen = made.chosen(policies)
     truth = real2sim.SimulatedFrames(played, size)
     with progress(f"rollouts of {task}", len(chosen) * (1 + len(models))) as bar:
-        compared = real2sim.compare(models, chosen, made.judge, truth, played, bar.advance, keep, verdicts)
+        compared = real2sim.compare(models, chosen, made.classifier, truth, played, bar.advance, keep, verdicts)
     tables = [*real2sim.tables(compared, task), made.validation]
     for table in tables:
         console().print(table)
@@ -128,9 +130,9 @@ def drive(model: str, data: Path | None, episode: int, out: Path, seed: int) -> 
     """What `oneiro play robot --model` does: keys in, frames out."""
     import sys
 
-    from oneiro.systems.rlvr.video.teleop import STILL, blocks, open_drive
+    from oneiro.systems.rlvr.video.teleop import STILL, blocks, open_teleop
 
-    driven = open_drive(model, data, episode, out, seed)
+    driven = open_teleop(model, data, episode, out, seed)
     moves = ", ".join(f"{less} and {more}" for less, more in driven.keys)
     typer.echo(f"The model answers keys ({moves} move; {STILL} waits; q ends); several in a line are several steps.")
     while True:

@@ -38,7 +38,7 @@ REPLIES = 4
 prompts would cost more."""
 
 
-class WatchSettings(Settings):
+class CollapseMonitorSettings(Settings):
     """What is looked at, and when RL ends early."""
 
     every: int = Field(10, ge=0)
@@ -53,10 +53,10 @@ class WatchSettings(Settings):
 
 
 @dataclass
-class Watch:
+class CollapseMonitor:
     """Follows one RL stage. All it knows comes from the logged metrics, so `replay` brings it back after a restart."""
 
-    settings: WatchSettings
+    settings: CollapseMonitorSettings
     reasoning: Callable[[Tokens], int] = len
     """How many leading tokens of a reply are reasoning."""
     reason: str | None = None
@@ -67,7 +67,7 @@ class Watch:
     lost: int = 0
     deviation: float | None = None
 
-    def look(self, step: int, episodes: Sequence[Episode], learner: Learner) -> dict[str, float]:
+    def measure(self, step: int, episodes: Sequence[Episode], learner: Learner) -> dict[str, float]:
         """pass@k within the batch and, every so often, the mutual information; to be logged."""
         found = pass_over(episodes)
         if self.settings.every and (step - 1) % self.settings.every == 0:
@@ -114,7 +114,8 @@ class Watch:
             advice = "the policy has collapsed: try a lower rl.learner.optimiser.lr or a higher rl.learner.loss.entropy"
         return (
             f"RL ended at step {step}: for {self.alike} steps attempts at one task scored alike (spread {spread:.2g}, "
-            f"{usual:.2g} in the first steps) with success at {success:.1%}; {advice} (watch.stop=false goes on)"
+            f"{usual:.2g} in the first steps) with success at {success:.1%}; {advice} "
+            "(collapse_monitor.stop=false goes on)"
         )
 
 

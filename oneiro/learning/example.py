@@ -43,7 +43,7 @@ class Example:
     @classmethod
     def of(cls, row: Row) -> Example:
         if not row.temperature:
-            raise OneiroError("greedy samples cannot be learned from: set limits.temperature above 0")
+            raise OneiroError("greedy samples cannot be learned from: set sampling.temperature above 0")
         weights = {name: row.weights(name) for name in COMPONENTS}
         for values in weights.values():
             values[:1] = 0  # nothing predicts the first token
@@ -76,7 +76,7 @@ class Batch:
     """[B] which prefix a row continues."""
     places: list[tuple[int, np.ndarray]]
     """For every row its index in the caller's list and the positions its N-part came from, in order."""
-    kin: Tensor | None = None
+    row_id: Tensor | None = None
     """[B, R] where each sequence is a family: 0 for its prefix, 1, 2, ... for its rows, -1 for padding."""
     positions: Tensor | None = None
     """[B, R] of tokens in families: every row goes on from the prefix."""
@@ -216,17 +216,17 @@ def lay_out_families(examples: Sequence[Example], units: list[list[int]], device
     width = max(family_length(examples, unit) for unit in units)
     width += -width % ALIGNED
     tokens, positions = np.zeros((len(units), width), np.int64), np.zeros((len(units), width), np.int64)
-    kin = np.full((len(units), width), -1, np.int64)
+    row_id = np.full((len(units), width), -1, np.int64)
     begins = []
     for g, unit in enumerate(units):
         at = start = shared_length(examples[unit[0]])
         tokens[g, :start] = examples[unit[0]].tokens[:start]
-        positions[g, :start], kin[g, :start] = np.arange(start), 0
+        positions[g, :start], row_id[g, :start] = np.arange(start), 0
         for number, i in enumerate(unit, 1):
             begins.append(g * width + at - start)
             own = slice(at, at + len(examples[i]) - start)
             tokens[g, own] = examples[i].tokens[start:]
-            positions[g, own], kin[g, own] = np.arange(start, len(examples[i])), number
+            positions[g, own], row_id[g, own] = np.arange(start, len(examples[i])), number
             at = own.stop
     members = [i for unit in units for i in unit]
     return Batch(
@@ -235,7 +235,7 @@ def lay_out_families(examples: Sequence[Example], units: list[list[int]], device
         prefixes=None,
         prefix_lengths=None,
         owner=None,
-        kin=torch.from_numpy(kin).to(device),
+        row_id=torch.from_numpy(row_id).to(device),
         positions=torch.from_numpy(positions).to(device),
         **what_to_predict(examples, members, begins, device),
     )

@@ -15,9 +15,9 @@ from oneiro.recipe import Settings
 
 
 class FilterSettings(Settings):
-    """none: all groups. varied: those with any spread. fraction: the `keep` part with the largest spread (StarPO-S).
-    top-p: the fewest groups that hold `keep` of all spread (RAGEN-2). softmax-top-p: the fewest that hold `keep` of the
-    softmax of spreads, groups without any among them; so RAGEN-2's own scripts, a milder choice: most spreads are far
+    """none: all groups. varied: those with any std. fraction: the `keep` part with the largest std (StarPO-S).
+    top-p: the fewest groups that hold `keep` of all std (RAGEN-2). softmax-top-p: the fewest that hold `keep` of the
+    softmax of stds, groups without any among them; so RAGEN-2's own scripts, a milder choice: most stds are far
     below 1, where a softmax hardly tells them apart."""
 
     name: Literal["none", "varied", "fraction", "top-p", "softmax-top-p"] = "varied"
@@ -28,18 +28,18 @@ def keep(groups: Sequence[Group], settings: FilterSettings) -> list[Group]:
     """The groups to learn from, in their given order; may be empty."""
     if settings.name == "none" or not groups:
         return list(groups)
-    spreads = np.array([group.scores.std() for group in groups])
-    order = np.argsort(-spreads, kind="stable")
+    stds = np.array([group.scores.std() for group in groups])
+    order = np.argsort(-stds, kind="stable")
     if settings.name == "softmax-top-p":
-        weights = np.exp(spreads - spreads.max())
+        weights = np.exp(stds - stds.max())
         return [groups[i] for i in sorted(_nucleus(weights, order, settings.keep))]
     if settings.name == "varied":
         chosen = order.tolist()
     elif settings.name == "fraction":
         chosen = order[: max(1, round(settings.keep * len(groups)))].tolist()
     else:
-        chosen = _nucleus(spreads, order, settings.keep)
-    return [groups[i] for i in sorted(chosen) if spreads[i] > 1e-9]
+        chosen = _nucleus(stds, order, settings.keep)
+    return [groups[i] for i in sorted(chosen) if stds[i] > 1e-9]
 
 
 def _nucleus(weights: np.ndarray, order: np.ndarray, share: float) -> list[int]:

@@ -18,7 +18,7 @@ from oneiro.episode import Floats
 from oneiro.learning import head, losses
 from oneiro.learning.example import Batch, Example, batches
 from oneiro.learning.optimiser import Optimiser, OptimiserSettings, learning_rate
-from oneiro.models.backbone import AfterPrefix, Backbone, Causal, Families, Remember
+from oneiro.models.backbone import AfterPrefix, Backbone, Causal, Prefill, PrefixGroups
 from oneiro.models.heads import ValueHead
 from oneiro.recipe import Settings
 
@@ -35,7 +35,7 @@ class LearnerSettings(Settings):
     loss: losses.LossSettings = losses.LossSettings()
     token_budget: int | None = Field(None, ge=64)
     """Padded tokens in one micro-batch; bounds memory, changes no result. By default as `MICRO_BATCH_BYTES` says."""
-    recompute: bool = False
+    gradient_checkpointing: bool = False
     """Keep only what enters each layer and compute the layer again on the way back: less memory, a third more time.
     Models outside the fast families keep everything.
     """
@@ -50,13 +50,13 @@ class Learner:
         settings: LearnerSettings,
         steps: int,
         value_head: ValueHead | None = None,
-        speaks: bool = True,
+        has_lm_head: bool = True,
     ) -> None:
         self.backbone, self.settings, self.steps = backbone, settings, steps
-        self.value_head, self.speaks = value_head, speaks
-        backbone.recompute = settings.recompute
+        self.value_head, self.has_lm_head = value_head, has_lm_head
+        backbone.gradient_checkpointing = settings.gradient_checkpointing
         named = [(name, p) for name, p in backbone.named_parameters() if p.requires_grad]
-        if not speaks:
+        if not has_lm_head:
             # A critic's vocabulary head is never used; where it is tied to the embedding it is that embedding.
             named = [(name, p) for name, p in named if name != "head.weight"]
         if value_head is not None:
@@ -66,8 +66,8 @@ class Learner:
 
     def hidden(self, batch: Batch) -> Tensor:
         """Hidden states [N, d] at the positions that predict a target."""
-        if batch.kin is not None and batch.positions is not None:
-            plan = Families(batch.kin, self.backbone.head_weight.dtype)
+        if batch.row_id is not None and batch.positions is not None:
+            plan = PrefixGroups(batch.row_id, self.backbone.head_weight.dtype)
             out = self.backbone(batch.tokens, batch.positions, plan)
             return out.reshape(-1, out.shape[-1])[batch.where]
         width = batch.tokens.shape[1]
@@ -75,9 +75,9 @@ class Learner:
         if batch.prefixes is None or batch.owner is None or batch.prefix_lengths is None:
             out = self.backbone(batch.tokens, positions, Causal())
         else:
-            remember = Remember()
-            self.backbone(batch.prefixes, torch.arange(batch.prefixes.shape[1], device=positions.device), remember)
-            after = AfterPrefix(remember.memory, batch.owner, batch.prefix_lengths, width)
+            prefill = Prefill()
+            self.backbone(batch.prefixes, torch.arange(batch.prefixes.shape[1], device=positions.device), prefill)
+            after = AfterPrefix(prefill.kv_cache, batch.owner, batch.prefix_lengths, width)
             out = self.backbone(batch.tokens, batch.start[:, None] + positions, after)
         return out.reshape(-1, out.shape[-1])[batch.where]
 
@@ -112,16 +112,16 @@ class Learner:
         for batch in self._batches(scaled):
             hidden = self.hidden(batch)
             total = hidden.new_zeros((), dtype=torch.float32)
-            if self.speaks:
+            if self.has_lm_head:
                 columns = batch.columns
 
                 def objective(logprobs: Tensor, entropies: Tensor, part: slice, columns: dict = columns) -> Tensor:
                     return losses.token_losses(logprobs, entropies, {k: v[part] for k, v in columns.items()}, settings)
 
-                spoken, logprobs, entropies = head.loss(
+                lm_loss, logprobs, entropies = head.loss(
                     hidden, self.backbone.head_weight, batch.targets, columns["temperature"], objective
                 )
-                total = total + spoken
+                total = total + lm_loss
                 statistics.add_policy(logprobs, entropies, columns, settings)
             if self.value_head is not None:
                 values = self.value_head(hidden)
@@ -173,9 +173,9 @@ class Statistics:
             ratio = difference.exp()
             self.add("entropy", weight @ entropies)
             self.add("ratio", weight @ ratio)
-            self.add("policy_kl", weight @ (ratio - 1 - difference))
+            self.add("approx_kl", weight @ (ratio - 1 - difference))
             outside = (ratio < 1 - settings.clip_low) | (ratio > 1 + settings.clip_high)
-            self.add("clipped", weight @ outside.float())
+            self.add("clip_fraction", weight @ outside.float())
             # On the first update of a batch the weights are still the sampler's: any difference is a mismatch.
             if len(difference):
                 largest = (difference.abs() * (weight != 0)).max()

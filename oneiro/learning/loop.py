@@ -1,4 +1,4 @@
-"""The RL loop: play, keep the groups that teach, estimate advantages, update. It is handed its parts and knows no
+"""The RL loop: play, keep the groups that teach, estimate advantages, update. It is handed its callbacks and knows no
 world.
 """
 
@@ -14,12 +14,12 @@ from pydantic import Field
 
 from oneiro import clock, seeds
 from oneiro.clock import spent
-from oneiro.episode import Episode, Stop, groups_of
+from oneiro.episode import Episode, FinishReason, groups_of
 from oneiro.learning import checkpoint, filters, losses
-from oneiro.learning.ahead import Player, copy_of
 from oneiro.learning.algorithms import Grpo, Trajectory
 from oneiro.learning.algorithms.base import trajectory
 from oneiro.learning.algorithms.choice import AnyAlgorithm
+from oneiro.learning.async_rollout import AsyncRollout, copy_of
 from oneiro.learning.example import Example, families_of
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.optimiser import OptimiserSettings
@@ -35,7 +35,7 @@ class RlSettings(Settings):
     learner: LearnerSettings = LearnerSettings()
     critic: OptimiserSettings = OptimiserSettings(lr=1e-3)
     """The critic's optimiser, for algorithms that have one."""
-    shared_body: bool = False
+    shared_backbone: bool = False
     """Put the value head on the policy's own body instead of a critic of its own."""
     filter: filters.FilterSettings = filters.FilterSettings()
     epochs: int = Field(1, ge=1)
@@ -47,14 +47,14 @@ class RlSettings(Settings):
     """Weight of cross-entropy on tokens the environment wrote (ECHO), against the policy's loss; the first prompt is
     left out.
     """
-    overlap: bool = False
+    async_rollout: bool = False
     """Play the next step while the present one is learnt, with weights one step old; worth it on a GPU."""
     checkpoint_every: int = Field(10, ge=1)
     keep_episodes_every: int = Field(10, ge=1)
 
 
 @dataclass
-class Parts:
+class Callbacks:
     """What the loop is handed."""
 
     play: Callable[[int], list[Episode]]
@@ -65,15 +65,15 @@ class Parts:
     keep: Callable[[int, Sequence[Episode]], None] = lambda step, episodes: None
     rewind: Callable[[int], str | None] = lambda step: None
     """Forgets what was logged after a step, from which the loop then goes on; a text: the run had ended there."""
-    watch: Callable[[int, dict[str, float]], str | None] = lambda step, values: None
+    should_stop: Callable[[int, dict[str, float]], str | None] = lambda step, values: None
     """Looks at the metrics; a text stops the run with that reason."""
-    look: Callable[[int, Sequence[Episode], Learner], dict[str, float]] = lambda step, episodes, learner: {}
+    extra_metrics: Callable[[int, Sequence[Episode], Learner], dict[str, float]] = lambda step, episodes, learner: {}
     """Further metrics of a step, taken while the policy is still the one that played."""
 
 
 def actor_of(language: LanguageModel, settings: RlSettings) -> LanguageModel:
-    """Who plays: the policy itself, or with `overlap` a copy that follows it."""
-    return copy_of(language) if settings.overlap else language
+    """Who plays: the policy itself, or with `async_rollout` a copy that follows it."""
+    return copy_of(language) if settings.async_rollout else language
 
 
 def reinforce(
@@ -81,43 +81,43 @@ def reinforce(
     settings: RlSettings,
     folder: Path,
     seed: int,
-    parts: Parts,
+    callbacks: Callbacks,
     actor: LanguageModel | None = None,
 ) -> Path:
     """Train for `settings.steps` steps, resuming from `folder`; returns the last checkpoint.
 
-    `actor` is the model that `parts.play` plays with, as `actor_of` gives it.
+    `actor` is the model that `callbacks.play` plays with, as `actor_of` gives it.
     """
     updates = settings.steps * settings.epochs * settings.minibatches
     reference = copy.deepcopy(language.backbone).eval() if settings.learner.loss.kl or settings.kl_in_reward else None
     learners = make_learners(language, settings, learner_settings(settings), updates)
     start = checkpoint.restore(folder, language, learners)
-    reason = parts.rewind(start)
+    reason = callbacks.rewind(start)
     if start == 0:
         checkpoint.save(folder, 0, language, learners)
-    with Player(parts.play, language, actor or language) as player:
+    with AsyncRollout(callbacks.play, language, actor or language) as rollout:
         for step in range(start, settings.steps):
             if reason:
                 break
             clock.read()
-            episodes = player.episodes(step)
+            episodes = rollout.episodes(step)
             with spent("measuring"):
-                looked = parts.look(step + 1, episodes, learners["policy"])
+                extra = callbacks.extra_metrics(step + 1, episodes, learners["policy"])
             saves = (step + 1) % settings.checkpoint_every == 0 or step + 1 == settings.steps
             # A resumed run has only the checkpoint's weights, so what follows a checkpoint is played with those.
             if not saves:
-                player.begin(step + 1)
+                rollout.begin(step + 1)
             with spent("learning"):
                 statistics = learn(episodes, settings, learners, reference, seeds.derive(seed, "minibatches", step))
             with spent("checkpointing"):
-                statistics |= describe(episodes) | looked
-                parts.log(step + 1, statistics)
+                statistics |= describe(episodes) | extra
+                callbacks.log(step + 1, statistics)
                 if (step + 1) % settings.keep_episodes_every == 0 or step + 1 == settings.steps:
-                    parts.keep(step + 1, episodes)
-                reason = parts.watch(step + 1, statistics)
+                    callbacks.keep(step + 1, episodes)
+                reason = callbacks.should_stop(step + 1, statistics)
                 if saves or reason:
                     checkpoint.save(folder, step + 1, language, learners)
-            parts.time(step + 1, clock.read())
+            callbacks.time(step + 1, clock.read())
     found = checkpoint.latest(folder)
     assert found is not None
     return found
@@ -141,13 +141,13 @@ def make_learners(
     if not settings.algorithm.critic:
         return {"policy": Learner(language.backbone, learner_settings, updates)}
     head = ValueHead(language.backbone.shape.width, language.backbone.device)
-    if settings.shared_body:
+    if settings.shared_backbone:
         return {"policy": Learner(language.backbone, learner_settings, updates, head)}
     body: Backbone = copy.deepcopy(language.backbone)
     critic_settings = learner_settings.model_copy(update={"optimiser": settings.critic})
     return {
         "policy": Learner(language.backbone, learner_settings, updates),
-        "critic": Learner(body, critic_settings, updates, head, speaks=False),
+        "critic": Learner(body, critic_settings, updates, head, has_lm_head=False),
     }
 
 
@@ -155,10 +155,10 @@ def learn(
     episodes: list[Episode], settings: RlSettings, learners: dict[str, Learner], reference: Backbone | None, seed: int
 ) -> dict[str, float]:
     """One batch of episodes into updates."""
-    sound = [e for e in episodes if e.stop is not Stop.ERROR and e.sampled_tokens]
-    groups = filters.keep(groups_of(sound), settings.filter)
-    spread = float(np.mean([g.scores.std() for g in groups_of(sound)])) if sound else 0.0
-    statistics = {"group_std": spread, "groups_kept": float(len(groups))}
+    valid = [e for e in episodes if e.finish_reason is not FinishReason.ERROR and e.sampled_tokens]
+    groups = filters.keep(groups_of(valid), settings.filter)
+    std = float(np.mean([g.scores.std() for g in groups_of(valid)])) if valid else 0.0
+    statistics = {"group_std": std, "groups_kept": float(len(groups))}
     kept = [episode for group in groups for episode in group.episodes]
     if not kept:
         return statistics
@@ -182,9 +182,9 @@ def learn(
         for t, rows, episode in zip(trajectories, examples, kept, strict=True):
             t.values = gather(rows, episode, "values")
     estimate = settings.algorithm.estimate(trajectories)
-    spread_over(examples, kept, "advantages", estimate.advantages)
+    scatter_over(examples, kept, "advantages", estimate.advantages)
     if estimate.returns is not None:
-        spread_over(examples, kept, "returns", estimate.returns)
+        scatter_over(examples, kept, "returns", estimate.returns)
     return statistics | update(flat, settings, learners, seed)
 
 
@@ -199,23 +199,23 @@ def update(flat: list[Example], settings: RlSettings, learners: dict[str, Learne
                 prefix = "" if name == "policy" else f"{name}_"
                 if prefix + "loss" not in statistics and name == "policy":
                     statistics["mismatch"] = result["largest_difference"]
-                    statistics["mismatch_kl"] = result["policy_kl"]
+                    statistics["mismatch_kl"] = result["approx_kl"]
                 result.pop("largest_difference", None)
                 statistics |= {prefix + key: value for key, value in result.items()}
     return statistics
 
 
 def minibatches(flat: Sequence[Example], count: int, seed: int) -> list[list[int]]:
-    """Rows in `count` random parts of about the same size, each in the rows' own order.
+    """Rows in `count` random callbacks of about the same size, each in the rows' own order.
 
     Rows that share a prefix stay together where there is room, so that the prefix is computed once.
     """
     most = -(-len(flat) // count)
     pieces = [family[at : at + most] for family in families_of(flat) for at in range(0, len(family), most)]
-    parts: list[list[int]] = [[] for _ in range(min(count, len(pieces)))]
+    callbacks: list[list[int]] = [[] for _ in range(min(count, len(pieces)))]
     for number in seeds.generator(seed).permutation(len(pieces)):
-        min(parts, key=len).extend(pieces[number])
-    return [sorted(part) for part in parts]
+        min(callbacks, key=len).extend(pieces[number])
+    return [sorted(part) for part in callbacks]
 
 
 def gather(rows: list[Example], episode: Episode, column: str) -> np.ndarray:
@@ -223,7 +223,7 @@ def gather(rows: list[Example], episode: Episode, column: str) -> np.ndarray:
     return np.concatenate([e.columns[column][row.sampled] for e, row in zip(rows, episode.rows, strict=True)])
 
 
-def spread_over(
+def scatter_over(
     examples: list[list[Example]], episodes: list[Episode], column: str, numbers: Sequence[np.ndarray]
 ) -> None:
     """The inverse of `gather`: numbers per sampled token back to their rows, 0 elsewhere."""
@@ -265,7 +265,7 @@ def add_environment_ce(episodes: list[Episode], examples: list[list[Example]]) -
 
 
 def describe(episodes: Sequence[Episode]) -> dict[str, float]:
-    """What a batch of episodes looked like."""
+    """What a batch of episodes extra like."""
     if not episodes:
         return {}
     count = len(episodes)
@@ -274,8 +274,8 @@ def describe(episodes: Sequence[Episode]) -> dict[str, float]:
         "success": sum(e.success for e in episodes) / count,
         "reward": sum(e.score for e in episodes) / count,
         "turns": sum(len(e.rewards) for e in episodes) / count,
-        "reply_tokens": sum(e.sampled_tokens for e in episodes) / turns,
-        "errors": sum(e.stop is Stop.ERROR for e in episodes) / count,
+        "response_length": sum(e.sampled_tokens for e in episodes) / turns,
+        "errors": sum(e.finish_reason is FinishReason.ERROR for e in episodes) / count,
     }
     for name in sorted({name for e in episodes for name in e.terms}):
         found[f"reward_{name}"] = sum(sum(e.terms.get(name, [])) for e in episodes) / count

@@ -31,12 +31,12 @@ from oneiro.recipe import Settings
 
 Perceptual = Callable[[Tensor, Tensor], Tensor]
 """Two batches of frames [N, 3, H, W] in [0, 1] -> their distances [N]."""
-Draw = Callable[[int], Tensor]
+DrawFrames = Callable[[int], Tensor]
 """Number of a batch -> its frames [N, T, 3, H, W] in [0, 1]; a pure function."""
 Log = Callable[[int, dict[str, float]], None]
 
 
-class AdversarySettings(Settings):
+class DiscriminatorLossSettings(Settings):
     """The discriminator, and what the tokenizer makes of its verdict."""
 
     weight: float = Field(0.1, gt=0)
@@ -66,7 +66,7 @@ class ReconstructionSettings(Settings):
     lpips: float = Field(1.0, ge=0)
     network: Literal["alex", "vgg"] = "vgg"
     """Whose features LPIPS compares: AlexNet's cost a tenth."""
-    adversary: AdversarySettings | None = None
+    discriminator: DiscriminatorLossSettings | None = None
     optimiser: OptimiserSettings = OptimiserSettings(
         lr=5e-4, betas=(0.9, 0.999), weight_decay=0.0, schedule="cosine", warmup=0.01
     )
@@ -74,15 +74,15 @@ class ReconstructionSettings(Settings):
 
 
 @dataclass
-class Opponent:
+class Adversary:
     """The discriminator and its optimiser."""
 
     network: Discriminator
     optimiser: Optimiser
-    settings: AdversarySettings
+    settings: DiscriminatorLossSettings
 
     @classmethod
-    def of(cls, settings: AdversarySettings, seed: int, tokenizer: Tokenizer) -> Opponent:
+    def of(cls, settings: DiscriminatorLossSettings, seed: int, tokenizer: Tokenizer) -> Adversary:
         """A fresh one for the frames of a tokenizer."""
         size = min(tokenizer.settings.height, tokenizer.settings.width)
         with seeded(seed):
@@ -108,7 +108,7 @@ class Opponent:
 def train(
     tokenizer: Tokenizer,
     settings: ReconstructionSettings,
-    draw: Draw,
+    draw: DrawFrames,
     perceptual: Perceptual | None,
     folder: Path,
     seed: int,
@@ -117,7 +117,7 @@ def train(
 ) -> Path:
     """Train for `settings.steps` updates, resuming from `folder`; returns the folder of the finished tokenizer."""
     optimiser = Optimiser(list(tokenizer.named_parameters()), settings.optimiser)
-    opponent = Opponent.of(settings.adversary, seed, tokenizer) if settings.adversary else None
+    opponent = Adversary.of(settings.discriminator, seed, tokenizer) if settings.discriminator else None
     start = restore(folder, tokenizer, optimiser, opponent)
     rewind(start)
     tokenizer.train()
@@ -148,7 +148,7 @@ def train(
 
 
 def losses(
-    found: Reconstruction, settings: ReconstructionSettings, perceptual: Perceptual | None, opponent: Opponent | None
+    found: Reconstruction, settings: ReconstructionSettings, perceptual: Perceptual | None, opponent: Adversary | None
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The tokenizer's loss, and its terms; frames and contexts each have a mean of their own."""
     total, terms = found.made.new_zeros(()), dict[str, Tensor]()
@@ -196,7 +196,7 @@ def half_precision(device: torch.device) -> torch.autocast:
 # Checkpoints ----------------------------------------------------------------------------------------------------------
 
 
-def save(folder: Path, step: int, tokenizer: Tokenizer, optimiser: Optimiser, opponent: Opponent | None) -> None:
+def save(folder: Path, step: int, tokenizer: Tokenizer, optimiser: Optimiser, opponent: Adversary | None) -> None:
     """The state after `step` steps in a folder of its own; older ones go."""
 
     def write(part: Path) -> None:
@@ -211,7 +211,7 @@ def save(folder: Path, step: int, tokenizer: Tokenizer, optimiser: Optimiser, op
     drop_older(folder, target)
 
 
-def restore(folder: Path, tokenizer: Tokenizer, optimiser: Optimiser, opponent: Opponent | None) -> int:
+def restore(folder: Path, tokenizer: Tokenizer, optimiser: Optimiser, opponent: Adversary | None) -> int:
     """Load the newest state; returns the step to go on with, 0 if there is none."""
     found = latest(folder)
     if found is None:

@@ -67,27 +67,27 @@ class Causal:
         return attention(query, key, value, causal=True)
 
 
-class Remember(Causal):
+class Prefill(Causal):
     """Causal, and keeps every layer's keys and values, with their graph, for `AfterPrefix` or a cache."""
 
     def __init__(self) -> None:
-        self.memory: list[tuple[Tensor, Tensor]] = []
+        self.kv_cache: list[tuple[Tensor, Tensor]] = []
 
     def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        self.memory.append((key, value))
+        self.kv_cache.append((key, value))
         return super().__call__(layer, query, key, value)
 
 
 class AfterPrefix:
     """Rows that continue a shared prefix: each sees its own prefix's keys and, causally, itself.
 
-    `memory` holds keys and values [G, K, P, D] of G prefixes, `owner` [B] says whose row it is, `lengths` [G] how
+    `kv_cache` holds keys and values [G, K, P, D] of G prefixes, `owner` [B] says whose row it is, `lengths` [G] how
     much of each padded prefix is real.
     """
 
-    def __init__(self, memory: list[tuple[Tensor, Tensor]], owner: Tensor, lengths: Tensor, row_length: int) -> None:
-        self.memory, self.owner = memory, owner
-        padded = memory[0][0].shape[2]
+    def __init__(self, kv_cache: list[tuple[Tensor, Tensor]], owner: Tensor, lengths: Tensor, row_length: int) -> None:
+        self.kv_cache, self.owner = kv_cache, owner
+        padded = kv_cache[0][0].shape[2]
         seen = torch.arange(padded, device=owner.device) < lengths[owner, None]
         own = torch.ones(row_length, row_length, dtype=torch.bool, device=owner.device).tril()
         rows = len(owner)
@@ -96,21 +96,21 @@ class AfterPrefix:
         )[:, None]
 
     def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        past_key, past_value = self.memory[layer]
+        past_key, past_value = self.kv_cache[layer]
         key = torch.cat([past_key[self.owner], key], dim=2)
         value = torch.cat([past_value[self.owner], value], dim=2)
         return attention(query, key, value, mask=self.mask)
 
 
-class Families:
+class PrefixGroups:
     """Sequences of a prefix and rows that continue it: a token sees, causally, the prefix and its own row.
 
-    `kin` [B, T] is 0 in the prefix, the row's number in a row, -1 in padding.
+    `row_id` [B, T] is 0 in the prefix, the row's number in a row, -1 in padding.
     """
 
-    def __init__(self, kin: Tensor, dtype: torch.dtype) -> None:
-        self.kin, self.dtype = kin, dtype
-        self.kernels = triton_module("oneiro.models.kernels.prefix_groups", kin.device.type)
+    def __init__(self, row_id: Tensor, dtype: torch.dtype) -> None:
+        self.row_id, self.dtype = row_id, dtype
+        self.kernels = triton_module("oneiro.models.kernels.prefix_groups", row_id.device.type)
 
     def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         if self.kernels is not None and self.kernels.fits(query):
@@ -123,15 +123,15 @@ class Families:
     @cached_property
     def layout(self) -> Any:
         """For the kernels: where rows begin and end."""
-        return self.kernels.Layout(self.kin)
+        return self.kernels.GroupLayout(self.row_id)
 
     @cached_property
     def bias(self) -> Tensor:
         """For attention with a mask: [B, 1, T, T], -inf where a token may not look."""
-        kin, order = self.kin, torch.arange(self.kin.shape[1], device=self.kin.device)
-        seen = (kin[:, None, :] == 0) | (kin[:, None, :] == kin[:, :, None])
+        row_id, order = self.row_id, torch.arange(self.row_id.shape[1], device=self.row_id.device)
+        seen = (row_id[:, None, :] == 0) | (row_id[:, None, :] == row_id[:, :, None])
         seen &= order[None, :] <= order[:, None]
-        return torch.zeros(seen.shape, dtype=self.dtype, device=kin.device).masked_fill_(~seen, -torch.inf)[:, None]
+        return torch.zeros(seen.shape, dtype=self.dtype, device=row_id.device).masked_fill_(~seen, -torch.inf)[:, None]
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, causal: bool = False, mask: Tensor | None = None) -> Tensor:
@@ -206,7 +206,7 @@ class Backbone(nn.Module):
 
     waits = False
     """Whether a forward on a GPU may wait for it, so that it cannot be recorded as a CUDA graph."""
-    recompute = False
+    gradient_checkpointing = False
     """Keep only what enters a layer for the backward pass, and compute the layer again."""
     keeps = 1.0
     """What a token keeps for the backward pass, in units of `Shape.kept`."""
@@ -234,7 +234,7 @@ class Backbone(nn.Module):
         self.blocks = nn.ModuleList(Block(layer, self.shape, i) for i, layer in enumerate(base.model.layers))
         self.norm = base.model.norm
         self.head = base.lm_head
-        self.spoken: int | None = getattr(config, "spoken", None)
+        self.output_vocab: int | None = getattr(config, "output_vocab", None)
         """Only the first so many tokens are ever predicted, sampled or learned; None: all."""
         if not all(block.fused for block in self.blocks):
             self.keeps = WITH_ADAPTERS
@@ -244,7 +244,7 @@ class Backbone(nn.Module):
     @property
     def head_weight(self) -> Tensor:
         """[V, d], or the rows of tokens that may be spoken; the embedding itself where the two are tied."""
-        return self.head.weight if self.spoken is None else self.head.weight[: self.spoken]
+        return self.head.weight if self.output_vocab is None else self.head.weight[: self.output_vocab]
 
     @property
     def device(self) -> torch.device:
@@ -255,9 +255,11 @@ class Backbone(nn.Module):
         hidden = self.embedding(tokens)
         cos, sin = self.rotations(positions, hidden)
         # A plan that remembers must see every layer once, so what it saw cannot be computed again.
-        recompute = self.recompute and torch.is_grad_enabled() and not isinstance(attend, Remember)
+        gradient_checkpointing = (
+            self.gradient_checkpointing and torch.is_grad_enabled() and not isinstance(attend, Prefill)
+        )
         for block in self.blocks:
-            if recompute:
+            if gradient_checkpointing:
                 hidden = checkpoint(block, hidden, cos, sin, attend, use_reentrant=False)
             else:
                 hidden = block(hidden, cos, sin, attend)

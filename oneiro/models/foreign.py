@@ -58,13 +58,13 @@ class ForeignBackbone(Backbone):
         nn.Module.__init__(self)
         base = model.get_base_model() if hasattr(model, "get_base_model") else model
         self.body, self.head = base.base_model, base.get_output_embeddings()
-        self.spoken = None
+        self.output_vocab = None
         probe = torch.arange(6, device=self.head.weight.device)[None]
         with torch.no_grad():
             expected = base(input_ids=probe, use_cache=False).logits
         ALL_ATTENTION_FUNCTIONS.register(NAME, by_plan)
         base.config._attn_implementation = NAME
-        seen = _Watch()
+        seen = _Recorder()
         try:
             with torch.no_grad():
                 found = self(probe, probe[0], seen) @ self.head.weight.T
@@ -98,7 +98,7 @@ class ForeignBackbone(Backbone):
             PLAN.reset(plan)
 
 
-class _Watch(Causal):
+class _Recorder(Causal):
     """Remembers which layers asked for attention, and with what shapes."""
 
     def __init__(self) -> None:

@@ -28,7 +28,7 @@ CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-HABITS = "oneiro.json"
+METADATA = "oneiro.json"
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
 
@@ -68,7 +68,7 @@ class LanguageModel:
     tokenizer: Any
     """None where tokens are no text (video)."""
     backbone: Backbone
-    habits: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
     """How the model was taught to be used (its dialogue, its world); saved beside the weights, so that a folder is
     enough.
     """
@@ -112,8 +112,8 @@ class LanguageModel:
         self.model.save_pretrained(folder, state_dict=state)
         if self.tokenizer is not None:
             self.tokenizer.save_pretrained(folder)
-        if self.habits:
-            files.write_json(folder / HABITS, self.habits)
+        if self.metadata:
+            files.write_json(folder / METADATA, self.metadata)
 
 
 def write_folder(folder: str | Path, write: Any) -> Path:
@@ -175,8 +175,8 @@ def load(settings: ModelSettings | str, device: torch.device | str | None = None
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise OneiroError(f"cannot load a language model from '{source}': {reason[:200]}") from error
     language = with_lora(assemble(settings.name, model.to(device), tokenizer), settings.lora)
-    if (Path(source) / HABITS).is_file():
-        language.habits = files.read_json(Path(source) / HABITS)
+    if (Path(source) / METADATA).is_file():
+        language.metadata = files.read_json(Path(source) / METADATA)
     return language
 
 
@@ -246,7 +246,7 @@ def with_lora(language: LanguageModel, settings: LoraSettings | None) -> Languag
 
     adapter = LoraConfig(r=settings.rank, lora_alpha=settings.alpha, target_modules="all-linear", task_type="CAUSAL_LM")
     model = get_peft_model(language.model, adapter)
-    return LanguageModel(language.name, model, language.tokenizer, backbone_of(model), language.habits)
+    return LanguageModel(language.name, model, language.tokenizer, backbone_of(model), language.metadata)
 
 
 def load_adapter(folder: Path, dtype: torch.dtype) -> Any:

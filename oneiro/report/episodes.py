@@ -66,7 +66,7 @@ class Shown:
     seed: int
     member: int
     success: bool
-    stop: str
+    finish_reason: str
     score: float
     terms: dict[str, float]
     turns: list[Turn]
@@ -99,7 +99,7 @@ def show(row: dict[str, Any]) -> Shown:
         seed=int(row.get("seed", 0)),
         member=int(row.get("member", 0)),
         success=bool(row.get("success")),
-        stop=str(row.get("stop", "")),
+        finish_reason=str(row.get("finish_reason", "")),
         score=float(row.get("score", 0.0)),
         terms={str(name): _total(value) for name, value in (row.get("terms") or {}).items()},
         turns=[_turn(turn, parts) for turn in turns[:MAX_TURNS]],

@@ -10,14 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from oneiro.episode import Draw
+from oneiro.episode import SamplingParams
 
 BLOCK = 256
 SMALL = 1024
 """Up to so many words a vocabulary is cumulated whole."""
 
 
-def draw(logits: Tensor, uniforms: Tensor, how: Draw) -> tuple[Tensor, Tensor]:
+def draw(logits: Tensor, uniforms: Tensor, how: SamplingParams) -> tuple[Tensor, Tensor]:
     """Logits [B, V] and uniforms [B] -> token ids [B] and log-probabilities [B].
 
     Log-probabilities are those of the temperature-scaled distribution before truncation, which is what the learner
@@ -66,7 +66,7 @@ def find(cumulated: Tensor, threshold: Tensor) -> Tensor:
     return torch.minimum(torch.searchsorted(cumulated, threshold, right=True), last)
 
 
-def truncate(logits: Tensor, how: Draw) -> Tensor:
+def truncate(logits: Tensor, how: SamplingParams) -> Tensor:
     """Minus infinity outside the top-k and the nucleus; at least the best token stays."""
     if how.top_k and how.top_k < logits.shape[1]:
         least = logits.topk(how.top_k, dim=-1).values[:, -1:]

@@ -19,11 +19,11 @@ from torch import Tensor
 
 from oneiro import seeds
 from oneiro.clock import spent
-from oneiro.episode import Draw, Floats, Segment, Stop, Tokens
-from oneiro.models.backbone import Remember
+from oneiro.episode import FinishReason, Floats, SamplingParams, Segment, Tokens
+from oneiro.models.backbone import Prefill
 from oneiro.models.language import LanguageModel
 from oneiro.recipe import Settings
-from oneiro.sampling.slots import FREE, Memory, Slots
+from oneiro.sampling.decode_batch import FREE, DecodeBatch, KVCache
 
 LOOK_EVERY = {"cpu": 1, "cuda": 16}
 """Steps between looks at which rows are done: a look makes a GPU wait."""
@@ -33,7 +33,7 @@ CACHE_PART = 3
 """Keys and values of all rows take no more than this part of a GPU's memory: fewer rows are then decoded at once."""
 
 
-class Limits(Settings):
+class SamplingSettings(Settings):
     """How much to sample, and how."""
 
     max_tokens: int = Field(64, ge=1)
@@ -42,12 +42,12 @@ class Limits(Settings):
     top_k: int = Field(0, ge=0)
     stop: tuple[str, ...] = ()
     """Strings that end a sample once they appear in its text, besides the model's end tokens."""
-    ignore_end: bool = False
+    ignore_eos: bool = False
     """Sample exactly `max_tokens`, whatever comes (video frames, benchmarks)."""
 
     @property
-    def draw(self) -> Draw:
-        return Draw(self.temperature, self.top_p, self.top_k)
+    def params(self) -> SamplingParams:
+        return SamplingParams(self.temperature, self.top_p, self.top_k)
 
 
 @dataclass(slots=True)
@@ -59,8 +59,8 @@ class Sample:
     tokens: Tokens
     logprobs: Floats
     forced: NDArray[np.bool_]
-    stop: Stop
-    draw: Draw
+    finish_reason: FinishReason
+    params: SamplingParams
 
     def segments(self, role: str = "assistant", turn: int = 0, tag: str = "") -> list[Segment]:
         """Runs of one author: forced tokens are given, the others sampled."""
@@ -74,7 +74,14 @@ class Sample:
             else:
                 found.append(
                     Segment(
-                        self.tokens[start:end], True, role, tag, turn, self.logprobs[start:end], self.draw, self.stop
+                        self.tokens[start:end],
+                        True,
+                        role,
+                        tag,
+                        turn,
+                        self.logprobs[start:end],
+                        self.params,
+                        self.finish_reason,
                     )
                 )
         return found
@@ -84,7 +91,7 @@ class Sample:
 class _Prefix:
     """A prompt that has been computed: its place in a prefilled batch, and how many samples still wait for it."""
 
-    memory: Memory
+    kv_cache: KVCache
     hidden: Tensor
     place: int
     length: int
@@ -94,10 +101,10 @@ class _Prefix:
 class Engine:
     """Samples from a language model whose weights may change between calls."""
 
-    def __init__(self, language: LanguageModel, slots: int = 256) -> None:
+    def __init__(self, language: LanguageModel, max_batch_size: int = 256) -> None:
         self.language = language
-        self.slots = slots
-        self._slots: Slots | None = None
+        self.max_batch_size = max_batch_size
+        self._batch: DecodeBatch | None = None
         self._finishers: dict[tuple[str, ...], NDArray[np.bool_]] = {}
 
     @torch.inference_mode()
@@ -105,31 +112,31 @@ class Engine:
         self,
         prompts: Sequence[Tokens | Sequence[int]],
         n: int = 1,
-        limits: Limits | None = None,
+        sampling: SamplingSettings | None = None,
         forced: Sequence[Tokens | None] | None = None,
         seed: int = 0,
     ) -> list[list[Sample]]:
         """`n` samples for every prompt.
 
         `forced[i]` is an array [max_tokens] of token ids for prompt i with `FREE` where the model chooses. The result
-        depends on the prompts, their order, `limits` and `seed`, not on the number of slots.
+        depends on the prompts, their order, `sampling` and `seed`, not on the number of slots.
         """
         if not len(prompts):
             return []
         with spent("sampling"):
-            return _Call(self, prompts, n, limits or Limits(), forced, seed).samples()
+            return _Call(self, prompts, n, sampling or SamplingSettings(), forced, seed).samples()
 
-    def device_slots(self, rows: int, capacity: int, steps: int) -> Slots:
+    def decode_batch(self, rows: int, capacity: int, steps: int) -> DecodeBatch:
         """The device's rows; kept between calls, with their CUDA graphs, and made anew only when something outgrows
         them.
         """
-        if self._slots is None or not self._slots.fits(rows, capacity, steps):
-            self._slots = None  # free the old cache before the new one is made
+        if self._batch is None or not self._batch.fits(rows, capacity, steps):
+            self._batch = None  # free the old cache before the new one is made
             if self.language.backbone.device.type == "cuda":
                 rows = min(roomy(rows), self.most_rows(capacity))
                 capacity, steps = roomy(capacity), roomy(steps)
-            self._slots = Slots(self.language.backbone, rows, capacity, steps)
-        return self._slots
+            self._batch = DecodeBatch(self.language.backbone, rows, capacity, steps)
+        return self._batch
 
     def most_rows(self, capacity: int) -> int:
         """How many rows of so many positions a GPU may hold at once; how many there are changes no result."""
@@ -162,17 +169,17 @@ class _Call:
         engine: Engine,
         prompts: Sequence[Tokens | Sequence[int]],
         n: int,
-        limits: Limits,
+        sampling: SamplingSettings,
         forced: Sequence[Tokens | None] | None,
         seed: int,
     ) -> None:
-        self.engine, self.n, self.limits = engine, n, limits
+        self.engine, self.n, self.sampling = engine, n, sampling
         self.backbone = engine.language.backbone
         self.device = self.backbone.device
         self.prompts = [np.asarray(prompt, np.int64) for prompt in prompts]
         if any(len(prompt) == 0 for prompt in self.prompts):
             raise ValueError("every prompt needs at least one token")
-        total, steps = len(prompts) * n, limits.max_tokens
+        total, steps = len(prompts) * n, sampling.max_tokens
         self.uniforms = torch.from_numpy(seeds.generator(seed, "sample").random((total, steps), dtype=np.float32))
         self.forced = torch.full((total, steps), FREE, dtype=torch.long)
         for i, row in enumerate(forced or ()):
@@ -186,9 +193,9 @@ class _Call:
             key = prompt.tobytes()
             self.demand[key] = self.demand.get(key, 0) + n
         longest = max(len(prompt) for prompt in self.prompts)
-        self.width = min(engine.slots, total, engine.most_rows(longest + steps))
-        self.slots = engine.device_slots(self.width, longest + steps, steps)
-        self.slots.begin(steps, [] if limits.ignore_end else engine.language.end_tokens)
+        self.width = min(engine.max_batch_size, total, engine.most_rows(longest + steps))
+        self.batch = engine.decode_batch(self.width, longest + steps, steps)
+        self.batch.begin(steps, [] if sampling.ignore_eos else engine.language.end_tokens)
         self.rows: list[int] = []
         """Which sample each slot holds; the slots in use are always the first ones."""
         self.checked = np.zeros(total, np.int64)
@@ -209,10 +216,10 @@ class _Call:
     def advance(self) -> None:
         """Steps up to the next look; where every sample has the same length, up to its end."""
         steps = LOOK_EVERY.get(self.device.type, 1)
-        if self.limits.ignore_end and not self.limits.stop:
-            steps = self.limits.max_tokens - int(self.slots.count[: len(self.rows)].max())
+        if self.sampling.ignore_eos and not self.sampling.stop:
+            steps = self.sampling.max_tokens - int(self.batch.count[: len(self.rows)].max())
         for _ in range(steps):
-            self.slots.advance(len(self.rows), self.limits.draw)
+            self.batch.advance(len(self.rows), self.sampling.params)
 
     def admit(self, free: int) -> None:
         """Fill free slots from the queue. Prompts are computed by the batch, and a batch is given up as soon as the
@@ -249,13 +256,13 @@ class _Call:
         tokens = torch.zeros(len(prompts), max(lengths), dtype=torch.long)
         for b, prompt in enumerate(prompts.values()):
             tokens[b, : len(prompt)] = torch.from_numpy(prompt)
-        plan = Remember()
+        plan = Prefill()
         positions = torch.arange(max(lengths), device=self.device)
         hidden = self.backbone(tokens.to(self.device), positions, plan)
         lasts = torch.tensor(lengths, device=self.device) - 1
         last_hidden = hidden[torch.arange(len(prompts), device=self.device), lasts]
         for b, (key, prompt) in enumerate(prompts.items()):
-            self.prefixes[key] = _Prefix(plan.memory, last_hidden, b, len(prompt), self.demand[key])
+            self.prefixes[key] = _Prefix(plan.kv_cache, last_hidden, b, len(prompt), self.demand[key])
 
     def seat(self, chosen: Sequence[int]) -> None:
         """Copy into free slots what their prompts have left behind, and draw their first token."""
@@ -263,34 +270,34 @@ class _Call:
         for i in chosen:
             key = self.prompts[i // self.n].tobytes()
             prefix = self.prefixes[key]
-            batches.setdefault(id(prefix.memory), []).append((i, prefix))
+            batches.setdefault(id(prefix.kv_cache), []).append((i, prefix))
             prefix.waiting -= 1
             if not prefix.waiting:
                 del self.prefixes[key]
         for members in batches.values():
             samples = [i for i, _ in members]
-            slots, steps = slice(len(self.rows), len(self.rows) + len(samples)), self.limits.max_tokens
-            self.slots.uniforms[slots, :steps] = self.uniforms[samples].to(self.device)
-            self.slots.forced[slots, :steps] = self.forced[samples].to(self.device)
+            slots, steps = slice(len(self.rows), len(self.rows) + len(samples)), self.sampling.max_tokens
+            self.batch.uniforms[slots, :steps] = self.uniforms[samples].to(self.device)
+            self.batch.forced[slots, :steps] = self.forced[samples].to(self.device)
             owner = torch.tensor([prefix.place for _, prefix in members], device=self.device)
             lengths = torch.tensor([prefix.length for _, prefix in members], device=self.device)
             first = members[0][1]
-            self.slots.admit(slots, first.memory, owner, lengths, first.hidden[owner], self.limits.draw)
+            self.batch.admit(slots, first.kv_cache, owner, lengths, first.hidden[owner], self.sampling.params)
             self.rows += samples
 
     def retire(self) -> None:
         """Take out the samples that are done and close the gaps: rows from the end move into the freed slots."""
         count = len(self.rows)
-        done = self.slots.done[:count].cpu().numpy().copy()
-        stopped = self.find_stops(done) if self.limits.stop else {}
+        done = self.batch.done[:count].cpu().numpy().copy()
+        stopped = self.find_stops(done) if self.sampling.stop else {}
         if not done.any():
             return
         finished = np.flatnonzero(done)
         index = torch.from_numpy(finished).to(self.device)
-        counts = self.slots.count[index].cpu().numpy()
-        tokens = self.slots.tokens[index].cpu().numpy().astype(np.int32)
-        logprobs = self.slots.logprobs[index].cpu().numpy()
-        ends = set(() if self.limits.ignore_end else self.engine.language.end_tokens)
+        counts = self.batch.count[index].cpu().numpy()
+        tokens = self.batch.tokens[index].cpu().numpy().astype(np.int32)
+        logprobs = self.batch.logprobs[index].cpu().numpy()
+        ends = set(() if self.sampling.ignore_eos else self.engine.language.end_tokens)
         for place, slot in enumerate(finished):
             sample, length = self.rows[slot], stopped.get(int(slot), int(counts[place]))
             forced = (self.forced[sample, :length] != FREE).numpy()
@@ -299,32 +306,32 @@ class _Call:
                 tokens[place, :length].copy(),
                 logprobs[place, :length].copy(),
                 forced,
-                Stop.TOKEN if ended else Stop.LENGTH,
-                self.limits.draw,
+                FinishReason.TOKEN if ended else FinishReason.LENGTH,
+                self.sampling.params,
             )
         alive = np.flatnonzero(~done)
         holes, movers = finished[finished < len(alive)], alive[alive >= len(alive)]
         if len(holes):
-            self.slots.move(torch.from_numpy(movers).to(self.device), torch.from_numpy(holes).to(self.device))
+            self.batch.move(torch.from_numpy(movers).to(self.device), torch.from_numpy(holes).to(self.device))
             for hole, mover in zip(holes, movers, strict=True):
                 self.rows[hole] = self.rows[mover]
         del self.rows[len(alive) :]
-        self.slots.done[len(alive) : count] = True
+        self.batch.done[len(alive) : count] = True
 
     def find_stops(self, done: NDArray[np.bool_]) -> dict[int, int]:
-        """Slots whose text holds a stop string, and the length up to it; marks them in `done`."""
+        """DecodeBatch whose text holds a stop string, and the length up to it; marks them in `done`."""
         count = len(self.rows)
-        counts, tokens = self.slots.count[:count].cpu().numpy(), self.slots.tokens[:count].cpu().numpy()
+        counts, tokens = self.batch.count[:count].cpu().numpy(), self.batch.tokens[:count].cpu().numpy()
         starts = self.checked[self.rows]
         first, end = int(starts.min()), int(counts.max())
         places = np.arange(first, end)
         new = (places >= starts[:, None]) & (places < counts[:, None])
-        finishing = new & self.engine.finishers(self.limits.stop)[tokens[:, first:end]]
+        finishing = new & self.engine.finishers(self.sampling.stop)[tokens[:, first:end]]
         found: dict[int, int] = {}
         for slot, place in np.argwhere(finishing).tolist():
             at = first + place
             text = self.engine.language.decode(tokens[slot, max(0, at - 31) : at + 1])
-            if slot not in found and any(stop in text for stop in self.limits.stop):
+            if slot not in found and any(stop in text for stop in self.sampling.stop):
                 found[slot], done[slot] = at + 1, True
         self.checked[self.rows] = counts
         return found

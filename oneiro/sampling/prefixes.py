@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 NONE = -1
-Memory = list[tuple[Tensor, Tensor]]
+KVCache = list[tuple[Tensor, Tensor]]
 """Keys and values [B, K, T, D] of every layer."""
 Index = Tensor | slice
 
@@ -29,20 +29,22 @@ class Sharing:
         self.batch.fill_(NONE)
         self.start.fill_(0)
 
-    def admit(self, slots: slice, memory: Memory, owner: Tensor, lengths: Tensor) -> bool:
+    def admit(self, slots: slice, kv_cache: KVCache, owner: Tensor, lengths: Tensor) -> bool:
         """Let n rows `slots` share prompts `owner` [n] of `lengths` [n]; False if copying those suits them better.
 
         Sharing pays where rows come in groups of like size.
         """
         self._seated = 0
-        prompts, largest = len(memory[0][0]), int(torch.bincount(owner).max())
+        prompts, largest = len(kv_cache[0][0]), int(torch.bincount(owner).max())
         if len(owner) < 2 * prompts or prompts * largest > 2 * len(owner):
             self.batch[slots], self.start[slots] = NONE, 0
             return False
-        known = [number for number, found in self.prefixes.items() if found.source is memory]
+        known = [number for number, found in self.prefixes.items() if found.source is kv_cache]
         number = known[0] if known else max(self.prefixes, default=NONE) + 1
         if not known:
-            self.prefixes[number] = Prefixes(memory, torch.ones(prompts, dtype=torch.long).scatter_(0, owner, lengths))
+            self.prefixes[number] = Prefixes(
+                kv_cache, torch.ones(prompts, dtype=torch.long).scatter_(0, owner, lengths)
+            )
         self.batch[slots], self.owner[slots], self.start[slots] = number, owner, lengths
         return True
 
@@ -67,13 +69,13 @@ class Sharing:
 class Prefixes:
     """A prefilled batch of G prompts, padded to P tokens, and the rows that continue them."""
 
-    def __init__(self, memory: Memory, lengths: Tensor) -> None:
+    def __init__(self, kv_cache: KVCache, lengths: Tensor) -> None:
         """`lengths` [G]: how much of each prompt is real."""
-        self.source = memory
-        self.memory = [(key.contiguous().flatten(0, 1), value.contiguous().flatten(0, 1)) for key, value in memory]
-        self.prompts, self.heads, self.padded, _ = memory[0][0].shape
+        self.source = kv_cache
+        self.kv_cache = [(key.contiguous().flatten(0, 1), value.contiguous().flatten(0, 1)) for key, value in kv_cache]
+        self.prompts, self.heads, self.padded, _ = kv_cache[0][0].shape
         beyond = torch.arange(self.padded) >= lengths[:, None]
-        bias = torch.zeros(beyond.shape, dtype=memory[0][0].dtype).masked_fill_(beyond, -torch.inf)
+        bias = torch.zeros(beyond.shape, dtype=kv_cache[0][0].dtype).masked_fill_(beyond, -torch.inf)
         self.bias = bias.repeat_interleave(self.heads, 0)[:, None]
         """[G * K, 1, P]"""
 
@@ -98,13 +100,13 @@ class Prefixes:
 
     def score(self, layer: int, query: Tensor, scores: Tensor) -> None:
         """Queries [R, K, g, D] against the prompts, into scores [R, K, g, >= P] of the rows seated here."""
-        keys = self.memory[layer][0]
+        keys = self.kv_cache[layer][0]
         found = torch.baddbmm(self.bias, self._gather(query), keys.transpose(1, 2))
         scores[self.rows, :, :, : self.padded] = self._scatter(found, query.shape[2])
 
     def mix(self, layer: int, weights: Tensor, mixed: Tensor) -> None:
         """Add the prompts' values, weighted by [R, K, g, >= P], to mixed [R, K, g, D] of the rows seated here."""
-        values = self.memory[layer][1]
+        values = self.kv_cache[layer][1]
         found = torch.bmm(self._gather(weights[..., : self.padded]), values)
         mixed[self.rows] += self._scatter(found, weights.shape[2])
 

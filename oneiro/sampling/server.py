@@ -1,6 +1,6 @@
 """Chat with any OpenAI-compatible server: vLLM, SGLang, llama.cpp, or a hosted one.
 
-A batch never dies of one bad request: after its retries it becomes a `Reply` that says what went wrong. Only what no
+One bad request never ends a batch: after its retries it becomes a `Completion` that says what went wrong. Only what no
 retry can mend (a wrong key, an unknown model) stops the batch, at once and in one line. Everything a server sends is
 checked before it is believed, and every wait ends.
 """
@@ -81,7 +81,7 @@ class ServerFault(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class Completion:
     """One sampled answer, or the reason why there is none."""
 
     text: str = ""
@@ -112,7 +112,7 @@ class Server:
                 )
             self._headers["Authorization"] = f"Bearer {key}"
 
-    def chat(self, messages_list: Sequence[list[dict[str, Any]]], n: int = 1) -> list[list[Reply]]:
+    def chat(self, messages_list: Sequence[list[dict[str, Any]]], n: int = 1) -> list[list[Completion]]:
         """`n` replies to each conversation, in order; a reply that could not be had carries `error`."""
         if not messages_list:
             return []
@@ -127,16 +127,16 @@ class Server:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
-    def _ask(self, batch: _Batch, index: int, messages: list[dict[str, Any]], n: int) -> list[Reply]:
+    def _ask(self, batch: _Batch, index: int, messages: list[dict[str, Any]], n: int) -> list[Completion]:
         """All replies to one conversation. A server that ignores `n` is asked again for those still missing."""
-        replies: list[Reply] = []
+        replies: list[Completion] = []
         round_ = 0
         while len(replies) < n:
             missing = n - len(replies)
             try:
                 replies += self._attempts(batch, index, round_, self._body(messages, missing, index, round_))[:missing]
             except ServerFault as fault:
-                return replies + [Reply(error=str(fault)) for _ in range(missing)]
+                return replies + [Completion(error=str(fault)) for _ in range(missing)]
             except OneiroError:
                 batch.abort()  # from here too: `chat` may be waiting for an earlier conversation
                 raise
@@ -159,7 +159,7 @@ class Server:
             body |= {"logprobs": True, "return_token_ids": True}
         return body | config.extra
 
-    def _attempts(self, batch: _Batch, index: int, round_: int, body: dict[str, Any]) -> list[Reply]:
+    def _attempts(self, batch: _Batch, index: int, round_: int, body: dict[str, Any]) -> list[Completion]:
         """One request with its retries: exponential backoff, seeded jitter, and the server's own Retry-After."""
         payload = json.dumps(body).encode()
         fault = ServerFault("not tried: the time for the whole batch was over")
@@ -307,7 +307,7 @@ def _line(text: str) -> str:
     return " ".join(text.split())[:300]
 
 
-def _replies(body: bytes) -> list[Reply]:
+def _replies(body: bytes) -> list[Completion]:
     """The choices of a chat completion, each part checked; anything unexpected is a `ServerFault`."""
     try:
         data = json.loads(body)
@@ -322,7 +322,7 @@ def _replies(body: bytes) -> list[Reply]:
     return [_reply(choice, usage, prompt_tokens) for choice in choices]
 
 
-def _reply(choice: Any, usage: dict[str, int], prompt_tokens: tuple[int, ...] | None) -> Reply:
+def _reply(choice: Any, usage: dict[str, int], prompt_tokens: tuple[int, ...] | None) -> Completion:
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(message, dict):
         raise ServerFault("a choice of the reply has no message")
@@ -333,7 +333,7 @@ def _reply(choice: Any, usage: dict[str, int], prompt_tokens: tuple[int, ...] | 
     if tokens is not None and logprobs is not None and len(tokens) != len(logprobs):
         raise ServerFault(f"the reply has {len(tokens)} token ids and {len(logprobs)} log-probabilities")
     finish = choice.get("finish_reason")
-    return Reply(
+    return Completion(
         text=text or "",
         finish_reason=finish if isinstance(finish, str) else "",
         reasoning=reasoning or "",

@@ -7,14 +7,14 @@ from typing import Any
 
 from oneiro.episode import Episode, Row
 from oneiro.learning import loop, sft
-from oneiro.learning.collapse import Watch
+from oneiro.learning.collapse import CollapseMonitor
 from oneiro.learning.learner import Learner
 from oneiro.learning.loop import RlSettings
 from oneiro.learning.sft import SftSettings
 from oneiro.models.language import LanguageModel
 from oneiro.run import METRICS, Run, read_lines
 
-Look = Callable[[int, Sequence[Episode], Learner], dict[str, float]]
+ExtraMetrics = Callable[[int, Sequence[Episode], Learner], dict[str, float]]
 """Further metrics of a step, taken before its update."""
 
 
@@ -56,12 +56,12 @@ def reinforce(
     actor: LanguageModel,
     settings: RlSettings,
     seed: int,
-    watch: Watch,
+    monitor: CollapseMonitor,
     play: Callable[[int], list[Episode]],
     record: Callable[[Episode], dict[str, Any]],
-    look: Look,
+    extra_metrics: ExtraMetrics,
 ) -> list[str]:
-    """RL as a stage of a run, from its last checkpoint on; returns what `watch` had to say.
+    """RL as a stage of a run, from its last checkpoint on; returns what `monitor` had to say.
 
     `play` gives the episodes of a step, played by `actor` (`loop.actor_of`); `record` writes
     one as plain JSON for `episodes/`.
@@ -75,7 +75,7 @@ def reinforce(
         def rewind(step: int) -> str | None:
             run.rewind(stage, step)
             bar.advance(step)
-            return watch.replay(row for row in read_lines(run.path / METRICS) if row["stage"] == stage)
+            return monitor.replay(row for row in read_lines(run.path / METRICS) if row["stage"] == stage)
 
         def keep(step: int, episodes: Sequence[Episode]) -> None:
             run.episodes(stage, step, [record(episode) for episode in episodes])
@@ -83,9 +83,9 @@ def reinforce(
         def time(step: int, values: dict[str, float]) -> None:
             run.time(stage, step, values)
 
-        parts = loop.Parts(play, log, time, keep, rewind, watch.see, look)
-        loop.reinforce(language, settings, run.checkpoint_dir(stage), seed, parts, actor)
-    said = [*watch.notes, *([watch.reason] if watch.reason else [])]
+        callbacks = loop.Callbacks(play, log, time, keep, rewind, monitor.see, extra_metrics)
+        loop.reinforce(language, settings, run.checkpoint_dir(stage), seed, callbacks, actor)
+    said = [*monitor.notes, *([monitor.reason] if monitor.reason else [])]
     for text in said:
         run.say(f"{title}: {text}")
     return said

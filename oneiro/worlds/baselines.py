@@ -69,37 +69,37 @@ def success_table(
     name: str,
     policy: Policy,
     levels: int,
-    members: int = 1,
+    samples: int = 1,
     *,
     first_seed: int = 0,
     split: str | None = "eval",
     settings: Mapping[str, Any] | None = None,
     advance: Callable[[int], object] | None = None,
 ) -> NDArray[np.bool_]:
-    """[levels, members]: which episodes of a policy succeed. `advance` is told of every few episodes played."""
+    """[levels, samples]: which episodes of a policy succeed. `advance` is told of every few episodes played."""
     world = make(name, **(settings or {}))
-    table = np.zeros((levels, members), bool)
+    table = np.zeros((levels, samples), bool)
     for level in range(levels):
-        for member in range(members):
+        for member in range(samples):
             rng = generator(name, "baseline", first_seed + level, member)
             table[level, member] = play(world, policy, rng, seed=first_seed + level, split=split, member=member).success
         if advance is not None:
-            advance(members)
+            advance(samples)
     return table
 
 
-def random_success(name: str, levels: int, members: int = 1, **options: Any) -> NDArray[np.bool_]:
-    """[levels, members]: which episodes the random policy solves; `options` are those of `success_table`."""
-    return success_table(name, random_policy, levels, members, **options)
+def random_success(name: str, levels: int, samples: int = 1, **options: Any) -> NDArray[np.bool_]:
+    """[levels, samples]: which episodes the random policy solves; `options` are those of `success_table`."""
+    return success_table(name, random_policy, levels, samples, **options)
 
 
-def oracle_success(name: str, levels: int, members: int = 1, **options: Any) -> NDArray[np.bool_]:
-    """[levels, members]: which episodes the oracle solves; `options` are those of `success_table`."""
-    return success_table(name, oracle_policy, levels, members, **options)
+def oracle_success(name: str, levels: int, samples: int = 1, **options: Any) -> NDArray[np.bool_]:
+    """[levels, samples]: which episodes the oracle solves; `options` are those of `success_table`."""
+    return success_table(name, oracle_policy, levels, samples, **options)
 
 
 @dataclass(frozen=True)
-class Reach:
+class LevelOptima:
     """What is known of levels without playing them."""
 
     best: NDArray[np.float64]
@@ -108,7 +108,7 @@ class Reach:
     """[levels] the length of a shortest solution, where the world knows one."""
 
 
-def reach(
+def level_optima(
     name: str,
     levels: int,
     *,
@@ -116,7 +116,7 @@ def reach(
     split: str | None = "eval",
     settings: Mapping[str, Any] | None = None,
     seconds: float = float("inf"),
-) -> Reach:
+) -> LevelOptima:
     """The ceiling and the optimum of each level; of fewer levels (one at least) where `seconds` are over before."""
     world, deadline = make(name, **(settings or {})), time.monotonic() + seconds
     best: list[float] = []
@@ -128,15 +128,15 @@ def reach(
         value = world.ceiling()
         best.append(np.nan if value is None else value)
         optimum.append(info.get("optimum"))
-    return Reach(np.array(best), optimum)
+    return LevelOptima(np.array(best), optimum)
 
 
 def ceiling(name: str, levels: int, **options: Any) -> NDArray[np.float64]:
-    """[levels]: the best possible success probability; NaN where the world cannot say. `options` as in `reach`."""
-    return reach(name, levels, **options).best
+    """[levels]: the best possible success probability; NaN where unknown. `options` as in `level_optima`."""
+    return level_optima(name, levels, **options).best
 
 
-def out_of_reach(best: Sequence[float] | NDArray[np.float64], max_actions: int) -> str | None:
+def beyond_budget(best: Sequence[float] | NDArray[np.float64], max_actions: int) -> str | None:
     """One line where most of the levels with these ceilings cannot be solved; None where they can, or nobody knows."""
     top = float(np.mean(best))
     if np.isnan(top) or top >= OUT_OF_REACH:
@@ -144,11 +144,11 @@ def out_of_reach(best: Sequence[float] | NDArray[np.float64], max_actions: int) 
     return f"mostly out of reach: {top:.1%} is the best possible in {max_actions} action{'s' * (max_actions > 1)}"
 
 
-def reach_warning(
+def budget_warning(
     name: str, settings: Mapping[str, Any] | None = None, *, levels: int = 32, seconds: float = 3.0
 ) -> str | None:
-    """The line of `out_of_reach` for a configuration, from a few levels in a few seconds, before anybody plays."""
-    found = out_of_reach(
-        reach(name, levels, settings=settings, seconds=seconds).best, config_for(name, settings).max_actions
+    """The line of `beyond_budget` for a configuration, from a few levels in a few seconds, before anybody plays."""
+    found = beyond_budget(
+        level_optima(name, levels, settings=settings, seconds=seconds).best, config_for(name, settings).max_actions
     )
     return found and f"{name} is {found}; a larger max_actions, or more room in the dialogue's turns, changes that"

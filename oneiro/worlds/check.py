@@ -19,7 +19,7 @@ import numpy as np
 from oneiro.errors import OneiroError
 from oneiro.seeds import generator
 from oneiro.worlds.base import World
-from oneiro.worlds.baselines import ceiling, oracle_success, out_of_reach, play, random_policy, random_success
+from oneiro.worlds.baselines import beyond_budget, ceiling, oracle_success, play, random_policy, random_success
 from oneiro.worlds.registry import WORLDS, config_for, make, register
 
 LEVELS = 64
@@ -40,7 +40,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Subject:
+class Candidate:
     """The world under test."""
 
     name: str
@@ -55,31 +55,31 @@ def check(name: str, /, **settings: Any) -> list[Finding]:
     settings with which no level can be drawn at all, such as a file that is not there.
     """
     config_for(name, settings)
-    subject = Subject(name, settings)
-    first_levels(subject)
+    candidate = Candidate(name, settings)
+    first_levels(candidate)
     findings: list[Finding] = []
     for run in CHECKS:
         try:
-            findings.extend(run(subject))
+            findings.extend(run(candidate))
         except Exception as error:
             findings.append(Finding("error", f"{run.__name__.replace('_', ' ')}: {type(error).__name__}: {error}"))
     return findings
 
 
-def first_levels(subject: Subject) -> None:
+def first_levels(candidate: Candidate) -> None:
     """Draw a level of each split: what a person has to mend (OneiroError) is said once and not by every check."""
     try:
         for split in ("train", "eval"):
-            subject.make().reset(seed=0, options={"split": split})
+            candidate.make().reset(seed=0, options={"split": split})
     except OneiroError:
         raise
     except Exception:
         return  # a defect of the world: the checks will find it
 
 
-def five_tuple(subject: Subject) -> Iterator[Finding]:
+def five_tuple(candidate: Candidate) -> Iterator[Finding]:
     """`reset` and `step` return what the interface says, for good and bad actions."""
-    world, rng = subject.make(), generator("check", "five tuple")
+    world, rng = candidate.make(), generator("check", "five tuple")
     observation, info = world.reset(seed=0)
     wrong = []
     if not isinstance(observation, str):
@@ -99,9 +99,9 @@ def five_tuple(subject: Subject) -> Iterator[Finding]:
     yield from _verdict(wrong, "reset and step return the five-tuple")
 
 
-def episodes_end(subject: Subject) -> Iterator[Finding]:
+def episodes_end(candidate: Candidate) -> Iterator[Finding]:
     """The action budget is kept, and nothing happens after the end."""
-    world, rng = subject.make(), generator("check", "ends")
+    world, rng = candidate.make(), generator("check", "ends")
     wrong = []
     for seed in range(8):
         played = play(world, random_policy, rng, seed=seed, split=None, member=0)
@@ -114,17 +114,17 @@ def episodes_end(subject: Subject) -> Iterator[Finding]:
     yield from _verdict(wrong, f"episodes end within {world.config.max_actions} actions")
 
 
-def same_seed_same_episode(subject: Subject) -> Iterator[Finding]:
+def same_seed_same_episode(candidate: Candidate) -> Iterator[Finding]:
     """Seed and actions decide everything, here and in another process."""
-    world = subject.make()
+    world = candidate.make()
     first, again = transcript(world), transcript(world)
-    if first != again or transcript(subject.make()) != first:
+    if first != again or transcript(candidate.make()) != first:
         yield Finding("error", "the same seed and actions gave two different episodes in one process")
         return
     yield Finding("ok", "same seed, same episode in this process")
-    target = WORLDS.get(subject.name.partition(":")[0])
+    target = WORLDS.get(candidate.name.partition(":")[0])
     command = [sys.executable, "-c", "from oneiro.worlds.check import answer; answer()"]
-    question = json.dumps({"name": subject.name, "settings": subject.settings, "target": target}, default=str)
+    question = json.dumps({"name": candidate.name, "settings": candidate.settings, "target": target}, default=str)
     # Another hash seed: anything that leans on the order of a set or on hash() shows itself.
     environment = {**os.environ, "PYTHONHASHSEED": "12345", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
@@ -141,9 +141,9 @@ def same_seed_same_episode(subject: Subject) -> Iterator[Finding]:
         yield Finding("ok", "same seed, same episode in another process")
 
 
-def members_share_the_level(subject: Subject) -> Iterator[Finding]:
+def members_share_the_level(candidate: Candidate) -> Iterator[Finding]:
     """Members of a group start alike; their luck differs exactly where the world is stochastic."""
-    world, rng = subject.make(), generator("check", "members")
+    world, rng = candidate.make(), generator("check", "members")
     starts, endings = set(), []
     for seed in range(16):
         level = {world.reset(seed=seed, options={"member": member})[0] for member in range(MEMBERS)}
@@ -160,9 +160,9 @@ def members_share_the_level(subject: Subject) -> Iterator[Finding]:
     yield from _verdict(wrong, f"members of a group share the level and have {luck}")
 
 
-def splits_are_disjoint(subject: Subject) -> Iterator[Finding]:
+def splits_are_disjoint(candidate: Candidate) -> Iterator[Finding]:
     """No level is in both splits, and both splits have levels."""
-    world = subject.make()
+    world = candidate.make()
     keys = {
         split: [world.reset(seed=seed, options={"split": split})[1]["key"] for seed in range(LEVELS)]
         for split in ("train", "eval")
@@ -177,29 +177,29 @@ def splits_are_disjoint(subject: Subject) -> Iterator[Finding]:
         yield Finding("warning", f"only {distinct} distinct evaluation levels in {LEVELS} seeds")
 
 
-def scores_make_sense(subject: Subject) -> Iterator[Finding]:
+def scores_make_sense(candidate: Candidate) -> Iterator[Finding]:
     """Idle earns nothing, chance earns little, the oracle earns the stated ceiling."""
-    world, rng = subject.make(), generator("check", "scores")
+    world, rng = candidate.make(), generator("check", "scores")
     idle = [play(world, lambda *_: NONSENSE, rng, seed=seed, split="eval", member=0) for seed in range(8)]
     if any(episode.success or episode.score > 0 for episode in idle):
         yield Finding("error", "doing nothing understandable earns a reward")
     else:
         yield Finding("ok", "idle scores 0")
-    chance = random_success(subject.name, LEVELS, MEMBERS, settings=subject.settings).mean()
-    best = ceiling(subject.name, LEVELS, settings=subject.settings)
+    chance = random_success(candidate.name, LEVELS, MEMBERS, settings=candidate.settings).mean()
+    best = ceiling(candidate.name, LEVELS, settings=candidate.settings)
     status: Literal["ok", "warning"] = "warning" if chance > 0.6 else "ok"
     yield Finding(status, f"random policy succeeds in {chance:.1%} of {LEVELS} x {MEMBERS} episodes")
     if np.isnan(best).any():
         yield Finding("warning", "the world states no ceiling")
         if world.has_oracle:
             few = min(FEW, LEVELS)
-            solved = oracle_success(subject.name, few, settings=subject.settings).mean()
+            solved = oracle_success(candidate.name, few, settings=candidate.settings).mean()
             status = "warning" if solved < chance else "ok"
             yield Finding(status, f"oracle ({world.oracle_is}) succeeds in {solved:.1%} of {few} episodes")
         return
     top = float(best.mean())
     yield Finding("ok", f"ceiling {top:.1%} over {LEVELS} levels")
-    if warning := out_of_reach(best, world.config.max_actions):
+    if warning := beyond_budget(best, world.config.max_actions):
         yield Finding("warning", warning)
     if chance > top + 0.02:
         yield Finding("error", f"the random policy ({chance:.1%}) beats the stated ceiling ({top:.1%})")
@@ -209,7 +209,7 @@ def scores_make_sense(subject: Subject) -> Iterator[Finding]:
     if not world.has_oracle or world.oracle() is None:
         yield Finding("warning", "the world has no oracle")
         return
-    solved = oracle_success(subject.name, LEVELS, MEMBERS, settings=subject.settings)
+    solved = oracle_success(candidate.name, LEVELS, MEMBERS, settings=candidate.settings)
     # Four standard errors of the levels' Bernoulli draws around the exact expectation.
     slack = 4 * float(np.sqrt((best * (1 - best)).sum() / MEMBERS)) / LEVELS + 1e-9
     if abs(solved.mean() - top) > slack:
@@ -220,9 +220,9 @@ def scores_make_sense(subject: Subject) -> Iterator[Finding]:
         yield Finding("ok", f"oracle succeeds in {solved.mean():.1%}: the ceiling")
 
 
-def views_render(subject: Subject) -> Iterator[Finding]:
+def views_render(candidate: Candidate) -> Iterator[Finding]:
     """Every view shows text in every state of a few random episodes, and reads back where the world can parse it."""
-    world, rng = subject.make(), generator("check", "views")
+    world, rng = candidate.make(), generator("check", "views")
     wrong, parsed = set(), set()
     for seed in range(8):
         world.reset(seed=seed)
@@ -247,7 +247,7 @@ def views_render(subject: Subject) -> Iterator[Finding]:
         yield Finding("ok", f"views read back exactly{tail}")
 
 
-CHECKS: tuple[Callable[[Subject], Iterator[Finding]], ...] = (
+CHECKS: tuple[Callable[[Candidate], Iterator[Finding]], ...] = (
     five_tuple,
     episodes_end,
     same_seed_same_episode,

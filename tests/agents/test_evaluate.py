@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oneiro.agents.evaluate import BANDS, EvaluationSettings, evaluate_agent, unbroken, yardstick
+from oneiro.agents.evaluate import BANDS, AgentEvaluationSettings, evaluate_agent, measure_baselines, unbroken
+from oneiro.agents.loading import AgentMetadata, load_agent
 from oneiro.agents.reply import write
-from oneiro.agents.loading import Habits, load_subject
 from oneiro.cli import main
-from oneiro.episode import Episode, Stop
+from oneiro.episode import Episode, FinishReason
 from oneiro.errors import OneiroError
 from oneiro.models.language import LanguageModel
 from oneiro.sampling.server import ServerConfig
@@ -31,7 +31,7 @@ def host() -> Iterator[Host]:
 
 
 def taught(language: LanguageModel, where: Path, **world: Any) -> str:
-    language.habits = Habits(world=WorldChoice(**world)).model_dump(mode="json")
+    language.metadata = AgentMetadata(world=WorldChoice(**world)).model_dump(mode="json")
     language.save(where)
     return str(where)
 
@@ -41,7 +41,7 @@ def test_a_taught_view_goes_along_to_variants_whose_own_settings_stay(
     variant: str, tiny: LanguageModel, tmp_path: Path
 ) -> None:
     model = taught(tiny, tmp_path, name="sokoban", view="spaced", max_actions=7)
-    found = load_subject(model, f"sokoban:{variant}", {}).make_world()
+    found = load_agent(model, f"sokoban:{variant}", {}).make_world()
     own = make(f"sokoban:{variant}").config
     assert found.config == own.model_copy(update={"view": "spaced"}) and found.config.max_actions != 7
 
@@ -50,19 +50,19 @@ def test_a_chosen_view_stays_chosen(tiny: LanguageModel, tmp_path: Path) -> None
     model = taught(tiny, tmp_path, name="sokoban:coordinates", max_actions=7)
     view = make("sokoban:coordinates").config.view
     assert view != "text"
-    assert load_subject(model, "sokoban", {}).make_world().config.view == view  # a variant's view is taught too
-    assert load_subject(model, "sokoban:harder", {"view": "text"}).make_world().config.view == "text"
-    same = load_subject(model, "sokoban:coordinates", {}).make_world().config
+    assert load_agent(model, "sokoban", {}).make_world().config.view == view  # a variant's view is taught too
+    assert load_agent(model, "sokoban:harder", {"view": "text"}).make_world().config.view == "text"
+    same = load_agent(model, "sokoban:coordinates", {}).make_world().config
     assert (same.view, same.max_actions) == (view, 7)
-    assert load_subject(model, "frozen-lake", {}).make_world().config.view == "text"
+    assert load_agent(model, "frozen-lake", {}).make_world().config.view == "text"
     spaced = taught(tiny, tmp_path, name="sokoban", view="spaced")
-    assert load_subject(spaced, "sokoban:coordinates", {}).make_world().config.view == view
+    assert load_agent(spaced, "sokoban:coordinates", {}).make_world().config.view == view
 
 
 def test_a_model_that_is_no_agent_is_one_clear_line(
     tiny: LanguageModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tiny.habits = {"kind": "text-game", "form": "edits", "limits": {}}
+    tiny.metadata = {"kind": "text-game", "form": "edits", "sampling": {}}
     tiny.save(tmp_path)
     assert main(["eval", "agent", "--world", "sokoban", "--model", str(tmp_path), "--levels", "1"]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
@@ -108,7 +108,7 @@ def test_levels_that_a_server_broke_off_are_left_out_and_counted(host: Host) -> 
     found = evaluate_agent("frozen-lake", levels=3, samples=2, settings=settings, server=config)
     assert "1 level left out, broken off by errors" in found.note
     assert [row[1].n for row in found.rows] == [3, 2, 3]
-    broken = [Episode([], group=group, stop=Stop.ERROR) for group in range(2)]
+    broken = [Episode([], group=group, finish_reason=FinishReason.ERROR) for group in range(2)]
     with pytest.raises(OneiroError, match="every level was broken off"):
         unbroken(broken)
 
@@ -180,8 +180,8 @@ def test_an_oracle_that_is_not_optimal_is_called_what_it_is() -> None:
 
 
 def test_chance_and_ceiling_are_told_by_length_too() -> None:
-    settings = EvaluationSettings(levels=40, samples=3)
-    found = yardstick("sokoban:larger", {"max_actions": 8}, settings)
+    settings = AgentEvaluationSettings(levels=40, samples=3)
+    found = measure_baselines("sokoban:larger", {"max_actions": 8}, settings)
     random, best = found.random_lengths(), found.ceiling_lengths()
     assert random is not None and best is not None and (random[0], best[0]) == ("random", "ceiling")
     world = make("sokoban:larger", max_actions=8)
@@ -195,4 +195,4 @@ def test_chance_and_ceiling_are_told_by_length_too() -> None:
         solvable = np.mean([lengths[level] <= 8 for level in band]) if band else None
         assert best[place].value == (None if solvable is None else pytest.approx(solvable))  # type: ignore[union-attr]
     assert any(high < math.inf and random[place].value for place, (_, high) in enumerate(BANDS, start=1))  # type: ignore[union-attr]
-    assert yardstick("bandit", {}, EvaluationSettings(levels=4, samples=1)).random_lengths() is None
+    assert measure_baselines("bandit", {}, AgentEvaluationSettings(levels=4, samples=1)).random_lengths() is None

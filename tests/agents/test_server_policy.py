@@ -11,11 +11,11 @@ from typing import Any, Self
 import pytest
 
 from oneiro import worlds
-from oneiro.agents.prompts import DialogueSettings
-from oneiro.agents.rollout import play, tasks
 from oneiro.agents.policies import ServerPolicy
+from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.reply import write
-from oneiro.episode import Stop
+from oneiro.agents.rollout import attempts, play
+from oneiro.episode import FinishReason
 from oneiro.errors import OneiroError
 from oneiro.sampling.server import ServerConfig
 
@@ -69,7 +69,7 @@ def games(policy: ServerPolicy, levels: int = 2, seed: int = 0) -> list[Any]:
     settings = DialogueSettings(max_turns=2, actions_per_turn=1)
     return play(
         lambda: worlds.make("frozen-lake", size=8, frozen_probability=1.0),
-        tasks(levels, 1, "train", 0),
+        attempts(levels, 1, "train", 0),
         policy,
         settings,
         seed=seed,
@@ -101,8 +101,8 @@ def test_thoughts_that_the_server_keeps_apart_go_back_where_they_were(host: Host
 
 def test_one_failed_request_ends_its_episode_and_a_dead_server_ends_the_run(host: Host) -> None:
     host.broken = lambda number: number == 1
-    stops = [episode.stop for episode in games(host.policy(concurrency=1))]
-    assert stops == [Stop.ERROR, Stop.TURNS]
+    stops = [episode.finish_reason for episode in games(host.policy(concurrency=1))]
+    assert stops == [FinishReason.ERROR, FinishReason.TURNS]
     host.broken = lambda number: True
     with pytest.raises(OneiroError, match="answered none of 2 requests: HTTP 500: out of order"):
         games(host.policy())

@@ -94,7 +94,7 @@ def test_growth_is_told_in_times_of_the_first_point() -> None:
 
 
 def test_the_memory_of_a_large_model_is_the_sum_of_its_parts() -> None:
-    full, lora = rows(memory.computed(StepSettings(prompt_tokens=100, new_tokens=20, slots=10)))
+    full, lora = rows(memory.computed(StepSettings(prompt_tokens=100, new_tokens=20, max_batch_size=10)))
     # 28 layers of width 1536, keys 256 wide, feed-forward 8960; 151,936 words.
     weights = 28 * (2 * 1536 * 1536 + 2 * 1536 * 256 + 3 * 1536 * 8960) + 151_936 * 1536
     assert full["weights"] == pytest.approx(2 * weights / 1e9)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oneiro.episode import Draw, Episode, Group, Row, Segment, given
+from oneiro.episode import Episode, Group, Row, SamplingParams, Segment, given
 from oneiro.learning import filters
 from oneiro.learning.algorithms import DrGrpo, Grpo, Ppo, Reinforce, Rloo, StateGrpo, Trajectory, TurnGrpo
 from oneiro.learning.algorithms.base import trajectory
@@ -148,7 +148,9 @@ def test_ppo_returns_are_advantages_plus_values() -> None:
 
 
 def turn_segments(turn: int, tokens: int) -> list[Segment]:
-    sampled = Segment(np.arange(tokens), True, "assistant", turn=turn, logprobs=np.zeros(tokens), draw=Draw())
+    sampled = Segment(
+        np.arange(tokens), True, "assistant", turn=turn, logprobs=np.zeros(tokens), params=SamplingParams()
+    )
     return [given([1, 2], turn=turn), sampled]
 
 
@@ -166,7 +168,7 @@ def group(*scores: float) -> Group:
 
 
 def test_filters_judge_raw_scores() -> None:
-    groups = [group(1, 1), group(0, 1), group(0, 4), group(0, 2)]  # spreads 0, .5, 2, 1
+    groups = [group(1, 1), group(0, 1), group(0, 4), group(0, 2)]  # stds 0, .5, 2, 1
     kept = lambda **settings: [groups.index(g) for g in filters.keep(groups, FilterSettings(**settings))]  # noqa: E731
     assert kept(name="none") == [0, 1, 2, 3]
     assert kept(name="varied") == [1, 2, 3]
@@ -175,7 +177,7 @@ def test_filters_judge_raw_scores() -> None:
     assert kept(name="top-p", keep=0.5) == [2]  # 2 of 3.5 is more than half
     assert kept(name="top-p", keep=0.9) == [1, 2, 3]
     assert filters.keep([group(1, 1)], FilterSettings(name="top-p", keep=0.9)) == []
-    # exp of the spreads: 1, 1.65, 7.39, 2.72, in all 12.76.
+    # exp of the stds: 1, 1.65, 7.39, 2.72, in all 12.76.
     assert kept(name="softmax-top-p", keep=0.5) == [2]
     assert kept(name="softmax-top-p", keep=0.9) == [1, 2, 3]  # 11.76 of them
     assert kept(name="softmax-top-p", keep=0.95) == [0, 1, 2, 3]

@@ -8,12 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from oneiro.episode import Draw, Episode, Row, Segment, given
+from oneiro.episode import Episode, Row, SamplingParams, Segment, given
 from oneiro.learning.algorithms import Grpo
-from oneiro.learning.collapse import Pairs, Watch, WatchSettings, cross, information, pass_over, retrieval
+from oneiro.learning.collapse import (
+    CollapseMonitor,
+    CollapseMonitorSettings,
+    Pairs,
+    cross,
+    information,
+    pass_over,
+    retrieval,
+)
 from oneiro.learning.learner import Learner, LearnerSettings
-from oneiro.learning.loop import Parts, RlSettings, reinforce
-from oneiro.sampling.engine import Engine, Limits
+from oneiro.learning.loop import Callbacks, RlSettings, reinforce
+from oneiro.sampling.engine import Engine, SamplingSettings
 from tests.conftest import make_tiny
 
 
@@ -63,8 +71,11 @@ def test_retrieval_counts_ranks_and_draws_ties_by_lot() -> None:
 
 
 def episode(prompt: list[int], reply: list[int], group: int, success: bool = False) -> Episode:
-    sampled = Segment(reply, sampled=True, turn=1, logprobs=np.zeros(len(reply)), draw=Draw(0.5))
-    later = [given([9, 9], turn=2), Segment([8], sampled=True, turn=2, logprobs=np.zeros(1), draw=Draw(0.5))]
+    sampled = Segment(reply, sampled=True, turn=1, logprobs=np.zeros(len(reply)), params=SamplingParams(0.5))
+    later = [
+        given([9, 9], turn=2),
+        Segment([8], sampled=True, turn=2, logprobs=np.zeros(1), params=SamplingParams(0.5)),
+    ]
     return Episode([Row([given(prompt, turn=1), sampled, *later])], group=group, success=success)
 
 
@@ -82,7 +93,7 @@ def test_pairs_are_first_replies_spread_evenly_over_prompts() -> None:
 def test_log_probabilities_after_the_own_prompt_are_the_samplers() -> None:
     language = make_tiny()
     prompts = [np.array([3, 4, 5]), np.array([6, 7]), np.array([8, 9, 10, 11])]
-    sampled = Engine(language, 8).generate(prompts, 2, Limits(max_tokens=6, temperature=0.7), seed=3)
+    sampled = Engine(language, 8).generate(prompts, 2, SamplingSettings(max_tokens=6, temperature=0.7), seed=3)
     played = [
         Episode([Row([given(prompt), *sample.segments(turn=1)])], group=g)
         for g, (prompt, samples) in enumerate(zip(prompts, sampled, strict=True))
@@ -104,31 +115,33 @@ def test_pass_at_k_over_training_is_the_unbiased_estimate_within_groups() -> Non
     assert pass_over([episode([1], [2], 0)]) == {} == pass_over([])
 
 
-def steps(watch: Watch, spreads: list[float], **values: float) -> list[str | None]:
-    return [watch.see(i, {"group_std": s, "success": 0.2, **values}) for i, s in enumerate(spreads, start=1)]
+def steps(watch: CollapseMonitor, stds: list[float], **values: float) -> list[str | None]:
+    return [watch.see(i, {"group_std": s, "success": 0.2, **values}) for i, s in enumerate(stds, start=1)]
 
 
 def test_ten_steps_below_a_tenth_of_the_first_spread_end_the_run() -> None:
-    watch = Watch(WatchSettings())
+    watch = CollapseMonitor(CollapseMonitorSettings())
     said = steps(watch, [1.0] * 5 + [3.0] * 5 + [0.19] * 9 + [0.21] + [0.19] * 10)
     assert said[:-1] == [None] * 29
     assert said[-1] is not None and "RL ended at step 30: for 10 steps" in said[-1] and "collapsed" in said[-1]
-    assert "little left to learn" in str(steps(Watch(WatchSettings()), [1.0] * 10 + [0.0] * 10, success=0.99)[-1])
+    assert "little left to learn" in str(
+        steps(CollapseMonitor(CollapseMonitorSettings()), [1.0] * 10 + [0.0] * 10, success=0.99)[-1]
+    )
 
 
 def test_a_run_in_which_nothing_ever_earned_more_ends_and_says_so() -> None:
-    watch = Watch(WatchSettings())
+    watch = CollapseMonitor(CollapseMonitorSettings())
     reasons = [watch.see(step, {"group_std": 0.0, "success": 0.0}) for step in range(1, 21)]
     assert reasons[:-1] == [None] * 19 and reasons[-1] is not None
     assert "step 20" in reasons[-1] and "teach the form of a reply first" in reasons[-1]
 
 
 def test_a_watch_told_not_to_stop_only_looks() -> None:
-    assert steps(Watch(WatchSettings(stop=False)), [1.0] * 10 + [0.0] * 40) == [None] * 50
+    assert steps(CollapseMonitor(CollapseMonitorSettings(stop=False)), [1.0] * 10 + [0.0] * 40) == [None] * 50
 
 
 def test_failing_five_evaluations_in_a_row_is_reported_once() -> None:
-    watch = Watch(WatchSettings())
+    watch = CollapseMonitor(CollapseMonitorSettings())
     for step, success in enumerate([0.0, 0.0, 0.005, 0.02, 0.0, 0.0, 0.0, 0.0, 0.009, 0.0], start=1):
         watch.see(step, {"group_std": 1.0, "success": 0.2, "eval_success": success})
     assert len(watch.notes) == 1 and "step 9" in watch.notes[0] and watch.reason is None
@@ -139,7 +152,7 @@ def test_a_replayed_watch_is_the_one_that_saw_it_all() -> None:
         {"step": i, "group_std": s, "success": 0.5, "marginal_std_ema": 0.1 * i}
         for i, s in enumerate([1.0] * 10 + [0.01] * 7, start=1)
     ]
-    seen, again = Watch(WatchSettings()), Watch(WatchSettings())
+    seen, again = CollapseMonitor(CollapseMonitorSettings()), CollapseMonitor(CollapseMonitorSettings())
     for row in rows:
         seen.see(int(row["step"]), row)
     again.see(1, {"group_std": 0.0, "success": 0.0, "eval_success": 0.0})  # replaying forgets what was known
@@ -155,11 +168,11 @@ def test_a_run_that_ended_early_stays_ended_when_it_is_started_again(tmp_path: P
         looked = []
 
         def play(step: int) -> list[Episode]:
-            (samples,) = engine.generate([np.array([3, 4])], 4, Limits(max_tokens=3), seed=step)
+            (samples,) = engine.generate([np.array([3, 4])], 4, SamplingSettings(max_tokens=3), seed=step)
             rows = [Row([given([3, 4], turn=1), *sample.segments(turn=1)]) for sample in samples]
             return [Episode([row], rewards=[float(i)]) for i, row in enumerate(rows)]
 
-        def look(step: int, episodes: list[Episode], learner: Learner) -> dict[str, float]:
+        def extra_metrics(step: int, episodes: list[Episode], learner: Learner) -> dict[str, float]:
             looked.append(learner.updates)
             return {"seen": float(len(episodes))}
 
@@ -167,12 +180,12 @@ def test_a_run_that_ended_early_stays_ended_when_it_is_started_again(tmp_path: P
             assert values["seen"] == 4 and looked[-1] == step - 1  # looked at before the update
             logged.append(step)
 
-        parts = Parts(
+        parts = Callbacks(
             play,
             log,
             rewind=lambda step: "ended" if step == 5 else None,
-            watch=lambda step, values: "ended" if step == 5 else None,
-            look=look,  # type: ignore[arg-type]
+            should_stop=lambda step, values: "ended" if step == 5 else None,
+            extra_metrics=extra_metrics,  # type: ignore[arg-type]
         )
         assert reinforce(language, settings, tmp_path, 0, parts).name == "step-000005"
         return logged

@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from oneiro.learning.algorithms import Algorithm, Grpo, StateGrpo, Trajectory
-from oneiro.worlds.grid.frozen_lake.world import level_for, move_values, neighbours, slipped
 from oneiro.worlds.grid.frozen_lake.views import Lake
+from oneiro.worlds.grid.frozen_lake.world import level_for, move_values, neighbours, slipped
 
 SIZE, ACTIONS, MEMBERS, LEVELS = 4, 10, 16, 384
 

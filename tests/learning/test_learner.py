@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from oneiro.episode import Draw, Row, Segment, given
+from oneiro.episode import Row, SamplingParams, Segment, given
 from oneiro.learning import head, losses
 from oneiro.learning.example import Batch, Example, batches
 from oneiro.learning.learner import Learner, LearnerSettings
@@ -20,7 +20,9 @@ RNG = np.random.default_rng(0)
 
 def example(prompt: list[int], length: int, advantage: float, ce: bool = False) -> Example:
     reply = RNG.integers(0, 300, length).astype(np.int32)
-    sampled = Segment(reply, True, "assistant", logprobs=RNG.normal(-3, 1, length).astype(np.float32), draw=Draw())
+    sampled = Segment(
+        reply, True, "assistant", logprobs=RNG.normal(-3, 1, length).astype(np.float32), params=SamplingParams()
+    )
     row = Row([given(prompt), sampled, given([4, 5, 6], ce=1.0) if ce else given([4, 5])])
     made = Example.of(row)
     made.columns = {
@@ -43,11 +45,13 @@ def examples() -> list[Example]:
 
 
 def gradients(
-    language: LanguageModel, layout: list[Batch], recompute: bool = False
+    language: LanguageModel, layout: list[Batch], gradient_checkpointing: bool = False
 ) -> tuple[float, list[torch.Tensor]]:
     """Loss and gradients of micro-batches laid out as told."""
     settings = LossSettings(kl=0.1, entropy=0.01, ce=0.5)
-    learner = Learner(language.backbone, LearnerSettings(loss=settings, recompute=recompute), 1)
+    learner = Learner(
+        language.backbone, LearnerSettings(loss=settings, gradient_checkpointing=gradient_checkpointing), 1
+    )
     total = 0.0
     for batch in layout:
 
@@ -98,7 +102,7 @@ def test_padded_shared_and_single_rows_give_the_same_loss_and_gradients(
 def test_computing_layers_again_changes_no_gradient(tiny: LanguageModel, examples: list[Example], packed: bool) -> None:
     layout = list(batches(scaled(examples), 10_000, share=True, packed=packed))
     loss, expected = gradients(tiny, layout)
-    again, found = gradients(tiny, layout, recompute=True)
+    again, found = gradients(tiny, layout, gradient_checkpointing=True)
     assert again == loss
     for a, b in zip(found, expected, strict=True):
         assert torch.equal(a, b)
@@ -197,7 +201,7 @@ def test_the_head_never_makes_a_tokens_by_vocabulary_matrix(monkeypatch: pytest.
     temperature = torch.full((200,), 0.7)
     largest = 0
 
-    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+    class CollapseMonitor(torch.utils._python_dispatch.TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
             nonlocal largest
             out = func(*args, **(kwargs or {}))
@@ -207,7 +211,7 @@ def test_the_head_never_makes_a_tokens_by_vocabulary_matrix(monkeypatch: pytest.
     def objective(logprobs: torch.Tensor, entropies: torch.Tensor, part: slice) -> torch.Tensor:
         return (logprobs.square() + 0.3 * entropies).sum()
 
-    with Watch():
+    with CollapseMonitor():
         loss, logprobs, entropies = head.loss(hidden, weight, targets, temperature, objective)
     assert largest <= 16 * 500
     loss.backward()

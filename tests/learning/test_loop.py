@@ -11,17 +11,17 @@ import pytest
 import torch
 
 from oneiro import seeds
-from oneiro.episode import Draw, Episode, Row, Segment, given
+from oneiro.episode import Episode, Row, SamplingParams, Segment, given
 from oneiro.errors import OneiroError
 from oneiro.learning import checkpoint, sft
 from oneiro.learning.algorithms import DrGrpo, Grpo, Ppo, Reinforce, Rloo, StateGrpo, TurnGrpo
 from oneiro.learning.example import Example
 from oneiro.learning.learner import LearnerSettings
-from oneiro.learning.loop import Parts, RlSettings, actor_of, minibatches, reinforce
+from oneiro.learning.loop import Callbacks, RlSettings, actor_of, minibatches, reinforce
 from oneiro.learning.losses import LossSettings
 from oneiro.learning.optimiser import OptimiserSettings, learning_rate
 from oneiro.models.language import LanguageModel
-from oneiro.sampling.engine import Engine, Limits
+from oneiro.sampling.engine import Engine, SamplingSettings
 from tests.conftest import make_tiny
 
 WANTED = 7
@@ -29,14 +29,14 @@ WANTED = 7
 
 def play_with(language: LanguageModel, turns: int = 1):  # type: ignore[no-untyped-def]
     """Episodes whose reward is the share of one token in the reply; several turns make several rows."""
-    engine = Engine(language, slots=64)
+    engine = Engine(language, max_batch_size=64)
 
     def play(step: int) -> list[Episode]:
         prompts = [np.array([3 + g, 4, 5]) for g in range(4)]
         episodes = [Episode([], group=g) for g in range(4) for _ in range(6)]
         for turn in range(1, turns + 1):
             seed = seeds.derive(step, turn)
-            sampled = engine.generate(prompts, 6, Limits(max_tokens=5, ignore_end=True), seed=seed)
+            sampled = engine.generate(prompts, 6, SamplingSettings(max_tokens=5, ignore_eos=True), seed=seed)
             for episode, sample in zip(episodes, [s for group in sampled for s in group], strict=True):
                 episode.rows.append(Row([given(prompts[episode.group], turn=turn), *sample.segments(turn=turn)]))
                 episode.rewards.append(float((sample.tokens == WANTED).mean()))
@@ -60,7 +60,7 @@ CASES = {
     "rloo in minibatches": (Rloo(), {"minibatches": 2, "epochs": 2}),
     "reinforce++ with KL in the reward": (Reinforce(), {"kl_in_reward": 0.01}),
     "ppo": (Ppo(), {}),
-    "ppo on a shared body": (Ppo(lam=0.9), {"shared_body": True}),
+    "ppo on a shared body": (Ppo(lam=0.9), {"shared_backbone": True}),
     "ppo by turns": (Ppo(bi_level=True), {}),
     "turn-grpo by turns": (TurnGrpo(), {}),
     "state-grpo by turns": (StateGrpo(), {"minibatches": 2}),
@@ -71,7 +71,7 @@ CASES = {
 
 def test_minibatches_keep_rows_of_a_prefix_together() -> None:
     def row(prompt: int) -> Example:
-        reply = Segment(np.arange(3), True, "assistant", logprobs=np.zeros(3), draw=Draw())
+        reply = Segment(np.arange(3), True, "assistant", logprobs=np.zeros(3), params=SamplingParams())
         return Example.of(Row([given([prompt, 7, 8]), reply]))
 
     rows = [row(prompt) for prompt in range(10) for _ in range(4)]
@@ -92,7 +92,7 @@ def test_every_algorithm_learns(case: str, tmp_path: Path) -> None:
     logged: list[dict[str, float]] = []
     how = settings(algorithm, 40, **more)
     actor = actor_of(language, how)
-    parts = Parts(play_with(actor, turns=2 if "turns" in case else 1), lambda step, values: logged.append(values))
+    parts = Callbacks(play_with(actor, turns=2 if "turns" in case else 1), lambda step, values: logged.append(values))
     reinforce(language, how, tmp_path, 0, parts, actor)
     rewards = [values["reward"] for values in logged]
     assert np.mean(rewards[-5:]) > np.mean(rewards[:5]) + 0.15
@@ -120,7 +120,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(case: str, tmp_path: Path) -> No
                 raise Killed
             return play(step)
 
-        parts = Parts(play_or_die, lambda step, values: logged.append((step, values)))
+        parts = Callbacks(play_or_die, lambda step, values: logged.append((step, values)))
         with contextlib.suppress(Killed):
             reinforce(language, how, folder, 0, parts, actor)
         return logged, language
@@ -134,7 +134,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(case: str, tmp_path: Path) -> No
 
 
 def test_play_ahead_is_one_step_old_and_fresh_after_a_checkpoint(tmp_path: Path) -> None:
-    language, how = make_tiny(), settings(Grpo(), 6, overlap=True)
+    language, how = make_tiny(), settings(Grpo(), 6, async_rollout=True)
     how = how.model_copy(update={"checkpoint_every": 3})
     actor = actor_of(language, how)
     play, seen = play_with(actor), {}
@@ -156,7 +156,7 @@ def test_play_ahead_is_one_step_old_and_fresh_after_a_checkpoint(tmp_path: Path)
         after[step] = weights(language)
         logged.append(values["mismatch"])
 
-    reinforce(language, how, tmp_path, 0, Parts(watched, log), actor)
+    reinforce(language, how, tmp_path, 0, Callbacks(watched, log), actor)
     assert len(set(after.values())) == 7
     played_with = {step: next(k for k, known in after.items() if known == seen[step]) for step in seen}
     assert played_with == {0: 0, 1: 0, 2: 1, 3: 3, 4: 3, 5: 4}
@@ -164,14 +164,14 @@ def test_play_ahead_is_one_step_old_and_fresh_after_a_checkpoint(tmp_path: Path)
 
 
 def test_a_policy_that_plays_itself_is_never_played_while_it_learns(tmp_path: Path) -> None:
-    language, how = make_tiny(), settings(Grpo(), 4, overlap=True)
+    language, how = make_tiny(), settings(Grpo(), 4, async_rollout=True)
     logged: list[dict[str, float]] = []
-    reinforce(language, how, tmp_path, 0, Parts(play_with(language), lambda step, values: logged.append(values)))
+    reinforce(language, how, tmp_path, 0, Callbacks(play_with(language), lambda step, values: logged.append(values)))
     assert max(values.get("mismatch", 0.0) for values in logged) < 1e-4
 
 
 def test_what_fails_ahead_fails_the_run(tmp_path: Path) -> None:
-    language, how = make_tiny(), settings(Grpo(), 4, overlap=True)
+    language, how = make_tiny(), settings(Grpo(), 4, async_rollout=True)
     actor = actor_of(language, how)
     play = play_with(actor)
 
@@ -181,7 +181,7 @@ def test_what_fails_ahead_fails_the_run(tmp_path: Path) -> None:
         return play(step)
 
     with pytest.raises(OneiroError, match="the world is closed"):
-        reinforce(language, how, tmp_path, 0, Parts(fails, lambda step, values: None), actor)
+        reinforce(language, how, tmp_path, 0, Callbacks(fails, lambda step, values: None), actor)
 
 
 def test_environment_tokens_get_a_weight_only_after_the_first_reply() -> None:
@@ -267,7 +267,7 @@ def test_every_row_is_seen_once_an_epoch() -> None:
 
 def test_a_truncated_or_foreign_checkpoint_is_one_clear_line(tmp_path: Path) -> None:
     language = make_tiny()
-    parts = Parts(play_with(language), lambda step, values: None)
+    parts = Callbacks(play_with(language), lambda step, values: None)
     reinforce(language, settings(Grpo(), 2), tmp_path, 0, parts)
     with pytest.raises(OneiroError, match="another model"):
         checkpoint.restore(tmp_path, make_tiny(width=64), {})

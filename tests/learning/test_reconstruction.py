@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from oneiro.learning.reconstruction import AdversarySettings, ReconstructionSettings, losses, train
+from oneiro.learning.reconstruction import DiscriminatorLossSettings, ReconstructionSettings, losses, train
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video.tokenizer import (
     CompressiveTokenizerSettings,
@@ -20,7 +20,7 @@ from oneiro.models.video.tokenizer import (
 SIZE: dict[str, Any] = {"height": 16, "width": 16, "patch": 4, "channels": (16, 16), "layers": 1, "latent": 8}
 FRAME = FrameTokenizerSettings(**SIZE, levels=(8, 5, 5))
 COMPRESSIVE = CompressiveTokenizerSettings(**SIZE, levels=(8, 5, 5), squares=1, dropout=0.05)
-ADVERSARY = AdversarySettings(start=0.4, alternate=True, network={"channels": (8, 8)})  # type: ignore[arg-type]
+ADVERSARY = DiscriminatorLossSettings(start=0.4, alternate=True, network={"channels": (8, 8)})  # type: ignore[arg-type]
 
 
 class Stopped(Exception):
@@ -69,7 +69,7 @@ def test_a_walking_bar_is_learned(settings: TokenizerSettings, tmp_path: Path) -
 
 @pytest.mark.parametrize("settings", [FRAME, COMPRESSIVE], ids=["frame", "compressive"])
 def test_a_stopped_training_ends_with_the_same_weights(settings: TokenizerSettings, tmp_path: Path) -> None:
-    how = schedule(7, adversary=ADVERSARY)
+    how = schedule(7, discriminator=ADVERSARY)
     alone = go(settings, how, tmp_path / "alone")
     with pytest.raises(Stopped):
         go(settings, how, tmp_path / "stopped", stop=5)
@@ -81,7 +81,7 @@ def test_a_stopped_training_ends_with_the_same_weights(settings: TokenizerSettin
 
 
 def test_steps_count_updates_of_the_tokenizer_and_the_cosine_ends_at_zero(tmp_path: Path) -> None:
-    how = schedule(10, adversary=ADVERSARY, optimiser={"lr": 1e-3, "schedule": "cosine", "warmup": 0})
+    how = schedule(10, discriminator=ADVERSARY, optimiser={"lr": 1e-3, "schedule": "cosine", "warmup": 0})
     logged = go(FRAME, how, tmp_path)
     assert [step for step, _ in logged] == list(range(1, 11))
     rates = [values["lr"] for _, values in logged]

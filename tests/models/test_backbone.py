@@ -8,7 +8,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2
 
 from oneiro.errors import OneiroError
 from oneiro.models import language as languages
-from oneiro.models.backbone import AfterPrefix, Backbone, Causal, Remember
+from oneiro.models.backbone import AfterPrefix, Backbone, Causal, Prefill
 from oneiro.models.language import LanguageModel, LoraSettings, with_lora
 from tests.conftest import make_tiny
 
@@ -66,10 +66,10 @@ def test_a_row_after_a_shared_prefix_is_the_row_alone(family: str) -> None:
     backbone = Backbone(random_model(FAMILIES[family]))
     prefixes, lengths, owner = torch.randint(0, 97, (2, 9)), torch.tensor([9, 5]), torch.tensor([0, 1, 1])
     rows = torch.randint(0, 97, (3, 6))
-    remember = Remember()
+    remember = Prefill()
     backbone(prefixes, torch.arange(9), remember)
     positions = lengths[owner][:, None] + torch.arange(6)
-    together = backbone(rows, positions, AfterPrefix(remember.memory, owner, lengths, 6))
+    together = backbone(rows, positions, AfterPrefix(remember.kv_cache, owner, lengths, 6))
     for b in range(3):
         whole = torch.cat([prefixes[owner[b], : lengths[owner[b]]], rows[b]])[None]
         alone = backbone(whole, torch.arange(whole.shape[1]), Causal())
@@ -89,13 +89,13 @@ def test_fused_weights_are_the_models_own(tiny: LanguageModel) -> None:
 
 
 def test_a_saved_model_loads_anywhere_and_bit_for_bit(tiny: LanguageModel, tmp_path: Path) -> None:
-    tiny.habits = {"world": {"name": "frozen-lake"}}
+    tiny.metadata = {"world": {"name": "frozen-lake"}}
     folder = tiny.save(tmp_path / "model")
     tokens = torch.randint(0, 300, (2, 8))
     foreign = AutoModelForCausalLM.from_pretrained(folder)
     assert torch.equal(foreign(tokens).logits, tiny.model(tokens).logits)
     again = languages.load(str(folder))
-    assert again.habits == tiny.habits
+    assert again.metadata == tiny.metadata
     assert again.decode(again.encode("P _ O <think>Up")) == "P _ O <think>Up"
     for (name, a), (_, b) in zip(tiny.trainable(), again.trainable(), strict=True):
         assert torch.equal(a, b), name

@@ -24,9 +24,9 @@ from oneiro.episode import Row, given
 from oneiro.errors import OneiroError
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
-from oneiro.models.backbone import AfterPrefix, Causal, Families, Remember
+from oneiro.models.backbone import AfterPrefix, Causal, Prefill, PrefixGroups
 from oneiro.models.foreign import ForeignBackbone, backbone_of
-from oneiro.sampling.engine import Engine, Limits
+from oneiro.sampling.engine import Engine, SamplingSettings
 from tests.conftest import make_tiny
 
 SIZES = {
@@ -66,15 +66,15 @@ def test_every_plan_gives_what_the_model_gives_by_itself(family: str) -> None:
         assert isinstance(backbone, ForeignBackbone)
         plain = backbone(wholes, torch.arange(15), Causal())
         torch.testing.assert_close(plain @ backbone.head_weight.T, expected, atol=1e-4, rtol=1e-4)
-        remember = Remember()
+        remember = Prefill()
         backbone(prefix, torch.arange(9), remember)
         after = AfterPrefix(remember.memory, torch.tensor([0, 0]), torch.tensor([9]), 6)
         shared = backbone(rows, 9 + torch.arange(6)[None].expand(2, -1), after)
         torch.testing.assert_close(shared, plain[:, 9:], atol=1e-4, rtol=1e-4)
         sequence = torch.cat([prefix, rows.reshape(1, -1)], 1)
-        kin = torch.tensor([[0] * 9 + [1] * 6 + [2] * 6])
+        row_id = torch.tensor([[0] * 9 + [1] * 6 + [2] * 6])
         positions = torch.tensor([[*range(9), *range(9, 15), *range(9, 15)]])
-        packed = backbone(sequence, positions, Families(kin, torch.float32))
+        packed = backbone(sequence, positions, PrefixGroups(row_id, torch.float32))
         torch.testing.assert_close(packed[0, 9:].reshape(2, 6, -1), plain[:, 9:], atol=1e-4, rtol=1e-4)
 
 
@@ -84,7 +84,7 @@ def test_sampled_log_probabilities_are_the_learners_and_it_learns(family: str) -
     language.model = random_model(FAMILIES[family])
     language.backbone = backbone_of(language.model)
     prompts = [[5, 6, 7], [8, 9], [5, 6, 7, 8, 9, 10]]
-    sampled = Engine(language, slots=4).generate(prompts, 3, Limits(max_tokens=6), seed=0)
+    sampled = Engine(language, max_batch_size=4).generate(prompts, 3, SamplingSettings(max_tokens=6), seed=0)
     rows = [Row([given(p), *s.segments()]) for p, group in zip(prompts, sampled, strict=True) for s in group]
     examples = [Example.of(row) for row in rows]
     learner = Learner(language.backbone, LearnerSettings(), 1)

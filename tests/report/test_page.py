@@ -59,7 +59,9 @@ def make_run(path: Path, seed: int = 0, word: str = HOSTILE) -> Path:
         for step in range(1, 60):
             run.log("rl", step, {"success": step / 60, "loss": 1 / step, f"odd {word}": 1.0})
         turn = {"state": word, "observation": word, "prediction": "x" + word, "next_state": word, "reply": word}
-        run.episodes("rl", 1, [{"world": word, "task": word, "stop": word, "turns": [{**turn, "actions": [word]}]}])
+        run.episodes(
+            "rl", 1, [{"world": word, "task": word, "finish_reason": word, "turns": [{**turn, "actions": [word]}]}]
+        )
         curve = {"title": "Success", "key": "success", "unit": "%", "stages": {word: "rl"}}
         run.summary({"tables": [table.data()], "curves": [curve], "notes": [word]})
     return path

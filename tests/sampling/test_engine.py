@@ -6,27 +6,27 @@ import numpy as np
 import pytest
 import torch
 
-from oneiro.episode import Draw, Row, Stop, given
+from oneiro.episode import FinishReason, Row, SamplingParams, given
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models.language import LanguageModel
 from oneiro.sampling import engine
 from oneiro.sampling.draw import draw, invert
-from oneiro.sampling.engine import FREE, Engine, Limits, Sample
+from oneiro.sampling.engine import FREE, Engine, Sample, SamplingSettings
 from oneiro.sampling.prefixes import Sharing
 from tests.conftest import make_tiny
 
 PROMPTS = [np.array([5, 6, 7]), np.array([9] * 12), np.array([5, 6, 7]), np.array([40, 3])]
 
 
-def rows(engine: Engine, **limits: object) -> list[Row]:
-    sampled = engine.generate(PROMPTS, n=3, limits=Limits(max_tokens=20, **limits), seed=3)  # type: ignore[arg-type]
+def rows(engine: Engine, **sampling: object) -> list[Row]:
+    sampled = engine.generate(PROMPTS, n=3, sampling=SamplingSettings(max_tokens=20, **sampling), seed=3)  # type: ignore[arg-type]
     return [Row([given(p), *s.segments()]) for p, samples in zip(PROMPTS, sampled, strict=True) for s in samples]
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_sampled_logprobs_are_the_learners(tiny: LanguageModel, temperature: float) -> None:
-    examples = [Example.of(row) for row in rows(Engine(tiny, slots=5), temperature=temperature)]
+    examples = [Example.of(row) for row in rows(Engine(tiny, max_batch_size=5), temperature=temperature)]
     recomputed, _ = Learner(tiny.backbone, LearnerSettings(), 1).logprobs(examples)
     for example, logprobs in zip(examples, recomputed, strict=True):
         mask = example.weights["policy"] != 0
@@ -35,7 +35,7 @@ def test_sampled_logprobs_are_the_learners(tiny: LanguageModel, temperature: flo
 
 
 def test_sampled_logprobs_are_those_of_transformers(tiny: LanguageModel) -> None:
-    for row in rows(Engine(tiny, slots=4)):
+    for row in rows(Engine(tiny, max_batch_size=4)):
         tokens = torch.from_numpy(row.tokens.astype(np.int64))
         scores = tiny.model(tokens[None]).logits[0].log_softmax(-1)
         expected = scores[:-1].gather(1, tokens[1:, None])[:, 0].detach().numpy()
@@ -44,7 +44,7 @@ def test_sampled_logprobs_are_those_of_transformers(tiny: LanguageModel) -> None
 
 
 def test_the_number_of_slots_changes_nothing(tiny: LanguageModel) -> None:
-    few, many = rows(Engine(tiny, slots=2)), rows(Engine(tiny, slots=64))
+    few, many = rows(Engine(tiny, max_batch_size=2)), rows(Engine(tiny, max_batch_size=64))
     for a, b in zip(few, many, strict=True):
         np.testing.assert_array_equal(a.tokens, b.tokens)
         np.testing.assert_allclose(a.logprobs, b.logprobs, atol=1e-5)
@@ -116,19 +116,21 @@ def test_each_distinct_prompt_is_computed_once(tiny: LanguageModel) -> None:
         return forward(tokens, *rest)  # type: ignore[arg-type]
 
     tiny.backbone.forward = count  # type: ignore[method-assign]
-    Engine(tiny, slots=3).generate(PROMPTS, n=5, limits=Limits(max_tokens=6, ignore_end=True))
+    Engine(tiny, max_batch_size=3).generate(PROMPTS, n=5, sampling=SamplingSettings(max_tokens=6, ignore_eos=True))
     assert computed == 3  # four prompts, two of them alike
 
 
 def test_sampling_stops_at_end_tokens_and_stop_strings(tiny: LanguageModel) -> None:
     end = tiny.end_tokens[0]
     ended = 0
-    for samples in Engine(tiny).generate(PROMPTS, n=50, limits=Limits(max_tokens=40, stop=("a", "Left")), seed=1):
+    for samples in Engine(tiny).generate(
+        PROMPTS, n=50, sampling=SamplingSettings(max_tokens=40, stop=("a", "Left")), seed=1
+    ):
         for sample in samples:
             text = tiny.decode(sample.tokens[:-1])
             assert "a" not in text and "Left" not in text and end not in sample.tokens[:-1]
             last = tiny.decode(sample.tokens)
-            if sample.stop is Stop.TOKEN:
+            if sample.finish_reason is FinishReason.TOKEN:
                 ended += 1
                 assert sample.tokens[-1] == end or "a" in last or "Left" in last
             else:
@@ -139,8 +141,8 @@ def test_sampling_stops_at_end_tokens_and_stop_strings(tiny: LanguageModel) -> N
 def test_forced_tokens_appear_where_they_must_and_count_as_given(tiny: LanguageModel) -> None:
     forced = np.full(8, FREE)
     forced[2:4] = [11, 12]
-    limits = Limits(max_tokens=8, ignore_end=True)
-    (samples, free) = Engine(tiny).generate(PROMPTS[:2], n=3, limits=limits, forced=[forced, None], seed=2)
+    sampling = SamplingSettings(max_tokens=8, ignore_eos=True)
+    (samples, free) = Engine(tiny).generate(PROMPTS[:2], n=3, sampling=sampling, forced=[forced, None], seed=2)
     for sample in samples:
         assert list(sample.tokens[2:4]) == [11, 12]
         parts = sample.segments()
@@ -156,7 +158,9 @@ def test_forced_tokens_appear_where_they_must_and_count_as_given(tiny: LanguageM
 
 def test_the_same_seed_samples_the_same_and_another_seed_does_not(tiny: LanguageModel) -> None:
     def tokens(seed: int) -> list[list[int]]:
-        sampled = Engine(tiny).generate(PROMPTS, n=2, limits=Limits(max_tokens=10, ignore_end=True), seed=seed)
+        sampled = Engine(tiny).generate(
+            PROMPTS, n=2, sampling=SamplingSettings(max_tokens=10, ignore_eos=True), seed=seed
+        )
         return [list(s.tokens) for samples in sampled for s in samples]
 
     assert tokens(1) == tokens(1)
@@ -167,7 +171,7 @@ def test_draws_follow_the_distribution() -> None:
     probabilities = torch.tensor([0.5, 0.3, 0.0, 0.2])
     n = 20_000
     uniforms = torch.rand(n, generator=torch.Generator().manual_seed(0))
-    tokens, logprobs = draw(probabilities.log().expand(n, 4), uniforms, Draw())
+    tokens, logprobs = draw(probabilities.log().expand(n, 4), uniforms, SamplingParams())
     counts = torch.bincount(tokens, minlength=4) / n
     assert counts[2] == 0
     torch.testing.assert_close(counts, probabilities, atol=0.012, rtol=0)
@@ -176,9 +180,14 @@ def test_draws_follow_the_distribution() -> None:
 
 @pytest.mark.parametrize(
     ("how", "allowed"),
-    [(Draw(top_k=2), {0, 1}), (Draw(top_p=0.5), {0}), (Draw(top_p=0.51), {0, 1}), (Draw(temperature=0), {0})],
+    [
+        (SamplingParams(top_k=2), {0, 1}),
+        (SamplingParams(top_p=0.5), {0}),
+        (SamplingParams(top_p=0.51), {0, 1}),
+        (SamplingParams(temperature=0), {0}),
+    ],
 )
-def test_truncation_keeps_only_the_likeliest(how: Draw, allowed: set[int]) -> None:
+def test_truncation_keeps_only_the_likeliest(how: SamplingParams, allowed: set[int]) -> None:
     logits = torch.tensor([0.5, 0.3, 0.15, 0.05]).log().expand(2000, 4)
     tokens, _ = draw(logits, torch.linspace(0, 0.9999, 2000), how)
     assert set(tokens.tolist()) == allowed
@@ -212,10 +221,10 @@ def test_the_ends_of_the_unit_interval_draw_real_tokens(vocabulary: int) -> None
 def test_rows_that_share_a_prompt_attend_as_if_each_had_a_copy(slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Prompts of unequal length, grouped key heads, rows that end early, and slots that are filled again."""
     language = grouped()
-    limits = Limits(max_tokens=14, stop=("e", "o", "r"))
+    sampling = SamplingSettings(max_tokens=14, stop=("e", "o", "r"))
 
     def sampled() -> list[Sample]:
-        found = Engine(language, slots=slots).generate([*PROMPTS, PROMPTS[0]], n=5, limits=limits, seed=3)
+        found = Engine(language, max_batch_size=slots).generate([*PROMPTS, PROMPTS[0]], n=5, sampling=sampling, seed=3)
         return [sample for samples in found for sample in samples]
 
     shared = sampled()
@@ -227,11 +236,11 @@ def test_rows_that_share_a_prompt_attend_as_if_each_had_a_copy(slots: int, monke
 
 
 def test_prompts_are_shared_where_rows_come_in_groups_of_like_size() -> None:
-    memory = [(torch.zeros(2, 1, 3, 4), torch.zeros(2, 1, 3, 4))]
+    kv_cache = [(torch.zeros(2, 1, 3, 4), torch.zeros(2, 1, 3, 4))]
     lengths = torch.tensor([3, 3, 2, 2])
     sharing = Sharing(8)
-    assert not sharing.admit(slice(0, 2), memory, torch.tensor([0, 1]), lengths[[0, 2]])
-    assert sharing.admit(slice(2, 6), memory, torch.tensor([0, 0, 1, 1]), lengths)
+    assert not sharing.admit(slice(0, 2), kv_cache, torch.tensor([0, 1]), lengths[[0, 2]])
+    assert sharing.admit(slice(2, 6), kv_cache, torch.tensor([0, 0, 1, 1]), lengths)
     assert sharing.start.tolist() == [0, 0, 3, 3, 2, 2, 0, 0]
     (found,) = sharing.seated(6)
     assert (found.members, torch.as_tensor(found.rows).tolist()) == (2, [2, 3, 4, 5])

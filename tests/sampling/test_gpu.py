@@ -21,10 +21,10 @@ from oneiro.learning import head
 from oneiro.learning.example import Example
 from oneiro.learning.filters import FilterSettings
 from oneiro.learning.learner import Learner, LearnerSettings
-from oneiro.learning.loop import Parts, RlSettings, actor_of, reinforce
+from oneiro.learning.loop import Callbacks, RlSettings, actor_of, reinforce
 from oneiro.learning.optimiser import OptimiserSettings
-from oneiro.models.backbone import Backbone, Families
-from oneiro.sampling.engine import Engine, Limits
+from oneiro.models.backbone import Backbone, PrefixGroups
+from oneiro.sampling.engine import Engine, SamplingSettings
 from tests.conftest import make_tiny
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
@@ -59,10 +59,10 @@ def language(dtype: torch.dtype, family: str = "llama"):  # type: ignore[no-unty
     return made
 
 
-def rows(engine: Engine, **limits: float) -> list[Row]:
+def rows(engine: Engine, **sampling: float) -> list[Row]:
     rng = np.random.default_rng(0)
     prompts = [rng.integers(5, 300, length) for length in (3, 40, 17, 3, 90, 64)]
-    sampled = engine.generate(prompts, 8, Limits(max_tokens=70, **limits), seed=1)
+    sampled = engine.generate(prompts, 8, SamplingSettings(max_tokens=70, **sampling), seed=1)
     return [Row([given(p), *s.segments()]) for p, group in zip(prompts, sampled, strict=True) for s in group]
 
 
@@ -80,15 +80,15 @@ def gaps(made, sampled: list[Row]) -> np.ndarray:  # type: ignore[no-untyped-def
 def test_graph_decoding_agrees_with_the_learner(dtype: torch.dtype, mean: float, largest: float, family: str) -> None:
     """float32 differs by the tensor cores' rounding of inputs, bfloat16 by its own eight bits."""
     made = language(dtype, family)
-    found = gaps(made, rows(Engine(made, slots=16)))
+    found = gaps(made, rows(Engine(made, max_batch_size=16)))
     assert len(found) > 500
     assert found.mean() < mean and found.max() < largest
 
 
-@pytest.mark.parametrize("limits", [{"temperature": 0.7}, {"top_k": 5}, {"top_p": 0.8}])
-def test_every_way_to_draw_agrees_with_the_learner(limits: dict[str, float]) -> None:
+@pytest.mark.parametrize("sampling", [{"temperature": 0.7}, {"top_k": 5}, {"top_p": 0.8}])
+def test_every_way_to_draw_agrees_with_the_learner(sampling: dict[str, float]) -> None:
     made = language(torch.float32)
-    found = gaps(made, rows(Engine(made, slots=16), **limits))
+    found = gaps(made, rows(Engine(made, max_batch_size=16), **sampling))
     assert found.mean() < 1e-3 and found.max() < 2e-2
 
 
@@ -112,7 +112,7 @@ def test_the_loss_head_agrees_with_its_plain_form() -> None:
 
 def test_the_number_of_slots_changes_nothing_in_float32() -> None:
     made = language(torch.float32)
-    few, many = rows(Engine(made, slots=8)), rows(Engine(made, slots=128))
+    few, many = rows(Engine(made, max_batch_size=8)), rows(Engine(made, max_batch_size=128))
     same = [len(a) == len(b) and bool((a.tokens == b.tokens).all()) for a, b in zip(few, many, strict=True)]
     assert np.mean(same) > 0.9  # a tie broken by rounding may turn one row
 
@@ -122,20 +122,20 @@ def test_play_runs_beside_the_learner(tmp_path: Path) -> None:
 
     def go(folder: Path) -> list[dict[str, float]]:
         made, logged = language(torch.float32), []
-        settings = RlSettings(steps=6, overlap=True, checkpoint_every=4, filter=FilterSettings(name="none"))
+        settings = RlSettings(steps=6, async_rollout=True, checkpoint_every=4, filter=FilterSettings(name="none"))
         actor = actor_of(made, settings)
         engine = Engine(actor)
 
         def play(step: int) -> list[Episode]:
             # Ever longer: the engine makes its rows and graphs anew in most steps.
-            limits = Limits(max_tokens=32 << (step // 2), ignore_end=True)
-            samples = engine.generate([np.arange(5, 9 + 8 * step)], 16, limits, seed=step)[0]
+            sampling = SamplingSettings(max_tokens=32 << (step // 2), ignore_eos=True)
+            samples = engine.generate([np.arange(5, 9 + 8 * step)], 16, sampling, seed=step)[0]
             given_row = given(np.arange(5, 9 + 8 * step))
             return [
                 Episode([Row([given_row, *s.segments(turn=1)])], [float((s.tokens % 2 == 0).mean())]) for s in samples
             ]
 
-        reinforce(made, settings, folder, 0, Parts(play, lambda step, values: logged.append(values)), actor)
+        reinforce(made, settings, folder, 0, Callbacks(play, lambda step, values: logged.append(values)), actor)
         return logged
 
     first, second = go(tmp_path / "first"), go(tmp_path / "second")
@@ -149,23 +149,23 @@ def test_family_kernels_are_attention_with_a_mask(dim: int, dtype: torch.dtype) 
     """Values and gradients, for prefixes and rows that end inside, at and past the edges of tiles."""
     families = [(70, [30, 41, 65]), (0, [100, 50]), (64, [64, 64]), (130, [10] * 9), (1, [200]), (63, [65, 1, 1, 1])]
     length, heads, key_heads = 240, 6, 2
-    kin = torch.full((len(families), length), -1, device="cuda")
-    for line, (prefix, lengths) in zip(kin, families, strict=True):
+    row_id = torch.full((len(families), length), -1, device="cuda")
+    for line, (prefix, lengths) in zip(row_id, families, strict=True):
         numbers = torch.repeat_interleave(torch.arange(1 + len(lengths)), torch.tensor([prefix, *lengths]))
         line[: len(numbers)] = numbers
     torch.manual_seed(0)
     fused = torch.randn(len(families), length, heads + 2 * key_heads, dim, device="cuda", dtype=dtype)
-    weight = torch.randn(len(families), heads, length, dim, device="cuda") * (kin >= 0)[:, None, :, None]
+    weight = torch.randn(len(families), heads, length, dim, device="cuda") * (row_id >= 0)[:, None, :, None]
     results = []
     for kernels, of in ((True, dtype), (False, torch.float32)):
-        plan = Families(kin, of)
+        plan = PrefixGroups(row_id, of)
         plan.kernels = plan.kernels if kernels else None
         leaf = fused.detach().to(of).requires_grad_()
         query, key, value = (x.transpose(1, 2) for x in leaf.split([heads, key_heads, key_heads], 2))
         out = plan(0, query, key, value)
         (out.float() * weight).sum().backward()
         assert leaf.grad is not None
-        results.append((out.detach().float()[kin[:, None].expand(-1, heads, -1) >= 0], leaf.grad.float()))
+        results.append((out.detach().float()[row_id[:, None].expand(-1, heads, -1) >= 0], leaf.grad.float()))
     for found, expected in zip(*results, strict=True):
         assert (found - expected).abs().max() <= 5e-2 * expected.abs().max()
 

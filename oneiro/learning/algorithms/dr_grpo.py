@@ -1,4 +1,4 @@
-"""Dr.GRPO (arXiv 2503.20783): GRPO without the two normalisations that bias it, the group's spread and the reply's
+"""Dr.GRPO (arXiv 2503.20783): GRPO without the two normalisations that bias it, the group's std and the reply's
 length.
 """
 

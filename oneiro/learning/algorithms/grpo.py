@@ -1,4 +1,4 @@
-"""GRPO (arXiv 2402.03300): an episode's advantage is its score against its group, in units of the group's spread."""
+"""GRPO (arXiv 2402.03300): an episode's advantage is its score against its group, in units of the group's std."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Grpo(Algorithm):
         advantages = np.zeros_like(scores)
         for members in by_group(trajectories):
             own = scores[members]
-            # The sample standard deviation (n - 1); a group of one has no spread and no advantage.
-            spread = own.std(ddof=1) if len(own) > 1 else 0.0
-            advantages[members] = (own - own.mean()) / (spread + self.epsilon)
+            # The sample standard deviation (n - 1); a group of one has no std and no advantage.
+            std = own.std(ddof=1) if len(own) > 1 else 0.0
+            advantages[members] = (own - own.mean()) / (std + self.epsilon)
         return constant(trajectories, advantages)

@@ -40,10 +40,10 @@ class StateGrpo(Algorithm):
             own = [trajectories[i] for i in members]
             returns = [returns_of(t, self.gamma) for t in own]
             values = self.values([t.states for t in own], returns)
-            spread = np.concatenate(returns).std()
+            std = np.concatenate(returns).std()
             for i, t, value in zip(members, own, values, strict=True):
                 turns = gae(returns_of(t, 0.0).astype(np.float32), value, self.gamma, self.lam)
-                advantages[i] = (turns[turns_of(t)] / (spread + self.epsilon)).astype(np.float32)
+                advantages[i] = (turns[turns_of(t)] / (std + self.epsilon)).astype(np.float32)
         return Estimate(advantages)
 
     def values(

@@ -2,7 +2,7 @@
 
 Where every turn earns a reward of its own (each predicted frame of a video), an episode's total says little about a
 single turn: an early turn cannot be blamed on a later one, nor a later turn praised for what came before it. The unit
-is the group's spread over all its turns together, so that a turn on which all members agree stays small.
+is the group's std over all its turns together, so that a turn on which all members agree stays small.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class TurnGrpo(Algorithm):
             # Members of a group may have more turns than others: each turn is compared where it took place.
             apart = table - np.nanmean(table, axis=0)
             free = np.sum(~np.isnan(table), axis=0) - 1
-            spread = np.sqrt(np.nansum(apart**2) / free.sum()) if free.sum() else 0.0
+            std = np.sqrt(np.nansum(apart**2) / free.sum()) if free.sum() else 0.0
             for i, row in zip(members, apart, strict=True):
-                advantages[i] = (row[turns_of(trajectories[i])] / (spread + self.epsilon)).astype(np.float32)
+                advantages[i] = (row[turns_of(trajectories[i])] / (std + self.epsilon)).astype(np.float32)
         return Estimate(advantages)
 
 

@@ -1,6 +1,6 @@
 """Attention within families as GPU kernels: what a token may not see is not computed.
 
-A sequence is a prefix and rows that continue it (`backbone.Families`). A block of queries meets the blocks of the
+A sequence is a prefix and rows that continue it (`backbone.PrefixGroups`). A block of queries meets the blocks of the
 prefix, and those from where its first row begins up to itself; whatever else stands in these blocks is masked.
 """
 
@@ -25,21 +25,21 @@ def _tile(x, at, step, within, DIM: tl.constexpr):  # type: ignore[no-untyped-de
 
 
 @triton.jit
-def _logits(q, k, kin_q, kin_k, at_q, at_k, scale):  # type: ignore[no-untyped-def]
+def _logits(q, k, row_id_q, row_id_k, at_q, at_k, scale):  # type: ignore[no-untyped-def]
     """Scores of queries [M, D] and keys [N, D] in powers of two; what may not be seen has none."""
-    seen = ((kin_k == 0)[None, :] | (kin_k[None, :] == kin_q[:, None])) & (at_k[None, :] <= at_q[:, None])
+    seen = ((row_id_k == 0)[None, :] | (row_id_k[None, :] == row_id_q[:, None])) & (at_k[None, :] <= at_q[:, None])
     return tl.where(seen, tl.dot(q, tl.trans(k), input_precision="ieee") * scale, float("-inf"))
 
 
 @triton.jit
-def _meet(q, kin_q, at_q, k, v, kin, start, length, k_step, v_step, scale, mixed, top, total,  # type: ignore[no-untyped-def]
+def _meet(q, row_id_q, at_q, k, v, row_id, start, length, k_step, v_step, scale, mixed, top, total,  # type: ignore[no-untyped-def]
           DIM: tl.constexpr, N: tl.constexpr):  # fmt: skip
     """Queries meet one block of keys; the softmax so far is rescaled as it goes."""
     at_k = start + tl.arange(0, N)
     within = at_k < length
-    kin_k = tl.load(kin + at_k, mask=within, other=-2)
+    row_id_k = tl.load(row_id + at_k, mask=within, other=-2)
     keys = _tile(k, at_k, k_step, within, DIM)
-    scores = _logits(q, keys, kin_q, kin_k, at_q, at_k, scale)
+    scores = _logits(q, keys, row_id_q, row_id_k, at_q, at_k, scale)
     new = tl.maximum(top, tl.max(scores, 1))
     safe = tl.where(new == float("-inf"), 0.0, new)
     weights = tl.exp2(scores - safe[:, None])
@@ -51,7 +51,7 @@ def _meet(q, kin_q, at_q, k, v, kin, start, length, k_step, v_step, scale, mixed
 
 @triton.jit
 def _forward(  # type: ignore[no-untyped-def]
-    q, k, v, out, lse, kin, begin, prefix, length, scale,
+    q, k, v, out, lse, row_id, begin, prefix, length, scale,
     q_batch, q_head, q_step, k_batch, k_head, k_step, v_batch, v_head, v_step, out_batch, out_head, out_step,
     HEADS: tl.constexpr, GROUP: tl.constexpr, DIM: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
 ):  # fmt: skip
@@ -61,10 +61,10 @@ def _forward(  # type: ignore[no-untyped-def]
     at_q = block * M + tl.arange(0, M)
     within = at_q < length
     column = tl.arange(0, DIM)
-    kin += batch * length
+    row_id += batch * length
     k += batch * k_batch + head // GROUP * k_head
     v += batch * v_batch + head // GROUP * v_head
-    kin_q = tl.load(kin + at_q, mask=within, other=-3)
+    row_id_q = tl.load(row_id + at_q, mask=within, other=-3)
     queries = _tile(q + batch * q_batch + head * q_head, at_q, q_step, within, DIM)
     mixed = tl.zeros([M, DIM], tl.float32)
     top = tl.full([M], float("-inf"), tl.float32)
@@ -73,12 +73,12 @@ def _forward(  # type: ignore[no-untyped-def]
     common = tl.cdiv(tl.minimum(tl.load(prefix + batch), last), N) * N
     for start in range(0, common, N):
         mixed, top, total = _meet(
-            queries, kin_q, at_q, k, v, kin, start, length, k_step, v_step, scale, mixed, top, total, DIM, N
+            queries, row_id_q, at_q, k, v, row_id, start, length, k_step, v_step, scale, mixed, top, total, DIM, N
         )  # fmt: skip
     own = tl.maximum(tl.load(begin + batch * length + block * M) // N * N, common)
     for start in range(own, last, N):
         mixed, top, total = _meet(
-            queries, kin_q, at_q, k, v, kin, start, length, k_step, v_step, scale, mixed, top, total, DIM, N
+            queries, row_id_q, at_q, k, v, row_id, start, length, k_step, v_step, scale, mixed, top, total, DIM, N
         )  # fmt: skip
     total = tl.where(within, total, 1.0)
     place = out + batch * out_batch + head * out_head + at_q[:, None] * out_step + column[None, :]
@@ -87,22 +87,22 @@ def _forward(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _query_part(q, g, kin_q, at_q, norm, delta, k, v, kin, start, length, k_step, v_step, scale, by_q,  # type: ignore[no-untyped-def]
+def _query_part(q, g, row_id_q, at_q, norm, delta, k, v, row_id, start, length, k_step, v_step, scale, by_q,  # type: ignore[no-untyped-def]
                 DIM: tl.constexpr, N: tl.constexpr):  # fmt: skip
     """What one block of keys adds to the gradient by queries."""
     at_k = start + tl.arange(0, N)
     within = at_k < length
-    kin_k = tl.load(kin + at_k, mask=within, other=-2)
+    row_id_k = tl.load(row_id + at_k, mask=within, other=-2)
     keys = _tile(k, at_k, k_step, within, DIM)
     values = _tile(v, at_k, v_step, within, DIM)
-    weights = tl.exp2(_logits(q, keys, kin_q, kin_k, at_q, at_k, scale) - norm[:, None])
+    weights = tl.exp2(_logits(q, keys, row_id_q, row_id_k, at_q, at_k, scale) - norm[:, None])
     change = weights * (tl.dot(g, tl.trans(values)) - delta[:, None])
     return by_q + tl.dot(change.to(keys.dtype), keys)
 
 
 @triton.jit
 def _backward_queries(  # type: ignore[no-untyped-def]
-    q, k, v, grad, lse, deltas, by_query, kin, begin, prefix, length, scale,
+    q, k, v, grad, lse, deltas, by_query, row_id, begin, prefix, length, scale,
     q_batch, q_head, q_step, k_batch, k_head, k_step, v_batch, v_head, v_step, g_batch, g_head, g_step,
     out_batch, out_head, out_step,
     HEADS: tl.constexpr, GROUP: tl.constexpr, DIM: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
@@ -113,10 +113,10 @@ def _backward_queries(  # type: ignore[no-untyped-def]
     at_q = block * M + tl.arange(0, M)
     within = at_q < length
     column = tl.arange(0, DIM)
-    kin += batch * length
+    row_id += batch * length
     k += batch * k_batch + head // GROUP * k_head
     v += batch * v_batch + head // GROUP * v_head
-    kin_q = tl.load(kin + at_q, mask=within, other=-3)
+    row_id_q = tl.load(row_id + at_q, mask=within, other=-3)
     flat = (batch * HEADS + head) * length + at_q
     norm = tl.load(lse + flat, mask=within, other=0.0)
     delta = tl.load(deltas + flat, mask=within, other=0.0)
@@ -127,12 +127,12 @@ def _backward_queries(  # type: ignore[no-untyped-def]
     common = tl.cdiv(tl.minimum(tl.load(prefix + batch), last), N) * N
     for start in range(0, common, N):
         by_q = _query_part(
-            queries, g, kin_q, at_q, norm, delta, k, v, kin, start, length, k_step, v_step, scale, by_q, DIM, N
+            queries, g, row_id_q, at_q, norm, delta, k, v, row_id, start, length, k_step, v_step, scale, by_q, DIM, N
         )  # fmt: skip
     own = tl.maximum(tl.load(begin + batch * length + block * M) // N * N, common)
     for start in range(own, last, N):
         by_q = _query_part(
-            queries, g, kin_q, at_q, norm, delta, k, v, kin, start, length, k_step, v_step, scale, by_q, DIM, N
+            queries, g, row_id_q, at_q, norm, delta, k, v, row_id, start, length, k_step, v_step, scale, by_q, DIM, N
         )  # fmt: skip
     place = by_query + batch * out_batch + head * out_head + at_q[:, None] * out_step + column[None, :]
     tl.store(place, (by_q * (scale / 1.4426950408889634)).to(by_query.dtype.element_ty), mask=within[:, None])
@@ -140,7 +140,7 @@ def _backward_queries(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _backward_keys(  # type: ignore[no-untyped-def]
-    q, k, v, grad, lse, deltas, by_key, by_value, kin, end, prefix, sizes, length, scale,
+    q, k, v, grad, lse, deltas, by_key, by_value, row_id, end, prefix, sizes, length, scale,
     q_batch, q_head, q_step, k_batch, k_head, k_step, v_batch, v_head, v_step, g_batch, g_head, g_step,
     out_batch, out_head, out_step,
     HEADS: tl.constexpr, GROUP: tl.constexpr, DIM: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
@@ -151,8 +151,8 @@ def _backward_keys(  # type: ignore[no-untyped-def]
     at_k = block * N + tl.arange(0, N)
     within = at_k < length
     column = tl.arange(0, DIM)
-    kin += batch * length
-    kin_k = tl.load(kin + at_k, mask=within, other=-2)
+    row_id += batch * length
+    row_id_k = tl.load(row_id + at_k, mask=within, other=-2)
     k += batch * k_batch + kv_head * k_head
     v += batch * v_batch + kv_head * v_head
     keys = _tile(k, at_k, k_step, within, DIM)
@@ -167,13 +167,13 @@ def _backward_keys(  # type: ignore[no-untyped-def]
         for start in range(block * N // M * M, reach, M):
             at_q = start + tl.arange(0, M)
             here = at_q < length
-            kin_q = tl.load(kin + at_q, mask=here, other=-3)
+            row_id_q = tl.load(row_id + at_q, mask=here, other=-3)
             flat = (batch * HEADS + head) * length + at_q
             norm = tl.load(lse + flat, mask=here, other=0.0)
             delta = tl.load(deltas + flat, mask=here, other=0.0)
             queries = _tile(q + batch * q_batch + head * q_head, at_q, q_step, here, DIM)
             g = _tile(grad + batch * g_batch + head * g_head, at_q, g_step, here, DIM)
-            weights = tl.exp2(_logits(queries, keys, kin_q, kin_k, at_q, at_k, scale) - norm[:, None])
+            weights = tl.exp2(_logits(queries, keys, row_id_q, row_id_k, at_q, at_k, scale) - norm[:, None])
             by_v += tl.dot(tl.trans(weights).to(g.dtype), g)
             change = weights * (tl.dot(g, tl.trans(values)) - delta[:, None])
             by_k += tl.dot(tl.trans(change).to(queries.dtype), queries)
@@ -188,25 +188,25 @@ def heads_inside(like: Tensor) -> Tensor:
     return torch.empty((batch, length, heads, dim), dtype=like.dtype, device=like.device).transpose(1, 2)
 
 
-class Layout:
-    """Where rows begin and end in sequences `kin` [B, T], and how long prefixes and families are."""
+class GroupLayout:
+    """Where rows begin and end in sequences `row_id` [B, T], and how long prefixes and families are."""
 
-    def __init__(self, kin: Tensor) -> None:
-        batch, length = kin.shape
-        at = torch.arange(length, device=kin.device, dtype=torch.int32).expand(batch, length)
-        turns = kin[:, 1:] != kin[:, :-1]
+    def __init__(self, row_id: Tensor) -> None:
+        batch, length = row_id.shape
+        at = torch.arange(length, device=row_id.device, dtype=torch.int32).expand(batch, length)
+        turns = row_id[:, 1:] != row_id[:, :-1]
         edge = turns.new_ones(batch, 1)
-        self.kin = kin.int().contiguous()
+        self.row_id = row_id.int().contiguous()
         self.begin = torch.where(torch.cat([edge, turns], 1), at, 0).cummax(1).values.int().contiguous()
         ends = torch.where(torch.cat([turns, edge], 1), at + 1, length)
         self.end = ends.flip(1).cummin(1).values.flip(1).int().contiguous()
-        self.prefix = (kin == 0).sum(1, dtype=torch.int32)
-        self.sizes = (kin >= 0).sum(1, dtype=torch.int32)
+        self.prefix = (row_id == 0).sum(1, dtype=torch.int32)
+        self.sizes = (row_id >= 0).sum(1, dtype=torch.int32)
 
 
 class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, layout: Layout) -> Tensor:
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, layout: GroupLayout) -> Tensor:
         batch, heads, length, dim = query.shape
         query, key, value = (x if x.stride(3) == 1 else x.contiguous() for x in (query, key, value))
         out = heads_inside(query)
@@ -214,7 +214,7 @@ class _Attention(torch.autograd.Function):
         scale = dim**-0.5 * LOG2E
         m, n = 128 if dim <= 64 else 64, 64
         _forward[(triton.cdiv(length, m), batch * heads)](
-            query, key, value, out, lse, layout.kin, layout.begin, layout.prefix, length, scale,
+            query, key, value, out, lse, layout.row_id, layout.begin, layout.prefix, length, scale,
             *query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *out.stride()[:3],
             HEADS=heads, GROUP=heads // key.shape[1], DIM=dim, M=m, N=n, num_warps=4, num_stages=3,
         )  # fmt: skip
@@ -225,7 +225,7 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, out, lse = ctx.saved_tensors
-        layout: Layout = ctx.layout
+        layout: GroupLayout = ctx.layout
         grad = grads[0] if grads[0].stride(3) == 1 else grads[0].contiguous()
         batch, heads, length, dim = query.shape
         deltas = (grad.float() * out.float()).sum(-1).contiguous()
@@ -234,11 +234,12 @@ class _Attention(torch.autograd.Function):
         strides = [*query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *grad.stride()[:3]]
         sizes: dict[str, Any] = {"HEADS": heads, "GROUP": group, "DIM": dim, "M": 64, "N": 64, "num_warps": 4}
         _backward_queries[(triton.cdiv(length, 64), batch * heads)](
-            query, key, value, grad, lse, deltas, by_query, layout.kin, layout.begin, layout.prefix, length, scale,
+            query, key, value, grad, lse, deltas, by_query, layout.row_id, layout.begin, layout.prefix, length, scale,
             *strides, *by_query.stride()[:3], **sizes, num_stages=2,
         )  # fmt: skip
         _backward_keys[(triton.cdiv(length, 64), batch * heads // group)](
-            query, key, value, grad, lse, deltas, by_key, by_value, layout.kin, layout.end, layout.prefix, layout.sizes,
+            query, key, value, grad, lse, deltas, by_key, by_value, layout.row_id, layout.end, layout.prefix,
+            layout.sizes,
             length, scale, *strides, *by_key.stride()[:3], **sizes, num_stages=2,
         )  # fmt: skip
         return by_query, by_key, by_value, None
@@ -250,6 +251,6 @@ def fits(query: Tensor) -> bool:
     return query.dtype.itemsize == 2 and 16 <= dim <= 128 and dim & (dim - 1) == 0 and batch * heads <= MOST_HEADS
 
 
-def family_attention(query: Tensor, key: Tensor, value: Tensor, layout: Layout) -> Tensor:
+def family_attention(query: Tensor, key: Tensor, value: Tensor, layout: GroupLayout) -> Tensor:
     """Query [B, H, T, D], key and value [B, K, T, D] -> [B, H, T, D]: each token sees its prefix and its own row."""
     return _Attention.apply(query, key, value, layout)

@@ -193,7 +193,7 @@ class Decoder(nn.Module):
             self.stages.append(nn.Sequential(*blocks, *([Up(width)] if doubles else [])))
             before = width
         self.norm, self.out = norm(before), nn.Conv2d(before, 3 * patch * patch, 3, padding=1)
-        # The first frames it makes are the bare canvas: noise would have to be unlearned first.
+        # The first frames it makes are the bare mean_frame: noise would have to be unlearned first.
         nn.init.zeros_(self.out.weight)
         nn.init.zeros_(self.out.bias)  # type: ignore[arg-type]
 

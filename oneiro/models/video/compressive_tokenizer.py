@@ -68,7 +68,7 @@ class CompressiveTokenizer(Tokenizer):
         codes = self._codes(later, features)
         made_context, middle = self.context_decoder(self.from_context(known.movedim(-1, 1)))
         made = self._frames(codes, middle)
-        return Reconstruction(made, later, self.canvas + made_context, context, self.fsq.indices(codes.detach()))
+        return Reconstruction(made, later, self.mean_frame + made_context, context, self.fsq.indices(codes.detach()))
 
     def _parts(self, frames: Tensor) -> list[tuple[int, int]]:
         """Segments that go through together: whole ones, and not too many frames."""
@@ -78,12 +78,12 @@ class CompressiveTokenizer(Tokenizer):
 
     def _context_codes(self, context: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Contexts [N, 3, H, W] -> codes [N, h, w, K] and the encoder's features."""
-        latent, features = self.context_encoder(2 * (context - self.canvas))
+        latent, features = self.context_encoder(2 * (context - self.mean_frame))
         return self.fsq(self.to_context(latent).movedim(1, -1)), features
 
     def _codes(self, frames: Tensor, features: list[Tensor]) -> Tensor:
         """Frames [N * T, 3, H, W] of N contexts -> codes [N * T, h/s, w/s, K]."""
-        latent, _ = self.encoder(2 * (frames - self.canvas), features)
+        latent, _ = self.encoder(2 * (frames - self.mean_frame), features)
         side = self.side
         squares = latent.unflatten(2, (-1, side)).unflatten(4, (-1, side))  # [M, c, h/s, s, w/s, s]
         return self.fsq(self.to_code(squares.permute(0, 2, 4, 1, 3, 5).flatten(3)))
@@ -91,4 +91,4 @@ class CompressiveTokenizer(Tokenizer):
     def _frames(self, codes: Tensor, middle: Tensor) -> Tensor:
         squares = self.from_code(codes).unflatten(-1, (-1, self.side, self.side))  # [M, h/s, w/s, c, s, s]
         latent = squares.permute(0, 3, 1, 4, 2, 5).flatten(4, 5).flatten(2, 3)
-        return self.canvas + self.decoder(latent, middle)[0]
+        return self.mean_frame + self.decoder(latent, middle)[0]

@@ -44,7 +44,7 @@ class FrameTokenizer(Tokenizer):
 
     def _codes(self, frames: Tensor) -> Tensor:
         """Frames [M, 3, H, W] -> codes [M, h, w, K]."""
-        return self.fsq(self.to_code(self.encoder(2 * (frames - self.canvas))[0]).movedim(1, -1))
+        return self.fsq(self.to_code(self.encoder(2 * (frames - self.mean_frame))[0]).movedim(1, -1))
 
     def _frames(self, codes: Tensor) -> Tensor:
-        return self.canvas + self.decoder(self.from_code(codes.movedim(-1, 1)))[0]
+        return self.mean_frame + self.decoder(self.from_code(codes.movedim(-1, 1)))[0]

@@ -41,7 +41,7 @@ class ConvolutionSettings(Settings):
     layers: int = Field(2, ge=1)
     """Residual blocks in a stage of an encoder."""
     latent: int = Field(64, ge=1)
-    canvas: bool = False
+    mean_frame: bool = False
     """Draw on the mean training frame and not on grey: where the camera stands still, the scene need not be learned."""
     levels: tuple[int, ...] = (7, 5, 5, 5, 5)
     """FSQ levels; their product is the number of codes."""
@@ -126,7 +126,7 @@ class Reconstruction:
 class Tokenizer(nn.Module, ABC):
     """Frames to tokens and back."""
 
-    canvas: Tensor
+    mean_frame: Tensor
     """[3, H, W]: what the convolutions see and make are differences from it."""
     fsq: Fsq
     frame_tokens: int
@@ -137,7 +137,7 @@ class Tokenizer(nn.Module, ABC):
     def __init__(self, settings: ConvolutionSettings) -> None:
         super().__init__()
         self.settings, self.fsq = settings, Fsq(settings.levels)
-        self.register_buffer("canvas", torch.full((3, settings.height, settings.width), 0.5))
+        self.register_buffer("mean_frame", torch.full((3, settings.height, settings.width), 0.5))
 
     @property
     def codes(self) -> int:

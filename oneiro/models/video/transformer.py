@@ -62,7 +62,7 @@ def create(settings: TransformerSettings, layout: Layout, seed: int) -> Language
         eos_token_id=None,
         pad_token_id=None,
     )
-    config.spoken = layout.codes  # kept in config.json; the backbone reads it
+    config.output_vocab = layout.codes  # kept in config.json; the backbone reads it
     model = languages.initialised(LlamaForCausalLM(config), seed)
     if languages.default_device().type == "cuda":
         model = model.to(torch.bfloat16)  # as `load` does; the optimiser keeps the float32 truth

@@ -16,9 +16,9 @@ from typing import Any
 
 from oneiro.errors import OneiroError, nearest
 from oneiro.predictors.base import Malformed
-from oneiro.predictors.textgame.task import Scorer, TextGame, TextGameConfig
 from oneiro.predictors.textgame.parse import Output
 from oneiro.predictors.textgame.score import Error
+from oneiro.predictors.textgame.task import Scorer, TextGamePredictor, TextGamePredictorConfig
 from oneiro.report.stats import wilson
 from oneiro.worlds.textgame.state import Kind, Transition, same_state
 
@@ -78,9 +78,9 @@ class Split:
 def evaluate_answers(
     data: Iterable[Transition],
     answers: Answers,
-    scorer: Scorer = "sound",
+    scorer: Scorer = "strict",
     *,
-    task: TextGame | None = None,
+    task: TextGamePredictor | None = None,
     held_out: Collection[str] = (),
 ) -> dict[str, Any]:
     """Score answers to every transition of `data`; a missing answer counts as malformed.
@@ -89,11 +89,11 @@ def evaluate_answers(
     counts as changed, and as a creation, is the part of the step that is asked. The result is plain JSON:
     `all`, `clean` (no duplicate in train; without cases where that is not known), `held_out` games, `score_only`,
     `creates` and `removes` are each split into unchanged, changed and overall; `games` has every game and `macro` the
-    mean over games; `errors` counts by kind. The kinds are the sound scorer's: what another one finds wrong may show
+    mean over games; `errors` counts by kind. The kinds are the strict scorer's: what another one finds wrong may show
     none of them, and has no such counts.
     """
-    base = task.config if task is not None else TextGameConfig(rules="none")
-    task = TextGame(TextGameConfig.model_validate({**base.model_dump(), "scorer": scorer}))
+    base = task.config if task is not None else TextGamePredictorConfig(rules="none")
+    task = TextGamePredictor(TextGamePredictorConfig.model_validate({**base.model_dump(), "scorer": scorer}))
     subsets = {name: Split() for name in ("all", "clean", "held_out", "score_only", "creates", "removes")}
     games: dict[str, Split] = {}
     errors, flaws, only = Counter[str](), Counter[str](), Counter[str]()
@@ -103,7 +103,7 @@ def evaluate_answers(
         text = answers(case) if callable(answers) else answers.get(case.id)
         unknown.discard(case.id)
         missing += text is None
-        outcome = task.judge(text or "", case) if scorer == "sound" else None
+        outcome = task.judge(text or "", case) if scorer == "strict" else None
         right = outcome.exact if outcome is not None else task.exact(text or "", case)
         changed = task.changes(case)
         for name in _subsets(case, base.transition, held_out):
@@ -134,7 +134,7 @@ def evaluate_answers(
             "wrong": wrong,
             "missing answers": missing,
             "answers to nothing": len(unknown),
-            **(kinds if scorer == "sound" else {}),
+            **(kinds if scorer == "strict" else {}),
         },
     }
 
@@ -164,14 +164,14 @@ def _macro(games: Iterable[Split]) -> dict[str, Any]:
 def compare(
     data: Sequence[Transition],
     named: Mapping[str, Answers],
-    scorer: Scorer = "sound",
+    scorer: Scorer = "strict",
     *,
-    task: TextGame | None = None,
+    task: TextGamePredictor | None = None,
     held_out: Collection[str] = (),
     published: bool = False,
 ) -> dict[str, Any]:
     """The tables of several sets of answers, with "no change" and "perfect" beside them, and the published rows."""
-    task = task if task is not None else TextGame(TextGameConfig(rules="none"))
+    task = task if task is not None else TextGamePredictor(TextGamePredictorConfig(rules="none"))
     rows: dict[str, Any] = {}
     for name, answers in {**task.baselines(), **named}.items():
         rows[name] = evaluate_answers(data, answers, scorer, task=task, held_out=held_out)
@@ -207,14 +207,14 @@ def read_answers(path: Path) -> dict[str, str]:
     return found
 
 
-def form_of(task: TextGame, cases: Iterable[Transition], answers: Mapping[str, str]) -> Output | None:
+def form_of(task: TextGamePredictor, cases: Iterable[Transition], answers: Mapping[str, str]) -> Output | None:
     """The form in which most answers can be read where nearly none can in the form of `task`; None otherwise."""
     if task.config.transition == "score":
         return None  # has one form only
     told = list(islice(((answers[case.id], case) for case in cases if case.id in answers), LOOKED_AT))
 
     def readable(output: Output) -> int:
-        other = TextGame(task.config.model_copy(update={"output": output}))
+        other = TextGamePredictor(task.config.model_copy(update={"output": output}))
         return sum(not isinstance(other.parse(text, case), Malformed) for text, case in told)
 
     if readable(task.config.output) > len(told) / 20:
@@ -223,7 +223,7 @@ def form_of(task: TextGame, cases: Iterable[Transition], answers: Mapping[str, s
     return best if readable(best) > len(told) / 2 else None
 
 
-def answers_named(task: TextGame, name: str) -> Answers:
+def answers_named(task: TextGamePredictor, name: str) -> Answers:
     """Answers by a word or a file: "perfect", "no-change", or the path of a file of JSON lines."""
     built_in = {label.replace(" ", "-"): answer for label, answer in task.baselines().items()}
     if name not in built_in and not Path(name).exists():

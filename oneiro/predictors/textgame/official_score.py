@@ -1,6 +1,6 @@
 """The published scorer (RLVR-World, text games), for numbers that can be laid beside the paper's. Not for training.
 
-It differs from the sound one on purpose: objects an answer creates are thrown away, so a step that creates one can
+It differs from the strict one on purpose: objects an answer creates are thrown away, so a step that creates one can
 never be answered; objects that should vanish, invented objects and keys, names and types are never looked at; true
 counts as 1; what is removed must stand in a list. The answer is the only object of its text, whatever prose is around
 it: there two of them, or one in a list, are a list and no answer. The task-specific reward is 0 for an invented
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from oneiro.predictors.base import Malformed
-from oneiro.predictors.textgame.parse import Foretold
+from oneiro.predictors.textgame.parse import Prediction
 from oneiro.predictors.textgame.reader import Unreadable, only_object
 from oneiro.worlds.textgame.state import Object, Transition, by_uuid
 
@@ -26,7 +26,7 @@ MAX_TASK_REWARD = 1.3
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class OfficialScore:
     """The published figures of one answer."""
 
     items: float = 0.0
@@ -50,23 +50,23 @@ class Release:
         return 0.09 * self.items + 0.01 * self.score + 0.2 * self.exact + (self.changed or 0.0)
 
 
-def release_score(text: str, truth: Transition) -> Release:
+def official_score(text: str, truth: Transition) -> OfficialScore:
     """Score an answer to a full transition in the difference form as the published code does."""
     try:
         answer = _read(text)
         if answer is None:
-            return Release()
+            return OfficialScore()
         predicted, score = _rebuild(truth, answer)
         return _compare(truth, predicted, score)
     except (TypeError, KeyError, AttributeError, ValueError):
         # The published scorer turns every exception into no reward; an answer of odd types raises some here as well.
-        return Release()
+        return OfficialScore()
 
 
-def release_of(told: Foretold | Malformed, truth: Transition) -> Release:
+def official_score_of(told: Prediction | Malformed, truth: Transition) -> OfficialScore:
     """The same figures for a next state that was told in another form, as if it had been told as a difference."""
     if isinstance(told, Malformed):
-        return Release()
+        return OfficialScore()
     present = by_uuid(truth.state)
     predicted = {uuid: thing for uuid, thing in by_uuid(told.state).items() if uuid in present}
     return _compare(truth, predicted, told.score or {})
@@ -118,12 +118,12 @@ def _rebuild(truth: Transition, answer: dict[str, Any]) -> tuple[dict[int, Objec
     return kept, score if "score" in score else {}
 
 
-def _compare(truth: Transition, predicted: dict[int, Object], score: dict[str, Any]) -> Release:
+def _compare(truth: Transition, predicted: dict[int, Object], score: dict[str, Any]) -> OfficialScore:
     before = by_uuid(truth.state)
     pairs = [(thing, predicted.get(thing["uuid"])) for thing in truth.after]
     items = [hit for thing, answer in pairs for hit in _items(thing, answer)]
     hits = sum(key in score and score[key] == value for key, value in truth.score_after.items())
-    found = Release(sum(items) / len(items), hits / len(truth.score_after))
+    found = OfficialScore(sum(items) / len(items), hits / len(truth.score_after))
     try:
         changed, void = _changes(before, pairs)
     except (TypeError, KeyError):

@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 
 from oneiro import files
 from oneiro.errors import OneiroError
-from oneiro.predictors.textgame.task import TextGame
 from oneiro.predictors.textgame.prompt import full_state
+from oneiro.predictors.textgame.task import TextGamePredictor
 from oneiro.worlds.textgame.bytesized32 import Report, checked_state
 from oneiro.worlds.textgame.dataset import EXAMPLE, Dataset, open_dataset, splits, write_dataset
 from oneiro.worlds.textgame.state import Score, State, Transition
@@ -70,7 +70,7 @@ _SCHEMA = pa.schema(
 def write_parquet(
     path: Path,
     cases: Iterable[Transition],
-    task: TextGame,
+    task: TextGamePredictor,
     *,
     answers: bool = False,
     advance: Callable[[int], None] = lambda rows: None,
@@ -97,7 +97,7 @@ def write_parquet(
     return count
 
 
-def _row(case: Transition, index: int, task: TextGame, answers: bool) -> dict[str, Any]:
+def _row(case: Transition, index: int, task: TextGamePredictor, answers: bool) -> dict[str, Any]:
     truth = task.target(case) if answers else json.dumps(full_state(case.after, case.score_after))
     return {
         "data_source": SOURCE,

@@ -23,7 +23,7 @@ MAX_OBJECTS = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Foretold:
+class Prediction:
     """A predicted next state, rebuilt on the present one.
 
     `score` is None where the answer names none. `stray` are the places where it takes away what is not
@@ -46,7 +46,7 @@ def answer_part(text: str) -> tuple[str, bool]:
     return (text[max(ends) :][:MAX_CHARACTERS], True) if ends else (text[-MAX_CHARACTERS:], False)
 
 
-def parse_difference(text: str, before: State, score_before: Score | None) -> Foretold | Malformed:
+def parse_difference(text: str, before: State, score_before: Score | None) -> Prediction | Malformed:
     """Read `{"modified": [...], "removed": [...], "score": {...}}` as a change of the state `before`.
 
     `score_before` is None where no score is asked for; an empty score means that it stays.
@@ -58,7 +58,7 @@ def parse_difference(text: str, before: State, score_before: Score | None) -> Fo
     return _foretold(before, objects, removed, score_before if score == {} else score)
 
 
-def parse_edits(text: str, before: State, score_before: Score | None) -> Foretold | Malformed:
+def parse_edits(text: str, before: State, score_before: Score | None) -> Prediction | Malformed:
     """Read `{"edited": [{"uuid": 3, "properties": {...}, ...}], "removed": [...], "score": {...}}`.
 
     An entry says what changes of its object: a new name or type, new values of properties, the properties it has
@@ -114,7 +114,7 @@ def _edited(entry: Object, thing: Object) -> tuple[Object, list[Place]] | Malfor
 
 def _foretold(
     before: State, objects: list[Object], removed: Any, score: Score | None, stray: Sequence[Place] = ()
-) -> Foretold | Malformed:
+) -> Prediction | Malformed:
     """The state with these objects as they are here and without the removed ones."""
     removed = [removed] if isinstance(removed, int) else removed
     if not isinstance(removed, list) or len(removed) > MAX_OBJECTS:
@@ -126,10 +126,10 @@ def _foretold(
     if away & {thing["uuid"] for thing in objects}:
         return Malformed(Flaw.CONFLICT, "an object is both modified and removed")
     state = Difference(objects, sorted(away)).apply(before)
-    return Foretold(state, score, (*stray, *((uuid, "removed") for uuid in sorted(away - known))))
+    return Prediction(state, score, (*stray, *((uuid, "removed") for uuid in sorted(away - known))))
 
 
-def parse_full(text: str) -> Foretold | Malformed:
+def parse_full(text: str) -> Prediction | Malformed:
     """Read `{"game_state": [objects..., score]}`."""
     found = _find(text, "game_state")
     if isinstance(found, Malformed):
@@ -144,14 +144,14 @@ def parse_full(text: str) -> Foretold | Malformed:
     if isinstance(objects, Malformed):
         return objects
     score = _score(scores[0] if scores else None)
-    return score if isinstance(score, Malformed) else Foretold(objects, score)
+    return score if isinstance(score, Malformed) else Prediction(objects, score)
 
 
-def parse_score(text: str, before: State) -> Foretold | Malformed:
+def parse_score(text: str, before: State) -> Prediction | Malformed:
     """Read `{"score": n, "gameOver": bool, "gameWon": bool}`; the state stays as it is."""
     found = _find(text, "gameOver")
     score = found if isinstance(found, Malformed) else _score(found)
-    return score if isinstance(score, Malformed) else Foretold(before, score)
+    return score if isinstance(score, Malformed) else Prediction(before, score)
 
 
 def _find(text: str, key: str) -> dict[str, Any] | Malformed:

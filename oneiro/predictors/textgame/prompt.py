@@ -28,7 +28,7 @@ from oneiro.worlds.textgame.state import (
     same,
 )
 
-Layout = Literal["json", "repr"]
+StateFormat = Literal["json", "repr"]
 """How data is written: compact JSON, or Python's own printing as in the public prompts."""
 Author = Literal["human", "llm", "none"]
 """Who wrote the rules of the game that the prompt shows."""
@@ -54,7 +54,7 @@ _STATE = (
 _NEW = "An object that comes into being gets the next free uuid; the first free one is given as the UUID base."
 
 
-def show(value: Any, layout: Layout) -> str:
+def show(value: Any, layout: StateFormat) -> str:
     """Data as text in the prompt's layout."""
     return repr(value) if layout == "repr" else json.dumps(value, separators=(",", ":"))
 
@@ -64,7 +64,7 @@ def full_state(state: State, score: Score | None) -> dict[str, Any]:
     return {"game_state": [*state, score] if score is not None else list(state)}
 
 
-def answer(asked: Question, kind: Kind, output: Output, layout: Layout = "json") -> str:
+def answer(asked: Question, kind: Kind, output: Output, layout: StateFormat = "json") -> str:
     """The true answer in the form that is asked for."""
     if kind == "score":
         return show(asked.score_after, layout)
@@ -157,7 +157,7 @@ def rules_text(rules: Rules, author: Author, game: str) -> str:
     return "\n\n".join(parts)
 
 
-def situation_text(case: Situation, asked: Question, kind: Kind, layout: Layout) -> str:
+def situation_text(case: Situation, asked: Question, kind: Kind, layout: StateFormat) -> str:
     """The part of a prompt that is different every time: state, score, UUID base and command."""
     before = full_state(asked.before, asked.score_before if kind == "full" else None)
     lines = [f"Current state: {show(before, layout)}"]

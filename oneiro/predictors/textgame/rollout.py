@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from oneiro.predictors.base import Malformed
-from oneiro.predictors.textgame.task import TextGame
 from oneiro.predictors.textgame.evaluate import Tally
+from oneiro.predictors.textgame.task import TextGamePredictor
 from oneiro.worlds.textgame.crawl import record
 from oneiro.worlds.textgame.game import Game
 from oneiro.worlds.textgame.games import game_named
@@ -28,7 +28,7 @@ Candidates = Callable[[Situation], Iterable[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class Rollout:
     """A true course of a game: where it starts, what is done, and the state and score after each command."""
 
     start: Situation
@@ -36,7 +36,7 @@ class Course:
     truth: tuple[tuple[State, Score], ...]
 
     @classmethod
-    def played(cls, game: Game, start: Scene, commands: Sequence[str]) -> Course:
+    def played(cls, game: Game, start: Scene, commands: Sequence[str]) -> Rollout:
         """What the commands lead to in one of our own games."""
         scenes = [start]
         for command in commands:
@@ -45,7 +45,7 @@ class Course:
         return cls(game.situation(start), tuple(commands), truth)
 
     @classmethod
-    def recorded(cls, steps: Sequence[Transition]) -> Course:
+    def recorded(cls, steps: Sequence[Transition]) -> Rollout:
         """Recorded steps, each of which starts where the one before it ended."""
         first = steps[0]
         start = Situation(
@@ -76,7 +76,7 @@ def _numbered(id_: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.findall(r"[0-9]+|[^0-9]+", id_)]
 
 
-def imagine(task: TextGame, situation: Situation, text: str) -> Situation | None:
+def imagine(task: TextGamePredictor, situation: Situation, text: str) -> Situation | None:
     """The situation after a predicted step, still without a command; None where the answer cannot be read.
 
     The UUID base moves past every object the prediction brings in.
@@ -88,23 +88,27 @@ def imagine(task: TextGame, situation: Situation, text: str) -> Situation | None
     return replace(situation, state=told.state, score=told.score, action="", uuid_base=base)
 
 
-def accuracy_by_depth(task: TextGame, predict: Predict, courses: Sequence[Course], depth: int) -> list[dict[str, Any]]:
-    """Let the predictor simulate whole courses on its own predictions.
+def accuracy_by_depth(
+    task: TextGamePredictor, predict: Predict, trajectories: Sequence[Rollout], depth: int
+) -> list[dict[str, Any]]:
+    """Let the predictor simulate whole trajectories on its own predictions.
 
-    For each depth: `right`, the share of courses whose predicted state and score are exactly the true ones there, and
+    For each depth: `right`, the share of trajectories whose predicted state and score equal the true ones there, and
     `unbroken`, the share that have been right at every step so far; each with its cases and interval.
     """
-    imagined: list[Situation | None] = [course.start for course in courses]
-    unbroken = [True] * len(courses)
+    imagined: list[Situation | None] = [course.start for course in trajectories]
+    unbroken = [True] * len(trajectories)
     rows = []
     for step in range(depth):
-        active = [i for i, course in enumerate(courses) if step < len(course.commands)]
-        asked = {i: replace(now, action=courses[i].commands[step]) for i in active if (now := imagined[i]) is not None}
+        active = [i for i, course in enumerate(trajectories) if step < len(course.commands)]
+        asked = {
+            i: replace(now, action=trajectories[i].commands[step]) for i in active if (now := imagined[i]) is not None
+        }
         answers = dict(zip(asked, predict(list(asked.values())) if asked else (), strict=True))
         right, whole = Tally(), Tally()
         for i in active:
             imagined[i] = imagine(task, asked[i], answers[i]) if i in asked else None
-            correct = _agrees(imagined[i], *courses[i].truth[step])
+            correct = _agrees(imagined[i], *trajectories[i].truth[step])
             unbroken[i] = unbroken[i] and correct
             right.add(correct)
             whole.add(unbroken[i])
@@ -118,7 +122,13 @@ def _agrees(told: Situation | None, state: State, score: Score) -> bool:
 
 
 def search_in_model(
-    task: TextGame, predict: Predict, start: Situation, candidates: Candidates, *, breadth: int = 8, depth: int = 12
+    task: TextGamePredictor,
+    predict: Predict,
+    start: Situation,
+    candidates: Candidates,
+    *,
+    breadth: int = 8,
+    depth: int = 12,
 ) -> list[str] | None:
     """A plan that wins in the predictor's eyes, or None.
 
@@ -176,7 +186,7 @@ def _can(verb: Verb, scene: Scene, things: Sequence[Thing]) -> bool:
 
 
 def plan_in_model(
-    task: TextGame, predict: Predict, levels: Iterable[tuple[Game, Scene]], *, breadth: int, depth: int
+    task: TextGamePredictor, predict: Predict, levels: Iterable[tuple[Game, Scene]], *, breadth: int, depth: int
 ) -> dict[str, Any]:
     """Search a winning plan for each level inside the predictor: how many are found, and how many win the true game."""
     found, won = Tally(), Tally()
@@ -187,7 +197,7 @@ def plan_in_model(
     return {"found": found.table(), "won": won.table()}
 
 
-def true_predictor(task: TextGame) -> Predict:
+def true_predictor(task: TextGamePredictor) -> Predict:
     """The games themselves as a predictor: what depth and planning reach where every prediction is right."""
 
     def answer(situation: Situation) -> str:
@@ -199,7 +209,7 @@ def true_predictor(task: TextGame) -> Predict:
     return lambda situations: [answer(situation) for situation in situations]
 
 
-def recorded_predictor(task: TextGame, steps: Iterable[Transition]) -> Predict:
+def recorded_predictor(task: TextGamePredictor, steps: Iterable[Transition]) -> Predict:
     """The true answers to recorded steps; anything else cannot be answered."""
     known = {(_key(row), row.game, row.action): task.perfect(row) for row in steps}
     return lambda situations: [known.get((_key(now), now.game, now.action), "") for now in situations]

@@ -2,7 +2,7 @@
 
 `Balanced` gives every game the same share and, within each game, questions whose answer changes something a fixed one.
 `GoldMix` is the published way: every epoch has all steps that change an object and a fresh draw of the others.
-`Families` lets others of the same state come along with each.
+`StateGroups` lets others of the same state come along with each.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class GoldMix:
         return rng.permutation(np.concatenate([self.gold, drawn]))
 
 
-class Families:
+class StateGroups:
     """An endless list of families, rows of one state each: `order` names one of them, and others come along.
 
     At most `most` rows, of which at most `changed_share` change something. A language model reads the state once for a
@@ -125,19 +125,19 @@ class Families:
     ) -> None:
         self.data, self.order, self.seed = data, order, seed
         self.most = (most - round(most * changed_share), round(most * changed_share))
-        self.kin: dict[tuple[str, int, int], tuple[list[int], list[int]]] = {}
+        self.by_state: dict[tuple[str, int, int], tuple[list[int], list[int]]] = {}
         if most > 1:
             for number, case in enumerate(data):
-                self.kin.setdefault(self._state(number), ([], []))[case.changes(kind)].append(number)
+                self.by_state.setdefault(self._state(number), ([], []))[case.changes(kind)].append(number)
 
     def family(self, index: int) -> list[int]:
         """The rows of family number `index`, counted from 0."""
         first = self.order.row(index)
         found = [first]
-        if not self.kin:
+        if not self.by_state:
             return found
         rng = generator(self.seed, "family", index)
-        for rows, most in zip(self.kin[self._state(first)], self.most, strict=True):
+        for rows, most in zip(self.by_state[self._state(first)], self.most, strict=True):
             others = [row for row in rows if row != first]
             chosen = rng.permutation(len(others))[: most - (len(others) < len(rows))]
             found += [others[i] for i in chosen]

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from oneiro.predictors.base import Flaw, Malformed
-from oneiro.predictors.textgame.parse import Foretold
+from oneiro.predictors.textgame.parse import Prediction
 from oneiro.worlds.textgame.state import Kind, Place, Score, State, Transition, edits, same, score_edits
 
 EXACT_SHARE: Final = 0.5
@@ -52,7 +52,7 @@ class Question:
         """The edits that really happen."""
         return edits(self.before, self.after) | self._scores(self.score_after)
 
-    def edits_of(self, answer: Foretold) -> dict[Place, Any]:
+    def edits_of(self, answer: Prediction) -> dict[Place, Any]:
         """The edits an answer claims. A score it leaves out counts as the claim that there is none."""
         claimed = edits(self.before, answer.state) | dict.fromkeys(answer.stray, IMPOSSIBLE)
         return claimed | self._scores(answer.score if answer.score is not None else {}) if self.scored else claimed
@@ -99,7 +99,7 @@ class Outcome:
         return EXACT_SHARE * self.exact + (1 - EXACT_SHARE) * self.overlap
 
 
-def judge(asked: Question, answer: Foretold | Malformed) -> Outcome:
+def judge(asked: Question, answer: Prediction | Malformed) -> Outcome:
     """Compare an answer with the truth."""
     truth = asked.truth()
     if isinstance(answer, Malformed):

@@ -74,9 +74,9 @@ def _games(rows: dict[str, Any]) -> Table:
 
 def _errors(rows: dict[str, Any]) -> Table:
     """By kind where the scorer tells kinds apart."""
-    sound = all("with" in found["errors"] for found in rows.values())
-    kinds = [str(kind) for kind in Error] if sound else []
-    title, note = ("Wrong answers by what is wrong", "One may show several.") if sound else ("Wrong answers", "")
+    strict = all("with" in found["errors"] for found in rows.values())
+    kinds = [str(kind) for kind in Error] if strict else []
+    title, note = ("Wrong answers by what is wrong", "One may show several.") if strict else ("Wrong answers", "")
     table = Table(title, ["answers", "wrong", *kinds, "missing"], note=note)
     for name, found in rows.items():
         errors = found["errors"]
@@ -99,7 +99,7 @@ def sampled_table(rows: dict[str, dict[str, Any]]) -> Table:
 
 
 def depth_table(rows: dict[str, list[dict[str, Any]]], note: str = "") -> Table:
-    """What `textgame_rollout.accuracy_by_depth` found for each predictor, on the same courses; `note` says which."""
+    """What `rollout.accuracy_by_depth` found for each predictor, on the same trajectories; `note` says which."""
     table = Table(
         "Simulating winning plans: right at every step so far",
         ["depth", *rows],

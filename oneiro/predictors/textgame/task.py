@@ -1,6 +1,6 @@
 """Text games as a prediction task: given a state and a command, what is the next state?
 
-task = TextGame(TextGameConfig(rules="human"), rules=data.rules)
+task = TextGamePredictor(TextGamePredictorConfig(rules="human"), rules=data.rules)
 messages = task.prompt(transition)
 task.reward(model_text, transition).value
 """
@@ -15,10 +15,11 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from oneiro.errors import OneiroError
 from oneiro.predictors.base import Malformed, Messages, Predictor, Reward
+from oneiro.predictors.textgame.official_score import MAX_TASK_REWARD, OfficialScore, official_score, official_score_of
 from oneiro.predictors.textgame.parse import (
     MARKER,
-    Foretold,
     Output,
+    Prediction,
     parse_difference,
     parse_edits,
     parse_full,
@@ -26,7 +27,7 @@ from oneiro.predictors.textgame.parse import (
 )
 from oneiro.predictors.textgame.prompt import (
     Author,
-    Layout,
+    StateFormat,
     answer,
     instructions,
     pick_examples,
@@ -34,15 +35,14 @@ from oneiro.predictors.textgame.prompt import (
     situation_text,
 )
 from oneiro.predictors.textgame.rationale import rationale
-from oneiro.predictors.textgame.official_score import MAX_TASK_REWARD, Release, release_of, release_score
 from oneiro.predictors.textgame.score import EXACT_SHARE, Outcome, Question, judge, question
 from oneiro.worlds.textgame.dataset import Rules
 from oneiro.worlds.textgame.state import Kind, Situation, Transition
 
-Scorer = Literal["sound", "release"]
+Scorer = Literal["strict", "official"]
 
 
-class TextGameConfig(BaseModel):
+class TextGamePredictorConfig(BaseModel):
     """What is asked, how it is shown and how it is paid."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -55,37 +55,41 @@ class TextGameConfig(BaseModel):
     """Whose rules of the game the prompt shows, if any."""
     example: bool = False
     """Whether the prompt explains the task on a worked example of another game."""
-    layout: Layout = "json"
+    layout: StateFormat = "json"
     """How states are written: compact JSON, or Python's printing as in the public prompts."""
     reasoning: bool = False
     """Whether the model is to think in words first and mark its answer."""
     brief: bool = False
     """Leave out the general instructions: for small models that are fine-tuned on the task."""
-    scorer: Scorer = "sound"
+    scorer: Scorer = "strict"
     """What counts as exact: everything, or what the published scorer looks at."""
     reward: Literal["binary", "task", "shaped"] = "binary"
     """1 for an exact answer; the published task-specific reward; or the overlap of true and claimed changes."""
 
     @model_validator(mode="after")
-    def _release_is_for_full_differences(self) -> TextGameConfig:
-        released = self.scorer == "release" or self.reward == "task"
-        if released and (self.transition != "full" or self.output == "full"):
+    def _release_is_for_full_differences(self) -> TextGamePredictorConfig:
+        official = self.scorer == "official" or self.reward == "task"
+        if official and (self.transition != "full" or self.output == "full"):
             raise OneiroError(
-                "scorer=release and reward=task exist only for transition=full with output=difference or output=edits"
+                "scorer=official and reward=task exist only for transition=full with output=difference or output=edits"
             )
         return self
 
 
-class TextGame(Predictor[Transition, Foretold]):
+class TextGamePredictor(Predictor[Transition, Prediction]):
     """The prediction task over transitions of any text game whose state is JSON."""
 
     name: ClassVar[str] = "text-game"
-    Config: ClassVar[type[TextGameConfig]] = TextGameConfig
+    Config: ClassVar[type[TextGamePredictorConfig]] = TextGamePredictorConfig
 
     def __init__(
-        self, config: TextGameConfig | None = None, *, rules: Rules | None = None, examples: Sequence[Transition] = ()
+        self,
+        config: TextGamePredictorConfig | None = None,
+        *,
+        rules: Rules | None = None,
+        examples: Sequence[Transition] = (),
     ) -> None:
-        self.config = config if config is not None else TextGameConfig()
+        self.config = config if config is not None else TextGamePredictorConfig()
         self.rules: Rules = rules or {}
         self.examples = list(examples)
         self._openings: dict[tuple[str, str], str] = {}
@@ -106,7 +110,7 @@ class TextGame(Predictor[Transition, Foretold]):
         told = answer(question(case, config.transition), config.transition, config.output)
         return f"{rationale(case, config.transition)}\n{MARKER} {told}" if config.reasoning else told
 
-    def parse(self, text: str, case: Situation) -> Foretold | Malformed:
+    def parse(self, text: str, case: Situation) -> Prediction | Malformed:
         asked = self._asked(case)
         if self.config.transition == "score":
             return parse_score(text, asked.before)
@@ -116,7 +120,7 @@ class TextGame(Predictor[Transition, Foretold]):
         return read(text, asked.before, asked.score_before)
 
     def judge(self, text: str, case: Transition) -> Outcome:
-        """The sound comparison of an answer with the truth."""
+        """The strict comparison of an answer with the truth."""
         return judge(question(case, self.config.transition), self.parse(text, case))
 
     def changes(self, case: Transition) -> bool:
@@ -125,11 +129,15 @@ class TextGame(Predictor[Transition, Foretold]):
 
     def exact(self, text: str, case: Transition) -> bool:
         """Whether an answer is right under the configured scorer."""
-        return self.released(text, case).exact if self.config.scorer == "release" else self.judge(text, case).exact
+        return self.official(text, case).exact if self.config.scorer == "official" else self.judge(text, case).exact
 
-    def released(self, text: str, case: Transition) -> Release:
+    def official(self, text: str, case: Transition) -> OfficialScore:
         """The published figures of an answer; edits are made a whole state first."""
-        return release_of(self.parse(text, case), case) if self.config.output == "edits" else release_score(text, case)
+        return (
+            official_score_of(self.parse(text, case), case)
+            if self.config.output == "edits"
+            else official_score(text, case)
+        )
 
     def reward(self, text: str, case: Transition) -> Reward:
         if self.config.reward == "shaped":
@@ -137,7 +145,7 @@ class TextGame(Predictor[Transition, Foretold]):
             exact = EXACT_SHARE * outcome.exact
             return Reward(outcome.shaped, {"exact": exact, "overlap": outcome.shaped - exact})
         if self.config.reward == "task":
-            found = self.released(text, case)
+            found = self.official(text, case)
             return Reward(found.task_specific, {"published": found.task_specific})
         right = float(self.exact(text, case))
         return Reward(right, {"exact": right})
@@ -145,7 +153,7 @@ class TextGame(Predictor[Transition, Foretold]):
     def metrics(self, text: str, case: Transition) -> dict[str, float]:
         """Exactness under the configured scorer, overlap of changes, and whether the answer could be read."""
         outcome = self.judge(text, case)
-        exact = self.released(text, case).exact if self.config.scorer == "release" else outcome.exact
+        exact = self.official(text, case).exact if self.config.scorer == "official" else outcome.exact
         errors = {str(kind): float(count > 0) for kind, count in outcome.errors.items()}
         return {"exact": float(exact), "overlap": outcome.overlap, "parsed": float(outcome.flaw is None), **errors}
 

@@ -20,8 +20,8 @@ from oneiro import files
 from oneiro.clock import spent
 from oneiro.errors import OneiroError
 from oneiro.predictors.base import Messages
-from oneiro.predictors.textgame.task import TextGame
-from oneiro.sampling.server import Reply, Server, ServerConfig
+from oneiro.predictors.textgame.task import TextGamePredictor
+from oneiro.sampling.server import Completion, Server, ServerConfig
 from oneiro.seeds import derive
 from oneiro.worlds.textgame.state import Transition
 
@@ -32,7 +32,7 @@ REFUSED = re.compile(r"HTTP (400|413|422)\b")
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class SftExample:
     """One question and the answer to be learnt."""
 
     id: str
@@ -41,14 +41,14 @@ class Example:
     answer: str
 
 
-def true_examples(task: TextGame, cases: Iterable[Transition]) -> Iterator[Example]:
+def true_examples(task: TextGamePredictor, cases: Iterable[Transition]) -> Iterator[SftExample]:
     """Examples from the truth; with `reasoning` each has its reasons written out."""
     for case in cases:
-        yield Example(case.id, case.game, task.prompt(case), task.target(case))
+        yield SftExample(case.id, case.game, task.prompt(case), task.target(case))
 
 
 def taught_examples(
-    task: TextGame,
+    task: TextGamePredictor,
     cases: Iterable[Transition],
     teacher: ServerConfig,
     cache: Path,
@@ -58,7 +58,7 @@ def taught_examples(
     max_characters: int = 16_000,
     advance: Callable[[int], None] = lambda cases: None,
     refuse: Callable[[str], None] = lambda reason: None,
-) -> Iterator[Example]:
+) -> Iterator[SftExample]:
     """The teacher's first right answer of `samples` to each case, in order; cases it never gets right are left out.
 
     `cache` is a folder with one file for each question. Answers longer than `max_characters` count as wrong. `advance`
@@ -80,7 +80,7 @@ def taught_examples(
             texts = kept.answers(kept.path(messages))[:samples]
             right = (text for text in texts if len(text) <= max_characters and task.judge(text, case).exact)
             if (found := next(right, None)) is not None:
-                yield Example(case.id, case.game, messages, found)
+                yield SftExample(case.id, case.game, messages, found)
 
 
 def _ask_all(kept: _Kept, questions: Mapping[Path, Messages], samples: int) -> list[str]:
@@ -119,7 +119,7 @@ class _Kept:
             return []
         return found if isinstance(found, list) and all(isinstance(text, str) for text in found) else []
 
-    def ask(self, path: Path, messages: Messages, samples: int) -> list[Reply]:
+    def ask(self, path: Path, messages: Messages, samples: int) -> list[Completion]:
         """Have the answers that are missing to one question, and keep them at once."""
         have, seed = self.answers(path), self.teacher.seed
         if seed is not None:
@@ -131,12 +131,12 @@ class _Kept:
         except OneiroError as error:
             if REFUSED.search(str(error)) is None:
                 raise
-            return [Reply(error=str(error))]
+            return [Completion(error=str(error))]
         if texts := [_text(reply) for reply in replies if reply.error is None]:
             files.write_json(path, {"answers": have + texts})
         return replies
 
 
-def _text(reply: Reply) -> str:
+def _text(reply: Completion) -> str:
     """A reply as one text; thinking that the server sent apart is put back between its marks."""
     return f"<think>\n{reply.reasoning.strip()}\n</think>\n\n{reply.text}" if reply.reasoning else reply.text

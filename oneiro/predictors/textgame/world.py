@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from oneiro.predictors.textgame.task import TextGame
 from oneiro.predictors.textgame.rollout import Predict, imagine
+from oneiro.predictors.textgame.task import TextGamePredictor
 from oneiro.worlds.base import Step, WorldConfig
 from oneiro.worlds.textgame.scene import Scene
-from oneiro.worlds.textgame.world import TextGame as TrueGame
+from oneiro.worlds.textgame.world import TextGame
 
 
-class ImaginedGame(TrueGame):
+class LearnedTextGame(TextGame):
     """Starts in a true level and goes on in predictions.
 
     An answer that cannot be read, or that describes no possible scene, changes nothing; `info["malformed"]` counts
@@ -21,7 +21,7 @@ class ImaginedGame(TrueGame):
 
     name: ClassVar[str] = "imagined-textgame"
 
-    def __init__(self, task: TextGame, predict: Predict, config: WorldConfig | None = None) -> None:
+    def __init__(self, task: TextGamePredictor, predict: Predict, config: WorldConfig | None = None) -> None:
         super().__init__(config)
         self.task, self.predict = task, predict
         self.best: float = 0

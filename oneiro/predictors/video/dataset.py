@@ -36,7 +36,7 @@ class Clips:
         return Clips(self.images[part], self.actions[part], self.context[part])
 
 
-class Footage:
+class VideoDataset:
     """Episodes, read once and kept while there is room."""
 
     def __init__(self, episodes: Episodes, length: int, size: tuple[int, int] | None = None) -> None:
@@ -64,11 +64,11 @@ class Footage:
             return Clips(images, actions, images[:, 0])
         return Clips(images, actions, np.stack([self.episode(int(e)).image[at] for e, at in contexts]))
 
-    def earlier(self, windows: Windows, reach: int, *seed: int | str) -> Windows:
-        """A frame up to `reach` before the start of each segment, its own first frame among them."""
+    def earlier(self, windows: Windows, context_offset: int, *seed: int | str) -> Windows:
+        """A frame up to `context_offset` before the start of each segment, its own first frame among them."""
         back = seeds.generator(*seed).random(len(windows))
         starts = windows[:, 1]
-        oldest = np.maximum(starts - reach, 0)
+        oldest = np.maximum(starts - context_offset, 0)
         return np.stack([windows[:, 0], oldest + (back * (starts - oldest + 1)).astype(np.int64)], axis=1)
 
     def scattered(self, count: int, frames: int, horizon: int, *seed: int | str) -> Images:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from oneiro import seeds
 from oneiro.episode import Row
+from oneiro.predictors.video.dataset import Clips, VideoDataset, Windows
 from oneiro.predictors.video.task import Encoded, VideoPredictor
-from oneiro.predictors.video.dataset import Clips, Footage, Windows
 
 AT_ONCE = 64
 """Pieces that a GPU encodes together."""
@@ -28,19 +28,21 @@ Key = tuple[int, int]
 
 
 class Encodings:
-    """Encoded segments of some footage.
+    """Encoded segments of some dataset.
 
-    `reach` is how far before a segment its context may lie. A share `first` of contexts are the first frame of their
-    episode, however far back: what a rollout sees that goes on for long.
+    `context_offset` is how far before a segment its context may lie. A share `first` of contexts are the first frame
+    of their episode, however far back: what a rollout sees that goes on for long.
     """
 
-    def __init__(self, footage: Footage, predictor: VideoPredictor, reach: int = 0, first: float = 0.0) -> None:
-        self.footage, self.predictor, self.reach, self.first = footage, predictor, reach, first
+    def __init__(
+        self, dataset: VideoDataset, predictor: VideoPredictor, context_offset: int = 0, first: float = 0.0
+    ) -> None:
+        self.dataset, self.predictor, self.context_offset, self.first = dataset, predictor, context_offset, first
         self._kept: dict[Key, tuple[NDArray[np.int32], NDArray[np.int32]]] = {}
 
     def contexts(self, windows: Windows, *seed: int | str) -> Windows:
         """A context for each segment: its own first frame, one not long before, or its episode's first."""
-        found = self.footage.earlier(windows, self.reach, *seed) if self.reach else windows.copy()
+        found = self.dataset.earlier(windows, self.context_offset, *seed) if self.context_offset else windows.copy()
         found[seeds.generator(*seed, "first").random(len(windows)) < self.first, 1] = 0
         return found
 
@@ -52,8 +54,8 @@ class Encodings:
         for (episode, start), (_, at) in zip(windows.tolist(), places.tolist(), strict=True):
             found = self._kept[episode, at]
             context.append(found[0])
-            frames.append(found[1][start - at : start - at + self.footage.length])
-        actions = self.predictor.bins.encode(self.footage.actions(windows)).astype(np.int32)
+            frames.append(found[1][start - at : start - at + self.dataset.length])
+        actions = self.predictor.bins.encode(self.dataset.actions(windows)).astype(np.int32)
         return Encoded(np.stack(context), np.stack(frames), actions)
 
     def prepare(self, contexts: Windows, tell: Callable[[int], None] = lambda done: None) -> None:
@@ -80,12 +82,16 @@ class Encodings:
 
     def _piece(self, key: Key) -> NDArray[np.uint8]:
         """The frames from a context on; behind the end of an episode its last frame stands still."""
-        image = self.footage.episode(key[0]).image
+        image = self.dataset.episode(key[0]).image
         return image[np.minimum(np.arange(key[1], key[1] + self._length(key)), len(image) - 1)]
 
     def _length(self, key: Key) -> int:
         """Frames behind a context that a segment may show."""
-        return max(self.footage.episodes.lengths) if self.first and not key[1] else self.reach + self.footage.length
+        return (
+            max(self.dataset.episodes.lengths)
+            if self.first and not key[1]
+            else self.context_offset + self.dataset.length
+        )
 
 
 def alike(keys: Sequence[Key], length: Callable[[Key], int], most: int) -> Iterator[list[Key]]:
@@ -95,7 +101,7 @@ def alike(keys: Sequence[Key], length: Callable[[Key], int], most: int) -> Itera
             yield part
 
 
-class Lessons(Sequence[Row]):
+class SegmentRows(Sequence[Row]):
     """Rows to learn from, one for each drawn segment, made when they are asked for."""
 
     def __init__(self, encodings: Encodings, windows: Windows, contexts: Windows, history: float = 0.0) -> None:

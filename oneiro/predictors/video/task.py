@@ -24,7 +24,7 @@ from oneiro.models.video.tokenizer import Tokenizer, pixels
 from oneiro.predictors.video import measures
 from oneiro.predictors.video.dataset import Clips
 from oneiro.recipe import Settings
-from oneiro.sampling.engine import Engine, Limits, Sample
+from oneiro.sampling.engine import Engine, Sample, SamplingSettings
 from oneiro.worlds.robot.episodes import ActionBins
 
 SCORED_AT_ONCE = 4
@@ -119,12 +119,14 @@ class VideoPredictor:
         """What the model is given; never depends on later frames."""
         return self.layout.prompt(case.context, case.frames, case.actions)
 
-    def sample(self, engine: Engine, cases: Encoded, members: int, limits: Limits, seed: int) -> list[list[Sample]]:
-        """`members` futures for each segment; their actions are forced between the frames."""
+    def sample(
+        self, engine: Engine, cases: Encoded, group_size: int, sampling: SamplingSettings, seed: int
+    ) -> list[list[Sample]]:
+        """`group_size` futures for each segment; their actions are forced between the frames."""
         prompts = [self.prompt(cases[i]) for i in range(len(cases))]
         forced = [self.layout.forced(cases[i].actions) for i in range(len(cases))]
-        full = limits.model_copy(update={"max_tokens": self.layout.reply_length, "ignore_end": True})
-        return engine.generate(prompts, members, full, forced, seed)
+        full = sampling.model_copy(update={"max_tokens": self.layout.reply_length, "ignore_eos": True})
+        return engine.generate(prompts, group_size, full, forced, seed)
 
     def frames_of(self, samples: Sequence[Sequence[Sample]]) -> NDArray[np.int32]:
         """Frame tokens [N, M, F, Z] of sampled futures."""
@@ -171,18 +173,18 @@ class VideoPredictor:
         return found
 
     def _lpips(self, made: Tensor, true: Tensor) -> Tensor:
-        """The true frames' features are computed once for all members."""
-        members = made.shape[1]
-        seen = [part.repeat_interleave(members, dim=0) for part in self.lpips.features(true.flatten(0, 1))]
-        # [N, M, F] -> members innermost, to stand beside the repeated truth
+        """The true frames' features are computed once for all group_size."""
+        group_size = made.shape[1]
+        seen = [part.repeat_interleave(group_size, dim=0) for part in self.lpips.features(true.flatten(0, 1))]
+        # [N, M, F] -> group_size innermost, to stand beside the repeated truth
         inner = made.transpose(1, 2).flatten(0, 2)
         distances = self.lpips.between(self.lpips.features(inner), seen)
-        return distances.view(len(made), made.shape[2], members).transpose(1, 2)
+        return distances.view(len(made), made.shape[2], group_size).transpose(1, 2)
 
     def rewards(self, clips: Clips, cases: Encoded, frames: NDArray[np.int32]) -> dict[str, NDArray[np.float32]]:
         """Each term of the reward of sampled frames, [N, M, F]; `frames` [N, M, F, Z] are their tokens."""
-        count, members, future = frames.shape[:3]
-        size = max(1, SCORED_AT_ONCE * self.tokenizer.at_once // (members * future))
+        count, group_size, future = frames.shape[:3]
+        size = max(1, SCORED_AT_ONCE * self.tokenizer.at_once // (group_size * future))
         parts = []
         for start in range(0, count, size):
             part = slice(start, start + size)

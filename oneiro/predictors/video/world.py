@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oneiro.models.video.tokenizer import images
-from oneiro.predictors.video.task import VideoPredictor
 from oneiro.predictors.video.dataset import Clips, Images
-from oneiro.sampling.engine import Engine, Limits
+from oneiro.predictors.video.task import VideoPredictor
+from oneiro.sampling.engine import Engine, SamplingSettings
 
 
 class LearnedFrames:
@@ -21,14 +21,16 @@ class LearnedFrames:
     A context that stays for ever suits a camera that does not move; one that is renewed adds the tokenizer's errors up.
     """
 
-    def __init__(self, task: VideoPredictor, engine: Engine, limits: Limits | None = None, renew: int = 0) -> None:
+    def __init__(
+        self, task: VideoPredictor, engine: Engine, sampling: SamplingSettings | None = None, renew: int = 0
+    ) -> None:
         self.task, self.engine, self.renew = task, engine, renew
-        self.limits = (limits or Limits(top_k=100)).model_copy(
-            update={"max_tokens": task.layout.frame_tokens, "ignore_end": True}
+        self.sampling = (sampling or SamplingSettings(top_k=100)).model_copy(
+            update={"max_tokens": task.layout.frame_tokens, "ignore_eos": True}
         )
 
     @property
-    def reach(self) -> int:
+    def window(self) -> int:
         """Frames in sight when the next one is predicted, at most."""
         return self.task.layout.frames - 1
 
@@ -52,10 +54,10 @@ class LearnedFrames:
             self._look_again()
         self.actions[:, -1] = self.task.bins.encode(actions)
         self.taken.append(np.asarray(actions, np.float32))
-        samples = self.engine.generate(self._prompts(), 1, self.limits, seed=seed)
+        samples = self.engine.generate(self._prompts(), 1, self.sampling, seed=seed)
         made = np.stack([sample.tokens for (sample,) in samples])
-        self.frames = np.concatenate([self.frames, made[:, None]], axis=1)[:, -self.reach :]
-        self.actions = np.concatenate([self.actions, np.zeros_like(self.actions[:, :1])], axis=1)[:, -self.reach :]
+        self.frames = np.concatenate([self.frames, made[:, None]], axis=1)[:, -self.window :]
+        self.actions = np.concatenate([self.actions, np.zeros_like(self.actions[:, :1])], axis=1)[:, -self.window :]
         self.steps += 1
         return self._show()
 
@@ -70,8 +72,8 @@ class LearnedFrames:
 
     def _show(self) -> Images:
         frame = images(self.task.decode(self.context, self.frames[:, -1:]))[:, 0]
-        self.shown = [*self.shown, frame][-self.reach :]
-        self.taken = self.taken[-self.reach :]
+        self.shown = [*self.shown, frame][-self.window :]
+        self.taken = self.taken[-self.window :]
         return frame
 
     def _look_again(self) -> None:

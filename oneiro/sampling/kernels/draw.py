@@ -14,7 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from oneiro.sampling.slots import Slots
+    from oneiro.sampling.decode_batch import DecodeBatch
 
 BLOCK = 2048
 
@@ -86,8 +86,8 @@ def _take(  # type: ignore[no-untyped-def]
     tl.store(done + slot, ended | (taken >= tl.load(limit)))
 
 
-def take(rows: Slots, logits: Tensor, slots: Tensor, temperature: float, free: int) -> None:
-    """Draw from logits [n, V] for rows `slots` [n] that are not done, or take what is forced, and write it down."""
+def take(rows: DecodeBatch, logits: Tensor, slots: Tensor, temperature: float, free: int) -> None:
+    """Draw from logits [n, V] for rows `slots` [n] that are not done, or take what is forced, and store it."""
     count, vocabulary = logits.shape
     blocks = triton.cdiv(vocabulary, BLOCK)
     highest = torch.empty((count, blocks), dtype=torch.float32, device=logits.device)

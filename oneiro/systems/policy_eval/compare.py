@@ -1,6 +1,6 @@
 """Real2Sim: policies are run inside a model, and their success there is compared with their success outside.
 
-    start frames  ->  policy acts on the model's frames  ->  a judge looks at the last one  ->  rates, ranks, agreement
+    start frames  ->  policy acts on the model's frames  ->  success classifier on the last one  ->  rates, agreement
 
 "Outside" is the true simulator here: the same policies, starts and luck, and success from its state. Both loops are one
 function; the simulator is a frame model like any other.
@@ -18,20 +18,20 @@ import numpy as np
 from pydantic import Field
 
 from oneiro.errors import OneiroError, nearest
-from oneiro.systems.policy_eval.agreement import FrameModel, agreement
 from oneiro.predictors.video.world import LearnedFrames
 from oneiro.recipe import Settings
 from oneiro.report import plots, stats
 from oneiro.report.table import Table
 from oneiro.sampling.engine import Engine
 from oneiro.seeds import derive
-from oneiro.systems.policy_eval.train import Judge
+from oneiro.systems.policy_eval.agreement import FrameModel, agreement
 from oneiro.systems.policy_eval.policies import PixelPolicy
-from oneiro.systems.rlvr.video.exam import open_subjects
+from oneiro.systems.policy_eval.train import SuccessClassifier
+from oneiro.systems.rlvr.video.evaluation import open_models
 from oneiro.systems.rlvr.video.model import PRETRAIN, open_model
 from oneiro.worlds.robot.drawer import draw_start
 from oneiro.worlds.robot.episodes import RobotEpisode, write_episode
-from oneiro.worlds.robot.simulator import ACTION, HOLD, TASKS, DrawerSimulator, TaskName
+from oneiro.worlds.robot.simulator import ACTION, ACTION_REPEAT, TASKS, DrawerSimulator, TaskName
 
 SIMULATOR = "simulator"
 """How the true simulator is called among models."""
@@ -48,7 +48,7 @@ class Real2SimSettings(Settings):
     """Starts of the evaluation split, the same ones for every policy and model."""
     horizon: int = Field(default=32, ge=1)
     """Actions of a rollout; its last frame is judged."""
-    hold: int = Field(default=HOLD, ge=1)
+    action_repeat: int = Field(default=ACTION_REPEAT, ge=1)
     """Simulator steps that an action lasts; as in the data the model learned from."""
     seed: int = 0
 
@@ -98,7 +98,7 @@ class SimulatedFrames:
     """The true simulator as a frame model: the frames are true, and what is behind them can be asked."""
 
     def __init__(self, settings: Real2SimSettings, size: int) -> None:
-        self.simulator = DrawerSimulator(settings.task, size, settings.hold)
+        self.simulator = DrawerSimulator(settings.task, size, settings.action_repeat)
         self._starts, frames = [], []
         for seed in range(settings.starts):
             side, _ = draw_start(settings.task, seed, "eval")
@@ -129,19 +129,19 @@ class SimulatedFrames:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Success of P policies from S starts: in the simulator by its state, in it by the judge, in each model."""
+    """Success of P policies from S starts: in the simulator by its state, in it by the classifier, in each model."""
 
     policies: tuple[str, ...]
     real: np.ndarray
     judged: np.ndarray
-    """What the judge said of the simulator's own last frames, bool `[P, S]`: its error on exactly these rollouts."""
+    """The classifier's verdict on the simulator's own last frames, bool `[P, S]`: its error on these rollouts."""
     models: dict[str, np.ndarray]
     labelled: int = 0
     """How many of the verdicts are a person's."""
 
     def data(self) -> dict[str, Any]:
         """As JSON: every outcome."""
-        rows = {SIMULATOR: self.real, "simulator, judged": self.judged, **self.models}
+        rows = {SIMULATOR: self.real, "simulator, classified": self.judged, **self.models}
         return {
             where: {name: outcomes[place].astype(int).tolist() for place, name in enumerate(self.policies)}
             for where, outcomes in rows.items()
@@ -151,7 +151,7 @@ class Comparison:
 def compare(
     models: Mapping[str, FrameModel],
     policies: Mapping[str, PixelPolicy],
-    judge: Judge,
+    classifier: SuccessClassifier,
     truth: SimulatedFrames,
     settings: Real2SimSettings,
     advance: Advance = lambda count: None,
@@ -160,7 +160,7 @@ def compare(
 ) -> Comparison:
     """Run every policy in the simulator and in every model, from the same starts and with the same luck of the policy.
 
-    `keep` is a folder for all rollouts as episode files; `labels` stand in the judge's place.
+    `keep` is a folder for all rollouts as episode files; `labels` stand in the classifier's place.
     """
     instruction, said, labelled = TASKS[settings.task].instruction, labels or {}, 0
     real: list[np.ndarray] = []
@@ -170,13 +170,13 @@ def compare(
         seed = derive(settings.seed, "real2sim", policy_name)
         for name, model in {SIMULATOR: truth, **models}.items():
             played = rollout(model, policy, truth.starts, settings.horizon, seed, instruction)
-            verdict = judge.done(played.last)
+            verdict = classifier.done(played.last)
             for start in range(len(verdict)):
                 if (name, policy_name, start) in said:
                     verdict[start] = said[name, policy_name, start]
                     labelled += 1
             if name == SIMULATOR:
-                real.append(np.asarray(judge.task.done(truth.openings)))
+                real.append(np.asarray(classifier.task.done(truth.openings)))
                 judged.append(verdict)
             else:
                 found[name].append(verdict)
@@ -193,14 +193,14 @@ def tables(compared: Comparison, task: str) -> list[Table]:
 
 
 def success_table(compared: Comparison, task: str) -> Table:
-    names = [SIMULATOR, "simulator, judged", *compared.models]
+    names = [SIMULATOR, "simulator, classified", *compared.models]
     verdicts = compared.judged.size + sum(outcomes.size for outcomes in compared.models.values())
     ranks = [f"rank: {name}" for name in (SIMULATOR, *compared.models)]
     table = Table(
         f"Success of policies, {task}",
         ["policy", *names, *ranks],
         dict.fromkeys(names, "%"),
-        note="simulator: by its state; judged: by the judge on the simulator's frames; models: by the judge on theirs"
+        note="simulator: by its state; classified: by the classifier on its frames; models: by the classifier on theirs"
         + (f"; {compared.labelled} of {verdicts} verdicts by a person" if compared.labelled else ""),
     )
     columns = [compared.real, compared.judged, *compared.models.values()]
@@ -215,9 +215,9 @@ def agreement_table(compared: Comparison, task: str) -> Table:
     table = Table(
         f"Agreement with the simulator, {task}",
         ["success in", "mean gap", "Pearson", "MMRV"],
-        note=f"over {len(compared.policies)} policies; intervals over starts. The first row is the judge's own error",
+        note=f"over {len(compared.policies)} policies; intervals over starts. Row 1 is the classifier's own error",
     )
-    for name, outcomes in {"simulator, judged": compared.judged, **compared.models}.items():
+    for name, outcomes in {"simulator, classified": compared.judged, **compared.models}.items():
         found = agreement(simulated=outcomes, real=compared.real)
         table.add(name, found.gap, found.pearson, found.mmrv)
     return table
@@ -238,7 +238,7 @@ def learned_models(place: str | Path, stage: str | None = None) -> tuple[dict[st
     many simulator steps their actions last.
     """
     named = {PRETRAIN: "base", "rl": "RLVR"}
-    opened = open_subjects(place) if stage is None else {named.get(stage, stage): open_model(place, stage)}
+    opened = open_models(place) if stage is None else {named.get(stage, stage): open_model(place, stage)}
     sizes = {(task.tokenizer.settings.height, task.tokenizer.settings.width) for _, task, _ in opened.values()}
     height, width = sizes.pop()
     if sizes or height != width:
@@ -247,9 +247,10 @@ def learned_models(place: str | Path, stage: str | None = None) -> tuple[dict[st
         if len(task.bins.low) != ACTION:
             raise OneiroError(f"{place} knows actions of {len(task.bins.low)} numbers; the drawer's have {ACTION}")
     models: dict[str, FrameModel] = {
-        name: LearnedFrames(task, Engine(language), habits.limits) for name, (language, task, habits) in opened.items()
+        name: LearnedFrames(task, Engine(language), metadata.sampling)
+        for name, (language, task, metadata) in opened.items()
     }
-    return models, height, next(habits.hold for _, _, habits in opened.values())
+    return models, height, next(metadata.action_repeat for _, _, metadata in opened.values())
 
 
 def read_labels(path: Path, models: Collection[str], policies: Collection[str], starts: int) -> Labels:

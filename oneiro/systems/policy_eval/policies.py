@@ -1,7 +1,7 @@
-"""Policies that see frames: clones of the expert at every grade, and recorded actions.
+"""Policies that see frames: clones of the expert at every perturbation, and recorded actions.
 
 What a policy inside a model does must follow from what the model shows, or nothing of the model is tested. The scripted
-players of a simulator cannot do that: they read its state. So each grade here is the *cloned* expert, a network that
+policies of a simulator cannot do that: they read its state. So each policy here is the *cloned* expert, a network that
 sees the frame, spoiled in the same way as the scripted one; and the clone at earlier stages of its training.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from oneiro.models.video.pixel import PixelReader
 from oneiro.seeds import generator
-from oneiro.worlds.robot.policies import GRADES, Spoil
+from oneiro.worlds.robot.policies import PERTURBATIONS, Perturbation
 
 
 class PixelPolicy(Protocol):
@@ -30,18 +30,18 @@ class PixelPolicy(Protocol):
 
 
 class Cloned:
-    """A network's action, spoiled by a grade with luck of its own in each rollout."""
+    """A network's action, spoiled by a perturbation with luck of its own in each rollout."""
 
-    def __init__(self, reader: PixelReader, grade: str = "expert") -> None:
-        self.reader, self.grade = reader, GRADES[grade]
-        self._spoils: list[Spoil] = []
+    def __init__(self, reader: PixelReader, perturbation: str = "expert") -> None:
+        self.reader, self.perturbation = reader, PERTURBATIONS[perturbation]
+        self._perturbations: list[Perturbation] = []
 
     def begin(self, count: int, seed: int, instruction: str) -> None:
-        self._spoils = [self.grade(generator("cloned", seed, row)) for row in range(count)]
+        self._perturbations = [self.perturbation(generator("cloned", seed, row)) for row in range(count)]
 
     def act(self, frames: np.ndarray) -> np.ndarray:
         read = self.reader.read(frames)
-        return np.stack([spoil(action) for spoil, action in zip(self._spoils, read, strict=True)])
+        return np.stack([perturb(action) for perturb, action in zip(self._perturbations, read, strict=True)])
 
 
 class Recorded:
@@ -66,6 +66,6 @@ class Recorded:
 
 
 def clones(readers: Sequence[tuple[str, PixelReader]]) -> dict[str, Cloned]:
-    """Every policy that comes of a clone's stages: the last one at each grade, the earlier ones by their own name."""
+    """Every policy that comes of a clone's stages: the last one with each perturbation, earlier ones by name."""
     *earlier, (_, last) = readers
-    return {name: Cloned(last, name) for name in GRADES} | {name: Cloned(reader) for name, reader in earlier}
+    return {name: Cloned(last, name) for name in PERTURBATIONS} | {name: Cloned(reader) for name, reader in earlier}

@@ -8,10 +8,10 @@ from typing import Any
 from oneiro import seeds
 from oneiro.agents import prompts as words
 from oneiro.agents import reply as replies
-from oneiro.models.chat import ChatFormat
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import begun
 from oneiro.episode import Row, Segment, given
+from oneiro.models.chat import ChatFormat
 from oneiro.systems.spa.variants import Variant
 from oneiro.worlds.base import World
 
@@ -24,7 +24,7 @@ def rows_of(
     chat: ChatFormat,
     dialogue: DialogueSettings,
     variant: Variant,
-    primed: str,
+    response_prefix: str,
     keep_malformed: bool,
     learned: Callable[[dict[str, Any]], bool] = lambda turn: True,
 ) -> list[Row]:
@@ -60,7 +60,7 @@ def rows_of(
         else:
             opened = chat.whole(shown) if full and number > 1 else chat.opening(message, system)
             rows.append(Row([given(opened, turn=number)]))
-        rows[-1].segments.extend(target(turn, pieces, chat, variant, primed, number, weight))
+        rows[-1].segments.extend(target(turn, pieces, chat, variant, response_prefix, number, weight))
         taught += weight
     return rows if taught else []
 
@@ -85,13 +85,13 @@ def target(
     pieces: list[tuple[str, str]],
     chat: ChatFormat,
     variant: Variant,
-    primed: str,
+    response_prefix: str,
     number: int,
     weight: float,
 ) -> list[Segment]:
     """The reply to be learned. Thoughts, answer and end token carry the loss, the states too unless they are masked."""
     segments: list[Segment] = []
-    start = begun(primed, turn["state"])
+    start = begun(response_prefix, turn["state"])
     left = len(start) if start and "".join(text for _, text in pieces).startswith(start) else 0
     if left:
         segments.append(given(chat.encode(start), "assistant", turn=number))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from oneiro import seeds
-from oneiro.episode import Stop
+from oneiro.episode import FinishReason
 
 DISCOUNT = 0.95
 """What a success is worth one action later: a shorter way is a better one. Where luck decides, a lower value would
@@ -58,7 +58,7 @@ def best_known(records: Iterable[dict[str, Any]]) -> set[Key]:
             led_to.append(states.setdefault(turn["next_state"], len(states)))
             earned.append(float(last and record["success"]))
             # A budget that ran out is no end of the world: other attempts may have gone on from there.
-            ended = last and record["stop"] in (Stop.GOAL, Stop.FAILED)
+            ended = last and record["finish_reason"] in (FinishReason.GOAL, FinishReason.FAILED)
             kept.append(0.0 if ended else DISCOUNT ** max(1, len(key[1])))  # a turn without an action is a turn lost
     chosen, reached, origin = (np.array(found, np.int64) for found in (taken, led_to, begun_in))
     gain, rest, often = np.array(earned), np.array(kept), np.bincount(chosen)

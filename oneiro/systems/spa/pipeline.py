@@ -17,27 +17,27 @@ from oneiro.errors import OneiroError
 from oneiro.models import language as languages
 from oneiro.report.table import Cell
 from oneiro.run import Run
-from oneiro.systems.spa.variant_run import Arm
 from oneiro.systems.spa.data import sample_texts
-from oneiro.systems.spa.self_play import lesson_stage, self_play
 from oneiro.systems.spa.recipe import SpaRecipe
+from oneiro.systems.spa.self_play import self_play, self_play_stage
+from oneiro.systems.spa.variant_run import VariantRun
 from oneiro.systems.spa.variants import VARIANTS, Variant
-from oneiro.worlds.baselines import out_of_reach, reach_warning
+from oneiro.worlds.baselines import beyond_budget, budget_warning
 from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.registry import config_for
 
-__all__ = ["VARIANTS", "Arm", "SpaRecipe", "Variant", "run"]
+__all__ = ["VARIANTS", "SpaRecipe", "Variant", "VariantRun", "run"]
 
 
 def run(recipe: SpaRecipe, run: Run) -> None:
     """The whole pipeline inside a run directory."""
-    if not run.done("model") and (warning := reach_warning(recipe.world.name, budget_of(recipe))):
+    if not run.done("model") and (warning := budget_warning(recipe.world.name, budget_of(recipe))):
         run.say(warning)
     run.stage("model", lambda: make_model(recipe, run))
     for name in taught(recipe):
-        run.stage(lesson_stage(recipe, name), partial(self_play, recipe, run, name))
+        run.stage(self_play_stage(recipe, name), partial(self_play, recipe, run, name))
     for name in recipe.variants:
-        Arm(recipe, run, name).train()
+        VariantRun(recipe, run, name).train()
     found = run.stage("compare", lambda: compare(recipe, run))
     summarise(recipe, run, found)
 
@@ -55,11 +55,11 @@ def taught(recipe: SpaRecipe) -> list[str]:
 def make_model(recipe: SpaRecipe, run: Run) -> dict[str, Any]:
     """The weights every arm starts from. `tiny` is made here; its tokenizer is trained on the worlds' own text."""
     if recipe.model.name == "tiny":
-        lessons = [recipe.lessons_of(recipe.variant(name)) for name in taught(recipe)]
-        if any(settings.policy == "self" for _, settings in lessons):
+        recorded_play = [recipe.sft_data_of(recipe.variant(name)) for name in taught(recipe)]
+        if any(settings.policy == "self" for _, settings in recorded_play):
             raise OneiroError("'tiny' cannot play yet: set self_play.policy=random (or mixture)")
         acted = [recipe.world_of(recipe.variant(name)) for name in recipe.variants]
-        worlds = distinct([*acted, *(world for world, _ in lessons)])
+        worlds = distinct([*acted, *(world for world, _ in recorded_play)])
         texts = [text for world in worlds for text in sample_texts(world.maker(), recipe.dialogue, recipe.seed)]
         made = languages.create_tiny(recipe.model, texts, seeds.derive(recipe.seed, "weights"), TAG_TOKENS)
         made.save(run.path / "checkpoints" / "base")
@@ -78,7 +78,7 @@ def distinct(worlds: list[WorldChoice]) -> list[WorldChoice]:
 def compare(recipe: SpaRecipe, run: Run) -> dict[str, Any]:
     """The honest tables: chance below, the arms, the ceiling above."""
     world, budget = recipe.world, budget_of(recipe)
-    measured = evaluation.yardstick(world.name, budget, recipe.evaluation)
+    measured = evaluation.measure_baselines(world.name, budget, recipe.evaluation)
     table, lengths = evaluation.table(world.name, recipe.evaluation), evaluation.lengths_table(world.name)
     rows = [(table, measured.random_row()), (lengths, measured.random_lengths())]
     for name in sorted(recipe.variants, key=lambda name: recipe.variant(name).world_model):
@@ -89,21 +89,21 @@ def compare(recipe: SpaRecipe, run: Run) -> dict[str, Any]:
     for to, cells in rows:
         if cells:
             to.add(*cells)
-    warning = out_of_reach(measured.reach.best, config_for(world.name, budget).max_actions)
+    warning = beyond_budget(measured.optima.best, config_for(world.name, budget).max_actions)
     return {"tables": [found.data() for found in (table, lengths) if found.rows], "warning": warning}
 
 
 def summarise(recipe: SpaRecipe, run: Run, found: dict[str, Any]) -> None:
     """Console table, `summary.json` and what the report draws."""
     arms = {name: f"rl-{name}" for name in recipe.variants if recipe.variant(name).rl}
-    lessons = {name: f"sft-{name}" for name in taught(recipe)}
+    recorded_play = {name: f"sft-{name}" for name in taught(recipe)}
     notes = [f"{recipe.world.name} is {found['warning']}."] if found.get("warning") else []
     outlook = (
         "RL can only choose among futures that the model can foresee: with SFT cut short it stays where chance is."
         if recipe.world.maker()().deterministic
         else "Luck has a part in where a turn ends, so that no prediction can always come true."
     )
-    for name in lessons:
+    for name in recorded_play:
         cell = run.stage(f"sft-{name}", dict)["measured"]["prediction"]
         if cell["value"] is not None:
             notes.append(
@@ -112,15 +112,15 @@ def summarise(recipe: SpaRecipe, run: Run, found: dict[str, Any]) -> None:
             )
     for name in arms:
         notes += [f"{name}: {note}" for note in run.stage(f"rl-{name}", dict)["notes"]]
-    many = 1 << recipe.rollout.members.bit_length() - 1
+    many = 1 << recipe.rollout.group_size.bit_length() - 1
     curves: list[tuple[str, str, dict[str, str], str]] = [
         ("Success on training levels", "success", arms, "%"),
         (f"pass@{many} on training levels", f"pass@{many}", arms, "%"),
         ("Success on unseen levels", "eval_success", arms, "%"),
-        ("Cross-entropy of SFT", "ce", lessons, ""),
-        ("Reward spread inside groups", "group_std", arms, ""),
+        ("Cross-entropy of SFT", "ce", recorded_play, ""),
+        ("Reward std within groups", "group_std", arms, ""),
         ("Entropy", "entropy", arms, ""),
-        ("Tokens of a reply", "reply_tokens", arms, ""),
+        ("Tokens of a reply", "response_length", arms, ""),
         ("Mutual information of prompts and reasoning, nats", "mi", arms, ""),
         ("The same in deviations of the marginal", "mi_z_ema", arms, ""),
         ("Reasoning that fits its own prompt best", "retrieval@1", arms, "%"),

@@ -39,8 +39,8 @@ PROTOCOLS: dict[str, Plain] = {
     "own": {},
     "spa": {
         "dialogue": {**_TURNS, "actions_per_turn": 5, "max_words": 100},
-        "limits": {"max_tokens": 400, "temperature": 1.0},
-        "self_play": {"policy": "self", "batches": 5, "levels": 32, "members": 8, "held_out": 0.2},
+        "sampling": {"max_tokens": 400, "temperature": 1.0},
+        "self_play": {"policy": "self", "batches": 5, "levels": 32, "group_size": 8, "held_out": 0.2},
         "sft": {
             "batch": 16,
             "epochs": 5,
@@ -56,22 +56,22 @@ PROTOCOLS: dict[str, Plain] = {
                 },
             },
         },
-        "rollout": {"groups": 32, "members": 8},
+        "rollout": {"prompts_per_step": 32, "group_size": 8},
         # A quarter of 256 trajectories are kept: one update of 64.
         "rl": {**_PPO, "steps": 1000, "filter": {"name": "fraction", "keep": 0.25}},
         "evaluation": {"levels": 128, "samples": 8, "temperature": 1.0, "every": 10},
     },
     "ragen": {
         "dialogue": {**_TURNS, "actions_per_turn": 5, "max_words": 100},
-        "limits": {"max_tokens": 400, "temperature": 1.0},
-        "rollout": {"groups": 8, "members": 16},
+        "sampling": {"max_tokens": 400, "temperature": 1.0},
+        "rollout": {"prompts_per_step": 8, "group_size": 16},
         "rl": {**_PPO, "steps": 200, "filter": {"name": "fraction", "keep": 0.25}},
         "evaluation": {"levels": 256, "samples": 1, "temperature": 0.5, "every": 10},
     },
     "ragen2": {
         "dialogue": {**_TURNS, "actions_per_turn": 2, "max_words": 120},
-        "limits": {"max_tokens": 400, "temperature": 1.0},
-        "rollout": {"groups": 8, "members": 16},
+        "sampling": {"max_tokens": 400, "temperature": 1.0},
+        "rollout": {"prompts_per_step": 8, "group_size": 16},
         # All 128 trajectories, 32 to an update. Its paper recommends rl.filter={name: top-p, keep: 0.9}.
         "rl": {**_PPO, "steps": 200, "filter": {"name": "none"}, "minibatches": 4},
         "evaluation": {"levels": 512, "samples": 1, "temperature": 0.5, "every": 10},

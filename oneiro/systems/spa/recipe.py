@@ -6,18 +6,18 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from oneiro.agents.evaluate import AgentEvaluationSettings
 from oneiro.agents.prompts import DialogueSettings
-from oneiro.agents.evaluate import EvaluationSettings
 from oneiro.errors import OneiroError, nearest
-from oneiro.learning.collapse import WatchSettings
+from oneiro.learning.collapse import CollapseMonitorSettings
 from oneiro.learning.loop import RlSettings
 from oneiro.learning.sft import SftSettings
 from oneiro.models.language import ModelSettings
 from oneiro.recipe import Recipe, Settings
-from oneiro.sampling.engine import Limits
+from oneiro.sampling.engine import SamplingSettings
 from oneiro.sampling.server import ServerConfig
 from oneiro.systems.spa.protocols import with_protocol
-from oneiro.systems.spa.variants import VARIANTS, Player, Variant, view_of
+from oneiro.systems.spa.variants import VARIANTS, PlayPolicy, Variant, view_of
 from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.registry import config_for
 
@@ -25,7 +25,7 @@ from oneiro.worlds.registry import config_for
 class SelfPlaySettings(Settings):
     """Where the world model's data comes from."""
 
-    policy: Player = "self"
+    policy: PlayPolicy = "self"
     """Who plays. `tiny` cannot speak yet: random or mixture."""
     oracle_share: float = Field(0.5, ge=0, le=1)
     """Part of a mixture's actions that are the oracle's."""
@@ -34,7 +34,7 @@ class SelfPlaySettings(Settings):
     batches: int = Field(5, ge=1)
     levels: int = Field(32, ge=1)
     """Levels in a batch."""
-    members: int = Field(8, ge=1)
+    group_size: int = Field(8, ge=1)
     workers: int = Field(1, ge=1)
     """Processes that play, a batch each, where the player is no model."""
     held_out: float = Field(0.05, ge=0, lt=1)
@@ -59,9 +59,9 @@ class SelfPlaySettings(Settings):
 
 
 class RolloutSettings(Settings):
-    groups: int = Field(32, ge=1)
+    prompts_per_step: int = Field(32, ge=1)
     """Levels in one step of RL."""
-    members: int = Field(8, ge=1)
+    group_size: int = Field(8, ge=1)
     """Attempts at each."""
 
 
@@ -80,19 +80,19 @@ class SpaRecipe(Recipe):
     """Variants of your own, by name."""
     variants: list[str] = Field(["spa", "no-world-model"], min_length=1)
     dialogue: DialogueSettings = DialogueSettings()
-    limits: Limits = Limits(max_tokens=400)
-    primed: str = "<think>"
+    sampling: SamplingSettings = SamplingSettings(max_tokens=400)
+    response_prefix: str = "<think>"
     """What every reply is made to begin with; `{state}` stands for the state, so that
     `<think><observation>{state}</observation>` spares the agent writing down what it has just read.
     """
-    slots: int = Field(256, ge=1)
+    max_batch_size: int = Field(256, ge=1)
     """Rows decoded at once."""
     self_play: SelfPlaySettings = SelfPlaySettings()
     sft: SftSettings = SftSettings()
     rollout: RolloutSettings = RolloutSettings()
     rl: RlSettings = RlSettings()
-    watch: WatchSettings = WatchSettings()
-    evaluation: EvaluationSettings = EvaluationSettings()
+    collapse_monitor: CollapseMonitorSettings = CollapseMonitorSettings()
+    evaluation: AgentEvaluationSettings = AgentEvaluationSettings()
 
     @model_validator(mode="before")
     @classmethod
@@ -110,9 +110,9 @@ class SpaRecipe(Recipe):
 
     @model_validator(mode="after")
     def _sensible(self) -> SpaRecipe:
-        if not self.dialogue.think and self.primed.startswith("<think>"):
+        if not self.dialogue.think and self.response_prefix.startswith("<think>"):
             raise OneiroError(
-                "dialogue.think=false leaves no thoughts to begin with; set primed='<answer>' or primed=''"
+                "dialogue.think=false leaves no thoughts to begin with; set response_prefix='<answer>' or ''"
             )
         if not self.dialogue.world_model:
             raise OneiroError(
@@ -134,11 +134,11 @@ class SpaRecipe(Recipe):
                 f"a reply; set dialogue.context=full (it is {self.dialogue.context})"
             )
         self.world_of(variant)
-        _, lessons = self.lessons_of(variant)
-        if variant.sft and not variant.true_states and lessons.scripted:
+        _, recorded_play = self.sft_data_of(variant)
+        if variant.sft and not variant.true_states and recorded_play.scripted:
             raise OneiroError(
                 f"variant '{name}' learns what the player believes, and a script believes nothing; set "
-                f"self_play.policy=self or server (it is {lessons.policy})"
+                f"self_play.policy=self or server (it is {recorded_play.policy})"
             )
 
     def variant(self, name: str) -> Variant:
@@ -148,7 +148,7 @@ class SpaRecipe(Recipe):
         """Where an arm acts and is evaluated: the recipe's world in the arm's view."""
         return _seen(self.world, variant)
 
-    def lessons_of(self, variant: Variant) -> tuple[WorldChoice, SelfPlaySettings]:
+    def sft_data_of(self, variant: Variant) -> tuple[WorldChoice, SelfPlaySettings]:
         """Where an arm's data is played, and how."""
         world, settings = self.world, self.self_play
         if variant.transfer and self.transfer_world is not None:

@@ -10,12 +10,12 @@ from typing import Any
 
 from oneiro import seeds
 from oneiro.agents import evaluate as evaluation
-from oneiro.models.chat import ChatFormat
 from oneiro.agents.exploration import Explorer
-from oneiro.agents.rollout import play, tasks
 from oneiro.agents.policies import ModelPolicy, Policy, ScriptedPolicy, ServerPolicy, mixture
-from oneiro.episode import Stop
+from oneiro.agents.rollout import attempts, play
+from oneiro.episode import FinishReason
 from oneiro.models import language as languages
+from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.processes import each_done
 from oneiro.run import Run, read_lines, write_episodes
@@ -25,9 +25,9 @@ from oneiro.systems.spa.recipe import SelfPlaySettings, SpaRecipe
 STAGE = "self-play"
 
 
-def lesson_stage(recipe: SpaRecipe, name: str) -> str:
+def self_play_stage(recipe: SpaRecipe, name: str) -> str:
     """The stage that plays a variant's data; arms whose data is played alike share it."""
-    own = recipe.lessons_of(recipe.variant(name)) != (recipe.world, recipe.self_play)
+    own = recipe.sft_data_of(recipe.variant(name)) != (recipe.world, recipe.self_play)
     return f"{STAGE}-{name}" if own else STAGE
 
 
@@ -41,13 +41,13 @@ def base_model(recipe: SpaRecipe, run: Run) -> LanguageModel:
 
 def self_play(recipe: SpaRecipe, run: Run, name: str) -> dict[str, Any]:
     """Play a variant's training levels, batch by batch; a batch that is on disk is not played again."""
-    settings, stage = recipe.lessons_of(recipe.variant(name))[1], lesson_stage(recipe, name)
+    settings, stage = recipe.sft_data_of(recipe.variant(name))[1], self_play_stage(recipe, name)
     solved = failed = episodes = 0
     with run.progress(stage, settings.batches) as bar:
         for batch in batches(recipe, run, name):
             records = list(read_lines(batch_file(run.path, stage, batch)))
             solved, episodes = solved + sum(r["success"] for r in records), episodes + len(records)
-            failed += sum(r["stop"] == Stop.ERROR for r in records)
+            failed += sum(r["finish_reason"] == FinishReason.ERROR for r in records)
             bar.advance(1, success=solved / episodes)
     broken = f", {failed:,} broken off by errors" if failed else ""
     run.say(f"{stage}: {episodes:,} trajectories, {solved / episodes:.1%} solved{broken}")
@@ -56,7 +56,7 @@ def self_play(recipe: SpaRecipe, run: Run, name: str) -> dict[str, Any]:
 
 def batches(recipe: SpaRecipe, run: Run, name: str) -> Iterator[int]:
     """The numbers of the batches as they come to be on disk."""
-    settings, stage = recipe.lessons_of(recipe.variant(name))[1], lesson_stage(recipe, name)
+    settings, stage = recipe.sft_data_of(recipe.variant(name))[1], self_play_stage(recipe, name)
     there = [batch_file(run.path, stage, batch).exists() for batch in range(settings.batches)]
     yield from (batch for batch, done in enumerate(there) if done)
     missing = [batch for batch, done in enumerate(there) if not done]
@@ -75,33 +75,33 @@ class Playing:
     policy: Callable[[], Policy]
     chat: ChatFormat | None = None
     """What its tokens need."""
-    primed: str = ""
+    response_prefix: str = ""
     """What its replies are made to begin with."""
 
 
 def play_batch(recipe: SpaRecipe, folder: Path, name: str, batch: int, player: Playing | None = None) -> int:
     """Play one batch and write it into the run's `folder`; without a `player`, by the recipe's script."""
-    world, settings = recipe.lessons_of(recipe.variant(name))
+    world, settings = recipe.sft_data_of(recipe.variant(name))
     player = player or scripted(recipe, settings)
     seed = seeds.derive(recipe.seed, "self-play", batch)
-    attempts = tasks(settings.levels, settings.members, "train", seed)
-    policy, rounds = player.policy(), [attempts]
-    if settings.policy == "curious":  # it learns from one attempt what to try in the next
-        rounds = [[t for t in attempts if t.member == member] for member in range(settings.members)]
+    planned = attempts(settings.levels, settings.group_size, "train", seed)
+    policy, rounds = player.policy(), [planned]
+    if settings.policy == "exploration":  # it learns from one attempt what to try in the next
+        rounds = [[t for t in planned if t.member == member] for member in range(settings.group_size)]
     played = [
         evaluation.record(episode)
         for part in rounds
-        for episode in play(world.maker(), part, policy, recipe.dialogue, player.chat, seed, player.primed)
+        for episode in play(world.maker(), part, policy, recipe.dialogue, player.chat, seed, player.response_prefix)
     ]
-    write_episodes(folder, lesson_stage(recipe, name), batch, played)
+    write_episodes(folder, self_play_stage(recipe, name), batch, played)
     return batch
 
 
-def lessons(recipe: SpaRecipe, run: Run, name: str) -> Iterator[dict[str, Any]]:
+def recorded_play(recipe: SpaRecipe, run: Run, name: str) -> Iterator[dict[str, Any]]:
     """The recorded episodes a variant learns from."""
-    settings = recipe.lessons_of(recipe.variant(name))[1]
+    settings = recipe.sft_data_of(recipe.variant(name))[1]
     for batch in range(settings.batches):
-        yield from read_lines(batch_file(run.path, lesson_stage(recipe, name), batch))
+        yield from read_lines(batch_file(run.path, self_play_stage(recipe, name), batch))
 
 
 def batch_file(folder: Path, stage: str, batch: int) -> Path:
@@ -114,8 +114,8 @@ def speaking(recipe: SpaRecipe, settings: SelfPlaySettings, run: Run) -> Playing
         assert settings.server is not None
         return Playing(partial(ServerPolicy, settings.server))
     language = base_model(recipe, run)
-    model = ModelPolicy(Engine(language, recipe.slots), recipe.limits)
-    return Playing(lambda: model, ChatFormat(language.tokenizer), recipe.primed)
+    model = ModelPolicy(Engine(language, recipe.max_batch_size), recipe.sampling)
+    return Playing(lambda: model, ChatFormat(language.tokenizer), recipe.response_prefix)
 
 
 def scripted(recipe: SpaRecipe, settings: SelfPlaySettings) -> Playing:
@@ -124,7 +124,7 @@ def scripted(recipe: SpaRecipe, settings: SelfPlaySettings) -> Playing:
     shares = {"random": 0.0, "mixture": settings.oracle_share, "oracle": 1.0}
 
     def script() -> ScriptedPolicy:
-        choose = Explorer() if settings.policy == "curious" else mixture(shares[settings.policy])
+        choose = Explorer() if settings.policy == "exploration" else mixture(shares[settings.policy])
         most = dialogue.actions_per_turn if settings.policy == "random" else 1
         return ScriptedPolicy(choose, (1, most), dialogue.think, dialogue.world_model)
 

@@ -8,30 +8,30 @@ from typing import Any
 
 from oneiro import seeds
 from oneiro.agents import evaluate as evaluation
-from oneiro.models.chat import ChatFormat
-from oneiro.agents.evaluate import EvaluationSettings
-from oneiro.agents.rollout import play, tasks
+from oneiro.agents.evaluate import AgentEvaluationSettings
+from oneiro.agents.loading import AgentMetadata
 from oneiro.agents.policies import ModelPolicy
-from oneiro.agents.loading import Habits
+from oneiro.agents.rollout import attempts, play
 from oneiro.episode import Episode, Row, Tokens
 from oneiro.errors import OneiroError
-from oneiro.learning.collapse import Watch
+from oneiro.learning.collapse import CollapseMonitor
 from oneiro.learning.filters import FilterSettings
 from oneiro.learning.learner import Learner
 from oneiro.learning.loop import RlSettings, actor_of
 from oneiro.learning.sft import SftSettings
 from oneiro.models import language as languages
+from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.run import Run
 from oneiro.sampling.engine import Engine
 from oneiro.systems import stages
 from oneiro.systems.spa.data import rows_of
 from oneiro.systems.spa.hindsight import Hindsight
-from oneiro.systems.spa.self_play import base_model, lessons
 from oneiro.systems.spa.recipe import SpaRecipe
+from oneiro.systems.spa.self_play import base_model, recorded_play
 
 
-class Arm:
+class VariantRun:
     """A variant with the settings it changes already changed."""
 
     def __init__(self, recipe: SpaRecipe, run: Run, name: str) -> None:
@@ -46,7 +46,9 @@ class Arm:
         )
 
         # An arm without states in its replies is not made to begin with one.
-        self.primed = recipe.primed if variant.world_model else recipe.primed.partition("<observation>")[0]
+        self.response_prefix = (
+            recipe.response_prefix if variant.world_model else recipe.response_prefix.partition("<observation>")[0]
+        )
 
     def train(self) -> None:
         if self.variant.sft:
@@ -81,8 +83,10 @@ class Arm:
                 language = languages.load(str(folder))
         language = language or base_model(self.recipe, self.run)
         recipe = self.recipe
-        habits = Habits(world=self.world, dialogue=self.dialogue, limits=recipe.limits, primed=self.primed)
-        language.habits = habits.model_dump(mode="json")
+        metadata = AgentMetadata(
+            world=self.world, dialogue=self.dialogue, sampling=recipe.sampling, response_prefix=self.response_prefix
+        )
+        language.metadata = metadata.model_dump(mode="json")
         return language
 
     def sft(self) -> dict[str, Any]:
@@ -93,7 +97,7 @@ class Arm:
         seed = seeds.derive(recipe.seed, "sft")
         steps = stages.supervise(run, stage, f"SFT {self.name}", language, rows, held_out, self.sft_settings, seed)
         once = recipe.evaluation.model_copy(update={"samples": 1})
-        played = self.played(Engine(language, recipe.slots), "after SFT", once)
+        played = self.played(Engine(language, recipe.max_batch_size), "after SFT", once)
         run.episodes(stage, steps, [evaluation.record(e) for e in played])
         found = {name: vars(cell) for name, cell in evaluation.measure(played, 1).items()}
         reached = found["prediction"]["value"]
@@ -108,16 +112,16 @@ class Arm:
         keep_malformed = settings.keep_malformed if malformed is None else malformed
         parts: tuple[list[Row], list[Row]] = ([], [])
         learned = self.learned_turns()
-        for record in lessons(self.recipe, self.run, self.name):
+        for record in recorded_play(self.recipe, self.run, self.name):
             aside = seeds.generator(self.recipe.seed, "held out", record["seed"]).random() < settings.held_out
-            rows = rows_of(record, chat, self.dialogue, self.variant, self.primed, keep_malformed, learned)
+            rows = rows_of(record, chat, self.dialogue, self.variant, self.response_prefix, keep_malformed, learned)
             parts[aside].extend(rows)
         if not parts[0]:
             raise OneiroError(
                 "self-play gave no reply in the demanded form; set self_play.keep_malformed=true or play more"
                 if settings.hindsight is None
                 else "no attempt of the self-play succeeded, so that hindsight knows no way to learn; raise "
-                "self_play.members, or set self_play.hindsight=null"
+                "self_play.group_size, or set self_play.hindsight=null"
             )
         return parts
 
@@ -126,31 +130,31 @@ class Arm:
         share = self.recipe.self_play.hindsight
         if share is None:
             return lambda turn: True
-        return Hindsight(lessons(self.recipe, self.run, self.name), share, self.recipe.seed)
+        return Hindsight(recorded_play(self.recipe, self.run, self.name), share, self.recipe.seed)
 
     def rl(self) -> dict[str, Any]:
         """Learn to act; ends early when there is nothing left to learn from."""
         recipe, run, stage = self.recipe, self.run, f"rl-{self.name}"
         language = self.model("sft")
         actor = actor_of(language, self.rl_settings)
-        engine, chat = Engine(actor, recipe.slots), ChatFormat(language.tokenizer)
+        engine, chat = Engine(actor, recipe.max_batch_size), ChatFormat(language.tokenizer)
         if self.rl_settings.environment_ce and chat.rewrites:
             raise OneiroError(
                 f"variant '{self.name}' learns from what the environment answers, but the chat template of "
                 f"{recipe.model.name} rewrites earlier turns; choose a model whose template does not"
             )
-        policy, make_world = ModelPolicy(engine, recipe.limits), self.world.maker()
-        watch = Watch(recipe.watch, lambda tokens: reasoning_length(language, tokens))
+        policy, make_world = ModelPolicy(engine, recipe.sampling), self.world.maker()
+        monitor = CollapseMonitor(recipe.collapse_monitor, lambda tokens: reasoning_length(language, tokens))
 
         def play_step(step: int) -> list[Episode]:
             seed = seeds.derive(recipe.seed, "rl", step)
-            attempts = tasks(recipe.rollout.groups, recipe.rollout.members, "train", seed)
-            return play(make_world, attempts, policy, self.dialogue, chat, seed, self.primed)
+            planned = attempts(recipe.rollout.prompts_per_step, recipe.rollout.group_size, "train", seed)
+            return play(make_world, planned, policy, self.dialogue, chat, seed, self.response_prefix)
 
-        def look(step: int, episodes: Sequence[Episode], learner: Learner) -> dict[str, float]:
-            found = watch.look(step, episodes, learner)
+        def extra_metrics(step: int, episodes: Sequence[Episode], learner: Learner) -> dict[str, float]:
+            found = monitor.measure(step, episodes, learner)
             if recipe.evaluation.every and (step - 1) % recipe.evaluation.every == 0:
-                found |= self.glance(engine, step)
+                found |= self.eval_subset(engine, step)
             return found
 
         seed = seeds.derive(recipe.seed, stage)
@@ -162,14 +166,14 @@ class Arm:
             actor,
             self.rl_settings,
             seed,
-            watch,
+            monitor,
             play_step,
             evaluation.record,
-            look,
+            extra_metrics,
         )
         return {"notes": notes}
 
-    def glance(self, engine: Engine, step: int) -> dict[str, float]:
+    def eval_subset(self, engine: Engine, step: int) -> dict[str, float]:
         """How the policy of this step does on unseen levels."""
         settings = self.recipe.evaluation
         found = evaluation.measure(self.played(engine, f"evaluate {step}", settings), settings.samples)
@@ -178,21 +182,21 @@ class Arm:
 
     def evaluate(self) -> dict[str, Any]:
         """The arm's rows of the tables."""
-        engine = Engine(self.model("rl", "sft"), self.recipe.slots)
+        engine = Engine(self.model("rl", "sft"), self.recipe.max_batch_size)
         episodes = self.played(engine, "evaluate", self.recipe.evaluation)
         self.run.episodes(f"evaluate-{self.name}", 0, [evaluation.record(e) for e in episodes])
         rows = {"row": evaluation.agent_row(self.label, episodes, self.recipe.evaluation)}
         rows["lengths"] = evaluation.lengths_row(self.label, episodes) or []
         return {name: [cell if isinstance(cell, str) else vars(cell) for cell in row] for name, row in rows.items()}
 
-    def played(self, engine: Engine, what: str, settings: EvaluationSettings) -> list[Episode]:
+    def played(self, engine: Engine, what: str, settings: AgentEvaluationSettings) -> list[Episode]:
         """The evaluation levels, played by the engine's model."""
-        limits = self.recipe.limits
+        sampling = self.recipe.sampling
         if settings.temperature is not None:
-            limits = limits.model_copy(update={"temperature": settings.temperature})
+            sampling = sampling.model_copy(update={"temperature": settings.temperature})
         chat, seed = ChatFormat(engine.language.tokenizer), seeds.derive(self.recipe.seed, what)
-        policy = ModelPolicy(engine, limits)
-        return evaluation.attempt(self.world.maker(), policy, self.dialogue, chat, settings, seed, self.primed)
+        policy = ModelPolicy(engine, sampling)
+        return evaluation.attempt(self.world.maker(), policy, self.dialogue, chat, settings, seed, self.response_prefix)
 
 
 def reasoning_length(language: LanguageModel, tokens: Tokens) -> int:

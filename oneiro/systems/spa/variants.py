@@ -13,7 +13,7 @@ from pydantic import Field
 from oneiro.errors import OneiroError
 from oneiro.recipe import Settings
 
-Player = Literal["self", "random", "curious", "mixture", "oracle", "server"]
+PlayPolicy = Literal["self", "random", "exploration", "mixture", "oracle", "server"]
 """Who plays for data: the model itself, uniformly random actions, a player that tries what it has not tried, a
 mixture with the oracle, the oracle, a model behind an address."""
 
@@ -25,7 +25,7 @@ class Variant(Settings):
     """Replies carry the observed and the predicted state."""
     sft: bool = True
     rl: bool = True
-    data: Player | None = None
+    data: PlayPolicy | None = None
     """Who plays for this arm's data, where it is not the recipe's `self_play.policy`."""
     transfer: bool = False
     """Learn the dynamics in the recipe's `transfer_world`, and act in its `world`."""

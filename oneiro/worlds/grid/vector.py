@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from oneiro.errors import OneiroError, nearest
 from oneiro.worlds.base import World
-from oneiro.worlds.grid.frozen_lake import world as frozen_lake
 from oneiro.worlds.grid.frozen_lake import views as lake_views
-from oneiro.worlds.grid.sokoban import world as sokoban
+from oneiro.worlds.grid.frozen_lake import world as frozen_lake
 from oneiro.worlds.grid.sokoban import views as sokoban_views
-from oneiro.worlds.grid.sudoku import world as sudoku
+from oneiro.worlds.grid.sokoban import world as sokoban
 from oneiro.worlds.grid.sokoban.levels import Plan
+from oneiro.worlds.grid.sudoku import world as sudoku
 from oneiro.worlds.grid.sudoku.levels import peers
 from oneiro.worlds.grid.sudoku.views import read_action
 from oneiro.worlds.registry import make
@@ -56,13 +56,13 @@ class Batch(ABC):
             raise OneiroError(f"a batch shows no view '{world.config.view}'{nearest(world.config.view, BETWEEN)}")
 
     def reset(
-        self, seeds: Sequence[int], *, split: str | None = None, members: Sequence[int] | None = None
+        self, seeds: Sequence[int], *, split: str | None = None, member_ids: Sequence[int] | None = None
     ) -> list[str]:
         """Start one episode for each seed; the first observations."""
         self.taken = np.zeros(len(seeds), np.int64)
         self.over = np.zeros(len(seeds), bool)
         self._rows = np.arange(len(seeds))
-        self._start(seeds, split, members if members is not None else [0] * len(seeds))
+        self._start(seeds, split, member_ids if member_ids is not None else [0] * len(seeds))
         return self.render()
 
     def step(self, actions: Sequence[str]) -> BatchStep:
@@ -89,7 +89,7 @@ class Batch(ABC):
         """[N]: which episodes have reached their goal."""
 
     @abstractmethod
-    def _start(self, seeds: Sequence[int], split: str | None, members: Sequence[int]) -> None:
+    def _start(self, seeds: Sequence[int], split: str | None, member_ids: Sequence[int]) -> None:
         """Fill the arrays with the levels of the seeds."""
 
     @abstractmethod
@@ -115,7 +115,7 @@ class LakeBatch(Batch):
 
     world: frozen_lake.FrozenLake
 
-    def _start(self, seeds: Sequence[int], split: str | None, members: Sequence[int]) -> None:
+    def _start(self, seeds: Sequence[int], split: str | None, member_ids: Sequence[int]) -> None:
         config = self.world.config
         starts = [_lake_start(config.size, config.frozen_probability, seed, split, config.pack) for seed in seeds]
         self.bare = np.stack([bare for bare, _ in starts])
@@ -123,7 +123,7 @@ class LakeBatch(Batch):
         # A member's luck is a stream of its own, read one draw a move: as many as there can be are drawn ahead.
         self.luck = np.zeros((len(seeds), config.max_actions))
         if not self.world.deterministic:
-            for row, (seed, member) in enumerate(zip(seeds, members, strict=True)):
+            for row, (seed, member) in enumerate(zip(seeds, member_ids, strict=True)):
                 self.luck[row] = frozen_lake.slips(seed, member).random(config.max_actions)
         self.drawn = np.zeros(len(seeds), np.int64)
 
@@ -157,7 +157,7 @@ class SokobanBatch(Batch):
 
     world: sokoban.Sokoban
 
-    def _start(self, seeds: Sequence[int], split: str | None, members: Sequence[int]) -> None:
+    def _start(self, seeds: Sequence[int], split: str | None, member_ids: Sequence[int]) -> None:
         config = self.world.config
         starts = [_room_start(config.plan, seed, split, config.pack) for seed in seeds]
         self.bare = np.stack([bare for bare, _, _ in starts])
@@ -207,7 +207,7 @@ class SudokuBatch(Batch):
 
     world: sudoku.Sudoku
 
-    def _start(self, seeds: Sequence[int], split: str | None, members: Sequence[int]) -> None:
+    def _start(self, seeds: Sequence[int], split: str | None, member_ids: Sequence[int]) -> None:
         config = self.world.config
         puzzles = [sudoku.puzzle_for(config.size, config.given, seed, split, config.pack) for seed in seeds]
         self.givens = np.array([puzzle.givens for puzzle in puzzles])

@@ -1,6 +1,6 @@
-"""Episodes of the simulator as files: players of every grade at starts of their own, in several processes.
+"""Episodes of the simulator as files: players of every perturbation at starts of their own, in several processes.
 
-Episode i of a seed is the same whoever makes it and however often it is made: grade, start and luck come from the seed
+Episode i of a seed is the same whoever makes it and however often: perturbation, start and noise come from the seed
 and i. Files that are there are kept, so a collection that was stopped goes on, and a larger one extends a smaller one;
 one that cannot be read is made again.
 """
@@ -24,7 +24,7 @@ from oneiro.seeds import generator
 from oneiro.worlds.robot import policies
 from oneiro.worlds.robot.drawer import draw_start
 from oneiro.worlds.robot.episodes import RobotEpisode, is_whole, refuse_others, write_episode
-from oneiro.worlds.robot.simulator import ACTION, HOLD, DrawerSimulator, TaskName, choose_renderer, require
+from oneiro.worlds.robot.simulator import ACTION, ACTION_REPEAT, DrawerSimulator, TaskName, choose_renderer, require
 
 
 class CollectSettings(Settings):
@@ -32,11 +32,11 @@ class CollectSettings(Settings):
 
     task: TaskName = "drawer-open"
     """What the players try to do."""
-    policies: tuple[str, ...] = Field(default=tuple(policies.GRADES), min_length=1)
+    policies: tuple[str, ...] = Field(default=tuple(policies.PERTURBATIONS), min_length=1)
     """Grades of players; each episode draws one. Failures belong in the data: a model must know how they look."""
     size: int = Field(default=64, ge=16, le=1024)
     """Side of a frame, in pixels."""
-    hold: int = Field(default=HOLD, ge=1, le=50)
+    action_repeat: int = Field(default=ACTION_REPEAT, ge=1, le=50)
     """Simulator steps that an action lasts."""
     frames: int = Field(default=41, ge=2)
     """Frames of an episode, at most: the first, and one after each action."""
@@ -45,7 +45,7 @@ class CollectSettings(Settings):
     split: Literal["train", "eval"] = "train"
     """Which starts: those of the other split are left for evaluation."""
     seed: int = 0
-    """Decides grades, starts and luck."""
+    """Decides perturbations, starts and luck."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def collect(
     """Write episodes 0 to `episodes` - 1 that `out` lacks or holds damaged; `advance` hears of each that is there."""
     require()
     for name in settings.policies:
-        policies.grade(name)
+        policies.perturbation(name)
     out = Path(out)
     note, made = out / f"{settings.task}.json", settings.model_dump(mode="json")
     refuse_others(note, made, f"{settings.task} episodes")
@@ -90,17 +90,17 @@ def collect(
 
 def play(settings: CollectSettings, index: int) -> RobotEpisode:
     """Episode `index` of a collection."""
-    simulator = _simulator(settings.task, settings.size, settings.hold)
+    simulator = _simulator(settings.task, settings.size, settings.action_repeat)
     rng = generator("robot", settings.task, settings.seed, index)
     name = settings.policies[int(rng.integers(len(settings.policies)))]
     side, key = draw_start(settings.task, int(rng.integers(1 << 62)), settings.split)
-    spoil = policies.grade(name)(rng)
+    perturb = policies.perturbation(name)(rng)
     simulator.reset(side)
     images, actions, experts, openings = [simulator.frame()], [], [], [simulator.opening]
     done_at: int | None = None
     while len(images) < settings.frames and (done_at is None or len(images) < done_at + settings.after):
         experts.append(simulator.expert())
-        actions.append(spoil(experts[-1]))
+        actions.append(perturb(experts[-1]))
         simulator.act(actions[-1])
         images.append(simulator.frame())
         openings.append(simulator.opening)
@@ -115,7 +115,7 @@ def play(settings: CollectSettings, index: int) -> RobotEpisode:
         "key": key,
         "side": side,
         "reached": done_at is not None,
-        "hold": settings.hold,
+        "action_repeat": settings.action_repeat,
     }
     placeholder = np.zeros((1, ACTION), np.float32)
     return RobotEpisode(
@@ -130,9 +130,9 @@ def play(settings: CollectSettings, index: int) -> RobotEpisode:
 
 
 @cache
-def _simulator(task: TaskName, size: int, hold: int) -> DrawerSimulator:
+def _simulator(task: TaskName, size: int, action_repeat: int) -> DrawerSimulator:
     """One per process: making it takes as long as an episode."""
-    return DrawerSimulator(task, size, hold)
+    return DrawerSimulator(task, size, action_repeat)
 
 
 def _make(settings: CollectSettings, index: int, path: Path) -> None:

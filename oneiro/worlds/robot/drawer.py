@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, level_key
-from oneiro.worlds.robot.simulator import ACTION, HOLD, SIDE, DrawerSimulator, TaskName, require
+from oneiro.worlds.robot.simulator import ACTION, ACTION_REPEAT, SIDE, DrawerSimulator, TaskName, require
 
 LONGEST = 200
 """Characters of an action that are looked at."""
@@ -30,7 +30,7 @@ class RobotConfig(WorldConfig):
     max_actions: int = Field(default=40, ge=1)
     task: TaskName = "drawer-open"
     """What is to be done."""
-    hold: int = Field(default=HOLD, ge=1, le=50)
+    action_repeat: int = Field(default=ACTION_REPEAT, ge=1, le=50)
     """Simulator steps (0.0125 s each) that an action lasts; 4 make 20 actions a second."""
     size: int = Field(default=64, ge=16, le=1024)
     """Side of a frame, in pixels."""
@@ -51,7 +51,7 @@ class Robot(World):
 
     def __init__(self, config: WorldConfig | None = None) -> None:
         super().__init__(config)
-        self.simulator = DrawerSimulator(self.config.task, self.config.size, self.config.hold)
+        self.simulator = DrawerSimulator(self.config.task, self.config.size, self.config.action_repeat)
         self._reached = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
@@ -102,7 +102,7 @@ class Robot(World):
         return (
             f"A robot arm stands before a drawer: {self.simulator.task.instruction}. Positions are in metres.\n"
             "Actions: four numbers from -1 to 1, x y z gripper, for instance 0.5 0 -1 -1. The hand moves up to "
-            f"{0.01 * self.config.hold:g} metres in each direction; a gripper of 1 closes, -1 opens. "
+            f"{0.01 * self.config.action_repeat:g} metres in each direction; a gripper of 1 closes, -1 opens. "
             f"You have {self.config.max_actions} actions."
         )
 

@@ -1,7 +1,7 @@
-"""Players of every grade: the expert's action, spoiled in a named way.
+"""TrainedPolicies of every perturbation: the expert's action, spoiled in a named way.
 
-A grade is made anew for each episode, from that episode's generator, and turns the expert's action into the one taken.
-So the same grades apply to the scripted expert, which sees the state, and to a network, which sees frames.
+A perturbation is made for each episode, from its generator, and turns the expert's action into the one taken.
+So the same perturbations apply to the scripted expert, which sees the state, and to a network, which sees frames.
 """
 
 from __future__ import annotations
@@ -13,52 +13,52 @@ import numpy as np
 from oneiro.errors import OneiroError, nearest
 from oneiro.worlds.robot.simulator import ACTION
 
-Spoil = Callable[[np.ndarray], np.ndarray]
+Perturbation = Callable[[np.ndarray], np.ndarray]
 """The expert's action `[4]` -> the action taken, float32 within [-1, 1]."""
-Grade = Callable[[np.random.Generator], Spoil]
+Grade = Callable[[np.random.Generator], Perturbation]
 
 TREMOR, STRONG_TREMOR = 0.4, 0.9
 PULL = 0.9
 
 
-def expert(rng: np.random.Generator) -> Spoil:
+def expert(rng: np.random.Generator) -> Perturbation:
     """As the expert does."""
     return _within
 
 
-def noisy(rng: np.random.Generator) -> Spoil:
+def noisy(rng: np.random.Generator) -> Perturbation:
     """With a trembling hand: Gaussian noise on every number."""
     return lambda action: _within(action + TREMOR * rng.normal(size=ACTION))
 
 
-def very_noisy(rng: np.random.Generator) -> Spoil:
+def very_noisy(rng: np.random.Generator) -> Perturbation:
     """With a hand that trembles about as much as it moves."""
     return lambda action: _within(action + STRONG_TREMOR * rng.normal(size=ACTION))
 
 
-def biased(rng: np.random.Generator) -> Spoil:
+def biased(rng: np.random.Generator) -> Perturbation:
     """With a constant pull, each episode in a direction and with a strength of its own."""
     direction = rng.normal(size=3)
     pull = np.append(rng.uniform(0.0, PULL) * direction / np.linalg.norm(direction), 0.0)
     return lambda action: _within(action + pull)
 
 
-def half_random(rng: np.random.Generator) -> Spoil:
+def half_random(rng: np.random.Generator) -> Perturbation:
     """The expert every other time, on average; else anything."""
 
-    def spoil(action: np.ndarray) -> np.ndarray:
+    def perturb(action: np.ndarray) -> np.ndarray:
         drawn, heeds = _anything(rng), rng.random() < 0.5
         return _within(action) if heeds else drawn
 
-    return spoil
+    return perturb
 
 
-def random(rng: np.random.Generator) -> Spoil:
+def random(rng: np.random.Generator) -> Perturbation:
     """Anything: each number uniform in [-1, 1]."""
     return lambda action: _anything(rng)
 
 
-GRADES: dict[str, Grade] = {
+PERTURBATIONS: dict[str, Grade] = {
     "expert": expert,
     "noisy": noisy,
     "very-noisy": very_noisy,
@@ -68,11 +68,11 @@ GRADES: dict[str, Grade] = {
 }
 
 
-def grade(name: str) -> Grade:
-    """A grade by name."""
-    if name not in GRADES:
-        raise OneiroError(f"no policy is called '{name}'{nearest(name, GRADES)}")
-    return GRADES[name]
+def perturbation(name: str) -> Grade:
+    """A perturbation by name."""
+    if name not in PERTURBATIONS:
+        raise OneiroError(f"no policy is called '{name}'{nearest(name, PERTURBATIONS)}")
+    return PERTURBATIONS[name]
 
 
 def _within(action: np.ndarray) -> np.ndarray:

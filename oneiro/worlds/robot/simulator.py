@@ -24,7 +24,7 @@ TaskName = Literal["drawer-open", "drawer-close"]
 
 
 @dataclass(frozen=True)
-class Task:
+class RobotTask:
     """One of Meta-World's tasks: where its simulation and its scripted expert are, and what counts as done."""
 
     environment: str
@@ -40,15 +40,15 @@ class Task:
         return opening >= self.done_at if self.opens else opening <= self.done_at
 
 
-TASKS: dict[str, Task] = {
-    "drawer-open": Task(
+TASKS: dict[str, RobotTask] = {
+    "drawer-open": RobotTask(
         environment="metaworld.envs.sawyer_drawer_open_v3:SawyerDrawerOpenEnvV3",
         expert="metaworld.policies.sawyer_drawer_open_v3_policy:SawyerDrawerOpenV3Policy",
         instruction="open the drawer",
         done_at=0.15,
         opens=True,
     ),
-    "drawer-close": Task(
+    "drawer-close": RobotTask(
         environment="metaworld.envs.sawyer_drawer_close_v3:SawyerDrawerCloseEnvV3",
         expert="metaworld.policies.sawyer_drawer_close_v3_policy:SawyerDrawerCloseV3Policy",
         instruction="close the drawer",
@@ -60,7 +60,7 @@ ACTION = 4
 """Numbers of an action, each in [-1, 1]: hand towards x, y, z (1 is a centimetre a simulator step), gripper effort."""
 SIDE = 0.1
 """The drawer stands up to so many metres left or right of the middle."""
-HOLD = 4
+ACTION_REPEAT = 4
 """Simulator steps (0.0125 s each) that an action lasts unless someone says otherwise: 20 actions a second."""
 DEPTH = 0.9
 DRAWER_JOINT = "goal_slidey"
@@ -73,12 +73,12 @@ OF_THE_START = ("_last_rand_vec", "_target_pos", "obj_init_pos", "init_tcp")
 
 
 class DrawerSimulator:
-    """One arm, one drawer. `size` is the side of a frame in pixels, `hold` how long an action lasts."""
+    """One arm, one drawer. `size` is the side of a frame in pixels, `action_repeat` how long an action lasts."""
 
-    def __init__(self, task: TaskName, size: int = 64, hold: int = HOLD) -> None:
+    def __init__(self, task: TaskName, size: int = 64, action_repeat: int = ACTION_REPEAT) -> None:
         require()
         choose_renderer()
-        self.task, self.size, self.hold = TASKS[task], size, hold
+        self.task, self.size, self.action_repeat = TASKS[task], size, action_repeat
         self._env: Any = _load(self.task.environment)()
         self._env.max_path_length = ENDLESS  # whoever uses the simulator counts
         # Starts are set directly: the task sampler of Meta-World would draw them from numpy's global state.
@@ -98,9 +98,9 @@ class DrawerSimulator:
         self.success = False
 
     def act(self, action: np.ndarray) -> None:
-        """Apply one action, clipped to [-1, 1], for `hold` simulator steps."""
+        """Apply one action, clipped to [-1, 1], for `action_repeat` simulator steps."""
         action = np.clip(np.asarray(action, np.float32), -1.0, 1.0)
-        for _ in range(self.hold):
+        for _ in range(self.action_repeat):
             self.observation, _, _, _, info = self._env.step(action)
         self.success = bool(info["success"])
 

@@ -36,7 +36,7 @@ Rules = dict[str, dict[str, dict[str, str]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TransitionRow:
     """A transition as it is stored: states and scores by number."""
 
     id: str
@@ -62,7 +62,7 @@ class Dataset(Sequence[Transition]):
     tasks: dict[str, str]
     states: Sequence[State]
     scores: Sequence[Score]
-    rows: Sequence[Row]
+    rows: Sequence[TransitionRow]
     rules: Rules = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -89,7 +89,7 @@ class Dataset(Sequence[Transition]):
         rows = [row for row in self.rows if row.game in wanted]
         return Dataset(self.name, self.split, self.tasks, self.states, self.scores, rows, self.rules)
 
-    def _transition(self, row: Row) -> Transition:
+    def _transition(self, row: TransitionRow) -> Transition:
         return Transition(
             id=row.id,
             split=self.split,
@@ -160,7 +160,7 @@ def open_dataset(folder: str | Path, split: str = "train") -> Dataset:
         raise OneiroError(f"{folder} has no split '{split}'{nearest(split, described['splits'])}")
     try:
         states = [json.loads(line) for line in _lines(folder / "states.jsonl.gz")]
-        rows = [Row(*json.loads(line)) for line in _lines(folder / f"{split}.jsonl.gz")]
+        rows = [TransitionRow(*json.loads(line)) for line in _lines(folder / f"{split}.jsonl.gz")]
         rules = json.loads("".join(_lines(folder / "rules.json.gz")))
         _check(rows, described["tasks"], len(states), len(described["scores"]))
     except (OSError, EOFError, ValueError, TypeError) as error:
@@ -198,7 +198,7 @@ def _described(folder: Path) -> dict[str, Any]:
     return described
 
 
-def _check(rows: Iterable[Row], tasks: Mapping[str, str], states: int, scores: int) -> None:
+def _check(rows: Iterable[TransitionRow], tasks: Mapping[str, str], states: int, scores: int) -> None:
     """Whether all that rows point to is there, so that none fails later; may raise `ValueError` or `TypeError`."""
     for row in rows:
         if row.game not in tasks:

@@ -15,8 +15,8 @@ from oneiro.models import language as languages
 from oneiro.models.language import LanguageModel
 from oneiro.models.video.layout import FREE, Layout
 from oneiro.models.video.transformer import TransformerSettings, create
-from oneiro.sampling import slots
-from oneiro.sampling.engine import Engine, Limits
+from oneiro.sampling import decode_batch
+from oneiro.sampling.engine import Engine, SamplingSettings
 
 SINGLE, MULTI = Layout.single_step(4375, 320, 13), Layout.multi_step(4375, 80, 1280, 13)
 TINY = Layout.multi_step(codes=20, frame_tokens=3, context_tokens=4, action_tokens=2, future=2, bins=5)
@@ -84,7 +84,7 @@ def test_a_sampled_reply_gives_its_frames_back() -> None:
 
 
 def test_free_is_the_engines_own_sign() -> None:
-    assert FREE == slots.FREE
+    assert FREE == decode_batch.FREE
 
 
 def test_a_layout_survives_json_and_a_wrong_one_is_refused() -> None:
@@ -109,8 +109,8 @@ def model() -> LanguageModel:
 def test_only_frame_codes_come_out_and_actions_stand_where_they_are_forced(model: LanguageModel) -> None:
     actions = np.array([[0, 1], [2, 3], [4, 0]])
     prompt = TINY.prompt(np.arange(4), np.arange(9).reshape(3, 3), actions)
-    limits = Limits(max_tokens=TINY.reply_length, ignore_end=True)
-    (samples,) = Engine(model).generate([prompt], 64, limits, [TINY.forced(actions)], seed=3)
+    sampling = SamplingSettings(max_tokens=TINY.reply_length, ignore_eos=True)
+    (samples,) = Engine(model).generate([prompt], 64, sampling, [TINY.forced(actions)], seed=3)
     for sample in samples:
         assert sample.tokens[3:5].tolist() == [42, 43]
         assert TINY.reply_frames(sample.tokens).max() < 20
@@ -125,8 +125,8 @@ def test_only_frame_codes_come_out_and_actions_stand_where_they_are_forced(model
 def test_sampler_and_learner_agree_over_the_spoken_tokens(model: LanguageModel) -> None:
     actions = np.array([[0, 1], [2, 3], [4, 0]])
     prompt = TINY.prompt(np.arange(4), np.arange(9).reshape(3, 3), actions)
-    limits = Limits(max_tokens=TINY.reply_length, ignore_end=True)
-    (samples,) = Engine(model).generate([prompt], 4, limits, [TINY.forced(actions)], seed=3)
+    sampling = SamplingSettings(max_tokens=TINY.reply_length, ignore_eos=True)
+    (samples,) = Engine(model).generate([prompt], 4, sampling, [TINY.forced(actions)], seed=3)
     from oneiro.episode import Row, given
 
     rows = [Row([given(prompt), *TINY.reply_segments(sample.segments())]) for sample in samples]
@@ -137,10 +137,10 @@ def test_sampler_and_learner_agree_over_the_spoken_tokens(model: LanguageModel) 
 
 
 def test_what_may_be_spoken_and_that_nothing_is_text_survive_a_folder(model: LanguageModel, tmp_path: Path) -> None:
-    model.habits = {"predictor": "video", "layout": TINY.data()}
+    model.metadata = {"predictor": "video", "layout": TINY.data()}
     again = languages.load(str(model.save(tmp_path / "mine")))
-    assert again.tokenizer is None and again.end_tokens == [] and again.backbone.spoken == 20
-    assert again.habits == model.habits
+    assert again.tokenizer is None and again.end_tokens == [] and again.backbone.output_vocab == 20
+    assert again.metadata == model.metadata
     assert torch.equal(again.backbone.head_weight, model.backbone.head_weight)
 
 

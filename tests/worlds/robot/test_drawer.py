@@ -63,8 +63,8 @@ def test_tasks_are_variants_and_settings_have_bounds() -> None:
     assert world_class("robot:drawer-close").variants["drawer-close"] == {"task": "drawer-close"}
     with pytest.raises(OneiroError, match="did you mean 'drawer-open'"):
         worlds.make("robot:drawer-opn")
-    with pytest.raises(OneiroError, match="hold"):
-        worlds.make("robot", hold=0)
+    with pytest.raises(OneiroError, match="action_repeat"):
+        worlds.make("robot", action_repeat=0)
 
 
 def test_without_its_packages_the_check_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oneiro.worlds.robot.policies import GRADES
+from oneiro.worlds.robot.policies import PERTURBATIONS
 from tests.test_docs import commands, snippets, understand
 
 PAGE = Path(__file__).parents[3] / "docs" / "robot.md"
@@ -30,4 +30,4 @@ def test_the_documented_commands_are_understood() -> None:
 
 def test_every_player_is_on_the_page() -> None:
     listed = re.findall(r"^\| `([a-z-]+)` \|", PAGE.read_text(), re.MULTILINE)
-    assert set(GRADES) <= set(listed)
+    assert set(PERTURBATIONS) <= set(listed)

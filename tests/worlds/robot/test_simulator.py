@@ -15,9 +15,9 @@ from oneiro.worlds.robot.simulator import HIDDEN, TASKS, DrawerSimulator, TaskNa
 def play(simulator: DrawerSimulator, side: float, actions: int, name: str = "expert", seed: int = 0) -> list[float]:
     """Openings after each action of a player."""
     simulator.reset(side)
-    spoil, openings = policies.grade(name)(generator("test", seed)), []
+    perturb, openings = policies.perturbation(name)(generator("test", seed)), []
     for _ in range(actions):
-        simulator.act(spoil(simulator.expert()))
+        simulator.act(perturb(simulator.expert()))
         openings.append(simulator.opening)
     return openings
 
@@ -109,7 +109,7 @@ def test_closing_one_simulator_leaves_the_pictures_of_another(simulator: DrawerS
 
 
 def test_a_longer_hold_is_the_same_action_repeated(simulator: DrawerSimulator) -> None:
-    single = DrawerSimulator("drawer-open", hold=1)
+    single = DrawerSimulator("drawer-open", action_repeat=1)
     action = np.array([0.3, -0.2, 0.5, 1.0])
     simulator.reset(0.04)
     simulator.act(action)
@@ -134,13 +134,13 @@ def test_a_renderer_that_the_person_chose_stays(monkeypatch: pytest.MonkeyPatch)
     assert module.os.environ["MUJOCO_GL"] in ("osmesa", "egl")
 
 
-@pytest.mark.parametrize("name", list(policies.GRADES))
+@pytest.mark.parametrize("name", list(policies.PERTURBATIONS))
 def test_every_grade_stays_within_the_action_box_and_repeats_itself(name: str) -> None:
     action = np.array([0.9, -0.9, 0.0, -1.0], np.float32)
 
     def taken() -> np.ndarray:
-        spoil = policies.grade(name)(generator("grade", 3))
-        return np.stack([spoil(action) for _ in range(50)])
+        perturb = policies.perturbation(name)(generator("perturbation", 3))
+        return np.stack([perturb(action) for _ in range(50)])
 
     first = taken()
     assert first.dtype == np.float32 and np.abs(first).max() <= 1 and np.array_equal(first, taken())
@@ -150,4 +150,4 @@ def test_every_grade_stays_within_the_action_box_and_repeats_itself(name: str) -
 
 def test_an_unknown_grade_names_the_nearest() -> None:
     with pytest.raises(OneiroError, match="did you mean 'noisy'"):
-        policies.grade("noisi")
+        policies.perturbation("noisi")

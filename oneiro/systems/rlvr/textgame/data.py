@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 
 from oneiro import seeds
-from oneiro.models.chat import ChatFormat
 from oneiro.episode import Row, given
 from oneiro.errors import OneiroError
-from oneiro.predictors.textgame.task import TextGame
+from oneiro.models.chat import ChatFormat
 from oneiro.predictors.textgame.prompt import cut
-from oneiro.predictors.textgame.sampler import Balanced, Families, GoldMix
-from oneiro.predictors.textgame.teacher import Example, taught_examples, true_examples
+from oneiro.predictors.textgame.sampler import Balanced, GoldMix, StateGroups
+from oneiro.predictors.textgame.task import TextGamePredictor
+from oneiro.predictors.textgame.teacher import SftExample, taught_examples, true_examples
 from oneiro.run import Run
-from oneiro.systems.rlvr.textgame.recipe import DataSettings, DrawSettings, RlvrRecipe
+from oneiro.systems.rlvr.textgame.recipe import RlvrRecipe, SamplerSettings, TextGameDataSettings
+from oneiro.worlds.textgame.augment import augmented, names_in
 from oneiro.worlds.textgame.crawl import UNSEEN, own_dataset
 from oneiro.worlds.textgame.dataset import EXAMPLE, Dataset, open_dataset, require_games, splits
-from oneiro.worlds.textgame.retell import names_in, retold
 from oneiro.worlds.textgame.state import Kind, Transition
 
 
@@ -36,8 +36,8 @@ class Data:
     """Rows of held-out games that are not among `test`."""
     examples: Sequence[Transition]
 
-    def task(self, recipe: RlvrRecipe) -> TextGame:
-        return TextGame(recipe.task, rules=self.train.rules, examples=self.examples)
+    def task(self, recipe: RlvrRecipe) -> TextGamePredictor:
+        return TextGamePredictor(recipe.task, rules=self.train.rules, examples=self.examples)
 
 
 def data_stage(recipe: RlvrRecipe, run: Run) -> dict[str, Any]:
@@ -53,14 +53,14 @@ def data_stage(recipe: RlvrRecipe, run: Run) -> dict[str, Any]:
     return sizes
 
 
-def record(settings: DataSettings, folder: Path) -> dict[str, int]:
+def record(settings: TextGameDataSettings, folder: Path) -> dict[str, int]:
     """Our games into a folder: training levels, unseen levels of the same games, and levels of held-out games."""
     return own_dataset(
         folder, settings.crawl, settings.held_out, games=settings.trained, test_levels=settings.test_levels
     )
 
 
-def open_data(settings: DataSettings, run: Run) -> Data:
+def open_data(settings: TextGameDataSettings, run: Run) -> Data:
     """The splits. Held-out games leave train; where the folder has no split for them, they stay in test."""
     folder = run.path / "data" if settings.own else Path(settings.name).expanduser()
     there = splits(folder)
@@ -75,14 +75,14 @@ def open_data(settings: DataSettings, run: Run) -> Data:
     return Data(train, test, unseen, examples)
 
 
-def draws(data: Dataset, settings: DrawSettings, kind: Kind, seed: int) -> Balanced | GoldMix:
+def row_order(data: Dataset, settings: SamplerSettings, kind: Kind, seed: int) -> Balanced | GoldMix:
     """The endless list of row numbers that training goes through, for questions of one kind."""
     if settings.name == "gold-mix":
         return GoldMix(data, per_hundred=settings.per_hundred, seed=seed)
     return Balanced(data, kind, changed_share=settings.changed_share, seed=seed)
 
 
-class Lessons(Sequence[Row]):
+class AnswerRows(Sequence[Row]):
     """Token rows of questions and answers, made when they are asked for: the loss is on the answer and its end.
 
     A row's first segment is what all commands in one situation share. `families` are the row numbers that are learnt
@@ -92,7 +92,7 @@ class Lessons(Sequence[Row]):
     def __init__(
         self,
         chat: ChatFormat,
-        example: Callable[[int, int], Example],
+        example: Callable[[int, int], SftExample],
         families: Sequence[Sequence[int]],
         own: bool = False,
     ) -> None:
@@ -126,20 +126,20 @@ class Lessons(Sequence[Row]):
         return np.concatenate([self.chat.encode(self.chat.before_user), self.chat.encode(text)])
 
 
-def lessons(recipe: RlvrRecipe, run: Run, data: Data, task: TextGame, chat: ChatFormat) -> Lessons:
+def sft_data(recipe: RlvrRecipe, run: Run, data: Data, task: TextGamePredictor, chat: ChatFormat) -> AnswerRows:
     """What SFT learns from: the truth, or a teacher's right answers (kept in the run as they come)."""
-    settings, seed = recipe.lessons, seeds.derive(recipe.seed, "lessons")
-    draw, kind = settings.draw or recipe.draw, recipe.task.transition
-    order = draws(data.train, draw, kind, seed)
-    drawn = Families(data.train, order, settings.together, draw.changed_share, seed, kind)
+    settings, seed = recipe.sft_data, seeds.derive(recipe.seed, "lessons")
+    sampler, kind = settings.sampler or recipe.sampler, recipe.task.transition
+    order = row_order(data.train, sampler, kind, seed)
+    drawn = StateGroups(data.train, order, settings.rows_per_state, sampler.changed_share, seed, kind)
     families: list[list[int]] = []
     left = settings.rows
     while left:
         families.append(drawn.family(len(families))[:left])
         left -= len(families[-1])
     if settings.teacher is None:
-        retell = retelling(data.train, settings.retold, seed) if settings.retold else None
-        return true_lessons(task, chat, data.train, families, retell)
+        augment = augmentation(data.train, settings.augment, seed) if settings.augment else None
+        return true_rows(task, chat, data.train, families, augment)
     cases = (data.train[number] for family in families for number in family)
     teacher, cache, refused = settings.teacher, run.path / "teacher", list[str]()
     with run.progress("teacher", settings.rows) as bar:
@@ -147,37 +147,39 @@ def lessons(recipe: RlvrRecipe, run: Run, data: Data, task: TextGame, chat: Chat
             task, cases, teacher, cache, samples=settings.samples, advance=bar.advance, refuse=refused.append
         )
         taught = list(found)
-    run.say(f"teacher: {len(taught):,} of {settings.rows:,} draws answered right in {settings.samples} tries")
+    run.say(f"teacher: {len(taught):,} of {settings.rows:,} row_order answered right in {settings.samples} tries")
     if refused:
         run.say(f"teacher: {len(refused):,} questions skipped, since its server refused them: {refused[0]}")
     if not taught:
-        raise OneiroError("the teacher got no answer right; raise lessons.rows or lessons.samples, or have no teacher")
-    return Lessons(chat, lambda number, family: taught[number], [[number] for number in range(len(taught))])
+        raise OneiroError(
+            "the teacher got no answer right; raise sft_data.rows or sft_data.samples, or have no teacher"
+        )
+    return AnswerRows(chat, lambda number, family: taught[number], [[number] for number in range(len(taught))])
 
 
-def true_lessons(
-    task: TextGame,
+def true_rows(
+    task: TextGamePredictor,
     chat: ChatFormat,
     cases: Sequence[Transition],
     families: Sequence[Sequence[int]],
-    retell: Callable[[Transition, int], Transition] | None = None,
-) -> Lessons:
-    """The true answers to the numbered cases; `retell` has each family tell its state in words of its own."""
+    augment: Callable[[Transition, int], Transition] | None = None,
+) -> AnswerRows:
+    """The true answers to the numbered cases; `augment` has each family tell its state in words of its own."""
 
-    def example(number: int, family: int) -> Example:
+    def example(number: int, family: int) -> SftExample:
         case = cases[number]
-        (found,) = true_examples(task, [retell(case, family) if retell else case])
+        (found,) = true_examples(task, [augment(case, family) if augment else case])
         return found
 
-    return Lessons(chat, example, families, own=retell is not None)
+    return AnswerRows(chat, example, families, own=augment is not None)
 
 
-def retelling(data: Dataset, share: float, seed: int) -> Callable[[Transition, int], Transition]:
+def augmentation(data: Dataset, share: float, seed: int) -> Callable[[Transition, int], Transition]:
     """Tells the states of a `share` of the families otherwise."""
     names = names_in(data.states)
 
-    def retell(case: Transition, family: int) -> Transition:
+    def augment(case: Transition, family: int) -> Transition:
         rng = seeds.generator(seed, "retold", family)
-        return retold(case, rng, names) if rng.random() < share else case
+        return augmented(case, rng, names) if rng.random() < share else case
 
-    return retell
+    return augment

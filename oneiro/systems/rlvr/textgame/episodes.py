@@ -6,18 +6,18 @@ import json
 from collections.abc import Sequence
 
 from oneiro.clock import spent
-from oneiro.episode import Episode, Row, Stop, Tokens, given
+from oneiro.episode import Episode, FinishReason, Row, Tokens, given
 from oneiro.predictors.base import Malformed
-from oneiro.predictors.textgame.task import TextGame
 from oneiro.predictors.textgame.score import question
+from oneiro.predictors.textgame.task import TextGamePredictor
 from oneiro.sampling.engine import Sample
 from oneiro.systems.rlvr.textgame.model import Answerer
 from oneiro.worlds.textgame.state import Score, State, Transition
 
 
-def play(answerer: Answerer, cases: Sequence[Transition], members: int, seed: int) -> list[Episode]:
-    """`members` sampled answers to each case, one episode each; a case is a group."""
-    samples = answerer.sample(cases, members, seed)
+def play(answerer: Answerer, cases: Sequence[Transition], group_size: int, seed: int) -> list[Episode]:
+    """`group_size` sampled answers to each case, one episode each; a case is a group."""
+    samples = answerer.sample(cases, group_size, seed)
     with spent("scoring"):
         return [
             episode(answerer.task, case, answerer.text(sample), sample, answerer.prompt(case), group, member)
@@ -27,7 +27,13 @@ def play(answerer: Answerer, cases: Sequence[Transition], members: int, seed: in
 
 
 def episode(
-    task: TextGame, case: Transition, text: str, sample: Sample, prompt: Tokens, group: int = 0, member: int = 0
+    task: TextGamePredictor,
+    case: Transition,
+    text: str,
+    sample: Sample,
+    prompt: Tokens,
+    group: int = 0,
+    member: int = 0,
 ) -> Episode:
     """One answer with what it earned. Success is exactness, whatever the reward is."""
     reward, told = task.reward(text, case), task.parse(text, case)
@@ -46,7 +52,7 @@ def episode(
         rewards=[reward.value],
         terms={name: [value] for name, value in reward.terms.items()},
         success=task.exact(text, case),
-        stop=Stop.LENGTH if sample.stop is Stop.LENGTH else Stop.TURNS,
+        finish_reason=FinishReason.LENGTH if sample.finish_reason is FinishReason.LENGTH else FinishReason.TURNS,
         member=member,
         group=group,
         task=case.id,
@@ -70,6 +76,6 @@ def describe(episodes: Sequence[Episode]) -> dict[str, float]:
         "success_changed": [e.success for e in episodes if e.info["changed"]],
         "success_unchanged": [e.success for e in episodes if not e.info["changed"]],
         "malformed": [e.info["malformed"] for e in episodes],
-        "cut_short": [e.stop is Stop.LENGTH for e in episodes],
+        "truncated": [e.finish_reason is FinishReason.LENGTH for e in episodes],
     }
     return {name: sum(values) / len(values) for name, values in parts.items() if values}

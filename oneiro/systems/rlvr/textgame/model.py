@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from oneiro import seeds
-from oneiro.models.chat import ChatFormat
 from oneiro.episode import Tokens
 from oneiro.errors import OneiroError
 from oneiro.models import language as languages
 from oneiro.models.backbone import Backbone
+from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
-from oneiro.predictors.textgame.task import TextGame, TextGameConfig
+from oneiro.predictors.textgame.task import TextGamePredictor, TextGamePredictorConfig
 from oneiro.recipe import Settings
 from oneiro.run import Run
-from oneiro.sampling.engine import Engine, Limits, Sample
-from oneiro.systems.rlvr.textgame.data import Data, draws
+from oneiro.sampling.engine import Engine, Sample, SamplingSettings
+from oneiro.systems.rlvr.textgame.data import Data, row_order
 from oneiro.systems.rlvr.textgame.recipe import RlvrRecipe
 from oneiro.worlds.textgame.state import Situation
 
@@ -45,12 +45,12 @@ PIECE = re.compile(
 )
 
 
-class PredictorHabits(Settings):
+class TextGameMetadata(Settings):
     """What travels with a predictor's weights (`oneiro.json`): how it was taught to be asked."""
 
     predictor: str
-    task: TextGameConfig
-    limits: Limits
+    task: TextGamePredictorConfig
+    sampling: SamplingSettings
     held_out: tuple[str, ...] = ()
     """Games it never saw."""
 
@@ -59,9 +59,9 @@ class PredictorHabits(Settings):
 class Answerer:
     """A language model at work on a task: situations in, texts out."""
 
-    task: TextGame
+    task: TextGamePredictor
     engine: Engine
-    limits: Limits
+    sampling: SamplingSettings
 
     @property
     def language(self) -> LanguageModel:
@@ -74,9 +74,9 @@ class Answerer:
     def prompt(self, case: Situation) -> Tokens:
         return self.chat.opening(self.task.prompt(case)[0]["content"])
 
-    def sample(self, cases: Sequence[Situation], members: int, seed: int) -> list[list[Sample]]:
-        """`members` answers to every case; a prompt is computed once for all of them."""
-        return self.engine.generate([self.prompt(case) for case in cases], members, self.limits, seed=seed)
+    def sample(self, cases: Sequence[Situation], group_size: int, seed: int) -> list[list[Sample]]:
+        """`group_size` answers to every case; a prompt is computed once for all of them."""
+        return self.engine.generate([self.prompt(case) for case in cases], group_size, self.sampling, seed=seed)
 
     def text(self, sample: Sample) -> str:
         """An answer without its end token."""
@@ -84,8 +84,8 @@ class Answerer:
         return self.language.decode(sample.tokens[:-1] if ended else sample.tokens)
 
     def greedy(self, cases: Sequence[Situation]) -> list[Sample]:
-        limits = self.limits.model_copy(update={"temperature": 0.0})
-        found = self.engine.generate([self.prompt(case) for case in cases], 1, limits)
+        sampling = self.sampling.model_copy(update={"temperature": 0.0})
+        found = self.engine.generate([self.prompt(case) for case in cases], 1, sampling)
         return [sample for (sample,) in found]
 
     def __call__(self, cases: Sequence[Situation]) -> list[str]:
@@ -104,7 +104,7 @@ def model_stage(recipe: RlvrRecipe, run: Run, data: Data) -> dict[str, Any]:
 def make_tiny(recipe: RlvrRecipe, run: Run, data: Data) -> LanguageModel:
     """Random weights and a tokenizer of the run's own text, saved as the run's base."""
     task = data.task(recipe)
-    order = draws(data.train, recipe.draw, recipe.task.transition, seeds.derive(recipe.seed, "tokenizer"))
+    order = row_order(data.train, recipe.sampler, recipe.task.transition, seeds.derive(recipe.seed, "tokenizer"))
     cases = [data.train[order.row(i)] for i in range(TEXTS)]
     texts = [text for case in cases for text in (task.prompt(case)[0]["content"], task.target(case))]
     openings = sorted({f"The game: {case.task}\n\n" for case in cases})
@@ -138,28 +138,28 @@ def model_after(recipe: RlvrRecipe, run: Run, stage: str | None) -> LanguageMode
         language = languages.with_lora(language, recipe.model.lora)
     else:
         language = languages.load(recipe.model)
-    habits = PredictorHabits(
-        predictor=TextGame.name, task=recipe.task, limits=recipe.limits, held_out=recipe.data.held_out
+    metadata = TextGameMetadata(
+        predictor=TextGamePredictor.name, task=recipe.task, sampling=recipe.sampling, held_out=recipe.data.held_out
     )
-    language.habits = habits.model_dump(mode="json")
+    language.metadata = metadata.model_dump(mode="json")
     return language
 
 
-def folded(language: LanguageModel) -> LanguageModel:
-    """The same model with its adapter folded into the weights, all of which can then learn."""
+def lora_merged(language: LanguageModel) -> LanguageModel:
+    """The same model with its adapter lora_merged into the weights, all of which can then learn."""
     if not hasattr(language.model, "merge_and_unload"):
         return language
     model = language.model.merge_and_unload()
     model.requires_grad_(True)
-    return LanguageModel(language.name, model, language.tokenizer, Backbone(model), language.habits)
+    return LanguageModel(language.name, model, language.tokenizer, Backbone(model), language.metadata)
 
 
-def habits_of(language: LanguageModel, where: str | Path) -> PredictorHabits | None:
+def metadata_of(language: LanguageModel, where: str | Path) -> TextGameMetadata | None:
     """How a loaded model was taught to be asked; None where it was never taught."""
-    if not language.habits:
+    if not language.metadata:
         return None
     try:
-        found = PredictorHabits.model_validate(language.habits)
+        found = TextGameMetadata.model_validate(language.metadata)
     except ValueError as error:
         raise OneiroError(f"the model at {where} was not taught to predict text games (see its oneiro.json)") from error
     return found

@@ -12,20 +12,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from oneiro import seeds
-from oneiro.models.chat import ChatFormat
 from oneiro.agents.evaluate import record
 from oneiro.episode import Episode
-from oneiro.learning.collapse import Watch
+from oneiro.learning.collapse import CollapseMonitor
 from oneiro.learning.learner import Learner
 from oneiro.learning.loop import actor_of
+from oneiro.models.chat import ChatFormat
 from oneiro.run import Run
 from oneiro.sampling.engine import Engine
 from oneiro.systems import stages
-from oneiro.systems.rlvr.textgame.data import Data, data_stage, draws, lessons, open_data, true_lessons
-from oneiro.systems.rlvr.textgame.evaluate import evaluate, glance, tables
-from oneiro.systems.rlvr.textgame.exam import some
-from oneiro.systems.rlvr.textgame.model import Answerer, folded, model_after, model_stage
+from oneiro.systems.rlvr.textgame.data import Data, data_stage, open_data, row_order, sft_data, true_rows
 from oneiro.systems.rlvr.textgame.episodes import describe, play
+from oneiro.systems.rlvr.textgame.evaluate import eval_subset, evaluate, tables
+from oneiro.systems.rlvr.textgame.evaluation import some
+from oneiro.systems.rlvr.textgame.model import Answerer, lora_merged, model_after, model_stage
 from oneiro.systems.rlvr.textgame.recipe import RlvrRecipe
 
 __all__ = ["RlvrRecipe", "run"]
@@ -37,7 +37,7 @@ def run(recipe: RlvrRecipe, run: Run) -> None:
     data = open_data(recipe.data, run)
     run.stage("model", lambda: model_stage(recipe, run, data))
     start = None
-    if recipe.lessons.rows:
+    if recipe.sft_data.rows:
         run.stage(start := "sft", lambda: sft(recipe, run, data))
     before = run.stage("evaluate-start", lambda: evaluated(recipe, run, data, start))
     said = run.stage("rl", lambda: rl(recipe, run, data, start))
@@ -51,9 +51,9 @@ def sft(recipe: RlvrRecipe, run: Run, data: Data) -> dict[str, Any]:
     """Learn right answers, as far as the recipe goes."""
     language, task = model_after(recipe, run, None), data.task(recipe)
     chat = ChatFormat(language.tokenizer)
-    rows = lessons(recipe, run, data, task, chat)
-    tests = some(data.test, recipe.lessons.held_out, recipe.seed) if recipe.lessons.held_out else []
-    held_out = true_lessons(task, chat, tests, [[number] for number in range(len(tests))])
+    rows = sft_data(recipe, run, data, task, chat)
+    tests = some(data.test, recipe.sft_data.held_out, recipe.seed) if recipe.sft_data.held_out else []
+    held_out = true_rows(task, chat, tests, [[number] for number in range(len(tests))])
     steps = stages.supervise(
         run,
         "sft",
@@ -71,33 +71,35 @@ def sft(recipe: RlvrRecipe, run: Run, data: Data) -> dict[str, Any]:
 def rl(recipe: RlvrRecipe, run: Run, data: Data, start: str | None) -> dict[str, Any]:
     """Learn from verified rewards; ends early when there is nothing left to learn from."""
     language = model_after(recipe, run, start)
-    if recipe.fold:
-        language = folded(language)
+    if recipe.merge_lora:
+        language = lora_merged(language)
     actor = actor_of(language, recipe.rl)
-    answerer = Answerer(data.task(recipe), Engine(actor, recipe.slots), recipe.limits)
-    order = draws(data.train, recipe.draw, recipe.task.transition, seeds.derive(recipe.seed, "rl"))
-    groups, members = recipe.rollout.groups, recipe.rollout.members
-    watch = Watch(recipe.watch)
+    answerer = Answerer(data.task(recipe), Engine(actor, recipe.max_batch_size), recipe.sampling)
+    order = row_order(data.train, recipe.sampler, recipe.task.transition, seeds.derive(recipe.seed, "rl"))
+    prompts_per_step, group_size = recipe.rollout.prompts_per_step, recipe.rollout.group_size
+    monitor = CollapseMonitor(recipe.collapse_monitor)
 
     def play_step(step: int) -> list[Episode]:
-        cases = [data.train[order.row(i)] for i in range(step * groups, (step + 1) * groups)]
-        return play(answerer, cases, members, seeds.derive(recipe.seed, "rl", step))
+        cases = [data.train[order.row(i)] for i in range(step * prompts_per_step, (step + 1) * prompts_per_step)]
+        return play(answerer, cases, group_size, seeds.derive(recipe.seed, "rl", step))
 
-    def look(step: int, episodes: Sequence[Episode], learner: Learner) -> dict[str, float]:
-        found = describe(episodes) | watch.look(step, episodes, learner)
+    def extra_metrics(step: int, episodes: Sequence[Episode], learner: Learner) -> dict[str, float]:
+        found = describe(episodes) | monitor.measure(step, episodes, learner)
         if recipe.evaluation.every and (step - 1) % recipe.evaluation.every == 0:
-            found |= glance(recipe, data, answerer)
+            found |= eval_subset(recipe, data, answerer)
         return found
 
     seed = seeds.derive(recipe.seed, "rl updates")
-    notes = stages.reinforce(run, "rl", "RLVR", language, actor, recipe.rl, seed, watch, play_step, record, look)
+    notes = stages.reinforce(
+        run, "rl", "RLVR", language, actor, recipe.rl, seed, monitor, play_step, record, extra_metrics
+    )
     return {"notes": notes}
 
 
 def evaluated(recipe: RlvrRecipe, run: Run, data: Data, stage: str | None) -> dict[str, Any]:
     """A model's rows of the tables."""
     language = model_after(recipe, run, stage)
-    answerer = Answerer(data.task(recipe), Engine(language, recipe.slots), recipe.limits)
+    answerer = Answerer(data.task(recipe), Engine(language, recipe.max_batch_size), recipe.sampling)
     found = evaluate(recipe, run, data, answerer, f"evaluate-{'rlvr' if stage == 'rl' else 'start'}")
     parts = found["steps"]["all"]
     shown = ", ".join(f"{name} {part['accuracy']:.1f} %" for name, part in parts.items() if part["cases"])
@@ -131,7 +133,7 @@ def apart(before: dict[str, Any], after: dict[str, Any]) -> str:
 
 
 def summarise(run: Run, compared: dict[str, Any], notes: Sequence[str]) -> None:
-    """`summary.json` and what the report draws."""
+    """`summary.json` and what the report row_order."""
     stage, lesson = {"RLVR": "rl"}, {"SFT": "sft"}
     curves: list[tuple[str, str, dict[str, str], str]] = [
         ("Exact answers to steps that change something, sampled", "success_changed", stage, "%"),
@@ -143,9 +145,9 @@ def summarise(run: Run, compared: dict[str, Any], notes: Sequence[str]) -> None:
         ("Reward for the overlap of true and claimed changes", "reward_overlap", stage, ""),
         ("Cross-entropy of SFT", "ce", lesson, ""),
         ("Unreadable answers", "malformed", stage, "%"),
-        ("Reward spread inside groups", "group_std", stage, ""),
+        ("Reward std within groups", "group_std", stage, ""),
         ("Entropy", "entropy", stage, ""),
-        ("Tokens of an answer", "reply_tokens", stage, ""),
+        ("Tokens of an answer", "response_length", stage, ""),
         ("Largest sampler-learner difference in log-probability", "mismatch", stage, ""),
     ]
     run.summary(

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from oneiro import seeds
-from oneiro.predictors.textgame.task import TextGame
-from oneiro.predictors.textgame.rollout import Course, Predict, accuracy_by_depth, recorded_plans, recorded_predictor
+from oneiro.predictors.textgame.rollout import Predict, Rollout, accuracy_by_depth, recorded_plans, recorded_predictor
+from oneiro.predictors.textgame.task import TextGamePredictor
 from oneiro.worlds.textgame.dataset import Dataset, open_dataset, splits
 from oneiro.worlds.textgame.state import Transition
 
@@ -40,12 +40,12 @@ class Plans:
         drawn = seeds.generator(seed, "recorded plans").permutation(len(self.steps))[:most]
         return replace(self, steps=[self.steps[int(i)] for i in sorted(drawn)])
 
-    def measure(self, task: TextGame, predict: Predict) -> list[dict[str, Any]]:
+    def measure(self, task: TextGamePredictor, predict: Predict) -> list[dict[str, Any]]:
         """How often a predictor is right at each depth (see `accuracy_by_depth`)."""
-        courses = [Course.recorded(steps) for steps in self.steps]
-        return accuracy_by_depth(task, predict, courses, max(map(len, self.steps), default=0))
+        trajectories = [Rollout.recorded(steps) for steps in self.steps]
+        return accuracy_by_depth(task, predict, trajectories, max(map(len, self.steps), default=0))
 
-    def baselines(self, task: TextGame) -> dict[str, Predict]:
+    def baselines(self, task: TextGamePredictor) -> dict[str, Predict]:
         """That nothing ever changes, and the recorded truth."""
         steps = [row for plan in self.steps for row in plan]
         return {

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from oneiro.errors import OneiroError
-from oneiro.predictors.video.dataset import Footage, Windows
+from oneiro.predictors.video.dataset import VideoDataset, Windows
 from oneiro.run import Run
 from oneiro.systems.rlvr.video.recipe import VideoRecipe
 from oneiro.worlds.robot import puck as video_toy
 from oneiro.worlds.robot.collect import CollectSettings, collect
 from oneiro.worlds.robot.episodes import ActionBins, Episodes, open_episodes
-from oneiro.worlds.robot.simulator import HOLD
+from oneiro.worlds.robot.simulator import ACTION_REPEAT
 
 BINS = "actions.json"
 
@@ -28,7 +28,7 @@ class VideoData:
 
     recipe: VideoRecipe
     episodes: Episodes
-    hold: int = HOLD
+    action_repeat: int = ACTION_REPEAT
     """Simulator steps that an action of the robot lasts."""
 
     @property
@@ -36,24 +36,24 @@ class VideoData:
         return self.recipe.tokenizer.height, self.recipe.tokenizer.width
 
     @cached_property
-    def train(self) -> Footage:
-        return Footage(self.episodes.train, self.recipe.layout.frames, self.size)
+    def train(self) -> VideoDataset:
+        return VideoDataset(self.episodes.train, self.recipe.layout.frames, self.size)
 
     @cached_property
-    def test(self) -> Footage:
-        return Footage(self.episodes.test, self.recipe.layout.frames, self.size)
+    def test(self) -> VideoDataset:
+        return VideoDataset(self.episodes.test, self.recipe.layout.frames, self.size)
 
     @cached_property
     def test_windows(self) -> Windows:
         return test_windows(self.test, self.recipe.evaluation.segments)
 
 
-def test_windows(footage: Footage, segments: int) -> Windows:
+def test_windows(dataset: VideoDataset, segments: int) -> Windows:
     """So many fixed segments, evenly over the episodes: one of each, then another of each, none of them twice."""
     found: dict[tuple[int, int], None] = {}
     for seed in range(segments):  # an episode has only so many segments: later rounds may bring nothing new
-        found |= dict.fromkeys((int(e), int(s)) for e, s in footage.episodes.fixed_windows(footage.length, seed))
-        if len(found) >= segments or len(found) == len(footage.windows):
+        found |= dict.fromkeys((int(e), int(s)) for e, s in dataset.episodes.fixed_windows(dataset.length, seed))
+        if len(found) >= segments or len(found) == len(dataset.windows):
             break
     return np.array(sorted(list(found)[:segments]), np.int64).reshape(-1, 2)
 
@@ -67,7 +67,7 @@ def data_stage(recipe: VideoRecipe, run: Run) -> dict[str, Any]:
         run.say(f"left out: {reason}")
     if not len(episodes.train) or not len(episodes.test):
         raise OneiroError(f"{len(episodes)} episodes cannot be split: lower data.test_every or record more")
-    data = VideoData(recipe, episodes, hold_of(episodes))
+    data = VideoData(recipe, episodes, action_repeat_of(episodes))
     ActionBins.fit(episodes.train, recipe.layout.bins, recipe.layout.quantiles).save(run.path / BINS)
     sizes = {
         "train episodes": len(episodes.train),
@@ -76,15 +76,15 @@ def data_stage(recipe: VideoRecipe, run: Run) -> dict[str, Any]:
         "test segments": len(data.test_windows),
     }
     run.say(f"data: {', '.join(f'{count:,} {name}' for name, count in sizes.items())}")
-    return sizes | {"hold": data.hold, "left_out": [path.name for path, _ in episodes.damaged]}
+    return sizes | {"action_repeat": data.action_repeat, "left_out": [path.name for path, _ in episodes.damaged]}
 
 
-def hold_of(episodes: Episodes) -> int:
+def action_repeat_of(episodes: Episodes) -> int:
     """How long an action lasts in all of them: a model learns one length."""
-    said = [info.get("hold") for info in episodes.infos()]
-    found = {hold if isinstance(hold, int) else HOLD for hold in said}
+    said = [info.get("action_repeat") for info in episodes.infos()]
+    found = {action_repeat if isinstance(action_repeat, int) else ACTION_REPEAT for action_repeat in said}
     if len(found) > 1:
-        lengths = " and ".join(str(hold) for hold in sorted(found))
+        lengths = " and ".join(str(action_repeat) for action_repeat in sorted(found))
         raise OneiroError(
             f"actions in {episodes.paths[0].parent} are held for {lengths} simulator steps; keep one kind in a folder"
         )
@@ -115,4 +115,4 @@ def open_data(recipe: VideoRecipe, run: Run, looked: Mapping[str, Any]) -> Video
     """The episodes that the data stage found whole, by its result; each is checked again when it is read."""
     folder, without = folder_of(recipe, run), looked.get("left_out", ())
     episodes = open_episodes(folder, every=recipe.data.test_every, verify=False, without=without)
-    return VideoData(recipe, episodes, looked.get("hold", HOLD))
+    return VideoData(recipe, episodes, looked.get("action_repeat", ACTION_REPEAT))

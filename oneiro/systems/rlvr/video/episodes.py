@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oneiro.episode import Episode, Row, Stop, given
-from oneiro.predictors.video.task import Encoded, VideoPredictor
+from oneiro.episode import Episode, FinishReason, Row, given
 from oneiro.predictors.video.dataset import Clips
-from oneiro.sampling.engine import Engine, Limits
+from oneiro.predictors.video.task import Encoded, VideoPredictor
+from oneiro.sampling.engine import Engine, SamplingSettings
 
 
 def play(
@@ -20,15 +20,15 @@ def play(
     clips: Clips,
     cases: Encoded,
     names: Sequence[str],
-    members: int,
-    limits: Limits,
+    group_size: int,
+    sampling: SamplingSettings,
     seed: int,
 ) -> list[Episode]:
-    """`members` futures of each segment, one episode each; a segment is a group and a frame is a turn.
+    """`group_size` futures of each segment, one episode each; a segment is a group and a frame is a turn.
 
     Success is to earn more than the last given frame held still.
     """
-    samples = task.sample(engine, cases, members, limits, seed)
+    samples = task.sample(engine, cases, group_size, sampling, seed)
     frames = task.frames_of(samples)
     terms = task.rewards(clips, cases, frames)
     total = np.sum(list(terms.values()), axis=0)
@@ -45,7 +45,7 @@ def play(
                     rewards=rewards.tolist(),
                     terms={term: values[group, member].tolist() for term, values in terms.items()},
                     success=bool(rewards.sum() > trivial[group]),
-                    stop=Stop.LENGTH,
+                    finish_reason=FinishReason.LENGTH,
                     member=member,
                     group=group,
                     task=name,
@@ -67,7 +67,7 @@ def record(episode: Episode) -> dict[str, Any]:
         "member": episode.member,
         "group": episode.group,
         "success": episode.success,
-        "stop": str(episode.stop),
+        "finish_reason": str(episode.finish_reason),
         "score": episode.score,
         "terms": episode.terms,
         "tokens": episode.sampled_tokens,

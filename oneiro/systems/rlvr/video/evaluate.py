@@ -20,12 +20,12 @@ from oneiro import files
 from oneiro.models.video.perceptual import Lpips
 from oneiro.models.video.tokenizer import pixels
 from oneiro.predictors.video import measures
-from oneiro.predictors.video.task import Encoded, VideoPredictor
-from oneiro.predictors.video.dataset import Clips, Footage, Windows
+from oneiro.predictors.video.dataset import Clips, VideoDataset, Windows
 from oneiro.predictors.video.encodings import Encodings
+from oneiro.predictors.video.task import Encoded, VideoPredictor
 from oneiro.report import stats
 from oneiro.report.table import Cell, Table
-from oneiro.sampling.engine import Engine, Limits
+from oneiro.sampling.engine import Engine, SamplingSettings
 
 COPY, CEILING = "copy last frame", "tokenizer (ceiling)"
 TITLES = {
@@ -73,12 +73,12 @@ class Measured:
             return cls(values, arrays["repeats"], arrays["frames"] if "frames" in arrays.files else None)
 
 
-class Exam:
+class SegmentEvaluation:
     """Test segments, and what is measured on them. The context of a segment is its first given frame, never another."""
 
-    def __init__(self, task: VideoPredictor, footage: Footage, windows: Windows, networks: Sequence[str]) -> None:
-        self.task, self.footage, self.windows = task, footage, windows
-        self.encodings = Encodings(footage, task)
+    def __init__(self, task: VideoPredictor, dataset: VideoDataset, windows: Windows, networks: Sequence[str]) -> None:
+        self.task, self.dataset, self.windows = task, dataset, windows
+        self.encodings = Encodings(dataset, task)
         self.networks = {name: Lpips.load(name, task.tokenizer.device) for name in networks}  # type: ignore[arg-type]
 
     @property
@@ -86,12 +86,12 @@ class Exam:
         """[N]: which episode a segment is of."""
         return self.windows[:, 0]
 
-    def model(self, engine: Engine, limits: Limits, runs: int, seed: int, advance: Advance) -> Measured:
+    def model(self, engine: Engine, sampling: SamplingSettings, runs: int, seed: int, advance: Advance) -> Measured:
         """Sample `runs` futures of every segment and measure them."""
         parts, first = [], []
         for part in self._parts(runs):
             clips, cases = self._read(part)
-            samples = self.task.sample(engine, cases, runs, limits, seed + part.start)
+            samples = self.task.sample(engine, cases, runs, sampling, seed + part.start)
             frames = self.task.frames_of(samples)
             made, repeats = self.task.decode(cases.context, frames), self.task.repeats(cases, frames)
             parts.append(self._measured(made, clips, cases, repeats))
@@ -127,7 +127,7 @@ class Exam:
         return {name: values.float().cpu().numpy() for name, values in found.items() if name in TITLES}
 
     def _read(self, part: slice) -> tuple[Clips, Encoded]:
-        return self.footage.cut(self.windows[part]), self.encodings.encoded(self.windows[part])
+        return self.dataset.cut(self.windows[part]), self.encodings.encoded(self.windows[part])
 
     def _parts(self, runs: int) -> list[slice]:
         """Segments that are decoded together."""

@@ -22,33 +22,33 @@ from oneiro.models.video.layout import Layout
 from oneiro.models.video.perceptual import Lpips
 from oneiro.models.video.tokenizer import pixels
 from oneiro.predictors.video import measures
+from oneiro.predictors.video.encodings import Encodings, SegmentRows
 from oneiro.predictors.video.task import VideoPredictor, VideoRewardSettings
-from oneiro.predictors.video.encodings import Encodings, Lessons
 from oneiro.recipe import Settings
 from oneiro.run import Run
-from oneiro.sampling.engine import Limits
+from oneiro.sampling.engine import SamplingSettings
 from oneiro.systems import stages
 from oneiro.systems.rlvr.video.data import BINS, VideoData
 from oneiro.systems.rlvr.video.recipe import VideoRecipe
 from oneiro.worlds.robot.episodes import ActionBins
-from oneiro.worlds.robot.simulator import HOLD
+from oneiro.worlds.robot.simulator import ACTION_REPEAT
 
 TOKENIZER, PRETRAIN = "tokenizer", "pretrain"
-CANVAS = 256
-"""Pairs of frames whose mean is the canvas."""
+MEAN_FRAME_PAIRS = 256
+"""Pairs of frames whose mean is the mean_frame."""
 
 
-class VideoHabits(Settings):
+class VideoMetadata(Settings):
     """What travels with a transformer's weights (`oneiro.json`): everything but the tokenizer's weights."""
 
     predictor: Literal["video"] = "video"
     layout: dict[str, Any]
     bins: dict[str, Any]
     reward: VideoRewardSettings = VideoRewardSettings()
-    limits: Limits = Limits()
+    sampling: SamplingSettings = SamplingSettings()
     test_every: int = 100
     """One episode in so many was kept from training."""
-    hold: int = HOLD
+    action_repeat: int = ACTION_REPEAT
     """Simulator steps that an action of the robot lasted."""
 
 
@@ -83,8 +83,10 @@ def train_tokenizer(made: tokenizers.Tokenizer, recipe: VideoRecipe, run: Run, d
         drawn = data.train.scattered(settings.batch, settings.frames, settings.horizon, seed, "batch", number)
         return pixels(drawn, made.device)
 
-    if recipe.tokenizer.canvas:
-        made.canvas.copy_(pixels(data.train.scattered(CANVAS, 2, 2, seed, "canvas"), made.device).mean(dim=(0, 1)))
+    if recipe.tokenizer.mean_frame:
+        made.mean_frame.copy_(
+            pixels(data.train.scattered(MEAN_FRAME_PAIRS, 2, 2, seed, "canvas"), made.device).mean(dim=(0, 1))
+        )
     network = Lpips.load(settings.network, made.device) if settings.lpips else None
     with run.progress("tokenizer", settings.steps) as bar:
 
@@ -121,20 +123,20 @@ def task_of(recipe: VideoRecipe, run: Run) -> VideoPredictor:
 
 def pretrain_stage(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str, Any]:
     """Learn true futures by cross-entropy, or take the given transformer."""
-    if recipe.given.transformer:
+    if recipe.init_from.transformer:
         return take_transformer(recipe, run, data)
     task, settings, seed = task_of(recipe, run), recipe.pretrain, seeds.derive(recipe.seed, PRETRAIN)
     language = transformer.create(recipe.model, task.layout, seed)
-    language.habits = habits_of(recipe, task, data.hold)
+    language.metadata = metadata_of(recipe, task, data.action_repeat)
     shape, layout = language.backbone.shape, task.layout
     run.say(f"transformer: {shape.parameters:,} parameters, {layout.vocabulary:,} ids, rows of {layout.length} tokens")
-    encodings = Encodings(data.train, task, recipe.layout.reach, recipe.layout.first)
+    encodings = Encodings(data.train, task, recipe.layout.context_offset, recipe.layout.first)
     windows = data.train.draw(settings.steps * settings.batch, seed, "segments")
     contexts = encodings.contexts(windows, seed, "contexts")
     prepare(run, encodings, contexts)
     tests = data.test_windows[np.linspace(0, len(data.test_windows) - 1, settings.held_out).astype(np.int64)]
-    held_out = Lessons(Encodings(data.test, task), tests, tests)
-    rows = Lessons(encodings, windows, contexts, settings.history)
+    held_out = SegmentRows(Encodings(data.test, task), tests, tests)
+    rows = SegmentRows(encodings, windows, contexts, settings.history)
     how = SftSettings(learner=settings.learner, batch=settings.batch, checkpoint_every=settings.checkpoint_every)
     steps = stages.supervise(run, PRETRAIN, "pre-training", language, rows, held_out, how, seed)
     return {"parameters": shape.parameters, "vocabulary": layout.vocabulary, "length": layout.length, "steps": steps}
@@ -147,14 +149,14 @@ def prepare(run: Run, encodings: Encodings, contexts: np.ndarray) -> None:
             encodings.prepare(contexts, bar.advance)
 
 
-def habits_of(recipe: VideoRecipe, task: VideoPredictor, hold: int) -> dict[str, Any]:
-    return VideoHabits(
+def metadata_of(recipe: VideoRecipe, task: VideoPredictor, action_repeat: int) -> dict[str, Any]:
+    return VideoMetadata(
         layout=task.layout.data(),
         bins=task.bins.data(),
         reward=recipe.reward,
-        limits=recipe.evaluation.limits,
+        sampling=recipe.evaluation.sampling,
         test_every=recipe.data.test_every,
-        hold=hold,
+        action_repeat=action_repeat,
     ).model_dump(mode="json")
 
 
@@ -166,19 +168,19 @@ def model_after(run: Run, stage: str) -> LanguageModel:
 # What was trained before ----------------------------------------------------------------------------------------------
 
 
-def check_given(recipe: VideoRecipe) -> None:
+def check_init_from(recipe: VideoRecipe) -> None:
     """Open what the recipe says is there, before anything else is done."""
     given_tokenizer(recipe)
-    if recipe.given.transformer:
+    if recipe.init_from.transformer:
         given_transformer(recipe)
 
 
 def given_tokenizer(recipe: VideoRecipe) -> tokenizers.Tokenizer | None:
     """A tokenizer trained before, for frames of the recipe's size; None where the run trains its own."""
-    if recipe.given.transformer:
+    if recipe.init_from.transformer:
         found = given_transformer(recipe)[1].tokenizer
-    elif recipe.given.tokenizer:
-        folder = existing(recipe.given.tokenizer)
+    elif recipe.init_from.tokenizer:
+        folder = existing(recipe.init_from.tokenizer)
         found = tokenizers.load(folder if (folder / tokenizers.CONFIG).is_file() else find_tokenizer(folder))
     else:
         return None
@@ -191,34 +193,34 @@ def given_tokenizer(recipe: VideoRecipe) -> tokenizers.Tokenizer | None:
     return found
 
 
-def given_transformer(recipe: VideoRecipe) -> tuple[LanguageModel, VideoPredictor, VideoHabits]:
+def given_transformer(recipe: VideoRecipe) -> tuple[LanguageModel, VideoPredictor, VideoMetadata]:
     """A transformer trained before, of a run the one that RL started from; it must have been shown the same rows."""
-    place = existing(str(recipe.given.transformer))
+    place = existing(str(recipe.init_from.transformer))
     of_a_run = (place / "checkpoints" / PRETRAIN).is_dir()
-    language, task, habits = open_model(place, PRETRAIN if of_a_run else None)
+    language, task, metadata = open_model(place, PRETRAIN if of_a_run else None)
     asked = recipe.layout.of(task.tokenizer, task.layout.action_tokens).data()
     other = {f"layout.{key}": value for key, value in task.layout.data().items() if asked[key] != value}
     if "layout.marks" in other:  # not a setting of its own: the layout's name decides it
         other["layout.name"] = "single" if other.pop("layout.marks") else "multi"
-    if habits.test_every != recipe.data.test_every:
-        other["data.test_every"] = habits.test_every  # or some of its training episodes would be called unseen
+    if metadata.test_every != recipe.data.test_every:
+        other["data.test_every"] = metadata.test_every  # or some of its training episodes would be called unseen
     if other:
         said = " ".join(f"{key}={value}" for key, value in other.items())
         raise OneiroError(f"the transformer at {place} was trained with {said}, the recipe says otherwise; set these")
-    return language, task, habits
+    return language, task, metadata
 
 
 def take_transformer(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str, Any]:
     """The given transformer as the run's own, with the ranges of actions it knows."""
-    language, task, habits = given_transformer(recipe)
-    if habits.hold != data.hold:
+    language, task, metadata = given_transformer(recipe)
+    if metadata.action_repeat != data.action_repeat:
         raise OneiroError(
-            f"actions of the data last {data.hold} simulator steps, not {habits.hold} as the transformer's"
+            f"actions of the data last {data.action_repeat} simulator steps, the transformer's {metadata.action_repeat}"
         )
     if len(task.bins.low) != len(ActionBins.load(run.path / BINS).low):
         raise OneiroError(f"actions of the data have not the {len(task.bins.low)} entries the given transformer knows")
     task.bins.save(run.path / BINS)
-    language.habits = habits_of(recipe, task, data.hold)
+    language.metadata = metadata_of(recipe, task, data.action_repeat)
     keep(run, PRETRAIN, lambda folder: language.save(folder / "model"))
     shape = language.backbone.shape
     run.say(f"transformer, as given: {shape.parameters:,} parameters")
@@ -228,7 +230,9 @@ def take_transformer(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str
 def existing(place: str) -> Path:
     found = Path(place).expanduser()
     if not found.is_dir():
-        raise OneiroError(f"nothing is at {found}, where the recipe's `given` points; name a run or a folder in one")
+        raise OneiroError(
+            f"nothing is at {found}, where the recipe's `init_from` points; name a run or a folder in one"
+        )
     return found
 
 
@@ -240,7 +244,7 @@ def keep(run: Run, stage: str, save: Callable[[Path], Any]) -> None:
 # A model in a folder, without its run's recipe ------------------------------------------------------------------------
 
 
-def open_model(place: str | Path, stage: str | None = None) -> tuple[LanguageModel, VideoPredictor, VideoHabits]:
+def open_model(place: str | Path, stage: str | None = None) -> tuple[LanguageModel, VideoPredictor, VideoMetadata]:
     """A video model of a run (after `stage`, or after its last one), or in a folder with its tokenizer beside it."""
     place = Path(place)
     if not place.is_dir():
@@ -256,14 +260,14 @@ def open_model(place: str | Path, stage: str | None = None) -> tuple[LanguageMod
         place = place / "checkpoints" / newest[0]
     language = languages.load(str(place))
     try:
-        habits = VideoHabits.model_validate(language.habits)
+        metadata = VideoMetadata.model_validate(language.metadata)
     except ValueError as error:
         raise OneiroError(f"the model at {place} was not taught to predict video (see its oneiro.json)") from error
     tokenizer = tokenizers.load(find_tokenizer(place))
-    layout, bins = Layout.read(habits.layout), ActionBins.read(habits.bins)
+    layout, bins = Layout.read(metadata.layout), ActionBins.read(metadata.bins)
     if (tokenizer.codes, tokenizer.frame_tokens) != (layout.codes, layout.frame_tokens):
         raise OneiroError(f"the tokenizer beside {place} is not the one this model was trained with")
-    return language, VideoPredictor(tokenizer, layout, bins, habits.reward), habits
+    return language, VideoPredictor(tokenizer, layout, bins, metadata.reward), metadata
 
 
 def find_tokenizer(place: Path) -> Path:

@@ -16,20 +16,35 @@ import numpy as np
 
 from oneiro import seeds
 from oneiro.episode import Episode
-from oneiro.learning.collapse import Watch
+from oneiro.learning.collapse import CollapseMonitor
 from oneiro.learning.learner import Learner
 from oneiro.learning.loop import actor_of
 from oneiro.models.video.tokenizer import images
-from oneiro.predictors.video.task import VideoPredictor
 from oneiro.predictors.video.encodings import Encodings
-from oneiro.report.strips import save_gif
+from oneiro.predictors.video.task import VideoPredictor
+from oneiro.report.videos import save_gif
 from oneiro.run import Run
 from oneiro.sampling.engine import Engine
 from oneiro.systems import stages
 from oneiro.systems.rlvr.video.data import VideoData, data_stage, open_data
-from oneiro.systems.rlvr.video.evaluate import CEILING, COPY, Exam, Measured, by_episode, mean_of_episodes, tables
-from oneiro.systems.rlvr.video.model import PRETRAIN, check_given, model_after, pretrain_stage, task_of, tokenizer_stage
 from oneiro.systems.rlvr.video.episodes import describe, play, record
+from oneiro.systems.rlvr.video.evaluate import (
+    CEILING,
+    COPY,
+    Measured,
+    SegmentEvaluation,
+    by_episode,
+    mean_of_episodes,
+    tables,
+)
+from oneiro.systems.rlvr.video.model import (
+    PRETRAIN,
+    check_init_from,
+    model_after,
+    pretrain_stage,
+    task_of,
+    tokenizer_stage,
+)
 from oneiro.systems.rlvr.video.recipe import VideoRecipe
 
 __all__ = ["VideoRecipe", "run"]
@@ -37,8 +52,8 @@ __all__ = ["VideoRecipe", "run"]
 
 def run(recipe: VideoRecipe, run: Run) -> None:
     """The whole pipeline inside a run directory."""
-    if recipe.given.tokenizer or recipe.given.transformer:
-        run.stage("given", lambda: check_given(recipe))
+    if recipe.init_from.tokenizer or recipe.init_from.transformer:
+        run.stage("init-from", lambda: check_init_from(recipe))
     looked = run.stage("data", lambda: data_stage(recipe, run))
     data = open_data(recipe, run, looked)
     run.stage("tokenizer", lambda: tokenizer_stage(recipe, run, data))
@@ -52,54 +67,58 @@ def run(recipe: VideoRecipe, run: Run) -> None:
 
 def rl(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str, Any]:
     """Learn from verified rewards; ends early when there is nothing left to learn from."""
-    language, task, watch = model_after(run, PRETRAIN), task_of(recipe, run), Watch(recipe.watch)
+    language, task, monitor = model_after(run, PRETRAIN), task_of(recipe, run), CollapseMonitor(recipe.collapse_monitor)
     actor = actor_of(language, recipe.rl)
-    engine = Engine(actor, recipe.slots)
-    encodings = Encodings(data.train, task, recipe.layout.reach, recipe.layout.first)
+    engine = Engine(actor, recipe.max_batch_size)
+    encodings = Encodings(data.train, task, recipe.layout.context_offset, recipe.layout.first)
 
     def play_step(step: int) -> list[Episode]:
         seed = seeds.derive(recipe.seed, "rl", step)
-        windows = data.train.draw(recipe.rollout.groups, seed, "segments")
+        windows = data.train.draw(recipe.rollout.prompts_per_step, seed, "segments")
         contexts = encodings.contexts(windows, seed, "contexts")
         cases, names = encodings.encoded(windows, contexts), [f"episode {e}, frame {s}" for e, s in windows]
         clips = data.train.cut(windows)
-        return play(task, engine, clips, cases, names, recipe.rollout.members, recipe.limits, seed)
+        return play(task, engine, clips, cases, names, recipe.rollout.group_size, recipe.sampling, seed)
 
-    def look(step: int, episodes: Sequence[Episode], learner: Learner) -> dict[str, float]:
-        found = describe(episodes) | watch.look(step, episodes, learner)
+    def extra_metrics(step: int, episodes: Sequence[Episode], learner: Learner) -> dict[str, float]:
+        found = describe(episodes) | monitor.measure(step, episodes, learner)
         if recipe.evaluation.every and (step - 1) % recipe.evaluation.every == 0:
-            found |= glance(recipe, data, task, engine)
+            found |= eval_subset(recipe, data, task, engine)
         return found
 
     seed = seeds.derive(recipe.seed, "rl updates")
-    notes = stages.reinforce(run, "rl", "RLVR", language, actor, recipe.rl, seed, watch, play_step, record, look)
+    notes = stages.reinforce(
+        run, "rl", "RLVR", language, actor, recipe.rl, seed, monitor, play_step, record, extra_metrics
+    )
     return {"notes": notes}
 
 
-def glance(recipe: VideoRecipe, data: VideoData, task: VideoPredictor, engine: Engine) -> dict[str, float]:
+def eval_subset(recipe: VideoRecipe, data: VideoData, task: VideoPredictor, engine: Engine) -> dict[str, float]:
     """What the futures of a few test segments earn and how far off they are, on the way; the same luck each time."""
     settings, windows = recipe.evaluation, data.test_windows
-    places = np.linspace(0, len(windows) - 1, min(settings.glance, len(windows))).astype(int)
-    exam = Exam(task, data.test, windows[places], networks=())
-    found = exam.model(engine, settings.limits, 1, seeds.derive(recipe.seed, "glance"), lambda count: None)
+    places = np.linspace(0, len(windows) - 1, min(settings.eval_subset, len(windows))).astype(int)
+    evaluation = SegmentEvaluation(task, data.test, windows[places], networks=())
+    found = evaluation.model(engine, settings.sampling, 1, seeds.derive(recipe.seed, "glance"), lambda count: None)
     return {f"eval_{name}": float(found.values[name].mean()) for name in ("reward", "mse")}
 
 
 def evaluate(recipe: VideoRecipe, run: Run, data: VideoData, name: str, stage: str) -> dict[str, Any]:
     """A model's measures on test segments, kept as arrays in the run."""
-    settings, exam = recipe.evaluation, exam_of(recipe, run, data)
-    engine = Engine(model_after(run, stage), recipe.slots)
-    with run.progress(f"evaluate {name}", len(exam.windows)) as bar:
+    settings, evaluation = recipe.evaluation, evaluation_of(recipe, run, data)
+    engine = Engine(model_after(run, stage), recipe.max_batch_size)
+    with run.progress(f"evaluate {name}", len(evaluation.windows)) as bar:
         # The same seed for both models: they differ by their weights alone.
-        found = exam.model(engine, settings.limits, settings.runs, seeds.derive(recipe.seed, "evaluate"), bar.advance)
+        found = evaluation.model(
+            engine, settings.sampling, settings.runs, seeds.derive(recipe.seed, "evaluate"), bar.advance
+        )
     found.save(measured_file(run, name))
-    means = {key: mean_of_episodes(values, exam.episodes) for key, values in found.values.items()}
+    means = {key: mean_of_episodes(values, evaluation.episodes) for key, values in found.values.items()}
     run.say(f"{name}: " + ", ".join(f"{key} {value:.4g}" for key, value in means.items()))
     return means
 
 
-def exam_of(recipe: VideoRecipe, run: Run, data: VideoData) -> Exam:
-    return Exam(task_of(recipe, run), data.test, data.test_windows, recipe.evaluation.networks)
+def evaluation_of(recipe: VideoRecipe, run: Run, data: VideoData) -> SegmentEvaluation:
+    return SegmentEvaluation(task_of(recipe, run), data.test, data.test_windows, recipe.evaluation.networks)
 
 
 def measured_file(run: Run, name: str) -> Path:
@@ -108,46 +127,48 @@ def measured_file(run: Run, name: str) -> Path:
 
 def compare(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str, Any]:
     """Tables with the trivial row and the ceiling, pictures, and what came of it in a sentence."""
-    exam = exam_of(recipe, run, data)
-    rows = exam.baselines() | {name: Measured.load(measured_file(run, name)) for name in ("base", "RLVR")}
-    drawn = strips(run, exam, rows, recipe.evaluation.strips)
-    found = [table.data() for table in tables(rows, exam.episodes)]
-    return {"tables": found, "images": drawn, "notes": verdict(rows, exam)}
+    evaluation = evaluation_of(recipe, run, data)
+    rows = evaluation.baselines() | {name: Measured.load(measured_file(run, name)) for name in ("base", "RLVR")}
+    drawn = sample_videos(run, evaluation, rows, recipe.evaluation.sample_videos)
+    found = [table.data() for table in tables(rows, evaluation.episodes)]
+    return {"tables": found, "images": drawn, "notes": verdict(rows, evaluation)}
 
 
-def strips(run: Run, exam: Exam, rows: dict[str, Measured], count: int) -> list[dict[str, str]]:
+def sample_videos(
+    run: Run, evaluation: SegmentEvaluation, rows: dict[str, Measured], count: int
+) -> list[dict[str, str]]:
     """The first sampled future of some test segments beside the truth, as pictures in the run."""
     drawn = []
-    past = exam.task.layout.past
-    for place in np.linspace(0, len(exam.windows) - 1, count).astype(int).tolist():
-        window = exam.windows[place : place + 1]
-        clips, cases = exam.footage.cut(window), exam.encodings.encoded(window)
-        videos = {"truth": clips.images[0], "tokenizer": images(exam.task.decode(cases.context, cases.frames))[0]}
+    past = evaluation.task.layout.past
+    for place in np.linspace(0, len(evaluation.windows) - 1, count).astype(int).tolist():
+        window = evaluation.windows[place : place + 1]
+        clips, cases = evaluation.dataset.cut(window), evaluation.encodings.encoded(window)
+        videos = {"truth": clips.images[0], "tokenizer": images(evaluation.task.decode(cases.context, cases.frames))[0]}
         for name in ("base", "RLVR"):
             frames = rows[name].frames
             assert frames is not None
-            made = images(exam.task.decode(cases.context, frames[place : place + 1]))[0]
+            made = images(evaluation.task.decode(cases.context, frames[place : place + 1]))[0]
             videos[name] = np.concatenate([clips.images[0, :past], made])
         file = f"images/segment-{place:04d}.gif"
         save_gif(run.path / file, videos)
-        title = f"Test segment {place}: {past} given, then {exam.task.layout.future} predicted"
+        title = f"Test segment {place}: {past} given, then {evaluation.task.layout.future} predicted"
         drawn.append({"title": title, "file": file})
     return drawn
 
 
-def verdict(rows: dict[str, Measured], exam: Exam) -> list[str]:
+def verdict(rows: dict[str, Measured], evaluation: SegmentEvaluation) -> list[str]:
     """What RLVR added to its start, in its own reward, in a sentence."""
     from oneiro.report.stats import bootstrap
 
     base, tuned = (
-        by_episode(rows[name].values["reward"].mean(axis=(1, 2)), exam.episodes) for name in ("base", "RLVR")
+        by_episode(rows[name].values["reward"].mean(axis=(1, 2)), evaluation.episodes) for name in ("base", "RLVR")
     )
     before, after, gain = bootstrap(base), bootstrap(tuned), bootstrap(tuned - base)
     assert before.high is not None and after.low is not None and isinstance(before.value, float)
     apart = "the intervals are apart" if after.low > before.high else "the intervals overlap"
-    copy, best = (mean_of_episodes(rows[name].values["reward"], exam.episodes) for name in (COPY, CEILING))
+    copy, best = (mean_of_episodes(rows[name].values["reward"], evaluation.episodes) for name in (COPY, CEILING))
     return [
-        f"On {len(exam.windows)} segments of {before.n} unseen episodes the reward of sampled futures is "
+        f"On {len(evaluation.windows)} segments of {before.n} unseen episodes the reward of sampled futures is "
         f"{before.value:.4f} ({before.low:.4f} to {before.high:.4f}) for the base and {after.value:.4f} "
         f"({after.low:.4f} to {after.high:.4f}) after RLVR: {apart}; the paired gain is {gain.value:.4f} "
         f"({gain.low:.4f} to {gain.high:.4f}). Copying the last frame earns {copy:.4f}, the true frames through the "
@@ -166,7 +187,7 @@ def summarise(run: Run, compared: dict[str, Any], notes: Sequence[str]) -> None:
         ("Frames that repeat the one before", "repetition", stage, "%"),
         ("Cross-entropy of pre-training", "ce", {"pre-training": PRETRAIN}, ""),
         ("L1 of the tokenizer", "l1", {"tokenizer": "tokenizer"}, ""),
-        ("Reward spread inside groups", "group_std", stage, ""),
+        ("Reward std within groups", "group_std", stage, ""),
         ("Entropy", "entropy", stage, ""),
         ("Largest sampler-learner difference in log-probability", "mismatch", stage, ""),
     ]

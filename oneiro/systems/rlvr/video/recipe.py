@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from oneiro.learning.collapse import WatchSettings
+from oneiro.learning.collapse import CollapseMonitorSettings
 from oneiro.learning.learner import LearnerSettings
 from oneiro.learning.loop import RlSettings
 from oneiro.learning.reconstruction import ReconstructionSettings
@@ -15,9 +15,9 @@ from oneiro.models.video.tokenizer import FrameTokenizerSettings, Tokenizer, Tok
 from oneiro.models.video.transformer import TransformerSettings
 from oneiro.predictors.video.task import VideoRewardSettings
 from oneiro.recipe import Recipe, Settings
-from oneiro.sampling.engine import Limits
+from oneiro.sampling.engine import SamplingSettings
 from oneiro.worlds.robot import puck as video_toy
-from oneiro.worlds.robot.policies import GRADES
+from oneiro.worlds.robot.policies import PERTURBATIONS
 from oneiro.worlds.robot.simulator import TaskName
 
 DRAWER = "drawer"
@@ -31,7 +31,7 @@ class VideoDataSettings(Settings):
     folder of episode files (`oneiro data`)."""
     tasks: tuple[TaskName, ...] = Field(("drawer-open", "drawer-close"), min_length=1)
     """Of the robot; each gets the same number of episodes."""
-    policies: tuple[str, ...] = Field(tuple(GRADES), min_length=1)
+    policies: tuple[str, ...] = Field(tuple(PERTURBATIONS), min_length=1)
     """Who moves the robot; failures must be among what a model learns from."""
     episodes: int = Field(200, ge=2)
     frames: int = Field(32, ge=2)
@@ -60,7 +60,7 @@ class LayoutSettings(Settings):
     """Into how many parts the range of an action's entry is cut."""
     quantiles: tuple[float, float] | None = (0.01, 0.99)
     """The range of each entry, as quantiles of the training data; null: its least and greatest value, as published."""
-    reach: int = Field(0, ge=0)
+    context_offset: int = Field(0, ge=0)
     """In training, the context may lie so many frames before the segment (15 as published). Tests never do that."""
     first: float = Field(0.0, ge=0, le=1)
     """In training, the share of segments whose context is the first frame of their episode, however far back."""
@@ -96,7 +96,7 @@ class LayoutSettings(Settings):
         return self.past + self.future
 
 
-class GivenSettings(Settings):
+class InitFromSettings(Settings):
     """What was trained before and is taken as it is: a run, or a folder with a model."""
 
     tokenizer: str | None = None
@@ -105,9 +105,11 @@ class GivenSettings(Settings):
     """With its own tokenizer and ranges of actions; there is no pre-training then."""
 
     @model_validator(mode="after")
-    def _one(self) -> GivenSettings:
+    def _one(self) -> InitFromSettings:
         if self.tokenizer and self.transformer:
-            raise ValueError("a transformer comes with its own tokenizer: set given.tokenizer or given.transformer")
+            raise ValueError(
+                "a transformer comes with its own tokenizer: set init_from.tokenizer or init_from.transformer"
+            )
         return self
 
 
@@ -127,9 +129,9 @@ class PretrainSettings(Settings):
 class RolloutSettings(Settings):
     """What an RL step plays."""
 
-    groups: int = Field(16, ge=1)
+    prompts_per_step: int = Field(16, ge=1)
     """Segments."""
-    members: int = Field(8, ge=2)
+    group_size: int = Field(8, ge=2)
     """Futures sampled for each."""
 
 
@@ -140,14 +142,14 @@ class VideoEvaluationSettings(Settings):
     """Test segments, evenly over the test episodes."""
     runs: int = Field(3, ge=1)
     """Futures sampled for each segment; tables show their mean, and the best of them."""
-    limits: Limits = Limits(top_k=100)
+    sampling: SamplingSettings = SamplingSettings(top_k=100)
     networks: tuple[Literal["alex", "vgg"], ...] = ("alex", "vgg")
     """LPIPS columns; none: no LPIPS."""
-    strips: int = Field(4, ge=0)
+    sample_videos: int = Field(4, ge=0)
     """Test segments that are drawn in the report."""
     every: int = Field(0, ge=0)
     """Steps of RL between looks at test segments on the way, the first before any update; 0: only at the end."""
-    glance: int = Field(32, ge=1)
+    eval_subset: int = Field(32, ge=1)
     """Test segments in such a look, one future each."""
 
 
@@ -155,19 +157,19 @@ class VideoRecipe(Recipe):
     """Everything RLVR on video does, in order."""
 
     data: VideoDataSettings = VideoDataSettings()
-    given: GivenSettings = GivenSettings()
+    init_from: InitFromSettings = InitFromSettings()
     layout: LayoutSettings = LayoutSettings()
     tokenizer: TokenizerSettings = FrameTokenizerSettings()
     reconstruction: ReconstructionSettings = ReconstructionSettings()
     model: TransformerSettings = TransformerSettings()
     pretrain: PretrainSettings = PretrainSettings()
     reward: VideoRewardSettings = VideoRewardSettings()
-    limits: Limits = Limits()
-    slots: int = Field(256, ge=1)
+    sampling: SamplingSettings = SamplingSettings()
+    max_batch_size: int = Field(256, ge=1)
     """Rows decoded at once."""
     rollout: RolloutSettings = RolloutSettings()
     rl: RlSettings = RlSettings()
-    watch: WatchSettings = WatchSettings(every=0)
+    collapse_monitor: CollapseMonitorSettings = CollapseMonitorSettings(every=0)
     evaluation: VideoEvaluationSettings = VideoEvaluationSettings()
 
     @model_validator(mode="after")

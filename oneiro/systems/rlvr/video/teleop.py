@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from oneiro import files
 from oneiro.errors import OneiroError
-from oneiro.predictors.video.dataset import Footage, Images
+from oneiro.predictors.video.dataset import Images, VideoDataset
 from oneiro.predictors.video.world import LearnedFrames
-from oneiro.report.strips import save_gif
+from oneiro.report.videos import save_gif
 from oneiro.sampling.engine import Engine
 from oneiro.systems.rlvr.video.model import open_model
 from oneiro.worlds.robot.episodes import open_episodes
@@ -21,7 +21,7 @@ KEYS = (("a", "d"), ("s", "w"), ("f", "r"), ("z", "x"))
 STILL = "."
 
 
-class Drive:
+class Teleop:
     """One rollout in a person's hands. Frames go to a folder as they come."""
 
     def __init__(self, camera: LearnedFrames, start: Images, out: Path, seed: int) -> None:
@@ -71,17 +71,17 @@ class Drive:
         self.shown.append(frame)
 
 
-def open_drive(model: str | Path, data: str | Path | None, episode: int, out: Path, seed: int) -> Drive:
+def open_teleop(model: str | Path, data: str | Path | None, episode: int, out: Path, seed: int) -> Teleop:
     """A rollout from the first frame of a test episode; without `data`, of the run's own."""
-    language, task, habits = open_model(model)
+    language, task, metadata = open_model(model)
     if data is None and not (Path(model) / "data").is_dir():
         raise OneiroError(f"{model} holds no episodes to start from; name the folder of some with --data")
-    episodes = open_episodes(data or Path(model) / "data", every=habits.test_every, verify=False).test
+    episodes = open_episodes(data or Path(model) / "data", every=metadata.test_every, verify=False).test
     if not 0 <= episode < len(episodes):
         raise OneiroError(f"there are {len(episodes)} test episodes: --episode takes 0 to {len(episodes) - 1}")
     sizes = task.tokenizer.settings
-    start = Footage(episodes, 1, (sizes.height, sizes.width)).episode(episode).image[0]
-    return Drive(LearnedFrames(task, Engine(language), habits.limits), start, out, seed)
+    start = VideoDataset(episodes, 1, (sizes.height, sizes.width)).episode(episode).image[0]
+    return Teleop(LearnedFrames(task, Engine(language), metadata.sampling), start, out, seed)
 
 
 def blocks(frame: Images, width: int = 48) -> str:

@@ -1,0 +1,242 @@
+"""The rows being decoded, on the device: everything one step reads or writes.
+
+A step touches no Python number and waits for nothing, so on a GPU it is captured once as a CUDA graph and replayed.
+On a CPU the same step runs as it is, over just the rows in use, and rows that continue one prompt read its keys and
+values together instead of each having a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from oneiro.episode import SamplingParams
+from oneiro.models.backbone import Attend, Backbone
+from oneiro.models.kernels import triton_module
+from oneiro.sampling.draw import draw
+from oneiro.sampling.prefixes import KVCache, Sharing
+
+FREE = -1
+"""In a row of forced tokens: this position is sampled."""
+
+
+class DecodeBatch:
+    """Key-value cache and per-row state for up to `rows` rows of `capacity` positions and `steps` new tokens."""
+
+    def __init__(self, backbone: Backbone, rows: int, capacity: int, steps: int) -> None:
+        self.backbone, self.rows, self.capacity, self.steps = backbone, rows, capacity, steps
+        shape, device, dtype = backbone.shape, backbone.device, backbone.head_weight.dtype
+        size = (rows, shape.kv_heads, capacity, shape.head_dim)
+        self.kv_cache: KVCache = [
+            (torch.zeros(size, dtype=dtype, device=device), torch.zeros(size, dtype=dtype, device=device))
+            for _ in range(shape.layers)
+        ]
+        self.token = torch.zeros(rows, dtype=torch.long, device=device)
+        """The last token of each row; not in the cache yet."""
+        self.position = torch.zeros(rows, dtype=torch.long, device=device)
+        """Where that token belongs."""
+        self.count = torch.zeros(rows, dtype=torch.long, device=device)
+        """New tokens so far."""
+        self.done = torch.ones(rows, dtype=torch.bool, device=device)
+        self.uniforms = torch.zeros(rows, steps, device=device)
+        self.forced = torch.full((rows, steps), FREE, dtype=torch.long, device=device)
+        self.tokens = torch.zeros(rows, steps, dtype=torch.long, device=device)
+        self.logprobs = torch.zeros(rows, steps, device=device)
+        self.limit = torch.tensor(steps, device=device)
+        self.ends = torch.full((8,), FREE, dtype=torch.long, device=device)
+        self._every = torch.arange(rows, device=device)
+        self.kernels = gpu_kernels(device, shape.head_dim)
+        self.sharing = Sharing(rows) if device.type == "cpu" else None
+        self._graphs: dict[tuple[int, SamplingParams], torch.cuda.CUDAGraph] = {}
+
+    def fits(self, rows: int, capacity: int, steps: int) -> bool:
+        return self.rows >= rows and self.capacity >= capacity and self.steps >= steps
+
+    def begin(self, limit: int, ends: list[int]) -> None:
+        """Prepare for a new call."""
+        self.done.fill_(True)
+        if self.sharing is not None:
+            self.sharing.clear()
+        self.limit.fill_(limit)
+        self.ends.fill_(FREE)
+        self.ends[: len(ends)] = torch.tensor(ends, dtype=torch.long, device=self.ends.device)
+
+    def admit(
+        self, slots: slice, kv_cache: KVCache, owner: Tensor, lengths: Tensor, hidden: Tensor, how: SamplingParams
+    ) -> None:
+        """Rows `slots` continue prefixes `owner` of a prefilled batch; draws their first token from `hidden` [n, d]."""
+        if self.sharing is None or not self.sharing.admit(slots, kv_cache, owner, lengths):
+            width = kv_cache[0][0].shape[2]
+            for (keys, values), (key, value) in zip(self.kv_cache, kv_cache, strict=True):
+                keys[slots, :, :width] = key[owner]
+                values[slots, :, :width] = value[owner]
+        self.position[slots] = lengths - 1
+        self.count[slots] = 0
+        self.done[slots] = False
+        self._take(hidden, slots, how)
+
+    def advance(self, rows: int, how: SamplingParams) -> None:
+        """One new token for each of the first `rows` rows that is not done."""
+        if self.token.device.type != "cuda" or self.backbone.waits:
+            self._step(rows, how)
+            return
+        rows = min(self.rows, 1 << max(3, rows - 1).bit_length())
+        if (rows, how) not in self._graphs:
+            self._graphs[rows, how] = self._capture(rows, how)
+        self._graphs[rows, how].replay()
+
+    def _capture(self, rows: int, how: SamplingParams) -> torch.cuda.CUDAGraph:
+        """Record a step. The dry runs before it may write only where nothing is read: every row counts as done."""
+        saved = self.done.clone()
+        self.done.fill_(True)
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(2):
+                self._step(rows, how)
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # a learner may be at work beside it
+            self._step(rows, how)
+        self.done.copy_(saved)
+        return graph
+
+    def _step(self, rows: int, how: SamplingParams) -> None:
+        position = self.position[:rows]
+        plan: Attend
+        if self.sharing is not None:
+            plan = _ContinueShared(self.kv_cache, position, self.sharing)
+        else:
+            plan = _Continue(self.kv_cache, position, self.capacity, self.kernels)
+        hidden = self.backbone(self.token[:rows, None], position[:, None], plan)
+        self._take(hidden[:, 0], slice(0, rows), how)
+
+    def _take(self, hidden: Tensor, slots: slice, how: SamplingParams) -> None:
+        """SamplingParams, or take what is forced, and write it down for rows that are not done."""
+        logits = hidden @ self.backbone.head_weight.T
+        if self.kernels and how.temperature and how.whole:
+            self.kernels.take(self, logits, self._every[slots], how.temperature, FREE)
+            return
+        done, count, last = self.done[slots], self.count[slots], self.token[slots]
+        tokens, found = self.tokens[slots], self.logprobs[slots]
+        at = count.clamp(max=self.steps - 1)[:, None]
+        drawn, logprobs = draw(logits, self.uniforms[slots].gather(1, at)[:, 0], how)
+        wanted = self.forced[slots].gather(1, at)[:, 0]
+        free = wanted == FREE
+        token = torch.where(free, drawn, wanted)
+        tokens.scatter_(1, at, torch.where(done[:, None], tokens.gather(1, at), token[:, None]))
+        found.scatter_(
+            1, at, torch.where(done[:, None], found.gather(1, at), torch.where(free, logprobs, 0.0)[:, None])
+        )
+        last.copy_(torch.where(done, last, token))
+        count += ~done
+        self.position[slots] += ~done
+        done |= (token[:, None] == self.ends).any(1) | (count >= self.limit)
+
+    def move(self, sources: Tensor, targets: Tensor) -> None:
+        """Copy whole rows into freed slots."""
+        state = [
+            self.token,
+            self.position,
+            self.count,
+            self.done,
+            self.uniforms,
+            self.forced,
+            self.tokens,
+            self.logprobs,
+        ]
+        for tensor in [*state, *(tensor for layer in self.kv_cache for tensor in layer)]:
+            tensor[targets] = tensor[sources]
+        self.done[sources] = True
+        if self.sharing is not None:
+            self.sharing.move(sources, targets)
+
+
+class _Continue:
+    """Attention plan of a step: row b writes its key and value at position[b] and sees everything up to it."""
+
+    def __init__(self, kv_cache: KVCache, position: Tensor, seen: int, kernels: GpuKernels | None) -> None:
+        self.kv_cache, self.position, self.seen, self.kernels = kv_cache, position, seen, kernels
+        if kernels is None:
+            heads = kv_cache[0][0].shape[1]
+            self.row = torch.arange(len(position) * heads, device=position.device)
+            self.at = position.repeat_interleave(heads)
+            hidden = torch.arange(seen, device=position.device) > self.at[:, None]
+            self.bias = torch.zeros_like(hidden, dtype=kv_cache[0][0].dtype).masked_fill_(hidden, -torch.inf)[:, None]
+
+    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        keys, values = self.kv_cache[layer]
+        rows, heads, _, dim = query.shape
+        # Query heads that share a key head become that head's queries: grouped attention without repeating keys.
+        grouped = query.reshape(rows, keys.shape[1], heads // keys.shape[1], dim)
+        if self.kernels:
+            return self.kernels.attend(grouped, key, value, keys, values, self.position).view(rows, heads, 1, dim)
+        return self._plain(grouped.flatten(0, 1), key, value, keys.flatten(0, 1), values.flatten(0, 1)).view_as(query)
+
+    def _plain(self, query: Tensor, key: Tensor, value: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """Rows and heads as one dimension, two batched products: for one query each the library's kernel is slower."""
+        keys[self.row, self.at] = key.flatten(0, 2)
+        values[self.row, self.at] = value.flatten(0, 2)
+        count, scale = len(self.row), query.shape[-1] ** -0.5
+        scores = torch.baddbmm(self.bias, query, keys[:count, : self.seen].transpose(1, 2), alpha=scale)
+        return torch.bmm(scores.softmax(-1), values[:count, : self.seen])
+
+
+class _ContinueShared:
+    """The same on a CPU: a row's own cache begins where the prompt it shares ends."""
+
+    def __init__(self, kv_cache: KVCache, position: Tensor, sharing: Sharing) -> None:
+        rows = len(position)
+        self.kv_cache, self.prefixes = kv_cache, sharing.seated(rows)
+        self.longest = max((found.padded for found in self.prefixes), default=0)
+        self.at = position - sharing.start[:rows]
+        self.seen = int(self.at.max()) + 1
+        # Rows that began together write to one column and see all of it.
+        self.together = int(self.at.min()) + 1 == self.seen
+        if not self.together:
+            self.every = torch.arange(rows)
+            hidden = torch.arange(self.seen) > self.at[:, None]
+            self.bias = torch.zeros(hidden.shape).masked_fill_(hidden, -torch.inf)[:, None, None]
+
+    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        rows, heads, _, dim = query.shape
+        keys, values = (cache[:rows] for cache in self.kv_cache[layer])
+        for cache, new in ((keys, key), (values, value)):
+            if self.together:
+                cache[:, :, self.seen - 1] = new[:, :, 0]
+            else:
+                cache[self.every, :, self.at] = new[:, :, 0]
+        # Query heads that share a key head become that head's queries: grouped attention without repeating keys.
+        query = query.reshape(rows, keys.shape[1], -1, dim) * dim**-0.5
+        keys, values = keys[:, :, : self.seen].flatten(0, 1), values[:, :, : self.seen].flatten(0, 1)
+        scores = torch.bmm(query.flatten(0, 1), keys.transpose(1, 2)).view(*query.shape[:3], self.seen)
+        if not self.together:
+            scores += self.bias
+        if self.prefixes:
+            scores = torch.cat([scores.new_full((*query.shape[:3], self.longest), -torch.inf), scores], -1)
+            for found in self.prefixes:
+                found.score(layer, query, scores)
+        weights = scores.softmax(-1)
+        mixed = torch.bmm(weights[..., self.longest :].flatten(0, 1), values).view_as(query)
+        for found in self.prefixes:
+            found.mix(layer, weights, mixed)
+        return mixed.view(rows, heads, 1, dim)
+
+
+@dataclass(frozen=True)
+class GpuKernels:
+    """Parts of a step that are one launch each on a GPU."""
+
+    attend: Callable[..., Tensor]
+    take: Callable[..., None]
+
+
+def gpu_kernels(device: torch.device, head_dim: int) -> GpuKernels | None:
+    """The Triton kernels where there is a GPU and Triton; None means plain torch over the whole cache."""
+    decode, draw = (triton_module(f"oneiro.sampling.kernels.{name}", device.type) for name in ("decode", "draw"))
+    if decode is None or draw is None or head_dim & (head_dim - 1):  # a tile's sides are powers of two
+        return None
+    return GpuKernels(decode.decode_attention, draw.take)

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from oneiro import worlds
+from oneiro.agents.evaluate import BANDS, lengths_row, measure
+from oneiro.agents.policies import ModelPolicy, ScriptedPolicy, Turn, Utterance, mixture
+from oneiro.agents.prompts import DialogueSettings
+from oneiro.agents.reply import write
+from oneiro.agents.rollout import attempts, play
+from oneiro.episode import Episode, FinishReason
+from oneiro.models.chat import ChatFormat
+from oneiro.models.language import LanguageModel
+from oneiro.sampling.engine import Engine, SamplingSettings
+from oneiro.worlds.base import World
+
+
+def lake() -> World:
+    return worlds.make("frozen-lake", view="spaced")
+
+
+BRIEF = DialogueSettings(context="single", brief=True, max_turns=10, actions_per_turn=1)
+
+
+class Fixed:
+    """Says what it is told to."""
+
+    def __init__(self, text: str, finish_reason: FinishReason = FinishReason.TOKEN) -> None:
+        self.text, self.finish_reason = text, finish_reason
+
+    def answer(self, turns: list[Turn], seed: int) -> list[Utterance]:
+        return [Utterance(self.text, finish_reason=self.finish_reason) for _ in turns]
+
+
+def test_the_oracle_reaches_every_goal_and_random_play_does_not() -> None:
+    best = play(lake, attempts(40, 1, "eval", 0), ScriptedPolicy(mixture(1.0)), BRIEF)
+    assert all(e.success and e.finish_reason is FinishReason.GOAL and e.score == 1 for e in best)
+    chance = play(lake, attempts(40, 2, "eval", 0), ScriptedPolicy(mixture(0.0)), BRIEF)
+    assert 0.05 < np.mean([e.success for e in chance]) < 0.5
+
+
+def test_a_malformed_reply_costs_the_penalty_and_nothing_happens() -> None:
+    (episode,) = play(lake, attempts(1, 1, "train", 0), Fixed("jump!"), BRIEF)
+    assert episode.rewards == [-0.1] * 10 and episode.terms["world"] == [0.0] * 10
+    assert episode.finish_reason is FinishReason.TURNS and not episode.success
+    assert {t["state"] for t in episode.info["turns"]} == {t["next_state"] for t in episode.info["turns"]}
+
+
+def test_success_counts_where_the_world_goes_on_after_it() -> None:
+    """2048 does not end at its target, and turns may run out before actions do."""
+    make = lambda: worlds.make("2048:3x3", target=8)  # noqa: E731
+    settings = DialogueSettings(max_turns=20, actions_per_turn=1, think=False, world_model=False)
+    played = play(make, attempts(4, 1, "eval", 0), ScriptedPolicy(mixture(1.0), (1, 1), False, False), settings)
+    assert [(episode.success, episode.finish_reason) for episode in played] == [(True, FinishReason.TURNS)] * 4
+
+
+def test_an_unknown_action_is_penalised_but_played_through() -> None:
+    (episode,) = play(lake, attempts(1, 1, "train", 0), Fixed(write(["Fly"], "?", "?")), BRIEF)
+    assert all(r == pytest.approx(-0.1) for r in episode.rewards)
+    assert episode.finish_reason is FinishReason.BUDGET
+
+
+def test_a_server_error_ends_the_episode_as_an_error() -> None:
+    (episode,) = play(lake, attempts(1, 1, "train", 0), Fixed("", FinishReason.ERROR), BRIEF)
+    assert episode.finish_reason is FinishReason.ERROR and episode.rewards == []
+
+
+def test_states_described_exactly_earn_the_world_model_reward() -> None:
+    world = lake()
+    state, _ = world.reset(seed=0, options={"split": "train", "member": 0})
+    settings = BRIEF.model_copy(update={"state_reward": 0.5, "max_turns": 1})
+    (episode,) = play(lake, attempts(1, 1, "train", 0), Fixed(write(["Fly"], state, state)), settings)
+    assert episode.terms["states"] == [1.0]
+    strict = BRIEF.model_copy(update={"state_penalty": 0.25, "max_turns": 1})
+    (episode,) = play(lake, attempts(1, 1, "train", 0), Fixed(write(["Fly"], state, "elsewhere")), strict)
+    assert episode.terms["states"] == [-0.25]
+
+
+@pytest.mark.parametrize("context", ["full", "window", "single"])
+def test_tokens_are_never_made_again(tiny: LanguageModel, context: str) -> None:
+    """Every row reads as the dialogue it came from, and its sampled tokens are the sampled ones."""
+    settings = DialogueSettings(context=context, max_turns=3, actions_per_turn=2)  # type: ignore[arg-type]
+    chat = ChatFormat(tiny.tokenizer)
+    policy = ModelPolicy(Engine(tiny, 8), SamplingSettings(max_tokens=12))
+    episodes = play(lake, attempts(2, 2, "train", 3), policy, settings, chat, seed=1, response_prefix="<think>")
+    for episode in episodes:
+        assert len(episode.rows) == (1 if context == "full" else 3)
+        text = "".join(tiny.decode(row.tokens) for row in episode.rows)
+        for number, turn in enumerate(episode.info["turns"], start=1):
+            assert f"Turn {number}:" in text and turn["reply"] in text
+        for row in episode.rows:
+            assert row.sampled.sum() == sum(len(s) for s in row.segments if s.sampled)
+            assert tiny.tokenizer.convert_ids_to_tokens([int(row.tokens[0])]) == ["<|im_start|>"]
+    again = play(lake, attempts(2, 2, "train", 3), policy, settings, chat, seed=1, response_prefix="<think>")
+    for a, b in zip(episodes, again, strict=True):
+        assert all((x.tokens == y.tokens).all() for x, y in zip(a.rows, b.rows, strict=True))
+
+
+def test_a_growing_dialogue_is_what_the_template_would_render(tiny: LanguageModel) -> None:
+    chat = ChatFormat(tiny.tokenizer)
+    messages = [
+        {"role": "system", "content": "be good"},
+        {"role": "user", "content": "hello"},
+        {"role": "assistant", "content": "world"},
+        {"role": "user", "content": "hello 2"},
+    ]
+    rendered = tiny.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    reply = [*tiny.encode("world"), chat.end]
+    grown = [*chat.opening("hello", "be good"), *reply, *chat.next_user("hello 2", ended=True)]
+    assert tiny.decode(grown) == rendered
+    cut = [*chat.opening("hello", "be good"), *reply[:-1], *chat.next_user("hello 2", ended=False)]
+    assert cut == grown
+
+
+def test_a_template_that_drops_old_thoughts_starts_new_rows(tiny: LanguageModel) -> None:
+    tiny.tokenizer.chat_template = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content.split('</think>')[-1] }}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
+    chat = ChatFormat(tiny.tokenizer)
+    assert chat.rewrites
+    policy = ModelPolicy(Engine(tiny, 8), SamplingSettings(max_tokens=5))
+    (episode,) = play(lake, attempts(1, 1, "train", 3), policy, DialogueSettings(max_turns=3), chat)
+    assert len(episode.rows) == 3
+    assert all(row.sampled.sum() > 0 for row in episode.rows)
+
+
+def test_measures_count_turns_within_levels() -> None:
+    def turn(observed: str, effective: bool) -> dict:
+        step = {"action": "Up", "valid": True, "effective": effective}
+        return {"actions": [step], "observation": observed, "state": "a", "prediction": None, "next_state": "b"}
+
+    episodes = [
+        Episode([], success=True, group=0, info={"turns": [turn("a", True), turn("x", True)]}),
+        Episode([], success=False, group=0, info={"turns": []}),
+        Episode([], success=False, group=1, info={"turns": [turn("a", False)]}),
+        Episode([], success=False, group=1, info={"turns": []}),
+    ]
+    found = measure(episodes, 2)
+    assert found["success"].value == 0.25 and found["pass@k"].value == 0.5
+    assert found["observation"].value == 0.75 and found["effective"].value == 0.5
+    assert found["prediction"].value is None and found["malformed"].value == 0
+
+
+def test_success_is_told_by_the_length_of_the_shortest_solution() -> None:
+    def episode(group: int, optimum: int | None, success: bool) -> Episode:
+        return Episode([], success=success, group=group, info={"turns": [], "optimum": optimum})
+
+    episodes = [
+        episode(0, 2, True),
+        episode(0, 2, False),
+        episode(1, 1, True),
+        episode(1, 1, True),
+        episode(2, 40, False),
+    ]
+    row = lengths_row("someone", episodes)
+    assert row is not None and len(row) == 1 + len(BANDS)
+    name, *cells = row
+    assert name == "someone" and [cell.value for cell in cells] == [0.75, None, None, None, None, 0.0]
+    assert cells[0].n == 2  # levels
+    assert lengths_row("someone", [episode(0, None, True)]) is None

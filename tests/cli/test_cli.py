@@ -1,0 +1,192 @@
+"""The command line, in real processes: what it prints, what it writes, how it ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from oneiro import cli
+from oneiro.errors import OneiroError
+from oneiro.recipe import find as find_recipe
+from oneiro.recipe import listing, read
+
+TOY = "system: toy\nabout: a toy\nlearn: {steps: 4}\npresets: {smoke: {learn: {steps: 2}}}\n"
+
+
+def oneiro(*arguments: object, cwd: Path | None = None, text: str = "") -> subprocess.CompletedProcess[str]:
+    """The command, with the toy system beside the real ones."""
+    program = [sys.executable, str(Path(__file__).parents[1] / "toy_system.py"), *map(str, arguments)]
+    return subprocess.run(program, cwd=cwd, input=text, capture_output=True, text=True, timeout=300)
+
+
+def mistake(*arguments: object, cwd: Path | None = None) -> str:
+    """The one line that a mistaken command answers with, and exit code 2."""
+    done = oneiro(*arguments, cwd=cwd)
+    assert done.returncode == 2, done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    return done.stderr.strip()
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    path = tmp_path / "toy.yaml"
+    path.write_text(TOY)
+    return path
+
+
+def test_a_run_prints_its_table_writes_it_and_points_to_the_report(toy: Path, tmp_path: Path) -> None:
+    done = oneiro("run", toy, "preset=smoke", "--out", tmp_path / "run", "--json", tmp_path / "run.json")
+    assert done.returncode == 0, done.stderr
+    assert "Toy" in done.stdout and "report.html shows the run" in done.stdout
+    written = json.loads((tmp_path / "run.json").read_text())
+    assert written["run"] == str(tmp_path / "run")
+    assert [row["arm"] for row in written["tables"][0]["rows"]] == ["toy"]
+    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 2
+    assert "<title>run" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_a_run_goes_on_by_its_directory_alone(toy: Path, tmp_path: Path) -> None:
+    assert oneiro("run", toy, "--out", tmp_path / "run").returncode == 0
+    again = oneiro("run", tmp_path / "run")
+    assert again.returncode == 0 and "Toy" in again.stdout
+    assert "keeps its recipe" in mistake("run", tmp_path / "run", "seed=3")
+    assert "seed was 0, now 3" in mistake("run", toy, "seed=3", "--out", tmp_path / "run")
+
+
+def test_a_dry_run_prints_the_resolved_recipe_and_does_nothing(toy: Path, tmp_path: Path) -> None:
+    done = oneiro("run", toy, "learn.lr=1e-4", "--dry-run", cwd=tmp_path)
+    assert done.returncode == 0
+    (tmp_path / "resolved.yaml").write_text(done.stdout)
+    resolved = read(tmp_path / "resolved.yaml")
+    assert resolved["learn"] == {"steps": 4, "lr": 1e-4, "save_every": 5} and "presets" not in resolved
+    assert not (tmp_path / "runs").exists()
+
+
+def test_mistakes_are_one_line_and_exit_2(toy: Path, tmp_path: Path) -> None:
+    assert mistake("run", toy, "learn.stps=3") == "unknown key 'learn.stps'; did you mean 'learn.steps'?"
+    assert mistake("run", toy, "learn.steps=many").startswith("learn.steps: got 'many', expected a valid integer")
+    assert "does not exist" in mistake("run", tmp_path / "none.yaml")
+    assert "no recipe called 'spa/frozenlake'" in mistake("run", "spa/frozenlake")
+    assert "no such command 'rum'" in mistake("rum").lower()
+    assert "no such option: --outt" in mistake("run", toy, "--outt", "x").lower()
+    assert "is not a run directory" in mistake("report", tmp_path)
+    assert "toy.yaml" in mistake("recipes", "--json", toy / "inside-a-file.json")
+    assert "either --model DIR_OR_NAME or --policy" in mistake("eval", "agent", "--world", "frozen-lake")
+    assert "did you mean 'oracle'" in mistake("eval", "agent", "--world", "frozen-lake", "--policy", "oracel")
+    assert "did you mean 'frozen-lake'" in mistake("check", "frozen-lak")
+    assert "did you mean 'smollm2-135m'" in mistake("models", "get", "smollm2")
+    assert "choose another --out" in mistake("run", toy, "--out", toy)
+
+
+def test_a_defect_of_ours_keeps_its_traceback_and_a_full_disk_inside_a_library_does_not() -> None:
+    assert cli.explain(KeyError("oops")) is None
+    assert cli.explain(OneiroError("two\nlines")) == "two lines"
+    wrapped = RuntimeError("I/O error")
+    wrapped.__cause__ = OSError(28, "No space left on device")
+    assert "no space left" in str(cli.explain(wrapped))
+    assert "no space left" in str(
+        cli.explain(Exception("Error while serializing: No space left on device (os error 28)"))
+    )
+
+
+def test_the_help_is_quick_and_loads_no_torch() -> None:
+    program = (
+        "import sys, time; started = time.process_time()\n"
+        "from oneiro.cli import main\n"
+        "code = main(['--help'])\n"
+        "heavy = {'torch', 'transformers', 'numpy', 'matplotlib', 'jinja2'} & set(sys.modules)\n"
+        "print(code, sorted(heavy), round(time.process_time() - started, 2), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    code, heavy, seconds = done.stderr.split(maxsplit=2)
+    assert (code, heavy) == ("0", "[]")
+    assert float(seconds) < 2  # a quarter of a second on an idle machine
+    assert all(command in done.stdout for command in ("run", "recipes", "eval", "check", "play", "report", "doctor"))
+
+
+def test_importing_the_package_is_quick_and_loads_no_torch() -> None:
+    program = (
+        "import sys, time; started = time.process_time(); import oneiro\n"
+        "print('torch' in sys.modules, time.process_time() - started)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    torch, seconds = done.stdout.split()
+    assert torch == "False" and float(seconds) < 1
+
+
+def test_several_reports_become_one_comparison(toy: Path, tmp_path: Path) -> None:
+    for seed in (1, 2):
+        assert oneiro("run", toy, f"seed={seed}", "--out", tmp_path / f"run-{seed}").returncode == 0
+    done = oneiro("report", tmp_path / "run-1", tmp_path / "run-2", "--out", tmp_path / "both.html")
+    assert done.stdout.strip() == str(tmp_path / "both.html")
+    page = (tmp_path / "both.html").read_text()
+    assert "run-1" in page and "run-2" in page and "Where the recipes differ" in page
+
+
+def test_the_worlds_are_listed_with_their_variants(tmp_path: Path) -> None:
+    done = oneiro("worlds", "--json", tmp_path / "worlds.json")
+    assert done.returncode == 0, done.stderr
+    rows = {row["world"]: row for row in json.loads((tmp_path / "worlds.json").read_text())["rows"]}
+    assert {"frozen-lake", "sokoban", "webshop"} <= set(rows) and "harder" in rows["sokoban"]["variants"]
+
+
+def test_it_says_its_version() -> None:
+    assert oneiro("--version").stdout.startswith("oneiro 0.")
+
+
+def test_a_world_is_checked_with_settings_and_the_findings_are_data(tmp_path: Path) -> None:
+    done = oneiro("check", "frozen-lake", "size=5", "--json", tmp_path / "check.json")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "check.json").read_text())["rows"]
+    assert {row["status"] for row in rows} <= {"ok", "warning"} and len(rows) > 5
+
+
+def test_a_world_is_played_from_the_terminal() -> None:
+    done = oneiro("play", "frozen-lake", text="zz\nh\nL\nr\nn\nq\n")
+    assert done.returncode == 0, done.stderr
+    assert "'zz' was not understood; actions: Left" in done.stdout and "the oracle: " in done.stdout
+    assert oneiro("play", "frozen-lake", text="").returncode == 0
+
+
+def test_the_oracle_is_evaluated_beside_chance_and_ceiling(tmp_path: Path) -> None:
+    arguments = ["--world", "frozen-lake", "--policy", "oracle", "--levels", 8, "--samples", 2]
+    done = oneiro("eval", "agent", *arguments, "--json", tmp_path / "eval.json")
+    assert done.returncode == 0, done.stderr
+    rows = {row["agent"]: row["success"] for row in json.loads((tmp_path / "eval.json").read_text())["rows"]}
+    assert list(rows) == ["random", "oracle", "ceiling"]
+    assert rows["oracle"]["value"] == rows["ceiling"]["value"] and rows["random"]["n"] == 8
+
+
+def test_the_doctor_finds_what_the_tests_run_with(tmp_path: Path) -> None:
+    done = oneiro("doctor", "--json", tmp_path / "doctor.json")
+    assert done.returncode == 0, done.stdout
+    found = {row["what"]: row["found"] for row in json.loads((tmp_path / "doctor.json").read_text())["rows"]}
+    assert found["Python"] == ".".join(map(str, sys.version_info[:3]))
+    assert {"torch", "memory", "disk", "model hub"} <= found.keys()
+
+
+# Every recipe that is shipped ----------------------------------------------------------------------------------------
+
+RECIPES = [card.name for card in listing()]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_says_what_it_is_and_has_a_smoke_preset(name: str) -> None:
+    data = read(find_recipe(name))
+    assert all(data.get(word) for word in ("about", "needs", "takes"))
+    assert "smoke" in data["presets"]
+    assert oneiro("run", name, "--dry-run").returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_runs_its_smoke_preset(name: str, tmp_path: Path) -> None:
+    done = oneiro("run", name, "preset=smoke", "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "report.html").exists()
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "done"
+    assert all(table["rows"] for table in json.loads((tmp_path / "run" / "summary.json").read_text())["tables"])

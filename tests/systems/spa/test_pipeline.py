@@ -1,0 +1,131 @@
+"""The SPA pipeline through the command line: every stage, and what a killed run becomes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from oneiro import worlds
+from oneiro.agents.evaluate import record
+from oneiro.agents.policies import ScriptedPolicy, mixture
+from oneiro.agents.prompts import DialogueSettings
+from oneiro.agents.rollout import attempts, play
+from oneiro.models.chat import ChatFormat
+from oneiro.models.language import LanguageModel, load
+from oneiro.recipe import load as load_recipe
+from oneiro.run import Run
+from oneiro.systems.spa.data import rows_of
+from oneiro.systems.spa.pipeline import VARIANTS
+from oneiro.systems.spa.self_play import play_batch, self_play
+from tests.interruption import fingerprint, kill_in
+
+COMMAND = [sys.executable, "-m", "oneiro", "run", "spa/frozen-lake", "preset=smoke"]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def start(out: Path, *overrides: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([*COMMAND, *overrides, "--out", str(out)], env=ENVIRONMENT, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.slow
+def test_a_run_killed_in_every_stage_ends_like_one_left_alone(tmp_path: Path) -> None:
+    overrides = ["variants=[spa]", "rl.algorithm=ppo"]  # a critic must come back too
+    alone, killed = tmp_path / "alone", tmp_path / "killed"
+    assert start(alone, *overrides).wait(300) == 0
+    stages = ("self-play", "sft-spa", "rl-spa", "rl-spa", "evaluate-spa")
+    assert kill_in(stages, killed, lambda: start(killed, *overrides)) >= 3
+    assert start(killed, *overrides).wait(300) == 0
+    assert fingerprint(killed) == fingerprint(alone)
+
+
+def test_a_finished_run_leaves_a_model_anyone_can_load(tmp_path: Path) -> None:
+    assert start(tmp_path / "run", "variants=[spa]").wait(300) == 0
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    agents = [row["agent"] for row in summary["tables"][0]["rows"]]
+    assert agents == ["random", "tiny spa", "ceiling"]
+    assert (tmp_path / "run" / "report.html").stat().st_size > 10_000
+    language = load(str(tmp_path / "run"))
+    assert language.metadata["world"]["name"] == "frozen-lake"
+    out = tmp_path / "table.json"
+    command = [
+        sys.executable,
+        "-m",
+        "oneiro",
+        "eval",
+        "agent",
+        "--world",
+        "frozen-lake",
+        "--model",
+        str(tmp_path / "run"),
+    ]
+    subprocess.run([*command, "--levels", "4", "--samples", "2", "--json", str(out)], env=ENVIRONMENT, check=True)
+    assert "ceiling" in out.read_text()
+
+
+def test_processes_play_what_one_would_have_played(tmp_path: Path) -> None:
+    """Also where a batch was already there."""
+    overrides = ["preset=smoke", "self_play.policy=exploration", "self_play.group_size=2", "self_play.batches=3"]
+    with Run.open(tmp_path / "one", recipe := load_recipe("spa/frozen-lake", overrides)) as one:
+        told = self_play(recipe, one, "spa")
+    with Run.open(
+        tmp_path / "two", recipe := load_recipe("spa/frozen-lake", [*overrides, "self_play.workers=2"])
+    ) as two:
+        play_batch(recipe, two.path, "spa", 1)
+        assert self_play(recipe, two, "spa") == told
+    names = [f"self-play-00000{batch}.jsonl.gz" for batch in range(3)]
+    assert sorted(path.name for path in (two.path / "episodes").iterdir()) == names
+    assert all(
+        (two.path / "episodes" / name).read_bytes() == (one.path / "episodes" / name).read_bytes() for name in names
+    )
+
+
+@pytest.fixture
+def chat(tiny: LanguageModel) -> ChatFormat:
+    return ChatFormat(tiny.tokenizer)
+
+
+def records(dialogue: DialogueSettings) -> list[dict]:
+    played = play(
+        lambda: worlds.make("frozen-lake", view="spaced"),
+        attempts(6, 1, "train", 0),
+        ScriptedPolicy(mixture(0.5)),
+        dialogue,
+    )
+    return [record(episode) for episode in played]
+
+
+def test_data_holds_the_true_states_and_the_loss_covers_the_reply(tiny: LanguageModel, chat: ChatFormat) -> None:
+    dialogue = DialogueSettings(context="single", brief=True, max_turns=10, actions_per_turn=1)
+    for found in records(dialogue):
+        rows = rows_of(found, chat, dialogue, VARIANTS["spa"], "<think>", False)
+        assert len(rows) == len(found["turns"])
+        for row, turn in zip(rows, found["turns"], strict=True):
+            text = tiny.decode(row.tokens)
+            assert f"<observation>{turn['state']}</observation><prediction>{turn['next_state']}</prediction>" in text
+            learned = tiny.decode(row.tokens[row.weights("ce") > 0])
+            assert learned == text.split("assistant\n<think>")[1]
+
+
+def test_masked_states_leave_only_the_states_out(tiny: LanguageModel, chat: ChatFormat) -> None:
+    dialogue = DialogueSettings(context="single", brief=True, max_turns=10, actions_per_turn=1)
+    (found, *_) = records(dialogue)
+    row, *_ = rows_of(found, chat, dialogue, VARIANTS["masked-states"], "", False)
+    learned = tiny.decode(row.tokens[row.weights("ce") > 0])
+    action = found["turns"][0]["actions"][0]
+    assert learned == (
+        f"<think><observation></observation><prediction></prediction></think><answer>{action}</answer><|im_end|>"
+    )
+
+
+def test_a_growing_dialogue_becomes_one_row(chat: ChatFormat, tiny: LanguageModel) -> None:
+    dialogue = DialogueSettings(context="full", max_turns=10, actions_per_turn=1)
+    for found in records(dialogue):
+        (row,) = rows_of(found, chat, dialogue, VARIANTS["no-world-model"], "<think>", False)
+        text = tiny.decode(row.tokens)
+        assert "<observation>" not in text.split("Turn 1")[1].replace("<observation>[current state]", "")
+        assert text.count("<|im_start|>assistant") == len(found["turns"])
