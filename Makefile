@@ -20,18 +20,22 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 COMMA := ,
 
-.PHONY: demo test venv clean graphics
+.PHONY: demo test docs venv clean graphics
 
 demo: $(VENV)/.installed
 	$(BIN)/oneiro run spa/frozen-lake --out $(OUT)
 
-test: $(VENV)/.installed-dev graphics
+test: $(VENV)/.installed-dev graphics docs
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	# Two workers, one thread each: with more, threads of small operations wait for each other.
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal $(PYTEST)
+
+# The documentation and its API reference, into build/site. A broken link fails the build.
+docs: $(VENV)/.installed-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 venv: $(VENV)/.installed-dev
 

@@ -87,6 +87,8 @@ class Row:
     """One token sequence the model saw from its first token on: a whole dialogue, or one turn of it."""
 
     segments: list[Segment]
+    shared_segments: int | None = None
+    """Leading given segments that rows of one group share; None: all before the first token that carries loss."""
 
     def __len__(self) -> int:
         return sum(len(segment.tokens) for segment in self.segments)
@@ -137,7 +139,7 @@ class Row:
     def prefix(self) -> Tokens:
         """Given tokens before the first token that carries any loss: what a group may share."""
         parts: list[Tokens] = []
-        for segment in self.segments:
+        for segment in self.segments[: self.shared_segments]:
             if segment.sampled or segment.weights:
                 break
             parts.append(segment.tokens)

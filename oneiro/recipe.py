@@ -29,6 +29,35 @@ from oneiro.errors import OneiroError, nearest
 SHIPPED = Path(__file__).parent / "recipes"
 """The recipes that come with the package, one YAML file each."""
 
+RENAMED = {
+    "adversary": "discriminator",
+    "canvas": "mean_frame",
+    "courses": "trajectories",
+    "draw": "sampler",
+    "fold": "merge_lora",
+    "given": "init_from",
+    "glance": "eval_subset",
+    "groups": "prompts_per_step",
+    "hold": "action_repeat",
+    "ignore_end": "ignore_eos",
+    "lessons": "sft_data",
+    "limits": "sampling",
+    "members": "group_size",
+    "overlap": "async_rollout",
+    "primed": "response_prefix",
+    "reach": "context_offset",
+    "recompute": "gradient_checkpointing",
+    "retold": "augment",
+    "shared_body": "shared_backbone",
+    "slots": "max_batch_size",
+    "spread": "min_std",
+    "strips": "sample_videos",
+    "together": "rows_per_state",
+    "watch": "collapse_monitor",
+}
+"""Settings of earlier recipes -> their present names, for the message."""
+RENAMED_VALUES = {"curious": "exploration", "release": "official", "sound": "strict"}
+
 Plain = dict[str, Any]
 Built = TypeVar("Built", bound=BaseModel)
 
@@ -273,7 +302,9 @@ def explain(error: ValidationError, recipe_class: type[BaseModel], data: Any) ->
     key = ".".join(path)
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     if first["type"] == "extra_forbidden":
-        return f"unknown key {key!r}{_nearest_key(path, recipe_class)}{more}"
+        return _renamed_key(path, recipe_class) or f"unknown key {key!r}{_nearest_key(path, recipe_class)}{more}"
+    if first["type"] == "literal_error" and first["input"] in RENAMED_VALUES:
+        return f"{key}: {first['input']!r} is now called {RENAMED_VALUES[first['input']]!r}"
     if first["type"] == "missing":
         return f"missing key {key!r}: give it as {key}=value{more}"
     if first["type"] == "union_tag_invalid":
@@ -298,6 +329,13 @@ def _path(loc: tuple[int | str, ...], data: Any) -> list[str]:
             continue
         path.append(str(part))
     return path
+
+
+def _renamed_key(path: list[str], recipe_class: type[BaseModel]) -> str | None:
+    """What to say of a key that had another name once, where its section knows the new one."""
+    new = [*path[:-1], RENAMED.get(path[-1], "")]
+    known = ".".join(new) in _keys(recipe_class)
+    return f"{'.'.join(path)!r} is now called {'.'.join(new)!r}" if known else None
 
 
 def _nearest_key(path: list[str], recipe_class: type[BaseModel]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from pydantic import Field
 from oneiro import recipe as recipes
 from oneiro.errors import OneiroError
 from oneiro.recipe import Recipe, Settings, dump, listing, load, merge, plain
+from oneiro.systems import recipe_class
 from tests.toy_system import ToyRecipe
 
 FILE = """
@@ -214,3 +216,22 @@ def test_any_override_gives_a_recipe_or_one_line(text: str) -> None:
         recipes.build(ToyRecipe, recipes._overlay(data, {}, [], changes, ToyRecipe))
     except OneiroError as error:
         assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "override", "said"),
+    [
+        ("spa/frozen-lake", "slots=3", "'slots' is now called 'max_batch_size'"),
+        ("spa/frozen-lake", "rollout.groups=3", "'rollout.groups' is now called 'rollout.prompts_per_step'"),
+        ("spa/frozen-lake", "rl.overlap=true", "'rl.overlap' is now called 'rl.async_rollout'"),
+        ("spa/frozen-lake", "self_play.policy=curious", "self_play.policy: 'curious' is now called 'exploration'"),
+        ("rlvr/text-game", "lessons.rows=3", "'lessons' is now called 'sft_data'"),
+        ("rlvr/text-game", "task.scorer=release", "task.scorer: 'release' is now called 'official'"),
+        ("rlvr/text-game", "system=rlvr", "the system 'rlvr' is now called 'rlvr/text-game'"),
+    ],
+)
+def test_an_old_name_is_answered_with_the_new_one(name: str, override: str, said: str) -> None:
+    with pytest.raises(OneiroError, match=re.escape(said)):
+        if override.startswith("system="):
+            recipe_class(override.partition("=")[2])
+        load(name, [override])

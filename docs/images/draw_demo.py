@@ -1,4 +1,4 @@
-"""Draw the README's figure from a run of spa/frozen-lake, and print its rows for the README and docs/results.md.
+"""Draw the README's figure from a run of spa/frozen-lake, and print its rows for the README and docs/notes/spa.md.
 
 python docs/images/draw_demo.py runs/demo
 """
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def draw(metrics: list[dict[str, Any]], table: dict[str, Any], out: Path) -> None:
-    """Three panels: learning the world, learning to act, and what came of it on unseen levels."""
+    """Three panels: learning the world, learning to act, and success on unseen levels."""
     style = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "oneiro"}
     with plt.rc_context(style):
         figure, (world, act, end) = plt.subplots(1, 3, figsize=(10, 2.9), layout="constrained")
@@ -108,7 +108,7 @@ def readme_rows(table: dict[str, Any]) -> Iterator[str]:
 
 
 def result_rows(table: dict[str, Any], info: dict[str, Any]) -> Iterator[str]:
-    """Rows of docs/results.md; hardware is for you to fill in."""
+    """Rows of docs/notes/spa.md; replace HARDWARE yourself."""
     pass_at = next(column for column in table["columns"] if column.startswith("pass@"))
     seconds = sum(stage["seconds"] for stage in info["stages"].values())
     commit, time = (info.get("commit") or "unknown")[:8], f"{seconds / 60:.1f} min"
@@ -125,7 +125,7 @@ def result_rows(table: dict[str, Any], info: dict[str, Any]) -> Iterator[str]:
 
 
 def share(cell: Any) -> str:
-    """`48.4 (43.6 to 53.5)`; nothing where nothing was measured."""
+    """`48.4 (43.6 to 53.5)`; empty where nothing was measured."""
     if not isinstance(cell, dict) or cell.get("value") is None:
         return ""
     return f"{100 * cell['value']:.1f} ({100 * cell['low']:.1f} to {100 * cell['high']:.1f})"

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from oneiro.agents.policies import Policy, ServerPolicy, mixture
 from oneiro.agents.prompts import DialogueSettings
-from oneiro.agents.rollout import attempts, play
+from oneiro.agents.rollout import attempts, gives_state, play
 from oneiro.episode import Episode, FinishReason
 from oneiro.errors import OneiroError, nearest
 from oneiro.models.chat import ChatFormat
@@ -42,7 +42,7 @@ SCRIPTS = ("random", "oracle", "mixture")
 """TrainedPolicies that need no model."""
 
 BANDS = ((1, 2), (3, 4), (5, 6), (7, 8), (9, 10), (11, math.inf))
-"""Lengths of shortest solutions that are told together, in actions."""
+"""Lengths of shortest solutions that share a column, in actions."""
 
 
 class AgentEvaluationSettings(Settings):
@@ -138,9 +138,14 @@ def attempt(
     return play(make_world, planned, policy, dialogue, chat, seed, response_prefix, advance)
 
 
-def agent_row(name: str, episodes: Sequence[Episode], settings: AgentEvaluationSettings) -> list[Cell | str]:
-    """An agent's row of the table."""
-    return [name, *measure(episodes, settings.samples).values()]
+def agent_row(
+    name: str, episodes: Sequence[Episode], settings: AgentEvaluationSettings, response_prefix: str = ""
+) -> list[Cell | str]:
+    """An agent's row of the table. What its `response_prefix` gives it to say is not measured."""
+    cells = measure(episodes, settings.samples)
+    if gives_state(response_prefix):
+        cells["observation"] = Cell(None)
+    return [name, *cells.values()]
 
 
 def lengths_table(world: str) -> Table:
@@ -277,7 +282,8 @@ def evaluate_agent(
         whole, broken = unbroken(episodes)
         if broken:
             found.note += f"; {broken} level{'s' * (broken > 1)} left out, broken off by errors"
-        found.add(*agent_row(server.model if server is not None else str(model), whole, evaluation))
+        name = server.model if server is not None else str(model)
+        found.add(*agent_row(name, whole, evaluation, agent.response_prefix if server is None else ""))
     best = measured.ceiling_row()
     if best is not None:
         found.add(*best)

@@ -1,7 +1,7 @@
-"""A player that wants to know: it tries what it has not tried, and goes where something is left to try.
+"""An exploration policy: it tries what it has not tried, and goes where something is left to try.
 
-It remembers where each action led, over all attempts at all levels that it plays, and nobody tells it more than any
-player is told. In a world with luck it remembers where an action led last.
+It remembers where each action led, over all attempts at all levels that it plays, and sees nothing that other policies
+do not see. In a stochastic world it remembers where an action led last.
 """
 
 from __future__ import annotations
@@ -20,20 +20,33 @@ class Explorer:
         self.leads: dict[str, dict[str, str | None]] = {}
         """By state and action the state it led to; None: not known yet, or the end."""
         self.last: dict[tuple[int, int], tuple[str, str]] = {}
-        """Each game's last state and action."""
+        """Each game's last action, and the state it was taken in."""
 
     def __call__(self, world: World, rng: np.random.Generator) -> str:
+        return self.plan(world, rng, 1)[0]
+
+    def plan(self, world: World, rng: np.random.Generator, most: int) -> list[str]:
+        """The next actions, at most so many: those whose outcome it knows, and after them one that is new.
+
+        In a stochastic world, or one of free text, it plans a single action: it cannot know where a second one starts.
+        """
         if not world.actions:
-            return world.random_action(rng)
+            return [world.random_action(rng)]
         here, game = world.render(), (world.seed, world.member)
         if world.taken and game in self.last:
             state, action = self.last[game]
             self.leads[state][action] = here
-        choices = self._untried(here, world.actions) or self._towards_untried(here, world.actions) or world.actions
-        action = choices[int(rng.integers(len(choices)))]
-        self.leads.setdefault(here, {}).setdefault(action, None)
-        self.last[game] = here, action
-        return action
+        planned: list[str] = []
+        while len(planned) < (most if world.deterministic else 1):
+            choices = self._untried(here, world.actions) or self._towards_untried(here, world.actions) or world.actions
+            action = choices[int(rng.integers(len(choices)))]
+            planned.append(action)
+            after = self.leads.setdefault(here, {}).setdefault(action, None)
+            self.last[game] = here, action
+            if after is None:
+                break
+            here = after
+        return planned
 
     def _untried(self, state: str, actions: tuple[str, ...]) -> list[str]:
         tried = self.leads.get(state, {})

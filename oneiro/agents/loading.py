@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from oneiro.agents.policies import ModelPolicy
 from oneiro.agents.prompts import DialogueSettings
-from oneiro.errors import OneiroError
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import load
-from oneiro.recipe import Settings
+from oneiro.models.metadata import ModelMetadata
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.worlds.base import World
 from oneiro.worlds.choice import WorldChoice
@@ -19,9 +18,11 @@ from oneiro.worlds.choice import WorldChoice
 RESPONSE_PREFIX = "<think>"
 
 
-class AgentMetadata(Settings):
-    """What travels with an agent's weights."""
+class AgentMetadata(ModelMetadata):
+    """How an agent acts."""
 
+    what = "an agent"
+    kind: Literal["agent"] = "agent"
     world: WorldChoice
     dialogue: DialogueSettings = DialogueSettings()
     sampling: SamplingSettings = SamplingSettings(max_tokens=400)
@@ -54,14 +55,8 @@ def load_agent(model: str | None, world: str, settings: dict[str, Any], max_batc
         return LoadedAgent(choice.name, choice.settings, choice.maker(), DialogueSettings())
     language = load(model)
     metadata, note = AgentMetadata(world=choice), ""
-    if language.metadata:
-        try:
-            taught = AgentMetadata.model_validate(language.metadata)
-        except ValueError as error:
-            raise OneiroError(
-                f"the model at {model} is no agent: its oneiro.json does not say how it plays. Predictors are measured "
-                "by `oneiro eval text-game` and `oneiro eval video`"
-            ) from error
+    taught = AgentMetadata.read(language, model)
+    if taught is not None:
         if taught.world.name == world:
             choice = WorldChoice(name=world, **{**taught.world.settings, **settings})
         else:

@@ -10,6 +10,7 @@ import numpy as np
 
 from oneiro import seeds
 from oneiro.agents import reply as replies
+from oneiro.agents.exploration import Explorer
 from oneiro.episode import FinishReason, Segment, Tokens
 from oneiro.errors import OneiroError
 from oneiro.sampling.server import Completion, Server, ServerConfig
@@ -113,11 +114,25 @@ class ScriptedPolicy:
         return [Utterance(self._say(turn, seeds.generator(seed, turn.seed))) for turn in turns]
 
     def _say(self, turn: Turn, rng: np.random.Generator) -> str:
-        count = int(rng.integers(self.actions[0], self.actions[1] + 1))
-        words = [self.choose(turn.world, rng) for _ in range(count)]
+        words = self.actions_of(turn.world, rng)
         # The states are left blank: the truth is put in their place when the play is turned into data.
         blank = "?" if self.world_model and self.think else None
         return replies.write(words, blank, blank, think=self.think)
+
+    def actions_of(self, world: World, rng: np.random.Generator) -> list[str]:
+        count = int(rng.integers(self.actions[0], self.actions[1] + 1))
+        return [self.choose(world, rng) for _ in range(count)]
+
+
+class ExplorationPolicy(ScriptedPolicy):
+    """The explorer's actions: of several a turn, all but the last lead where it has been before."""
+
+    def __init__(self, most: int = 1, think: bool = True, world_model: bool = True) -> None:
+        self.explorer = Explorer()
+        super().__init__(self.explorer, (1, most), think, world_model)
+
+    def actions_of(self, world: World, rng: np.random.Generator) -> list[str]:
+        return self.explorer.plan(world, rng, self.actions[1])
 
 
 def mixture(share: float) -> Choose:

@@ -89,6 +89,11 @@ def begun(response_prefix: str, state: str) -> str:
     return response_prefix.replace("{state}", state)
 
 
+def gives_state(response_prefix: str) -> bool:
+    """Whether replies begin with the true state, so that writing it down is no achievement."""
+    return "{state}" in response_prefix
+
+
 def _start(world: World, task: Attempt) -> _Game:
     state, info = world.reset(seed=task.seed, options={"split": task.split, "member": task.member})
     episode = Episode(

@@ -17,15 +17,16 @@ from typing import Any
 import torch
 
 from oneiro.episode import Row, given
-from oneiro.learning.example import Example, batches
+from oneiro.learning.batch import batches
+from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models import language as languages
 from oneiro.models.backbone import Backbone, Prefill
 from oneiro.models.language import LanguageModel, ModelSettings
+from oneiro.predictors.textgame.model import TextGameModel
 from oneiro.predictors.textgame.task import TextGamePredictor, TextGamePredictorConfig
 from oneiro.report.table import Table
 from oneiro.sampling.engine import Engine, SamplingSettings
-from oneiro.systems.rlvr.textgame.model import Answerer
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl, own_rules
 from oneiro.worlds.textgame.state import Transition
 
@@ -88,11 +89,11 @@ class Cost:
 def sharing(model: str, cases: Sequence[Transition], group_size: int, tokens: int) -> Table:
     """Prompt tokens computed for each sampled token, in the engine and in the learner."""
     task = TextGamePredictor(TextGamePredictorConfig(rules="human"), rules=own_rules())
-    answerer = Answerer(
+    predictor = TextGameModel(
         task, Engine(_language(model, task, cases)), SamplingSettings(max_tokens=tokens, ignore_eos=True)
     )
     sampled = len(cases) * group_size * tokens
-    lengths = [len(answerer.prompt(case)) for case in cases]
+    lengths = [len(predictor.prompt(case)) for case in cases]
     table = Table(
         f"A group's prompt, computed once: {model}, {len(cases)} prompts of {min(lengths)} to {max(lengths)} tokens, "
         f"{group_size} answers of {tokens} tokens each",
@@ -100,7 +101,7 @@ def sharing(model: str, cases: Sequence[Transition], group_size: int, tokens: in
         note="prompt tokens computed for each sampled token; seconds of the forward passes",
     )
     for where, measure in (("sampling", _sampling), ("learning", _learning)):
-        shared, apart = measure(answerer, cases, group_size)
+        shared, apart = measure(predictor, cases, group_size)
         ratio = apart.prompt_tokens / max(1, shared.prompt_tokens)
         costs = shared.prompt_tokens / sampled, apart.prompt_tokens / sampled
         table.add(where, *costs, ratio, shared.seconds, apart.seconds)
@@ -114,14 +115,14 @@ def _language(model: str, task: TextGamePredictor, cases: Sequence[Transition]) 
     return languages.create_tiny(ModelSettings(vocabulary=1024), texts, seed=0)
 
 
-def _sampling(answerer: Answerer, cases: Sequence[Transition], group_size: int) -> tuple[Cost, Cost]:
+def _sampling(predictor: TextGameModel, cases: Sequence[Transition], group_size: int) -> tuple[Cost, Cost]:
     """One call for whole groups, against one call for each member."""
-    answerer.sample(cases[:1], 1, 0)  # the first call prepares the device
-    with _counted(answerer.language.backbone) as shared:
-        answerer.sample(cases, group_size, 0)
-    with _counted(answerer.language.backbone) as apart:
+    predictor.sample(cases[:1], 1, 0)  # the first call prepares the device
+    with _counted(predictor.language.backbone) as shared:
+        predictor.sample(cases, group_size, 0)
+    with _counted(predictor.language.backbone) as apart:
         for seed in range(group_size):
-            answerer.sample(cases, 1, seed)
+            predictor.sample(cases, 1, seed)
     return shared, apart
 
 
@@ -142,12 +143,12 @@ def _counted(backbone: Backbone) -> Iterator[Cost]:
         cost.seconds = time.perf_counter() - started
 
 
-def _learning(answerer: Answerer, cases: Sequence[Transition], group_size: int) -> tuple[Cost, Cost]:
+def _learning(predictor: TextGameModel, cases: Sequence[Transition], group_size: int) -> tuple[Cost, Cost]:
     """The micro-batches of one update, laid out with and without shared prefixes."""
-    samples = answerer.sample(cases, group_size, 0)
-    rows = [(answerer.prompt(case), sample) for case, group in zip(cases, samples, strict=True) for sample in group]
+    samples = predictor.sample(cases, group_size, 0)
+    rows = [(predictor.prompt(case), sample) for case, group in zip(cases, samples, strict=True) for sample in group]
     examples = [Example.of(Row([given(prompt), *sample.segments()])) for prompt, sample in rows]
-    learner = Learner(answerer.language.backbone, LearnerSettings(token_budget=16384), 1)
+    learner = Learner(predictor.language.backbone, LearnerSettings(token_budget=16384), 1)
     sampled = sum(len(sample.tokens) for _, sample in rows)
     return _forward(learner, examples, sampled, True), _forward(learner, examples, sampled, False)
 
@@ -156,6 +157,6 @@ def _learning(answerer: Answerer, cases: Sequence[Transition], group_size: int) 
 def _forward(learner: Learner, examples: Sequence[Example], sampled: int, share: bool) -> Cost:
     started, computed = time.perf_counter(), 0
     for batch in batches(examples, learner.token_budget, learner.backbone.device, share):
-        float(learner.hidden(batch).sum())  # a number on the host: whatever runs on a device has ended
+        float(batch.hidden(learner.backbone).sum())  # a number on the host: whatever runs on a device has ended
         computed += batch.computed_tokens
     return Cost(computed - sampled, time.perf_counter() - started)

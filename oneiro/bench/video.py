@@ -22,11 +22,11 @@ from oneiro.models.language import LanguageModel
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video import transformer
 from oneiro.predictors.video.dataset import Clips
+from oneiro.predictors.video.model import open_model
 from oneiro.predictors.video.task import Encoded, VideoPredictor, VideoRewardSettings
 from oneiro.recipe import Settings
 from oneiro.report.table import Table
 from oneiro.sampling.engine import Engine, SamplingSettings
-from oneiro.systems.rlvr.video.model import open_model
 from oneiro.systems.rlvr.video.recipe import VideoRecipe
 from oneiro.worlds.robot import puck as video_toy
 from oneiro.worlds.robot.episodes import ActionBins
@@ -172,7 +172,7 @@ def generated(language: LanguageModel, task: VideoPredictor, cases: Encoded, gro
     from transformers import DynamicCache
 
     layout, device = task.layout, language.backbone.device
-    prompts = np.repeat(np.stack([task.prompt(cases[i]) for i in range(len(cases))]), group_size, axis=0)
+    prompts = np.repeat(np.stack([task.opening(cases[i]) for i in range(len(cases))]), group_size, axis=0)
     actions = layout.first_action + np.repeat(cases.actions, group_size, axis=0)
     tokens = torch.from_numpy(prompts).long().to(device)
     cache = DynamicCache()

@@ -24,7 +24,7 @@ def agent(
     model: Annotated[
         str | None, typer.Option(metavar="DIR|NAME", help="A checkpoint, a model folder or a model's name.")
     ] = None,
-    policy: Annotated[str | None, typer.Option(metavar="random|oracle|mixture", help="A scripted player.")] = None,
+    policy: Annotated[str | None, typer.Option(metavar="random|oracle|mixture", help="A scripted policy.")] = None,
     oracle_share: Annotated[
         float | None, typer.Option(min=0, max=1, help="Part of a mixture's actions that are the oracle's.")
     ] = None,

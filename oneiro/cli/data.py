@@ -109,17 +109,17 @@ def robot(
     out: Annotated[Path, typer.Option(metavar="DIR", help="The folder; files that are there are kept.")],
     task: Annotated[str, typer.Option(metavar="drawer-open|drawer-close", help="What the arm tries.")] = "drawer-open",
     policies: Annotated[
-        str | None, typer.Option(metavar="NAME,...", help="Grades of players; all of them if left out.")
+        str | None, typer.Option(metavar="NAME,...", help="Perturbations of the expert; all of them if left out.")
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes that play at once.")] = 2,
     size: Annotated[int, typer.Option(min=16, max=1024, help="Side of a frame, in pixels.")] = 64,
-    seed: Annotated[int, typer.Option(help="Decides starts, perturbations and luck.")] = 0,
+    seed: Annotated[int, typer.Option(help="Decides starts, perturbations and noise.")] = 0,
     settings: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Another setting of the collection; may be repeated.")
     ] = None,
     json: JsonFile = None,
 ) -> None:
-    """Let players of every perturbation work a drawer in the simulator, and write what they saw and did.
+    """Let perturbed experts work a drawer in the simulator, and write what they saw and did.
 
     \b
     oneiro data robot --task drawer-open --episodes 600 --out data/drawer

@@ -60,20 +60,21 @@ def text_game(
         raise OneiroError("the scorer is no setting here; give --scorer strict or --scorer official")
     task["scorer"] = scorer
     from oneiro.progress import Bar, console
-    from oneiro.systems.rlvr.textgame import evaluation as rlvr_exam
+    from oneiro.systems.rlvr.textgame import command
+    from oneiro.systems.rlvr.textgame.evaluation import step_tables
     from oneiro.systems.rlvr.textgame.plans import find_plans
 
     unseen = [name.strip() for name in held_out.split(",") if name.strip()]
     if model is not None:
-        evaluation, answerer = rlvr_exam.open_model(data, model, split, rows, task, held_out=unseen)
+        evaluation, predictor = command.open_model(data, model, split, rows, task, held_out=unseen)
         plans = find_plans(data, split, depth, held_out=evaluation.held_out)
         with Bar("answers", len(evaluation.rows), 0, console(), lambda line: None) as bar:
-            compared = rlvr_exam.score_model(evaluation, answerer, Path(model).name, chosen, keep, bar.advance, plans)
+            compared = command.score_model(evaluation, predictor, Path(model).name, chosen, keep, bar.advance, plans)
     else:
-        compared = rlvr_exam.score_answers(
-            rlvr_exam.open_evaluation(data, split, held_out=unseen), str(answers), chosen, task
+        compared = command.score_answers(
+            command.open_evaluation(data, split, held_out=unseen), str(answers), chosen, task
         )
-    tables = rlvr_exam.step_tables(compared)
+    tables = step_tables(compared)
     for table in tables:
         console().print(table)
     if json is not None:

@@ -38,7 +38,7 @@ def video(
     """
     from oneiro.errors import OneiroError, nearest
     from oneiro.progress import Bar, console
-    from oneiro.systems.rlvr.video.evaluation import evaluate_video, open_models
+    from oneiro.systems.rlvr.video.command import evaluate_video, open_models
 
     networks = [] if lpips == "none" else [name.strip() for name in lpips.split(",")]
     for name in networks:
@@ -61,7 +61,7 @@ def policy(
     ] = "all",
     task: Annotated[str, typer.Option(metavar="drawer-open|drawer-close", help="What they try.")] = "drawer-open",
     starts: Annotated[int, typer.Option(min=1, help="Unseen starts of each policy.")] = 30,
-    horizon: Annotated[int, typer.Option(min=1, help="Actions of a rollout; its last frame is judged.")] = 32,
+    horizon: Annotated[int, typer.Option(min=1, help="Actions of a rollout; its last frame decides success.")] = 32,
     stage: Annotated[
         str | None, typer.Option(metavar="pretrain|rl", help="Of a run: only the model after this stage.")
     ] = None,
@@ -81,7 +81,7 @@ def policy(
     ] = None,
     keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep every rollout as an episode file.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="The scatter plot, as SVG.")] = None,
-    seed: Annotated[int, typer.Option(help="Luck of policies and models.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of policies and models.")] = 0,
     json: JsonFile = None,
 ) -> None:
     """Let policies act inside a model, and compare their success with the true simulator's.

@@ -103,7 +103,7 @@ def play(
     if model is None:
         game = worlds.make(world, **assignments(settings))
     elif name == "textgame":
-        from oneiro.systems.rlvr.textgame.world import open_world
+        from oneiro.predictors.textgame.world import open_world
 
         game = open_world(model, world, assignments(settings))
     else:

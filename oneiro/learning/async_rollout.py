@@ -1,4 +1,4 @@
-"""Playing the next step while the present one is learnt, by a copy of the policy that is one step older.
+"""Playing the next step while the present one is learned, by a copy of the policy that is one step older.
 
 The learner weighs each token by how much likelier it has become since it was sampled, so what a slightly older policy
 did still teaches the present one.

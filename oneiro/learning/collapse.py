@@ -25,7 +25,7 @@ from oneiro.recipe import Settings
 from oneiro.report.stats import pass_at_k
 
 FIRST_STEPS = 10
-"""Steps whose in-group spread is what later steps are compared with."""
+"""Steps whose reward std within groups is what later steps are compared with."""
 LOST = 0.01
 EVALUATIONS = 5
 """Success on unseen levels below `LOST` this many times in a row is worth a word."""
@@ -47,8 +47,8 @@ class CollapseMonitorSettings(Settings):
     """Replies in one look."""
     stop: bool = True
     """End RL when attempts at one task have scored alike for `patience` steps."""
-    spread: float = Field(0.1, gt=0)
-    """What counts as alike: an in-group spread below this part of the first steps' mean."""
+    min_std: float = Field(0.1, gt=0)
+    """What counts as alike: a reward std within groups below this fraction of the first steps' mean."""
     patience: int = Field(10, ge=1)
 
 
@@ -86,14 +86,14 @@ class CollapseMonitor:
                 self.notes.append(
                     f"success on unseen levels was below {LOST:.0%} in {EVALUATIONS} evaluations in a row (step {step})"
                 )
-        spread = values["group_std"]
+        std = values["group_std"]
         if len(self.first) < FIRST_STEPS:
-            self.first.append(spread)
+            self.first.append(std)
             return None
         usual = float(np.mean(self.first))
-        self.alike = self.alike + 1 if spread <= self.settings.spread * usual else 0
+        self.alike = self.alike + 1 if std <= self.settings.min_std * usual else 0
         if self.settings.stop and self.alike >= self.settings.patience:
-            self.reason = self._say(step, spread, usual, values["success"])
+            self.reason = self._say(step, std, usual, values["success"])
         return self.reason
 
     def replay(self, rows: Iterable[Mapping[str, Any]]) -> str | None:
@@ -103,7 +103,7 @@ class CollapseMonitor:
             self.see(row["step"], row)
         return self.reason
 
-    def _say(self, step: int, spread: float, usual: float, success: float) -> str:
+    def _say(self, step: int, std: float, usual: float, success: float) -> str:
         if success > 0.9:
             advice = "there is little left to learn here"
         elif not usual:
@@ -113,7 +113,7 @@ class CollapseMonitor:
         else:
             advice = "the policy has collapsed: try a lower rl.learner.optimiser.lr or a higher rl.learner.loss.entropy"
         return (
-            f"RL ended at step {step}: for {self.alike} steps attempts at one task scored alike (spread {spread:.2g}, "
+            f"RL ended at step {step}: for {self.alike} steps attempts at one task scored alike (reward std {std:.2g}, "
             f"{usual:.2g} in the first steps) with success at {success:.1%}; {advice} "
             "(collapse_monitor.stop=false goes on)"
         )
@@ -202,14 +202,14 @@ def information(
     prompts = scores_SN.shape[1]
     per_token = scores_SN / lengths_S[:, None]
     matched, marginal = _matched(per_token, own_S), _marginal(per_token)
-    spread = float(marginal.std())
-    smooth = spread if deviation is None else DECAY * deviation + (1 - DECAY) * spread
+    std = float(marginal.std())
+    smooth = std if deviation is None else DECAY * deviation + (1 - DECAY) * std
     gain = float((matched - marginal).mean())
     found = {
         "mi": float((_matched(scores_SN, own_S) - _marginal(scores_SN)).mean()),
         "mi_most": float(np.log(prompts)),
         "mi_token": gain,
-        "mi_z": gain / (spread + EPSILON),
+        "mi_z": gain / (std + EPSILON),
         "mi_z_ema": gain / (smooth + EPSILON),
         "marginal_std_ema": smooth,
         "reasoning_nats": float(-matched.mean()),

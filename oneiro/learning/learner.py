@@ -1,7 +1,7 @@
 """The learner: one forward, any mix of loss components, one optimiser step.
 
-It knows examples, not worlds or algorithms. The same class is the policy's learner and, with a value head and no
-voice, the separate critic's.
+It knows examples, not worlds or algorithms. The same class is the policy's learner and, with a value head and without
+an LM head, the separate critic's.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from torch import Tensor
 
 from oneiro.episode import Floats
 from oneiro.learning import head, losses
-from oneiro.learning.example import Batch, Example, batches
+from oneiro.learning.batch import Batch, batches
+from oneiro.learning.example import Example
 from oneiro.learning.optimiser import Optimiser, OptimiserSettings, learning_rate
-from oneiro.models.backbone import AfterPrefix, Backbone, Causal, Prefill, PrefixGroups
+from oneiro.models.backbone import Backbone
 from oneiro.models.heads import ValueHead
 from oneiro.recipe import Settings
 
@@ -64,31 +65,18 @@ class Learner:
         self.optimiser = Optimiser(named, settings.optimiser)
         self.updates = 0
 
-    def hidden(self, batch: Batch) -> Tensor:
-        """Hidden states [N, d] at the positions that predict a target."""
-        if batch.row_id is not None and batch.positions is not None:
-            plan = PrefixGroups(batch.row_id, self.backbone.head_weight.dtype)
-            out = self.backbone(batch.tokens, batch.positions, plan)
-            return out.reshape(-1, out.shape[-1])[batch.where]
-        width = batch.tokens.shape[1]
-        positions = torch.arange(width, device=batch.tokens.device)
-        if batch.prefixes is None or batch.owner is None or batch.prefix_lengths is None:
-            out = self.backbone(batch.tokens, positions, Causal())
-        else:
-            prefill = Prefill()
-            self.backbone(batch.prefixes, torch.arange(batch.prefixes.shape[1], device=positions.device), prefill)
-            after = AfterPrefix(prefill.kv_cache, batch.owner, batch.prefix_lengths, width)
-            out = self.backbone(batch.tokens, batch.start[:, None] + positions, after)
-        return out.reshape(-1, out.shape[-1])[batch.where]
-
     @torch.no_grad()
-    def logprobs(self, examples: Sequence[Example]) -> tuple[list[Floats], list[Floats]]:
-        """Log-probability and entropy of every token that carries loss, 0 elsewhere; each [T] per example."""
+    def logprobs(
+        self, examples: Sequence[Example], backbone: Backbone | None = None
+    ) -> tuple[list[Floats], list[Floats]]:
+        """Log-probability and entropy of every token that carries loss, 0 elsewhere; each [T] per example.
+
+        `backbone`: another model of the same shape, such as the reference, instead of the one that learns.
+        """
+        scored = self.backbone if backbone is None else backbone
         found = [np.zeros(len(e), np.float32) for e in examples], [np.zeros(len(e), np.float32) for e in examples]
         for batch in self._batches(examples):
-            scores = head.score(
-                self.hidden(batch), self.backbone.head_weight, batch.targets, batch.columns["temperature"]
-            )
+            scores = head.score(batch.hidden(scored), scored.head_weight, batch.targets, batch.columns["temperature"])
             for values, flat in zip(found, scores, strict=True):
                 scatter(values, batch, flat)
         return found
@@ -99,7 +87,7 @@ class Learner:
         assert self.value_head is not None
         found = [np.zeros(len(e), np.float32) for e in examples]
         for batch in self._batches(examples):
-            scatter(found, batch, self.value_head(self.hidden(batch)))
+            scatter(found, batch, self.value_head(batch.hidden(self.backbone)))
         return found
 
     def update(self, examples: Sequence[Example]) -> dict[str, float]:
@@ -110,7 +98,7 @@ class Learner:
         scaled = [replace(e, weights=w) for e, w in zip(examples, weights, strict=True)]
         statistics = Statistics()
         for batch in self._batches(scaled):
-            hidden = self.hidden(batch)
+            hidden = batch.hidden(self.backbone)
             total = hidden.new_zeros((), dtype=torch.float32)
             if self.has_lm_head:
                 columns = batch.columns

@@ -10,17 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 from pydantic import Field
 
 from oneiro import clock, seeds
 from oneiro.clock import spent
-from oneiro.episode import Episode, FinishReason, groups_of
+from oneiro.episode import Episode, FinishReason, Floats, Row, groups_of
 from oneiro.learning import checkpoint, filters, losses
 from oneiro.learning.algorithms import Grpo, Trajectory
 from oneiro.learning.algorithms.base import trajectory
 from oneiro.learning.algorithms.choice import AnyAlgorithm
 from oneiro.learning.async_rollout import AsyncRollout, copy_of
-from oneiro.learning.example import Example, families_of
+from oneiro.learning.example import Example
+from oneiro.learning.example import groups_of as prefix_groups
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.optimiser import OptimiserSettings
 from oneiro.models.backbone import Backbone
@@ -48,7 +50,7 @@ class RlSettings(Settings):
     left out.
     """
     async_rollout: bool = False
-    """Play the next step while the present one is learnt, with weights one step old; worth it on a GPU."""
+    """Play the next step while the present one is learned, with weights one step old; worth it on a GPU."""
     checkpoint_every: int = Field(10, ge=1)
     keep_episodes_every: int = Field(10, ge=1)
 
@@ -156,36 +158,80 @@ def learn(
 ) -> dict[str, float]:
     """One batch of episodes into updates."""
     valid = [e for e in episodes if e.finish_reason is not FinishReason.ERROR and e.sampled_tokens]
-    groups = filters.keep(groups_of(valid), settings.filter)
-    std = float(np.mean([g.scores.std() for g in groups_of(valid)])) if valid else 0.0
-    statistics = {"group_std": std, "groups_kept": float(len(groups))}
-    kept = [episode for group in groups for episode in group.episodes]
+    groups = groups_of(valid)
+    kept = filters.keep(groups, settings.filter)
+    std = float(np.mean([group.scores.std() for group in groups])) if groups else 0.0
+    statistics = {"group_std": std, "groups_kept": float(len(kept))}
     if not kept:
         return statistics
-    examples = [[Example.of(row) for row in episode.rows] for episode in kept]
-    flat = [example for rows in examples for example in rows]
     policy = learners["policy"]
-    trajectories = [trajectory(episode, episode.group) for episode in kept]
-    if settings.environment_ce:
-        add_environment_ce(kept, examples)
-    if reference is not None:
-        own = policy.backbone
-        policy.backbone = reference
-        for example, scores in zip(flat, policy.logprobs(flat)[0], strict=True):
-            example.columns["reference"] = scores
-        policy.backbone = own
-        penalise(trajectories, examples, kept, settings)
     critic = learners.get("critic") or (policy if policy.value_head is not None else None)
+    samples = [TrainingSample.of(episode, settings) for group in kept for episode in group.episodes]
+    examples = [example for sample in samples for example in sample.examples]
+    if reference is not None:
+        add_column(examples, "reference", policy.logprobs(examples, reference)[0])
     if critic is not None:
-        for example, values in zip(flat, critic.values(flat), strict=True):
-            example.columns["values"] = values
-        for t, rows, episode in zip(trajectories, examples, kept, strict=True):
-            t.values = gather(rows, episode, "values")
-    estimate = settings.algorithm.estimate(trajectories)
-    scatter_over(examples, kept, "advantages", estimate.advantages)
-    if estimate.returns is not None:
-        scatter_over(examples, kept, "returns", estimate.returns)
-    return statistics | update(flat, settings, learners, seed)
+        add_column(examples, "values", critic.values(examples))
+    estimate = settings.algorithm.estimate([sample.trajectory(settings) for sample in samples])
+    for place, sample in enumerate(samples):
+        sample.scatter("advantages", estimate.advantages[place])
+        if estimate.returns is not None:
+            sample.scatter("returns", estimate.returns[place])
+    return statistics | update(examples, settings, learners, seed)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSample:
+    """An episode and its rows as examples: numbers per sampled token are gathered from the rows and scattered back."""
+
+    episode: Episode
+    examples: list[Example]
+
+    @classmethod
+    def of(cls, episode: Episode, settings: RlSettings) -> TrainingSample:
+        examples = [Example.of(row) for row in episode.rows]
+        if settings.environment_ce:
+            for row, example in zip(episode.rows, examples, strict=True):
+                example.weights["ce"] = example.weights["ce"] + environment_tokens(row)
+        return cls(episode, examples)
+
+    def trajectory(self, settings: RlSettings) -> Trajectory:
+        """The sampled tokens with their rewards, after the KL penalty, and values where there is a critic."""
+        found = trajectory(self.episode, self.episode.group)
+        if "values" in self.examples[0].columns:
+            found.values = self.gather("values")
+        if settings.kl_in_reward:
+            own, reference = torch.from_numpy(self.gather("logprobs")), torch.from_numpy(self.gather("reference"))
+            cost = losses.kl_estimate(own, reference, settings.kl_in_reward_kind).numpy()
+            found.rewards = (found.rewards - settings.kl_in_reward * cost).astype(np.float32)
+            found.score -= settings.kl_in_reward * float(cost.sum())
+        return found
+
+    def gather(self, column: str) -> Floats:
+        """A column at the sampled tokens of all rows, in order."""
+        pairs = zip(self.examples, self.episode.rows, strict=True)
+        return np.concatenate(
+            [(e.logprobs if column == "logprobs" else e.columns[column])[r.sampled] for e, r in pairs]
+        )
+
+    def scatter(self, column: str, values: Floats) -> None:
+        """The inverse of `gather`: numbers per sampled token back to their rows, 0 elsewhere."""
+        start = 0
+        for example, row in zip(self.examples, self.episode.rows, strict=True):
+            found, sampled = np.zeros(len(example), np.float32), row.sampled
+            end = start + int(sampled.sum())
+            found[sampled] = values[start:end]
+            example.columns[column], start = found, end
+
+
+def add_column(examples: Sequence[Example], name: str, values: Sequence[Floats]) -> None:
+    for example, column in zip(examples, values, strict=True):
+        example.columns[name] = column
+
+
+def environment_tokens(row: Row) -> Floats:
+    """1 on given tokens that follow the first sampled one: what the environment answered."""
+    return ((np.cumsum(row.sampled) > 0) & ~row.sampled).astype(np.float32)
 
 
 def update(flat: list[Example], settings: RlSettings, learners: dict[str, Learner], seed: int) -> dict[str, float]:
@@ -211,57 +257,11 @@ def minibatches(flat: Sequence[Example], count: int, seed: int) -> list[list[int
     Rows that share a prefix stay together where there is room, so that the prefix is computed once.
     """
     most = -(-len(flat) // count)
-    pieces = [family[at : at + most] for family in families_of(flat) for at in range(0, len(family), most)]
+    pieces = [group.rows[at : at + most] for group in prefix_groups(flat) for at in range(0, len(group.rows), most)]
     callbacks: list[list[int]] = [[] for _ in range(min(count, len(pieces)))]
     for number in seeds.generator(seed).permutation(len(pieces)):
         min(callbacks, key=len).extend(pieces[number])
     return [sorted(part) for part in callbacks]
-
-
-def gather(rows: list[Example], episode: Episode, column: str) -> np.ndarray:
-    """A column at the sampled tokens of all rows, in order."""
-    return np.concatenate([e.columns[column][row.sampled] for e, row in zip(rows, episode.rows, strict=True)])
-
-
-def scatter_over(
-    examples: list[list[Example]], episodes: list[Episode], column: str, numbers: Sequence[np.ndarray]
-) -> None:
-    """The inverse of `gather`: numbers per sampled token back to their rows, 0 elsewhere."""
-    for rows, episode, values in zip(examples, episodes, numbers, strict=True):
-        start = 0
-        for example, row in zip(rows, episode.rows, strict=True):
-            found, at = np.zeros(len(example), np.float32), 0
-            for segment in row.segments:
-                end = at + len(segment.tokens)
-                if segment.sampled:
-                    found[at:end] = values[start : start + end - at]
-                    start += end - at
-                at = end
-            example.columns[column] = found
-
-
-def penalise(
-    trajectories: list[Trajectory], examples: list[list[Example]], episodes: list[Episode], settings: RlSettings
-) -> None:
-    """Take the KL to the reference from each token's reward, and from the score."""
-    if not settings.kl_in_reward:
-        return
-    import torch
-
-    for t, rows, episode in zip(trajectories, examples, episodes, strict=True):
-        reference = torch.from_numpy(gather(rows, episode, "reference"))
-        own = np.concatenate([row.logprobs[row.sampled] for row in episode.rows])
-        cost = losses.kl_estimate(torch.from_numpy(own), reference, settings.kl_in_reward_kind).numpy()
-        t.rewards = (t.rewards - settings.kl_in_reward * cost).astype(np.float32)
-        t.score -= settings.kl_in_reward * float(cost.sum())
-
-
-def add_environment_ce(episodes: list[Episode], examples: list[list[Example]]) -> None:
-    """Cross-entropy on given tokens that follow the first sampled one: what the environment answered."""
-    for episode, rows in zip(episodes, examples, strict=True):
-        for row, example in zip(episode.rows, rows, strict=True):
-            after = np.cumsum(row.sampled) > 0
-            example.weights["ce"] = example.weights["ce"] + (after & ~row.sampled).astype(np.float32)
 
 
 def describe(episodes: Sequence[Episode]) -> dict[str, float]:

@@ -32,9 +32,9 @@ class SftSettings(Settings):
 
 @dataclass(frozen=True)
 class Schedule:
-    """Which rows an update learns from: families of rows that come together, drawn from a chain of shuffles.
+    """Which rows an update learns from: groups of rows that stay together, drawn from a chain of shuffles.
 
-    Rows are numbered family by family; without families each stands for itself. An update takes as many families as
+    Rows are numbered group by group; without groups each stands for itself. An update takes as many groups as
     have `batch` rows on average.
     """
 
@@ -43,9 +43,9 @@ class Schedule:
     ends: Sequence[int]
 
     @classmethod
-    def of(cls, settings: SftSettings, rows: int, families: Sequence[int] | None) -> Schedule:
-        """`families`: the sizes of consecutive families."""
-        ends = list(accumulate(families)) if families is not None else range(1, rows + 1)
+    def of(cls, settings: SftSettings, rows: int, group_sizes: Sequence[int] | None) -> Schedule:
+        """`group_sizes`: the sizes of consecutive groups."""
+        ends = list(accumulate(group_sizes)) if group_sizes is not None else range(1, rows + 1)
         at_once = max(1, round(settings.batch * len(ends) / rows))
         return cls(max(1, round(settings.epochs * len(ends) / at_once)), at_once, ends)
 
@@ -87,15 +87,15 @@ def train(
     seed: int,
     log: Log,
     rewind: Callable[[int], None] = lambda step: None,
-    families: Sequence[int] | None = None,
+    group_sizes: Sequence[int] | None = None,
 ) -> Path:
     """Train on `rows`, resuming from `folder`; logs every step and, `LOOKS` times, the loss on `held_out`. Returns the
     checkpoint.
 
-    `families` are the sizes of runs of rows that are learnt together, so that what they share is read once. The next
-    update's rows are made while the present ones are learnt.
+    `group_sizes` are those of consecutive rows that are learned together, so that what they share is computed once.
+    The next update's rows are made while the present ones are learned.
     """
-    schedule = Schedule.of(settings, len(rows), families)
+    schedule = Schedule.of(settings, len(rows), group_sizes)
     steps = schedule.steps
     learner = Learner(language.backbone, settings.learner, steps)
     learners = {"policy": learner}
@@ -110,7 +110,7 @@ def train(
         for step in range(start, steps):
             present, coming = coming.result(), ahead.submit(examples, step + 1)
             statistics = learner.update(present)
-            if families is not None:
+            if group_sizes is not None:
                 statistics["rows"] = float(len(present))
             if held_out and (step + 1) * LOOKS // steps > step * LOOKS // steps:
                 statistics["held_out_ce"] = mean_loss(learner, held_out)
@@ -130,8 +130,8 @@ def mean_loss(learner: Learner, rows: Sequence[Row]) -> float:
     return -sum(float((e.weights["ce"] * s).sum()) for e, s in zip(examples, scores, strict=True)) / weight
 
 
-def by_heart(losses: Sequence[tuple[int, float]]) -> str | None:
-    """What is to be said where the loss on held-out rows, `(step, loss)` in order, has risen again; None: nothing."""
+def overfitting(losses: Sequence[tuple[int, float]]) -> str | None:
+    """A warning where the loss on held-out rows, `(step, loss)` in order, has risen again; else None."""
     if len(losses) < 2:
         return None
     best_step, best = min(losses, key=lambda measured: measured[1])
@@ -140,5 +140,5 @@ def by_heart(losses: Sequence[tuple[int, float]]) -> str | None:
         return None
     return (
         f"the loss on held-out rows was {best:.3g} after {best_step:,} of {step:,} steps and is {last:.3g} now: "
-        "rows are being learnt by heart; fewer steps or more data would help"
+        "the model overfits; use fewer steps or more data"
     )

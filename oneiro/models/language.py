@@ -249,6 +249,15 @@ def with_lora(language: LanguageModel, settings: LoraSettings | None) -> Languag
     return LanguageModel(language.name, model, language.tokenizer, backbone_of(model), language.metadata)
 
 
+def merged(language: LanguageModel) -> LanguageModel:
+    """The same model with its adapter merged into the weights, all of which can then learn."""
+    if not hasattr(language.model, "merge_and_unload"):
+        return language
+    model = language.model.merge_and_unload()
+    model.requires_grad_(True)
+    return LanguageModel(language.name, model, language.tokenizer, backbone_of(model), language.metadata)
+
+
 def load_adapter(folder: Path, dtype: torch.dtype) -> Any:
     from peft import AutoPeftModelForCausalLM
 
@@ -330,17 +339,13 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int, tags: Sequence[str] =
 
 
 def merge(source: str | Path, target: str | Path) -> Path:
-    """Fold an adapter into its base, or copy a checkpoint's weights, as one Hugging Face folder."""
+    """Merge an adapter into its base, or copy a checkpoint's weights, as one Hugging Face folder."""
     source, target = Path(source), Path(target)
     if target.exists() and any(target.iterdir()):
         raise OneiroError(f"{target} exists and is not empty; choose another place")
     if not source.is_dir():
         raise OneiroError(f"no folder at {source}; give a run, a checkpoint or an adapter folder")
-    language = load(str(source), "cpu")
-    if hasattr(language.model, "merge_and_unload"):
-        merged = language.model.merge_and_unload()
-        language = LanguageModel(language.name, merged, language.tokenizer, backbone_of(merged))
-    return language.save(target)
+    return merged(load(str(source), "cpu")).save(target)
 
 
 def read_state(path: Path, what: str) -> dict[str, torch.Tensor]:

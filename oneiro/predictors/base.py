@@ -1,9 +1,10 @@
-"""What a predictor is: a world model as a task with a verifiable answer.
+"""What a predictor is: a world model as a task with a verifiable answer; and a trained one in the place of a world.
 
-A predictor turns a case (a situation with its true outcome) into a prompt, reads whatever a model writes in reply, and
-says how right it is. It holds no model and learns nothing: the same task serves SFT (`prompt` + `target`),
-reinforcement learning (`prompt` + `reward`) and evaluation (`metrics`), and its `baselines` are the rows every table
-must show.
+A predictor turns a case (a state and action with their true outcome) into a prompt, reads whatever a model answers, and
+says how right it is. It holds no model and learns nothing: the same task serves SFT (`prompt` + `target`), RL (`prompt`
++ `reward`) and evaluation (`metrics`), and its `baselines` are the rows that every table must show.
+
+An answer is a string for language models and a row of token ids for video models.
 """
 
 from __future__ import annotations
@@ -12,10 +13,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
-Case = TypeVar("Case")
-Prediction = TypeVar("Prediction")
+from oneiro.worlds.base import World
+
+CaseT = TypeVar("CaseT")
+PromptT = TypeVar("PromptT")
+AnswerT = TypeVar("AnswerT")
+PredictionT = TypeVar("PredictionT")
 Messages = list[dict[str, str]]
 """A conversation as chat templates take it: `[{"role": "user", "content": ...}]`."""
 
@@ -49,7 +54,7 @@ class Reward:
     terms: Mapping[str, float] = field(default_factory=dict)
 
 
-class Predictor(ABC, Generic[Case, Prediction]):
+class Predictor(ABC, Generic[CaseT, PromptT, AnswerT, PredictionT]):
     """A prediction task. All methods are pure: the same arguments give the same result, in any process."""
 
     name: ClassVar[str]
@@ -60,25 +65,44 @@ class Predictor(ABC, Generic[Case, Prediction]):
         """The least and the greatest reward any answer can get."""
 
     @abstractmethod
-    def prompt(self, case: Case) -> Messages:
-        """What the model is asked. Never depends on the true outcome."""
+    def prompt(self, case: CaseT) -> PromptT:
+        """What the model is given. Never depends on the true outcome."""
 
     @abstractmethod
-    def target(self, case: Case) -> str:
-        """The right answer as a model should write it: what SFT trains on. It earns the greatest reward."""
+    def target(self, case: CaseT) -> AnswerT:
+        """The right answer as a model should give it: what SFT trains on. No answer earns more."""
 
     @abstractmethod
-    def parse(self, text: str, case: Case) -> Prediction | Malformed:
-        """Read an answer. Total: any string gives a prediction or a typed flaw, never an exception, in bounded time."""
+    def parse(self, answer: AnswerT, case: CaseT) -> PredictionT | Malformed:
+        """Read an answer. Total: any answer gives a prediction or a typed flaw, never an exception, in bounded time."""
 
     @abstractmethod
-    def reward(self, text: str, case: Case) -> Reward:
+    def reward(self, answer: AnswerT, case: CaseT) -> Reward:
         """The verifiable reward of an answer, inside `reward_range`."""
 
     @abstractmethod
-    def metrics(self, text: str, case: Case) -> dict[str, float]:
-        """What evaluation reports of an answer; fixed, whatever the training reward is. 1 is right, 0 is wrong."""
+    def metrics(self, answer: AnswerT, case: CaseT) -> dict[str, float]:
+        """What evaluation reports of an answer; fixed, whatever the training reward is."""
 
     @abstractmethod
-    def baselines(self) -> dict[str, Callable[[Case], Any]]:
+    def baselines(self) -> dict[str, Callable[[CaseT], AnswerT]]:
         """Answers that need no model, by name: the trivial rows and the ceiling of every table."""
+
+
+class LearnedWorld(World):
+    """A trained predictor behind the `World` interface: starts in a true state, and every step is a prediction.
+
+    Agents, planners, RL and evaluators use it like any world. Nobody knows the best action in here, so there is no
+    oracle and no ceiling. A prediction that cannot be read, or that describes no possible state, changes nothing;
+    `info["malformed"]` says so.
+    """
+
+    def oracle(self) -> str | None:
+        return None
+
+    @property
+    def has_oracle(self) -> bool:
+        return False
+
+    def ceiling(self) -> float | None:
+        return None

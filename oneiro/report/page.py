@@ -200,7 +200,7 @@ def _joined(runs: Sequence[Found]) -> list[Table]:
 
 
 def _names(runs: Sequence[Found]) -> list[str]:
-    """The directories' names, told apart by their paths where two are alike."""
+    """The directories' names, distinguished by their paths where two are alike."""
     names = [run.name for run in runs]
     return [name if names.count(name) == 1 else str(run.path) for name, run in zip(names, runs, strict=True)]
 

@@ -19,7 +19,7 @@ PARTS = {
     "learning": "advantages and updates",
     "checkpointing": "weights, metrics and episodes written",
 }
-"""What `clock.spent` is told, and what it means."""
+"""The names that `clock.spent` takes, and what they mean."""
 
 
 def table(lines: Iterable[Mapping[str, Any]]) -> Table:

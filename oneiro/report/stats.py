@@ -1,4 +1,4 @@
-"""Numbers with their uncertainty: unbiased pass@k, bootstrap over levels, Wilson for plain proportions."""
+"""Numbers with their uncertainty: unbiased pass@k, bootstrap over levels or clusters, Wilson for plain proportions."""
 
 from __future__ import annotations
 
@@ -54,6 +54,36 @@ def bootstrap(values_L: ArrayLike, seed: int = 0) -> Cell:
     means = [values[rng.integers(n, size=(CHUNK, n))].mean(axis=1) for _ in range(RESAMPLES // CHUNK)]
     low, high = np.quantile(np.concatenate(means), [0.025, 0.975])
     return Cell(mean, float(low), float(high), n)
+
+
+def clustered(values_N: ArrayLike, clusters_N: ArrayLike, seed: int = 0) -> Cell:
+    """The mean over cases with its percentile interval where cases of one cluster belong together; n counts cases.
+
+    Whole clusters are drawn again, each with all its cases, as often as there are clusters. Cases that share a start
+    state, a level or a game tell less than as many independent ones, so the interval is wider than Wilson's. One
+    cluster alone says nothing of how clusters differ: it gets no interval. Where every case is exactly 0, or every one
+    exactly 1, resampling sees no spread; Wilson's interval over clusters stands in.
+    """
+    values = np.asarray(values_N, np.float64)
+    _, numbers = np.unique(np.asarray(clusters_N), return_inverse=True)
+    if len(values) != len(numbers):
+        raise ValueError(f"{len(values)} values and {len(numbers)} clusters: each value needs one")
+    if not len(values):
+        return Cell(None, n=0)
+    sizes = np.bincount(numbers)
+    sums, count, mean = np.bincount(numbers, values), len(sizes), float(values.mean())
+    if count == 1:
+        return Cell(mean, n=len(values))
+    if mean in (0.0, 1.0) and np.all(values == mean):
+        ends = wilson(int(mean) * count, count)
+        return Cell(mean, ends.low, ends.high, len(values))
+    rng = generator("report", "bootstrap", seed)
+    means = []
+    for _ in range(RESAMPLES // CHUNK):
+        drawn = rng.integers(count, size=(CHUNK, count))
+        means.append(sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1))
+    low, high = np.quantile(np.concatenate(means), [0.025, 0.975])
+    return Cell(mean, float(low), float(high), len(values))
 
 
 def success_rate(success_LS: ArrayLike, seed: int = 0) -> Cell:

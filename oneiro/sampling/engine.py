@@ -22,6 +22,7 @@ from oneiro.clock import spent
 from oneiro.episode import FinishReason, Floats, SamplingParams, Segment, Tokens
 from oneiro.models.backbone import Prefill
 from oneiro.models.language import LanguageModel
+from oneiro.models.prefix import prefix_groups
 from oneiro.recipe import Settings
 from oneiro.sampling.decode_batch import FREE, DecodeBatch, KVCache
 
@@ -187,11 +188,11 @@ class _Call:
                 self.forced[i * n : (i + 1) * n, : len(row)] = torch.from_numpy(np.asarray(row, np.int64))
         # Long prompts first: rows admitted together are padded to the longest of them.
         self.queue = sorted(range(total), key=lambda i: (-len(self.prompts[i // n]), i))[::-1]
-        self.prefixes: dict[bytes, _Prefix] = {}
-        self.demand: dict[bytes, int] = {}
-        for prompt in self.prompts:
-            key = prompt.tobytes()
-            self.demand[key] = self.demand.get(key, 0) + n
+        self.groups = prefix_groups(self.prompts)
+        self.group_of = {prompt: number for number, group in enumerate(self.groups) for prompt in group.rows}
+        """The group of each prompt: equal prompts are computed once."""
+        self.prefixes: dict[int, _Prefix] = {}
+        """Groups whose prompt is computed and still has samples waiting."""
         longest = max(len(prompt) for prompt in self.prompts)
         self.width = min(engine.max_batch_size, total, engine.most_rows(longest + steps))
         self.batch = engine.decode_batch(self.width, longest + steps, steps)
@@ -235,45 +236,46 @@ class _Call:
         """Compute the first prompts of these samples that are new, as one right-padded batch; each is computed once in
         a call. Returns how many samples may be seated then.
         """
-        batch: dict[bytes, NDArray[np.int64]] = {}
+        batch: list[int] = []
         ready = size = 0
         for sample in samples:
-            prompt = self.prompts[sample // self.n]
-            key = prompt.tobytes()
-            if key not in self.prefixes and key not in batch:
+            group = self.group_of[sample // self.n]
+            if group not in self.prefixes and group not in batch:
                 # The first is the longest: the queue is sorted.
-                size = size or max(1, PREFILL_TOKENS.get(self.device.type, 16384) // len(prompt))
+                size = size or max(1, PREFILL_TOKENS.get(self.device.type, 16384) // self.groups[group].length)
                 if len(batch) == size:
                     break
-                batch[key] = prompt
+                batch.append(group)
             ready += 1
         if batch:
             self.compute(batch)
         return ready
 
-    def compute(self, prompts: dict[bytes, NDArray[np.int64]]) -> None:
-        lengths = [len(prompt) for prompt in prompts.values()]
-        tokens = torch.zeros(len(prompts), max(lengths), dtype=torch.long)
-        for b, prompt in enumerate(prompts.values()):
-            tokens[b, : len(prompt)] = torch.from_numpy(prompt)
+    def compute(self, batch: Sequence[int]) -> None:
+        """Prefill the prompts of these groups."""
+        groups = [self.groups[number] for number in batch]
+        lengths = [group.length for group in groups]
+        tokens = torch.zeros(len(groups), max(lengths), dtype=torch.long)
+        for b, group in enumerate(groups):
+            tokens[b, : group.length] = torch.from_numpy(self.prompts[group.rows[0]])
         plan = Prefill()
         positions = torch.arange(max(lengths), device=self.device)
         hidden = self.backbone(tokens.to(self.device), positions, plan)
         lasts = torch.tensor(lengths, device=self.device) - 1
-        last_hidden = hidden[torch.arange(len(prompts), device=self.device), lasts]
-        for b, (key, prompt) in enumerate(prompts.items()):
-            self.prefixes[key] = _Prefix(plan.kv_cache, last_hidden, b, len(prompt), self.demand[key])
+        last_hidden = hidden[torch.arange(len(groups), device=self.device), lasts]
+        for b, (number, group) in enumerate(zip(batch, groups, strict=True)):
+            self.prefixes[number] = _Prefix(plan.kv_cache, last_hidden, b, group.length, self.n * len(group.rows))
 
     def seat(self, chosen: Sequence[int]) -> None:
         """Copy into free slots what their prompts have left behind, and draw their first token."""
         batches: dict[int, list[tuple[int, _Prefix]]] = {}
         for i in chosen:
-            key = self.prompts[i // self.n].tobytes()
-            prefix = self.prefixes[key]
+            group = self.group_of[i // self.n]
+            prefix = self.prefixes[group]
             batches.setdefault(id(prefix.kv_cache), []).append((i, prefix))
             prefix.waiting -= 1
             if not prefix.waiting:
-                del self.prefixes[key]
+                del self.prefixes[group]
         for members in batches.values():
             samples = [i for i, _ in members]
             slots, steps = slice(len(self.rows), len(self.rows) + len(samples)), self.sampling.max_tokens

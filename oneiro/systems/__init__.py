@@ -18,14 +18,18 @@ from oneiro.run import Run, first_difference, holds_run
 
 SYSTEMS: dict[str, str] = {
     "spa": "oneiro.systems.spa.pipeline:SpaRecipe",
-    "rlvr": "oneiro.systems.rlvr.textgame.pipeline:RlvrRecipe",
-    "video": "oneiro.systems.rlvr.video.pipeline:VideoRecipe",
+    "rlvr/text-game": "oneiro.systems.rlvr.textgame.task:TextGameRecipe",
+    "rlvr/video": "oneiro.systems.rlvr.video.task:VideoRecipe",
 }
 """System name -> its recipe class, `module:Class`; the module's `run(recipe, run)` is the pipeline."""
+RENAMED = {"rlvr": "rlvr/text-game", "video": "rlvr/video"}
+"""Systems of earlier recipes -> their present names, for the message."""
 
 
 def recipe_class(system: str) -> type[Recipe]:
     """The recipe class of a system."""
+    if system in RENAMED:
+        raise OneiroError(f"the system '{system}' is now called '{RENAMED[system]}' (key 'system' of the recipe)")
     if system not in SYSTEMS:
         raise OneiroError(f"no system called '{system}' (key 'system' of the recipe){nearest(system, SYSTEMS)}")
     found: type[Recipe] = pkgutil.resolve_name(SYSTEMS[system])

@@ -1,9 +1,15 @@
-"""What every pipeline's learning stages share: a bar, metrics that a resumed run takes back, checkpoints in the run."""
+"""What every pipeline shares: SFT and RL as stages of a run, the weights after a stage, and the summary.
+
+A stage shows a progress bar, logs metrics that a resumed run takes back, and keeps its checkpoints in the run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+from pydantic import Field
 
 from oneiro.episode import Episode, Row
 from oneiro.learning import loop, sft
@@ -11,11 +17,80 @@ from oneiro.learning.collapse import CollapseMonitor
 from oneiro.learning.learner import Learner
 from oneiro.learning.loop import RlSettings
 from oneiro.learning.sft import SftSettings
-from oneiro.models.language import LanguageModel
+from oneiro.models import language as languages
+from oneiro.models.language import LanguageModel, ModelSettings
+from oneiro.recipe import Settings
 from oneiro.run import METRICS, Run, read_lines
+from oneiro.sampling.engine import Engine
 
-ExtraMetrics = Callable[[int, Sequence[Episode], Learner], dict[str, float]]
-"""Further metrics of a step, taken before its update."""
+BASE = "base"
+"""The folder of the weights that `tiny` starts from, among a run's checkpoints."""
+
+
+class RolloutSettings(Settings):
+    """How much one step of RL samples."""
+
+    prompts_per_step: int = Field(32, ge=1)
+    """Distinct prompts: levels, transitions or video segments."""
+    group_size: int = Field(8, ge=1)
+    """Samples for each prompt; their rewards are compared with each other."""
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """What an RL stage samples from, and what it reports."""
+
+    play: Callable[[int], list[Episode]]
+    """The episodes of a step: a pure function of the step and the weights."""
+    record: Callable[[Episode], dict[str, Any]]
+    """An episode as plain JSON, for `episodes/`."""
+    describe: Callable[[Sequence[Episode]], dict[str, float]] = lambda episodes: {}
+    """Further metrics of a step's episodes."""
+    evaluate: Callable[[int], dict[str, float]] = lambda step: {}
+    """Metrics on held-out cases, with the policy as it is before that step's update."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A plot of the report: one metric over the steps of some stages."""
+
+    title: str
+    key: str
+    stages: Mapping[str, str]
+    """Label -> stage."""
+    unit: str = ""
+
+
+# Weights --------------------------------------------------------------------------------------------------------------
+
+
+def make_base(run: Run, settings: ModelSettings, create_tiny: Callable[[], LanguageModel]) -> dict[str, Any]:
+    """The stage `model`: create and keep the weights of `tiny`, or see that the named model loads."""
+    if settings.name == "tiny":
+        made = create_tiny()
+        made.save(run.path / "checkpoints" / BASE)
+    else:
+        made = languages.load(settings)
+    run.say(made.about)
+    return {"parameters": made.backbone.shape.parameters, "vocabulary": made.backbone.shape.vocabulary}
+
+
+def base_weights(run: Run, settings: ModelSettings) -> LanguageModel:
+    """The weights that training starts from; those of `tiny` were made by the stage `model`."""
+    if settings.name == "tiny":
+        return languages.with_lora(languages.load(str(run.path / "checkpoints" / BASE)), settings.lora)
+    return languages.load(settings)
+
+
+def weights_after(run: Run, stages: Sequence[str | None], settings: ModelSettings) -> LanguageModel:
+    """The weights after the first of these stages that is done, else those that training starts from."""
+    for stage in stages:
+        if stage is not None and run.done(stage) and (folder := run.path / "checkpoints" / stage).exists():
+            return languages.load(str(folder))
+    return base_weights(run, settings)
+
+
+# Training -------------------------------------------------------------------------------------------------------------
 
 
 def supervise(
@@ -27,10 +102,10 @@ def supervise(
     held_out: Sequence[Row],
     settings: SftSettings,
     seed: int,
-    families: Sequence[int] | None = None,
+    group_sizes: Sequence[int] | None = None,
 ) -> int:
     """SFT as a stage of a run, from its last checkpoint on; returns the number of steps."""
-    steps = sft.Schedule.of(settings, len(rows), families).steps
+    steps = sft.Schedule.of(settings, len(rows), group_sizes).steps
     with run.progress(title, steps) as bar:
 
         def log(step: int, values: dict[str, float]) -> None:
@@ -41,9 +116,9 @@ def supervise(
             run.rewind(stage, step)
             bar.advance(step)
 
-        sft.train(language, rows, held_out, settings, run.checkpoint_dir(stage), seed, log, rewind, families)
+        sft.train(language, rows, held_out, settings, run.checkpoint_dir(stage), seed, log, rewind, group_sizes)
     logged = (row for row in read_lines(run.path / METRICS) if row["stage"] == stage)
-    if warning := sft.by_heart([(row["step"], row["held_out_ce"]) for row in logged if "held_out_ce" in row]):
+    if warning := sft.overfitting([(row["step"], row["held_out_ce"]) for row in logged if "held_out_ce" in row]):
         run.say(f"{title}: {warning}")
     return steps
 
@@ -53,19 +128,20 @@ def reinforce(
     stage: str,
     title: str,
     language: LanguageModel,
-    actor: LanguageModel,
+    rollout_of: Callable[[Engine], Rollout],
+    *,
     settings: RlSettings,
     seed: int,
     monitor: CollapseMonitor,
-    play: Callable[[int], list[Episode]],
-    record: Callable[[Episode], dict[str, Any]],
-    extra_metrics: ExtraMetrics,
-) -> list[str]:
-    """RL as a stage of a run, from its last checkpoint on; returns what `monitor` had to say.
+    max_batch_size: int,
+    evaluate_every: int = 0,
+) -> dict[str, Any]:
+    """RL as a stage of a run, from its last checkpoint on; the result has the notes of the collapse monitor.
 
-    `play` gives the episodes of a step, played by `actor` (`loop.actor_of`); `record` writes
-    one as plain JSON for `episodes/`.
+    `rollout_of` gets the engine of the model that plays: the policy, or the copy that follows it (`loop.actor_of`).
     """
+    actor = loop.actor_of(language, settings)
+    rollout = rollout_of(Engine(actor, max_batch_size))
     with run.progress(title, settings.steps) as bar:
 
         def log(step: int, values: dict[str, float]) -> None:
@@ -78,14 +154,32 @@ def reinforce(
             return monitor.replay(row for row in read_lines(run.path / METRICS) if row["stage"] == stage)
 
         def keep(step: int, episodes: Sequence[Episode]) -> None:
-            run.episodes(stage, step, [record(episode) for episode in episodes])
+            run.episodes(stage, step, [rollout.record(episode) for episode in episodes])
 
         def time(step: int, values: dict[str, float]) -> None:
             run.time(stage, step, values)
 
-        callbacks = loop.Callbacks(play, log, time, keep, rewind, monitor.see, extra_metrics)
+        def extra_metrics(step: int, episodes: Sequence[Episode], learner: Learner) -> dict[str, float]:
+            found = rollout.describe(episodes) | monitor.measure(step, episodes, learner)
+            due = evaluate_every and (step - 1) % evaluate_every == 0
+            return found | rollout.evaluate(step) if due else found
+
+        callbacks = loop.Callbacks(rollout.play, log, time, keep, rewind, monitor.see, extra_metrics)
         loop.reinforce(language, settings, run.checkpoint_dir(stage), seed, callbacks, actor)
-    said = [*monitor.notes, *([monitor.reason] if monitor.reason else [])]
-    for text in said:
+    notes = [*monitor.notes, *([monitor.reason] if monitor.reason else [])]
+    for text in notes:
         run.say(f"{title}: {text}")
-    return said
+    return {"notes": notes}
+
+
+# The report -----------------------------------------------------------------------------------------------------------
+
+
+def summarise(run: Run, compared: Mapping[str, Any], curves: Sequence[Curve], notes: Sequence[str]) -> None:
+    """Write `summary.json`: the tables and images of a comparison, the curves to draw, and notes in words."""
+    found = {
+        "tables": compared["tables"],
+        "curves": [{"title": c.title, "key": c.key, "stages": dict(c.stages), "unit": c.unit} for c in curves],
+        "notes": list(notes),
+    }
+    run.summary({**found, "images": compared["images"]} if "images" in compared else found)

@@ -23,6 +23,9 @@ Step = tuple[str, float, bool, bool, dict[str, Any]]
 EVAL_SHARE = 8
 """One level in this many belongs to the evaluation split, decided by the level's own content."""
 
+NEITHER = "-"
+"""The end of a key whose level is in no split, because it has something in common with levels of both."""
+
 DRAWS = 10_000
 """Levels drawn before a seed is given up: only settings with almost no levels, or none in the split, get there."""
 
@@ -73,7 +76,8 @@ class World(ABC):
 
         `seed` decides the level. `options["split"]` is "train", "eval" or absent: the two splits share no level,
         whatever the seeds (see `in_split`). `options["member"]` numbers the rollouts of one level: it seeds stochastic
-        dynamics, so members of a group see the same level and different luck. `info["key"]` names the level.
+        dynamics, so members of a group see the same level and different noise. `info["key"]` names the level;
+        `info["canonical"]`, in a world with symmetries, names the level up to these (see `canonical_key`).
         """
 
     @abstractmethod
@@ -177,23 +181,30 @@ class World(ABC):
         return self.render(), 0.0, True, False, {"valid": False, "effective": False, "success": success}
 
 
-def level_key(content: bytes | str, family: str | None = None) -> str:
+def level_key(content: bytes | str, split_key: str | None = None) -> str:
     """A stable name for a level, from its content.
 
-    Levels of one `family` (one room with different starts, one question in different words) always share a split: the
-    last digit, which decides it, is then the family's.
+    Levels with one `split_key` (one room with different starts, turned or mirrored; one question in different words)
+    always share a split: the last digit, which decides it, is then that of `split_key`.
     """
     data = content.encode() if isinstance(content, str) else content
     key = hashlib.blake2b(data, digest_size=8).hexdigest()
-    return key if family is None else key[:-1] + level_key(family)[-1]
+    return key if split_key is None else key[:-1] + level_key(split_key)[-1]
 
 
 def in_split(key: str, split: str | None) -> bool:
     """Whether the level called `key` belongs to `split`. Splits are by content, so no seed can leak a level across."""
     if split is None:
         return True
-    held_out = int(key, 16) % EVAL_SHARE == 0
+    if key.endswith(NEITHER):
+        return False
+    held_out = int(key[-1], 16) % EVAL_SHARE == 0
     return held_out == (split == "eval")
+
+
+def canonical_key(info: Mapping[str, Any]) -> str:
+    """The name of a level, from what `reset` said of it, that is the same for levels which are equal up to symmetry."""
+    return str(info.get("canonical", info["key"]))
 
 
 def draw_level(

@@ -1,7 +1,8 @@
 """The rows that stand beside every learned one: what chance gets, what an oracle gets, and the best possible.
 
-Level i of an evaluation has the seed `first_seed + i`; member j of it the option `member=j`. Whoever evaluates an agent
-with the same numbers has played the same levels.
+Level i of an evaluation has the seed `first_seed + i`, or `seeds[i]` where seeds are given (see
+`oneiro.worlds.levels.distinct_seeds`); member j of it the option `member=j`. Whoever evaluates an agent with the same
+numbers has played the same levels.
 """
 
 from __future__ import annotations
@@ -72,20 +73,30 @@ def success_table(
     samples: int = 1,
     *,
     first_seed: int = 0,
+    seeds: Sequence[int] | None = None,
     split: str | None = "eval",
     settings: Mapping[str, Any] | None = None,
     advance: Callable[[int], object] | None = None,
 ) -> NDArray[np.bool_]:
-    """[levels, samples]: which episodes of a policy succeed. `advance` is told of every few episodes played."""
+    """[levels, samples]: which episodes of a policy succeed. `advance` is told of every few episodes played.
+
+    With `seeds`, these levels are played instead of those from `first_seed` on: `levels` of them, or all there are.
+    """
     world = make(name, **(settings or {}))
-    table = np.zeros((levels, samples), bool)
-    for level in range(levels):
+    chosen = level_seeds(levels, first_seed, seeds)
+    table = np.zeros((len(chosen), samples), bool)
+    for level, seed in enumerate(chosen):
         for member in range(samples):
-            rng = generator(name, "baseline", first_seed + level, member)
-            table[level, member] = play(world, policy, rng, seed=first_seed + level, split=split, member=member).success
+            rng = generator(name, "baseline", seed, member)
+            table[level, member] = play(world, policy, rng, seed=seed, split=split, member=member).success
         if advance is not None:
             advance(samples)
     return table
+
+
+def level_seeds(levels: int, first_seed: int = 0, seeds: Sequence[int] | None = None) -> list[int]:
+    """The seeds of an evaluation's levels."""
+    return list(range(first_seed, first_seed + levels) if seeds is None else seeds[:levels])
 
 
 def random_success(name: str, levels: int, samples: int = 1, **options: Any) -> NDArray[np.bool_]:
@@ -113,18 +124,22 @@ def level_optima(
     levels: int,
     *,
     first_seed: int = 0,
+    seeds: Sequence[int] | None = None,
     split: str | None = "eval",
     settings: Mapping[str, Any] | None = None,
     seconds: float = float("inf"),
 ) -> LevelOptima:
-    """The ceiling and the optimum of each level; of fewer levels (one at least) where `seconds` are over before."""
+    """The ceiling and the optimum of each level; of fewer levels (one at least) where `seconds` are over before.
+
+    The levels are those of `success_table` with the same `first_seed` or `seeds`.
+    """
     world, deadline = make(name, **(settings or {})), time.monotonic() + seconds
     best: list[float] = []
     optimum: list[int | None] = []
-    for level in range(levels):
+    for seed in level_seeds(levels, first_seed, seeds):
         if best and time.monotonic() > deadline:
             break
-        _, info = world.reset(seed=first_seed + level, options={"split": split})
+        _, info = world.reset(seed=seed, options={"split": split})
         value = world.ceiling()
         best.append(np.nan if value is None else value)
         optimum.append(info.get("optimum"))

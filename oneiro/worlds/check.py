@@ -18,12 +18,14 @@ import numpy as np
 
 from oneiro.errors import OneiroError
 from oneiro.seeds import generator
-from oneiro.worlds.base import World
+from oneiro.worlds.base import World, canonical_key
 from oneiro.worlds.baselines import beyond_budget, ceiling, oracle_success, play, random_policy, random_success
 from oneiro.worlds.registry import WORLDS, config_for, make, register
 
 LEVELS = 64
 """Levels each statistical check plays."""
+MANY = 4
+"""Times as many levels are drawn to compare the splits."""
 MEMBERS = 4
 FEW = 12
 """Levels played by an oracle with which no ceiling is to be compared; it may think long about each move."""
@@ -161,20 +163,27 @@ def members_share_the_level(candidate: Candidate) -> Iterator[Finding]:
 
 
 def splits_are_disjoint(candidate: Candidate) -> Iterator[Finding]:
-    """No level is in both splits, and both splits have levels."""
+    """No level is in both splits, not even turned or mirrored where the world has symmetries; both have levels."""
     world = candidate.make()
-    keys = {
-        split: [world.reset(seed=seed, options={"split": split})[1]["key"] for seed in range(LEVELS)]
+    drawn = {
+        split: [world.reset(seed=seed, options={"split": split})[1] for seed in range(MANY * LEVELS)]
         for split in ("train", "eval")
     }
-    shared = set(keys["train"]) & set(keys["eval"])
+    shared = {info["key"] for info in drawn["train"]} & {info["key"] for info in drawn["eval"]}
     if shared:
         yield Finding("error", f"{len(shared)} levels are in both splits")
         return
-    distinct = len(set(keys["eval"]))
-    yield Finding("ok", f"train and eval share no level ({distinct} distinct of {LEVELS} drawn)")
+    forms = {split: [canonical_key(info) for info in infos] for split, infos in drawn.items()}
+    alike = set(forms["train"]) & set(forms["eval"])
+    if alike:
+        yield Finding("error", f"{len(alike)} levels are in both splits up to symmetry")
+        return
+    distinct = len(set(forms["eval"][:LEVELS]))
+    up_to = " up to symmetry" if "canonical" in drawn["eval"][0] else ""
+    yield Finding("ok", f"train and eval share no level{up_to} ({distinct} distinct of {LEVELS} drawn)")
     if distinct < LEVELS // 2:
-        yield Finding("warning", f"only {distinct} distinct evaluation levels in {LEVELS} seeds")
+        found = len(set(forms["eval"]))
+        yield Finding("warning", f"only {found} distinct evaluation levels{up_to} in {MANY * LEVELS} seeds")
 
 
 def scores_make_sense(candidate: Candidate) -> Iterator[Finding]:

@@ -7,9 +7,10 @@ Which split a level belongs to is decided by its content, as ever.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from functools import lru_cache
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -17,9 +18,7 @@ from oneiro import files
 from oneiro.errors import OneiroError
 from oneiro.worlds import records
 from oneiro.worlds.base import World, WorldConfig, in_split
-
-REPEATS = 1000
-"""Levels in a row that were drawn before; then there are no more."""
+from oneiro.worlds.levels import new_levels
 
 
 class PackConfig(WorldConfig):
@@ -70,18 +69,9 @@ def write(world: World, path: Path, levels: int, split: str | None, first_seed: 
     usual = type(world.config)()
     if getattr(world.config, "glyphs", None) != getattr(usual, "glyphs", None):
         raise OneiroError("a pack has the usual characters, whatever it is shown with later; leave glyphs out")
-    rows = list(islice(_drawn(world, split, first_seed), levels))
+    rows = [
+        {"text": world.render("text"), "optimum": info["optimum"], "key": info["key"], "seed": seed}
+        for seed, info in islice(new_levels(world, split, first_seed, itemgetter("key")), levels)
+    ]
     files.write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
     return len(rows)
-
-
-def _drawn(world: World, split: str | None, seed: int) -> Iterator[dict[str, Any]]:
-    """Rows of a pack, as long as new levels come."""
-    seen, repeats = set[str](), 0
-    while repeats < REPEATS:
-        _, info = world.reset(seed=seed, options={"split": split})
-        repeats = repeats + 1 if info["key"] in seen else 0
-        if not repeats:
-            seen.add(info["key"])
-            yield {"text": world.render("text"), "optimum": info["optimum"], "key": info["key"], "seed": seed}
-        seed += 1

@@ -66,7 +66,7 @@ def test_a_model_that_is_no_agent_is_one_clear_line(
     tiny.save(tmp_path)
     assert main(["eval", "agent", "--world", "sokoban", "--model", str(tmp_path), "--levels", "1"]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
-    assert "is no agent" in line and "oneiro eval text-game" in line and "validation" not in line
+    assert "is not an agent" in line and "oneiro eval text-game" in line and "validation" not in line
 
 
 def rows(path: Path) -> dict[str, dict[str, Any]]:
@@ -180,14 +180,14 @@ def test_an_oracle_that_is_not_optimal_is_called_what_it_is() -> None:
 
 
 def test_chance_and_ceiling_are_told_by_length_too() -> None:
-    settings = AgentEvaluationSettings(levels=40, samples=3)
+    settings = AgentEvaluationSettings(levels=120, samples=3)
     found = measure_baselines("sokoban:larger", {"max_actions": 8}, settings)
     random, best = found.random_lengths(), found.ceiling_lengths()
     assert random is not None and best is not None and (random[0], best[0]) == ("random", "ceiling")
     world = make("sokoban:larger", max_actions=8)
-    chance = baselines.random_success("sokoban:larger", 40, 3, settings={"max_actions": 8})
+    chance = baselines.random_success("sokoban:larger", 120, 3, settings={"max_actions": 8})
     for place, (low, high) in enumerate(BANDS, start=1):
-        lengths = [world.reset(seed=seed, options={"split": "eval"})[1]["optimum"] for seed in range(40)]
+        lengths = [world.reset(seed=seed, options={"split": "eval"})[1]["optimum"] for seed in range(120)]
         band = [level for level, length in enumerate(lengths) if low <= length <= high]
         expected = np.mean([chance[level].mean() for level in band]) if band else None
         assert random[place].value == (None if expected is None else pytest.approx(expected))  # type: ignore[union-attr]

@@ -8,6 +8,7 @@ import numpy as np
 
 from oneiro import worlds
 from oneiro.agents.exploration import Explorer
+from oneiro.agents.policies import ExplorationPolicy
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import Policy, random_policy
 
@@ -58,3 +59,38 @@ def test_actions_of_free_text_are_drawn_at_random() -> None:
     world: World = worlds.make("sudoku")
     world.reset(seed=0, options={"split": "train"})
     assert Explorer()(world, np.random.default_rng(0)) == world.random_action(np.random.default_rng(0))
+
+
+def test_a_turn_of_several_actions_follows_known_outcomes_to_one_that_is_new() -> None:
+    world, policy = worlds.make("frozen-lake"), ExplorationPolicy(most=5)
+    explorer, rng = policy.explorer, np.random.default_rng(0)
+    lengths = []
+    for member in range(40):
+        world.reset(seed=3, options={"split": "train", "member": member})
+        while not world.over:
+            planned = policy.actions_of(world, rng)
+            lengths.append(len(planned))
+            assert 1 <= len(planned) <= 5
+            state = world.render()
+            for number, action in enumerate(planned, start=1):
+                known = explorer.leads[state][action]
+                world.step(action)
+                assert number == len(planned) or world.render() == known, "it led elsewhere than remembered"
+                state = world.render()
+                if world.over:  # the actions are used up
+                    break
+    assert lengths[0] == 1 and max(lengths) > 1
+
+
+def test_in_a_stochastic_world_a_turn_has_one_action() -> None:
+    world, policy, rng = (
+        worlds.make("frozen-lake", success_rate=0.5),
+        ExplorationPolicy(most=5),
+        np.random.default_rng(0),
+    )
+    for member in range(10):
+        world.reset(seed=3, options={"split": "train", "member": member})
+        while not world.over:
+            planned = policy.actions_of(world, rng)
+            assert len(planned) == 1
+            world.step(planned[0])

@@ -9,7 +9,7 @@ from oneiro.agents.policies import ModelPolicy, ScriptedPolicy, Turn, Utterance,
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.reply import write
 from oneiro.agents.rollout import attempts, play
-from oneiro.episode import Episode, FinishReason
+from oneiro.episode import Episode, FinishReason, Segment
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.sampling.engine import Engine, SamplingSettings
@@ -89,12 +89,17 @@ def test_tokens_are_never_made_again(tiny: LanguageModel, context: str) -> None:
         text = "".join(tiny.decode(row.tokens) for row in episode.rows)
         for number, turn in enumerate(episode.info["turns"], start=1):
             assert f"Turn {number}:" in text and turn["reply"] in text
+        said = [tiny.decode(s.tokens[: -1 if s.tokens[-1] == chat.end else None]) for s in sampled_segments(episode)]
+        assert said == [turn["reply"].removeprefix("<think>") for turn in episode.info["turns"]]
         for row in episode.rows:
-            assert row.sampled.sum() == sum(len(s) for s in row.segments if s.sampled)
             assert tiny.tokenizer.convert_ids_to_tokens([int(row.tokens[0])]) == ["<|im_start|>"]
     again = play(lake, attempts(2, 2, "train", 3), policy, settings, chat, seed=1, response_prefix="<think>")
     for a, b in zip(episodes, again, strict=True):
         assert all((x.tokens == y.tokens).all() for x, y in zip(a.rows, b.rows, strict=True))
+
+
+def sampled_segments(episode: Episode) -> list[Segment]:
+    return [segment for row in episode.rows for segment in row.segments if segment.sampled]
 
 
 def test_a_growing_dialogue_is_what_the_template_would_render(tiny: LanguageModel) -> None:

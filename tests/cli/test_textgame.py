@@ -97,7 +97,7 @@ def test_answers_in_the_full_form_are_read_where_the_settings_say_so(games: Path
 def test_mistakes_are_one_line(games: Path, tmp_path: Path) -> None:
     evaluate = ("eval", "text-game", "--data", games)
     assert "either --model DIR_OR_NAME or --answers" in mistake(*evaluate)
-    assert "did you mean 'release'" in mistake(*evaluate, "--answers", "perfect", "--scorer", "relase")
+    assert "did you mean 'official'" in mistake(*evaluate, "--answers", "perfect", "--scorer", "offical")
     assert "does not exist" in mistake(*evaluate, "--answers", tmp_path / "nowhere.jsonl")
     assert "no split 'tset'; did you mean 'test'" in mistake(*evaluate, "--answers", "perfect", "--split", "tset")
     assert "unknown key 'rule'" in mistake(*evaluate, "--answers", "perfect", "--settings", "rule=none")

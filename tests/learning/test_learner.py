@@ -8,7 +8,8 @@ import torch
 
 from oneiro.episode import Row, SamplingParams, Segment, given
 from oneiro.learning import head, losses
-from oneiro.learning.example import Batch, Example, batches
+from oneiro.learning.batch import Batch, batches
+from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.losses import LossSettings
 from oneiro.models.backbone import Causal
@@ -49,9 +50,8 @@ def gradients(
 ) -> tuple[float, list[torch.Tensor]]:
     """Loss and gradients of micro-batches laid out as told."""
     settings = LossSettings(kl=0.1, entropy=0.01, ce=0.5)
-    learner = Learner(
-        language.backbone, LearnerSettings(loss=settings, gradient_checkpointing=gradient_checkpointing), 1
-    )
+    body = language.backbone
+    body.gradient_checkpointing = gradient_checkpointing
     total = 0.0
     for batch in layout:
 
@@ -59,7 +59,7 @@ def gradients(
             return losses.token_losses(logprobs, entropies, {k: v[part] for k, v in columns.items()}, settings)
 
         loss, _, _ = head.loss(
-            learner.hidden(batch), language.backbone.head_weight, batch.targets, batch.columns["temperature"], objective
+            batch.hidden(body), body.head_weight, batch.targets, batch.columns["temperature"], objective
         )
         loss.backward()
         total += float(loss.detach())
@@ -173,7 +173,7 @@ def test_the_loss_is_the_one_written_in_plain_torch(
     tiny.model.zero_grad()
 
     layout = list(batches(scaled(examples, aggregate), 60))
-    learner = Learner(tiny.backbone, LearnerSettings(loss=settings), 1)
+    body = tiny.backbone
     found_loss = 0.0
     for batch in layout:
 
@@ -181,7 +181,7 @@ def test_the_loss_is_the_one_written_in_plain_torch(
             return losses.token_losses(logprobs, entropies, {k: v[part] for k, v in columns.items()}, settings)
 
         loss, _, _ = head.loss(
-            learner.hidden(batch), tiny.backbone.head_weight, batch.targets, batch.columns["temperature"], objective
+            batch.hidden(body), body.head_weight, batch.targets, batch.columns["temperature"], objective
         )
         loss.backward()
         found_loss += float(loss.detach())

@@ -64,8 +64,8 @@ CASES = {
     "ppo by turns": (Ppo(bi_level=True), {}),
     "turn-grpo by turns": (TurnGrpo(), {}),
     "state-grpo by turns": (StateGrpo(), {"minibatches": 2}),
-    "grpo, playing ahead": (Grpo(), {"overlap": True}),
-    "ppo, playing ahead": (Ppo(), {"overlap": True}),
+    "grpo, playing ahead": (Grpo(), {"async_rollout": True}),
+    "ppo, playing ahead": (Ppo(), {"async_rollout": True}),
 }
 
 
@@ -97,7 +97,7 @@ def test_every_algorithm_learns(case: str, tmp_path: Path) -> None:
     rewards = [values["reward"] for values in logged]
     assert np.mean(rewards[-5:]) > np.mean(rewards[:5]) + 0.15
     updates = [values for values in logged if "mismatch" in values]
-    if not how.overlap:
+    if not how.async_rollout:
         assert max(values["mismatch"] for values in updates) < 1e-4  # the sampler's weights are the learner's
 
 
@@ -185,16 +185,13 @@ def test_what_fails_ahead_fails_the_run(tmp_path: Path) -> None:
 
 
 def test_environment_tokens_get_a_weight_only_after_the_first_reply() -> None:
-    from oneiro.learning.example import Example
-    from oneiro.learning.loop import add_environment_ce
+    from oneiro.learning.loop import environment_tokens
 
     language = make_tiny()
     (episode, *_) = play_with(language)(0)
     row = episode.rows[0]
     row.segments.append(given([8, 9], turn=2))
-    examples = [[Example.of(row)]]
-    add_environment_ce([episode], examples)
-    np.testing.assert_allclose(examples[0][0].weights["ce"], [0, 0, 0, 0, 0, 0, 0, 0, 1, 1])
+    np.testing.assert_allclose(environment_tokens(row), [0, 0, 0, 0, 0, 0, 0, 0, 1, 1])
 
 
 def test_the_weight_of_environment_tokens_is_that_of_their_component() -> None:
@@ -242,7 +239,7 @@ def test_a_state_that_a_killed_run_had_no_time_to_remove_goes_on_resuming(tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["step-000006"]
 
 
-def test_rows_learnt_by_heart_are_noticed_on_held_out_ones(tiny: LanguageModel, tmp_path: Path) -> None:
+def test_overfitting_is_noticed_on_held_out_rows(tiny: LanguageModel, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     rows = [Row([given(rng.integers(3, 60, 8), ce=1.0)]) for _ in range(24)]  # nothing in them to be understood
     learner = LearnerSettings(optimiser=OptimiserSettings(lr=1e-2, schedule="constant", warmup=0.0))
@@ -255,9 +252,9 @@ def test_rows_learnt_by_heart_are_noticed_on_held_out_ones(tiny: LanguageModel, 
 
     sft.train(tiny, rows[:16], rows[16:], settings, tmp_path, 0, log)
     assert [step for step, _ in logged] == [20, 40, 60, 80]
-    said = sft.by_heart(logged)
+    said = sft.overfitting(logged)
     assert said is not None and f"{logged[-1][1]:.3g} now" in said
-    assert sft.by_heart([(1, 2.0), (2, 1.0), (3, 1.04)]) is None and sft.by_heart(logged[:1]) is None
+    assert sft.overfitting([(1, 2.0), (2, 1.0), (3, 1.04)]) is None and sft.overfitting(logged[:1]) is None
 
 
 def test_every_row_is_seen_once_an_epoch() -> None:

@@ -68,7 +68,7 @@ def test_every_plan_gives_what_the_model_gives_by_itself(family: str) -> None:
         torch.testing.assert_close(plain @ backbone.head_weight.T, expected, atol=1e-4, rtol=1e-4)
         remember = Prefill()
         backbone(prefix, torch.arange(9), remember)
-        after = AfterPrefix(remember.memory, torch.tensor([0, 0]), torch.tensor([9]), 6)
+        after = AfterPrefix(remember.kv_cache, torch.tensor([0, 0]), torch.tensor([9]), 6)
         shared = backbone(rows, 9 + torch.arange(6)[None].expand(2, -1), after)
         torch.testing.assert_close(shared, plain[:, 9:], atol=1e-4, rtol=1e-4)
         sequence = torch.cat([prefix, rows.reshape(1, -1)], 1)

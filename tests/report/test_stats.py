@@ -7,7 +7,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from oneiro.report.stats import bootstrap, pass_at_k, pass_rate, success_rate, wilson
+from oneiro.report.stats import RESAMPLES, bootstrap, clustered, pass_at_k, pass_rate, success_rate, wilson
+from oneiro.seeds import generator
 
 
 @pytest.mark.parametrize("samples", [1, 2, 5, 7])
@@ -82,3 +83,71 @@ def test_pass_rate_averages_the_unbiased_estimate_over_levels() -> None:
     # pass@2 of 1, 0 and 3 right ones of 4: 1 - 3/6, 0, 1.
     assert pass_rate(success, 2).value == pytest.approx((0.5 + 0 + 1) / 3)
     assert pass_rate(success, 1).value == pytest.approx(success.mean())
+
+
+# Clusters -------------------------------------------------------------------------------------------------------------
+
+
+def slow_interval(values: list[float], clusters: list[str]) -> tuple[float, float]:
+    """Clusters drawn with replacement, all their cases taken together: by plain loops over the same draws."""
+    names = sorted(set(clusters))
+    cases = {name: [value for value, of in zip(values, clusters, strict=True) if of == name] for name in names}
+    rng = generator("report", "bootstrap", 0)
+    means: list[float] = []
+    while len(means) < RESAMPLES:
+        for drawn in rng.integers(len(names), size=(100, len(names))):
+            pool = [value for number in drawn for value in cases[names[number]]]
+            means.append(sum(pool) / len(pool))
+    means.sort()
+
+    def quantile(share: float) -> float:
+        place = share * (len(means) - 1)
+        below = int(place)
+        return means[below] + (place - below) * (means[min(below + 1, len(means) - 1)] - means[below])
+
+    return quantile(0.025), quantile(0.975)
+
+
+def test_the_clustered_interval_is_that_of_plain_loops() -> None:
+    rng = np.random.default_rng(4)
+    clusters = [f"state {number}" for number in rng.integers(12, size=90)]
+    values = [float(rng.random() < 0.2 + 0.05 * int(name.split()[1])) for name in clusters]
+    cell = clustered(values, clusters)
+    assert (cell.low, cell.high) == pytest.approx(slow_interval(values, clusters), abs=1e-12)
+    assert (cell.value, cell.n) == (pytest.approx(sum(values) / 90), 90)
+
+
+def test_two_clusters_by_hand() -> None:
+    """Three right cases and one wrong: half the draws have both, a quarter only the right ones, a quarter the wrong."""
+    cell = clustered([1, 1, 1, 0], ["a", "a", "a", "b"])
+    assert (cell.value, cell.low, cell.high, cell.n) == (0.75, 0.0, 1.0, 4)
+
+
+def test_cases_that_share_a_cluster_widen_the_interval() -> None:
+    """Fifty clusters of ten cases, all right or all wrong, tell as much as fifty cases: sqrt(10) times wider."""
+    right = np.random.default_rng(5).random(50) < 0.6
+    values, clusters = np.repeat(right, 10), np.repeat(np.arange(50), 10)
+    cell, rows, alone = clustered(values, clusters), wilson(int(values.sum()), 500), clustered(right, np.arange(50))
+    assert cell.value == rows.value and (cell.low, cell.high) == (alone.low, alone.high)
+    widths = [float(each.high) - float(each.low) for each in (cell, rows)]  # type: ignore[arg-type]
+    assert 2.8 < widths[0] / widths[1] < 3.5
+
+
+def test_clusters_of_one_are_the_ordinary_bootstrap() -> None:
+    values = np.random.default_rng(6).random(40)
+    cell, plain = clustered(values, np.arange(40), seed=3), bootstrap(values, seed=3)
+    assert [cell.value, cell.low, cell.high] == pytest.approx([plain.value, plain.low, plain.high])
+    assert cell.n == plain.n == 40
+    assert clustered(values, np.arange(40)) == clustered(values, np.arange(40)) != cell
+
+
+def test_unanimous_clusters_have_wilsons_interval_over_clusters_and_one_alone_has_none() -> None:
+    ends = wilson(3, 3)
+    cell = clustered([1, 1, 1, 1, 1], [0, 0, 0, 1, 2])
+    assert (cell.value, cell.low, cell.high, cell.n) == (1.0, ends.low, ends.high, 5)
+    assert clustered([0, 0], ["a", "b"]).high == wilson(0, 2).high
+    one = clustered([1, 0, 1], [7, 7, 7])
+    assert (one.value, one.low, one.high, one.n) == (pytest.approx(2 / 3), None, None, 3)
+    assert clustered([], []).value is None
+    with pytest.raises(ValueError, match="each value needs one"):
+        clustered([1, 0], [1])

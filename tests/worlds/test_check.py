@@ -84,10 +84,20 @@ class Generous(Coin):
         return 0.5
 
 
+class Mirrored(Coin):
+    """Gives every level a name of its own; each evaluation level is a training level seen in a mirror."""
+
+    name = "mirrored"
+
+    def reset(self, **kwargs: Any) -> tuple[str, dict[str, Any]]:
+        shown, info = super().reset(**kwargs)
+        return shown, {**info, "canonical": str(self.seed)}
+
+
 @pytest.fixture(autouse=True)
 def registered() -> Iterator[None]:
     known = dict(WORLDS)
-    for world in (Coin, Moody, Generous):
+    for world in (Coin, Moody, Generous, Mirrored):
         register(world.name, f"{__name__}:{world.__name__}")
     yield
     WORLDS.clear()
@@ -116,6 +126,22 @@ def test_a_world_that_pays_for_nothing_is_found() -> None:
     assert "levels are in both splits" in errors
     assert "must return text, float, bool, bool, dict" in errors
     assert "beats the stated ceiling" in errors
+
+
+def test_splits_that_share_levels_up_to_symmetry_are_found() -> None:
+    errors = [finding.message for finding in check("mirrored") if finding.status == "error"]
+    assert errors == ["256 levels are in both splits up to symmetry"]
+    assert not [finding for finding in check("coin") if finding.status == "error"]
+
+
+def test_the_check_counts_evaluation_levels_up_to_symmetry() -> None:
+    messages = [
+        finding.message for finding in check("2048", size=3, target=8, max_actions=4) if "distinct" in finding.message
+    ]
+    assert messages == [
+        "train and eval share no level up to symmetry (3 distinct of 64 drawn)",
+        "only 3 distinct evaluation levels up to symmetry in 256 seeds",
+    ]
 
 
 def test_a_crash_is_a_finding_and_the_other_checks_still_run(monkeypatch: pytest.MonkeyPatch) -> None:

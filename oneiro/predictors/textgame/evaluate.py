@@ -1,25 +1,31 @@
 """Honest tables for text-game predictors: how often the whole next state is right, where, and what goes wrong.
 
 Every table shows questions whose answer changes something and those where nothing changes apart from each other, the
-rows "no change" and "perfect" beside the answers in question, the number of cases, and a 95 % interval.
+rows "no change" and "perfect" beside the answers in question, the number of cases, and a 95 % interval. Many commands
+are tried in one start state, and their rows are right or wrong together: intervals are over start states (the game and
+its state before the command), and over games where games are held out.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from oneiro.errors import OneiroError, nearest
 from oneiro.predictors.base import Malformed
 from oneiro.predictors.textgame.parse import Output
 from oneiro.predictors.textgame.score import Error
 from oneiro.predictors.textgame.task import Scorer, TextGamePredictor, TextGamePredictorConfig
-from oneiro.report.stats import wilson
+from oneiro.report.stats import bootstrap, clustered, wilson
+from oneiro.report.table import Cell
 from oneiro.worlds.textgame.state import Kind, Transition, same_state
 
 Answers = Mapping[str, str] | Callable[[Transition], str]
@@ -38,6 +44,7 @@ PUBLISHED: tuple[tuple[str, float, float, float], ...] = (
 """Accuracy in percent on unchanged, changed and all official test rows (RLVR-World, table 1; published scorer)."""
 
 
+SUBSETS = ("all", "clean", "held_out", "score_only", "creates", "removes")
 FORMS: tuple[Output, ...] = ("difference", "edits", "full")
 LOOKED_AT = 200
 """Answers read to find out in which form they are."""
@@ -45,7 +52,7 @@ LOOKED_AT = 200
 
 @dataclass(slots=True)
 class Tally:
-    """Right answers out of all."""
+    """Right answers out of all, where each is a case of its own: whole trajectories, levels."""
 
     right: int = 0
     cases: int = 0
@@ -56,23 +63,72 @@ class Tally:
 
     def table(self) -> dict[str, Any]:
         """Accuracy in percent with its 95 % Wilson interval; None where there are no cases."""
-        cell = wilson(self.right, self.cases)
-        parts = {"accuracy": cell.value, "low": cell.low, "high": cell.high}
-        return {**{k: 100 * v if isinstance(v, float) else None for k, v in parts.items()}, "cases": self.cases}
+        return {**_percent(wilson(self.right, self.cases)), "cases": self.cases}
 
 
 class Split:
-    """Tallies of unchanged, changed and all steps."""
+    """Right and wrong answers to unchanged, changed and all steps, each with the cluster it belongs to."""
 
     def __init__(self) -> None:
-        self.tallies = {"unchanged": Tally(), "changed": Tally(), "overall": Tally()}
+        self.changed: list[bool] = []
+        self.right: list[bool] = []
+        self.clusters: list[int] = []
 
-    def add(self, changed: bool, right: bool) -> None:
-        self.tallies["changed" if changed else "unchanged"].add(right)
-        self.tallies["overall"].add(right)
+    def add(self, changed: bool, right: bool, cluster: int) -> None:
+        self.changed.append(changed)
+        self.right.append(right)
+        self.clusters.append(cluster)
+
+    def parts(self) -> Iterator[tuple[str, NDArray[np.bool_], NDArray[np.int64]]]:
+        """Each part's name, which of its answers are right, and their clusters."""
+        changed, right = np.array(self.changed, bool), np.array(self.right, bool)
+        clusters = np.array(self.clusters, np.int64)
+        for name, rows in (("unchanged", ~changed), ("changed", changed), ("overall", np.ones_like(changed))):
+            yield name, right[rows], clusters[rows]
 
     def table(self) -> dict[str, Any]:
-        return {name: tally.table() for name, tally in self.tallies.items()}
+        """Accuracy in percent with its 95 % interval over clusters, cases and clusters; None where there is none."""
+        return {name: self._part(right, clusters) for name, right, clusters in self.parts()}
+
+    @staticmethod
+    def _part(right: NDArray[np.bool_], clusters: NDArray[np.int64]) -> dict[str, Any]:
+        found = clustered(right, clusters)
+        return {**_percent(found), "cases": len(right), "clusters": len(np.unique(clusters))}
+
+
+def _percent(cell: Cell) -> dict[str, float | None]:
+    parts = {"accuracy": cell.value, "low": cell.low, "high": cell.high}
+    return {key: 100 * value if isinstance(value, float) else None for key, value in parts.items()}
+
+
+class Counts:
+    """The answers under one scorer, by subset and by game."""
+
+    def __init__(self) -> None:
+        self.subsets = {name: Split() for name in SUBSETS}
+        self.games: dict[str, Split] = {}
+
+    def add(self, case: Transition, subsets: Iterable[str], changed: bool, right: bool, start: int, game: int) -> None:
+        for name in subsets:
+            self.subsets[name].add(changed, right, game if name == "held_out" else start)
+        self.games.setdefault(case.game, Split()).add(changed, right, start)
+
+    def table(self) -> dict[str, Any]:
+        return {
+            **{name: split.table() for name, split in self.subsets.items()},
+            "games": {name: self.games[name].table() for name in sorted(self.games)},
+            "macro": _macro(self.games.values()),
+        }
+
+
+def start_states(cases: Iterable[Transition]) -> NDArray[np.int64]:
+    """Which rows share a start state, the game and its state before the command: the clusters of intervals."""
+    numbers: dict[tuple[str, str], int] = {}
+    return np.array([numbers.setdefault(_start(case), len(numbers)) for case in cases], np.int64)
+
+
+def _start(case: Transition) -> tuple[str, str]:
+    return case.game, json.dumps(case.state)
 
 
 def evaluate_answers(
@@ -82,34 +138,40 @@ def evaluate_answers(
     *,
     task: TextGamePredictor | None = None,
     held_out: Collection[str] = (),
+    both: bool = False,
 ) -> dict[str, Any]:
     """Score answers to every transition of `data`; a missing answer counts as malformed.
 
     `task` says what was asked and in which form the answers are (by default differences of full transitions); what
     counts as changed, and as a creation, is the part of the step that is asked. The result is plain JSON:
-    `all`, `clean` (no duplicate in train; without cases where that is not known), `held_out` games, `score_only`,
-    `creates` and `removes` are each split into unchanged, changed and overall; `games` has every game and `macro` the
-    mean over games; `errors` counts by kind. The kinds are the strict scorer's: what another one finds wrong may show
-    none of them, and has no such counts.
+    `all`, `clean` (known not to be in train; `unknown` counts the rows where nobody knows), `held_out` games,
+    `score_only`, `creates` and `removes` are each split into unchanged, changed and overall; `games` has every game and
+    `macro` the mean over games; `errors` counts by kind. The kinds are the strict scorer's: what the other one finds
+    wrong may show none of them, and has no such counts. Intervals are over start states, for `held_out` and `macro`
+    over games. With `both`, `other` has the same tables under the other scorer, where that exists for the task.
     """
     base = task.config if task is not None else TextGamePredictorConfig(rules="none")
-    task = TextGamePredictor(TextGamePredictorConfig.model_validate({**base.model_dump(), "scorer": scorer}))
-    subsets = {name: Split() for name in ("all", "clean", "held_out", "score_only", "creates", "removes")}
-    games: dict[str, Split] = {}
+    tasks = {scorer: _scored_by(scorer, base)}
+    if both and (name := other_scorer(scorer, base)) is not None:
+        tasks[name] = _scored_by(name, base)
+    counts = {name: Counts() for name in tasks}
+    starts, games = dict[tuple[str, str], int](), dict[str, int]()
     errors, flaws, only = Counter[str](), Counter[str](), Counter[str]()
-    missing = wrong = 0
+    missing = wrong = unsure = 0
     unknown = set() if callable(answers) else set(answers)
     for case in data:
         text = answers(case) if callable(answers) else answers.get(case.id)
         unknown.discard(case.id)
         missing += text is None
-        outcome = task.judge(text or "", case) if scorer == "strict" else None
-        right = outcome.exact if outcome is not None else task.exact(text or "", case)
-        changed = task.changes(case)
-        for name in _subsets(case, base.transition, held_out):
-            subsets[name].add(changed, right)
-        games.setdefault(case.game, Split()).add(changed, right)
-        wrong += not right
+        unsure += case.duplicate is None
+        outcome = tasks["strict"].judge(text or "", case) if "strict" in tasks else None
+        start = starts.setdefault(_start(case), len(starts))
+        game = games.setdefault(case.game, len(games))
+        changed, subsets = tasks[scorer].changes(case), _subsets(case, base.transition, held_out)
+        for name, scored in tasks.items():
+            right = outcome.exact if name == "strict" and outcome is not None else scored.exact(text or "", case)
+            counts[name].add(case, subsets, changed, right, start, game)
+            wrong += name == scorer and not right
         if outcome is not None:
             errors.update(str(kind) for kind in outcome.errors)
             if len(outcome.errors) == 1:
@@ -118,25 +180,38 @@ def evaluate_answers(
                 flaws[str(outcome.flaw)] += 1
     if not callable(answers) and len(unknown) == len(answers):
         raise OneiroError("no answer has the id of a transition in the data; check that both are of the same split")
-    tables = {name: split.table() for name, split in subsets.items()}
     kinds = {
         "with": {str(kind): errors[kind] for kind in Error},
         "only": {str(kind): only[kind] for kind in Error},
         "flaws": dict(sorted(flaws.items())),
     }
+    first, *others = ({"scorer": name, **found.table()} for name, found in counts.items())
     return {
         "transition": base.transition,
-        "scorer": scorer,
-        **tables,
-        "games": {name: games[name].table() for name in sorted(games)},
-        "macro": _macro(games.values()),
+        **first,
+        "unknown": unsure,
         "errors": {
             "wrong": wrong,
             "missing answers": missing,
             "answers to nothing": len(unknown),
             **(kinds if scorer == "strict" else {}),
         },
+        **({"other": others[0]} if others else {}),
     }
+
+
+def other_scorer(scorer: Scorer, config: TextGamePredictorConfig) -> Scorer | None:
+    """The scorer that is not `scorer`; None where it does not exist for such a task."""
+    other: Scorer = "official" if scorer == "strict" else "strict"
+    try:
+        _scored_by(other, config)
+    except OneiroError:
+        return None
+    return other
+
+
+def _scored_by(scorer: Scorer, config: TextGamePredictorConfig) -> TextGamePredictor:
+    return TextGamePredictor(TextGamePredictorConfig.model_validate({**config.model_dump(), "scorer": scorer}))
 
 
 def _subsets(case: Transition, kind: Kind, held_out: Collection[str]) -> list[str]:
@@ -153,12 +228,14 @@ def _subsets(case: Transition, kind: Kind, held_out: Collection[str]) -> list[st
 
 def _macro(games: Iterable[Split]) -> dict[str, Any]:
     """The mean of the games' accuracies: every game counts the same, those without such steps not at all."""
-    games = list(games)
-    table = {}
-    for name in ("unchanged", "changed", "overall"):
-        shares = [split.tallies[name].right / split.tallies[name].cases for split in games if split.tallies[name].cases]
-        table[name] = {"accuracy": 100 * sum(shares) / len(shares) if shares else None, "games": len(shares)}
-    return table
+    shares: dict[str, list[float]] = {"unchanged": [], "changed": [], "overall": []}
+    for split in games:
+        for name, right, _ in split.parts():
+            shares[name] += [float(right.mean())] if len(right) else []
+    return {
+        name: {**_percent(bootstrap(found) if len(found) != 1 else Cell(found[0])), "games": len(found)}
+        for name, found in shares.items()
+    }
 
 
 def compare(
@@ -169,12 +246,16 @@ def compare(
     task: TextGamePredictor | None = None,
     held_out: Collection[str] = (),
     published: bool = False,
+    both: bool = False,
 ) -> dict[str, Any]:
-    """The tables of several sets of answers, with "no change" and "perfect" beside them, and the published rows."""
+    """The tables of several sets of answers, with "no change" and "perfect" beside them, and the published rows.
+
+    With published rows, or `both`, every row is scored by both scorers, where both exist for the task.
+    """
     task = task if task is not None else TextGamePredictor(TextGamePredictorConfig(rules="none"))
     rows: dict[str, Any] = {}
     for name, answers in {**task.baselines(), **named}.items():
-        rows[name] = evaluate_answers(data, answers, scorer, task=task, held_out=held_out)
+        rows[name] = evaluate_answers(data, answers, scorer, task=task, held_out=held_out, both=both or published)
     return {"rows": rows, "published": published_rows(task.config.transition) if published else []}
 
 

@@ -262,7 +262,7 @@ def _on_both_sides(paths: Iterable[Path]) -> set[bytes] | None:
 
 
 def _of_answers(path: Path) -> bool:
-    """Whether a file's ground truth is text to be learnt, as in the public SFT file."""
+    """Whether a file's ground truth is text to be learned, as in the public SFT file."""
     with _named(path):
         batch = next(pq.ParquetFile(path).iter_batches(1, columns=["reward_model"]), None)
         told = batch.to_pylist() if batch is not None else []

@@ -28,7 +28,7 @@ Candidates = Callable[[Situation], Iterable[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Rollout:
+class TrueRollout:
     """A true course of a game: where it starts, what is done, and the state and score after each command."""
 
     start: Situation
@@ -36,7 +36,7 @@ class Rollout:
     truth: tuple[tuple[State, Score], ...]
 
     @classmethod
-    def played(cls, game: Game, start: Scene, commands: Sequence[str]) -> Rollout:
+    def played(cls, game: Game, start: Scene, commands: Sequence[str]) -> TrueRollout:
         """What the commands lead to in one of our own games."""
         scenes = [start]
         for command in commands:
@@ -45,7 +45,7 @@ class Rollout:
         return cls(game.situation(start), tuple(commands), truth)
 
     @classmethod
-    def recorded(cls, steps: Sequence[Transition]) -> Rollout:
+    def recorded(cls, steps: Sequence[Transition]) -> TrueRollout:
         """Recorded steps, each of which starts where the one before it ended."""
         first = steps[0]
         start = Situation(
@@ -89,7 +89,7 @@ def imagine(task: TextGamePredictor, situation: Situation, text: str) -> Situati
 
 
 def accuracy_by_depth(
-    task: TextGamePredictor, predict: Predict, trajectories: Sequence[Rollout], depth: int
+    task: TextGamePredictor, predict: Predict, trajectories: Sequence[TrueRollout], depth: int
 ) -> list[dict[str, Any]]:
     """Let the predictor simulate whole trajectories on its own predictions.
 

@@ -114,10 +114,10 @@ class GoldMix:
 
 
 class StateGroups:
-    """An endless list of families, rows of one state each: `order` names one of them, and others come along.
+    """An endless list of groups of rows of one state: `order` names one row, and others of its state join it.
 
-    At most `most` rows, of which at most `changed_share` change something. A language model reads the state once for a
-    whole family, and reading states is most of the work.
+    At most `most` rows, of which at most `changed_share` change something. A language model computes the state once
+    for a whole group, and states are most of the tokens.
     """
 
     def __init__(
@@ -130,8 +130,8 @@ class StateGroups:
             for number, case in enumerate(data):
                 self.by_state.setdefault(self._state(number), ([], []))[case.changes(kind)].append(number)
 
-    def family(self, index: int) -> list[int]:
-        """The rows of family number `index`, counted from 0."""
+    def group(self, index: int) -> list[int]:
+        """The rows of group number `index`, counted from 0."""
         first = self.order.row(index)
         found = [first]
         if not self.by_state:

@@ -20,14 +20,14 @@ ASKED: dict[Kind, str] = {
 
 SUBSETS = {
     "all": ("", ""),
-    "clean": (", clean rows", "clean: the same question is not in train"),
-    "held_out": (", held-out games", "games that training never saw"),
+    "clean": (", clean rows", "Clean: the same question is known not to be in train."),
+    "held_out": (", held-out games", "Games that training never saw."),
 }
 """Subsets of an evaluation with a table of their own: what its title adds, and its note."""
 
 
 def tables(compared: dict[str, Any]) -> list[Table]:
-    """Three tables of what `textgame_eval.compare` found."""
+    """Three tables of what `evaluate.compare` found."""
     return [_accuracy(compared), _games(compared["rows"]), _errors(compared["rows"])]
 
 
@@ -50,22 +50,52 @@ def cell(found: dict[str, Any]) -> Cell:
 
 
 def _accuracy(compared: dict[str, Any], subset: str = "all") -> Table:
+    """Under the scorer that was asked for and, where every row has both, under the other one beside it."""
     title, note = SUBSETS[subset]
-    asked = ASKED[next(iter(compared["rows"].values()))["transition"]]
-    table = Table(f"Text games: {asked}{title}", ["answers", *PARTS], dict.fromkeys(PARTS, "%"), note)
-    for name, found in compared["rows"].items():
-        table.add(name, *(cell(found[subset][part]) for part in PARTS))
-    if subset == "all" and compared["published"]:
-        table.note = "Published rows are scored by the published scorer."
-        for row in compared["published"]:
-            table.add(row["name"], *(row[part] / 100 for part in PARTS))
+    rows = list(compared["rows"].values())
+    scored = [[row, *([row["other"]] if all("other" in each for each in rows) else [])] for row in rows]
+    scorers = [each["scorer"] for each in scored[0]]
+    columns = [f"{part} ({scorer})" if len(scorers) > 1 else part for scorer in scorers for part in PARTS]
+    table = Table(
+        f"Text games: {ASKED[rows[0]['transition']]}{title}", ["answers", *columns], dict.fromkeys(columns, "%")
+    )
+    for name, found in zip(compared["rows"], scored, strict=True):
+        table.add(name, *(cell(each[subset][part]) for each in found for part in PARTS))
+    published = compared["published"] if subset == "all" else []
+    official = scorers.index("official") if "official" in scorers else 0
+    for row in published:
+        figures: list[float | None] = [None] * len(columns)
+        figures[official * len(PARTS) : (official + 1) * len(PARTS)] = [row[part] / 100 for part in PARTS]
+        table.add(row["name"], *figures)
+    notes = [note, over(rows[0], subset), unknown_note(rows[0])]
+    if published:
+        ours = "" if "official" in scorers else ", ours by the strict one"
+        notes.append(f"Published rows are scored by the official scorer{ours}.")
+    table.note = " ".join(filter(None, notes))
     return table
+
+
+def over(found: dict[str, Any], subset: str = "all") -> str:
+    """What the intervals of a subset are over."""
+    count = found[subset]["overall"].get("clusters", 0)
+    if subset == "held_out":
+        return f"Intervals are over {count} games." if count > 1 else "There is one game, so there are no intervals."
+    if count == 1:
+        return "There is one start state, so there are no intervals."
+    return f"Intervals are over {count:,} start states: all commands tried in one state are drawn together."
+
+
+def unknown_note(found: dict[str, Any]) -> str:
+    """How many rows nobody knows to be clean or not; they are not among the clean ones."""
+    count = found.get("unknown", 0)
+    return f"Of {count:,} rows it is not known whether train has the same question." if count else ""
 
 
 def _games(rows: dict[str, Any]) -> Table:
     """The last set of answers, game by game; the rows before it are the baselines."""
     name, found = list(rows.items())[-1]
-    table = Table(f"Game by game: {name}", ["game", *PARTS], dict.fromkeys(PARTS, "%"))
+    note = "Intervals are over start states, of the mean over games; a game with one start state has none."
+    table = Table(f"Game by game: {name}", ["game", *PARTS], dict.fromkeys(PARTS, "%"), note)
     for game, split in found["games"].items():
         table.add(game, *(cell(split[part]) for part in PARTS))
     table.add("mean of games", *(cell(found["macro"][part]) for part in PARTS))
@@ -84,14 +114,14 @@ def _errors(rows: dict[str, Any]) -> Table:
     return table
 
 
-def sampled_table(rows: dict[str, dict[str, Any]]) -> Table:
-    """Exact answers among those sampled to each test row, model by model."""
+def sampled_table(rows: dict[str, dict[str, Any]], over: str = "rows") -> Table:
+    """Exact answers among those sampled to each test row, model by model; `over` says what intervals are over."""
     samples = {str(row["samples"]) for row in rows.values()}
     table = Table(
         f"Exact answers to test rows, {' or '.join(sorted(samples))} sampled to each",
         ["answers", *PARTS],
         dict.fromkeys(PARTS, "%"),
-        note="Sampled as RL samples them: what it is paid for. Intervals over rows.",
+        note=f"Sampled as RL samples them: what it is paid for. Intervals are over {over}.",
     )
     for name, row in rows.items():
         table.add(name, *(Cell(**row[part]) if part in row else Cell(None) for part in PARTS))
@@ -112,7 +142,7 @@ def depth_table(rows: dict[str, list[dict[str, Any]]], note: str = "") -> Table:
 
 
 def planning_table(rows: dict[str, dict[str, Any]]) -> Table:
-    """What `textgame_rollout.plan_in_model` found for each predictor, on the same levels."""
+    """What `rollout.plan_in_model` found for each predictor, on the same levels."""
     columns = {"found": "plan found in the model", "won": "plan wins the true game"}
     table = Table(
         "Planning inside the model",

@@ -76,7 +76,7 @@ class TextGamePredictorConfig(BaseModel):
         return self
 
 
-class TextGamePredictor(Predictor[Transition, Prediction]):
+class TextGamePredictor(Predictor[Transition, Messages, str, Prediction]):
     """The prediction task over transitions of any text game whose state is JSON."""
 
     name: ClassVar[str] = "text-game"

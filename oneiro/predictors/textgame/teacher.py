@@ -33,7 +33,7 @@ REFUSED = re.compile(r"HTTP (400|413|422)\b")
 
 @dataclass(frozen=True, slots=True)
 class SftExample:
-    """One question and the answer to be learnt."""
+    """One question and the answer to be learned."""
 
     id: str
     game: str

@@ -1,25 +1,31 @@
-"""A predictor in the place of the true game: the same interface, the same views, and every step a prediction."""
+"""A trained predictor in the place of a true text game: the same interface, the same views, every step a prediction."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from oneiro.errors import OneiroError
+from oneiro.models import language as languages
+from oneiro.predictors.base import LearnedWorld
+from oneiro.predictors.textgame.model import TextGameMetadata, TextGameModel
 from oneiro.predictors.textgame.rollout import Predict, imagine
 from oneiro.predictors.textgame.task import TextGamePredictor
+from oneiro.sampling.engine import Engine
 from oneiro.worlds.base import Step, WorldConfig
+from oneiro.worlds.registry import config_for
+from oneiro.worlds.textgame.crawl import own_rules
 from oneiro.worlds.textgame.scene import Scene
 from oneiro.worlds.textgame.world import TextGame
 
 
-class LearnedTextGame(TextGame):
-    """Starts in a true level and goes on in predictions.
+class LearnedTextGame(LearnedWorld, TextGame):
+    """Starts in a true level and continues in predictions.
 
-    An answer that cannot be read, or that describes no possible scene, changes nothing; `info["malformed"]` counts
-    it. As a true score never falls, only what exceeds the highest score so far is paid, and no more than everything in
-    all. Nobody knows the best action in here, so there is no oracle and no ceiling.
+    A true score never falls: only what exceeds the highest score so far is rewarded, up to the game's maximum.
     """
 
-    name: ClassVar[str] = "imagined-textgame"
+    name: ClassVar[str] = "learned-textgame"
 
     def __init__(self, task: TextGamePredictor, predict: Predict, config: WorldConfig | None = None) -> None:
         super().__init__(config)
@@ -54,8 +60,13 @@ class LearnedTextGame(TextGame):
         told = imagine(self.task, situation, self.predict([situation])[0])
         return Scene.from_state(told.state, told.score, told.uuid_base) if told is not None else None
 
-    def oracle(self) -> str | None:
-        return None
 
-    def ceiling(self) -> float | None:
-        return None
+def open_world(model: str, world: str, settings: Mapping[str, Any] | None = None) -> LearnedTextGame:
+    """The world `textgame:NAME` as a model (a run, a checkpoint) predicts it, prompted as it was trained."""
+    config = config_for(world, settings)  # before the model: a wrong name shows at once
+    language = languages.load(model)
+    metadata = TextGameMetadata.read(language, model)
+    if metadata is None or metadata.task.transition != "full":
+        raise OneiroError(f"the model at {model} was not trained to predict whole steps of text games")
+    task = TextGamePredictor(metadata.task, rules=own_rules())
+    return LearnedTextGame(task, TextGameModel(task, Engine(language, 1), metadata.sampling), config)

@@ -6,7 +6,7 @@ it, pixel by pixel and by how it looks. The predictor holds no transformer and l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -18,9 +18,10 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from oneiro.episode import Row, Tokens
-from oneiro.models.video.layout import Layout
+from oneiro.models.video.layout import FREE, Layout
 from oneiro.models.video.perceptual import Lpips
 from oneiro.models.video.tokenizer import Tokenizer, pixels
+from oneiro.predictors.base import Flaw, Malformed, Predictor, Reward
 from oneiro.predictors.video import measures
 from oneiro.predictors.video.dataset import Clips
 from oneiro.recipe import Settings
@@ -29,6 +30,8 @@ from oneiro.worlds.robot.episodes import ActionBins
 
 SCORED_AT_ONCE = 4
 """Decoded and compared at once: so many times the frames that go through the tokenizer together."""
+BEST_PSNR = 80.0
+"""Of identical frames, by `measures.EPSILON`."""
 BETTER = {"mae": -1.0, "mse": -1.0, "lpips": -1.0, "psnr": 1.0, "ssim": 1.0}
 """Which way each measure counts in a reward."""
 
@@ -85,8 +88,20 @@ class Encoded:
         return Encoded(self.context[part], self.frames[part], self.actions[part])
 
 
-class VideoPredictor:
-    """The task: a frozen tokenizer, the layout of a row, the bins of actions, and the reward."""
+@dataclass(frozen=True)
+class VideoCase:
+    """One segment, as recorded and as tokens; both are batches of one."""
+
+    clips: Clips
+    encoded: Encoded
+
+
+class VideoPredictor(Predictor[VideoCase, Tokens, Tokens, NDArray[np.int32]]):
+    """The task: a frozen tokenizer, the layout of a row, the bins of actions, and the reward.
+
+    An answer is the row of ids that follows the prompt: frames, with the recorded actions between them. Training and
+    evaluation handle many segments at once (`sample`, `rewards`); the methods of `Predictor` are about one.
+    """
 
     name = "video"
 
@@ -115,15 +130,15 @@ class VideoPredictor:
         """What pre-training learns from: `case` is one segment (`encoded[i]`), `history` the weight of given frames."""
         return self.layout.row(case.context, case.frames, case.actions, history)
 
-    def prompt(self, case: Encoded) -> Tokens:
-        """What the model is given; never depends on later frames."""
+    def opening(self, case: Encoded) -> Tokens:
+        """What the model is given of one segment (`encoded[i]`); never depends on later frames."""
         return self.layout.prompt(case.context, case.frames, case.actions)
 
     def sample(
         self, engine: Engine, cases: Encoded, group_size: int, sampling: SamplingSettings, seed: int
     ) -> list[list[Sample]]:
         """`group_size` futures for each segment; their actions are forced between the frames."""
-        prompts = [self.prompt(cases[i]) for i in range(len(cases))]
+        prompts = [self.opening(cases[i]) for i in range(len(cases))]
         forced = [self.layout.forced(cases[i].actions) for i in range(len(cases))]
         full = sampling.model_copy(update={"max_tokens": self.layout.reply_length, "ignore_eos": True})
         return engine.generate(prompts, group_size, full, forced, seed)
@@ -215,6 +230,68 @@ class VideoPredictor:
         still = np.ones((len(clips), 1, self.layout.future), np.float32)
         terms = self.earned(self.copied(clips)[:, None], self.truth(clips, cases), still)
         return np.asarray(np.sum(list(terms.values()), axis=(0, 2, 3)))
+
+    # One segment at a time
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """Errors count from 0 downwards, SSIM up to 1, PSNR up to 80 dB; LPIPS has no bound below."""
+        settings = self.reward_settings
+        low = -np.inf if settings.lpips else -(settings.mae + settings.mse + settings.ssim + settings.repetition)
+        return float(low), settings.ssim + settings.psnr * BEST_PSNR
+
+    def case(self, clips: Clips) -> VideoCase:
+        """A recorded segment, a batch of one, with its tokens."""
+        return VideoCase(clips, self.encode(clips))
+
+    def prompt(self, case: VideoCase) -> Tokens:
+        return self.opening(case.encoded[0])
+
+    def target(self, case: VideoCase) -> Tokens:
+        """The true frames through the tokenizer: the best any answer can express."""
+        return self._answer(case, case.encoded.frames[0, self.layout.past :])
+
+    def parse(self, answer: Tokens, case: VideoCase) -> NDArray[np.int32] | Malformed:
+        """The frames' code indices [F, Z]."""
+        ids = np.asarray(answer)
+        if ids.shape != (self.layout.reply_length,) or ids.dtype.kind not in "iu":
+            return Malformed(Flaw.BROKEN, f"{ids.shape} numbers where {self.layout.reply_length} ids belong")
+        frames = self.layout.reply_frames(ids)
+        if (frames < 0).any() or (frames >= self.layout.codes).any():
+            return Malformed(Flaw.SHAPE, "an id that is no code of a frame")
+        return np.asarray(frames, np.int32)
+
+    def reward(self, answer: Tokens, case: VideoCase) -> Reward:
+        """The sum of all terms over the frames; an answer that cannot be read earns minus the sum of all weights."""
+        frames = self.parse(answer, case)
+        if isinstance(frames, Malformed):
+            weights = {name: abs(weight) for name, weight in self.reward_settings.weights.items()}
+            return Reward(-sum(weights.values()) - self.reward_settings.repetition, {"malformed": -1.0})
+        terms = self.rewards(case.clips, case.encoded, frames[None, None])
+        found = {name: float(values.sum()) for name, values in terms.items()}
+        return Reward(sum(found.values()), found)
+
+    def metrics(self, answer: Tokens, case: VideoCase) -> dict[str, float]:
+        """Means over the frames, against the recorded ones; only `parsed` where the answer cannot be read."""
+        frames = self.parse(answer, case)
+        if isinstance(frames, Malformed):
+            return {"parsed": 0.0}
+        made = self.decode(case.encoded.context, frames[None])
+        true = pixels(case.clips.images[:, self.layout.past :], self.tokenizer.device)
+        return {"parsed": 1.0} | {name: float(values.mean()) for name, values in measures.measure(made, true).items()}
+
+    def baselines(self) -> dict[str, Callable[[VideoCase], Tokens]]:
+        return {"copy last frame": self.copy_last_frame, "perfect": self.target}
+
+    def copy_last_frame(self, case: VideoCase) -> Tokens:
+        last = case.encoded.frames[0, self.layout.past - 1]
+        return self._answer(case, np.repeat(last[None], self.layout.future, axis=0))
+
+    def _answer(self, case: VideoCase, frames: NDArray[np.int32]) -> Tokens:
+        """Frames [F, Z] as the row a model would have sampled, the recorded actions between them."""
+        reply = self.layout.forced(case.encoded.actions[0])
+        reply[reply == FREE] = frames.reshape(-1)
+        return reply
 
 
 def whole_numbers(tokens: Tensor) -> NDArray[np.int32]:

@@ -1,18 +1,29 @@
-"""The learned model as a camera that answers actions: show it a start, give it an action, see the next frame.
+"""A trained video predictor in the place of a camera and of a world: show it a start, give it an action, see a frame.
 
-It goes on from its own frames for as long as it is asked. The window slides: before every prediction the model sees as
-many of its last frames and actions as a row of its training held.
+It continues from its own frames for as long as it is asked. The window slides: before every prediction the model sees
+as many of its last frames and actions as a row of its training held.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from oneiro.models.video.tokenizer import images
+from oneiro.predictors.base import LearnedWorld
 from oneiro.predictors.video.dataset import Clips, Images
 from oneiro.predictors.video.task import VideoPredictor
 from oneiro.sampling.engine import Engine, SamplingSettings
+from oneiro.seeds import derive
+from oneiro.worlds.base import Step, WorldConfig, level_key
+from oneiro.worlds.robot.drawer import read_numbers, write_action
+
+Success = Callable[[Images], NDArray[np.bool_]]
+"""Frames [N, H, W, 3] -> whether the task is done in each."""
 
 
 class LearnedFrames:
@@ -83,3 +94,80 @@ class LearnedFrames:
             frames, np.stack(self.taken[-(frames.shape[1] - 1) :], axis=1) if len(self.shown) > 1 else frames[:0]
         )
         self.steps = steps
+
+
+class LearnedVideoConfig(WorldConfig):
+    """One rollout inside a video model."""
+
+    max_actions: int = Field(default=32, ge=1)
+
+
+class LearnedVideo(LearnedWorld):
+    """One rollout of `LearnedFrames` as a world. An action is a line of numbers; a state is a frame (`frame()`).
+
+    `starts` are true first frames [S, H, W, 3] of each split; `success` decides by the frame whether the task is done,
+    and without it the episode goes on until the actions are used up. Sampling noise follows from seed and member.
+    """
+
+    name = "learned-video"
+    Config = LearnedVideoConfig
+    deterministic = False
+
+    def __init__(
+        self,
+        camera: LearnedFrames,
+        starts: Mapping[str, Images],
+        success: Success | None = None,
+        config: WorldConfig | None = None,
+    ) -> None:
+        super().__init__(config)
+        self.camera, self.starts, self.success = camera, starts, success
+        self._frame: Images | None = None
+        self._reached = False
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        self.begin(seed, options)
+        starts = self.starts[self.split or "eval"]
+        start = starts[self.seed % len(starts)]
+        nothing = np.zeros((1, 0, self._entries), np.float32)
+        self._frame, self._reached = self.camera.begin(start[None, None], nothing)[0], False
+        return self.render(), {"key": level_key(start.tobytes())}
+
+    def step(self, action: str) -> Step:
+        if self.over:
+            return self.ended(success=self._reached)
+        numbers = read_numbers(action, self._entries)
+        if numbers is None:
+            return self.outcome(0.0, valid=False, effective=False, malformed=False)
+        noise = derive(self.seed, self.member, self.taken)
+        self._frame = self.camera.step(numbers[None].astype(np.float32), noise)[0]
+        self._reached = self.success is not None and bool(self.success(self._frame[None])[0])
+        return self.outcome(
+            float(self._reached), done=self._reached, success=self._reached, effective=True, malformed=False
+        )
+
+    def frame(self) -> Images:
+        """The current state, uint8 [H, W, 3]."""
+        assert self._frame is not None, "reset the world first"
+        return self._frame
+
+    def render(self, view: str | None = None) -> str:
+        self.view_named(view)
+        height, width, _ = self.frame().shape
+        return f"frame {self.taken}, {height}x{width} pixels"
+
+    @property
+    def instruction(self) -> str:
+        return (
+            f"A video model shows a robot. An action is {self._entries} numbers, for instance "
+            f"{write_action(np.zeros(self._entries))}. You have {self.config.max_actions} actions."
+        )
+
+    def random_action(self, rng: np.random.Generator) -> str:
+        bins = self.camera.task.bins
+        return write_action(rng.uniform(bins.low, bins.high))
+
+    @property
+    def _entries(self) -> int:
+        """Numbers of an action."""
+        return len(self.camera.task.bins.low)

@@ -34,7 +34,7 @@ class FrameModel(Protocol):
     def step(self, actions: np.ndarray, seed: int) -> np.ndarray:
         """Take actions float32 `[B, A]`; returns the frames uint8 `[B, H, W, 3]` they lead to.
 
-        `seed` decides the model's luck; it is another one at every step.
+        `seed` decides the model's sampling noise; it differs at every step.
         """
         ...
 

@@ -2,7 +2,7 @@
 
     start frames  ->  policy acts on the model's frames  ->  success classifier on the last one  ->  rates, agreement
 
-"Outside" is the true simulator here: the same policies, starts and luck, and success from its state. Both loops are one
+"Outside" is the true simulator: the same policies, starts and noise, and success from its state. Both loops are one
 function; the simulator is a frame model like any other.
 """
 
@@ -18,6 +18,7 @@ import numpy as np
 from pydantic import Field
 
 from oneiro.errors import OneiroError, nearest
+from oneiro.predictors.video.model import PRETRAIN, open_model
 from oneiro.predictors.video.world import LearnedFrames
 from oneiro.recipe import Settings
 from oneiro.report import plots, stats
@@ -27,8 +28,7 @@ from oneiro.seeds import derive
 from oneiro.systems.policy_eval.agreement import FrameModel, agreement
 from oneiro.systems.policy_eval.policies import PixelPolicy
 from oneiro.systems.policy_eval.train import SuccessClassifier
-from oneiro.systems.rlvr.video.evaluation import open_models
-from oneiro.systems.rlvr.video.model import PRETRAIN, open_model
+from oneiro.systems.rlvr.video.command import open_models
 from oneiro.worlds.robot.drawer import draw_start
 from oneiro.worlds.robot.episodes import RobotEpisode, write_episode
 from oneiro.worlds.robot.simulator import ACTION, ACTION_REPEAT, TASKS, DrawerSimulator, TaskName
@@ -47,7 +47,7 @@ class Real2SimSettings(Settings):
     starts: int = Field(default=30, ge=1)
     """Starts of the evaluation split, the same ones for every policy and model."""
     horizon: int = Field(default=32, ge=1)
-    """Actions of a rollout; its last frame is judged."""
+    """Actions of a rollout; its last frame decides success."""
     action_repeat: int = Field(default=ACTION_REPEAT, ge=1)
     """Simulator steps that an action lasts; as in the data the model learned from."""
     seed: int = 0
@@ -79,8 +79,8 @@ def rollout(
 ) -> Rollouts:
     """Let a policy act inside a model from start frames uint8 `[B, H, W, 3]`.
 
-    The model's luck differs at every step. `stops` tells from actions `[B, A]` which rollouts the policy ends; they are
-    carried along, since the model answers all of them at once, and end where they stopped.
+    The model's sampling noise differs at every step. `stops` tells from actions `[B, A]` which rollouts the policy ends:
+    they are carried along, since the model answers all of them at once, and end where they stopped.
     """
     count = len(starts)
     policy.begin(count, derive(seed, "policy"), instruction)
@@ -133,7 +133,7 @@ class Comparison:
 
     policies: tuple[str, ...]
     real: np.ndarray
-    judged: np.ndarray
+    classified: np.ndarray
     """The classifier's verdict on the simulator's own last frames, bool `[P, S]`: its error on these rollouts."""
     models: dict[str, np.ndarray]
     labelled: int = 0
@@ -141,7 +141,7 @@ class Comparison:
 
     def data(self) -> dict[str, Any]:
         """As JSON: every outcome."""
-        rows = {SIMULATOR: self.real, "simulator, classified": self.judged, **self.models}
+        rows = {SIMULATOR: self.real, "simulator, classified": self.classified, **self.models}
         return {
             where: {name: outcomes[place].astype(int).tolist() for place, name in enumerate(self.policies)}
             for where, outcomes in rows.items()
@@ -158,13 +158,13 @@ def compare(
     keep: Path | None = None,
     labels: Labels | None = None,
 ) -> Comparison:
-    """Run every policy in the simulator and in every model, from the same starts and with the same luck of the policy.
+    """Run every policy in the simulator and in every model, from the same starts and with the same noise of the policy.
 
     `keep` is a folder for all rollouts as episode files; `labels` stand in the classifier's place.
     """
     instruction, said, labelled = TASKS[settings.task].instruction, labels or {}, 0
     real: list[np.ndarray] = []
-    judged: list[np.ndarray] = []
+    classified: list[np.ndarray] = []
     found: dict[str, list[np.ndarray]] = {name: [] for name in models}
     for policy_name, policy in policies.items():
         seed = derive(settings.seed, "real2sim", policy_name)
@@ -177,14 +177,14 @@ def compare(
                     labelled += 1
             if name == SIMULATOR:
                 real.append(np.asarray(classifier.task.done(truth.openings)))
-                judged.append(verdict)
+                classified.append(verdict)
             else:
                 found[name].append(verdict)
             if keep is not None:
                 _keep(keep, played, name, policy_name, settings, verdict)
             advance(1)
     outcomes = {name: np.stack(rows) for name, rows in found.items()}
-    return Comparison(tuple(policies), np.stack(real), np.stack(judged), outcomes, labelled)
+    return Comparison(tuple(policies), np.stack(real), np.stack(classified), outcomes, labelled)
 
 
 def tables(compared: Comparison, task: str) -> list[Table]:
@@ -194,7 +194,7 @@ def tables(compared: Comparison, task: str) -> list[Table]:
 
 def success_table(compared: Comparison, task: str) -> Table:
     names = [SIMULATOR, "simulator, classified", *compared.models]
-    verdicts = compared.judged.size + sum(outcomes.size for outcomes in compared.models.values())
+    verdicts = compared.classified.size + sum(outcomes.size for outcomes in compared.models.values())
     ranks = [f"rank: {name}" for name in (SIMULATOR, *compared.models)]
     table = Table(
         f"Success of policies, {task}",
@@ -203,7 +203,7 @@ def success_table(compared: Comparison, task: str) -> Table:
         note="simulator: by its state; classified: by the classifier on its frames; models: by the classifier on theirs"
         + (f"; {compared.labelled} of {verdicts} verdicts by a person" if compared.labelled else ""),
     )
-    columns = [compared.real, compared.judged, *compared.models.values()]
+    columns = [compared.real, compared.classified, *compared.models.values()]
     placed = [_ranks(outcomes.mean(axis=1)) for outcomes in (compared.real, *compared.models.values())]
     for place in np.argsort(-compared.real.mean(axis=1), kind="stable"):
         cells = [stats.wilson(int(outcomes[place].sum()), outcomes.shape[1]) for outcomes in columns]
@@ -217,7 +217,7 @@ def agreement_table(compared: Comparison, task: str) -> Table:
         ["success in", "mean gap", "Pearson", "MMRV"],
         note=f"over {len(compared.policies)} policies; intervals over starts. Row 1 is the classifier's own error",
     )
-    for name, outcomes in {"simulator, classified": compared.judged, **compared.models}.items():
+    for name, outcomes in {"simulator, classified": compared.classified, **compared.models}.items():
         found = agreement(simulated=outcomes, real=compared.real)
         table.add(name, found.gap, found.pearson, found.mmrv)
     return table
@@ -298,5 +298,11 @@ def _keep(
     for start, (frames, actions) in enumerate(zip(played.frames, played.actions, strict=True)):
         length = int(played.lengths[start])
         taken = np.concatenate([actions[:length], np.zeros_like(actions[:1])])
-        info = {"model": model, "policy": policy, "start": start, "task": settings.task, "judged": bool(verdict[start])}
+        info = {
+            "model": model,
+            "policy": policy,
+            "start": start,
+            "task": settings.task,
+            "classified": bool(verdict[start]),
+        }
         write_episode(folder / f"{model}_{policy}_{start:03d}.npz", RobotEpisode(frames[: length + 1], taken, info))

@@ -30,7 +30,7 @@ class PixelPolicy(Protocol):
 
 
 class Cloned:
-    """A network's action, spoiled by a perturbation with luck of its own in each rollout."""
+    """A network's action with a perturbation, whose noise differs in each rollout."""
 
     def __init__(self, reader: PixelReader, perturbation: str = "expert") -> None:
         self.reader, self.perturbation = reader, PERTURBATIONS[perturbation]

@@ -47,7 +47,7 @@ def rows_of(
             continue
         message = asked(turn["message"], dialogue)
         reply = replies.read(turn["reply"], dialogue.think, variant.world_model, dialogue.actions_per_turn)
-        pieces = told(turn, reply, variant)
+        pieces = written(turn, reply, variant)
         messages.append({"role": "user", "content": message})
         shown, messages = messages, [*messages, {"role": "assistant", "content": "".join(text for _, text in pieces)}]
         malformed = not reply.formatted and not keep_malformed
@@ -66,13 +66,13 @@ def rows_of(
 
 
 def asked(message: str, dialogue: DialogueSettings) -> str:
-    """The message with the form this arm is asked for: arms with and without a world model share their play."""
+    """The message with the form this variant is asked for: variants with and without a world model share their data."""
     other = dialogue.model_copy(update={"world_model": not dialogue.world_model})
     return message.replace(other.form, dialogue.form)
 
 
-def told(turn: dict[str, Any], reply: replies.Reply, variant: Variant) -> list[tuple[str, str]]:
-    """The reply as this arm says it, as (tag, text) pieces: with true states, with its player's, or without."""
+def written(turn: dict[str, Any], reply: replies.Reply, variant: Variant) -> list[tuple[str, str]]:
+    """The reply as this variant writes it, as (tag, text) pieces: with true states, its own beliefs, or none."""
     if not variant.world_model:
         return [("", without_states(reply))]
     truth = turn["state"], turn["next_state"]

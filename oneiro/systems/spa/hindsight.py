@@ -1,8 +1,8 @@
-"""What all play together knows: which recorded action was, in its state, the shortest known way to success.
+"""Hindsight relabelling: which recorded action was, in its state, on the shortest known way to success.
 
 Attempts at one level meet in the same states, so that their steps make one graph. Its values come from the goal
 backwards, as in value iteration: an action is worth what followed it on average, a state what its best action is worth,
-and a later success counts less. Nobody solves the level for the player; it is told only what its own attempts found.
+and a later success counts less. No solver is involved: all knowledge comes from the policy's own attempts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from oneiro import seeds
 from oneiro.episode import FinishReason
 
 DISCOUNT = 0.95
-"""What a success is worth one action later: a shorter way is a better one. Where luck decides, a lower value would
+"""What a success is worth one action later: a shorter way is a better one. In stochastic worlds a lower value would
 prefer what was quick in the few attempts that chanced to succeed.
 """
 

@@ -15,13 +15,16 @@ from oneiro.agents import evaluate as evaluation
 from oneiro.agents.reply import TAG_TOKENS
 from oneiro.errors import OneiroError
 from oneiro.models import language as languages
+from oneiro.models.language import LanguageModel
 from oneiro.report.table import Cell
 from oneiro.run import Run
+from oneiro.systems import stages
 from oneiro.systems.spa.data import sample_texts
 from oneiro.systems.spa.recipe import SpaRecipe
 from oneiro.systems.spa.self_play import self_play, self_play_stage
 from oneiro.systems.spa.variant_run import VariantRun
 from oneiro.systems.spa.variants import VARIANTS, Variant
+from oneiro.systems.stages import Curve
 from oneiro.worlds.baselines import beyond_budget, budget_warning
 from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.registry import config_for
@@ -33,7 +36,7 @@ def run(recipe: SpaRecipe, run: Run) -> None:
     """The whole pipeline inside a run directory."""
     if not run.done("model") and (warning := budget_warning(recipe.world.name, budget_of(recipe))):
         run.say(warning)
-    run.stage("model", lambda: make_model(recipe, run))
+    run.stage("model", lambda: stages.make_base(run, recipe.model, lambda: create_tiny(recipe)))
     for name in taught(recipe):
         run.stage(self_play_stage(recipe, name), partial(self_play, recipe, run, name))
     for name in recipe.variants:
@@ -52,22 +55,15 @@ def taught(recipe: SpaRecipe) -> list[str]:
     return [name for name in recipe.variants if recipe.variant(name).sft]
 
 
-def make_model(recipe: SpaRecipe, run: Run) -> dict[str, Any]:
-    """The weights every arm starts from. `tiny` is made here; its tokenizer is trained on the worlds' own text."""
-    if recipe.model.name == "tiny":
-        recorded_play = [recipe.sft_data_of(recipe.variant(name)) for name in taught(recipe)]
-        if any(settings.policy == "self" for _, settings in recorded_play):
-            raise OneiroError("'tiny' cannot play yet: set self_play.policy=random (or mixture)")
-        acted = [recipe.world_of(recipe.variant(name)) for name in recipe.variants]
-        worlds = distinct([*acted, *(world for world, _ in recorded_play)])
-        texts = [text for world in worlds for text in sample_texts(world.maker(), recipe.dialogue, recipe.seed)]
-        made = languages.create_tiny(recipe.model, texts, seeds.derive(recipe.seed, "weights"), TAG_TOKENS)
-        made.save(run.path / "checkpoints" / "base")
-    else:
-        made = languages.load(recipe.model)
-    shape = made.backbone.shape
-    run.say(made.about)
-    return {"parameters": shape.parameters, "vocabulary": shape.vocabulary}
+def create_tiny(recipe: SpaRecipe) -> LanguageModel:
+    """Random weights, and a tokenizer trained on the worlds' own text."""
+    played = [recipe.sft_data_of(recipe.variant(name)) for name in taught(recipe)]
+    if any(settings.policy == "self" for _, settings in played):
+        raise OneiroError("'tiny' cannot play yet: set self_play.policy=random (or mixture)")
+    acted = [recipe.world_of(recipe.variant(name)) for name in recipe.variants]
+    worlds = distinct([*acted, *(world for world, _ in played)])
+    texts = [text for world in worlds for text in sample_texts(world.maker(), recipe.dialogue, recipe.seed)]
+    return languages.create_tiny(recipe.model, texts, seeds.derive(recipe.seed, "weights"), TAG_TOKENS)
 
 
 def distinct(worlds: list[WorldChoice]) -> list[WorldChoice]:
@@ -76,14 +72,14 @@ def distinct(worlds: list[WorldChoice]) -> list[WorldChoice]:
 
 
 def compare(recipe: SpaRecipe, run: Run) -> dict[str, Any]:
-    """The honest tables: chance below, the arms, the ceiling above."""
+    """The tables: random below, the variants, the ceiling above."""
     world, budget = recipe.world, budget_of(recipe)
     measured = evaluation.measure_baselines(world.name, budget, recipe.evaluation)
     table, lengths = evaluation.table(world.name, recipe.evaluation), evaluation.lengths_table(world.name)
     rows = [(table, measured.random_row()), (lengths, measured.random_lengths())]
     for name in sorted(recipe.variants, key=lambda name: recipe.variant(name).world_model):
-        arm = run.stage(f"evaluate-{name}", dict)
-        for to, row in ((table, arm["row"]), (lengths, arm["lengths"])):
+        measured_row = run.stage(f"evaluate-{name}", dict)
+        for to, row in ((table, measured_row["row"]), (lengths, measured_row["lengths"])):
             rows.append((to, [cell if isinstance(cell, str) else Cell(**cell) for cell in row]))
     rows += [(table, measured.ceiling_row()), (lengths, measured.ceiling_lengths())]
     for to, cells in rows:
@@ -94,42 +90,36 @@ def compare(recipe: SpaRecipe, run: Run) -> dict[str, Any]:
 
 
 def summarise(recipe: SpaRecipe, run: Run, found: dict[str, Any]) -> None:
-    """Console table, `summary.json` and what the report draws."""
-    arms = {name: f"rl-{name}" for name in recipe.variants if recipe.variant(name).rl}
-    recorded_play = {name: f"sft-{name}" for name in taught(recipe)}
+    """Notes and curves of all variants."""
+    runs = {name: f"rl-{name}" for name in recipe.variants if recipe.variant(name).rl}
+    sft_stages = {name: f"sft-{name}" for name in taught(recipe)}
     notes = [f"{recipe.world.name} is {found['warning']}."] if found.get("warning") else []
     outlook = (
-        "RL can only choose among futures that the model can foresee: with SFT cut short it stays where chance is."
+        "RL can only choose among futures that the model predicts: with too little SFT it stays at chance."
         if recipe.world.maker()().deterministic
-        else "Luck has a part in where a turn ends, so that no prediction can always come true."
+        else "Transitions are stochastic, so no prediction can always be right."
     )
-    for name in recorded_play:
+    for name in sft_stages:
         cell = run.stage(f"sft-{name}", dict)["measured"]["prediction"]
         if cell["value"] is not None:
             notes.append(
                 f"Before RL began, {name} reached the state it had predicted in {cell['value']:.1%} of its turns "
                 f"({cell['low']:.1%} to {cell['high']:.1%}, {cell['n']} levels). {outlook}"
             )
-    for name in arms:
+    for name in runs:
         notes += [f"{name}: {note}" for note in run.stage(f"rl-{name}", dict)["notes"]]
     many = 1 << recipe.rollout.group_size.bit_length() - 1
-    curves: list[tuple[str, str, dict[str, str], str]] = [
-        ("Success on training levels", "success", arms, "%"),
-        (f"pass@{many} on training levels", f"pass@{many}", arms, "%"),
-        ("Success on unseen levels", "eval_success", arms, "%"),
-        ("Cross-entropy of SFT", "ce", recorded_play, ""),
-        ("Reward std within groups", "group_std", arms, ""),
-        ("Entropy", "entropy", arms, ""),
-        ("Tokens of a reply", "response_length", arms, ""),
-        ("Mutual information of prompts and reasoning, nats", "mi", arms, ""),
-        ("The same in deviations of the marginal", "mi_z_ema", arms, ""),
-        ("Reasoning that fits its own prompt best", "retrieval@1", arms, "%"),
-        ("Largest sampler-learner difference in log-probability", "mismatch", arms, ""),
+    curves = [
+        Curve("Success on training levels", "success", runs, "%"),
+        Curve(f"pass@{many} on training levels", f"pass@{many}", runs, "%"),
+        Curve("Success on unseen levels", "eval_success", runs, "%"),
+        Curve("Cross-entropy of SFT", "ce", sft_stages),
+        Curve("Reward std within groups", "group_std", runs),
+        Curve("Entropy", "entropy", runs),
+        Curve("Tokens of a reply", "response_length", runs),
+        Curve("Mutual information of prompts and reasoning, nats", "mi", runs),
+        Curve("Mutual information in standard deviations of the marginal", "mi_z_ema", runs),
+        Curve("Reasoning that fits its own prompt best", "retrieval@1", runs, "%"),
+        Curve("Largest sampler-learner difference in log-probability", "mismatch", runs),
     ]
-    run.summary(
-        {
-            "tables": found["tables"],
-            "curves": [{"title": t, "key": k, "stages": s, "unit": u} for t, k, s, u in curves],
-            "notes": notes,
-        }
-    )
+    stages.summarise(run, found, curves, notes)

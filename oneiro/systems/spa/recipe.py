@@ -18,6 +18,7 @@ from oneiro.sampling.engine import SamplingSettings
 from oneiro.sampling.server import ServerConfig
 from oneiro.systems.spa.protocols import with_protocol
 from oneiro.systems.spa.variants import VARIANTS, PlayPolicy, Variant, view_of
+from oneiro.systems.stages import RolloutSettings
 from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.registry import config_for
 
@@ -36,19 +37,19 @@ class SelfPlaySettings(Settings):
     """Levels in a batch."""
     group_size: int = Field(8, ge=1)
     workers: int = Field(1, ge=1)
-    """Processes that play, a batch each, where the player is no model."""
+    """Processes that play, a batch each, where no model plays."""
     held_out: float = Field(0.05, ge=0, lt=1)
     """Part of the levels kept for measuring the loss; whole trajectories, never single turns."""
     keep_malformed: bool = False
     """Learn from replies without the demanded form too."""
     hindsight: float | None = Field(None, ge=0, le=1)
-    """Learn every reply with the best action that all play knows of (`spa_hindsight.py`), and this part of the others,
+    """Learn every reply with the best action that all play knows of (`hindsight.py`), and this part of the others,
     each once; None: all replies alike, as often as they were given.
     """
 
     @property
     def scripted(self) -> bool:
-        """Whether the player is no model."""
+        """Whether no model plays."""
         return self.policy not in ("self", "server")
 
     @model_validator(mode="after")
@@ -58,18 +59,11 @@ class SelfPlaySettings(Settings):
         return self
 
 
-class RolloutSettings(Settings):
-    prompts_per_step: int = Field(32, ge=1)
-    """Levels in one step of RL."""
-    group_size: int = Field(8, ge=1)
-    """Attempts at each."""
-
-
 class SpaRecipe(Recipe):
     """Everything SPA does, in order."""
 
     protocol: Literal["own", "spa", "ragen", "ragen2"] = "own"
-    """Whose settings the sections take that are left out or null here (`spa_protocols.py`)."""
+    """Whose settings the sections take that are left out or null here (`protocols.py`)."""
     world: WorldChoice = WorldChoice(name="frozen-lake")
     transfer_world: WorldChoice | None = None
     """Where the variant `transfer` learns the dynamics, for instance a smaller version of `world`; seen as `world` is
@@ -145,11 +139,11 @@ class SpaRecipe(Recipe):
         return self.define[name] if name in self.define else VARIANTS[name]
 
     def world_of(self, variant: Variant) -> WorldChoice:
-        """Where an arm acts and is evaluated: the recipe's world in the arm's view."""
+        """Where a variant acts and is evaluated: the recipe's world in the variant's view."""
         return _seen(self.world, variant)
 
     def sft_data_of(self, variant: Variant) -> tuple[WorldChoice, SelfPlaySettings]:
-        """Where an arm's data is played, and how."""
+        """Where a variant's data is played, and how."""
         world, settings = self.world, self.self_play
         if variant.transfer and self.transfer_world is not None:
             world = self.transfer_world.in_view_of(self.world)

@@ -10,33 +10,23 @@ from typing import Any
 
 from oneiro import seeds
 from oneiro.agents import evaluate as evaluation
-from oneiro.agents.exploration import Explorer
-from oneiro.agents.policies import ModelPolicy, Policy, ScriptedPolicy, ServerPolicy, mixture
+from oneiro.agents.policies import ExplorationPolicy, ModelPolicy, Policy, ScriptedPolicy, ServerPolicy, mixture
 from oneiro.agents.rollout import attempts, play
 from oneiro.episode import FinishReason
-from oneiro.models import language as languages
 from oneiro.models.chat import ChatFormat
-from oneiro.models.language import LanguageModel
 from oneiro.processes import each_done
 from oneiro.run import Run, read_lines, write_episodes
 from oneiro.sampling.engine import Engine
+from oneiro.systems import stages
 from oneiro.systems.spa.recipe import SelfPlaySettings, SpaRecipe
 
 STAGE = "self-play"
 
 
 def self_play_stage(recipe: SpaRecipe, name: str) -> str:
-    """The stage that plays a variant's data; arms whose data is played alike share it."""
+    """The stage that plays a variant's data; variants with the same data share it."""
     own = recipe.sft_data_of(recipe.variant(name)) != (recipe.world, recipe.self_play)
     return f"{STAGE}-{name}" if own else STAGE
-
-
-def base_model(recipe: SpaRecipe, run: Run) -> LanguageModel:
-    """The weights every arm starts from; those of `tiny` were made by the stage `model`."""
-    if recipe.model.name == "tiny":
-        base = languages.load(str(run.path / "checkpoints" / "base"))
-        return languages.with_lora(base, recipe.model.lora)
-    return languages.load(recipe.model)
 
 
 def self_play(recipe: SpaRecipe, run: Run, name: str) -> dict[str, Any]:
@@ -113,7 +103,7 @@ def speaking(recipe: SpaRecipe, settings: SelfPlaySettings, run: Run) -> Playing
     if settings.policy == "server":
         assert settings.server is not None
         return Playing(partial(ServerPolicy, settings.server))
-    language = base_model(recipe, run)
+    language = stages.base_weights(run, recipe.model)
     model = ModelPolicy(Engine(language, recipe.max_batch_size), recipe.sampling)
     return Playing(lambda: model, ChatFormat(language.tokenizer), recipe.response_prefix)
 
@@ -121,11 +111,9 @@ def speaking(recipe: SpaRecipe, settings: SelfPlaySettings, run: Run) -> Playing
 def scripted(recipe: SpaRecipe, settings: SelfPlaySettings) -> Playing:
     """A player that needs no model."""
     dialogue = recipe.dialogue
-    shares = {"random": 0.0, "mixture": settings.oracle_share, "oracle": 1.0}
-
-    def script() -> ScriptedPolicy:
-        choose = Explorer() if settings.policy == "exploration" else mixture(shares[settings.policy])
-        most = dialogue.actions_per_turn if settings.policy == "random" else 1
-        return ScriptedPolicy(choose, (1, most), dialogue.think, dialogue.world_model)
-
-    return Playing(script)
+    form = dialogue.think, dialogue.world_model
+    if settings.policy == "exploration":
+        return Playing(lambda: ExplorationPolicy(dialogue.actions_per_turn, *form))
+    share = {"random": 0.0, "mixture": settings.oracle_share, "oracle": 1.0}[settings.policy]
+    most = dialogue.actions_per_turn if settings.policy == "random" else 1
+    return Playing(lambda: ScriptedPolicy(mixture(share), (1, most), *form))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,8 @@ from oneiro.episode import Episode, Row, Tokens
 from oneiro.errors import OneiroError
 from oneiro.learning.collapse import CollapseMonitor
 from oneiro.learning.filters import FilterSettings
-from oneiro.learning.learner import Learner
-from oneiro.learning.loop import RlSettings, actor_of
+from oneiro.learning.loop import RlSettings
 from oneiro.learning.sft import SftSettings
-from oneiro.models import language as languages
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.run import Run
@@ -28,7 +26,8 @@ from oneiro.systems import stages
 from oneiro.systems.spa.data import rows_of
 from oneiro.systems.spa.hindsight import Hindsight
 from oneiro.systems.spa.recipe import SpaRecipe
-from oneiro.systems.spa.self_play import base_model, recorded_play
+from oneiro.systems.spa.self_play import recorded_play
+from oneiro.systems.stages import Rollout
 
 
 class VariantRun:
@@ -45,7 +44,7 @@ class VariantRun:
             }
         )
 
-        # An arm without states in its replies is not made to begin with one.
+        # A variant without states in its replies does not begin with one.
         self.response_prefix = (
             recipe.response_prefix if variant.world_model else recipe.response_prefix.partition("<observation>")[0]
         )
@@ -75,19 +74,12 @@ class VariantRun:
         return settings.model_copy(update={"environment_ce": weight, "filter": FilterSettings(name="none")})
 
     def model(self, *after: str) -> LanguageModel:
-        """The weights after the first of these stages that is done, else the base; taught how they are to be used."""
-        language = None
-        for stage in after:
-            folder = self.run.path / "checkpoints" / f"{stage}-{self.name}"
-            if language is None and folder.exists() and self.run.done(f"{stage}-{self.name}"):
-                language = languages.load(str(folder))
-        language = language or base_model(self.recipe, self.run)
+        """The weights after the first of these stages that is done, else the base, with the metadata of the agent."""
         recipe = self.recipe
-        metadata = AgentMetadata(
+        language = stages.weights_after(self.run, [f"{stage}-{self.name}" for stage in after], recipe.model)
+        return AgentMetadata(
             world=self.world, dialogue=self.dialogue, sampling=recipe.sampling, response_prefix=self.response_prefix
-        )
-        language.metadata = metadata.model_dump(mode="json")
-        return language
+        ).write(language)
 
     def sft(self) -> dict[str, Any]:
         """Learn the dynamics from recorded play."""
@@ -134,44 +126,36 @@ class VariantRun:
 
     def rl(self) -> dict[str, Any]:
         """Learn to act; ends early when there is nothing left to learn from."""
-        recipe, run, stage = self.recipe, self.run, f"rl-{self.name}"
-        language = self.model("sft")
-        actor = actor_of(language, self.rl_settings)
-        engine, chat = Engine(actor, recipe.max_batch_size), ChatFormat(language.tokenizer)
-        if self.rl_settings.environment_ce and chat.rewrites:
+        recipe, stage, language = self.recipe, f"rl-{self.name}", self.model("sft")
+        if self.rl_settings.environment_ce and ChatFormat(language.tokenizer).rewrites:
             raise OneiroError(
                 f"variant '{self.name}' learns from what the environment answers, but the chat template of "
                 f"{recipe.model.name} rewrites earlier turns; choose a model whose template does not"
             )
-        policy, make_world = ModelPolicy(engine, recipe.sampling), self.world.maker()
-        monitor = CollapseMonitor(recipe.collapse_monitor, lambda tokens: reasoning_length(language, tokens))
+        return stages.reinforce(
+            self.run,
+            stage,
+            f"RL {self.name}",
+            language,
+            self.rollout,
+            settings=self.rl_settings,
+            seed=seeds.derive(recipe.seed, stage),
+            monitor=CollapseMonitor(recipe.collapse_monitor, lambda tokens: reasoning_length(language, tokens)),
+            max_batch_size=recipe.max_batch_size,
+            evaluate_every=recipe.evaluation.every,
+        )
+
+    def rollout(self, engine: Engine) -> Rollout:
+        """Training levels, each attempted by a group of episodes."""
+        recipe, make_world = self.recipe, self.world.maker()
+        policy, chat = ModelPolicy(engine, recipe.sampling), ChatFormat(engine.language.tokenizer)
 
         def play_step(step: int) -> list[Episode]:
             seed = seeds.derive(recipe.seed, "rl", step)
             planned = attempts(recipe.rollout.prompts_per_step, recipe.rollout.group_size, "train", seed)
             return play(make_world, planned, policy, self.dialogue, chat, seed, self.response_prefix)
 
-        def extra_metrics(step: int, episodes: Sequence[Episode], learner: Learner) -> dict[str, float]:
-            found = monitor.measure(step, episodes, learner)
-            if recipe.evaluation.every and (step - 1) % recipe.evaluation.every == 0:
-                found |= self.eval_subset(engine, step)
-            return found
-
-        seed = seeds.derive(recipe.seed, stage)
-        notes = stages.reinforce(
-            run,
-            stage,
-            f"RL {self.name}",
-            language,
-            actor,
-            self.rl_settings,
-            seed,
-            monitor,
-            play_step,
-            evaluation.record,
-            extra_metrics,
-        )
-        return {"notes": notes}
+        return Rollout(play_step, evaluation.record, evaluate=lambda step: self.eval_subset(engine, step))
 
     def eval_subset(self, engine: Engine, step: int) -> dict[str, float]:
         """How the policy of this step does on unseen levels."""
@@ -181,11 +165,11 @@ class VariantRun:
         return {name: value for name, value in values.items() if isinstance(value, float)}
 
     def evaluate(self) -> dict[str, Any]:
-        """The arm's rows of the tables."""
+        """The variant's rows of the tables."""
         engine = Engine(self.model("rl", "sft"), self.recipe.max_batch_size)
         episodes = self.played(engine, "evaluate", self.recipe.evaluation)
         self.run.episodes(f"evaluate-{self.name}", 0, [evaluation.record(e) for e in episodes])
-        rows = {"row": evaluation.agent_row(self.label, episodes, self.recipe.evaluation)}
+        rows = {"row": evaluation.agent_row(self.label, episodes, self.recipe.evaluation, self.response_prefix)}
         rows["lengths"] = evaluation.lengths_row(self.label, episodes) or []
         return {name: [cell if isinstance(cell, str) else vars(cell) for cell in row] for name, row in rows.items()}
 

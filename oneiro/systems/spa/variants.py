@@ -1,7 +1,7 @@
-"""The arms of a comparison: what SPA's paper calls baselines and ablations, each one small object.
+"""The variants of a comparison: what SPA's paper calls baselines and ablations, each one small object.
 
-All arms go through the same stages with the same budget and differ in what their object says. A recipe names them in
-`variants` and may `define` more.
+All variants go through the same stages with the same budget and differ in what their object says. A recipe names them
+in `variants` and may `define` more.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ mixture with the oracle, the oracle, a model behind an address."""
 
 
 class Variant(Settings):
-    """One arm."""
+    """One variant."""
 
     world_model: bool = True
     """Replies carry the observed and the predicted state."""
     sft: bool = True
     rl: bool = True
     data: PlayPolicy | None = None
-    """Who plays for this arm's data, where it is not the recipe's `self_play.policy`."""
+    """Who plays for this variant's data, where it is not the recipe's `self_play.policy`."""
     transfer: bool = False
     """Learn the dynamics in the recipe's `transfer_world`, and act in its `world`."""
     true_states: bool = True
@@ -67,7 +67,7 @@ VARIANTS: dict[str, Variant] = {
 
 
 def view_of(view: str, coordinates: str) -> str:
-    """The view an arm sees in place of `view`: `grid+coordinates` without its coordinates is `text`, and so on."""
+    """The view a variant sees in place of `view`: `grid+coordinates` without its coordinates is `text`, and so on."""
     grid, plus, _ = view.partition("+")
     if coordinates == "as chosen" or (coordinates == "plain" and not plus):
         return view

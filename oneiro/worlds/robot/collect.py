@@ -1,4 +1,4 @@
-"""Episodes of the simulator as files: players of every perturbation at starts of their own, in several processes.
+"""Episodes of the simulator as files: perturbed experts at starts of their own, in several processes.
 
 Episode i of a seed is the same whoever makes it and however often: perturbation, start and noise come from the seed
 and i. Files that are there are kept, so a collection that was stopped goes on, and a larger one extends a smaller one;
@@ -31,9 +31,9 @@ class CollectSettings(Settings):
     """What episodes are made of."""
 
     task: TaskName = "drawer-open"
-    """What the players try to do."""
+    """What the policies try to do."""
     policies: tuple[str, ...] = Field(default=tuple(policies.PERTURBATIONS), min_length=1)
-    """Grades of players; each episode draws one. Failures belong in the data: a model must know how they look."""
+    """Perturbations; each episode draws one. Failures belong in the data: a model must know how they look."""
     size: int = Field(default=64, ge=16, le=1024)
     """Side of a frame, in pixels."""
     action_repeat: int = Field(default=ACTION_REPEAT, ge=1, le=50)
@@ -45,7 +45,7 @@ class CollectSettings(Settings):
     split: Literal["train", "eval"] = "train"
     """Which starts: those of the other split are left for evaluation."""
     seed: int = 0
-    """Decides perturbations, starts and luck."""
+    """Decides perturbations, starts and noise."""
 
 
 @dataclass(frozen=True)

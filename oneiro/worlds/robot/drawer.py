@@ -148,11 +148,17 @@ def write_action(action: np.ndarray) -> str:
 
 def read_action(text: str) -> np.ndarray | None:
     """The action that a text names, clipped to [-1, 1]; None for anything that is not four plain numbers."""
+    numbers = read_numbers(text, ACTION)
+    return None if numbers is None else np.clip(numbers, -1.0, 1.0)
+
+
+def read_numbers(text: str, count: int) -> np.ndarray | None:
+    """The finite numbers of a text; None where they are not exactly `count`."""
     words = text[: LONGEST + 1].replace(",", " ").split()
-    if len(text) > LONGEST or len(words) != ACTION:
+    if len(text) > LONGEST or len(words) != count:
         return None
     try:
         numbers = [float(word) for word in words]
     except ValueError:
         return None
-    return np.clip(numbers, -1.0, 1.0) if all(map(math.isfinite, numbers)) else None
+    return np.array(numbers) if all(map(math.isfinite, numbers)) else None

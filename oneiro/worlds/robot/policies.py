@@ -1,4 +1,4 @@
-"""TrainedPolicies of every perturbation: the expert's action, spoiled in a named way.
+"""Perturbed experts: the scripted expert's action, changed in a named way.
 
 A perturbation is made for each episode, from its generator, and turns the expert's action into the one taken.
 So the same perturbations apply to the scripted expert, which sees the state, and to a network, which sees frames.

@@ -1,8 +1,8 @@
-"""The same step told otherwise: its objects in another order, with other numbers and other names.
+"""The same step with its objects in another order, with other numbers and other names.
 
-Where a dataset has few states, a model comes to know them by heart, and with them which commands do nothing in a game.
-Told otherwise, what counts is what an object is like and where it stands. ByteSized32 calls objects by name and number,
-`axe (ID: 4)`; objects that are not called so keep their names and numbers.
+Where a dataset has few states, a model memorises them, and with them which commands do nothing in a game.
+In augmented states only what an object is like and where it stands counts. ByteSized32 calls objects by name and
+number, `axe (ID: 4)`; objects that are not called so keep their names and numbers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def names_in(states: Sequence[State]) -> list[str]:
 
 
 def augmented(case: Transition, rng: np.random.Generator, names: Sequence[str]) -> Transition:
-    """`case` in other words, drawn by `rng` for its state alone: all commands in that state are told alike."""
+    """`case` augmented by `rng` for its state alone: all commands in that state are augmented alike."""
     words = _Words.drawn(case.state, rng, names)
     order = rng.permutation(len(case.state))
     return replace(

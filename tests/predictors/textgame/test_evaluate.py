@@ -12,15 +12,19 @@ from oneiro.errors import OneiroError
 from oneiro.predictors.textgame.evaluate import (
     FORMS,
     PUBLISHED,
+    SUBSETS,
     answers_named,
     compare,
     evaluate_answers,
     form_of,
+    published_rows,
     read_answers,
+    start_states,
 )
 from oneiro.predictors.textgame.parse import Output
-from oneiro.predictors.textgame.tables import tables
+from oneiro.predictors.textgame.tables import PARTS, subset_tables, tables
 from oneiro.predictors.textgame.task import TextGamePredictor, TextGamePredictorConfig
+from oneiro.report.stats import wilson
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl
 from oneiro.worlds.textgame.state import Kind, Transition
 
@@ -74,7 +78,7 @@ def test_games_are_listed_and_the_macro_average_counts_each_once(
     table = evaluate_answers(data, answers)
     assert table["games"]["brew-tea"]["changed"]["accuracy"] == 50.0
     assert table["games"]["mix-paint"]["changed"]["accuracy"] == 100.0
-    assert table["macro"]["changed"] == {"accuracy": 75.0, "games": 2}
+    assert table["macro"]["changed"] == {"accuracy": 75.0, "low": 50.0, "high": 100.0, "games": 2}
     assert table["macro"]["overall"]["accuracy"] == pytest.approx((50 + 75) / 2)
 
 
@@ -170,22 +174,89 @@ def test_published_parts_add_up_to_their_whole_as_far_as_they_do() -> None:
         assert (1744 * unchanged + 1210 * changed) / 2954 == pytest.approx(overall, abs=0.05), name
 
 
-def test_every_accuracy_has_its_interval(data: list[Transition], answers: dict[str, str]) -> None:
-    """Wilson's interval of 6 right answers in 10, and of none in 5 (textbook values)."""
-    overall = evaluate_answers(data, answers)["all"]["overall"]
-    assert (round(overall["low"], 2), round(overall["high"], 2)) == (31.27, 83.18)
+def test_intervals_are_over_start_states_and_for_held_out_games_over_games(
+    data: list[Transition], answers: dict[str, str]
+) -> None:
+    """Rows 0 to 5 start in one state of brew-tea, rows 6 to 9 in one of mix-paint: 3 of 6 and 3 of 4 are right.
+
+    Drawn are both (6 of 10), the first alone (50 %) or the second alone (75 %).
+    """
+    assert start_states(data).tolist() == [0] * 6 + [1] * 4
+    found = evaluate_answers(data, answers, held_out=["mix-paint", "brew-tea"])
+    for subset in ("all", "held_out"):
+        assert found[subset]["overall"] == {"accuracy": 60.0, "low": 50.0, "high": 75.0, "cases": 10, "clusters": 2}
+    moved = [replace(row, state=row.state[::-1] if row.id in ("row/1", "row/2") else row.state) for row in data]
+    apart = evaluate_answers(moved, answers, held_out=["mix-paint", "brew-tea"])
+    assert apart["all"]["overall"]["clusters"] == 3 and apart["held_out"]["overall"]["clusters"] == 2
     nothing = evaluate_answers(data, task.no_change)["all"]["changed"]
-    assert (nothing["low"], round(nothing["high"], 2)) == (0.0, 43.45)
+    ends = wilson(0, 2)  # none right in either state
+    assert (nothing["low"], nothing["high"]) == (0.0, pytest.approx(100 * float(ends.high or 0)))
+    alone = evaluate_answers(data, answers, held_out=["mix-paint"])["held_out"]["overall"]
+    assert alone == {"accuracy": 75.0, "low": None, "high": None, "cases": 4, "clusters": 1}
+
+
+def test_the_tables_say_what_their_intervals_are_over(data: list[Transition], answers: dict[str, str]) -> None:
+    found = compare(data, {"mine": answers}, held_out=["mix-paint"])
+    accuracy, games, _ = tables(found)
+    clean, held_out = subset_tables(found)
+    assert "over 2 start states" in accuracy.note and "over start states" in games.note
+    assert "over 2 start states" in clean.note and "one game" in held_out.note
+    both = subset_tables(compare(data, {"mine": answers}, held_out=["mix-paint", "brew-tea"]))[1]
+    assert "over 2 games" in both.note
+
+
+def test_rows_that_nobody_knows_to_be_clean_are_counted_and_named(data: list[Transition]) -> None:
+    unsure = [replace(row, duplicate=None) if row.id in ("row/1", "row/2", "row/9") else row for row in data]
+    found = compare(unsure, {})
+    assert found["rows"]["perfect"]["unknown"] == 3
+    assert found["rows"]["perfect"]["clean"]["overall"]["cases"] == 5  # of ten, two are duplicates and three unknown
+    for table in (tables(found)[0], *subset_tables(found)):
+        assert "Of 3 rows it is not known" in table.note
+    assert "not known" not in tables(compare(data, {}))[0].note
+
+
+def test_both_scorers_are_had_in_one_pass(data: list[Transition], answers: dict[str, str]) -> None:
+    found = evaluate_answers(data, answers, both=True, held_out=["mix-paint"])
+    apart = {name: evaluate_answers(data, answers, name, held_out=["mix-paint"]) for name in ("strict", "official")}
+    assert (found["scorer"], found["other"]["scorer"]) == ("strict", "official")
+    for subset in (*SUBSETS, "games", "macro"):
+        assert found[subset] == apart["strict"][subset] and found["other"][subset] == apart["official"][subset]
+    assert found["errors"] == apart["strict"]["errors"] and "other" not in apart["strict"]
+    turned = evaluate_answers(data, answers, "official", both=True)
+    assert turned["other"]["all"] == found["all"] and turned["errors"] == apart["official"]["errors"]
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_the_other_scorer_is_left_out_where_it_does_not_exist(data: list[Transition]) -> None:
+    for config in ({"output": "full"}, {"transition": "tick"}):
+        asks = TextGamePredictor(TextGamePredictorConfig.model_validate({"rules": "none", **config}))
+        assert "other" not in evaluate_answers(data, asks.perfect, task=asks, both=True)
+        assert tables(compare(data, {}, task=asks, both=True))[0].columns == ["answers", *PARTS]
 
 
 def test_the_tables_show_every_row_with_its_cases(data: list[Transition], answers: dict[str, str]) -> None:
-    accuracy, games, errors = tables(compare(data, {"mine": answers}, published=True))
-    assert [row[0].value for row in accuracy.rows][:3] == ["no change", "perfect", "mine"]
+    accuracy, games, errors = tables(compare(data, {"mine": answers}))
+    assert [row[0].value for row in accuracy.rows] == ["no change", "perfect", "mine"]
     mine = dict(zip(accuracy.columns, accuracy.rows[2], strict=True))
     assert (mine["changed"].value, mine["changed"].n) == (pytest.approx(0.6), 5)
-    assert len(accuracy.rows) == 3 + len(PUBLISHED)
     assert [row[0].value for row in games.rows] == ["brew-tea", "mix-paint", "mean of games"]
     assert dict(zip(errors.columns, errors.rows[2], strict=True))["malformed"].value == 2
+
+
+def test_published_rows_stand_under_the_scorer_they_were_scored_by(
+    data: list[Transition], answers: dict[str, str]
+) -> None:
+    accuracy = tables(compare(data, {"mine": answers}, published=True))[0]
+    assert accuracy.columns == ["answers"] + [f"{part} ({name})" for name in ("strict", "official") for part in PARTS]
+    assert len(accuracy.rows) == 3 + len(PUBLISHED)
+    mine = dict(zip(accuracy.columns, accuracy.rows[2], strict=True))
+    assert mine["overall (strict)"].value == pytest.approx(0.6) and mine["overall (official)"].n == 10
+    theirs = dict(zip(accuracy.columns, accuracy.rows[3], strict=True))
+    assert [theirs[f"{part} (strict)"].value for part in PARTS] == [None] * 3
+    assert [theirs[f"{part} (official)"].value for part in PARTS] == pytest.approx([0.1198, 0.0008, 0.0711])
+    assert accuracy.note.endswith("Published rows are scored by the official scorer.")
+    bare = compare(data, {"mine": answers}) | {"published": published_rows("full")}
+    assert tables(bare)[0].note.endswith("by the official scorer, ours by the strict one.")
 
 
 def test_answers_come_from_json_lines(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from oneiro.predictors.textgame.rollout import (
     Candidates,
-    Rollout,
+    TrueRollout,
     accuracy_by_depth,
     imagine,
     possible,
@@ -53,9 +53,9 @@ def level(name: str, seed: int = 0) -> tuple[Game, Scene]:
     return GAMES[name], GAMES[name].level(generator("course", name, seed))
 
 
-def course(name: str, seed: int = 0) -> Rollout:
+def course(name: str, seed: int = 0) -> TrueRollout:
     game, start = level(name, seed)
-    return Rollout.played(game, start, solve(game, start) or ())
+    return TrueRollout.played(game, start, solve(game, start) or ())
 
 
 @pytest.mark.parametrize("name", GAMES)
@@ -77,7 +77,7 @@ def test_a_predictor_that_errs_once_is_broken_from_there_on_though_it_may_be_rig
     game = GAMES["balance-scale"]
     start = game.level(generator("course", "err"))
     stone = start.of_type("Stone")[0].name
-    path = Rollout.played(game, start, (f"take {stone}", f"drop {stone}", "wait"))
+    path = TrueRollout.played(game, start, (f"take {stone}", f"drop {stone}", "wait"))
     calls = iter([still, truth, truth])
 
     def errs_first(situations: Sequence[Situation]) -> list[str]:
@@ -213,7 +213,7 @@ def test_recorded_steps_of_a_plan_are_put_in_order_and_cut_where_they_do_not_fit
 
 def test_a_recorded_course_is_simulated_like_a_played_one() -> None:
     found = steps("brew-tea")
-    path = Rollout.recorded(found)
+    path = TrueRollout.recorded(found)
     played = course("brew-tea")
     assert (path.commands, path.truth) == (played.commands, played.truth)
     for predict in (still, truth, recorded_predictor(task, found)):

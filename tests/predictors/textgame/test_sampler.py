@@ -113,10 +113,10 @@ def stored(data: list[Transition], tmp_path_factory: pytest.TempPathFactory) -> 
 
 def test_a_family_is_rows_of_one_state_with_a_share_of_changes(stored: Dataset) -> None:
     order = Balanced(stored, changed_share=0.5, seed=1)
-    families = StateGroups(stored, order, most=8, changed_share=0.75, seed=2)
+    groups = StateGroups(stored, order, most=8, changed_share=0.75, seed=2)
     sizes = Counter[int]()
     for index in range(60):
-        found = families.family(index)
+        found = groups.group(index)
         assert found[0] == order.row(index) and len(set(found)) == len(found)
         rows = [stored[number] for number in found]
         assert len({str([row.game, row.state, row.score]) for row in rows}) == 1
@@ -131,15 +131,15 @@ def test_a_family_is_rows_of_one_state_with_a_share_of_changes(stored: Dataset) 
 
 def test_the_others_of_a_family_are_chosen_by_what_is_asked(stored: Dataset) -> None:
     order = Balanced(stored, "score", changed_share=1.0, seed=1)
-    families = StateGroups(stored, order, most=4, changed_share=0.25, seed=2, kind="score")
+    groups = StateGroups(stored, order, most=4, changed_share=0.25, seed=2, kind="score")
     for index in range(40):
-        found = [stored[number].changes("score") for number in families.family(index)]
+        found = [stored[number].changes("score") for number in groups.group(index)]
         assert sum(found) <= 1 and len(found) - sum(found) <= 3
 
 
 def test_a_family_of_one_is_the_row_itself_and_an_index_alone_decides_a_family(stored: Dataset) -> None:
     order = Balanced(stored, seed=1)
     single = StateGroups(stored, order, most=1, changed_share=0.5, seed=2)
-    assert [single.family(i) for i in range(50)] == [[order.row(i)] for i in range(50)]
+    assert [single.group(i) for i in range(50)] == [[order.row(i)] for i in range(50)]
     first, again = (StateGroups(stored, order, most=6, changed_share=0.5, seed=3) for _ in range(2))
-    assert [again.family(i) for i in reversed(range(30))] == [first.family(i) for i in range(30)][::-1]
+    assert [again.group(i) for i in reversed(range(30))] == [first.group(i) for i in range(30)][::-1]

@@ -134,7 +134,7 @@ def test_a_share_of_contexts_are_the_first_frame_of_their_episode(episodes: Epis
     assert np.array_equal(found.context, direct.context) and np.array_equal(found.frames, direct.frames)
 
 
-def test_lessons_are_rows_of_the_layout_with_loss_on_the_frames_to_predict(episodes: Episodes) -> None:
+def test_sft_rows_are_rows_of_the_layout_with_loss_on_the_frames_to_predict(episodes: Episodes) -> None:
     task = task_of("multi", episodes)
     dataset = VideoDataset(episodes, task.layout.frames)
     windows = dataset.draw(3, "windows")
@@ -260,9 +260,7 @@ def test_a_rollout_goes_on_past_the_window_of_training(kind: str, renew: int, ep
     for step in range(2 * task.layout.frames):
         frame = camera.step(np.full((3, 2), 0.3, np.float32), seed=step)
         assert frame.shape == first.shape
-        assert camera.frames.shape[1] <= camera.context_offset and all(
-            len(p) <= task.layout.length for p in camera._prompts()
-        )
+        assert camera.frames.shape[1] <= camera.window and all(len(p) <= task.layout.length for p in camera._prompts())
 
 
 def test_the_same_seeds_give_the_same_rollout(episodes: Episodes) -> None:

@@ -20,13 +20,13 @@ from oneiro.models.video.layout import Layout
 from oneiro.models.video.pixel import PixelReader, PixelSettings
 from oneiro.models.video.tokenizer import FrameTokenizerSettings
 from oneiro.models.video.transformer import TransformerSettings, create
+from oneiro.predictors.video.model import VideoMetadata
 from oneiro.progress import Bar, console
 from oneiro.systems.policy_eval import compare as real2sim
 from oneiro.systems.policy_eval.compare import Real2SimSettings, SimulatedFrames, compare, rollout
 from oneiro.systems.policy_eval.policies import Cloned, Recorded
 from oneiro.systems.policy_eval.rt1 import Rt1, fitted, load_rt1, rt1_action, rt1_stops
 from oneiro.systems.policy_eval.train import PolicyTrainingSettings, SuccessClassifier, policies_of
-from oneiro.systems.rlvr.video.model import VideoMetadata
 from oneiro.worlds.robot.collect import CollectSettings, collect, play
 from oneiro.worlds.robot.episodes import ActionBins, read_episode
 from oneiro.worlds.robot.simulator import TASKS
@@ -115,13 +115,13 @@ def test_the_simulator_inside_itself_has_no_gap(truth: SimulatedFrames, tmp_path
     labels = {("twin", "random", 1): True, ("simulator", "random", 1): True}
     twin = SimulatedFrames(settings, 32)
     compared = compare({"twin": twin}, policies, classifier, truth, settings, keep=tmp_path, labels=labels)
-    assert np.array_equal(compared.models["twin"], compared.judged) and compared.models["twin"][2, 1]
+    assert np.array_equal(compared.models["twin"], compared.classified) and compared.models["twin"][2, 1]
     assert compared.real.shape == (3, 3) and not compared.real.any()  # nobody opens a drawer in four actions
     rows = {row["success in"]: row for row in real2sim.agreement_table(compared, "drawer-open").data()["rows"]}
-    assert rows["twin"]["mean gap"] == rows["simulator, judged"]["mean gap"]
+    assert rows["twin"]["mean gap"] == rows["simulator, classified"]["mean gap"]
     assert len(list(tmp_path.glob("twin_*.npz"))) == 9
     kept = read_episode(tmp_path / "twin_random_001.npz")
-    assert len(kept) == 5 and kept.info["judged"] and np.array_equal(kept.image[0], truth.starts[1])
+    assert len(kept) == 5 and kept.info["classified"] and np.array_equal(kept.image[0], truth.starts[1])
     assert "<svg" in real2sim.plot(compared, "drawer-open")
     assert "2 of 18 verdicts by a person" in real2sim.success_table(compared, "drawer-open").data()["note"]
     assert compared.data()["twin"]["random"][1] == 1
@@ -350,7 +350,7 @@ def test_the_model_of_a_smoke_run_is_evaluated_on_frames_and_with_policies(
     command = ["eval", "policy", f"--model={tmp_path / 'run'}", "--policies=expert,noisy,random", "--task=drawer-open"]
     assert cli.main([*command, "--starts=2", "--horizon=3", f"--data={data}", *settings, *files]) == 0
     written = json.loads((tmp_path / "json").read_text())
-    assert set(written["outcomes"]) == {"simulator", "simulator, judged", "base", "RLVR"}
+    assert set(written["outcomes"]) == {"simulator", "simulator, classified", "base", "RLVR"}
     assert [len(row) for row in written["outcomes"]["RLVR"].values()] == [2, 2, 2]
     titles = [table["title"] for table in written["tables"]]
     assert titles[:2] == ["Success of policies, drawer-open", "Agreement with the simulator, drawer-open"]

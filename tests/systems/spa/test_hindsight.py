@@ -104,7 +104,7 @@ def test_each_step_is_learned_once_and_of_the_worse_ones_a_share(tiny: LanguageM
 
 def test_play_that_never_succeeded_is_one_clear_line(tmp_path: Path) -> None:
     few = ["preset=hindsight,smoke", "self_play.levels=1", "self_play.group_size=2", "dialogue.max_turns=1"]
-    with pytest.raises(OneiroError, match=r"no attempt of the self-play succeeded.*self_play\.members"):
+    with pytest.raises(OneiroError, match=r"no attempt of the self-play succeeded.*self_play\.group_size"):
         oneiro.run(load("spa/frozen-lake", few), out=tmp_path)
 
 

@@ -52,7 +52,7 @@ def test_the_papers_models_get_the_papers_settings(name: str) -> None:
         found = load(name, [f"model=Qwen/{model}"])
         assert isinstance(found, SpaRecipe) and found.world.settings["view"] == "grid+coordinates"
         play, sft, rl = found.self_play, found.sft, found.rl
-        assert play.policy == "self" and play.batches * play.levels * play.members == 1280 and play.held_out == 0.2
+        assert play.policy == "self" and play.batches * play.levels * play.group_size == 1280 and play.held_out == 0.2
         assert (sft.learner.optimiser.lr, sft.epochs, sft.batch) == (1e-4, 5, 16)
         assert (sft.learner.optimiser.schedule, sft.learner.optimiser.warmup) == ("cosine", 0.1)
         assert (rl.steps, found.rollout.prompts_per_step, found.rollout.group_size, rl.minibatches) == (1000, 32, 8, 1)

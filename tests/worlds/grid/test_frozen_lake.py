@@ -19,6 +19,9 @@ from oneiro.worlds.grid.frozen_lake.world import (
     WORDS,
     FrozenLake,
     FrozenLakeConfig,
+    LakeLevel,
+    level_for,
+    level_in,
     path_length,
     slipped,
     success_values,
@@ -261,7 +264,43 @@ def test_no_walk_on_training_levels_passes_an_evaluation_level() -> None:
         while not world.over:
             passed.add(world.step(world.random_action(rng))[0])
     begun = {world.reset(seed=seed, options={"split": "eval"})[0] for seed in range(500)}
-    assert len(begun) > 400 and not begun & passed
+    turned = {image for text in begun for image in images(text)}
+    assert len(begun) > 400 and len(turned) > 2000 and not turned & passed
+
+
+def images(text: str) -> list[str]:
+    """A map in all its rotations and mirrors."""
+    board = np.array([list(line) for line in text.split("\n")])
+    turned = [np.rot90(side, turns) for side in (board, np.fliplr(board)) for turns in range(4)]
+    return ["\n".join("".join(row) for row in image) for image in turned]
+
+
+def test_levels_have_one_canonical_name_exactly_if_they_are_equal_up_to_symmetry() -> None:
+    levels = [level_for(size, 0.8, seed, None) for size in (3, 4) for seed in range(400)]
+    texts = [show("text", level.lake, level.lake.player, LakeGlyphs()) for level in levels]
+    least = [min(images(text)) for text in texts]
+    names = [level.canonical for level in levels]
+    assert len(set(least)) == len(set(names)) == len(set(zip(least, names, strict=True))) < len(set(texts))
+
+
+def test_turned_maps_and_other_starts_on_them_share_a_split() -> None:
+    for seed in range(60):
+        level = level_for(4, 0.8, seed, None)
+        turned = [level_in(image, level.optimum, 4) for image in images(show("text", level.lake, 0, LakeGlyphs()))]
+        assert {other.canonical for other in turned} == {level.canonical}
+        elsewhere = [
+            LakeLevel(other.lake._replace(player=cell), 1)
+            for other in turned
+            for cell in set(range(16)) - other.lake.holes - {other.lake.goal}
+        ]
+        assert {other.key[-1] for other in elsewhere} == {other.canonical[-1] for other in elsewhere} == {level.key[-1]}
+        assert len({other.key for other in elsewhere}) == len({other.lake for other in elsewhere})
+
+
+@pytest.mark.parametrize("size", [3, 4, 5, 8, 9])
+def test_lakes_without_holes_have_levels_in_both_splits(size: int) -> None:
+    for split in ("train", "eval"):
+        assert level_for(size, 1.0, 0, split).lake.holes == frozenset()
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.2])

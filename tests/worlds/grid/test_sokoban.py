@@ -12,7 +12,7 @@ from oneiro.errors import OneiroError
 from oneiro.worlds import make
 from oneiro.worlds.baselines import ceiling, oracle_success, random_success
 from oneiro.worlds.grid.sokoban.views import VIEWS, Room, SokobanGlyphs, cells_of, read
-from oneiro.worlds.grid.sokoban.world import level_for, room_of
+from oneiro.worlds.grid.sokoban.world import level_for, level_in, room_of
 
 Place = tuple[int, int]
 STEPS = {"Up": (-1, 0), "Down": (1, 0), "Left": (0, -1), "Right": (0, 1)}
@@ -179,6 +179,49 @@ def test_rooms_of_one_split_are_not_in_the_other() -> None:
         for split in ("train", "eval")
     }
     assert not rooms["train"] & rooms["eval"]
+
+
+def images(text: str) -> list[str]:
+    """A room in all its rotations and mirrors."""
+    board = np.array([list(line) for line in text.split("\n")])
+    turned = [np.rot90(side, turns) for side in (board, np.fliplr(board)) for turns in range(4)]
+    return ["\n".join("".join(row) for row in image) for image in turned]
+
+
+def cut(text: str) -> str:
+    """A room with walls of one cell round it."""
+    board = np.array([list(line) for line in text.split("\n")])
+    rows, columns = np.nonzero(board != "#")
+    board = board[rows.min() - 1 : rows.max() + 2, columns.min() - 1 : columns.max() + 2]
+    return "\n".join("".join(row) for row in board)
+
+
+@pytest.mark.parametrize("settings", [{}, {"boxes": 2}, {"height": 5, "width": 7}])
+def test_levels_have_one_canonical_name_exactly_if_they_are_equal_up_to_symmetry(settings: dict[str, int]) -> None:
+    plan = make("sokoban", **settings).config.plan
+    levels = [level_for(plan, seed, None) for seed in range(300)]
+    texts = [VIEWS["text"](room_of(level), SokobanGlyphs()) for level in levels]
+    least = [min(images(cut(text))) for text in texts]
+    names = [level.canonical for level in levels]
+    assert len(set(least)) == len(set(names)) == len(set(zip(least, names, strict=True))) < len(set(texts))
+    grounds = [min(images(cut(re.sub("[XP]", "_", text)))) for text in texts]
+    splits = {(ground, level.key[-1]) for ground, level in zip(grounds, levels, strict=True)}
+    assert len(splits) == len(set(grounds)) and all(level.key[-1] == level.canonical[-1] for level in levels)
+
+
+def test_a_turned_room_and_one_in_thicker_walls_keep_their_name_and_split() -> None:
+    # One push to the left solves it.
+    room = "#######\n#___###\n#OXP###\n#_#####\n#######"
+    thicker = "\n".join(["#" * 8, *(f"#{line}" for line in room.split("\n"))])
+    levels = [level_in(image, 1, shape(image)) for text in (room, thicker) for image in images(text)]
+    assert len({level.canonical for level in levels}) == 1
+    assert len({level.key for level in levels}) == 16 and len({level.key[-1] for level in levels}) == 1
+    other = level_in(room.replace("_#####", "######"), 1, shape(room))
+    assert other.canonical not in {level.canonical for level in levels}
+
+
+def shape(text: str) -> tuple[int, int, int]:
+    return len(text.split("\n")), len(text.split("\n")[0]), text.count("X")
 
 
 def test_a_room_too_large_for_the_search_is_refused() -> None:

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from oneiro.errors import OneiroError
 from oneiro.worlds import make
+from oneiro.worlds.base import NEITHER, in_split
 from oneiro.worlds.baselines import random_success
-from oneiro.worlds.grid.sudoku.levels import Puzzle, solutions
+from oneiro.worlds.grid.sudoku.levels import (
+    Puzzle,
+    full_grid,
+    small_grids,
+    solution_form,
+    solution_held_out,
+    solutions,
+    split_key,
+)
 from oneiro.worlds.grid.sudoku.views import Board, read_action
+from oneiro.worlds.grid.sudoku.world import puzzle_for
 
 
 def groups(size: int) -> list[list[int]]:
@@ -64,6 +77,88 @@ def test_large_puzzles_have_one_solution() -> None:
 def test_the_solver_finds_more_than_one_solution() -> None:
     # There are 288 finished 4x4 grids.
     assert len(set(solutions((0,) * 16, 4, limit=300))) == 288
+
+
+def renamed(cells: Sequence[int]) -> tuple[int, ...]:
+    """The digits renamed in the order in which they come; 0 stays."""
+    names = {0: 0}
+    return tuple(names.setdefault(digit, len(names)) for digit in cells)
+
+
+def turned(cells: Sequence[int]) -> list[NDArray[np.int64]]:
+    """The board in all its rotations and mirrors."""
+    size = round(len(cells) ** 0.5)
+    board = np.array(cells).reshape(size, size)
+    return [np.rot90(side, turns) for side in (board, np.fliplr(board)) for turns in range(4)]
+
+
+def exchanged(cells: Sequence[int]) -> Iterator[NDArray[np.int64]]:
+    """A 4x4 board with lines exchanged in every way that keeps rows, columns and boxes what they are."""
+    lines = [order for order in itertools.permutations(range(4)) if order[0] // 2 == order[1] // 2]
+    board = np.array(cells).reshape(4, 4)
+    for rows, columns in itertools.product(lines, lines):
+        yield board[np.ix_(rows, columns)]
+        yield board[np.ix_(rows, columns)].T
+
+
+def least(boards: Iterable[NDArray[np.int64]]) -> tuple[int, ...]:
+    return min(renamed(board.ravel().tolist()) for board in boards)
+
+
+def test_small_solutions_are_as_many_up_to_symmetry_as_known() -> None:
+    # 288 grids are 12 up to their digits, and 2 up to all symmetries; the names tell 5 up to digits, turns and mirrors.
+    grids = small_grids()
+    assert len(grids) == 288 and len({renamed(grid) for grid in grids}) == 12
+    assert sorted(Counter(solution_form(grid)[0] for grid in grids).values()) == [96, 192]
+    assert sorted(Counter(split_key(grid) for grid in grids).values()) == [24, 24, 48, 96, 96]
+    assert len({(split_key(grid), least(turned(grid))) for grid in grids}) == 5
+    assert sum(solution_held_out(grid) for grid in grids) == 96
+    assert len({full_grid(np.random.default_rng(seed), 4) for seed in range(3000)}) == 288
+
+
+def test_puzzles_have_one_canonical_name_exactly_if_they_are_equal_up_to_symmetry() -> None:
+    puzzles = [puzzle_for(4, clues, seed, None) for clues in (6, 10) for seed in range(150)]
+    forms = [least(exchanged(puzzle.givens)) for puzzle in puzzles]
+    names = [puzzle.canonical for puzzle in puzzles]
+    assert len(set(forms)) == len(set(names)) == len(set(zip(forms, names, strict=True))) < len(puzzles)
+
+
+def test_large_puzzles_keep_their_name_when_turned_and_renamed() -> None:
+    rng = np.random.default_rng(0)
+    names = set()
+    for seed in range(3):
+        puzzle = puzzle_for(9, 40, seed, None)
+        images = set()
+        for givens, solution in zip(turned(puzzle.givens), turned(puzzle.solution), strict=True):
+            digits = np.array([0, *rng.permutation(9) + 1])
+            image = Puzzle(9, *(tuple(digits[board].ravel().tolist()) for board in (givens, solution)))
+            images.add((image.canonical, image.key[-1]))
+        assert images == {(puzzle.canonical, puzzle.key[-1])}
+        names.add(puzzle.canonical)
+    assert len(names) == 3
+
+
+@pytest.mark.parametrize("variant", ["sudoku", "sudoku:hard"])
+def test_no_evaluation_puzzle_is_like_a_training_puzzle(variant: str) -> None:
+    """Not itself up to any symmetry, and not its solution up to digits, rotation and mirror."""
+    world, puzzles, solved = make(variant), {}, {}
+    for split in ("train", "eval"):
+        drawn = []
+        for seed in range(200):
+            world.reset(seed=seed, options={"split": split})
+            drawn.append(world.puzzle)
+        puzzles[split] = {least(exchanged(puzzle.givens)) for puzzle in drawn}
+        solved[split] = {least(turned(puzzle.solution)) for puzzle in drawn}
+    assert not puzzles["train"] & puzzles["eval"] and len(puzzles["eval"]) > 80
+    assert not solved["train"] & solved["eval"] and len(solved["train"]) == 4 and len(solved["eval"]) == 1
+
+
+def test_a_puzzle_that_is_like_both_splits_is_in_neither() -> None:
+    keys = [puzzle_for(4, 10, seed, None).key for seed in range(200)]
+    neither = [key for key in keys if key.endswith(NEITHER)]
+    # Of the 192 solutions that are equal up to all symmetries, half the puzzles would be in both: a third of all.
+    assert len(neither) / 200 == pytest.approx(1 / 3, abs=0.11)
+    assert not any(in_split(key, split) for key in neither for split in ("train", "eval"))
 
 
 def known() -> Puzzle:

@@ -9,6 +9,7 @@ import pytest
 
 from oneiro.errors import OneiroError
 from oneiro.worlds import make
+from oneiro.worlds.base import in_split
 from oneiro.worlds.baselines import oracle_success, random_success
 from oneiro.worlds.puzzle.game_2048.board import WORDS, Tiles, merged, possible, slid
 from oneiro.worlds.puzzle.game_2048.player import best_way
@@ -132,3 +133,52 @@ def test_the_ceiling_is_stated_where_the_sum_of_the_tiles_settles_it() -> None:
     sure = make("2048", two_probability=0.0, max_actions=600)  # 600 fours: enough, if they can be merged
     sure.reset(seed=0)
     assert sure.ceiling() is None
+
+
+def least(tiles: Tiles) -> bytes:
+    """The board's least rotation or mirror."""
+    board = np.array(tiles.cells).reshape(tiles.size, tiles.size)
+    return min(np.rot90(side, turns).tobytes() for side in (board, np.fliplr(board)) for turns in range(4))
+
+
+@pytest.mark.parametrize(("size", "starts"), [(2, 1), (3, 3), (4, 7)])
+def test_no_training_game_passes_an_evaluation_start_not_even_turned(size: int, starts: int) -> None:
+    """There are 2, 8 and 21 starts with two 2s up to symmetry; every third is held out."""
+    world, rng = make("2048", size=size, max_actions=6), np.random.default_rng(0)
+    held_out = {}
+    for seed in range(200):
+        _, info = world.reset(seed=seed, options={"split": "eval"})
+        held_out[info["canonical"]] = least(world.tiles)
+        assert sorted(world.tiles.cells)[-3:] == [0, 2, 2]
+    assert len(held_out) == len(set(held_out.values())) == starts
+    passed, begun = set(), set()
+    for seed in range(400):
+        _, info = world.reset(seed=seed, options={"split": "train"})
+        begun.add(least(world.tiles))
+        while not world.over:
+            passed.add(least(world.tiles))
+            world.step(world.random_action(rng))
+    assert not passed & set(held_out.values())
+    assert len(begun) > starts and len(passed) > len(begun)
+
+
+@pytest.mark.parametrize("probability", [0.0, 0.001, 1.0])
+def test_both_splits_have_starts_whatever_tiles_appear(probability: float) -> None:
+    world = make("2048:3x3", two_probability=probability)
+    forms = {
+        split: {world.reset(seed=seed, options={"split": split})[1]["canonical"] for seed in range(100)}
+        for split in ("train", "eval")
+    }
+    assert forms["train"] and len(forms["eval"]) == 3 and not forms["train"] & forms["eval"]
+
+
+def test_starts_have_one_canonical_name_exactly_if_they_are_equal_up_to_symmetry() -> None:
+    world = make("2048:3x3", two_probability=0.5)
+    found = {}
+    for seed in range(1500):
+        _, info = world.reset(seed=seed)
+        found.setdefault(info["canonical"], set()).add(least(world.tiles))
+        assert in_split(info["key"], "train") or 4 not in world.tiles.cells  # what play can meet is not held out
+    # Eight with two 2s, eight with two 4s, twelve with a 2 and a 4.
+    assert len(found) == 28 and all(len(forms) == 1 for forms in found.values())
+    assert len(set.union(*found.values())) == 28

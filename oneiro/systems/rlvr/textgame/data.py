@@ -1,4 +1,4 @@
-"""The transitions of an RLVR run: recorded or opened, and drawn from for SFT and RL."""
+"""The transitions of an RLVR run: recorded or opened, and sampled for SFT and RL."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from oneiro.errors import OneiroError
 from oneiro.models.chat import ChatFormat
 from oneiro.predictors.textgame.prompt import cut
 from oneiro.predictors.textgame.sampler import Balanced, GoldMix, StateGroups
-from oneiro.predictors.textgame.task import TextGamePredictor
+from oneiro.predictors.textgame.task import TextGamePredictor, TextGamePredictorConfig
 from oneiro.predictors.textgame.teacher import SftExample, taught_examples, true_examples
 from oneiro.run import Run
-from oneiro.systems.rlvr.textgame.recipe import RlvrRecipe, SamplerSettings, TextGameDataSettings
+from oneiro.systems.rlvr.textgame.recipe import SamplerSettings, TextGameDataSettings, TextGameRecipe
 from oneiro.worlds.textgame.augment import augmented, names_in
 from oneiro.worlds.textgame.crawl import UNSEEN, own_dataset
 from oneiro.worlds.textgame.dataset import EXAMPLE, Dataset, open_dataset, require_games, splits
@@ -36,11 +36,11 @@ class Data:
     """Rows of held-out games that are not among `test`."""
     examples: Sequence[Transition]
 
-    def task(self, recipe: RlvrRecipe) -> TextGamePredictor:
-        return TextGamePredictor(recipe.task, rules=self.train.rules, examples=self.examples)
+    def predictor(self, config: TextGamePredictorConfig) -> TextGamePredictor:
+        return TextGamePredictor(config, rules=self.train.rules, examples=self.examples)
 
 
-def data_stage(recipe: RlvrRecipe, run: Run) -> dict[str, Any]:
+def data_stage(recipe: TextGameRecipe, run: Run) -> dict[str, Any]:
     """Record our own games, or look whether the imported folder has what is asked for."""
     settings = recipe.data
     if settings.own:
@@ -82,22 +82,29 @@ def row_order(data: Dataset, settings: SamplerSettings, kind: Kind, seed: int) -
     return Balanced(data, kind, changed_share=settings.changed_share, seed=seed)
 
 
+def some(data: Dataset, rows: int, seed: int) -> list[Transition]:
+    """At most `rows` rows, drawn evenly and in their order; 0: all."""
+    if not rows or rows >= len(data):
+        return list(data)
+    return [data[int(i)] for i in sorted(seeds.generator(seed, "test rows").permutation(len(data))[:rows])]
+
+
 class AnswerRows(Sequence[Row]):
     """Token rows of questions and answers, made when they are asked for: the loss is on the answer and its end.
 
-    A row's first segment is what all commands in one situation share. `families` are the row numbers that are learnt
-    together. `example` gets a row's number and, where each family reads its state in a way of its `own`, the family's.
+    A row's first segment is what all commands in one situation share. `groups` are the row numbers that are learned
+    together. `example` gets a row's number and, where each group augments its state in its `own` way, the group's.
     """
 
     def __init__(
         self,
         chat: ChatFormat,
         example: Callable[[int, int], SftExample],
-        families: Sequence[Sequence[int]],
+        groups: Sequence[Sequence[int]],
         own: bool = False,
     ) -> None:
-        self.chat, self.example, self.families = chat, example, families
-        self.places = [(number, place if own else 0) for place, family in enumerate(families) for number in family]
+        self.chat, self.example, self.groups = chat, example, groups
+        self.places = [(number, place if own else 0) for place, group in enumerate(groups) for number in group]
         self.row = lru_cache(maxsize=200_000)(self._row)
         self.shared = lru_cache(maxsize=512)(self._shared)
 
@@ -109,77 +116,79 @@ class AnswerRows(Sequence[Row]):
             return [self.row(*place) for place in self.places[index]]
         return self.row(*self.places[index])
 
-    def _row(self, number: int, family: int) -> Row:
-        example, chat = self.example(number, family), self.chat
+    def _row(self, number: int, group: int) -> Row:
+        example, chat = self.example(number, group), self.chat
         shared, own = cut(example.messages[0]["content"])
         return Row(
             [
                 given(self.shared(shared)),
-                # A weight of its own, though it is 0, ends what rows may share.
-                given(np.concatenate([chat.encode(own), chat.encode(chat.to_reply)]), ce=0.0),
+                given(np.concatenate([chat.encode(own), chat.encode(chat.to_reply)])),
                 given(chat.encode(example.answer), "assistant", ce=1.0),
                 given([chat.end], "assistant", ce=1.0),
-            ]
+            ],
+            shared_segments=1,
         )
 
     def _shared(self, text: str) -> Any:
         return np.concatenate([self.chat.encode(self.chat.before_user), self.chat.encode(text)])
 
 
-def sft_data(recipe: RlvrRecipe, run: Run, data: Data, task: TextGamePredictor, chat: ChatFormat) -> AnswerRows:
+def training_rows(
+    recipe: TextGameRecipe, run: Run, data: Data, task: TextGamePredictor, chat: ChatFormat
+) -> AnswerRows:
     """What SFT learns from: the truth, or a teacher's right answers (kept in the run as they come)."""
     settings, seed = recipe.sft_data, seeds.derive(recipe.seed, "lessons")
     sampler, kind = settings.sampler or recipe.sampler, recipe.task.transition
     order = row_order(data.train, sampler, kind, seed)
-    drawn = StateGroups(data.train, order, settings.rows_per_state, sampler.changed_share, seed, kind)
-    families: list[list[int]] = []
+    sampled = StateGroups(data.train, order, settings.rows_per_state, sampler.changed_share, seed, kind)
+    groups: list[list[int]] = []
     left = settings.rows
     while left:
-        families.append(drawn.family(len(families))[:left])
-        left -= len(families[-1])
+        groups.append(sampled.group(len(groups))[:left])
+        left -= len(groups[-1])
     if settings.teacher is None:
         augment = augmentation(data.train, settings.augment, seed) if settings.augment else None
-        return true_rows(task, chat, data.train, families, augment)
-    cases = (data.train[number] for family in families for number in family)
+        return true_rows(task, chat, data.train, groups, augment)
+    cases = (data.train[number] for group in groups for number in group)
     teacher, cache, refused = settings.teacher, run.path / "teacher", list[str]()
     with run.progress("teacher", settings.rows) as bar:
         found = taught_examples(
             task, cases, teacher, cache, samples=settings.samples, advance=bar.advance, refuse=refused.append
         )
         taught = list(found)
-    run.say(f"teacher: {len(taught):,} of {settings.rows:,} row_order answered right in {settings.samples} tries")
+    run.say(f"teacher: {len(taught):,} of {settings.rows:,} questions answered right in {settings.samples} tries")
     if refused:
         run.say(f"teacher: {len(refused):,} questions skipped, since its server refused them: {refused[0]}")
     if not taught:
         raise OneiroError(
             "the teacher got no answer right; raise sft_data.rows or sft_data.samples, or have no teacher"
         )
-    return AnswerRows(chat, lambda number, family: taught[number], [[number] for number in range(len(taught))])
+    return AnswerRows(chat, lambda number, group: taught[number], [[number] for number in range(len(taught))])
 
 
 def true_rows(
     task: TextGamePredictor,
     chat: ChatFormat,
     cases: Sequence[Transition],
-    families: Sequence[Sequence[int]],
+    groups: Sequence[Sequence[int]],
     augment: Callable[[Transition, int], Transition] | None = None,
 ) -> AnswerRows:
-    """The true answers to the numbered cases; `augment` has each family tell its state in words of its own."""
+    """The true answers to the numbered cases; `augment` permutes the state of each group in its own way."""
 
-    def example(number: int, family: int) -> SftExample:
+    def example(number: int, group: int) -> SftExample:
         case = cases[number]
-        (found,) = true_examples(task, [augment(case, family) if augment else case])
+        (found,) = true_examples(task, [augment(case, group) if augment else case])
         return found
 
-    return AnswerRows(chat, example, families, own=augment is not None)
+    return AnswerRows(chat, example, groups, own=augment is not None)
 
 
 def augmentation(data: Dataset, share: float, seed: int) -> Callable[[Transition, int], Transition]:
-    """Tells the states of a `share` of the families otherwise."""
+    """Permutes object order, ids and names in the states of a `share` of the groups."""
     names = names_in(data.states)
 
-    def augment(case: Transition, family: int) -> Transition:
-        rng = seeds.generator(seed, "retold", family)
+    def augment(case: Transition, group: int) -> Transition:
+        rng = seeds.generator(seed, "retold", group)
         return augmented(case, rng, names) if rng.random() < share else case
 
     return augment

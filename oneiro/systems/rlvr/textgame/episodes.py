@@ -8,19 +8,19 @@ from collections.abc import Sequence
 from oneiro.clock import spent
 from oneiro.episode import Episode, FinishReason, Row, Tokens, given
 from oneiro.predictors.base import Malformed
+from oneiro.predictors.textgame.model import TextGameModel
 from oneiro.predictors.textgame.score import question
 from oneiro.predictors.textgame.task import TextGamePredictor
 from oneiro.sampling.engine import Sample
-from oneiro.systems.rlvr.textgame.model import Answerer
 from oneiro.worlds.textgame.state import Score, State, Transition
 
 
-def play(answerer: Answerer, cases: Sequence[Transition], group_size: int, seed: int) -> list[Episode]:
+def play(model: TextGameModel, cases: Sequence[Transition], group_size: int, seed: int) -> list[Episode]:
     """`group_size` sampled answers to each case, one episode each; a case is a group."""
-    samples = answerer.sample(cases, group_size, seed)
+    samples = model.sample(cases, group_size, seed)
     with spent("scoring"):
         return [
-            episode(answerer.task, case, answerer.text(sample), sample, answerer.prompt(case), group, member)
+            episode(model.task, case, model.text(sample), sample, model.prompt(case), group, member)
             for group, (case, answers) in enumerate(zip(cases, samples, strict=True))
             for member, sample in enumerate(answers)
         ]

@@ -1,28 +1,36 @@
-"""Test rows put to a model, and how its answers compare: in a run and on the command line."""
+"""What an RLVR run reports of a model: single steps, trajectories on its own predictions, and plans found inside it."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from oneiro import seeds
-from oneiro.errors import OneiroError
-from oneiro.files import write_text
-from oneiro.models import language as languages
-from oneiro.predictors.textgame.evaluate import Answers, answers_named, evaluate_answers, form_of, published_rows
-from oneiro.predictors.textgame.rollout import Predict
-from oneiro.predictors.textgame.tables import depth_table, subset_tables, tables
-from oneiro.predictors.textgame.task import Scorer, TextGamePredictor, TextGamePredictorConfig
-from oneiro.recipe import build
+from oneiro.agents.evaluate import record
+from oneiro.predictors.textgame.evaluate import Answers, evaluate_answers, published_rows
+from oneiro.predictors.textgame.model import TextGameModel
+from oneiro.predictors.textgame.rollout import Predict, TrueRollout, accuracy_by_depth, plan_in_model, true_predictor
+from oneiro.predictors.textgame.tables import depth_table, planning_table, sampled_table, subset_tables
+from oneiro.predictors.textgame.tables import tables as accuracy_tables
+from oneiro.predictors.textgame.task import Scorer, TextGamePredictor
+from oneiro.report import stats
 from oneiro.report.table import Table
-from oneiro.sampling.engine import Engine, Sample, SamplingSettings
-from oneiro.systems.rlvr.textgame.model import Answerer, TextGameMetadata, metadata_of
-from oneiro.systems.rlvr.textgame.plans import Plans
-from oneiro.worlds.textgame.crawl import UNSEEN
-from oneiro.worlds.textgame.dataset import EXAMPLE, Dataset, open_dataset, require_games, splits
+from oneiro.run import Run
+from oneiro.sampling.engine import Sample
+from oneiro.systems.rlvr.textgame.data import Data, some
+from oneiro.systems.rlvr.textgame.episodes import episode
+from oneiro.systems.rlvr.textgame.plans import Plans, find_plans
+from oneiro.systems.rlvr.textgame.recipe import TextGameRecipe
+from oneiro.worlds.base import draw_level, level_key
+from oneiro.worlds.textgame.dataset import Dataset
+from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.games import game_named
+from oneiro.worlds.textgame.scene import Scene
+from oneiro.worlds.textgame.solver import solve
 from oneiro.worlds.textgame.state import Transition
 
 AT_ONCE = 1024
@@ -76,103 +84,135 @@ class StepEvaluation:
         return {"rows": {**trivial, **rows}, "published": published}
 
 
-def some(data: Dataset, rows: int, seed: int) -> list[Transition]:
-    """At most `rows` rows, drawn evenly and in their order; 0: all."""
-    if not rows or rows >= len(data):
-        return list(data)
-    return [data[int(i)] for i in sorted(seeds.generator(seed, "test rows").permutation(len(data))[:rows])]
-
-
 def step_tables(compared: dict[str, Any]) -> list[Table]:
     """Accuracy on all rows, on clean ones and on held-out games; then game by game, errors, and depth if measured."""
-    accuracy, games, errors = tables(compared)
+    accuracy, games, errors = accuracy_tables(compared)
     deep = [depth_table(compared["depth"], compared["plans"])] if "depth" in compared else []
     return [accuracy, *subset_tables(compared), games, errors, *deep]
 
 
-def answer(answerer: Answerer, cases: Sequence[Transition], advance: Advance) -> list[Sample]:
+def answer(model: TextGameModel, cases: Sequence[Transition], advance: Advance) -> list[Sample]:
     """The greedy answer to each case, in parts."""
     found: list[Sample] = []
     for start in range(0, len(cases), AT_ONCE):
         part = cases[start : start + AT_ONCE]
-        found += answerer.greedy(part)
+        found += model.greedy(part)
         advance(len(part))
     return found
 
 
-# What `oneiro eval text-game` does -----------------------------------------------------------------------------------
-
-UNTAUGHT = TextGameMetadata(
-    predictor=TextGamePredictor.name,
-    task=TextGamePredictorConfig(reasoning=True),
-    sampling=SamplingSettings(max_tokens=2048),
-)
-"""How a model is asked that was never taught: with instructions and rules, thinking first."""
+# In a run -----------------------------------------------------------------------------------------------------------
 
 
-def open_evaluation(
-    folder: str | Path, split: str = "test", rows: int = 0, held_out: Collection[str] = ()
-) -> StepEvaluation:
-    """The rows of a split, those of `held_out` games reported by themselves; with "test" go the held-out games that a
-    folder of our own keeps apart.
-    """
-    data = open_dataset(folder, split)
-    unseen = open_dataset(folder, UNSEEN) if split == "test" and UNSEEN in splits(folder) else None
-    require_games(held_out, folder, data, unseen)
-    return StepEvaluation.of(data, unseen, held_out, rows, seed=0)
+def evaluation_of(recipe: TextGameRecipe, data: Data) -> StepEvaluation:
+    return StepEvaluation.of(data.test, data.unseen, recipe.data.held_out, recipe.evaluation.rows, recipe.seed)
 
 
-def score_answers(
-    evaluation: StepEvaluation, answers: str, scorer: Scorer, settings: Mapping[str, Any]
+def evaluate(recipe: TextGameRecipe, run: Run, data: Data, model: TextGameModel, stage: str) -> dict[str, Any]:
+    """Everything a model's rows of the tables need, as plain JSON; its answers are kept as episodes."""
+    evaluation, task = evaluation_of(recipe, data), model.task
+    with run.progress(stage, len(evaluation.rows)) as bar:
+        samples = answer(model, evaluation.rows, bar.advance)
+    answers = {case.id: model.text(sample) for case, sample in zip(evaluation.rows, samples, strict=True)}
+    told = [
+        episode(task, case, answers[case.id], sample, model.prompt(case), number)
+        for number, (case, sample) in enumerate(zip(evaluation.rows, samples, strict=True))
+    ]
+    run.episodes(stage, 0, [record(one) for one in told])
+    found = {"steps": evaluation.measure(task, answers, recipe.task.scorer)}
+    if recipe.evaluation.samples:
+        found["sampled"] = sampled(recipe, run, model, evaluation.cases, stage)
+    return found | beyond(recipe, task, model)
+
+
+def sampled(
+    recipe: TextGameRecipe, run: Run, model: TextGameModel, cases: Sequence[Transition], stage: str
 ) -> dict[str, Any]:
-    """Compare "perfect", "no-change" or a file of any model's raw outputs; `settings` say in which form those are."""
-    task = TextGamePredictor(build(TextGamePredictorConfig, {"rules": "none", **settings}))
-    name = answers.replace("-", " ")
-    label = name if name in task.baselines() else Path(answers).name
-    found = answers_named(task, answers)
-    if not callable(found) and (form := form_of(task, evaluation.rows, found)) is not None:
-        asked = task.config.output
-        raise OneiroError(f"{answers} has next to no answer in the form output={asked}; give --settings output={form}")
-    return evaluation.compare(task, {label: evaluation.measure(task, found, scorer)}, scorer)
+    """How often a sampled answer is exact: by changed and unchanged steps, intervals over steps."""
+    count, right = recipe.evaluation.samples, []
+    seed = seeds.derive(recipe.seed, "sampled answers")
+    with run.progress(f"{stage}, sampled", len(cases)) as bar:
+        for start in range(0, len(cases), AT_ONCE):
+            part = cases[start : start + AT_ONCE]
+            for case, samples in zip(part, model.sample(part, count, seeds.derive(seed, start)), strict=True):
+                right.append([model.task.exact(model.text(sample), case) for sample in samples])
+            bar.advance(len(part))
+    outcomes, changed = np.array(right), np.array([model.task.changes(case) for case in cases])
+    parts = {"changed": changed, "unchanged": ~changed, "overall": np.ones_like(changed)}
+    found = {name: vars(stats.success_rate(outcomes[part])) for name, part in parts.items() if part.any()}
+    return {"samples": count, **found}
 
 
-def open_model(
-    folder: str | Path,
-    model: str,
-    split: str,
-    rows: int,
-    settings: Mapping[str, Any],
-    max_batch_size: int = 256,
-    held_out: Collection[str] = (),
-) -> tuple[StepEvaluation, Answerer]:
-    """A model and the rows it is to answer; it is asked as it was taught, changed by `settings`."""
-    evaluation = open_evaluation(folder, split, rows, held_out)  # before the model: a wrong folder shows at once
-    language = languages.load(model)
-    metadata = metadata_of(language, model) or UNTAUGHT
-    examples = list(open_dataset(folder, EXAMPLE)) if EXAMPLE in splits(folder) else []
-    config = build(TextGamePredictorConfig, {**metadata.task.model_dump(), **settings})
-    task = TextGamePredictor(config, rules=open_dataset(folder, split).rules, examples=examples)
-    unseen = tuple(dict.fromkeys((*held_out, *metadata.held_out)))
-    return replace(evaluation, held_out=unseen), Answerer(task, Engine(language, max_batch_size), metadata.sampling)
+def subset_accuracy(model: TextGameModel, cases: Sequence[Transition]) -> dict[str, float]:
+    """How often a few test rows are answered exactly, during RL."""
+    right = [model.task.exact(text, case) for case, text in zip(cases, model(cases), strict=True)]
+    found: dict[str, float] = {}
+    for name, kind in (("eval_changed", True), ("eval_unchanged", False)):
+        part = [hit for hit, case in zip(right, cases, strict=True) if model.task.changes(case) is kind]
+        found |= {name: sum(part) / len(part)} if part else {}
+    return found
 
 
-def score_model(
-    evaluation: StepEvaluation,
-    answerer: Answerer,
-    name: str,
-    scorer: Scorer,
-    keep: Path | None,
-    advance: Advance,
-    plans: Plans,
-) -> dict[str, Any]:
-    """Let a model answer and compare; `keep` is a file for its raw outputs, `plans` is what it simulates after that."""
-    samples = answer(answerer, evaluation.rows, advance)
-    answers = {case.id: answerer.text(sample) for case, sample in zip(evaluation.rows, samples, strict=True)}
-    if keep is not None:
-        write_text(keep, "".join(json.dumps({"id": key, "answer": text}) + "\n" for key, text in answers.items()))
-    compared = evaluation.compare(answerer.task, {name: evaluation.measure(answerer.task, answers, scorer)}, scorer)
-    if not plans or answerer.task.config.transition != "full":
-        return compared
-    predictors: dict[str, Predict] = {**plans.baselines(answerer.task), name: answerer}
-    deep = {label: plans.measure(answerer.task, predict) for label, predict in predictors.items()}
-    return {**compared, "depth": deep, "plans": plans.note}
+# Beyond one step -----------------------------------------------------------------------------------------------------
+
+
+def beyond(recipe: TextGameRecipe, task: TextGamePredictor, predict: Predict) -> dict[str, Any]:
+    """Accuracy against depth, and in our own games planning; only whole steps can follow one another."""
+    settings, found = recipe.evaluation, dict[str, Any]()
+    if task.config.transition != "full":
+        return found
+    if not recipe.data.own:
+        return {"depth": plans.measure(task, predict)} if (plans := recorded(recipe)) else found
+    if settings.trajectories:
+        trajectories = [
+            TrueRollout.played(game, start, plan)
+            for game, start in levels(recipe, settings.trajectories)
+            if (plan := solve(game, start))
+        ]
+        found["depth"] = accuracy_by_depth(task, predict, trajectories, settings.depth)
+    if (search := recipe.planning).levels:
+        starts = levels(recipe, search.levels)
+        found["planning"] = plan_in_model(task, predict, starts, breadth=search.breadth, depth=search.depth)
+    return found
+
+
+def recorded(recipe: TextGameRecipe) -> Plans:
+    """The plans among the rows of an imported folder."""
+    data, settings = recipe.data, recipe.evaluation
+    folder = Path(data.name).expanduser()
+    plans = find_plans(folder, "test", settings.depth, games=data.games, held_out=data.held_out)
+    return plans.some(settings.trajectories, recipe.seed)
+
+
+def levels(recipe: TextGameRecipe, count: int) -> Iterator[tuple[Game, Scene]]:
+    """Unseen levels of the games that were learned, game after game."""
+    names = recipe.data.trained
+    for number in range(count):
+        game = game_named(names[number % len(names)])
+        seed = seeds.derive(recipe.seed, "evaluation level", number)
+        yield game, draw_level(game.name, seed, "eval", game.level, lambda scene: level_key(scene.key()))[0]
+
+
+# Tables --------------------------------------------------------------------------------------------------------------
+
+
+def tables(recipe: TextGameRecipe, data: Data, measured: Mapping[str, dict[str, Any]]) -> list[Table]:
+    """All tables: the baselines and ceilings, and the measured models under their names."""
+    evaluation, task = evaluation_of(recipe, data), data.predictor(recipe.task)
+    plans = None if recipe.data.own else recorded(recipe)
+    perfect = true_predictor(task) if plans is None else plans.baselines(task)["perfect"]
+    trivial = {
+        "no change": beyond(recipe, task, lambda cases: [task.no_change(case) for case in cases]),
+        "perfect": beyond(recipe, task, perfect),
+    }
+    compared = evaluation.compare(task, {name: row["steps"] for name, row in measured.items()}, recipe.task.scorer)
+    drawn = {name: row["sampled"] for name, row in measured.items() if "sampled" in row}
+    further = beyond_tables({**trivial, **measured}, plans.note if plans is not None else "")
+    return [*step_tables(compared), *([sampled_table(drawn)] if drawn else []), *further]
+
+
+def beyond_tables(rows: dict[str, dict[str, Any]], note: str) -> list[Table]:
+    """Accuracy against depth, and planning, where they were measured."""
+    deep = {name: row["depth"] for name, row in rows.items() if "depth" in row}
+    planned = {name: row["planning"] for name, row in rows.items() if "planning" in row}
+    return [*([depth_table(deep, note)] if deep else []), *([planning_table(planned)] if planned else [])]

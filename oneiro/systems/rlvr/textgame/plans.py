@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from oneiro import seeds
-from oneiro.predictors.textgame.rollout import Predict, Rollout, accuracy_by_depth, recorded_plans, recorded_predictor
+from oneiro.predictors.textgame.rollout import (
+    Predict,
+    TrueRollout,
+    accuracy_by_depth,
+    recorded_plans,
+    recorded_predictor,
+)
 from oneiro.predictors.textgame.task import TextGamePredictor
 from oneiro.worlds.textgame.dataset import Dataset, open_dataset, splits
 from oneiro.worlds.textgame.state import Transition
@@ -26,13 +32,13 @@ class Plans:
 
     steps: Sequence[Sequence[Transition]]
     held_out: Collection[str] = ()
-    """Games whose train rows were not learnt from."""
+    """Games whose train rows were not learned from."""
 
     def __bool__(self) -> bool:
         return bool(self.steps)
 
     def taught(self, row: Transition) -> bool:
-        """Whether the answer to a step was there to be learnt."""
+        """Whether the answer to a step was there to be learned."""
         return (row.split == TRAIN or bool(row.duplicate)) and row.game not in self.held_out
 
     def some(self, most: int, seed: int) -> Plans:
@@ -42,7 +48,7 @@ class Plans:
 
     def measure(self, task: TextGamePredictor, predict: Predict) -> list[dict[str, Any]]:
         """How often a predictor is right at each depth (see `accuracy_by_depth`)."""
-        trajectories = [Rollout.recorded(steps) for steps in self.steps]
+        trajectories = [TrueRollout.recorded(steps) for steps in self.steps]
         return accuracy_by_depth(task, predict, trajectories, max(map(len, self.steps), default=0))
 
     def baselines(self, task: TextGamePredictor) -> dict[str, Predict]:
@@ -55,7 +61,7 @@ class Plans:
 
     @property
     def note(self) -> str:
-        """What the plans are, and how much of them was there to be learnt."""
+        """What the plans are, and how much of them was there to be learned."""
         steps = [row for plan in self.steps for row in plan]
         taught = sum(map(self.taught, steps))
         return f"{len(self.steps)} recorded plans; {taught} of these {len(steps)} steps also stand in train."
@@ -66,7 +72,7 @@ def find_plans(
 ) -> Plans:
     """The plans that go through a split of a folder, `depth` steps of each; its train rows fill the gaps.
 
-    A plan that stands wholly in train would only show what was learnt by heart, and is left out.
+    A plan that stands wholly in train would only show what was memorised, and is left out.
     """
     parts = [open_dataset(folder, name) for name in dict.fromkeys((split, TRAIN)) if name in splits(folder)]
     rows = [row for part in parts for row in _planned(part) if not games or row.game in {*games, *held_out}]

@@ -35,7 +35,7 @@ def play(
     trivial, repeats = task.reward_of_copying(clips, cases), task.repeats(cases, frames)
     episodes = []
     for group, (name, futures) in enumerate(zip(names, samples, strict=True)):
-        prompt, actions = task.prompt(cases[group]), clips.actions[group, task.layout.past - 1 :]
+        prompt, actions = task.opening(cases[group]), clips.actions[group, task.layout.past - 1 :]
         for member, sample in enumerate(futures):
             rewards = total[group, member]
             segments = task.layout.reply_segments(sample.segments())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,41 +15,22 @@ from oneiro.errors import OneiroError
 from oneiro.learning import reconstruction
 from oneiro.learning.sft import SftSettings
 from oneiro.models import language as languages
-from oneiro.models.language import LanguageModel
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video import transformer
-from oneiro.models.video.layout import Layout
 from oneiro.models.video.perceptual import Lpips
 from oneiro.models.video.tokenizer import pixels
 from oneiro.predictors.video import measures
 from oneiro.predictors.video.encodings import Encodings, SegmentRows
-from oneiro.predictors.video.task import VideoPredictor, VideoRewardSettings
-from oneiro.recipe import Settings
+from oneiro.predictors.video.model import PRETRAIN, TOKENIZER, VideoMetadata, VideoModel, find_tokenizer, open_model
+from oneiro.predictors.video.task import VideoPredictor
 from oneiro.run import Run
-from oneiro.sampling.engine import SamplingSettings
 from oneiro.systems import stages
 from oneiro.systems.rlvr.video.data import BINS, VideoData
 from oneiro.systems.rlvr.video.recipe import VideoRecipe
 from oneiro.worlds.robot.episodes import ActionBins
-from oneiro.worlds.robot.simulator import ACTION_REPEAT
 
-TOKENIZER, PRETRAIN = "tokenizer", "pretrain"
 MEAN_FRAME_PAIRS = 256
 """Pairs of frames whose mean is the mean_frame."""
-
-
-class VideoMetadata(Settings):
-    """What travels with a transformer's weights (`oneiro.json`): everything but the tokenizer's weights."""
-
-    predictor: Literal["video"] = "video"
-    layout: dict[str, Any]
-    bins: dict[str, Any]
-    reward: VideoRewardSettings = VideoRewardSettings()
-    sampling: SamplingSettings = SamplingSettings()
-    test_every: int = 100
-    """One episode in so many was kept from training."""
-    action_repeat: int = ACTION_REPEAT
-    """Simulator steps that an action of the robot lasted."""
 
 
 # The tokenizer --------------------------------------------------------------------------------------------------------
@@ -114,7 +95,7 @@ def redrawn(tokenizer: tokenizers.Tokenizer, data: VideoData) -> dict[str, float
 # The transformer ------------------------------------------------------------------------------------------------------
 
 
-def task_of(recipe: VideoRecipe, run: Run) -> VideoPredictor:
+def predictor_of(recipe: VideoRecipe, run: Run) -> VideoPredictor:
     """The prediction task with the run's own tokenizer and bins."""
     tokenizer = tokenizers.load(run.path / "checkpoints" / TOKENIZER)
     bins = ActionBins.load(run.path / BINS)
@@ -125,9 +106,9 @@ def pretrain_stage(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str, 
     """Learn true futures by cross-entropy, or take the given transformer."""
     if recipe.init_from.transformer:
         return take_transformer(recipe, run, data)
-    task, settings, seed = task_of(recipe, run), recipe.pretrain, seeds.derive(recipe.seed, PRETRAIN)
+    task, settings, seed = predictor_of(recipe, run), recipe.pretrain, seeds.derive(recipe.seed, PRETRAIN)
     language = transformer.create(recipe.model, task.layout, seed)
-    language.metadata = metadata_of(recipe, task, data.action_repeat)
+    metadata_of(recipe, task, data.action_repeat).write(language)
     shape, layout = language.backbone.shape, task.layout
     run.say(f"transformer: {shape.parameters:,} parameters, {layout.vocabulary:,} ids, rows of {layout.length} tokens")
     encodings = Encodings(data.train, task, recipe.layout.context_offset, recipe.layout.first)
@@ -149,7 +130,7 @@ def prepare(run: Run, encodings: Encodings, contexts: np.ndarray) -> None:
             encodings.prepare(contexts, bar.advance)
 
 
-def metadata_of(recipe: VideoRecipe, task: VideoPredictor, action_repeat: int) -> dict[str, Any]:
+def metadata_of(recipe: VideoRecipe, task: VideoPredictor, action_repeat: int) -> VideoMetadata:
     return VideoMetadata(
         layout=task.layout.data(),
         bins=task.bins.data(),
@@ -157,12 +138,7 @@ def metadata_of(recipe: VideoRecipe, task: VideoPredictor, action_repeat: int) -
         sampling=recipe.evaluation.sampling,
         test_every=recipe.data.test_every,
         action_repeat=action_repeat,
-    ).model_dump(mode="json")
-
-
-def model_after(run: Run, stage: str) -> LanguageModel:
-    """The transformer after a stage of the run."""
-    return languages.load(str(run.path / "checkpoints" / stage))
+    )
 
 
 # What was trained before ----------------------------------------------------------------------------------------------
@@ -193,7 +169,7 @@ def given_tokenizer(recipe: VideoRecipe) -> tokenizers.Tokenizer | None:
     return found
 
 
-def given_transformer(recipe: VideoRecipe) -> tuple[LanguageModel, VideoPredictor, VideoMetadata]:
+def given_transformer(recipe: VideoRecipe) -> VideoModel:
     """A transformer trained before, of a run the one that RL started from; it must have been shown the same rows."""
     place = existing(str(recipe.init_from.transformer))
     of_a_run = (place / "checkpoints" / PRETRAIN).is_dir()
@@ -207,7 +183,7 @@ def given_transformer(recipe: VideoRecipe) -> tuple[LanguageModel, VideoPredicto
     if other:
         said = " ".join(f"{key}={value}" for key, value in other.items())
         raise OneiroError(f"the transformer at {place} was trained with {said}, the recipe says otherwise; set these")
-    return language, task, metadata
+    return VideoModel(language, task, metadata)
 
 
 def take_transformer(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str, Any]:
@@ -220,7 +196,7 @@ def take_transformer(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str
     if len(task.bins.low) != len(ActionBins.load(run.path / BINS).low):
         raise OneiroError(f"actions of the data have not the {len(task.bins.low)} entries the given transformer knows")
     task.bins.save(run.path / BINS)
-    language.metadata = metadata_of(recipe, task, data.action_repeat)
+    metadata_of(recipe, task, data.action_repeat).write(language)
     keep(run, PRETRAIN, lambda folder: language.save(folder / "model"))
     shape = language.backbone.shape
     run.say(f"transformer, as given: {shape.parameters:,} parameters")
@@ -239,41 +215,3 @@ def existing(place: str) -> Path:
 def keep(run: Run, stage: str, save: Callable[[Path], Any]) -> None:
     """What was given, as the stage's only checkpoint."""
     languages.write_folder(run.checkpoint_dir(stage) / "step-000000", save)
-
-
-# A model in a folder, without its run's recipe ------------------------------------------------------------------------
-
-
-def open_model(place: str | Path, stage: str | None = None) -> tuple[LanguageModel, VideoPredictor, VideoMetadata]:
-    """A video model of a run (after `stage`, or after its last one), or in a folder with its tokenizer beside it."""
-    place = Path(place)
-    if not place.is_dir():
-        raise OneiroError(f"no folder is at {place}; name a run of rlvr/video-..., or a video model with its tokenizer")
-    if stage is not None:
-        if not any(place.glob(f"checkpoints/{stage}/step-*/model")):
-            raise OneiroError(f"{place} has no transformer of a stage '{stage}'; they come after '{PRETRAIN}' and 'rl'")
-        place = place / "checkpoints" / stage
-    elif (place / "checkpoints" / PRETRAIN).is_dir():
-        newest = [name for name in ("rl", PRETRAIN) if any(place.glob(f"checkpoints/{name}/step-*/model"))]
-        if not newest:
-            raise OneiroError(f"{place} has no transformer yet; let the run get past its stage '{PRETRAIN}'")
-        place = place / "checkpoints" / newest[0]
-    language = languages.load(str(place))
-    try:
-        metadata = VideoMetadata.model_validate(language.metadata)
-    except ValueError as error:
-        raise OneiroError(f"the model at {place} was not taught to predict video (see its oneiro.json)") from error
-    tokenizer = tokenizers.load(find_tokenizer(place))
-    layout, bins = Layout.read(metadata.layout), ActionBins.read(metadata.bins)
-    if (tokenizer.codes, tokenizer.frame_tokens) != (layout.codes, layout.frame_tokens):
-        raise OneiroError(f"the tokenizer beside {place} is not the one this model was trained with")
-    return language, VideoPredictor(tokenizer, layout, bins, metadata.reward), metadata
-
-
-def find_tokenizer(place: Path) -> Path:
-    """Inside a model's folder, or among the checkpoints of its run (RUN/checkpoints/rl/step-000040/model)."""
-    for folder in (place, *place.resolve().parents[:4]):
-        for found in (folder / TOKENIZER, folder / "checkpoints" / TOKENIZER):
-            if (found / tokenizers.CONFIG).is_file() or any(found.glob(f"step-*/{TOKENIZER}")):
-                return found
-    raise OneiroError(f"no tokenizer belongs to the model at {place}: put its folder there, as {place / TOKENIZER}")

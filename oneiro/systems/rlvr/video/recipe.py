@@ -6,16 +6,16 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from oneiro.learning.collapse import CollapseMonitorSettings
 from oneiro.learning.learner import LearnerSettings
-from oneiro.learning.loop import RlSettings
 from oneiro.learning.reconstruction import ReconstructionSettings
 from oneiro.models.video.layout import Layout
 from oneiro.models.video.tokenizer import FrameTokenizerSettings, Tokenizer, TokenizerSettings
 from oneiro.models.video.transformer import TransformerSettings
 from oneiro.predictors.video.task import VideoRewardSettings
-from oneiro.recipe import Recipe, Settings
+from oneiro.recipe import Settings
 from oneiro.sampling.engine import SamplingSettings
+from oneiro.systems.rlvr.recipe import OnTheWay, RlvrRecipe
+from oneiro.systems.stages import RolloutSettings
 from oneiro.worlds.robot import puck as video_toy
 from oneiro.worlds.robot.policies import PERTURBATIONS
 from oneiro.worlds.robot.simulator import TaskName
@@ -126,16 +126,7 @@ class PretrainSettings(Settings):
     checkpoint_every: int = Field(200, ge=1)
 
 
-class RolloutSettings(Settings):
-    """What an RL step plays."""
-
-    prompts_per_step: int = Field(16, ge=1)
-    """Segments."""
-    group_size: int = Field(8, ge=2)
-    """Futures sampled for each."""
-
-
-class VideoEvaluationSettings(Settings):
+class VideoEvaluationSettings(OnTheWay):
     """What a model is measured on, and how."""
 
     segments: int = Field(200, ge=1)
@@ -147,13 +138,11 @@ class VideoEvaluationSettings(Settings):
     """LPIPS columns; none: no LPIPS."""
     sample_videos: int = Field(4, ge=0)
     """Test segments that are drawn in the report."""
-    every: int = Field(0, ge=0)
-    """Steps of RL between looks at test segments on the way, the first before any update; 0: only at the end."""
     eval_subset: int = Field(32, ge=1)
-    """Test segments in such a look, one future each."""
+    """Test segments of an evaluation on the way, one future each."""
 
 
-class VideoRecipe(Recipe):
+class VideoRecipe(RlvrRecipe):
     """Everything RLVR on video does, in order."""
 
     data: VideoDataSettings = VideoDataSettings()
@@ -164,12 +153,7 @@ class VideoRecipe(Recipe):
     model: TransformerSettings = TransformerSettings()
     pretrain: PretrainSettings = PretrainSettings()
     reward: VideoRewardSettings = VideoRewardSettings()
-    sampling: SamplingSettings = SamplingSettings()
-    max_batch_size: int = Field(256, ge=1)
-    """Rows decoded at once."""
-    rollout: RolloutSettings = RolloutSettings()
-    rl: RlSettings = RlSettings()
-    collapse_monitor: CollapseMonitorSettings = CollapseMonitorSettings(every=0)
+    rollout: RolloutSettings = RolloutSettings(prompts_per_step=16)
     evaluation: VideoEvaluationSettings = VideoEvaluationSettings()
 
     @model_validator(mode="after")

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from oneiro import files
 from oneiro.errors import OneiroError
 from oneiro.predictors.video.dataset import Images, VideoDataset
+from oneiro.predictors.video.model import open_model
 from oneiro.predictors.video.world import LearnedFrames
 from oneiro.report.videos import save_gif
 from oneiro.sampling.engine import Engine
-from oneiro.systems.rlvr.video.model import open_model
 from oneiro.worlds.robot.episodes import open_episodes
 
 KEYS = (("a", "d"), ("s", "w"), ("f", "r"), ("z", "x"))

@@ -18,15 +18,21 @@ from pydantic import Field
 
 from oneiro.seeds import generator
 from oneiro.worlds import packs
-from oneiro.worlds.base import Step, World, WorldConfig, draw_level, level_key
+from oneiro.worlds.base import Step, World, WorldConfig, draw_level, in_split, level_key
 from oneiro.worlds.grid.frozen_lake import views as lake_views
 from oneiro.worlds.grid.frozen_lake.views import Lake, LakeGlyphs
 from oneiro.worlds.packs import PackConfig
+from oneiro.worlds.symmetry import least_image
 
 WORDS = ("Left", "Down", "Right", "Up")
 """In gymnasium's order: the two neighbours of a direction in this ring are its perpendiculars."""
 
 SHIFTS = ((0, -1), (1, 0), (0, 1), (-1, 0))
+
+SPLIT_SALT = 1833
+"""Decides which maps are held out. With this number some are also where there are few: of the four maps of a 2x2 lake,
+and of the three of a 4x4 lake without holes.
+"""
 
 
 class FrozenLakeConfig(PackConfig):
@@ -49,13 +55,15 @@ class LakeLevel:
     lake: Lake
     optimum: int
 
-    @property
+    @cached_property
     def key(self) -> str:
         lake = self.lake
-        holes = "".join(str(int(cell in lake.holes)) for cell in range(lake.size**2))
-        # A walk passes the starts of other levels with the same holes and goal: all of these are in one split.
-        family = f"frozen-lake {lake.size} {holes} {lake.goal}"
-        return level_key(f"{family} {lake.player}", family)
+        return level_key(f"frozen-lake {lake.size} {sorted(lake.holes)} {lake.goal} {lake.player}", split_key(lake))
+
+    @cached_property
+    def canonical(self) -> str:
+        """The level's name up to rotation and mirror."""
+        return level_key(f"frozen-lake {self.lake.size} {canonical_forms(self.lake)}", split_key(self.lake))
 
 
 class FrozenLake(World):
@@ -85,7 +93,7 @@ class FrozenLake(World):
         self.lake, self.start = level.lake, level.lake.player
         self.__dict__.pop("_values", None)
         self._slips = slips(self.seed, self.member)
-        return self.render(), {"key": level.key, "optimum": level.optimum}
+        return self.render(), {"key": level.key, "canonical": level.canonical, "optimum": level.optimum}
 
     def step(self, action: str) -> Step:
         if self.over:
@@ -154,7 +162,7 @@ def level_for(
         return packs.pick(pack, seed, split, level_in, size)
 
     def drawn(rng: np.random.Generator) -> LakeLevel | None:
-        return draw(rng, size, frozen_probability)
+        return draw(rng, size, frozen_probability, split)
 
     return draw_level("frozen-lake", seed, split, drawn, lambda level: level.key)[0]
 
@@ -170,15 +178,34 @@ def level_in(text: str, optimum: int, size: int) -> LakeLevel:
     return LakeLevel(lake, optimum)
 
 
-def draw(rng: np.random.Generator, size: int, frozen_probability: float) -> LakeLevel | None:
-    """A random map; None if no path leads from its start to its goal."""
+def draw(rng: np.random.Generator, size: int, frozen_probability: float, split: str | None) -> LakeLevel | None:
+    """A random map; None if it belongs to the other split or no path leads from its start to its goal."""
     holes = rng.random(size * size) >= frozen_probability
     start, goal = (int(cell) for cell in rng.choice(size * size, 2, replace=False))
     holes[[start, goal]] = False
-    optimum = path_length(holes, size, start, goal)
-    if optimum is None:
+    lake = Lake(size, frozenset(np.flatnonzero(holes).tolist()), goal, start)
+    if not in_split(level_key(split_key(lake)), split):
         return None
-    return LakeLevel(Lake(size, frozenset(np.flatnonzero(holes).tolist()), goal, start), optimum)
+    optimum = path_length(holes, size, start, goal)
+    return None if optimum is None else LakeLevel(lake, optimum)
+
+
+def split_key(lake: Lake) -> str:
+    """Names the map up to rotation and mirror.
+
+    A walk passes the starts of other levels on the same map, so all starts on a map are in one split.
+    """
+    return f"frozen-lake map {SPLIT_SALT} {lake.size} {canonical_forms(lake)[0].hex()}"
+
+
+@lru_cache(maxsize=64)
+def canonical_forms(lake: Lake) -> tuple[bytes, ...]:
+    """The canonical form of the map, and that of the start on it."""
+    ground, start = bytearray(lake.size**2), bytearray(lake.size**2)
+    ground[lake.goal], start[lake.player] = 2, 1
+    for cell in lake.holes:
+        ground[cell] = 1
+    return least_image(*(np.frombuffer(layer, np.uint8).reshape(lake.size, lake.size) for layer in (ground, start)))
 
 
 def slips(seed: int, member: int) -> np.random.Generator:

@@ -7,14 +7,16 @@ search and hopes for a hard start, this one knows every distance: the difficulty
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache, reduce
 from itertools import permutations
+from operator import or_
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oneiro.worlds.base import in_split, level_key
-from oneiro.worlds.grid.sokoban.search import SHIFTS, Distances
+from oneiro.worlds.grid.sokoban.search import MAX_INSIDE, SHIFTS, Distances
+from oneiro.worlds.symmetry import least_image
 
 TURN = 0.35
 """Chance that the carving walk takes a new direction at a step."""
@@ -55,11 +57,21 @@ class Level:
     optimum: int
     """Moves of the shortest solution."""
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Rooms that differ in nothing but where boxes and player start share a split."""
-        ground = Ground(self.floor, self.targets)
-        return level_key(f"{ground.family(self.width)} {self.boxes:x} {self.player}", ground.family(self.width))
+        room = f"sokoban {self.height} {self.width} {self.floor:x} {self.targets:x} {self.boxes:x} {self.player}"
+        return level_key(room, self.ground.split_key(self.width))
+
+    @cached_property
+    def canonical(self) -> str:
+        """The level's name up to rotation, mirror and the thickness of its walls."""
+        form = canonical_form(self.width, self.floor, self.targets, self.boxes, self.player)
+        return level_key(f"sokoban {form}", self.ground.split_key(self.width))
+
+    @property
+    def ground(self) -> Ground:
+        return Ground(self.floor, self.targets)
 
 
 @dataclass(frozen=True)
@@ -69,9 +81,33 @@ class Ground:
     floor: int
     targets: int
 
-    def family(self, width: int) -> str:
-        """Names the room: known before the costly part of making a level, and enough to tell its split."""
-        return f"sokoban {width} {self.floor:x} {self.targets:x}"
+    def split_key(self, width: int) -> str:
+        """Names the room, up to symmetry, by which its split is decided; known before the costly part of a level."""
+        return f"sokoban {canonical_form(width, self.floor, self.targets)}"
+
+
+@lru_cache(maxsize=256)
+def canonical_form(width: int, floor: int, targets: int, boxes: int = 0, player: int | None = None) -> str:
+    """A room of that width inside its walls, up to rotation, mirror and the thickness of its walls.
+
+    The room is cut to its floor and laid on its longer side, so that it is the same room inside larger walls.
+    """
+    height, row = -(-floor.bit_length() // width), (1 << width) - 1
+    lines = [floor >> at & row for at in range(0, height * width, width)]
+    across = reduce(or_, lines)
+    top, left, right = next(at for at, line in enumerate(lines) if line), _lowest(across), across.bit_length()
+    masks = (floor, targets, boxes, 0 if player is None else 1 << player)
+    bits = np.frombuffer(b"".join(mask.to_bytes(MAX_INSIDE // 8, "little") for mask in masks), np.uint8)
+    layers = np.unpackbits(bits, bitorder="little").reshape(len(masks), -1)[:, : height * width]
+    layers = layers.reshape(len(masks), height, width)[:, top:, left:right]
+    if height - top > right - left:
+        layers = layers.swapaxes(1, 2)
+    ground, things = least_image(layers[0] + layers[1], layers[2] + 2 * layers[3])
+    return f"{layers.shape[2]} {ground.hex()} {things.hex()}"
+
+
+def _lowest(mask: int) -> int:
+    return (mask & -mask).bit_length() - 1
 
 
 def carve(rng: np.random.Generator, plan: Plan) -> Ground | None:
@@ -97,7 +133,7 @@ def carve(rng: np.random.Generator, plan: Plan) -> Ground | None:
 def draw(rng: np.random.Generator, plan: Plan, split: str | None) -> Level | None:
     """A level, or None if the room carved is of no use or belongs to the other split."""
     ground = carve(rng, plan)
-    if ground is None or not in_split(level_key(ground.family(plan.width - 2)), split):
+    if ground is None or not in_split(level_key(ground.split_key(plan.width - 2)), split):
         return None
     return furnish(rng, ground, plan)
 

@@ -118,7 +118,7 @@ class Sokoban(World):
         level = level_for(self.config.plan, self.seed, self.split, self.config.pack)
         self.room = room_of(level)
         self.__dict__.pop("_distances", None)
-        return self.render(), {"key": level.key, "optimum": level.optimum}
+        return self.render(), {"key": level.key, "canonical": level.canonical, "optimum": level.optimum}
 
     def step(self, action: str) -> Step:
         if self.over:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import isqrt
 
 import numpy as np
+from numpy.typing import NDArray
 
-from oneiro.worlds.base import in_split, level_key
+from oneiro.worlds.base import NEITHER, in_split, level_key
+from oneiro.worlds.symmetry import symmetries
 
 
 @dataclass(frozen=True)
@@ -20,21 +22,98 @@ class Puzzle:
     givens: tuple[int, ...]
     solution: tuple[int, ...]
 
-    @property
+    @cached_property
     def key(self) -> str:
-        """Puzzles with the same solution share a split."""
-        return level_key(f"sudoku {self.givens}", family(self.solution))
+        """Puzzles share a split if their solutions are equal up to digits, rotation and mirror, and also if they are
+        themselves equal up to all symmetries. A 4x4 puzzle that would belong to both splits so is in neither.
+        """
+        name, held_out = level_key(f"sudoku {self.givens}"), solution_held_out(self.solution)
+        if held_out != self.held_out:
+            return name[:-1] + NEITHER
+        return name[:-1] + ("0" if held_out else "1")
+
+    @cached_property
+    def canonical(self) -> str:
+        """The puzzle's name up to symmetry."""
+        return level_key(f"sudoku {self.form}")[:-1] + ("0" if self.held_out else "1")
+
+    @cached_property
+    def form(self) -> tuple[bytes, bytes]:
+        """The puzzle's canonical form: that of its solution, and which cells of it are given."""
+        least, ways = solution_form(self.solution)
+        images = np.array(self.givens, bool)[ways].tobytes()
+        return least, min(images[at : at + len(least)] for at in range(0, len(images), len(least)))
+
+    @cached_property
+    def held_out(self) -> bool:
+        """Whether the puzzle, up to all symmetries, is kept for evaluation.
+
+        The 4x4 solutions held out are equal to others when rows are exchanged, for example. So of the puzzles on these
+        and on the others one half is kept from training, and the other half from evaluation.
+        """
+        if self.size > 4:
+            return solution_held_out(self.solution)
+        return self.form[0] == solution_form(HELD_OUT)[0] and int(level_key(f"sudoku {self.form}")[-1], 16) % 2 == 0
 
 
-def family(solution: tuple[int, ...]) -> str:
-    """Names a finished grid: known before the costly part of making a puzzle, and enough to tell its split."""
-    return f"sudoku {solution}"
+HELD_OUT = (1, 2, 3, 4, 3, 4, 1, 2, 2, 3, 4, 1, 4, 1, 2, 3)
+"""A 4x4 solution kept for evaluation, with all that follow from it by digits, rotation and mirror: 96 of 288.
+
+There are five such sets of solutions (24, 24, 48, 96 and 96), too few to leave it to a hash which of them is held out.
+"""
+
+
+def split_key(solution: tuple[int, ...]) -> str:
+    """Names a finished grid up to digits, rotation and mirror: known before the costly part of making a puzzle."""
+    square = symmetries(isqrt(len(solution)), isqrt(len(solution)))
+    return f"sudoku {min(image.tobytes() for image in relabelled(solution, square)).hex()}"
+
+
+@lru_cache(maxsize=512)
+def solution_held_out(solution: tuple[int, ...]) -> bool:
+    """Whether puzzles with this solution are kept from training."""
+    if len(solution) == len(HELD_OUT):
+        return split_key(solution) == split_key(HELD_OUT)
+    return in_split(level_key(split_key(solution)), "eval")
+
+
+@lru_cache(maxsize=512)
+def solution_form(solution: tuple[int, ...]) -> tuple[bytes, NDArray[np.int64]]:
+    """A solution's canonical form under `rearrangements`, and those of them that lead to it [ways, cells]."""
+    ways = rearrangements(isqrt(len(solution)))
+    images = [image.tobytes() for image in relabelled(solution, ways)]
+    least = min(images)
+    return least, ways[[image == least for image in images]]
+
+
+def relabelled(solution: tuple[int, ...], ways: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """[ways, cells]: the solution with its cells rearranged, and its digits renamed so that row one counts from 0."""
+    images = np.array(solution)[ways]
+    names = images[:, : isqrt(len(solution))].argsort(axis=1)
+    return np.take_along_axis(names, images - 1, axis=1).astype(np.uint8)
+
+
+@lru_cache
+def rearrangements(size: int) -> NDArray[np.int64]:
+    """[ways, cells]: for each symmetry of the board, the cell that comes to each place.
+
+    On a 4x4 board these are all 128: exchanges of bands, stacks, rows and columns that keep the boxes, and the mirror
+    at the diagonal. Of the 3,359,232 of a 9x9 board these are the eight of the square; nobody draws so many puzzles
+    that two are equal by one of the others.
+    """
+    board = np.arange(size * size).reshape(size, size)
+    if size > 4:
+        return symmetries(size, size)
+    lines = [[0, 1, 2, 3], [1, 0, 2, 3], [0, 1, 3, 2], [1, 0, 3, 2]]
+    lines += [line[2:] + line[:2] for line in lines]
+    images = [board[np.ix_(rows, columns)] for rows in lines for columns in lines]
+    return np.stack([image.ravel() for image in (*images, *(image.T for image in images))])
 
 
 def draw(rng: np.random.Generator, size: int, clues: int, split: str | None) -> Puzzle | None:
     """A puzzle with that many clues; None if the grid is of the other split or cannot be thinned out that far."""
     solution = full_grid(rng, size)
-    if not in_split(level_key(family(solution)), split):
+    if split is not None and solution_held_out(solution) != (split == "eval"):
         return None
     cells = list(solution)
     left = size * size
@@ -50,7 +129,9 @@ def draw(rng: np.random.Generator, size: int, clues: int, split: str | None) -> 
 
 
 def full_grid(rng: np.random.Generator, size: int) -> tuple[int, ...]:
-    """A finished grid: the cyclic pattern with bands, stacks, rows, columns and digits shuffled."""
+    """A finished grid: any of the 288 of a 4x4 board, else the cyclic pattern with its parts and digits shuffled."""
+    if size == 4:
+        return small_grids()[int(rng.integers(len(small_grids())))]
     box = isqrt(size)
 
     def lines() -> list[int]:
@@ -59,6 +140,12 @@ def full_grid(rng: np.random.Generator, size: int) -> tuple[int, ...]:
     digits = (rng.permutation(size) + 1).tolist()
     rows, columns = lines(), lines()
     return tuple(digits[(box * (row % box) + row // box + column) % size] for row in rows for column in columns)
+
+
+@lru_cache(maxsize=1)
+def small_grids() -> list[tuple[int, ...]]:
+    """Every finished 4x4 grid, in order."""
+    return sorted(solutions((0,) * 16, 4, limit=289))
 
 
 def solvable(cells: Sequence[int], size: int, cell: int, digit: int) -> bool:

@@ -71,7 +71,8 @@ class Sudoku(World):
         self.begin(seed, options)
         self.puzzle = puzzle_for(self.config.size, self.config.given, self.seed, self.split, self.config.pack)
         self.board = Board(self.puzzle.size, self.puzzle.givens)
-        return self.render(), {"key": self.puzzle.key, "optimum": self.puzzle.givens.count(0)}
+        level = self.puzzle
+        return self.render(), {"key": level.key, "canonical": level.canonical, "optimum": level.givens.count(0)}
 
     def step(self, action: str) -> Step:
         solved = self.board.cells == self.puzzle.solution

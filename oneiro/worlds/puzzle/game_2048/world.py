@@ -7,6 +7,8 @@ luck: members of a group start from the same board and meet different tiles.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
+from itertools import combinations
 from math import exp, log2
 from typing import Any, ClassVar
 
@@ -17,8 +19,11 @@ from oneiro.seeds import generator
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, level_key
 from oneiro.worlds.puzzle.game_2048.board import WORDS, Tiles, possible, slid, with_new_tile
 from oneiro.worlds.puzzle.game_2048.player import AHEAD, best_way
+from oneiro.worlds.symmetry import least_image
 
 REWARD_SCALE = 0.1
+HELD_OUT = 3
+"""One start in this many is kept for evaluation, of those that no game passes."""
 NEVER = 1e-12
 """A chance below this is stated as none."""
 
@@ -59,10 +64,10 @@ class Game2048(World):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         self.begin(seed, options)
-        self.tiles, key = draw_level(self.name, self.seed, self.split, self._draw, lambda t: level_key(f"2048 {t}"))
+        self.tiles, key = draw_level(self.name, self.seed, self.split, self._draw, self._key)
         self.score = 0
         self._luck = generator(self.name, self.seed, "luck", self.member)
-        return self.render(), {"key": key}
+        return self.render(), {"key": key, "canonical": level_key(canonical_start(self.tiles).hex())[:-1] + key[-1]}
 
     def step(self, action: str) -> Step:
         if self.over:
@@ -103,7 +108,7 @@ class Game2048(World):
         )
 
     def oracle(self) -> str | None:
-        """The move of a good player, not of an optimal one: nobody knows that (see `player_2048`)."""
+        """The move of a good player, not of an optimal one: nobody knows that (see `player`)."""
         way = None if self.over else best_way(self.tiles, self.config.two_probability)
         return None if way is None else WORDS[way]
 
@@ -127,10 +132,43 @@ class Game2048(World):
         return max(self.tiles.cells) >= self.config.target
 
     def _draw(self, rng: np.random.Generator) -> Tiles:
+        twos = self.config.two_probability
+        if self.split == "eval":
+            twos = float(self._smallest == 2)  # what is held out has no other tiles
         tiles = Tiles(self.config.size, (0,) * self.config.size**2)
         for _ in range(2):
-            tiles = with_new_tile(tiles, rng, self.config.two_probability)
+            tiles = with_new_tile(tiles, rng, twos)
         return tiles
+
+    def _key(self, tiles: Tiles) -> str:
+        """The name of a start. Its last digit, which decides the split, is the same for all its rotations and mirrors.
+
+        Tiles only grow, so no game passes a start with two tiles of the smallest kind. Of these every third is held
+        out, counted and not hashed, for a small board has few. Other starts can be met in play and are for training.
+        """
+        held_out = canonical_start(tiles) in held_out_starts(tiles.size, self._smallest)
+        return level_key(f"2048 {tiles}")[:-1] + ("0" if held_out else "1")
+
+    @property
+    def _smallest(self) -> int:
+        """The smallest tile that appears."""
+        return 2 if self.config.two_probability > 0 else 4
+
+
+@lru_cache(maxsize=4096)
+def canonical_start(tiles: Tiles) -> bytes:
+    """A start up to rotation and mirror."""
+    return least_image(np.array(tiles.cells, np.uint8).reshape(tiles.size, tiles.size))[0]
+
+
+@lru_cache
+def held_out_starts(size: int, tile: int) -> frozenset[bytes]:
+    """The canonical forms of the starts that are kept for evaluation, where `tile` is the smallest."""
+    cells = range(size * size)
+    pairs = ([tile * (cell in pair) for cell in cells] for pair in combinations(cells, 2))
+    forms = sorted({canonical_start(Tiles(size, tuple(pair))) for pair in pairs})
+    order = generator("2048", "split", size).permutation(len(forms))
+    return frozenset(forms[place] for place in order[::HELD_OUT].tolist())
 
 
 def spaced(tiles: Tiles) -> str:

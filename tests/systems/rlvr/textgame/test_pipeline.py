@@ -17,22 +17,32 @@ import pytest
 
 from oneiro import recipe as recipes
 from oneiro.agents.evaluate import record
-from oneiro.episode import FinishReason
+from oneiro.episode import Episode, FinishReason
 from oneiro.errors import OneiroError
-from oneiro.learning.example import Example, batches
-from oneiro.models.language import LanguageModel, LoraSettings, ModelSettings, create_tiny, load, with_lora
+from oneiro.learning.batch import RowsAfterPrefix, batches
+from oneiro.learning.example import Example
+from oneiro.models.language import LanguageModel, LoraSettings, ModelSettings, create_tiny, load, merged, with_lora
+from oneiro.predictors.textgame.model import TextGameModel
 from oneiro.predictors.textgame.rollout import Predict, possible, understood
 from oneiro.predictors.textgame.task import TextGamePredictor, TextGamePredictorConfig
 from oneiro.run import Run, read_lines
 from oneiro.sampling.engine import Engine, SamplingSettings
-from oneiro.systems.rlvr.textgame.data import Data, augmentation, data_stage, open_data, row_order, sft_data, true_rows
+from oneiro.systems.rlvr.textgame.command import open_evaluation
+from oneiro.systems.rlvr.textgame.data import (
+    Data,
+    augmentation,
+    data_stage,
+    open_data,
+    row_order,
+    training_rows,
+    true_rows,
+)
 from oneiro.systems.rlvr.textgame.data import record as record_games
 from oneiro.systems.rlvr.textgame.episodes import describe, episode, play, written
-from oneiro.systems.rlvr.textgame.evaluate import beyond, levels, tables
-from oneiro.systems.rlvr.textgame.evaluation import StepEvaluation, answer, open_evaluation
-from oneiro.systems.rlvr.textgame.model import Answerer, lora_merged, pieces
+from oneiro.systems.rlvr.textgame.evaluation import StepEvaluation, answer, beyond, levels, tables
 from oneiro.systems.rlvr.textgame.plans import find_plans
-from oneiro.systems.rlvr.textgame.recipe import RlvrRecipe, SamplerSettings, TextGameDataSettings
+from oneiro.systems.rlvr.textgame.recipe import SamplerSettings, TextGameDataSettings, TextGameRecipe
+from oneiro.systems.rlvr.textgame.tiny import pieces
 from oneiro.worlds.textgame.crawl import CrawlConfig
 from oneiro.worlds.textgame.dataset import Dataset, open_dataset, write_dataset
 from oneiro.worlds.textgame.games import GAMES
@@ -125,7 +135,7 @@ def test_the_python_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.slow
 def test_a_run_killed_in_every_stage_ends_like_one_left_alone(alone: Path, tmp_path: Path) -> None:
     killed = tmp_path / "killed"
-    stages = ("data", "sft", "evaluate-start", "rl", "rl", "evaluate-rlvr")
+    stages = ("data", "sft", "evaluate-base", "rl", "rl", "evaluate-rlvr")
     assert kill_in(stages, killed, lambda: start(killed)) >= 3
     assert start(killed).wait(300) == 0
     assert fingerprint(killed, ["data"]) == fingerprint(alone, ["data"])
@@ -153,15 +163,15 @@ def data(folder: Path) -> Data:
     return Data(open_dataset(folder, "train"), open_dataset(folder, "test"), open_dataset(folder, "unseen"), [])
 
 
-def make_answerer(data: Data, **settings: object) -> Answerer:
+def make_answerer(data: Data, **settings: object) -> TextGameModel:
     task = TextGamePredictor(TextGamePredictorConfig(rules="none", brief=True, **settings))
     texts = [text for case in data.train for text in (task.prompt(case)[0]["content"], task.target(case))]
     sizes = ModelSettings(layers=2, width=32, heads=2, mlp=64, vocabulary=600)
     language = create_tiny(sizes, texts, 1, pieces(texts))
-    return Answerer(task, Engine(language, 16), SamplingSettings(max_tokens=12))
+    return TextGameModel(task, Engine(language, 16), SamplingSettings(max_tokens=12))
 
 
-def test_recorded_games_share_no_level_between_train_and_test(data: Data) -> None:
+def test_games_are_split_as_asked_and_test_rows_that_training_has_are_marked(data: Data) -> None:
     assert data.train.games == data.test.games == ["bake-bread", "do-laundry"]
     assert data.unseen is not None and data.unseen.games == ["grow-beans"]
     asked = {json.dumps([case.state, case.score, case.action]) for case in data.train}
@@ -208,11 +218,26 @@ def test_an_episode_is_one_question_with_what_was_sampled(data: Data) -> None:
     assert [e.rows[0].tokens.tolist() for e in play(answerer, cases, 2, seed=0)] == [
         e.rows[0].tokens.tolist() for e in episodes
     ]
+
+
+def test_a_steps_answers_are_described_by_what_they_should_have_changed() -> None:
+    def answered(success: bool, changed: bool, malformed: bool, reason: FinishReason) -> Episode:
+        info = {"changed": changed, "malformed": malformed}
+        return Episode([], success=success, finish_reason=reason, info=info)
+
+    ended, cut_off = FinishReason.TURNS, FinishReason.LENGTH
+    episodes = [
+        answered(True, True, False, ended),
+        answered(False, True, True, cut_off),
+        answered(False, True, False, ended),
+        answered(True, False, False, ended),
+    ]
     found = describe(episodes)
-    assert found["malformed"] == np.mean([e.info["malformed"] for e in episodes])
+    assert found == {"success_changed": 1 / 3, "success_unchanged": 1.0, "malformed": 0.25, "truncated": 0.25}
+    assert "success_unchanged" not in describe(episodes[:3])
 
 
-def test_lessons_put_the_loss_on_the_answer_and_its_end(data: Data) -> None:
+def test_sft_rows_put_the_loss_on_the_answer_and_its_end(data: Data) -> None:
     answerer = make_answerer(data)
     rows = true_rows(answerer.task, answerer.chat, data.train, [[0, 1], [2, 3, 4]])
     assert len(rows) == 5 and len(list(rows)) == 5
@@ -223,14 +248,14 @@ def test_lessons_put_the_loss_on_the_answer_and_its_end(data: Data) -> None:
         assert np.array_equal(row.tokens[~learned], answerer.prompt(case))
 
 
-def test_lessons_may_tell_a_state_otherwise_in_every_family(data: Data) -> None:
+def test_sft_rows_may_augment_the_state_of_every_group(data: Data) -> None:
     answerer = make_answerer(data)
     augment = augmentation(data.train, 1.0, 7)
     rows = true_rows(answerer.task, answerer.chat, data.train, [[0, 1], [0, 1], [2]], augment)
     first, second, again, _, other = rows
     assert np.array_equal(first.prefix, second.prefix) and not np.array_equal(first.prefix, again.prefix)
-    for row, (number, family) in zip((first, second, again, other), ((0, 0), (1, 0), (0, 1), (2, 2)), strict=True):
-        case = augment(data.train[number], family)
+    for row, (number, group) in zip((first, second, again, other), ((0, 0), (1, 0), (0, 1), (2, 2)), strict=True):
+        case = augment(data.train[number], group)
         answer = answerer.language.decode(row.tokens[row.weights("ce") > 0]).removesuffix("<|im_end|>")
         assert answerer.task.exact(answer, case)
         assert np.array_equal(row.tokens[row.weights("ce") == 0], answerer.prompt(case))
@@ -241,18 +266,18 @@ def test_lessons_may_tell_a_state_otherwise_in_every_family(data: Data) -> None:
 def test_rows_of_one_state_share_all_that_stands_before_the_command(data: Data) -> None:
     answerer = make_answerer(data)
     settings = ["sft_data.rows=40", "sft_data.rows_per_state=6", "sampler.changed_share=0.5"]
-    recipe = recipes.load("rlvr/text-game", settings, RlvrRecipe)
-    assert isinstance(recipe, RlvrRecipe)
-    rows = sft_data(recipe, None, data, answerer.task, answerer.chat)  # type: ignore[arg-type]
-    assert len(rows) == 40 and max(map(len, rows.families)) == 6
-    for family in rows.families:
-        prefixes = {rows.row(number, 0).prefix.tobytes() for number in family}
-        commands = {data.train[number].action for number in family}
-        assert len(prefixes) == 1 and len(commands) == len(family)
-    (longest, *_) = sorted(rows.families, key=len, reverse=True)
+    recipe = recipes.load("rlvr/text-game", settings, TextGameRecipe)
+    assert isinstance(recipe, TextGameRecipe)
+    rows = training_rows(recipe, None, data, answerer.task, answerer.chat)  # type: ignore[arg-type]
+    assert len(rows) == 40 and max(map(len, rows.groups)) == 6
+    for group in rows.groups:
+        prefixes = {rows.row(number, 0).prefix.tobytes() for number in group}
+        commands = {data.train[number].action for number in group}
+        assert len(prefixes) == 1 and len(commands) == len(group)
+    (longest, *_) = sorted(rows.groups, key=len, reverse=True)
     shared = [Example.of(rows.row(number, 0)) for number in longest]
     (batch,) = batches(shared, 100_000)
-    assert batch.prefixes is not None and len(batch.prefixes) == 1
+    assert isinstance(batch.layout, RowsAfterPrefix) and len(batch.layout.prefixes) == 1
 
 
 def test_a_teacher_is_asked_over_http_and_its_right_answers_are_learnt(data: Data, tmp_path: Path) -> None:
@@ -266,19 +291,19 @@ def test_a_teacher_is_asked_over_http_and_its_right_answers_are_learnt(data: Dat
     host.answer = reply
     teacher = ["sft_data.teacher.model=m", f"sft_data.teacher.base_url=http://127.0.0.1:{host.http.server_port}/v1"]
     settings = ["sft_data.rows=12", "sft_data.samples=3", "sft_data.teacher.retries=0", *teacher]
-    recipe = recipes.load("rlvr/text-game", settings, RlvrRecipe)
-    assert isinstance(recipe, RlvrRecipe)
+    recipe = recipes.load("rlvr/text-game", settings, TextGameRecipe)
+    assert isinstance(recipe, TextGameRecipe)
     run = Run.open(tmp_path / "run", recipe)
-    rows = sft_data(recipe, run, data, answerer.task, answerer.chat)
+    rows = training_rows(recipe, run, data, answerer.task, answerer.chat)
     learned = {answerer.language.decode(row.tokens[row.weights("ce") > 0]) for row in rows}
     assert len(rows) == 12 and learned <= {f"{text}<|im_end|>" for text in known.values()}
     assert {body["n"] for body in host.bodies} == {3}
-    assert "teacher: 12 of 12 row_order answered right in 3 tries" in (tmp_path / "run" / "log.txt").read_text()
+    assert "teacher: 12 of 12 questions answered right in 3 tries" in (tmp_path / "run" / "log.txt").read_text()
     host.http.shutdown()
     host.http.server_close()
     more = recipe.model_copy(update={"seed": 5})
     with pytest.raises(OneiroError, match="the teacher does not reply: connection failed"):
-        sft_data(more, run, data, answerer.task, answerer.chat)
+        training_rows(more, run, data, answerer.task, answerer.chat)
 
 
 def test_pieces_of_json_make_questions_short_and_change_no_text(data: Data) -> None:
@@ -289,7 +314,7 @@ def test_pieces_of_json_make_questions_short_and_change_no_text(data: Data) -> N
     assert sum(map(len, pieced)) * 3 < sum(len(plain.encode(text)) for text in _texts(answerer, data))
 
 
-def _texts(answerer: Answerer, data: Data) -> list[str]:
+def _texts(answerer: TextGameModel, data: Data) -> list[str]:
     return [answerer.task.prompt(case)[0]["content"] for case in data.test[:20]]
 
 
@@ -330,10 +355,10 @@ def test_games_that_the_author_of_some_answers_held_out_can_be_named(folder: Pat
     open_evaluation(folder, held_out=["grow-beans"])  # it has a split of its own
 
 
-def from_folder(folder: Path, *more: str) -> RlvrRecipe:
+def from_folder(folder: Path, *more: str) -> TextGameRecipe:
     settings = [f"data.name={folder}", "data.games=[]", "data.held_out=[]", "task.rules=none", *more]
     recipe = recipes.load("rlvr/text-game", settings)
-    assert isinstance(recipe, RlvrRecipe)
+    assert isinstance(recipe, TextGameRecipe)
     return recipe
 
 
@@ -363,7 +388,7 @@ def test_a_folder_has_its_recorded_plans_simulated_and_says_how_many_steps_were_
     folder: Path, data: Data
 ) -> None:
     recipe = from_folder(folder, "evaluation.depth=3")
-    task = data.task(recipe)
+    task = data.predictor(recipe.task)
     evaluation = StepEvaluation.of(data.test, None, (), 0, 0)
     found = {"steps": evaluation.measure(task, task.no_change, "strict"), **beyond(recipe, task, still(task))}
     last = tables(recipe, data, {"SFT": found})[-1]
@@ -398,7 +423,7 @@ def test_only_whole_steps_are_chained(folder: Path, data: Data, kind: str) -> No
         from_folder(folder, f"task.transition={kind}"),
         recipes.load("rlvr/text-game", [f"task.transition={kind}"]),
     ):
-        assert isinstance(recipe, RlvrRecipe)
+        assert isinstance(recipe, TextGameRecipe)
         task = TextGamePredictor(recipe.task)
         assert beyond(recipe, task, still(task)) == {}
 
@@ -407,11 +432,11 @@ def test_a_folded_adapter_answers_as_before_and_all_of_it_can_learn(data: Data) 
     answerer = make_answerer(data)
     language = with_lora(answerer.language, LoraSettings(rank=2))
     _disturb(language)
-    before = Answerer(answerer.task, Engine(language, 16), answerer.sampling)(data.test[:4])
-    whole = lora_merged(language)
+    before = TextGameModel(answerer.task, Engine(language, 16), answerer.sampling)(data.test[:4])
+    whole = merged(language)
     assert len(whole.trainable()) > 5 and not hasattr(whole.model, "merge_and_unload")
-    assert Answerer(answerer.task, Engine(whole, 16), answerer.sampling)(data.test[:4]) == before
-    assert lora_merged(whole) is whole
+    assert TextGameModel(answerer.task, Engine(whole, 16), answerer.sampling)(data.test[:4]) == before
+    assert merged(whole) is whole
 
 
 def _disturb(language: LanguageModel) -> None:
@@ -425,7 +450,7 @@ def _disturb(language: LanguageModel) -> None:
 
 def test_possible_commands_are_understood_and_hold_every_winning_plan() -> None:
     recipe = recipes.load("rlvr/text-game")
-    assert isinstance(recipe, RlvrRecipe)
+    assert isinstance(recipe, TextGameRecipe)
     for game, scene in levels(recipe, 4):
         for command in solve(game, scene) or ():
             situation = game.situation(scene)

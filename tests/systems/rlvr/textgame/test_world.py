@@ -11,16 +11,16 @@ import pytest
 from oneiro import cli
 from oneiro.errors import OneiroError
 from oneiro.models.language import LanguageModel
+from oneiro.predictors.textgame.model import TextGameMetadata
 from oneiro.predictors.textgame.task import TextGamePredictorConfig
+from oneiro.predictors.textgame.world import open_world
 from oneiro.sampling.engine import SamplingSettings
-from oneiro.systems.rlvr.textgame.model import TextGameMetadata
-from oneiro.systems.rlvr.textgame.world import open_world
 
 
 def taught(language: LanguageModel, where: Path, **task: Any) -> str:
     """A model that was told how it will be asked, and has learned nothing yet."""
     config = TextGamePredictorConfig(rules="none", **task)
-    metadata = TextGameMetadata(predictor="textgame", task=config, sampling=SamplingSettings(max_tokens=8))
+    metadata = TextGameMetadata(task=config, sampling=SamplingSettings(max_tokens=8))
     language.metadata = metadata.model_dump(mode="json")
     language.save(where)
     return str(where)
@@ -38,7 +38,7 @@ def test_where_a_model_says_nothing_sensible_nothing_happens(tiny: LanguageModel
 
 def test_only_whole_steps_can_be_played_in(tiny: LanguageModel, tmp_path: Path) -> None:
     model = taught(tiny, tmp_path / "model", transition="action")
-    with pytest.raises(OneiroError, match="not taught to predict whole steps"):
+    with pytest.raises(OneiroError, match="not trained to predict whole steps"):
         open_world(model, "textgame:brew-tea")
 
 

@@ -25,15 +25,17 @@ from oneiro.models.video.layout import Layout
 from oneiro.models.video.tokenizer import CompressiveTokenizerSettings
 from oneiro.models.video.transformer import TransformerSettings, create
 from oneiro.predictors.video.dataset import VideoDataset
+from oneiro.predictors.video.model import find_tokenizer, open_model
 from oneiro.predictors.video.task import VideoPredictor, VideoRewardSettings
 from oneiro.report.videos import gif
 from oneiro.run import Run, read_lines
 from oneiro.sampling.engine import Engine, SamplingSettings
-from oneiro.systems.rlvr.video import evaluate as video_evaluate
+from oneiro.systems.rlvr.video import evaluation as video_evaluate
+from oneiro.systems.rlvr.video.command import evaluate_video, open_models
 from oneiro.systems.rlvr.video.data import VideoData, data_stage, open_data
 from oneiro.systems.rlvr.video.data import test_windows as fixed_segments
 from oneiro.systems.rlvr.video.episodes import play, record
-from oneiro.systems.rlvr.video.evaluate import (
+from oneiro.systems.rlvr.video.evaluation import (
     CEILING,
     COPY,
     Measured,
@@ -42,10 +44,9 @@ from oneiro.systems.rlvr.video.evaluate import (
     change_table,
     main_table,
 )
-from oneiro.systems.rlvr.video.evaluation import evaluate_video, open_models
-from oneiro.systems.rlvr.video.model import find_tokenizer, given_transformer, open_model, take_transformer
-from oneiro.systems.rlvr.video.pipeline import verdict
+from oneiro.systems.rlvr.video.model import given_transformer, take_transformer
 from oneiro.systems.rlvr.video.recipe import VideoRecipe
+from oneiro.systems.rlvr.video.task import verdict
 from oneiro.systems.rlvr.video.teleop import blocks, open_teleop
 from oneiro.worlds.robot import puck as video_toy
 from oneiro.worlds.robot.episodes import ActionBins, Episodes, RobotEpisode, open_episodes, write_episode
@@ -133,7 +134,7 @@ def test_the_report_holds_its_moving_pictures(alone: Path) -> None:
 def test_the_sampler_and_the_learner_agree_and_the_reward_is_the_sum_of_its_terms(alone: Path) -> None:
     steps = [line for line in read_lines(alone / "metrics.jsonl") if line["stage"] == "rl"]
     assert [line["step"] for line in steps] == [1, 2, 3]
-    assert all(line["mismatch"] < 1e-3 for line in steps if "mismatch" in line)
+    assert [line["mismatch"] < 1e-3 for line in steps] == [True] * 3
     for row in read_lines(alone / "episodes" / "rl-000003.jsonl.gz"):
         assert sum(sum(values) for values in row["terms"].values()) == pytest.approx(row["score"])
         assert len(row["frames"]) == len(row["turns"]) and max(map(max, row["frames"])) < 240

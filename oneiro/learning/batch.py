@@ -1,0 +1,285 @@
+"""Examples laid out in micro-batches.
+
+Rows that begin with the same given tokens, a prefix group, share the computation of that prefix. On a CPU the prefix is
+laid out once and the rows continue it; rows of like length stand together, right-padded, so that little is wasted. On a
+GPU a group is one sequence, the prefix and then row after row: one pass, nothing padded but its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from oneiro.learning.example import COMPONENTS, Example, groups_of
+from oneiro.models.backbone import AfterPrefix, Backbone, Causal, Prefill, PrefixGroups
+from oneiro.models.prefix import PrefixGroup, part, rows_of
+
+SHARE_AT_LEAST = 0.2
+"""Share prefixes when that saves at least this part of the tokens; below it a second pass costs more than it saves."""
+LONGEST_GROUP = 4096
+"""Tokens of a group in one sequence: where attention needs a mask, it is that long squared."""
+ALIGNED = 8
+"""What the length of a sequence is a multiple of where its mask is given: fast attention kernels ask for it."""
+
+Device = torch.device | str
+
+
+class Layout(Protocol):
+    """Padded tokens [B, R] and how the rows in them see each other."""
+
+    def hidden(self, backbone: Backbone) -> Tensor:
+        """Hidden states [B, R, d] of all tokens."""
+        ...
+
+    @property
+    def computed_tokens(self) -> int:
+        """Padded positions pushed through the blocks."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SeparateRows:
+    """Every row stands alone."""
+
+    tokens: Tensor
+
+    def hidden(self, backbone: Backbone) -> Tensor:
+        return backbone(self.tokens, torch.arange(self.tokens.shape[1], device=self.tokens.device), Causal())
+
+    @property
+    def computed_tokens(self) -> int:
+        return self.tokens.numel()
+
+
+@dataclass(frozen=True, slots=True)
+class RowsAfterPrefix:
+    """Rows that continue prefixes which are computed before them."""
+
+    tokens: Tensor
+    start: Tensor
+    """[B] position of each row's first token: the length of its prefix."""
+    prefixes: Tensor
+    """[G, P], right-padded."""
+    lengths: Tensor
+    """[G]"""
+    owner: Tensor
+    """[B] which prefix a row continues."""
+
+    def hidden(self, backbone: Backbone) -> Tensor:
+        prefill, width = Prefill(), self.tokens.shape[1]
+        positions = torch.arange(width, device=self.tokens.device)
+        backbone(self.prefixes, torch.arange(self.prefixes.shape[1], device=positions.device), prefill)
+        after = AfterPrefix(prefill.kv_cache, self.owner, self.lengths, width)
+        return backbone(self.tokens, self.start[:, None] + positions, after)
+
+    @property
+    def computed_tokens(self) -> int:
+        return self.tokens.numel() + self.prefixes.numel()
+
+
+@dataclass(frozen=True, slots=True)
+class PackedGroups:
+    """Every sequence is a prefix group: the prefix, then row after row."""
+
+    tokens: Tensor
+    row_id: Tensor
+    """[B, R]: 0 for the prefix, 1, 2, ... for the rows, -1 for padding."""
+    positions: Tensor
+    """[B, R]: every row continues the prefix."""
+
+    def hidden(self, backbone: Backbone) -> Tensor:
+        return backbone(self.tokens, self.positions, PrefixGroups(self.row_id, backbone.head_weight.dtype))
+
+    @property
+    def computed_tokens(self) -> int:
+        return self.tokens.numel()
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A micro-batch: its layout, and flat columns over the N tokens that carry loss."""
+
+    layout: Layout
+    where: Tensor
+    """[N] flat indices into B*R whose hidden state predicts a target."""
+    targets: Tensor
+    """[N]"""
+    columns: dict[str, Tensor]
+    """name -> [N]"""
+    places: list[tuple[int, np.ndarray]]
+    """For every row its index in the caller's list and the positions its N-part came from, in order."""
+
+    def hidden(self, backbone: Backbone) -> Tensor:
+        """Hidden states [N, d] at the positions that predict a target."""
+        out = self.layout.hidden(backbone)
+        return out.reshape(-1, out.shape[-1])[self.where]
+
+    @property
+    def computed_tokens(self) -> int:
+        return self.layout.computed_tokens
+
+
+def batches(
+    examples: Sequence[Example],
+    budget: int,
+    device: Device = "cpu",
+    share: bool | None = None,
+    packed: bool | None = None,
+) -> Iterator[Batch]:
+    """Lay examples out in micro-batches of at most `budget` padded tokens.
+
+    `share` forces or forbids prefix sharing; `packed` says whether a group is one sequence, by default on a GPU.
+    """
+    packed = torch.device(device).type == "cuda" if packed is None else packed
+    groups = groups_of(examples)
+    if share is None:
+        saved = sum(group.length * (len(group.rows) - 1) for group in groups)
+        share = saved >= SHARE_AT_LEAST * sum(len(e) for e in examples)
+    if not share:
+        alone = [PrefixGroup(0, [i]) for i in sorted(range(len(examples)), key=lambda i: (len(examples[i]), i))]
+        for chunk in filled(alone, examples, budget):
+            yield separate_rows(examples, chunk, device)
+        return
+    # A group larger than the budget is cut; the cut parts compute their prefix again.
+    most = min(budget, LONGEST_GROUP) if packed else budget
+    groups = [piece for group in groups for piece in cut(group, examples, most)]
+    if packed:
+        groups.sort(key=lambda group: (packed_length(examples, group), group.rows[0]))
+        for chunk in filled_sequences(groups, examples, budget):
+            yield packed_groups(examples, chunk, device)
+        return
+    groups.sort(key=lambda group: (group.length, max(len(examples[i]) for i in group.rows), group.rows[0]))
+    for chunk in filled(groups, examples, budget):
+        yield rows_after_prefix(examples, chunk, device)
+
+
+def packed_length(examples: Sequence[Example], group: PrefixGroup) -> int:
+    """Tokens of a group as one sequence."""
+    return group.length + sum(len(examples[i]) - group.length for i in group.rows)
+
+
+def cut(group: PrefixGroup, examples: Sequence[Example], budget: int) -> Iterator[PrefixGroup]:
+    """Parts of a group that fit into the budget, each of one row at least."""
+    start, spent = 0, group.length
+    for place, row in enumerate(group.rows):
+        size = len(examples[row]) - group.length
+        if place > start and spent + size > budget:
+            yield part(group, start, place)
+            start, spent = place, group.length
+        spent += size
+    yield part(group, start, len(group.rows))
+
+
+def filled_sequences(
+    groups: Iterable[PrefixGroup], examples: Sequence[Example], budget: int
+) -> Iterator[list[PrefixGroup]]:
+    """Greedy packing of groups as sequences, shortest first, under a padded-token budget."""
+    chunk: list[PrefixGroup] = []
+    for group in groups:
+        if chunk and (len(chunk) + 1) * packed_length(examples, group) > budget:
+            yield chunk
+            chunk = []
+        chunk.append(group)
+    if chunk:
+        yield chunk
+
+
+def filled(groups: Iterable[PrefixGroup], examples: Sequence[Example], budget: int) -> Iterator[list[PrefixGroup]]:
+    """Greedy packing of groups, rows with one prefix each, under a padded-token budget."""
+    chunk: list[PrefixGroup] = []
+    longest = prefix = rows = 0
+    for group in groups:
+        own = max(len(examples[i]) for i in group.rows) - group.length
+        grown = (rows + len(group.rows)) * max(longest, own) + (len(chunk) + 1) * max(prefix, group.length)
+        if chunk and grown > budget:
+            yield chunk
+            chunk, longest, prefix, rows = [], 0, 0, 0
+        chunk.append(group)
+        longest, prefix, rows = max(longest, own), max(prefix, group.length), rows + len(group.rows)
+    if chunk:
+        yield chunk
+
+
+# From groups to tensors -----------------------------------------------------------------------------------------------
+
+
+def separate_rows(examples: Sequence[Example], groups: list[PrefixGroup], device: Device) -> Batch:
+    tokens, begins = _padded(examples, groups)
+    return _batch(examples, rows_of(groups), begins, SeparateRows(_tensor(tokens, device)), device)
+
+
+def rows_after_prefix(examples: Sequence[Example], groups: list[PrefixGroup], device: Device) -> Batch:
+    tokens, begins = _padded(examples, groups)
+    prefixes = np.zeros((len(groups), max(1, *(group.length for group in groups))), np.int64)
+    for g, group in enumerate(groups):
+        prefixes[g, : group.length] = examples[group.rows[0]].tokens[: group.length]
+    layout = RowsAfterPrefix(
+        _tensor(tokens, device),
+        torch.tensor([group.length for group in groups for _ in group.rows], device=device),
+        _tensor(prefixes, device),
+        torch.tensor([group.length for group in groups], device=device),
+        torch.tensor([g for g, group in enumerate(groups) for _ in group.rows], device=device),
+    )
+    return _batch(examples, rows_of(groups), begins, layout, device)
+
+
+def packed_groups(examples: Sequence[Example], groups: list[PrefixGroup], device: Device) -> Batch:
+    width = max(packed_length(examples, group) for group in groups)
+    width += -width % ALIGNED
+    tokens, positions = np.zeros((len(groups), width), np.int64), np.zeros((len(groups), width), np.int64)
+    row_id = np.full((len(groups), width), -1, np.int64)
+    begins = []
+    for g, group in enumerate(groups):
+        at = start = group.length
+        tokens[g, :start] = examples[group.rows[0]].tokens[:start]
+        positions[g, :start], row_id[g, :start] = np.arange(start), 0
+        for number, i in enumerate(group.rows, 1):
+            begins.append(g * width + at - start)
+            own = slice(at, at + len(examples[i]) - start)
+            tokens[g, own] = examples[i].tokens[start:]
+            positions[g, own], row_id[g, own] = np.arange(start, len(examples[i])), number
+            at = own.stop
+    layout = PackedGroups(*(_tensor(array, device) for array in (tokens, row_id, positions)))
+    return _batch(examples, rows_of(groups), begins, layout, device)
+
+
+def _padded(examples: Sequence[Example], groups: list[PrefixGroup]) -> tuple[np.ndarray, list[int]]:
+    """The rows' own tokens [B, R], right-padded, and where each row's position 0 would stand in the flat tokens."""
+    rows = [(i, group.length) for group in groups for i in group.rows]
+    width = max(len(examples[i]) - start for i, start in rows)
+    tokens = np.zeros((len(rows), width), np.int64)
+    for b, (i, start) in enumerate(rows):
+        tokens[b, : len(examples[i]) - start] = examples[i].tokens[start:]
+    return tokens, [b * width - start for b, (_, start) in enumerate(rows)]
+
+
+def _batch(examples: Sequence[Example], order: list[int], begins: list[int], layout: Layout, device: Device) -> Batch:
+    """The flat side of a batch: `begins` says where a row's position 0 stands, or would stand, in the flat tokens."""
+    rows = [examples[i] for i in order]
+    lengths = np.array([len(row) for row in rows])
+    starts = np.cumsum(lengths) - lengths
+    every = {name: np.concatenate([row.weights[name] for row in rows]) for name in COMPONENTS}
+    every["logprobs"] = np.concatenate([row.logprobs for row in rows])
+    every["temperature"] = np.repeat(np.array([row.temperature for row in rows], np.float32), lengths)
+    for name in sorted({name for row in rows for name in row.columns}):
+        every[name] = np.concatenate([row.columns[name] for row in rows])
+    active = np.flatnonzero(np.logical_or.reduce([every[name] != 0 for name in COMPONENTS]))
+    owner = np.searchsorted(starts, active, side="right") - 1
+    at = active - starts[owner]
+    ends = np.searchsorted(owner, np.arange(1, len(rows)))
+    return Batch(
+        layout=layout,
+        where=_tensor(np.asarray(begins)[owner] + at - 1, device),
+        targets=_tensor(np.concatenate([row.tokens for row in rows])[active].astype(np.int64), device),
+        columns={name: _tensor(values[active], device) for name, values in every.items()},
+        places=list(zip(order, np.split(at, ends), strict=True)),
+    )
+
+
+def _tensor(array: np.ndarray, device: Device) -> Tensor:
+    return torch.from_numpy(array).to(device)

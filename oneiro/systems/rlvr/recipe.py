@@ -1,0 +1,32 @@
+"""What the recipes of all RLVR tasks share."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from oneiro.learning.collapse import CollapseMonitorSettings
+from oneiro.learning.loop import RlSettings
+from oneiro.recipe import Recipe, Settings
+from oneiro.sampling.engine import SamplingSettings
+from oneiro.systems.stages import RolloutSettings
+
+
+class OnTheWay(Settings):
+    """Evaluation during RL."""
+
+    every: int = Field(0, ge=0)
+    """Steps of RL between evaluations on the way, the first before any update; 0: only at the end."""
+
+
+class RlvrRecipe(Recipe):
+    """RL from verified rewards, whatever is predicted."""
+
+    sampling: SamplingSettings = SamplingSettings()
+    max_batch_size: int = Field(256, ge=1)
+    """Rows decoded at once."""
+    rollout: RolloutSettings = RolloutSettings()
+    rl: RlSettings = RlSettings()
+    collapse_monitor: CollapseMonitorSettings = CollapseMonitorSettings(every=0)
+    evaluation: OnTheWay = OnTheWay()
+    merge_lora: bool = True
+    """Merge an adapter that supervised training learned into the weights before RL, which then updates all of them."""

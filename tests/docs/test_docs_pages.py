@@ -1,0 +1,94 @@
+"""Every page works as printed: its Python runs, its commands are carried out, its settings exist, its links lead on."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from oneiro.run import read_lines
+from tests.docs.pages import DOCS, ROOT, Reader, blocks, entry_points, finished_run, pages, prose, title
+from tests.docs.settings import unknown_settings
+
+EXTENDING = DOCS / "extending.md"
+ALONE = [page for page in pages() if entry_points(page)]
+"""Pages that make a package: each is followed in a process of its own."""
+
+
+def follow_alone(page: Path, place: Path, runs: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": f"{place}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "tests.docs.follow", str(page), str(place), str(runs)]
+    done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in pages() if blocks(page) and page not in ALONE], ids=title)
+def test_a_reader_can_follow_the_page(page: Path, tmp_path: Path, runs: Path) -> None:
+    Reader(page, tmp_path, partial(finished_run, runs)).follow()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ALONE, ids=title)
+def test_a_reader_can_follow_a_page_that_makes_a_package(page: Path, tmp_path: Path, runs: Path) -> None:
+    follow_alone(page, tmp_path, runs)
+    if page == EXTENDING:
+        updates = [
+            line for line in read_lines(tmp_path / "runs/best-of-group/metrics.jsonl") if line["stage"] == "rl-spa"
+        ]
+        kept = [line for line in updates if line["groups_kept"]]
+        assert kept and all(line["grad_norm"] > 0 for line in kept)
+        assert (tmp_path / "runs/next-number/rl/step-000002/model/config.json").exists()
+
+
+@pytest.mark.parametrize("page", pages(), ids=title)
+def test_every_setting_that_a_page_names_exists(page: Path) -> None:
+    project = entry_points(page) or {}
+    own = [name for points in project.get("entry-points", {}).values() for name in points]
+    assert unknown_settings(prose(page), own) == []
+
+
+@pytest.mark.parametrize("page", pages(), ids=title)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if re.match(r"https?://|mailto:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        found = (page.parent / name).resolve() if name else page
+        assert found.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", prose(found), re.MULTILINE)
+            assert anchor in [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings], target
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in pages() if any(c.program == "make" for b in blocks(p) for c in b.commands)], ids=title
+)
+def test_make_knows_every_target_that_a_page_shows(page: Path) -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for command in (command for block in blocks(page) for command in block.commands if command.program == "make"):
+        done = subprocess.run(["make", "-n", *shlex.split(command.text)[1:]], cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+        assert all(f"\n{name} ?=" in makefile for name in re.findall(r"\b([A-Z]+)=", command.text)), command
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    nav = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]
+    assert [page for page in DOCS.rglob("*.md") if page.relative_to(DOCS).as_posix() not in nav] == []
+
+
+def test_every_page_begins_with_what_it_does_and_shows_something_to_run() -> None:
+    for page in DOCS.glob("*.md"):
+        first = page.read_text().splitlines()
+        assert first[0].startswith("# ") and first[2] and not first[2].startswith(("|", "```", "#")), page.name
+
+
+def test_pictures_are_small() -> None:
+    for picture in (DOCS / "images").iterdir():
+        assert picture.stat().st_size < 300_000, picture
