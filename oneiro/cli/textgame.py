@@ -20,7 +20,7 @@ def text_game(
     answers: Annotated[
         str | None,
         typer.Option(
-            metavar="perfect|no-change|FILE", help='What to score; FILE: {"id", "answer"} a line, raw outputs.'
+            metavar="perfect|no-change|lookup|FILE", help='What to score; FILE: {"id", "answer"} a line, raw outputs.'
         ),
     ] = None,
     model: Annotated[
@@ -40,7 +40,7 @@ def text_game(
     keep: Annotated[Path | None, typer.Option(metavar="FILE", help="With --model: where its raw outputs go.")] = None,
     json: JsonFile = None,
 ) -> None:
-    """Score predicted next states beside "no change" and "perfect", with 95 % intervals.
+    """Score predicted next states beside "no change", a lookup among training rows and "perfect", with 95 % intervals.
 
     \b
     oneiro eval text-game --data DATA --answers perfect --scorer strict
@@ -53,7 +53,7 @@ def text_game(
     if scorer not in SCORERS:
         raise OneiroError(f"no scorer called '{scorer}'{nearest(scorer, SCORERS)}")
     if (model is None) == (answers is None):
-        raise OneiroError("say what is scored: either --model DIR_OR_NAME or --answers perfect|no-change|FILE")
+        raise OneiroError("say what is scored: either --model DIR_OR_NAME or --answers perfect|no-change|lookup|FILE")
     chosen: Scorer = "official" if scorer == "official" else "strict"
     task = assignments(settings or ())
     if "scorer" in task:
@@ -68,12 +68,15 @@ def text_game(
     if model is not None:
         evaluation, predictor = command.open_model(data, model, split, rows, task, held_out=unseen)
         plans = find_plans(data, split, depth, held_out=evaluation.held_out)
+        train = command.training_rows(data, split, evaluation.held_out)
         with Bar("answers", len(evaluation.rows), 0, console(), lambda line: None) as bar:
-            compared = command.score_model(evaluation, predictor, Path(model).name, chosen, keep, bar.advance, plans)
+            compared = command.score_model(
+                evaluation, predictor, Path(model).name, chosen, keep, bar.advance, plans, train
+            )
     else:
-        compared = command.score_answers(
-            command.open_evaluation(data, split, held_out=unseen), str(answers), chosen, task
-        )
+        evaluation = command.open_evaluation(data, split, held_out=unseen)
+        train = command.training_rows(data, split, unseen)
+        compared = command.score_answers(evaluation, str(answers), chosen, task, train)
     tables = step_tables(compared)
     for table in tables:
         console().print(table)

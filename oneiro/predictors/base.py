@@ -10,7 +10,7 @@ An answer is a string for language models and a row of token ids for video model
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, Generic, TypeVar
@@ -70,7 +70,7 @@ class Predictor(ABC, Generic[CaseT, PromptT, AnswerT, PredictionT]):
 
     @abstractmethod
     def target(self, case: CaseT) -> AnswerT:
-        """The right answer as a model should give it: what SFT trains on. No answer earns more."""
+        """The right answer as a model should give it: what SFT trains on."""
 
     @abstractmethod
     def parse(self, answer: AnswerT, case: CaseT) -> PredictionT | Malformed:
@@ -85,8 +85,11 @@ class Predictor(ABC, Generic[CaseT, PromptT, AnswerT, PredictionT]):
         """What evaluation reports of an answer; fixed, whatever the training reward is."""
 
     @abstractmethod
-    def baselines(self) -> dict[str, Callable[[CaseT], AnswerT]]:
-        """Answers that need no model, by name: the trivial rows and the ceiling of every table."""
+    def baselines(self, train: Sequence[CaseT] = ()) -> dict[str, Callable[[CaseT], AnswerT]]:
+        """Answers that need no model, by name: the trivial rows and the ceiling of every table.
+
+        With training cases there is a lookup among them: the outcome of the nearest one, which is memory and no model.
+        """
 
 
 class LearnedWorld(World):

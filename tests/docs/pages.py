@@ -66,6 +66,7 @@ SMALL: dict[str, list[str]] = {
 PARSED = {
     "bench": "minutes; tests/bench",
     "check robot": "a minute of simulation; tests/worlds/robot",
+    "check textgame": "half a minute of solving levels; tests/worlds/textgame",
     "doctor": "asks the model hub; tests/cli",
     "eval policy": "trains policies; tests/systems/policy_eval",
     "models get": "downloads; tests/models",

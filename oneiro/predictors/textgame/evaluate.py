@@ -304,9 +304,9 @@ def form_of(task: TextGamePredictor, cases: Iterable[Transition], answers: Mappi
     return best if readable(best) > len(told) / 2 else None
 
 
-def answers_named(task: TextGamePredictor, name: str) -> Answers:
-    """Answers by a word or a file: "perfect", "no-change", or the path of a file of JSON lines."""
-    built_in = {label.replace(" ", "-"): answer for label, answer in task.baselines().items()}
+def answers_named(baselines: Mapping[str, Answers], name: str) -> Answers:
+    """Answers by a word or a file: the name of a baseline ("no-change"), or the path of a file of JSON lines."""
+    built_in = {label.replace(" ", "-"): answer for label, answer in baselines.items()}
     if name not in built_in and not Path(name).exists():
         raise OneiroError(f"the file {name} does not exist{nearest(name, built_in)}")
     return built_in[name] if name in built_in else read_answers(Path(name))

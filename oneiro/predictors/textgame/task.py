@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from oneiro.errors import OneiroError
 from oneiro.predictors.base import Malformed, Messages, Predictor, Reward
+from oneiro.predictors.textgame.lookup import Lookup
 from oneiro.predictors.textgame.official_score import MAX_TASK_REWARD, OfficialScore, official_score, official_score_of
 from oneiro.predictors.textgame.parse import (
     MARKER,
@@ -157,9 +158,10 @@ class TextGamePredictor(Predictor[Transition, Messages, str, Prediction]):
         errors = {str(kind): float(count > 0) for kind, count in outcome.errors.items()}
         return {"exact": float(exact), "overlap": outcome.overlap, "parsed": float(outcome.flaw is None), **errors}
 
-    def baselines(self) -> dict[str, Callable[[Transition], str]]:
-        """The answer that nothing changes, and the true one: the floor and the ceiling of every table."""
-        return {"no change": self.no_change, "perfect": self.perfect}
+    def baselines(self, train: Sequence[Transition] = ()) -> dict[str, Callable[[Transition], str]]:
+        """The answer that nothing changes, a lookup among training rows, and the true answer."""
+        lookup = {"lookup": Lookup(train, self.config.transition, self.config.output)} if len(train) else {}
+        return {"no change": self.no_change, **lookup, "perfect": self.perfect}
 
     def no_change(self, case: Situation) -> str:
         asked = self._asked(case)

@@ -248,7 +248,7 @@ class VideoPredictor(Predictor[VideoCase, Tokens, Tokens, NDArray[np.int32]]):
         return self.opening(case.encoded[0])
 
     def target(self, case: VideoCase) -> Tokens:
-        """The true frames through the tokenizer: the best any answer can express."""
+        """The true frames through the tokenizer; with `truth: reconstruction` no answer earns more."""
         return self._answer(case, case.encoded.frames[0, self.layout.past :])
 
     def parse(self, answer: Tokens, case: VideoCase) -> NDArray[np.int32] | Malformed:
@@ -280,8 +280,22 @@ class VideoPredictor(Predictor[VideoCase, Tokens, Tokens, NDArray[np.int32]]):
         true = pixels(case.clips.images[:, self.layout.past :], self.tokenizer.device)
         return {"parsed": 1.0} | {name: float(values.mean()) for name, values in measures.measure(made, true).items()}
 
-    def baselines(self) -> dict[str, Callable[[VideoCase], Tokens]]:
-        return {"copy last frame": self.copy_last_frame, "perfect": self.target}
+    def baselines(self, train: Sequence[VideoCase] = ()) -> dict[str, Callable[[VideoCase], Tokens]]:
+        """Copying, a lookup (for many segments: `lookup.py`), and the true frames through the tokenizer."""
+
+        def lookup(case: VideoCase) -> Tokens:
+            nearest = min(train, key=lambda known: self._distance(known, case))
+            return self._answer(case, nearest.encoded.frames[0, self.layout.past :])
+
+        found = {"lookup": lookup} if len(train) else {}
+        return {"copy last frame": self.copy_last_frame, **found, "perfect": self.target}
+
+    def _distance(self, a: VideoCase, b: VideoCase) -> float:
+        """How unlike the last given frames and the actions from there on are."""
+        last = self.layout.past - 1
+        frames = a.clips.images[:, last].astype(np.float32) - b.clips.images[:, last]
+        actions = (a.encoded.actions - b.encoded.actions)[:, last:]
+        return float(np.abs(frames).mean() / 255 + np.abs(actions).mean() / self.layout.bins)
 
     def copy_last_frame(self, case: VideoCase) -> Tokens:
         last = case.encoded.frames[0, self.layout.past - 1]

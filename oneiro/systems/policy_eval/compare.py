@@ -79,7 +79,7 @@ def rollout(
 ) -> Rollouts:
     """Let a policy act inside a model from start frames uint8 `[B, H, W, 3]`.
 
-    The model's sampling noise differs at every step. `stops` tells from actions `[B, A]` which rollouts the policy ends:
+    The model's sampling noise differs at every step. `stops` says of actions `[B, A]` which rollouts the policy ends:
     they are carried along, since the model answers all of them at once, and end where they stopped.
     """
     count = len(starts)

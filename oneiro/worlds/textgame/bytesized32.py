@@ -58,7 +58,7 @@ def transition(record: dict[str, Any]) -> Transition:
         after_action=checked_state(record["state_after_action"]),
         after=checked_state(record["state_after_tick"]),
         score_after=dict(record["score_after"]),
-        duplicate=bool(record.get("cross_split_dup", False)),
+        duplicate=None if record.get("cross_split_dup") is None else bool(record["cross_split_dup"]),
         on_plan=bool(record.get("is_gold_action")),
         observation=str(record.get("observation", "")),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,10 @@ from oneiro.predictors.textgame.task import Scorer, TextGamePredictor, TextGameP
 from oneiro.recipe import build
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.systems.rlvr.textgame.evaluation import Advance, StepEvaluation, answer
-from oneiro.systems.rlvr.textgame.plans import Plans
+from oneiro.systems.rlvr.textgame.plans import TRAIN, Plans
 from oneiro.worlds.textgame.crawl import UNSEEN
 from oneiro.worlds.textgame.dataset import EXAMPLE, open_dataset, require_games, splits
+from oneiro.worlds.textgame.state import Transition
 
 UNTRAINED = TextGameMetadata(
     task=TextGamePredictorConfig(reasoning=True),
@@ -41,18 +42,32 @@ def open_evaluation(
     return StepEvaluation.of(data, unseen, held_out, rows, seed=0)
 
 
+def training_rows(folder: str | Path, split: str, held_out: Collection[str]) -> Sequence[Transition]:
+    """What the lookup baseline looks among: the train rows of the games that are not held out."""
+    if split == TRAIN or TRAIN not in splits(folder):
+        return ()
+    train = open_dataset(folder, TRAIN)
+    return train.only([game for game in train.games if game not in held_out])
+
+
 def score_answers(
-    evaluation: StepEvaluation, answers: str, scorer: Scorer, settings: Mapping[str, Any]
+    evaluation: StepEvaluation,
+    answers: str,
+    scorer: Scorer,
+    settings: Mapping[str, Any],
+    train: Sequence[Transition] = (),
 ) -> dict[str, Any]:
-    """Compare "perfect", "no-change" or a file of any model's raw outputs; `settings` say in which form those are."""
+    """Compare a baseline ("perfect", "no-change", "lookup") or a file of any model's raw outputs; `settings` say in
+    which form those are, `train` is what the lookup looks among.
+    """
     task = TextGamePredictor(build(TextGamePredictorConfig, {"rules": "none", **settings}))
-    name = answers.replace("-", " ")
-    label = name if name in task.baselines() else Path(answers).name
-    found = answers_named(task, answers)
+    baselines, name = task.baselines(train), answers.replace("-", " ")
+    label = name if name in baselines else Path(answers).name
+    found = answers_named(baselines, answers)
     if not callable(found) and (form := form_of(task, evaluation.rows, found)) is not None:
         asked = task.config.output
         raise OneiroError(f"{answers} has next to no answer in the form output={asked}; give --settings output={form}")
-    return evaluation.compare(task, {label: evaluation.measure(task, found, scorer)}, scorer)
+    return evaluation.compare(task, {label: evaluation.measure(task, found, scorer)}, scorer, baselines)
 
 
 def open_model(
@@ -64,7 +79,7 @@ def open_model(
     max_batch_size: int = 256,
     held_out: Collection[str] = (),
 ) -> tuple[StepEvaluation, TextGameModel]:
-    """A model and the rows it is to answer; it is asked as it was taught, changed by `settings`."""
+    """A model and the rows it is to answer; it is prompted as it was trained, changed by `settings`."""
     evaluation = open_evaluation(folder, split, rows, held_out)  # before the model: a wrong folder shows at once
     language = languages.load(model)
     metadata = TextGameMetadata.read(language, model) or UNTRAINED
@@ -85,15 +100,20 @@ def score_model(
     keep: Path | None,
     advance: Advance,
     plans: Plans,
+    train: Sequence[Transition] = (),
 ) -> dict[str, Any]:
-    """Let a model answer and compare; `keep` is a file for its raw outputs, `plans` is what it simulates after that."""
+    """Let a model answer and compare; `keep` is a file for its raw outputs, `plans` is what it simulates after that,
+    `train` is what the lookup baseline looks among.
+    """
     samples = answer(predictor, evaluation.rows, advance)
     answers = {case.id: predictor.text(sample) for case, sample in zip(evaluation.rows, samples, strict=True)}
     if keep is not None:
         write_text(keep, "".join(json.dumps({"id": key, "answer": text}) + "\n" for key, text in answers.items()))
-    compared = evaluation.compare(predictor.task, {name: evaluation.measure(predictor.task, answers, scorer)}, scorer)
-    if not plans or predictor.task.config.transition != "full":
+    task = predictor.task
+    baselines = task.baselines(train)
+    compared = evaluation.compare(task, {name: evaluation.measure(task, answers, scorer)}, scorer, baselines)
+    if not plans or task.config.transition != "full":
         return compared
-    predictors: dict[str, Predict] = {**plans.baselines(predictor.task), name: predictor}
-    deep = {label: plans.measure(predictor.task, predict) for label, predict in predictors.items()}
+    predictors: dict[str, Predict] = {**plans.baselines(task), name: predictor}
+    deep = {label: plans.measure(task, predict) for label, predict in predictors.items()}
     return {**compared, "depth": deep, "plans": plans.note}

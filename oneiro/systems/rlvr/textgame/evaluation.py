@@ -11,7 +11,7 @@ import numpy as np
 
 from oneiro import seeds
 from oneiro.agents.evaluate import record
-from oneiro.predictors.textgame.evaluate import Answers, evaluate_answers, published_rows
+from oneiro.predictors.textgame.evaluate import Answers, evaluate_answers, published_rows, start_states
 from oneiro.predictors.textgame.model import TextGameModel
 from oneiro.predictors.textgame.rollout import Predict, TrueRollout, accuracy_by_depth, plan_in_model, true_predictor
 from oneiro.predictors.textgame.tables import depth_table, planning_table, sampled_table, subset_tables
@@ -67,19 +67,27 @@ class StepEvaluation:
         return [*self.cases, *self.unseen]
 
     def measure(self, task: TextGamePredictor, answers: Answers, scorer: Scorer) -> dict[str, Any]:
-        """The row of one set of answers (see `evaluate_answers`)."""
+        """The row of one set of answers, under both scorers (see `evaluate_answers`)."""
         if not self.unseen:
-            return evaluate_answers(self.cases, answers, scorer, task=task, held_out=self.held_out)
+            return evaluate_answers(self.cases, answers, scorer, task=task, held_out=self.held_out, both=True)
         aside = {case.id for case in self.unseen}
         known = answers if callable(answers) else {key: text for key, text in answers.items() if key not in aside}
-        found = evaluate_answers(self.cases, known, scorer, task=task, held_out=self.held_out)
+        found = evaluate_answers(self.cases, known, scorer, task=task, held_out=self.held_out, both=True)
         rest = answers if callable(answers) else lambda case: answers.get(case.id, "")
-        return found | {"held_out": evaluate_answers(self.unseen, rest, scorer, task=task)["all"]}
+        games = {case.game for case in self.unseen}
+        apart = evaluate_answers(self.unseen, rest, scorer, task=task, held_out=games, both=True)
+        other = {"other": {**found["other"], "held_out": apart["other"]["held_out"]}} if "other" in found else {}
+        return found | {"held_out": apart["held_out"]} | other
 
-    def compare(self, task: TextGamePredictor, rows: Mapping[str, dict[str, Any]], scorer: Scorer) -> dict[str, Any]:
-        """Measured rows with "no change" and "perfect" above them and, where they belong, the published ones below."""
-        baselines = {name: answers for name, answers in task.baselines().items() if name not in rows}
-        trivial = {name: self.measure(task, answers, scorer) for name, answers in baselines.items()}
+    def compare(
+        self,
+        task: TextGamePredictor,
+        rows: Mapping[str, dict[str, Any]],
+        scorer: Scorer,
+        baselines: Mapping[str, Answers],
+    ) -> dict[str, Any]:
+        """Measured rows with the baselines above them and, where they belong, the published ones below."""
+        trivial = {name: self.measure(task, answers, scorer) for name, answers in baselines.items() if name not in rows}
         published = published_rows(task.config.transition) if self.official else []
         return {"rows": {**trivial, **rows}, "published": published}
 
@@ -128,7 +136,7 @@ def evaluate(recipe: TextGameRecipe, run: Run, data: Data, model: TextGameModel,
 def sampled(
     recipe: TextGameRecipe, run: Run, model: TextGameModel, cases: Sequence[Transition], stage: str
 ) -> dict[str, Any]:
-    """How often a sampled answer is exact: by changed and unchanged steps, intervals over steps."""
+    """How often a sampled answer is exact: by changed and unchanged steps, intervals over start states."""
     count, right = recipe.evaluation.samples, []
     seed = seeds.derive(recipe.seed, "sampled answers")
     with run.progress(f"{stage}, sampled", len(cases)) as bar:
@@ -137,9 +145,9 @@ def sampled(
             for case, samples in zip(part, model.sample(part, count, seeds.derive(seed, start)), strict=True):
                 right.append([model.task.exact(model.text(sample), case) for sample in samples])
             bar.advance(len(part))
-    outcomes, changed = np.array(right), np.array([model.task.changes(case) for case in cases])
-    parts = {"changed": changed, "unchanged": ~changed, "overall": np.ones_like(changed)}
-    found = {name: vars(stats.success_rate(outcomes[part])) for name, part in parts.items() if part.any()}
+    exact, changed = np.array(right).mean(axis=1), np.array([model.task.changes(case) for case in cases])
+    parts, starts = {"changed": changed, "unchanged": ~changed, "overall": np.ones_like(changed)}, start_states(cases)
+    found = {name: vars(stats.clustered(exact[part], starts[part])) for name, part in parts.items() if part.any()}
     return {"samples": count, **found}
 
 
@@ -201,14 +209,17 @@ def tables(recipe: TextGameRecipe, data: Data, measured: Mapping[str, dict[str, 
     evaluation, task = evaluation_of(recipe, data), data.predictor(recipe.task)
     plans = None if recipe.data.own else recorded(recipe)
     perfect = true_predictor(task) if plans is None else plans.baselines(task)["perfect"]
+    baselines = task.baselines(data.train)
     trivial = {
         "no change": beyond(recipe, task, lambda cases: [task.no_change(case) for case in cases]),
+        "lookup": beyond(recipe, task, lambda cases: [baselines["lookup"](case) for case in cases]),  # type: ignore[arg-type]
         "perfect": beyond(recipe, task, perfect),
     }
-    compared = evaluation.compare(task, {name: row["steps"] for name, row in measured.items()}, recipe.task.scorer)
+    rows = {name: row["steps"] for name, row in measured.items()}
+    compared = evaluation.compare(task, rows, recipe.task.scorer, baselines)
     drawn = {name: row["sampled"] for name, row in measured.items() if "sampled" in row}
     further = beyond_tables({**trivial, **measured}, plans.note if plans is not None else "")
-    return [*step_tables(compared), *([sampled_table(drawn)] if drawn else []), *further]
+    return [*step_tables(compared), *([sampled_table(drawn, over="start states")] if drawn else []), *further]
 
 
 def beyond_tables(rows: dict[str, dict[str, Any]], note: str) -> list[Table]:

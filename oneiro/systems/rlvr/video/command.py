@@ -37,11 +37,12 @@ def evaluate_video(
     """
     _, task, metadata = next(iter(models.values()))
     episodes = chosen(data, split, metadata, say)
-    dataset = VideoDataset(
-        episodes, task.layout.frames, (task.tokenizer.settings.height, task.tokenizer.settings.width)
-    )
+    size = task.tokenizer.settings.height, task.tokenizer.settings.width
+    dataset = VideoDataset(episodes, task.layout.frames, size)
     evaluation = SegmentEvaluation(task, dataset, test_windows(dataset, segments), networks)
-    rows: dict[str, Measured] = evaluation.baselines()
+    others = open_episodes(data, every=metadata.test_every, verify=False).train if split == "test" else None
+    train = VideoDataset(others, task.layout.frames, size) if others else None
+    rows: dict[str, Measured] = evaluation.baselines(train)
     for name, (language, _, how) in models.items():
         sampling = seeds.derive(seed, "evaluate")
         rows[name] = evaluation.model(Engine(language), how.sampling, runs, sampling, advance)

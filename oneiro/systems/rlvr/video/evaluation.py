@@ -22,12 +22,13 @@ from oneiro.models.video.tokenizer import pixels
 from oneiro.predictors.video import measures
 from oneiro.predictors.video.dataset import Clips, VideoDataset, Windows
 from oneiro.predictors.video.encodings import Encodings
+from oneiro.predictors.video.lookup import VideoLookup
 from oneiro.predictors.video.task import Encoded, VideoPredictor
 from oneiro.report import stats
 from oneiro.report.table import Cell, Table
 from oneiro.sampling.engine import Engine, SamplingSettings
 
-COPY, CEILING = "copy last frame", "tokenizer (ceiling)"
+COPY, LOOKUP, CEILING = "copy last frame", "lookup", "tokenizer (ceiling)"
 TITLES = {
     "mse": "MSE x 100",
     "psnr": "PSNR",
@@ -99,18 +100,22 @@ class SegmentEvaluation:
             advance(len(clips))
         return joined(parts, np.concatenate(first))
 
-    def baselines(self) -> dict[str, Measured]:
-        """Copying the last given frame, and the true frames through the tokenizer; both are paid like a model."""
-        rows: dict[str, list[Measured]] = {COPY: [], CEILING: []}
+    def baselines(self, train: VideoDataset | None = None) -> dict[str, Measured]:
+        """Copying the last given frame, the future of the nearest training segment, and the true frames through the
+        tokenizer; all are rewarded like a model.
+        """
+        rows: dict[str, list[Measured]] = {}
+        lookup = VideoLookup(train, self.task.layout.past) if train is not None else None
         for part in self._parts(1):
             clips, cases = self._read(part)
             true = cases.frames[:, None, self.task.layout.past :]
-            shown = {
-                COPY: (self.task.copied(clips), np.ones(true.shape[:3], np.float32)),
-                CEILING: (self.task.ceiling(cases), self.task.repeats(cases, true)),
-            }
+            shown = {COPY: (self.task.copied(clips), np.ones(true.shape[:3], np.float32))}
+            if lookup is not None:
+                looked_up = pixels(lookup(clips), self.task.tokenizer.device)
+                shown[LOOKUP] = looked_up, np.zeros(true.shape[:3], np.float32)
+            shown[CEILING] = self.task.ceiling(cases), self.task.repeats(cases, true)
             for name, (made, repeats) in shown.items():
-                rows[name].append(self._measured(made[:, None], clips, cases, repeats))
+                rows.setdefault(name, []).append(self._measured(made[:, None], clips, cases, repeats))
         return {name: joined(parts) for name, parts in rows.items()}
 
     def _measured(self, made: Tensor, clips: Clips, cases: Encoded, repeats: Values) -> Measured:

@@ -138,7 +138,7 @@ class VideoTask(Task):
 
     def compare(self, measured: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         evaluation = self.evaluation
-        rows = evaluation.baselines() | {name: Measured.load(self._measured(name)) for name in measured}
+        rows = evaluation.baselines(self.data.train) | {name: Measured.load(self._measured(name)) for name in measured}
         return {
             "images": sample_videos(self.run, evaluation, rows, self.recipe.evaluation.sample_videos),
             "tables": [table.data() for table in tables(rows, evaluation.episodes)],
