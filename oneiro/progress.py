@@ -38,6 +38,11 @@ class Bar:
         self._bar = Progress(*columns, TextColumn("{task.fields[shown]}"), console=console, refresh_per_second=4)
         self._task = self._bar.add_task(title, total=total, completed=done, shown="")
 
+    def expect(self, total: int) -> None:
+        """There are so many steps, as is known now."""
+        self.total = total
+        self._bar.update(self._task, total=total)
+
     def advance(self, count: int = 1, **shown: float) -> None:
         """`count` more steps are done; `shown` are numbers worth seeing, such as `loss=0.31`."""
         self.done += count

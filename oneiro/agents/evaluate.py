@@ -15,7 +15,7 @@ from pydantic import Field
 
 from oneiro.agents.policies import Policy, ServerPolicy, mixture
 from oneiro.agents.prompts import DialogueSettings
-from oneiro.agents.rollout import attempts, gives_state, play
+from oneiro.agents.rollout import attempts_at, gives_state, play
 from oneiro.episode import Episode, FinishReason
 from oneiro.errors import OneiroError, nearest
 from oneiro.models.chat import ChatFormat
@@ -25,7 +25,8 @@ from oneiro.report.table import Cell, Table
 from oneiro.sampling.server import ServerConfig
 from oneiro.worlds import baselines
 from oneiro.worlds.base import World
-from oneiro.worlds.registry import config_for
+from oneiro.worlds.levels import distinct_seeds
+from oneiro.worlds.registry import config_for, make
 
 COLUMNS = [
     "agent",
@@ -47,7 +48,8 @@ BANDS = ((1, 2), (3, 4), (5, 6), (7, 8), (9, 10), (11, math.inf))
 
 class AgentEvaluationSettings(Settings):
     levels: int = Field(256, ge=1)
-    """Levels of the evaluation split, none of which is ever trained on."""
+    """Distinct levels of the evaluation split, none of which is ever trained on; all there are, where there are fewer.
+    """
     samples: int = Field(4, ge=1)
     """Attempts at each level; pass@k is reported for k = samples."""
     first_seed: int = 0
@@ -57,9 +59,9 @@ class AgentEvaluationSettings(Settings):
     """Steps of RL between evaluations on the way, the first before any update; 0: only at the end."""
 
 
-def table(world: str, settings: AgentEvaluationSettings) -> Table:
+def table(world: str, levels: int, settings: AgentEvaluationSettings) -> Table:
     return Table(
-        f"{world}, {settings.levels} unseen levels, {settings.samples} attempt{'s' * (settings.samples > 1)} each",
+        f"{world}, {levels} distinct unseen levels, {settings.samples} attempt{'s' * (settings.samples > 1)} each",
         [column.replace("@k", f"@{settings.samples}") for column in COLUMNS],
         units={column.replace("@k", f"@{settings.samples}"): "%" for column in COLUMNS[1:]},
         note="95 % intervals, bootstrap over levels",
@@ -111,11 +113,16 @@ def measure_baselines(
     """Play the random policy and ask for the ceiling, on the levels an agent is evaluated on and with its budget
     (`within`).
     """
-    first = settings.first_seed
+    levels, chosen = settings.levels, evaluation_seeds(world, world_settings, settings)
     chance = baselines.random_success(
-        world, settings.levels, settings.samples, first_seed=first, settings=world_settings, advance=advance
+        world, levels, settings.samples, seeds=chosen, settings=world_settings, advance=advance
     )
-    return Baselines(chance, baselines.level_optima(world, settings.levels, first_seed=first, settings=world_settings))
+    return Baselines(chance, baselines.level_optima(world, levels, seeds=chosen, settings=world_settings))
+
+
+def evaluation_seeds(world: str, world_settings: dict[str, Any], settings: AgentEvaluationSettings) -> list[int]:
+    """The seeds of the levels that agents and baselines are evaluated on."""
+    return distinct_seeds(lambda: make(world, **world_settings), "eval", settings.levels, settings.first_seed)
 
 
 def success_row(name: str, success: NDArray[np.bool_]) -> list[Cell | str]:
@@ -133,8 +140,9 @@ def attempt(
     response_prefix: str = "",
     advance: Callable[[int], object] | None = None,
 ) -> list[Episode]:
-    """Play all evaluation levels."""
-    planned = attempts(settings.levels, settings.samples, "eval", settings.first_seed)
+    """Play all evaluation levels: distinct ones, also up to the world's symmetries."""
+    seeds = distinct_seeds(make_world, "eval", settings.levels, settings.first_seed)
+    planned = attempts_at(seeds, settings.samples, "eval")
     return play(make_world, planned, policy, dialogue, chat, seed, response_prefix, advance)
 
 
@@ -240,12 +248,13 @@ def evaluate_agent(
     dialogue: dict[str, Any] | None = None,
     say: Callable[[str], object] | None = None,
     advance: Callable[[int], object] | None = None,
+    expect: Callable[[int], object] | None = None,
 ) -> Table:
     """The table of `oneiro eval agent`: random, whoever is asked for, and the ceiling.
 
     Who plays is a `model`, the `policy` "random", "oracle" or "mixture" (of both, `oracle_share` of its actions being
-    the oracle's), or a `server`. `dialogue` are settings over those the player was taught with. `say` is told what a
-    person should know before the wait, `advance` of every few episodes played (`episodes_played` in all).
+    the oracle's), or a `server`. `dialogue` are settings over those the agent was trained with. `say` gets what a
+    person should know before the wait, `expect` how many episodes there will be, `advance` every few that are played.
     """
     from oneiro.agents.loading import load_agent
 
@@ -258,7 +267,10 @@ def evaluate_agent(
     budget = agent.world_settings if speaker is None else within(asked, agent.world, agent.world_settings)
     if say is not None and (warning := baselines.budget_warning(agent.world, budget)):
         say(warning)
-    found = table(agent.world, evaluation)
+    chosen = evaluation_seeds(agent.world, budget, evaluation)
+    found = table(agent.world, len(chosen), evaluation)
+    if expect is not None:
+        expect(len(chosen) * samples * (1 if policy == "random" else 2))
     if budget != agent.world_settings:
         found.note += f"; within {budget['max_actions']} actions, which is all that the dialogue's turns have room for"
     if agent.note:
@@ -272,7 +284,7 @@ def evaluate_agent(
     if policy in ("oracle", "mixture"):
         share = 1.0 if policy == "oracle" else oracle_share
         success = baselines.success_table(
-            agent.world, mixture(share), levels, samples, settings=budget, advance=advance
+            agent.world, mixture(share), levels, samples, seeds=chosen, settings=budget, advance=advance
         )
         found.add(*success_row("oracle" if policy == "oracle" else f"mixture, oracle {share:.0%}", success))
     if speaker is not None:
@@ -288,11 +300,6 @@ def evaluate_agent(
     if best is not None:
         found.add(*best)
     return found
-
-
-def episodes_played(policy: str | None, levels: int, samples: int) -> int:
-    """How many episodes `evaluate_agent` plays: the random policy's, and those of whoever else is asked for."""
-    return levels * samples * (1 if policy == "random" else 2)
 
 
 def unbroken(episodes: Sequence[Episode]) -> tuple[list[Episode], int]:

@@ -32,8 +32,13 @@ def attempts(levels: int, group_size: int, split: str, first_seed: int) -> list[
     """Levels `first_seed`, `first_seed + 1`, ... of a split, each attempted `group_size` times; the group numbers the
     level.
     """
+    return attempts_at(range(first_seed, first_seed + levels), group_size, split)
+
+
+def attempts_at(level_seeds: Sequence[int], group_size: int, split: str) -> list[Attempt]:
+    """The levels of these seeds, each attempted `group_size` times."""
     return [
-        Attempt(first_seed + level, member, level, split) for level in range(levels) for member in range(group_size)
+        Attempt(seed, member, level, split) for level, seed in enumerate(level_seeds) for member in range(group_size)
     ]
 
 

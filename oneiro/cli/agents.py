@@ -67,13 +67,13 @@ def agent(
         raise OneiroError("--server URL and --server-model NAME go together")
     if server_settings and server is None:
         raise OneiroError("--server-settings belong to --server URL")
-    from oneiro.agents.evaluate import episodes_played, evaluate_agent
+    from oneiro.agents.evaluate import evaluate_agent
     from oneiro.progress import Bar, console
     from oneiro.sampling.server import ServerConfig
 
     asked = assignments(server_settings or ())
     screen = console()
-    with Bar("episodes", episodes_played(policy, levels, samples), 0, screen, lambda line: None) as bar:
+    with Bar("episodes", 2 * levels * samples, 0, screen, lambda line: None) as bar:
         found = evaluate_agent(
             world,
             model,
@@ -87,5 +87,6 @@ def agent(
             dialogue=assignments(dialogue or ()),
             say=lambda line: screen.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True),
             advance=bar.advance,
+            expect=bar.expect,
         )
     show([found], json)

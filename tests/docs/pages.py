@@ -5,7 +5,7 @@ Conventions, all of them visible to a reader:
 - A block whose first line is `# some/file.py` (any suffix) is that file.
 - A block whose first line is `# needs ...` cannot run everywhere and says why; so can a single command, with a comment
   behind it. Its imports, options and settings are checked, and what it would have made counts as absent.
-- Every other Python block runs, all blocks of a page in one namespace.
+- Every other Python block runs, all blocks of a page in one namespace. A smoke run of a shipped recipe is made once.
 - Every other command of a shell block (`oneiro ...`, `python FILE`) is carried out. `oneiro run` is a dry run: recipe,
   presets, keys and values are checked. Where a later block uses the run, a very small finished run of the same recipe
   lies there. A few commands are only parsed: `PARSED` says which, and where they are tested.
@@ -36,6 +36,7 @@ from typing import Any
 from typer.main import get_command
 
 import oneiro
+from oneiro.recipe import Recipe, load
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -53,6 +54,15 @@ RUNS = {
     "runs/video": "rlvr/video-multi",
 }
 """Runs that pages speak of without making them -> the recipe they come from."""
+
+SYSTEMS = {"spa": "spa/frozen-lake", "rlvr/text-game": "rlvr/text-game", "rlvr/video": "rlvr/video-multi"}
+"""System -> the recipe whose finished run stands for a recipe that a page has loaded and changed."""
+
+SMOKE = {
+    "spa/frozen-lake": ["preset=smoke", "variants=[spa]", "rl.steps=1", "evaluation.levels=4"],
+    "rlvr/video-multi": ["preset=toy", "rl.steps=1"],
+}
+"""Recipe -> how its finished run is made, where `preset=smoke` is larger than pages need."""
 
 SMALL: dict[str, list[str]] = {
     "data levels": ["--levels", "64"],
@@ -185,7 +195,7 @@ def finished_run(runs: Path, recipe: str) -> Path:
     with (runs / f"{recipe.replace('/', '-')}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (runs / recipe / "report.html").exists():
-            RUN(recipe, out=runs / recipe, overrides=["preset=smoke"])
+            RUN(recipe, out=runs / recipe, overrides=SMOKE.get(recipe, ["preset=smoke"]))
     return runs / recipe
 
 
@@ -244,9 +254,13 @@ class Reader:
             exec(code, self.module.__dict__)
 
     def started(self, recipe: Any, out: Any = None, overrides: Sequence[str] = ()) -> oneiro.Run:
-        """`oneiro.run`; a smoke run that exists elsewhere is found where it should be, and has nothing left to do."""
-        if list(overrides) == ["preset=smoke"] and out and not Path(out).exists() and "/" in str(recipe):
-            shutil.copytree(self.finished(str(recipe)), out)
+        """`oneiro.run`, but that a smoke run of a shipped recipe is the finished one, which has nothing left to do."""
+        name = SYSTEMS.get(recipe.system) if isinstance(recipe, Recipe) else str(recipe)
+        smoke = isinstance(recipe, Recipe) or list(overrides) == ["preset=smoke"]
+        if smoke and name and "/" in name and out and not Path(out).exists():
+            load(name, overrides)
+            shutil.copytree(self.finished(name), out)
+            return RUN(out)
         return RUN(recipe, out, overrides)
 
     def check(self, block: Block) -> None:

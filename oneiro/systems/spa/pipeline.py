@@ -75,7 +75,10 @@ def compare(recipe: SpaRecipe, run: Run) -> dict[str, Any]:
     """The tables: random below, the variants, the ceiling above."""
     world, budget = recipe.world, budget_of(recipe)
     measured = evaluation.measure_baselines(world.name, budget, recipe.evaluation)
-    table, lengths = evaluation.table(world.name, recipe.evaluation), evaluation.lengths_table(world.name)
+    table, lengths = (
+        evaluation.table(world.name, len(measured.random), recipe.evaluation),
+        evaluation.lengths_table(world.name),
+    )
     rows = [(table, measured.random_row()), (lengths, measured.random_lengths())]
     for name in sorted(recipe.variants, key=lambda name: recipe.variant(name).world_model):
         measured_row = run.stage(f"evaluate-{name}", dict)
