@@ -6,7 +6,7 @@
 #                           torch build for it, which the pinned version may not be
 #   TORCH='torch==2.9.1'    with CONSTRAINTS= empty: a torch of your choice, with any options pip needs to find it
 #   OUT=runs/demo           where the demo's run lives
-#   PYTEST='-m "not slow"'  options for pytest
+#   PYTEST='-m "not slow and not published"'  options for pytest
 
 PYTHON ?= python3
 VENV ?= .venv

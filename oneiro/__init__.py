@@ -16,7 +16,7 @@ from oneiro.run import Run
 if TYPE_CHECKING:
     from oneiro.recipe import Recipe
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["Run", "run"]
 
 

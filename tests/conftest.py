@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 import torch
+from filelock import FileLock
 
+import oneiro
 from oneiro.agents.reply import TAG_TOKENS
 from oneiro.models.language import LanguageModel, ModelSettings, create_tiny
 
@@ -18,6 +23,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     quick = [item for item in items if item.get_closest_marker("slow") is None]
     slow, half = [item for item in items if item.get_closest_marker("slow") is not None], len(quick) // 2
     items[:] = [*slow[::2], *quick[:half], *slow[1::2], *quick[half:]]
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Callable[[str, str], Path]:
+    """A recipe and one of its presets -> a finished run, made once for all tests and workers. Read it, or copy it."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base if worker_id == "master" else base.parent) / "finished"
+
+    def run(recipe: str, preset: str) -> Path:
+        out = folder / f"{recipe.replace('/', '-')}-{preset}"
+        with FileLock(f"{out}.lock"):
+            torch.set_num_threads(1)
+            return oneiro.run(recipe, out=out, overrides=[f"preset={preset}"]).path
+
+    folder.mkdir(exist_ok=True)
+    return run
 
 
 @pytest.fixture(autouse=True)

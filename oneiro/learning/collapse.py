@@ -152,13 +152,13 @@ class Pairs:
                 prompt, reply = found[0], found[1][: reasoning(found[1])]
                 if len(reply):
                     by_prompt.setdefault(prompt.tobytes(), []).append((prompt, reply))
-        families = list(by_prompt.values())[: max(2, samples // REPLIES)]
-        ranked = [(rank, j) for j, family in enumerate(families) for rank in range(len(family))]
+        by_prefix = list(by_prompt.values())[: max(2, samples // REPLIES)]
+        ranked = [(rank, j) for j, replies in enumerate(by_prefix) for rank in range(len(replies))]
         chosen = sorted(ranked)[:samples]
         used = sorted({j for _, j in chosen})
         return cls(
-            [families[j][0][0] for j in used],
-            [families[j][rank][1] for rank, j in chosen],
+            [by_prefix[j][0][0] for j in used],
+            [by_prefix[j][rank][1] for rank, j in chosen],
             np.array([used.index(j) for _, j in chosen], np.int64),
             temperature,
         )

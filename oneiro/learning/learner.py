@@ -38,7 +38,7 @@ class LearnerSettings(Settings):
     """Padded tokens in one micro-batch; bounds memory, changes no result. By default as `MICRO_BATCH_BYTES` says."""
     gradient_checkpointing: bool = False
     """Keep only what enters each layer and compute the layer again on the way back: less memory, a third more time.
-    Models outside the fast families keep everything.
+    Models outside the fast architectures keep everything.
     """
 
 

@@ -1,4 +1,4 @@
-"""One forward for the Llama family, over the weights of a Hugging Face model.
+"""One forward for the Llama-like architectures, over the weights of a Hugging Face model.
 
 Sampling and learning call the same blocks with a different *attention plan*: how keys and values of this call meet
 those of earlier calls. So the engine's log-probabilities are the learner's by construction, and a new way to batch
@@ -114,7 +114,7 @@ class PrefixGroups:
 
     def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         if self.kernels is not None and self.kernels.fits(query):
-            return self.kernels.family_attention(query, key, value, self.layout)
+            return self.kernels.group_attention(query, key, value, self.layout)
         heads = query.shape[1]
         if heads != key.shape[1]:  # kernels that take a mask want as many key heads as query heads
             key, value = (x.repeat_interleave(heads // x.shape[1], dim=1) for x in (key, value))
@@ -280,7 +280,7 @@ class Backbone(nn.Module):
         return cos[positions][..., None, :], sin[positions][..., None, :]
 
 
-def is_own_family(config: Any) -> bool:
+def has_own_forward(config: Any) -> bool:
     """Whether `Backbone` computes models of this configuration."""
     return config.model_type in FAMILIES and getattr(config, "hidden_act", "silu") == "silu"
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from oneiro.errors import OneiroError
-from oneiro.models.backbone import Attend, Backbone, Causal, Shape, is_own_family
+from oneiro.models.backbone import Attend, Backbone, Causal, Shape, has_own_forward
 
 NAME = "oneiro"
 PLAN: ContextVar[Attend | None] = ContextVar("attention plan", default=None)
@@ -46,7 +46,7 @@ def by_plan(
 
 
 class ForeignBackbone(Backbone):
-    """The surface of `Backbone` over a model of any family."""
+    """The surface of `Backbone` over a model of any architecture."""
 
     waits = True
     keeps = 2.0
@@ -115,14 +115,14 @@ def _alike(found: Tensor, expected: Tensor) -> bool:
     return bool((found - expected).abs().max() <= tolerance * expected.abs().max())
 
 
-def unsupported(family: str) -> OneiroError:
+def unsupported(architecture: str) -> OneiroError:
     return OneiroError(
-        f"models of family '{family}' are not supported: their attention or head is of a kind that sampling and "
-        "learning here cannot share; choose one with plain causal attention"
+        f"models of architecture '{architecture}' are not supported: their attention or head is of a kind that sampling "
+        "and learning here cannot share; choose one with plain causal attention"
     )
 
 
 def backbone_of(model: Any) -> Backbone:
-    """The house's own forward where it knows the family, else the model's own layers."""
+    """Oneiro's own forward where it knows the architecture, else the model's own layers."""
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
-    return Backbone(model) if is_own_family(base.config) else ForeignBackbone(model)
+    return Backbone(model) if has_own_forward(base.config) else ForeignBackbone(model)

@@ -144,7 +144,7 @@ def same_seed_same_episode(candidate: Candidate) -> Iterator[Finding]:
 
 
 def members_share_the_level(candidate: Candidate) -> Iterator[Finding]:
-    """Members of a group start alike; their luck differs exactly where the world is stochastic."""
+    """Members of a group start alike; their transitions differ exactly where the world is stochastic."""
     world, rng = candidate.make(), generator("check", "members")
     starts, endings = set(), []
     for seed in range(16):
@@ -157,9 +157,9 @@ def members_share_the_level(candidate: Candidate) -> Iterator[Finding]:
     if world.deterministic and max(endings) > 1:
         wrong.append("the world calls itself deterministic, yet members differ after the same actions")
     if not world.deterministic and max(endings) == 1:
-        wrong.append("the world is stochastic, yet every member has the same luck")
-    luck = "the same fate" if world.deterministic else "luck of their own"
-    yield from _verdict(wrong, f"members of a group share the level and have {luck}")
+        wrong.append("the world is stochastic, yet every member sees the same transitions")
+    noise = "the same transitions" if world.deterministic else "noise of their own"
+    yield from _verdict(wrong, f"members of a group share the level and have {noise}")
 
 
 def splits_are_disjoint(candidate: Candidate) -> Iterator[Finding]:

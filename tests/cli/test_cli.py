@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -179,14 +180,13 @@ def test_every_recipe_says_what_it_is_and_has_a_smoke_preset(name: str) -> None:
     data = read(find_recipe(name))
     assert all(data.get(word) for word in ("about", "needs", "takes"))
     assert "smoke" in data["presets"]
-    assert oneiro("run", name, "--dry-run").returncode == 0
+    assert cli.main(["run", name, "--dry-run"]) == 0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RECIPES)
-def test_every_recipe_runs_its_smoke_preset(name: str, tmp_path: Path) -> None:
-    done = oneiro("run", name, "preset=smoke", "--out", tmp_path / "run")
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "run" / "report.html").exists()
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "done"
-    assert all(table["rows"] for table in json.loads((tmp_path / "run" / "summary.json").read_text())["tables"])
+def test_every_recipe_runs_its_smoke_preset(name: str, finished: Callable[[str, str], Path]) -> None:
+    run = finished(name, "smoke")
+    assert (run / "report.html").exists()
+    assert json.loads((run / "run.json").read_text())["status"] == "done"
+    assert all(table["rows"] for table in json.loads((run / "summary.json").read_text())["tables"])

@@ -2,7 +2,7 @@
 
 Members of a group start alike and often meet again (arXiv 2505.10978 compares such meetings). What the group earned,
 from all its visits to a state on, is that state's value: a critic of a group's size, with nothing to train. A turn is
-then judged by where it led, and luck before it or, with `lam` below 1, long after it, is not its own.
+then judged by where it led, and noise before it or, with `lam` below 1, long after it, is not its own.
 
 States are the same where the agent was told the same: its action can depend on nothing else.
 """

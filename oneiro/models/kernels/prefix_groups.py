@@ -1,4 +1,4 @@
-"""Attention within families as GPU kernels: what a token may not see is not computed.
+"""Attention within prefix groups as GPU kernels: what a token may not see is not computed.
 
 A sequence is a prefix and rows that continue it (`backbone.PrefixGroups`). A block of queries meets the blocks of the
 prefix, and those from where its first row begins up to itself; whatever else stands in these blocks is masked.
@@ -189,7 +189,7 @@ def heads_inside(like: Tensor) -> Tensor:
 
 
 class GroupLayout:
-    """Where rows begin and end in sequences `row_id` [B, T], and how long prefixes and families are."""
+    """Where rows begin and end in sequences `row_id` [B, T], and how long prefixes and groups are."""
 
     def __init__(self, row_id: Tensor) -> None:
         batch, length = row_id.shape
@@ -251,6 +251,6 @@ def fits(query: Tensor) -> bool:
     return query.dtype.itemsize == 2 and 16 <= dim <= 128 and dim & (dim - 1) == 0 and batch * heads <= MOST_HEADS
 
 
-def family_attention(query: Tensor, key: Tensor, value: Tensor, layout: GroupLayout) -> Tensor:
+def group_attention(query: Tensor, key: Tensor, value: Tensor, layout: GroupLayout) -> Tensor:
     """Query [B, H, T, D], key and value [B, K, T, D] -> [B, H, T, D]: each token sees its prefix and its own row."""
     return _Attention.apply(query, key, value, layout)

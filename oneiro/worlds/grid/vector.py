@@ -120,18 +120,18 @@ class LakeBatch(Batch):
         starts = [_lake_start(config.size, config.frozen_probability, seed, split, config.pack) for seed in seeds]
         self.bare = np.stack([bare for bare, _ in starts])
         self.player = np.array([player for _, player in starts])
-        # A member's luck is a stream of its own, read one draw a move: as many as there can be are drawn ahead.
-        self.luck = np.zeros((len(seeds), config.max_actions))
+        # A member's noise is a stream of its own, read one draw a move: as many as there can be are drawn ahead.
+        self.noise = np.zeros((len(seeds), config.max_actions))
         if not self.world.deterministic:
             for row, (seed, member) in enumerate(zip(seeds, member_ids, strict=True)):
-                self.luck[row] = frozen_lake.slips(seed, member).random(config.max_actions)
+                self.noise[row] = frozen_lake.slips(seed, member).random(config.max_actions)
         self.drawn = np.zeros(len(seeds), np.int64)
 
     def _move(self, rows: Ints, moves: list[Ints]) -> tuple[NDArray[np.float64], Bools, Bools]:
         rate = self.world.config.success_rate
-        luck = self.luck[rows, self.drawn[rows]]
+        noise = self.noise[rows, self.drawn[rows]]
         self.drawn[rows] += 1
-        turn = np.where(luck < rate, 0, np.where(luck < rate + (1 - rate) / 2, 1, 3))
+        turn = np.where(noise < rate, 0, np.where(noise < rate + (1 - rate) / 2, 1, 3))
         before = self.player[rows]
         after = frozen_lake.neighbours(self.world.config.size)[before, (moves[0] + turn) % 4]
         self.player[rows] = after

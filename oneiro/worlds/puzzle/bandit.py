@@ -69,7 +69,7 @@ class Bandit(World):
         self.arms, key = draw_level(self.name, self.seed, self.split, self._draw, lambda arms: arms.key)
         self.actions = self.arms.names
         self.pulled, self.paid = "", 0.0
-        self._luck = generator(self.name, self.seed, "luck", self.member)
+        self._noise = generator(self.name, self.seed, "luck", self.member)
         return self.render(), {"key": key}
 
     def step(self, action: str) -> Step:
@@ -81,7 +81,7 @@ class Bandit(World):
         if pulled is None:
             return self.outcome(0.0, valid=False, effective=False)
         risky = (pulled == self.arms.better) == self._risky_is_better
-        lucky = self._luck.random() < self.config.chance
+        lucky = self._noise.random() < self.config.chance
         self.pulled, self.paid = pulled, (self.config.high * lucky if risky else self.config.low)
         return self.outcome(self.paid, done=True, success=pulled == self.arms.better, effective=True)
 

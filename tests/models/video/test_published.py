@@ -19,7 +19,7 @@ from oneiro.models.video.transformer import TransformerSettings, create
 SIZE = {"height": 256, "width": 320}
 
 
-@pytest.mark.slow
+@pytest.mark.published
 @pytest.mark.parametrize(
     ("settings", "length"),
     [(FrameTokenizerSettings(**SIZE), 1), (CompressiveTokenizerSettings(**SIZE), 2)],  # the second needs a context
@@ -36,7 +36,7 @@ def test_a_published_tokenizer_takes_one_step(settings: TokenizerSettings, lengt
     assert made.decode(context, tokens[:, :1]).shape == (1, 1, 3, 256, 320)
 
 
-@pytest.mark.slow
+@pytest.mark.published
 @pytest.mark.parametrize(
     ("layout", "loss_tokens"),
     [(Layout.single_step(4375, 320, 13), 320), (Layout.multi_step(4375, 80, 1280, 13), 560)],

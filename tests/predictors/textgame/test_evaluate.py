@@ -312,7 +312,7 @@ def test_answers_to_other_rows_are_a_mistake(data: list[Transition]) -> None:
 
 def test_answers_are_named_by_a_word_or_a_file(data: list[Transition], tmp_path: Path) -> None:
     for name, expected in (("perfect", 100.0), ("no-change", 0.0)):
-        table = evaluate_answers(data, answers_named(task, name))
+        table = evaluate_answers(data, answers_named(task.baselines(), name))
         assert table["all"]["changed"]["accuracy"] == expected
     with pytest.raises(OneiroError, match="does not exist"):
-        answers_named(task, str(tmp_path / "none.jsonl"))
+        answers_named(task.baselines(), str(tmp_path / "none.jsonl"))

@@ -5,14 +5,13 @@ from __future__ import annotations
 import collections
 import importlib.util
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import oneiro
 from oneiro import cli
 from oneiro.errors import OneiroError
 from oneiro.models.video import tokenizer as tokenizers
@@ -336,18 +335,18 @@ def test_a_checkpoint_in_rt1s_form_is_loaded_and_keeps_its_state(tmp_path: Path)
 
 @pytest.mark.slow
 def test_the_model_of_a_smoke_run_is_evaluated_on_frames_and_with_policies(
-    truth: SimulatedFrames, tmp_path: Path
+    truth: SimulatedFrames, tmp_path: Path, finished: Callable[[str, str], Path]
 ) -> None:
-    oneiro.run("rlvr/video-multi", out=tmp_path / "run", overrides=["preset=smoke"])
+    run = finished("rlvr/video-multi", "smoke")
     data = tmp_path / "data"
     assert cli.main(["data", "robot", "--task=drawer-open", "--episodes=4", f"--out={data}", "--workers=1"]) == 0
-    frames = [f"--model={tmp_path / 'run'}", f"--data={data}", f"--json={tmp_path / 'frames'}", "--lpips=none"]
+    frames = [f"--model={run}", f"--data={data}", f"--json={tmp_path / 'frames'}", "--lpips=none"]
     assert cli.main(["eval", "video", *frames, "--segments=2", "--runs=1"]) == 0
     rows = json.loads((tmp_path / "frames").read_text())["tables"][0]["rows"]
-    assert [row["frames"] for row in rows] == ["copy last frame", "tokenizer (ceiling)", "base", "RLVR"]
+    assert [row["frames"] for row in rows] == ["copy last frame", "lookup", "tokenizer (ceiling)", "base", "RLVR"]
     settings = [f"--settings={part}" for part in ("test_every=2", "clone.steps=2", "classifier.steps=2")]
-    files = [f"--{name}={tmp_path / name}" for name in ("json", "plot", "keep", "policies")]
-    command = ["eval", "policy", f"--model={tmp_path / 'run'}", "--policies=expert,noisy,random", "--task=drawer-open"]
+    files = [f"--{name}={tmp_path / name}" for name in ("json", "plot", "keep", "policy-dir")]
+    command = ["eval", "policy", f"--model={run}", "--policies=expert,noisy,random", "--task=drawer-open"]
     assert cli.main([*command, "--starts=2", "--horizon=3", f"--data={data}", *settings, *files]) == 0
     written = json.loads((tmp_path / "json").read_text())
     assert set(written["outcomes"]) == {"simulator", "simulator, classified", "base", "RLVR"}

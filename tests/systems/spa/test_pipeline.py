@@ -6,11 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from oneiro import worlds
+from oneiro import cli, worlds
 from oneiro.agents.evaluate import record
 from oneiro.agents.policies import ScriptedPolicy, mixture
 from oneiro.agents.prompts import DialogueSettings
@@ -43,27 +44,18 @@ def test_a_run_killed_in_every_stage_ends_like_one_left_alone(tmp_path: Path) ->
     assert fingerprint(killed) == fingerprint(alone)
 
 
-def test_a_finished_run_leaves_a_model_anyone_can_load(tmp_path: Path) -> None:
-    assert start(tmp_path / "run", "variants=[spa]").wait(300) == 0
-    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+def test_a_finished_run_leaves_a_model_anyone_can_load(finished: Callable[[str, str], Path], tmp_path: Path) -> None:
+    run = finished("spa/frozen-lake", "smoke")
+    summary = json.loads((run / "summary.json").read_text())
     agents = [row["agent"] for row in summary["tables"][0]["rows"]]
-    assert agents == ["random", "tiny spa", "ceiling"]
-    assert (tmp_path / "run" / "report.html").stat().st_size > 10_000
-    language = load(str(tmp_path / "run"))
+    assert agents == ["random", "tiny no-world-model", "tiny spa", "ceiling"]
+    assert (run / "report.html").stat().st_size > 10_000
+    model = str(run / "checkpoints" / "rl-spa")
+    language = load(model)
     assert language.metadata["world"]["name"] == "frozen-lake"
     out = tmp_path / "table.json"
-    command = [
-        sys.executable,
-        "-m",
-        "oneiro",
-        "eval",
-        "agent",
-        "--world",
-        "frozen-lake",
-        "--model",
-        str(tmp_path / "run"),
-    ]
-    subprocess.run([*command, "--levels", "4", "--samples", "2", "--json", str(out)], env=ENVIRONMENT, check=True)
+    command = ["eval", "agent", "--world", "frozen-lake", "--model", model]
+    assert cli.main([*command, "--levels", "4", "--samples", "2", "--json", str(out)]) == 0
     assert "ceiling" in out.read_text()
 
 

@@ -210,7 +210,8 @@ def test_the_whole_pipeline_with_a_variant_of_each_kind(tmp_path: Path) -> None:
 
 
 def test_a_run_says_at_its_start_that_its_levels_are_mostly_out_of_reach(tmp_path: Path) -> None:
-    run = oneiro.run(recipe(*SMALL, "world.max_actions=1", "variants=[base]"), out=tmp_path / "run")
+    settings = "world.max_actions=1", "variants=[base]", "evaluation.levels=8"
+    run = oneiro.run(recipe(*SMALL, *settings), out=tmp_path / "run")
     log = (run.path / "log.txt").read_text()
     before, warning, after = log.partition("frozen-lake is mostly out of reach")
     assert warning and "model tiny" not in before and "model tiny" in after and " in 1 action;" in after

@@ -357,8 +357,8 @@ def test_two_paints_vanish_into_a_third_and_the_wrong_colour_loses() -> None:
     mixed = play(game, scene, "mix red paint with yellow paint")
     assert mixed.things[base].name == f"orange paint (ID: {base})" and len(mixed.of_type("Paint")) == 3
     assert mixed.score == 1
-    assert play(game, mixed, "take brush", "paint mean_frame with orange paint").won
-    lost = play(game, mixed, "take brush", "paint mean_frame with white paint")
+    assert play(game, mixed, "take brush", "paint canvas with orange paint").won
+    lost = play(game, mixed, "take brush", "paint canvas with white paint")
     assert lost.over and not lost.won
     mud = play(game, mixed, "mix blue paint with orange paint")
     assert noun(mud, "brown paint")

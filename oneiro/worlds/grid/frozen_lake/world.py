@@ -102,10 +102,10 @@ class FrozenLake(World):
         chosen = next((index for index, known in enumerate(WORDS) if known.lower() == word), None)
         if chosen is None:
             return self.outcome(0.0, valid=False, effective=False)
-        # Drawn even where nothing can slip, so that a member's luck does not depend on the slip rate's value.
-        luck = self._slips.random()
+        # Drawn even where nothing can slip, so that a member's noise does not depend on the slip rate's value.
+        noise = self._slips.random()
         before = self.lake.player
-        after = int(neighbours(self.config.size)[before, slipped(chosen, luck, self.config.success_rate)])
+        after = int(neighbours(self.config.size)[before, slipped(chosen, noise, self.config.success_rate)])
         self.lake = self.lake._replace(player=after)
         arrived = self.lake.arrived
         done = arrived or self.lake.fallen
@@ -209,7 +209,7 @@ def canonical_forms(lake: Lake) -> tuple[bytes, ...]:
 
 
 def slips(seed: int, member: int) -> np.random.Generator:
-    """The luck of one member: one draw for each move."""
+    """The noise of one member: one draw for each move."""
     return generator("frozen-lake", seed, "slip", member)
 
 
@@ -221,11 +221,11 @@ def neighbours(size: int) -> NDArray[np.int64]:
     return np.stack(table, axis=1)
 
 
-def slipped(chosen: int, luck: float, success_rate: float) -> int:
-    """The direction really taken, for `luck` uniform in [0, 1)."""
-    if luck < success_rate:
+def slipped(chosen: int, noise: float, success_rate: float) -> int:
+    """The direction really taken, for `noise` uniform in [0, 1)."""
+    if noise < success_rate:
         return chosen
-    return (chosen + (1 if luck < success_rate + (1 - success_rate) / 2 else 3)) % 4
+    return (chosen + (1 if noise < success_rate + (1 - success_rate) / 2 else 3)) % 4
 
 
 def move_values(values: NDArray[np.float64], size: int, success_rate: float) -> NDArray[np.float64]:

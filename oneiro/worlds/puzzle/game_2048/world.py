@@ -1,7 +1,7 @@
 """2048: slide all tiles one way, equal tiles merge, a new tile appears; make a large one before the board is stuck.
 
 A merging move pays a tenth of log2(1 + points); reaching `target` by the end is success. Where new tiles appear is
-luck: members of a group start from the same board and meet different tiles.
+noise: members of a group start from the same board and meet different tiles.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Game2048(World):
         self.begin(seed, options)
         self.tiles, key = draw_level(self.name, self.seed, self.split, self._draw, self._key)
         self.score = 0
-        self._luck = generator(self.name, self.seed, "luck", self.member)
+        self._noise = generator(self.name, self.seed, "luck", self.member)
         return self.render(), {"key": key, "canonical": level_key(canonical_start(self.tiles).hex())[:-1] + key[-1]}
 
     def step(self, action: str) -> Step:
@@ -79,7 +79,7 @@ class Game2048(World):
         after, points = slid(self.tiles, way)
         effective = after != self.tiles
         if effective:
-            self.tiles = with_new_tile(after, self._luck, self.config.two_probability)
+            self.tiles = with_new_tile(after, self._noise, self.config.two_probability)
             self.score += points
         stuck = not possible(self.tiles)
         return self.outcome(REWARD_SCALE * log2(points + 1), done=stuck, success=self._success, effective=effective)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -60,11 +60,9 @@ def start(out: Path, *overrides: str) -> subprocess.Popen[bytes]:
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def alone(finished: Callable[[str, str], Path]) -> Path:
     """A smoke run that was left alone."""
-    out = tmp_path_factory.mktemp("rlvr") / "run"
-    assert start(out).wait(300) == 0
-    return out
+    return finished("rlvr/text-game", "smoke")
 
 
 # The pipeline ---------------------------------------------------------------------------------------------------------
@@ -82,11 +80,12 @@ def test_a_run_ends_with_every_table_and_all_its_rows(alone: Path) -> None:
         "Simulating winning plans: right at every step so far",
         "Planning inside the model",
     ]
-    assert [row["answers"] for row in tables[0]["rows"]] == ["no change", "perfect", "SFT", "RLVR"]
-    assert tables[0]["rows"][1]["changed"]["value"] == 1.0 and tables[0]["rows"][0]["changed"]["value"] == 0.0
+    assert [row["answers"] for row in tables[0]["rows"]] == ["no change", "lookup", "perfect", "SFT", "RLVR"]
+    changed = [row["changed (strict)"]["value"] for row in tables[0]["rows"]]
+    assert (changed[0], changed[2]) == (0.0, 1.0) and "changed (official)" in tables[0]["rows"][0]
     drawn = {row["answers"]: row["changed"] for row in tables[4]["rows"]}
     assert list(drawn) == ["SFT", "RLVR"] and all(0 <= cell["low"] <= cell["high"] <= 1 for cell in drawn.values())
-    assert [row["model"] for row in tables[6]["rows"]] == ["no change", "perfect", "SFT", "RLVR"]
+    assert [row["model"] for row in tables[6]["rows"]] == ["no change", "lookup", "perfect", "SFT", "RLVR"]
     assert (alone / "report.html").stat().st_size > 10_000
 
 
@@ -115,21 +114,12 @@ def test_the_model_of_a_run_is_asked_as_it_was_taught(alone: Path, tmp_path: Pat
         [*command, "--json", str(out), "--keep", str(kept)], env=ENVIRONMENT, check=True, capture_output=True
     )
     scores = json.loads(out.read_text())
-    assert list(scores["rows"]) == ["no change", "perfect", "run"]
-    assert scores["rows"]["run"]["all"]["overall"]["cases"] == 8
+    assert list(scores["rows"]) == ["no change", "lookup", "perfect", alone.name]
+    assert scores["rows"][alone.name]["all"]["overall"]["cases"] == 8
     assert len(kept.read_text().splitlines()) == 16  # eight of known games, eight of the held-out one
     assert scores["tables"][-1]["title"] == "Simulating winning plans: right at every step so far"
-    assert list(scores["depth"]) == ["no change", "perfect", "run"]
+    assert list(scores["depth"]) == ["no change", "perfect", alone.name]
     assert scores["depth"]["perfect"][1]["unbroken"]["accuracy"] == 100.0
-
-
-def test_the_python_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    page = Path(__file__).parents[4] / "docs" / "rlvr.md"
-    (block,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
-    names: dict[str, object] = {}
-    exec(compile(block, str(page), "exec"), names)
-    assert (tmp_path / "runs" / "small" / "summary.json").is_file()
 
 
 @pytest.mark.slow
@@ -393,8 +383,8 @@ def test_a_folder_has_its_recorded_plans_simulated_and_says_how_many_steps_were_
     found = {"steps": evaluation.measure(task, task.no_change, "strict"), **beyond(recipe, task, still(task))}
     last = tables(recipe, data, {"SFT": found})[-1]
     assert last.title == "Simulating winning plans: right at every step so far"
-    assert last.columns == ["depth", "no change", "perfect", "SFT"]
-    assert [row[2].value for row in last.rows] == [1.0] * 3 and [row[3].value for row in last.rows][-1] == 0.0
+    assert last.columns == ["depth", "no change", "lookup", "perfect", "SFT"]
+    assert [row[3].value for row in last.rows] == [1.0] * 3 and [row[4].value for row in last.rows][-1] == 0.0
     plans = find_plans(folder, "test", 3)
     planned = [row for row in (*data.train, *data.test) if row.on_plan]
     assert last.rows[0][2].n == len(plans.steps) > 1
@@ -489,4 +479,4 @@ def test_published_rows_stand_beside_whole_steps_only(data: Data) -> None:
     evaluation = StepEvaluation(data.test[:20], official=True)
     for kind, shown in (("full", True), ("action", False), ("tick", False), ("score", False)):
         task = TextGamePredictor(TextGamePredictorConfig(rules="none", transition=kind))
-        assert bool(evaluation.compare(task, {}, "strict")["published"]) is shown
+        assert bool(evaluation.compare(task, {}, "strict", task.baselines())["published"]) is shown

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,6 +39,7 @@ from oneiro.systems.rlvr.video.episodes import play, record
 from oneiro.systems.rlvr.video.evaluation import (
     CEILING,
     COPY,
+    LOOKUP,
     Measured,
     SegmentEvaluation,
     by_episode,
@@ -63,11 +65,9 @@ def start(recipe: str, out: Path, *overrides: str) -> subprocess.Popen[bytes]:
 
 
 @pytest.fixture(scope="module", params=BOTH, ids=["single", "multi"])
-def alone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def alone(request: pytest.FixtureRequest, finished: Callable[[str, str], Path]) -> Path:
     """A smoke run on the toy, which needs no simulator, that was left alone."""
-    out = tmp_path_factory.mktemp("video") / "run"
-    assert start(request.param, out).wait(300) == 0
-    return out
+    return finished(request.param, "toy")
 
 
 # The pipelines --------------------------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ def test_what_is_given_must_fit(alone: Path, tmp_path: Path, overrides: list[str
 def test_a_run_ends_with_baselines_ceiling_base_and_rlvr_in_every_table(alone: Path) -> None:
     summary = json.loads((alone / "summary.json").read_text())
     main = summary["tables"][0]
-    assert [row["frames"] for row in main["rows"]] == [COPY, CEILING, "base", "RLVR"]
+    assert [row["frames"] for row in main["rows"]] == [COPY, LOOKUP, CEILING, "base", "RLVR"]
     for row in main["rows"]:
         assert row["MSE x 100"]["low"] <= row["MSE x 100"]["value"] <= row["MSE x 100"]["high"]
         assert row["MSE x 100"]["n"] == 4  # twelve episodes, every third for testing
@@ -122,7 +122,7 @@ def test_a_run_ends_with_baselines_ceiling_base_and_rlvr_in_every_table(alone: P
     assert len(ahead) == ("compressive" in (alone / "recipe.yaml").read_text())
     for table in ahead:
         assert table["columns"] == ["ahead", "frames", "MSE x 100", "PSNR", "SSIM x 100", "repeats"]
-        assert len(table["rows"]) == 7 * 4
+        assert len(table["rows"]) == 7 * 5
 
 
 def test_the_report_holds_its_moving_pictures(alone: Path) -> None:
@@ -146,7 +146,7 @@ def test_eval_video_measures_base_and_rlvr_on_the_episodes_that_training_left_ou
     command = [*COMMAND, "eval", "video", "--model", str(alone), "--data", str(alone / "data"), *options]
     subprocess.run(command, env=ENVIRONMENT, check=True, capture_output=True)
     rows = json.loads(out.read_text())["tables"][0]["rows"]
-    assert [row["frames"] for row in rows] == [COPY, CEILING, "base", "RLVR"] and rows[0]["PSNR"]["n"] == 4
+    assert [row["frames"] for row in rows] == [COPY, LOOKUP, CEILING, "base", "RLVR"] and rows[0]["PSNR"]["n"] == 4
 
 
 def test_playing_writes_a_frame_for_every_key(alone: Path, tmp_path: Path) -> None:
@@ -234,7 +234,10 @@ def test_a_given_transformer_is_not_taken_for_actions_that_last_longer(alone: Pa
     name = BOTH[1] if "multi" in (alone / "recipe.yaml").read_text() else BOTH[0]
     recipe = load(name, "preset=toy", f"init_from.transformer={alone}")
     data = VideoData(recipe, open_episodes(alone / "data", every=3), action_repeat=8)
-    with Run.open(tmp_path / "run", recipe) as run, pytest.raises(OneiroError, match="last 8 simulator steps, not 4"):
+    with (
+        Run.open(tmp_path / "run", recipe) as run,
+        pytest.raises(OneiroError, match="last 8 simulator steps, the transformer's 4"),
+    ):
         take_transformer(recipe, run, data)
 
 
