@@ -117,8 +117,8 @@ def _alike(found: Tensor, expected: Tensor) -> bool:
 
 def unsupported(architecture: str) -> OneiroError:
     return OneiroError(
-        f"models of architecture '{architecture}' are not supported: their attention or head is of a kind that sampling "
-        "and learning here cannot share; choose one with plain causal attention"
+        f"models of architecture '{architecture}' are not supported: their attention or head is of a kind that "
+        "sampling and learning here cannot share; choose one with plain causal attention"
     )
 
 
