@@ -29,7 +29,7 @@ ALIGNED = 8
 Device = torch.device | str
 
 
-class Layout(Protocol):
+class BatchLayout(Protocol):
     """Padded tokens [B, R] and how the rows in them see each other."""
 
     def hidden(self, backbone: Backbone) -> Tensor:
@@ -104,7 +104,7 @@ class PackedGroups:
 class Batch:
     """A micro-batch: its layout, and flat columns over the N tokens that carry loss."""
 
-    layout: Layout
+    layout: BatchLayout
     where: Tensor
     """[N] flat indices into B*R whose hidden state predicts a target."""
     targets: Tensor
@@ -258,7 +258,9 @@ def _padded(examples: Sequence[Example], groups: list[PrefixGroup]) -> tuple[np.
     return tokens, [b * width - start for b, (_, start) in enumerate(rows)]
 
 
-def _batch(examples: Sequence[Example], order: list[int], begins: list[int], layout: Layout, device: Device) -> Batch:
+def _batch(
+    examples: Sequence[Example], order: list[int], begins: list[int], layout: BatchLayout, device: Device
+) -> Batch:
     """The flat side of a batch: `begins` says where a row's position 0 stands, or would stand, in the flat tokens."""
     rows = [examples[i] for i in order]
     lengths = np.array([len(row) for row in rows])

@@ -48,7 +48,7 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Turn:
+class ShownTurn:
     panels: list[Panel]
     reply: str
     actions: list[str]
@@ -69,7 +69,7 @@ class Shown:
     finish_reason: str
     score: float
     terms: dict[str, float]
-    turns: list[Turn]
+    turns: list[ShownTurn]
     hidden_turns: int
 
 
@@ -125,7 +125,7 @@ def _aligned(words: Sequence[str], true_words: Sequence[str]) -> Iterator[Span]:
         yield Span("".join(words[first:last]) or "␣", kind != "equal")
 
 
-def _turn(turn: dict[str, Any], parts: Sequence[str]) -> Turn:
+def _turn(turn: dict[str, Any], parts: Sequence[str]) -> ShownTurn:
     texts = {name: None if turn.get(name) is None else _cut(str(turn[name]).strip("\n")) for name in parts}
     titles = {
         "state": "State",
@@ -136,7 +136,7 @@ def _turn(turn: dict[str, Any], parts: Sequence[str]) -> Turn:
     truths = {"observation": "state", "prediction": "next_state"}
     panels = [_panel(titles[name], texts[name], texts.get(truths.get(name, ""))) for name in parts]
     actions = [_cut(str(action)) for action in turn.get("actions") or []]
-    return Turn(panels, _cut(str(turn.get("reply") or "")), actions, float(turn.get("reward") or 0.0))
+    return ShownTurn(panels, _cut(str(turn.get("reply") or "")), actions, float(turn.get("reward") or 0.0))
 
 
 def _panel(title: str, text: str | None, truth: str | None) -> Panel:

@@ -34,7 +34,7 @@ NONSENSE = "☃ no such action ☃"
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckFinding:
     """One line of a check's result."""
 
     status: Literal["ok", "warning", "error"]
@@ -52,19 +52,19 @@ class Candidate:
         return make(self.name, **self.settings)
 
 
-def check(name: str, /, **settings: Any) -> list[Finding]:
+def check(name: str, /, **settings: Any) -> list[CheckFinding]:
     """Run every check on a world; the findings in order. Unknown names and settings raise OneiroError, and so do
     settings with which no level can be drawn at all, such as a file that is not there.
     """
     config_for(name, settings)
     candidate = Candidate(name, settings)
     first_levels(candidate)
-    findings: list[Finding] = []
+    findings: list[CheckFinding] = []
     for run in CHECKS:
         try:
             findings.extend(run(candidate))
         except Exception as error:
-            findings.append(Finding("error", f"{run.__name__.replace('_', ' ')}: {type(error).__name__}: {error}"))
+            findings.append(CheckFinding("error", f"{run.__name__.replace('_', ' ')}: {type(error).__name__}: {error}"))
     return findings
 
 
@@ -79,7 +79,7 @@ def first_levels(candidate: Candidate) -> None:
         return  # a defect of the world: the checks will find it
 
 
-def five_tuple(candidate: Candidate) -> Iterator[Finding]:
+def five_tuple(candidate: Candidate) -> Iterator[CheckFinding]:
     """`reset` and `step` return what the interface says, for good and bad actions."""
     world, rng = candidate.make(), generator("check", "five tuple")
     observation, info = world.reset(seed=0)
@@ -101,7 +101,7 @@ def five_tuple(candidate: Candidate) -> Iterator[Finding]:
     yield from _verdict(wrong, "reset and step return the five-tuple")
 
 
-def episodes_end(candidate: Candidate) -> Iterator[Finding]:
+def episodes_end(candidate: Candidate) -> Iterator[CheckFinding]:
     """The action budget is kept, and nothing happens after the end."""
     world, rng = candidate.make(), generator("check", "ends")
     wrong = []
@@ -116,14 +116,14 @@ def episodes_end(candidate: Candidate) -> Iterator[Finding]:
     yield from _verdict(wrong, f"episodes end within {world.config.max_actions} actions")
 
 
-def same_seed_same_episode(candidate: Candidate) -> Iterator[Finding]:
+def same_seed_same_episode(candidate: Candidate) -> Iterator[CheckFinding]:
     """Seed and actions decide everything, here and in another process."""
     world = candidate.make()
     first, again = transcript(world), transcript(world)
     if first != again or transcript(candidate.make()) != first:
-        yield Finding("error", "the same seed and actions gave two different episodes in one process")
+        yield CheckFinding("error", "the same seed and actions gave two different episodes in one process")
         return
-    yield Finding("ok", "same seed, same episode in this process")
+    yield CheckFinding("ok", "same seed, same episode in this process")
     target = WORLDS.get(candidate.name.partition(":")[0])
     command = [sys.executable, "-c", "from oneiro.worlds.check import answer; answer()"]
     question = json.dumps({"name": candidate.name, "settings": candidate.settings, "target": target}, default=str)
@@ -132,18 +132,18 @@ def same_seed_same_episode(candidate: Candidate) -> Iterator[Finding]:
     try:
         done = subprocess.run(command, input=question, capture_output=True, text=True, timeout=120, env=environment)
     except subprocess.TimeoutExpired:
-        yield Finding("warning", "another process gave no episode within two minutes")
+        yield CheckFinding("warning", "another process gave no episode within two minutes")
         return
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        yield Finding("warning", f"another process could not play this world: {last}")
+        yield CheckFinding("warning", f"another process could not play this world: {last}")
     elif done.stdout.strip() != first:
-        yield Finding("error", "the same seed and actions gave another episode in another process")
+        yield CheckFinding("error", "the same seed and actions gave another episode in another process")
     else:
-        yield Finding("ok", "same seed, same episode in another process")
+        yield CheckFinding("ok", "same seed, same episode in another process")
 
 
-def members_share_the_level(candidate: Candidate) -> Iterator[Finding]:
+def members_share_the_level(candidate: Candidate) -> Iterator[CheckFinding]:
     """Members of a group start alike; their transitions differ exactly where the world is stochastic."""
     world, rng = candidate.make(), generator("check", "members")
     starts, endings = set(), []
@@ -162,7 +162,7 @@ def members_share_the_level(candidate: Candidate) -> Iterator[Finding]:
     yield from _verdict(wrong, f"members of a group share the level and have {noise}")
 
 
-def splits_are_disjoint(candidate: Candidate) -> Iterator[Finding]:
+def splits_are_disjoint(candidate: Candidate) -> Iterator[CheckFinding]:
     """No level is in both splits, not even turned or mirrored where the world has symmetries; both have levels."""
     world = candidate.make()
     drawn = {
@@ -171,65 +171,65 @@ def splits_are_disjoint(candidate: Candidate) -> Iterator[Finding]:
     }
     shared = {info["key"] for info in drawn["train"]} & {info["key"] for info in drawn["eval"]}
     if shared:
-        yield Finding("error", f"{len(shared)} levels are in both splits")
+        yield CheckFinding("error", f"{len(shared)} levels are in both splits")
         return
     forms = {split: [canonical_key(info) for info in infos] for split, infos in drawn.items()}
     alike = set(forms["train"]) & set(forms["eval"])
     if alike:
-        yield Finding("error", f"{len(alike)} levels are in both splits up to symmetry")
+        yield CheckFinding("error", f"{len(alike)} levels are in both splits up to symmetry")
         return
     distinct = len(set(forms["eval"][:LEVELS]))
     up_to = " up to symmetry" if "canonical" in drawn["eval"][0] else ""
-    yield Finding("ok", f"train and eval share no level{up_to} ({distinct} distinct of {LEVELS} drawn)")
+    yield CheckFinding("ok", f"train and eval share no level{up_to} ({distinct} distinct of {LEVELS} drawn)")
     if distinct < LEVELS // 2:
         found = len(set(forms["eval"]))
-        yield Finding("warning", f"only {found} distinct evaluation levels{up_to} in {MANY * LEVELS} seeds")
+        yield CheckFinding("warning", f"only {found} distinct evaluation levels{up_to} in {MANY * LEVELS} seeds")
 
 
-def scores_make_sense(candidate: Candidate) -> Iterator[Finding]:
+def scores_make_sense(candidate: Candidate) -> Iterator[CheckFinding]:
     """Idle earns nothing, chance earns little, the oracle earns the stated ceiling."""
     world, rng = candidate.make(), generator("check", "scores")
     idle = [play(world, lambda *_: NONSENSE, rng, seed=seed, split="eval", member=0) for seed in range(8)]
     if any(episode.success or episode.score > 0 for episode in idle):
-        yield Finding("error", "doing nothing understandable earns a reward")
+        yield CheckFinding("error", "doing nothing understandable earns a reward")
     else:
-        yield Finding("ok", "idle scores 0")
+        yield CheckFinding("ok", "idle scores 0")
     chance = random_success(candidate.name, LEVELS, MEMBERS, settings=candidate.settings).mean()
     best = ceiling(candidate.name, LEVELS, settings=candidate.settings)
     status: Literal["ok", "warning"] = "warning" if chance > 0.6 else "ok"
-    yield Finding(status, f"random policy succeeds in {chance:.1%} of {LEVELS} x {MEMBERS} episodes")
+    yield CheckFinding(status, f"random policy succeeds in {chance:.1%} of {LEVELS} x {MEMBERS} episodes")
     if np.isnan(best).any():
-        yield Finding("warning", "the world states no ceiling")
+        yield CheckFinding("warning", "the world states no ceiling")
         if world.has_oracle:
             few = min(FEW, LEVELS)
             solved = oracle_success(candidate.name, few, settings=candidate.settings).mean()
             status = "warning" if solved < chance else "ok"
-            yield Finding(status, f"oracle ({world.oracle_is}) succeeds in {solved:.1%} of {few} episodes")
+            yield CheckFinding(status, f"oracle ({world.oracle_is}) succeeds in {solved:.1%} of {few} episodes")
         return
     top = float(best.mean())
-    yield Finding("ok", f"ceiling {top:.1%} over {LEVELS} levels")
+    yield CheckFinding("ok", f"ceiling {top:.1%} over {LEVELS} levels")
     if warning := beyond_budget(best, world.config.max_actions):
-        yield Finding("warning", warning)
+        yield CheckFinding("warning", warning)
     if chance > top + 0.02:
-        yield Finding("error", f"the random policy ({chance:.1%}) beats the stated ceiling ({top:.1%})")
+        yield CheckFinding("error", f"the random policy ({chance:.1%}) beats the stated ceiling ({top:.1%})")
     if not top:
         return
     world.reset(seed=int(best.argmax()), options={"split": "eval"})
     if not world.has_oracle or world.oracle() is None:
-        yield Finding("warning", "the world has no oracle")
+        yield CheckFinding("warning", "the world has no oracle")
         return
     solved = oracle_success(candidate.name, LEVELS, MEMBERS, settings=candidate.settings)
     # Four standard errors of the levels' Bernoulli draws around the exact expectation.
     slack = 4 * float(np.sqrt((best * (1 - best)).sum() / MEMBERS)) / LEVELS + 1e-9
     if abs(solved.mean() - top) > slack:
-        yield Finding(
+        yield CheckFinding(
             "error", f"the oracle succeeds in {solved.mean():.1%}, the stated ceiling is {top:.1%} ± {slack:.1%}"
         )
     else:
-        yield Finding("ok", f"oracle succeeds in {solved.mean():.1%}: the ceiling")
+        yield CheckFinding("ok", f"oracle succeeds in {solved.mean():.1%}: the ceiling")
 
 
-def views_render(candidate: Candidate) -> Iterator[Finding]:
+def views_render(candidate: Candidate) -> Iterator[CheckFinding]:
     """Every view shows text in every state of a few random episodes, and reads back where the world can parse it."""
     world, rng = candidate.make(), generator("check", "views")
     wrong, parsed = set(), set()
@@ -253,10 +253,10 @@ def views_render(candidate: Candidate) -> Iterator[Finding]:
     yield from _verdict(sorted(wrong), f"views render: {', '.join(world.views)}")
     if parsed and not wrong:
         tail = f" (not parsed: {', '.join(unread)})" if unread else ""
-        yield Finding("ok", f"views read back exactly{tail}")
+        yield CheckFinding("ok", f"views read back exactly{tail}")
 
 
-CHECKS: tuple[Callable[[Candidate], Iterator[Finding]], ...] = (
+CHECKS: tuple[Callable[[Candidate], Iterator[CheckFinding]], ...] = (
     five_tuple,
     episodes_end,
     same_seed_same_episode,
@@ -295,11 +295,11 @@ def _follow(world: World, plan: list[str], seed: int, member: int) -> str:
     return repr([world.step(action)[:2] for action in plan])
 
 
-def _verdict(wrong: list[str], right: str) -> list[Finding]:
-    return [Finding("error", line) for line in wrong] or [Finding("ok", right)]
+def _verdict(wrong: list[str], right: str) -> list[CheckFinding]:
+    return [CheckFinding("error", line) for line in wrong] or [CheckFinding("ok", right)]
 
 
-def worst(findings: list[Finding]) -> str:
+def worst(findings: list[CheckFinding]) -> str:
     """The gravest status among the findings: what a command's exit code follows."""
     order = ("error", "warning", "ok")
     return next((status for status in order if any(finding.status == status for finding in findings)), "ok")

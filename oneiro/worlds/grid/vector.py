@@ -47,7 +47,7 @@ class BatchStep:
     success: Bools
 
 
-class Batch(ABC):
+class WorldBatch(ABC):
     """N episodes of one world. Subclasses hold the state as arrays and say what a move does."""
 
     def __init__(self, world: World) -> None:
@@ -110,7 +110,7 @@ class Batch(ABC):
         return [np.array([index.get(action.strip().lower(), -1) for action in actions], np.int64)]
 
 
-class LakeBatch(Batch):
+class LakeBatch(WorldBatch):
     """FrozenLake."""
 
     world: frozen_lake.FrozenLake
@@ -152,7 +152,7 @@ class LakeBatch(Batch):
         return self.world.config.size, self.world.config.glyphs.marks
 
 
-class SokobanBatch(Batch):
+class SokobanBatch(WorldBatch):
     """Sokoban."""
 
     world: sokoban.Sokoban
@@ -202,7 +202,7 @@ class SokobanBatch(Batch):
         return self.world.config.width, self.world.config.glyphs.marks
 
 
-class SudokuBatch(Batch):
+class SudokuBatch(WorldBatch):
     """Sudoku."""
 
     world: sudoku.Sudoku
@@ -269,14 +269,14 @@ def _room_start(plan: Plan, seed: int, split: str | None, pack: Path | None) -> 
     return bare, boxes, room.player
 
 
-BATCHES: dict[type[World], type[Batch]] = {
+BATCHES: dict[type[World], type[WorldBatch]] = {
     frozen_lake.FrozenLake: LakeBatch,
     sokoban.Sokoban: SokobanBatch,
     sudoku.Sudoku: SudokuBatch,
 }
 
 
-def make_batch(name: str, /, **settings: Any) -> Batch:
+def make_batch(name: str, /, **settings: Any) -> WorldBatch:
     """N episodes of a grid world, stepped together: `make_batch("sokoban").reset(range(256))`."""
     world = make(name, **settings)
     if type(world) not in BATCHES:

@@ -54,7 +54,7 @@ class CountdownConfig(WorldConfig):
 
 
 @dataclass(frozen=True)
-class Task:
+class CountdownTask:
     """Numbers and what to make of them."""
 
     numbers: tuple[int, ...]
@@ -97,7 +97,7 @@ class Countdown(World):
     def render(self, view: str | None = None) -> str:
         return f"Target: {self.task.target}, numbers: {', '.join(str(number) for number in self.task.numbers)}"
 
-    def parse(self, text: str, view: str | None = None) -> Task | None:
+    def parse(self, text: str, view: str | None = None) -> CountdownTask | None:
         target, found, numbers = text.removeprefix("Target: ").partition(", numbers: ")
         parts = [target, *numbers.split(", ")]
         if (
@@ -106,11 +106,11 @@ class Countdown(World):
             or not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts)
         ):
             return None
-        task = Task(tuple(int(part) for part in parts[1:]), int(target))
+        task = CountdownTask(tuple(int(part) for part in parts[1:]), int(target))
         return task if text.startswith("Target: ") else None
 
     @property
-    def state(self) -> Task:
+    def state(self) -> CountdownTask:
         return self.task
 
     @property
@@ -136,7 +136,7 @@ class Countdown(World):
     def oracle(self) -> str | None:
         return self.task.solution or solve(self.task.numbers, self.task.target)
 
-    def _draw(self, rng: np.random.Generator) -> Task | None:
+    def _draw(self, rng: np.random.Generator) -> CountdownTask | None:
         if self.config.path is not None:
             tasks = tasks_in(self.config.path)
             return tasks[int(rng.integers(len(tasks)))]
@@ -149,7 +149,7 @@ class Countdown(World):
         return None
 
 
-def made_up(rng: np.random.Generator, numbers: tuple[int, ...], operations: str) -> Task | None:
+def made_up(rng: np.random.Generator, numbers: tuple[int, ...], operations: str) -> CountdownTask | None:
     """A task these numbers can solve, by combining random pairs until one is left; None if that is not whole."""
     left = [(Fraction(number), str(number)) for number in numbers]
     while len(left) > 1:
@@ -159,7 +159,7 @@ def made_up(rng: np.random.Generator, numbers: tuple[int, ...], operations: str)
             return None
         left.append(_combined(a, b, operation))
     value, shown = left[0]
-    return Task(numbers, int(value), shown) if value.denominator == 1 else None
+    return CountdownTask(numbers, int(value), shown) if value.denominator == 1 else None
 
 
 @lru_cache(maxsize=4096)
@@ -182,7 +182,7 @@ def solve(numbers: tuple[int, ...], target: int) -> str | None:
 
 
 @lru_cache(maxsize=8)
-def tasks_in(path: Path) -> list[Task]:
+def tasks_in(path: Path) -> list[CountdownTask]:
     """The tasks of a file."""
     try:
         tasks = [_task(row["nums"], row["target"]) for row in records.read(path)]
@@ -196,14 +196,14 @@ def tasks_in(path: Path) -> list[Task]:
     return tasks
 
 
-def _task(numbers: Sequence[Any], target: Any) -> Task:
+def _task(numbers: Sequence[Any], target: Any) -> CountdownTask:
     """A row of a file as a task that can be asked, answered and solved in a moment."""
     whole = tuple(int(number) for number in numbers)
     if whole != tuple(numbers) or int(target) != target:
         raise ValueError(f"{numbers} and {target} are not all whole")
     if not FEWEST <= len(whole) <= MOST or not 1 <= min(whole) <= max(whole) <= LARGEST:
         raise ValueError(f"{len(whole)} numbers, {whole[:MOST]}")
-    return Task(whole, int(target))
+    return CountdownTask(whole, int(target))
 
 
 def _combined(a: tuple[Fraction, str], b: tuple[Fraction, str], operation: str) -> tuple[Fraction, str]:

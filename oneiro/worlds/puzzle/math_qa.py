@@ -34,7 +34,7 @@ class MathConfig(WorldConfig):
 
 
 @dataclass(frozen=True)
-class Question:
+class MathQuestion:
     """A question and its right answer."""
 
     text: str
@@ -62,7 +62,7 @@ class MathQA(World):
         # A file kept for evaluation is evaluation as a whole, and the other file training as a whole.
         split = None if self.config.eval_path is not None else self.split
 
-        def drawn(rng: np.random.Generator) -> Question:
+        def drawn(rng: np.random.Generator) -> MathQuestion:
             if source is None:
                 return made_up(rng)
             questions = questions_in(source)
@@ -102,7 +102,7 @@ class MathQA(World):
 
 
 @lru_cache(maxsize=8)
-def questions_in(path: Path) -> list[Question]:
+def questions_in(path: Path) -> list[MathQuestion]:
     """The questions of a file, read once for all worlds."""
     questions = [question for row in records.read(path) if (question := _question(row)) is not None]
     if not questions:
@@ -112,17 +112,17 @@ def questions_in(path: Path) -> list[Question]:
     return questions
 
 
-def _question(row: dict[str, Any]) -> Question | None:
+def _question(row: dict[str, Any]) -> MathQuestion | None:
     """A row of either file as a question; None if it has no marked answer."""
     text, solution = str(row.get("question", row.get("query", ""))), str(row.get("answer", row.get("response", "")))
     for mark in (GSM8K_MARK, METAMATH_MARK):
         _, found, label = solution.rpartition(mark)
         if found and text.strip() and label.strip():
-            return Question(text.strip(), label.strip(), str(row.get("original_question", text)).strip())
+            return MathQuestion(text.strip(), label.strip(), str(row.get("original_question", text)).strip())
     return None
 
 
-def made_up(rng: np.random.Generator) -> Question:
+def made_up(rng: np.random.Generator) -> MathQuestion:
     """A small word problem with one or two steps."""
     a, b, c = (int(n) for n in rng.integers(2, 50, 3))
     name = str(rng.choice(["Ada", "Ben", "Chloe", "David", "Emma", "Felix"]))
@@ -135,4 +135,4 @@ def made_up(rng: np.random.Generator) -> Question:
         (f"{name} shares {a * b} {thing} equally among {a} friends. How many does each get?", b),
         (f"{name} buys {a} {thing} on Monday, {b} on Tuesday and {c} on Friday. How many is that?", a + b + c),
     ][int(rng.integers(6))]
-    return Question(text, str(value), text)
+    return MathQuestion(text, str(value), text)

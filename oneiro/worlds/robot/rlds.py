@@ -70,7 +70,7 @@ KNOWN: dict[str, FieldMap] = {
 
 
 @dataclass(frozen=True)
-class Dataset:
+class RldsDataset:
     """An RLDS folder: its name, the leaves below `steps` with their descriptions, its files by split."""
 
     name: str
@@ -92,7 +92,7 @@ class Imported:
     """One line for each record that could not be used."""
 
 
-def open_dataset(folder: str | Path) -> Dataset:
+def open_dataset(folder: str | Path) -> RldsDataset:
     """Describe the dataset in `folder`, or the only one below it (`NAME/VERSION/`)."""
     folder = Path(folder)
     if not folder.is_dir():
@@ -116,11 +116,11 @@ def open_dataset(folder: str | Path) -> Dataset:
     if not leaves or not splits:
         raise OneiroError(f"{place} describes no steps or holds no .tfrecord files; is it an RLDS dataset?")
     info = _json(place / "dataset_info.json") if (place / "dataset_info.json").is_file() else {}
-    return Dataset(str(info.get("name") or place.name), leaves, splits, _shard_lengths(info))
+    return RldsDataset(str(info.get("name") or place.name), leaves, splits, _shard_lengths(info))
 
 
 def choose_fields(
-    dataset: Dataset, image: str | None = None, action: Sequence[str] = (), instruction: str | None = None
+    dataset: RldsDataset, image: str | None = None, action: Sequence[str] = (), instruction: str | None = None
 ) -> FieldMap:
     """The fields to use: what the caller names, else what is known of the dataset, else the usual places."""
     known = KNOWN.get(dataset.name)
@@ -141,7 +141,7 @@ def choose_fields(
     return FieldMap(image, tuple(action), instruction)
 
 
-def episodes(dataset: Dataset, fields: FieldMap, split: str) -> Iterator[tuple[str, RobotEpisode | str]]:
+def episodes(dataset: RldsDataset, fields: FieldMap, split: str) -> Iterator[tuple[str, RobotEpisode | str]]:
     """Every episode of a split with its name, `SPLIT_eps_00000000`; what cannot be used as one line that says why."""
     for path in dataset.files[split]:
         prefix, first, length = _numbering(dataset, split, path)
@@ -198,7 +198,7 @@ def import_rlds(
     return done
 
 
-def _numbering(dataset: Dataset, split: str, path: Path) -> tuple[str, int, int | None]:
+def _numbering(dataset: RldsDataset, split: str, path: Path) -> tuple[str, int, int | None]:
     """How the episodes of one file are called: a prefix, the number of the first, and how many there may be.
 
     A name must not depend on what can be read of other files, or a repaired file would rename their episodes. So
@@ -214,7 +214,7 @@ def _numbering(dataset: Dataset, split: str, path: Path) -> tuple[str, int, int 
     return f"{split}-{shard:05d}" if found else f"{split}-{path.name.partition('.tfrecord')[0]}", 0, None
 
 
-def _episode(dataset: Dataset, fields: FieldMap, record: bytes) -> RobotEpisode:
+def _episode(dataset: RldsDataset, fields: FieldMap, record: bytes) -> RobotEpisode:
     features = example(record)
     pictures = read_bytes(_named(features, fields.image))
     if not pictures:
@@ -302,7 +302,7 @@ def _shape(leaf: Mapping[str, Any]) -> tuple[int, ...]:
     return sides if all(side > 0 for side in sides) else ()
 
 
-def _group(dataset: Dataset, name: str) -> tuple[str, ...]:
+def _group(dataset: RldsDataset, name: str) -> tuple[str, ...]:
     """A field, or all fields below a group in alphabetical order."""
     below = tuple(sorted(leaf for leaf in dataset.leaves if leaf.startswith(f"{name}/")))
     return below or (name,)

@@ -11,7 +11,7 @@ import pytest
 
 from oneiro.errors import OneiroError
 from oneiro.worlds import make
-from oneiro.worlds.puzzle.countdown import Task, solve
+from oneiro.worlds.puzzle.countdown import CountdownTask, solve
 from oneiro.worlds.puzzle.expression import parse
 
 
@@ -78,7 +78,7 @@ def test_scores_are_as_published() -> None:
         ("97 - 67 + 62 - 6", 1.0, True),
     ):
         world.reset(seed=0)
-        world.task = Task((62, 6, 67, 97), 86)
+        world.task = CountdownTask((62, 6, 67, 97), 86)
         _, got, ended, _, info = world.step(action)
         assert (got, ended, info["success"]) == (reward, done, reward == 1.0), action
 

@@ -40,7 +40,7 @@ class Plan:
     boxes: int
     optimum: float
     """Mean length of the shortest solution aimed at, in moves."""
-    spread: float
+    optimum_std: float
     """Its standard deviation."""
 
 
@@ -141,7 +141,7 @@ def draw(rng: np.random.Generator, plan: Plan, split: str | None) -> Level | Non
 def furnish(rng: np.random.Generator, ground: Ground, plan: Plan) -> Level | None:
     """Boxes and player in a carved room, the drawn number of moves from the goal; None if no box can be moved off."""
     height, width = plan.height - 2, plan.width - 2
-    shape = (plan.optimum / plan.spread) ** 2
+    shape = (plan.optimum / plan.optimum_std) ** 2
     aim = max(1, round(rng.gamma(shape, plan.optimum / shape)))
     distances = Distances(height, width, ground.floor, ground.targets, plan.boxes)
     while len(distances.layers) <= aim and distances.grow():

@@ -55,7 +55,7 @@ class SokobanConfig(PackConfig):
     """Boxes, and targets."""
     optimum: float = Field(default=4.9, ge=1)
     """Mean solution length aimed at, in moves; a room too small for its draw gets the hardest start it has."""
-    spread: float = Field(default=3.0, gt=0)
+    optimum_std: float = Field(default=3.0, gt=0)
     """Standard deviation of the solution length aimed at."""
     glyphs: SokobanGlyphs = SokobanGlyphs()
     """The characters of the text views."""
@@ -75,7 +75,7 @@ class SokobanConfig(PackConfig):
     @property
     def plan(self) -> Plan:
         """The settings that decide a level."""
-        return Plan(self.height, self.width, self.boxes, self.optimum, self.spread)
+        return Plan(self.height, self.width, self.boxes, self.optimum, self.optimum_std)
 
 
 class Sokoban(World):
@@ -87,9 +87,9 @@ class Sokoban(World):
     # Mean solution lengths of the variants are those measured for the published environments of the same size.
     variants: ClassVar = {
         "simple": {},
-        "two-boxes": {"boxes": 2, "optimum": 9.0, "spread": 5.0},
-        "larger": {"height": 8, "width": 8, "boxes": 2, "optimum": 5.3, "spread": 2.0},
-        "harder": {"height": 10, "width": 10, "boxes": 2, "optimum": 20.5, "spread": 9.0},
+        "two-boxes": {"boxes": 2, "optimum": 9.0, "optimum_std": 5.0},
+        "larger": {"height": 8, "width": 8, "boxes": 2, "optimum": 5.3, "optimum_std": 2.0},
+        "harder": {"height": 10, "width": 10, "boxes": 2, "optimum": 20.5, "optimum_std": 9.0},
         "coordinates": {"view": "grid+coordinates"},
         "grid-vocab": {
             "glyphs": {
