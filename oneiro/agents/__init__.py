@@ -1,0 +1,1 @@
+"""Agents that act in worlds: rollouts, policies, prompts, evaluation."""

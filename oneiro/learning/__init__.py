@@ -1,0 +1,1 @@
+"""One learner, SFT, the RL loop, and one small file per algorithm."""

@@ -1,0 +1,1 @@
+"""The built-in engine, and a client for servers."""

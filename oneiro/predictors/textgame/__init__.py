@@ -1,0 +1,1 @@
+"""Text games: a language model predicts the next state."""

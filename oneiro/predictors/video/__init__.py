@@ -1,0 +1,1 @@
+"""Robot video: a transformer predicts the next frames."""
