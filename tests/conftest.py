@@ -16,6 +16,13 @@ from oneiro.models.language import LanguageModel, ModelSettings, create_tiny
 TEXTS = ["P _ O G\n_ _ _ _\nLeft || Right || Up || Down user assistant system\n0123456789 hello world"] * 3
 
 
+SHORTER = {
+    f"spa/{world}": ["variants=[spa]"]
+    for world in ("2048", "bandit", "countdown", "cube", "math", "sokoban", "sudoku", "webshop")
+}
+"""What a finished run leaves out: the control runs in the demo's recipe, and nothing of it depends on the world."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Slow tests first, every other one in either half: each of two workers begins with a half, and towards the end
     they take quick ones from one another.
@@ -35,7 +42,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Callab
         out = folder / f"{recipe.replace('/', '-')}-{preset}"
         with FileLock(f"{out}.lock"):
             torch.set_num_threads(1)
-            return oneiro.run(recipe, out=out, overrides=[f"preset={preset}"]).path
+            return oneiro.run(recipe, out=out, overrides=[f"preset={preset}", *SHORTER.get(recipe, ())]).path
 
     folder.mkdir(exist_ok=True)
     return run

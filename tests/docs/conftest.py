@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from oneiro.worlds import registry
+
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
@@ -14,3 +16,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     shared = (base if worker_id == "master" else base.parent) / "docs-runs"
     shared.mkdir(exist_ok=True)
     return shared
+
+
+@pytest.fixture(autouse=True)
+def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a page registers is gone after it."""
+    monkeypatch.setattr(registry, "WORLDS", dict(registry.WORLDS))

@@ -108,5 +108,5 @@ def test_sampled_log_probabilities_are_the_learners_and_it_learns(family: str) -
     ids=["mamba", "gemma2", "phi"],
 )
 def test_a_model_that_would_compute_something_else_is_refused_by_name(config: PreTrainedConfig) -> None:
-    with pytest.raises(OneiroError, match=f"family '{config.model_type}' are not supported"):
+    with pytest.raises(OneiroError, match=f"architecture '{config.model_type}' are not supported"):
         backbone_of(random_model(config))
