@@ -21,7 +21,8 @@ from oneiro.learning.batch import batches
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models import language as languages
-from oneiro.models.backbone import Backbone, Prefill
+from oneiro.models.attention import Prefill
+from oneiro.models.backbone import Backbone
 from oneiro.models.language import LanguageModel, ModelSettings
 from oneiro.predictors.textgame.model import TextGameModel
 from oneiro.predictors.textgame.task import TextGamePredictor, TextGamePredictorConfig

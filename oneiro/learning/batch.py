@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from oneiro.learning.example import COMPONENTS, Example, groups_of
-from oneiro.models.backbone import AfterPrefix, Backbone, Causal, Prefill, PrefixGroups
+from oneiro.models.attention import AfterPrefix, Causal, Prefill, PrefixGroups
+from oneiro.models.backbone import Backbone
 from oneiro.models.prefix import PrefixGroup, part, rows_of
 
 SHARE_AT_LEAST = 0.2

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from oneiro.models.heads import OutputHead
 from oneiro.models.kernels import triton_module
 
 Objective = Callable[[Tensor, Tensor, slice], Tensor]
@@ -27,15 +28,15 @@ def chunks(count: int, vocabulary: int, device: torch.device) -> list[slice]:
 
 
 @torch.no_grad()
-def score(hidden: Tensor, weight: Tensor, targets: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
+def score(hidden: Tensor, output: OutputHead, targets: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
     """Hidden states [N, d] -> log-probability of each target [N] and entropy of each distribution [N], no gradient."""
     logprobs, entropies = (
         torch.empty(len(targets), device=hidden.device),
         torch.empty(len(targets), device=hidden.device),
     )
-    chunk = _chunk(hidden.device)
-    for part in chunks(len(targets), len(weight), hidden.device):
-        logprobs[part], entropies[part] = chunk.measure(hidden[part], weight, targets[part], temperature[part])
+    chunk = _chunk(output, hidden.device)
+    for part in chunks(len(targets), len(output.weight), hidden.device):
+        logprobs[part], entropies[part] = chunk.measure(hidden[part], targets[part], temperature[part])
     return logprobs, entropies
 
 
@@ -46,15 +47,19 @@ class _PlainChunk:
     become the gradient in the first, log-probabilities stand in the second.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, output: OutputHead) -> None:
+        self.output = output
         self.buffers: tuple[Tensor, Tensor] | None = None
 
-    def measure(self, hidden: Tensor, weight: Tensor, targets: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
+    def measure(self, hidden: Tensor, targets: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
+        weight = self.output.weight
         if self.buffers is None:  # the first chunk is the largest
             size = len(hidden), len(weight)
             self.buffers = hidden.new_empty(size), torch.empty(size, device=hidden.device)
         first, second = (buffer[: len(hidden)] for buffer in self.buffers)
-        logits = torch.mm(hidden, weight.T, out=first).float()
+        logits = torch.mm(hidden, weight.T, out=first)
+        self.slope = self.output.finish_(logits)
+        logits = logits.float()
         self.targets, self.coldness, self.dtype = targets[:, None], 1 / temperature[:, None], weight.dtype
         self.tempered = bool((temperature != 1).any())
         if self.tempered:
@@ -72,22 +77,25 @@ class _PlainChunk:
         else:
             grad = self.probabilities.mul_(-by_logprob[:, None])
         grad.scatter_add_(1, self.targets, by_logprob[:, None])
+        if self.slope is not None:
+            grad.mul_(self.slope)
         return (grad.mul_(self.coldness) if self.tempered else grad).to(self.dtype)
 
 
 class _FusedChunk:
     """The same in two kernels on a GPU."""
 
-    def __init__(self, kernels: Any) -> None:
-        self.kernels = kernels
+    def __init__(self, output: OutputHead, kernels: Any) -> None:
+        self.output, self.kernels = output, kernels
 
-    def measure(self, hidden: Tensor, weight: Tensor, targets: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
-        self.targets, self.temperature, self.logits = targets, temperature, hidden @ weight.T
+    def measure(self, hidden: Tensor, targets: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
+        self.targets, self.temperature, self.logits = targets, temperature, hidden @ self.output.weight.T
+        self.slope = self.output.finish_(self.logits)
         logprobs, self.entropies, self.normalisers = self.kernels.measure(self.logits, targets, temperature)
         return logprobs, self.entropies
 
     def differentiate(self, by_logprob: Tensor, by_entropy: Tensor) -> Tensor:
-        return self.kernels.differentiate(
+        grad = self.kernels.differentiate(
             self.logits,
             self.targets,
             self.temperature,
@@ -96,17 +104,25 @@ class _FusedChunk:
             by_logprob,
             by_entropy,
         )
+        return grad if self.slope is None else grad.mul_(self.slope)
 
 
-def _chunk(device: torch.device) -> _PlainChunk | _FusedChunk:
+def _chunk(output: OutputHead, device: torch.device) -> _PlainChunk | _FusedChunk:
     kernels = triton_module("oneiro.learning.kernels", device.type)
-    return _FusedChunk(kernels) if kernels else _PlainChunk()
+    return _FusedChunk(output, kernels) if kernels else _PlainChunk(output)
 
 
 class _HeadLoss(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, temperature: Tensor, objective: Objective
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        softcap: float | None,
+        targets: Tensor,
+        temperature: Tensor,
+        objective: Objective,
     ) -> tuple[Tensor, Tensor, Tensor]:
         total = torch.zeros((), device=hidden.device)
         logprobs, entropies = (
@@ -115,9 +131,10 @@ class _HeadLoss(torch.autograd.Function):
         )
         hidden_grad = torch.empty_like(hidden)
         weight_grad = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
-        chunk = _chunk(hidden.device)
+        bias_grad = torch.zeros_like(bias) if bias is not None and ctx.needs_input_grad[2] else None
+        chunk = _chunk(OutputHead(weight, bias, softcap), hidden.device)
         for part in chunks(len(targets), len(weight), hidden.device):
-            logprob, entropy = chunk.measure(hidden[part], weight, targets[part], temperature[part])
+            logprob, entropy = chunk.measure(hidden[part], targets[part], temperature[part])
             logprobs[part], entropies[part] = logprob, entropy
             with torch.enable_grad():
                 logprob, entropy = logprob.requires_grad_(), entropy.requires_grad_()
@@ -130,20 +147,22 @@ class _HeadLoss(torch.autograd.Function):
             torch.mm(grad, weight, out=hidden_grad[part])
             if weight_grad is not None:
                 weight_grad.addmm_(grad.T, hidden[part])
-        ctx.save_for_backward(hidden_grad, weight_grad)
+            if bias_grad is not None:
+                bias_grad += grad.sum(0)
+        ctx.save_for_backward(hidden_grad, weight_grad, bias_grad)
         ctx.mark_non_differentiable(logprobs, entropies)
         return total, logprobs, entropies
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        hidden_grad, weight_grad = ctx.saved_tensors
-        scale = grads[0].to(hidden_grad.dtype)
         # In place: this is the only use of what `forward` kept, and the vocabulary's gradient is large.
-        return hidden_grad.mul_(scale), weight_grad.mul_(scale) if weight_grad is not None else None, None, None, None
+        scale = grads[0].to(ctx.saved_tensors[0].dtype)
+        kept = (grad if grad is None else grad.mul_(scale) for grad in ctx.saved_tensors)
+        return *kept, None, None, None, None
 
 
 def loss(
-    hidden: Tensor, weight: Tensor, targets: Tensor, temperature: Tensor, objective: Objective
+    hidden: Tensor, output: OutputHead, targets: Tensor, temperature: Tensor, objective: Objective
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Scalar loss with gradient to `hidden` and `weight`; log-probabilities and entropies come along, detached."""
-    return _HeadLoss.apply(hidden, weight, targets, temperature, objective)
+    """Scalar loss with gradient to `hidden` and the head; log-probabilities and entropies come along, detached."""
+    return _HeadLoss.apply(hidden, output.weight, output.bias, output.softcap, targets, temperature, objective)

@@ -15,6 +15,7 @@ from pydantic import Field
 from torch import Tensor
 
 from oneiro.episode import Floats
+from oneiro.errors import OneiroError
 from oneiro.learning import head, losses
 from oneiro.learning.batch import Batch, batches
 from oneiro.learning.example import Example
@@ -76,7 +77,7 @@ class Learner:
         scored = self.backbone if backbone is None else backbone
         found = [np.zeros(len(e), np.float32) for e in examples], [np.zeros(len(e), np.float32) for e in examples]
         for batch in self._batches(examples):
-            scores = head.score(batch.hidden(scored), scored.head_weight, batch.targets, batch.columns["temperature"])
+            scores = head.score(batch.hidden(scored), scored.output, batch.targets, batch.columns["temperature"])
             for values, flat in zip(found, scores, strict=True):
                 scatter(values, batch, flat)
         return found
@@ -107,7 +108,7 @@ class Learner:
                     return losses.token_losses(logprobs, entropies, {k: v[part] for k, v in columns.items()}, settings)
 
                 lm_loss, logprobs, entropies = head.loss(
-                    hidden, self.backbone.head_weight, batch.targets, columns["temperature"], objective
+                    hidden, self.backbone.output, batch.targets, columns["temperature"], objective
                 )
                 total = total + lm_loss
                 statistics.add_policy(logprobs, entropies, columns, settings)
@@ -139,6 +140,9 @@ class Learner:
         return max(FEWEST_TOKENS, int(most / kept))
 
     def _batches(self, examples: Sequence[Example]) -> Iterator[Batch]:
+        longest, most = max((len(e) for e in examples), default=0), self.backbone.most_positions
+        if most is not None and longest > most:
+            raise OneiroError(f"a row has {longest} tokens, more than the {most} positions of the model; shorten it")
         return batches(examples, self.token_budget, self.backbone.device)
 
 

@@ -4,35 +4,33 @@ Sampling and learning call the same blocks with a different *attention plan*: ho
 those of earlier calls. So the engine's log-probabilities are the learner's by construction, and a new way to batch
 (padded rows, a shared prefix, a cache) is a new plan, not a new model.
 
-Llama, SmolLM, Mistral, Qwen2 and Qwen3 share this block. Their projections are fused here (one matmul for q, k, v and
-one for gate, up); the Hugging Face parameters become views of the fused ones, so saving, loading and merging need no
-conversion. Models with adapters keep their own modules and lose only the fusion.
+Llama, SmolLM, Mistral, Qwen, Granite and Gemma share this block. Their projections are fused here (one matmul for q, k,
+v and one for gate, up); the Hugging Face parameters become views of the fused ones, so saving, loading and merging need
+no conversion. Models with adapters keep their own modules and lose only the fusion.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from oneiro.errors import OneiroError
-from oneiro.models.kernels import triton_module
-from oneiro.models.layer import after_attention, before_attention, normalise, split_heads
+from oneiro.models.attention import Attend, Prefill, Rule
+from oneiro.models.heads import OutputHead
+from oneiro.models.layer import Rotations, after_attention, before_attention, normalise, rotate
 
-WITH_ADAPTERS = 2.6
+BY_MODULES = 2.6
 """Autograd keeps the steps of a layer with adapters one by one, and what enters an adapter in float32 too."""
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "smollm3")
-
-
-class Attend(Protocol):
-    """An attention plan: given this call's queries [B, H, T, D] and keys, values [B, K, T, D], mix [B, H, T, D]."""
-
-    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor: ...
+NO_ROTATION = "none"
+"""The kind of layer that knows no positions."""
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "smollm3", "granite", "gemma", "gemma2", "gemma3_text")
+BY_LENGTH = ("dynamic", "longrope")
+"""Rotary positions that change with the length of the sequence, beyond the length of pre-training."""
 
 
 @dataclass(frozen=True)
@@ -60,86 +58,6 @@ class Shape:
         return 2 * self.layers * self.kv_heads * self.head_dim
 
 
-class Causal:
-    """Rows stand alone: position t sees positions up to t. Right padding needs no mask, nothing real looks at it."""
-
-    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        return attention(query, key, value, causal=True)
-
-
-class Prefill(Causal):
-    """Causal, and keeps every layer's keys and values, with their graph, for `AfterPrefix` or a cache."""
-
-    def __init__(self) -> None:
-        self.kv_cache: list[tuple[Tensor, Tensor]] = []
-
-    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        self.kv_cache.append((key, value))
-        return super().__call__(layer, query, key, value)
-
-
-class AfterPrefix:
-    """Rows that continue a shared prefix: each sees its own prefix's keys and, causally, itself.
-
-    `kv_cache` holds keys and values [G, K, P, D] of G prefixes, `owner` [B] says whose row it is, `lengths` [G] how
-    much of each padded prefix is real.
-    """
-
-    def __init__(self, kv_cache: list[tuple[Tensor, Tensor]], owner: Tensor, lengths: Tensor, row_length: int) -> None:
-        self.kv_cache, self.owner = kv_cache, owner
-        padded = kv_cache[0][0].shape[2]
-        seen = torch.arange(padded, device=owner.device) < lengths[owner, None]
-        own = torch.ones(row_length, row_length, dtype=torch.bool, device=owner.device).tril()
-        rows = len(owner)
-        self.mask = torch.cat(
-            [seen[:, None, :].expand(rows, row_length, padded), own.expand(rows, row_length, row_length)], dim=2
-        )[:, None]
-
-    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        past_key, past_value = self.kv_cache[layer]
-        key = torch.cat([past_key[self.owner], key], dim=2)
-        value = torch.cat([past_value[self.owner], value], dim=2)
-        return attention(query, key, value, mask=self.mask)
-
-
-class PrefixGroups:
-    """Sequences of a prefix and rows that continue it: a token sees, causally, the prefix and its own row.
-
-    `row_id` [B, T] is 0 in the prefix, the row's number in a row, -1 in padding.
-    """
-
-    def __init__(self, row_id: Tensor, dtype: torch.dtype) -> None:
-        self.row_id, self.dtype = row_id, dtype
-        self.kernels = triton_module("oneiro.models.kernels.prefix_groups", row_id.device.type)
-
-    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        if self.kernels is not None and self.kernels.fits(query):
-            return self.kernels.group_attention(query, key, value, self.layout)
-        heads = query.shape[1]
-        if heads != key.shape[1]:  # kernels that take a mask want as many key heads as query heads
-            key, value = (x.repeat_interleave(heads // x.shape[1], dim=1) for x in (key, value))
-        return attention(query, key, value, mask=self.bias.expand(-1, heads, -1, -1))
-
-    @cached_property
-    def layout(self) -> Any:
-        """For the kernels: where rows begin and end."""
-        return self.kernels.GroupLayout(self.row_id)
-
-    @cached_property
-    def bias(self) -> Tensor:
-        """For attention with a mask: [B, 1, T, T], -inf where a token may not look."""
-        row_id, order = self.row_id, torch.arange(self.row_id.shape[1], device=self.row_id.device)
-        seen = (row_id[:, None, :] == 0) | (row_id[:, None, :] == row_id[:, :, None])
-        seen &= order[None, :] <= order[:, None]
-        return torch.zeros(seen.shape, dtype=self.dtype, device=row_id.device).masked_fill_(~seen, -torch.inf)[:, None]
-
-
-def attention(query: Tensor, key: Tensor, value: Tensor, causal: bool = False, mask: Tensor | None = None) -> Tensor:
-    """Scaled dot-product attention with grouped key-value heads."""
-    grouped = query.shape[1] != key.shape[1]
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal, enable_gqa=grouped)
-
-
 class Block(nn.Module):
     """One layer: normalise, attend, normalise, feed forward."""
 
@@ -149,21 +67,50 @@ class Block(nn.Module):
         self.index, self.shape = index, shape
         self.attention_norm, self.mlp_norm = layer.input_layernorm, layer.post_attention_layernorm
         self.query_norm, self.key_norm = getattr(attn, "q_norm", None), getattr(attn, "k_norm", None)
-        self.out, self.down = attn.o_proj, mlp.down_proj
-        # SmolLM3 leaves rotary positions out of some layers.
-        self.rotary = bool(getattr(attn, "use_rope", True))
+        self.attention_out_norm = self.mlp_out_norm = None
+        if hasattr(layer, "pre_feedforward_layernorm"):  # Gemma 2 and 3 also normalise what each half returns
+            self.attention_out_norm, self.mlp_norm = layer.post_attention_layernorm, layer.pre_feedforward_layernorm
+            self.mlp_out_norm = layer.post_feedforward_layernorm
+        self.out, self.down, self.activation = attn.o_proj, mlp.down_proj, mlp.act_fn
+        self.residual = float(getattr(layer, "residual_multiplier", 1.0))
+        usual = shape.head_dim**-0.5
+        self.query_scale = 1.0 if math.isclose(attn.scaling, usual) else attn.scaling / usual
+        window = attn.sliding_window if hasattr(attn, "sliding_window") else None
+        if attn.config.model_type == "mistral":
+            window = attn.config.sliding_window
+        self.rule = Rule(window, getattr(attn, "attn_logit_softcapping", None))
+        # SmolLM3 leaves rotary positions out of some layers; Gemma 3 turns local and global layers differently.
+        self.rotary = getattr(attn, "layer_type", None) if getattr(attn, "use_rope", True) else NO_ROTATION
         self.projections = [attn.q_proj, attn.k_proj, attn.v_proj], [mlp.gate_proj, mlp.up_proj]
         self.fused = all(type(m) is nn.Linear for group in self.projections for m in group)
+        self.written_out = self.fused and self._is_plain()
+        """Whether the halves of a layer with written-out gradients compute it."""
         if self.fused:
             self.qkv_weight, self.qkv_bias = fuse(self.projections[0])
-            self.gate_up_weight, _ = fuse(self.projections[1])
+            self.gate_up_weight, self.gate_up_bias = fuse(self.projections[1])
         else:
             self.adapters = nn.ModuleList(m for group in self.projections for m in group)
 
-    def forward(self, hidden: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
+    def _is_plain(self) -> bool:
+        """Whether the layer is Llama's or Qwen's: RMS norms, SiLU, biases at most on queries, keys and values."""
+        from transformers.activations import ACT2FN
+
+        linears = [self.out, self.down, *self.projections[1]]
+        norms = [self.attention_norm, self.mlp_norm]
+        return (
+            all(type(m) is nn.Linear for m in linears)
+            and all(m.bias is None for m in linears)
+            and all(is_plain_norm(m) for m in norms)
+            and (self.query_norm is None or is_plain_norm(self.query_norm))
+            and self.mlp_out_norm is None
+            and self.residual == 1
+            and isinstance(self.activation, type(ACT2FN["silu"]))
+        )
+
+    def forward(self, hidden: Tensor, rotations: Rotations, attend: Attend) -> Tensor:
         """hidden [B, T, d] -> [B, T, d]."""
-        if not self.fused:
-            return self._with_adapters(hidden, cos, sin, attend)
+        if not self.written_out:
+            return self._by_modules(hidden, rotations, attend)
         norms = (self.query_norm.weight, self.key_norm.weight) if self.query_norm is not None else None  # type: ignore[union-attr]
         query, key, value = before_attention(
             hidden,
@@ -172,10 +119,10 @@ class Block(nn.Module):
             self.qkv_weight,
             self.qkv_bias,
             norms,
-            (cos, sin) if self.rotary else None,
+            rotations,
             (self.shape.heads, self.shape.kv_heads, self.shape.head_dim),
         )
-        mixed = attend(self.index, query, key, value)
+        mixed = self._attend(query, key, value, attend)
         return after_attention(
             hidden,
             mixed,
@@ -186,19 +133,38 @@ class Block(nn.Module):
             self.down.weight,
         )
 
-    def _with_adapters(self, hidden: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
-        """The same layer through its own modules, which carry the adapters."""
-        normed = normalise(hidden, self.attention_norm.weight, self.attention_norm.variance_epsilon)
-        qkv = torch.cat([project(normed) for project in self.projections[0]], dim=-1)
-        norms = (self.query_norm.weight, self.key_norm.weight) if self.query_norm is not None else None  # type: ignore[union-attr]
-        heads = self.shape.heads, self.shape.kv_heads, self.shape.head_dim
-        epsilon = self.attention_norm.variance_epsilon
-        query, key, value = split_heads(qkv, norms, (cos, sin) if self.rotary else None, heads, epsilon)
-        mixed = attend(self.index, query, key, value)
-        hidden = hidden + self.out(mixed.transpose(1, 2).flatten(2))
-        normed = normalise(hidden, self.mlp_norm.weight, self.mlp_norm.variance_epsilon)
-        gate, up = (project(normed) for project in self.projections[1])
-        return hidden + self.down(F.silu(gate) * up)
+    def _by_modules(self, hidden: Tensor, rotations: Rotations, attend: Attend) -> Tensor:
+        """The same layer through its own modules, which may carry adapters, biases and further norms."""
+        normed = apply_norm(self.attention_norm, hidden)
+        if self.fused:
+            qkv = F.linear(normed, self.qkv_weight, self.qkv_bias)
+        else:
+            qkv = torch.cat([project(normed) for project in self.projections[0]], dim=-1)
+        own, shared = self.shape.heads, self.shape.kv_heads
+        query, key, value = qkv.unflatten(-1, (own + 2 * shared, -1)).split([own, shared, shared], dim=2)
+        if self.query_norm is not None:
+            query, key = apply_norm(self.query_norm, query), apply_norm(self.key_norm, key)
+        if rotations is not None:
+            query, key = rotate(query, *rotations), rotate(key, *rotations)
+        mixed = self._attend(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), attend)
+        hidden = self._add(hidden, self.out(mixed.transpose(1, 2).flatten(2)), self.attention_out_norm)
+        normed = apply_norm(self.mlp_norm, hidden)
+        if self.fused:
+            gate, up = F.linear(normed, self.gate_up_weight, self.gate_up_bias).chunk(2, dim=-1)
+        else:
+            gate, up = (project(normed) for project in self.projections[1])
+        return self._add(hidden, self.down(self.activation(gate) * up), self.mlp_out_norm)
+
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, attend: Attend) -> Tensor:
+        """Attention plans scale by the head's size; a layer that wants another scale brings it with its queries."""
+        if self.query_scale != 1:
+            query = query * self.query_scale
+        return attend(self.index, query, key, value, self.rule)
+
+    def _add(self, hidden: Tensor, change: Tensor, norm: nn.Module | None) -> Tensor:
+        if norm is not None:
+            change = norm(change)
+        return hidden + (change if self.residual == 1 else change * self.residual)
 
 
 class Backbone(nn.Module):
@@ -210,15 +176,13 @@ class Backbone(nn.Module):
     """Keep only what enters a layer for the backward pass, and compute the layer again."""
     keeps = 1.0
     """What a token keeps for the backward pass, in units of `Shape.kept`."""
+    output_vocab: int | None = None
+    """Only the first so many tokens are ever predicted, sampled or learned; None: all."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
-        base = model.get_base_model() if hasattr(model, "get_base_model") else model
+        base = base_of(model)
         config = base.config
-        if getattr(config, "sliding_window", None) and getattr(
-            config, "use_sliding_window", config.model_type == "mistral"
-        ):
-            raise OneiroError("models with sliding-window attention are not supported; choose one with full attention")
         heads = config.num_attention_heads
         self.shape = Shape(
             layers=config.num_hidden_layers,
@@ -231,20 +195,34 @@ class Backbone(nn.Module):
             parameters=sum(p.numel() for p in base.parameters()),
         )
         self.embedding = base.model.embed_tokens
+        self.embedding_scale = float(getattr(base.model, "embedding_multiplier", 1.0))
         self.blocks = nn.ModuleList(Block(layer, self.shape, i) for i, layer in enumerate(base.model.layers))
         self.norm = base.model.norm
         self.head = base.lm_head
-        self.output_vocab: int | None = getattr(config, "output_vocab", None)
-        """Only the first so many tokens are ever predicted, sampled or learned; None: all."""
-        if not all(block.fused for block in self.blocks):
-            self.keeps = WITH_ADAPTERS
+        self.output_vocab = getattr(config, "output_vocab", None)
+        self._read_limits(config)
+        if not all(block.written_out for block in self.blocks):
+            self.keeps = BY_MODULES
         self._rotary = base.model.rotary_emb
-        self._tables: tuple[Tensor, Tensor] | None = None
+        self._tables: dict[str | None, tuple[Tensor, Tensor]] = {}
+
+    def _read_limits(self, config: Any) -> None:
+        """What a configuration says about the head, and how far positions reach."""
+        self.logit_scale = logit_scale(config)
+        self.logit_softcap: float | None = getattr(config, "final_logit_softcapping", None)
+        self.most_positions = most_positions(config)
+        """A sequence has no more tokens than this; None: as many as memory holds."""
 
     @property
     def head_weight(self) -> Tensor:
         """[V, d], or the rows of tokens that may be spoken; the embedding itself where the two are tied."""
         return self.head.weight if self.output_vocab is None else self.head.weight[: self.output_vocab]
+
+    @property
+    def output(self) -> OutputHead:
+        """What turns final hidden states into logits."""
+        bias = getattr(self.head, "bias", None)
+        return OutputHead(self.head_weight, bias if bias is None else bias[: self.output_vocab], self.logit_softcap)
 
     @property
     def device(self) -> torch.device:
@@ -253,36 +231,88 @@ class Backbone(nn.Module):
     def forward(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """Token ids [B, T] at positions [T] or [B, T] -> final hidden states [B, T, d]."""
         hidden = self.embedding(tokens)
-        cos, sin = self.rotations(positions, hidden)
+        if self.embedding_scale != 1:
+            hidden = hidden * self.embedding_scale
+        rotations = self.rotations(positions, hidden)
         # A plan that remembers must see every layer once, so what it saw cannot be computed again.
         gradient_checkpointing = (
             self.gradient_checkpointing and torch.is_grad_enabled() and not isinstance(attend, Prefill)
         )
         for block in self.blocks:
             if gradient_checkpointing:
-                hidden = checkpoint(block, hidden, cos, sin, attend, use_reentrant=False)
+                hidden = checkpoint(block, hidden, rotations[block.rotary], attend, use_reentrant=False)
             else:
-                hidden = block(hidden, cos, sin, attend)
-        return normalise(hidden, self.norm.weight, self.norm.variance_epsilon)
+                hidden = block(hidden, rotations[block.rotary], attend)
+        return self._scaled(apply_norm(self.norm, hidden))
 
-    def rotations(self, positions: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and sines [..., T, 1, D/2] of the rotary embedding, from a table grown as positions need it."""
+    def _scaled(self, hidden: Tensor) -> Tensor:
+        """Logits that are scaled by a number are those of hidden states that are."""
+        return hidden if self.logit_scale == 1 else hidden * self.logit_scale
+
+    def rotations(self, positions: Tensor, like: Tensor) -> dict[str | None, Rotations]:
+        """For every kind of layer cosines and sines [..., T, 1, D/2] of the rotary embedding, from tables grown as
+        positions need it; None for layers that turn nothing.
+        """
         needed = int(positions.max()) + 1 if positions.device.type == "cpu" else 0
-        if self._tables is None or len(self._tables[0]) < needed:
-            size = max(256, 1 << (max(needed, 1) - 1).bit_length())
-            if positions.device.type != "cpu":
-                size = int(self._rotary.config.max_position_embeddings)
-            with torch.no_grad():
-                cos, sin = self._rotary(like[:1, :1].float(), torch.arange(size, device=like.device)[None])
-            half = cos.shape[-1] // 2
-            self._tables = cos[0, :, :half].to(like.dtype), sin[0, :, :half].to(like.dtype)
-        cos, sin = self._tables
-        return cos[positions][..., None, :], sin[positions][..., None, :]
+        found: dict[str | None, Rotations] = {NO_ROTATION: None}
+        for kind in dict.fromkeys(block.rotary for block in self.blocks if block.rotary != NO_ROTATION):
+            if kind not in self._tables or len(self._tables[kind][0]) < needed:
+                self._tables[kind] = self._table(kind, needed, like)
+            cos, sin = self._tables[kind]
+            found[kind] = cos[positions][..., None, :], sin[positions][..., None, :]
+        return found
+
+    @torch.no_grad()
+    def _table(self, kind: str | None, needed: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines and sines [positions, D/2]. Its size is no sequence's length: it ends where positions do, so that
+        rotations which depend on the length stay those of the length of pre-training.
+        """
+        size = max(256, 1 << (max(needed, 1) - 1).bit_length())
+        if like.device.type != "cpu":
+            size = int(self._rotary.config.max_position_embeddings)
+        if self.most_positions is not None:
+            size = max(needed, min(size, self.most_positions))
+        where = torch.arange(size, device=like.device)[None]
+        two_kinds = isinstance(self._rotary.rope_type, dict)
+        cos, sin = self._rotary(like[:1, :1].float(), where, *([kind] if two_kinds else []))
+        half = cos.shape[-1] // 2
+        return cos[0, :, :half].to(like.dtype), sin[0, :, :half].to(like.dtype)
+
+
+def base_of(model: Any) -> Any:
+    """The transformers model, below an adapter where there is one."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def has_own_forward(config: Any) -> bool:
     """Whether `Backbone` computes models of this configuration."""
-    return config.model_type in FAMILIES and getattr(config, "hidden_act", "silu") == "silu"
+    return config.model_type in FAMILIES
+
+
+def is_plain_norm(module: Any) -> bool:
+    """Whether a norm is Llama's: root mean square, times a weight. Gemma's is times one more than its weight."""
+    return hasattr(module, "variance_epsilon")
+
+
+def apply_norm(module: Any, x: Tensor) -> Tensor:
+    return normalise(x, module.weight, module.variance_epsilon) if is_plain_norm(module) else module(x)
+
+
+def logit_scale(config: Any) -> float:
+    """What logits are multiplied by before anything else happens to them."""
+    scale = getattr(config, "logit_scale", None) or getattr(config, "lm_head_multiplier", None) or 1.0
+    return float(scale) / float(getattr(config, "logits_scaling", None) or 1.0)
+
+
+def most_positions(config: Any) -> int | None:
+    """How many tokens a sequence may have; where rotations depend on the length, those of pre-training."""
+    most = getattr(config, "max_position_embeddings", None)
+    rope = getattr(config, "rope_parameters", None) or {}
+    for parameters in rope.values() if all(isinstance(value, dict) for value in rope.values()) else [rope]:
+        if parameters.get("rope_type") in BY_LENGTH:
+            trained = parameters.get("original_max_position_embeddings")
+            most = min(size for size in (trained, most) if size is not None)
+    return most
 
 
 def fuse(linears: list[nn.Linear]) -> tuple[nn.Parameter, nn.Parameter | None]:

@@ -1,20 +1,20 @@
 """Any other causal language model, through transformers' own layers: slower, and just as exact.
 
 The library calls a registered attention function with queries, keys and values after their rotation. Ours hands them
-to the attention plan of the moment, so that sharing, caching and batching work as in the house's own `Backbone`. A
-model is admitted only if it then computes what it computes by itself.
+to the attention plan of the moment, so that sharing, caching and batching work as in the house's own `Backbone`.
 """
 
 from __future__ import annotations
 
+import math
 from contextvars import ContextVar
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from oneiro.errors import OneiroError
-from oneiro.models.backbone import Attend, Backbone, Causal, Shape, has_own_forward
+from oneiro.models.attention import PLAIN, Attend, Causal, Rule
+from oneiro.models.backbone import Backbone, Shape, base_of
 
 NAME = "oneiro"
 PLAN: ContextVar[Attend | None] = ContextVar("attention plan", default=None)
@@ -22,7 +22,7 @@ PLAN: ContextVar[Attend | None] = ContextVar("attention plan", default=None)
 
 
 class Unfit(Exception):
-    """A kind of attention that no plan knows."""
+    """A model whose layers cannot be computed with attention plans; says why."""
 
 
 def by_plan(
@@ -35,14 +35,14 @@ def by_plan(
     **special: Any,
 ) -> tuple[Tensor, None]:
     """transformers' attention interface: queries [B, H, T, D], keys and values [B, K, T, D] -> [B, T, H, D]."""
-    for name in ("sliding_window", "softcap", "s_aux"):
-        if special.get(name) is not None:
-            raise Unfit(name)
+    if special.get("position_bias") is not None:
+        raise Unfit("its attention adds a bias by position")
     usual = query.shape[-1] ** -0.5
-    if scaling is not None and scaling != usual:
+    if scaling is not None and not math.isclose(scaling, usual):
         query = query * (scaling / usual)
+    rule = Rule(special.get("sliding_window"), special.get("softcap"), special.get("s_aux"))
     attend = PLAN.get() or Causal()
-    return attend(module.layer_idx, query, key, value).transpose(1, 2).contiguous(), None  # type: ignore[arg-type]
+    return attend(module.layer_idx, query, key, value, rule).transpose(1, 2).contiguous(), None  # type: ignore[arg-type]
 
 
 class ForeignBackbone(Backbone):
@@ -56,73 +56,57 @@ class ForeignBackbone(Backbone):
         from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
         nn.Module.__init__(self)
-        base = model.get_base_model() if hasattr(model, "get_base_model") else model
+        base = base_of(model)
+        config = base.config.get_text_config()
         self.body, self.head = base.base_model, base.get_output_embeddings()
-        self.output_vocab = None
-        probe = torch.arange(6, device=self.head.weight.device)[None]
-        with torch.no_grad():
-            expected = base(input_ids=probe, use_cache=False).logits
+        if self.head is None:
+            raise Unfit("it has no vocabulary head")
+        self._read_limits(config)
         ALL_ATTENTION_FUNCTIONS.register(NAME, by_plan)
-        base.config._attn_implementation = NAME
-        seen = _Recorder()
-        try:
-            with torch.no_grad():
-                found = self(probe, probe[0], seen) @ self.head.weight.T
-        except Exception as error:  # every architecture fails in its own way; the person needs one line
-            raise unsupported(base.config.model_type) from error
-        layers = base.config.num_hidden_layers
-        if sorted(seen.shapes) != list(range(layers)) or not _alike(found, expected):
-            raise unsupported(base.config.model_type)
-        (heads, dim), (kv_heads, value_dim) = seen.shapes[0]
-        if len(set(seen.shapes.values())) > 1 or dim != value_dim:
-            raise unsupported(base.config.model_type)
+        base.set_attn_implementation(NAME)
+        heads, kv_heads, head_dim = self._heads(config.num_hidden_layers)
         vocabulary, width = self.head.weight.shape
         self.shape = Shape(
-            layers=layers,
+            layers=config.num_hidden_layers,
             width=width,
             heads=heads,
             kv_heads=kv_heads,
-            head_dim=dim,
-            mlp=getattr(base.config, "intermediate_size", None) or 4 * width,
+            head_dim=head_dim,
+            mlp=getattr(config, "intermediate_size", None) or 4 * width,
             vocabulary=vocabulary,
             parameters=sum(p.numel() for p in base.parameters()),
         )
+
+    def _heads(self, layers: int) -> tuple[int, int, int]:
+        """Query heads, key heads and their size, as the layers themselves use them."""
+        seen, tokens = _Recorder(), torch.arange(2, device=self.head.weight.device)
+        with torch.no_grad():
+            self(tokens[None], tokens, seen)
+        if sorted(seen.shapes) != list(range(layers)):
+            raise Unfit("some of its layers do not attend, or attend in a way of their own")
+        (heads, dim), (kv_heads, value_dim) = seen.shapes[0]
+        if len(set(seen.shapes.values())) > 1 or dim != value_dim:
+            raise Unfit("its layers have heads of different shapes")
+        return heads, kv_heads, dim
 
     def forward(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """Token ids [B, T] at positions [T] or [B, T] -> final hidden states [B, T, d]."""
         plan = PLAN.set(attend)
         try:
             where = positions.expand(len(tokens), -1)
-            return self.body(input_ids=tokens, position_ids=where, use_cache=False).last_hidden_state
+            found = self.body(input_ids=tokens, position_ids=where, use_cache=False)
         finally:
             PLAN.reset(plan)
+        return self._scaled(found.last_hidden_state)
 
 
 class _Recorder(Causal):
     """Remembers which layers asked for attention, and with what shapes."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.shapes: dict[int, tuple[tuple[int, int], tuple[int, int]]] = {}
 
-    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor, rule: Rule = PLAIN) -> Tensor:
         self.shapes[layer] = (query.shape[1], query.shape[3]), (key.shape[1], value.shape[3])
-        return super().__call__(layer, query, key, value)
-
-
-def _alike(found: Tensor, expected: Tensor) -> bool:
-    """Equal up to the rounding of the weights' type."""
-    tolerance = 1e-3 if found.dtype == torch.float32 else 5e-2
-    return bool((found - expected).abs().max() <= tolerance * expected.abs().max())
-
-
-def unsupported(architecture: str) -> OneiroError:
-    return OneiroError(
-        f"models of architecture '{architecture}' are not supported: their attention or head is of a kind that "
-        "sampling and learning here cannot share; choose one with plain causal attention"
-    )
-
-
-def backbone_of(model: Any) -> Backbone:
-    """Oneiro's own forward where it knows the architecture, else the model's own layers."""
-    base = model.get_base_model() if hasattr(model, "get_base_model") else model
-    return Backbone(model) if has_own_forward(base.config) else ForeignBackbone(model)
+        return super().__call__(layer, query, key, value, rule)

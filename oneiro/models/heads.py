@@ -1,9 +1,40 @@
-"""Small heads on a backbone's hidden states."""
+"""Heads on a backbone's hidden states: the vocabulary, and a value."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
+
+
+@dataclass(frozen=True, slots=True)
+class OutputHead:
+    """From hidden states to logits."""
+
+    weight: Tensor
+    """[V, d]"""
+    bias: Tensor | None = None
+    """[V]"""
+    softcap: float | None = None
+    """Logits are squeezed into +-softcap by a tanh."""
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[N, d] -> [N, V]"""
+        found = hidden @ self.weight.T
+        self.finish_(found)
+        return found
+
+    def finish_(self, product: Tensor) -> Tensor | None:
+        """Turn hidden states times weights [N, V] into logits, in place; returns the slope of a cap, or None."""
+        if self.bias is not None:
+            product += self.bias
+        if self.softcap is None:
+            return None
+        product.div_(self.softcap).tanh_()
+        slope = 1 - product.square()
+        product.mul_(self.softcap)
+        return slope
 
 
 class ValueHead(nn.Module):

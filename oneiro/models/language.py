@@ -20,8 +20,9 @@ from torch import nn
 from oneiro import files
 from oneiro.episode import Tokens
 from oneiro.errors import OneiroError
+from oneiro.models.admission import admit, backbone_of
 from oneiro.models.backbone import Backbone
-from oneiro.models.foreign import ForeignBackbone, backbone_of
+from oneiro.models.foreign import ForeignBackbone
 from oneiro.recipe import Settings
 
 CHATML = (
@@ -270,6 +271,7 @@ def assemble(name: str, model: Any, tokenizer: Any) -> LanguageModel:
     if tokenizer is not None and tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     model.eval()
+    admit(model)
     return LanguageModel(name, model, tokenizer, backbone_of(model))
 
 

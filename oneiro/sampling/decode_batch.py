@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from oneiro.episode import SamplingParams
-from oneiro.models.backbone import Attend, Backbone
+from oneiro.models.attention import PLAIN, Attend, Rule, weights
+from oneiro.models.backbone import Backbone
 from oneiro.models.kernels import triton_module
 from oneiro.sampling.draw import draw
 from oneiro.sampling.prefixes import KVCache, Sharing
@@ -26,7 +27,7 @@ FREE = -1
 class DecodeBatch:
     """Key-value cache and per-row state for up to `rows` rows of `capacity` positions and `steps` new tokens."""
 
-    def __init__(self, backbone: Backbone, rows: int, capacity: int, steps: int) -> None:
+    def __init__(self, backbone: Backbone, rows: int, capacity: int, steps: int, most_ends: int = 8) -> None:
         self.backbone, self.rows, self.capacity, self.steps = backbone, rows, capacity, steps
         shape, device, dtype = backbone.shape, backbone.device, backbone.head_weight.dtype
         size = (rows, shape.kv_heads, capacity, shape.head_dim)
@@ -46,14 +47,15 @@ class DecodeBatch:
         self.tokens = torch.zeros(rows, steps, dtype=torch.long, device=device)
         self.logprobs = torch.zeros(rows, steps, device=device)
         self.limit = torch.tensor(steps, device=device)
-        self.ends = torch.full((8,), FREE, dtype=torch.long, device=device)
+        self.ends = torch.full((max(8, 1 << (most_ends - 1).bit_length()),), FREE, dtype=torch.long, device=device)
         self._every = torch.arange(rows, device=device)
         self.kernels = gpu_kernels(device, shape.head_dim)
         self.sharing = Sharing(rows) if device.type == "cpu" else None
         self._graphs: dict[tuple[int, SamplingParams], torch.cuda.CUDAGraph] = {}
 
-    def fits(self, rows: int, capacity: int, steps: int) -> bool:
-        return self.rows >= rows and self.capacity >= capacity and self.steps >= steps
+    def fits(self, rows: int, capacity: int, steps: int, ends: int) -> bool:
+        enough = self.rows >= rows and self.capacity >= capacity and self.steps >= steps
+        return enough and len(self.ends) >= ends
 
     def begin(self, limit: int, ends: list[int]) -> None:
         """Prepare for a new call."""
@@ -116,7 +118,7 @@ class DecodeBatch:
 
     def _take(self, hidden: Tensor, slots: slice, how: SamplingParams) -> None:
         """SamplingParams, or take what is forced, and write it down for rows that are not done."""
-        logits = hidden @ self.backbone.head_weight.T
+        logits = self.backbone.output.logits(hidden)
         if self.kernels and how.temperature and how.whole:
             self.kernels.take(self, logits, self._every[slots], how.temperature, FREE)
             return
@@ -160,29 +162,40 @@ class _Continue:
 
     def __init__(self, kv_cache: KVCache, position: Tensor, seen: int, kernels: GpuKernels | None) -> None:
         self.kv_cache, self.position, self.seen, self.kernels = kv_cache, position, seen, kernels
+        self._biases: dict[int | None, Tensor] = {}
         if kernels is None:
             heads = kv_cache[0][0].shape[1]
             self.row = torch.arange(len(position) * heads, device=position.device)
             self.at = position.repeat_interleave(heads)
-            hidden = torch.arange(seen, device=position.device) > self.at[:, None]
-            self.bias = torch.zeros_like(hidden, dtype=kv_cache[0][0].dtype).masked_fill_(hidden, -torch.inf)[:, None]
 
-    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor, rule: Rule = PLAIN) -> Tensor:
         keys, values = self.kv_cache[layer]
         rows, heads, _, dim = query.shape
         # Query heads that share a key head become that head's queries: grouped attention without repeating keys.
         grouped = query.reshape(rows, keys.shape[1], heads // keys.shape[1], dim)
         if self.kernels:
-            return self.kernels.attend(grouped, key, value, keys, values, self.position).view(rows, heads, 1, dim)
-        return self._plain(grouped.flatten(0, 1), key, value, keys.flatten(0, 1), values.flatten(0, 1)).view_as(query)
+            mixed = self.kernels.attend(grouped, key, value, keys, values, self.position, rule)
+            return mixed.view(rows, heads, 1, dim)
+        return self._plain(grouped, key, value, keys.flatten(0, 1), values.flatten(0, 1), rule).view_as(query)
 
-    def _plain(self, query: Tensor, key: Tensor, value: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    def _plain(self, query: Tensor, key: Tensor, value: Tensor, keys: Tensor, values: Tensor, rule: Rule) -> Tensor:
         """Rows and heads as one dimension, two batched products: for one query each the library's kernel is slower."""
         keys[self.row, self.at] = key.flatten(0, 2)
         values[self.row, self.at] = value.flatten(0, 2)
         count, scale = len(self.row), query.shape[-1] ** -0.5
-        scores = torch.baddbmm(self.bias, query, keys[:count, : self.seen].transpose(1, 2), alpha=scale)
-        return torch.bmm(scores.softmax(-1), values[:count, : self.seen])
+        past = keys[:count, : self.seen].transpose(1, 2)
+        scores = torch.baddbmm(self._bias(rule.window), query.flatten(0, 1), past, alpha=scale)
+        mixing = weights(scores.view(*query.shape[:3], -1), rule).flatten(0, 1)
+        return torch.bmm(mixing, values[:count, : self.seen])
+
+    def _bias(self, window: int | None) -> Tensor:
+        """[rows x heads, 1, seen], -inf where a row may not look; the same for all layers with one window."""
+        if window not in self._biases:
+            distance = self.at[:, None] - torch.arange(self.seen, device=self.at.device)
+            hidden = distance < 0 if window is None else (distance < 0) | (distance >= window)
+            bias = torch.zeros_like(hidden, dtype=self.kv_cache[0][0].dtype)
+            self._biases[window] = bias.masked_fill_(hidden, -torch.inf)[:, None]
+        return self._biases[window]
 
 
 class _ContinueShared:
@@ -190,7 +203,8 @@ class _ContinueShared:
 
     def __init__(self, kv_cache: KVCache, position: Tensor, sharing: Sharing) -> None:
         rows = len(position)
-        self.kv_cache, self.prefixes = kv_cache, sharing.seated(rows)
+        self.kv_cache, self.position, self.prefixes = kv_cache, position, sharing.seated(rows)
+        self._far: dict[int, Tensor] = {}
         self.longest = max((found.padded for found in self.prefixes), default=0)
         self.at = position - sharing.start[:rows]
         self.seen = int(self.at.max()) + 1
@@ -201,7 +215,7 @@ class _ContinueShared:
             hidden = torch.arange(self.seen) > self.at[:, None]
             self.bias = torch.zeros(hidden.shape).masked_fill_(hidden, -torch.inf)[:, None, None]
 
-    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor, rule: Rule = PLAIN) -> Tensor:
         rows, heads, _, dim = query.shape
         keys, values = (cache[:rows] for cache in self.kv_cache[layer])
         for cache, new in ((keys, key), (values, value)):
@@ -219,11 +233,21 @@ class _ContinueShared:
             scores = torch.cat([scores.new_full((*query.shape[:3], self.longest), -torch.inf), scores], -1)
             for found in self.prefixes:
                 found.score(layer, query, scores)
-        weights = scores.softmax(-1)
-        mixed = torch.bmm(weights[..., self.longest :].flatten(0, 1), values).view_as(query)
+        if rule.window is not None and int(self.position.max()) >= rule.window:
+            scores = scores.masked_fill(self.far(rule.window)[:, None, None], -torch.inf)
+        mixing = weights(scores, rule)
+        mixed = torch.bmm(mixing[..., self.longest :].flatten(0, 1), values).view_as(query)
         for found in self.prefixes:
-            found.mix(layer, weights, mixed)
+            found.mix(layer, mixing, mixed)
         return mixed.view(rows, heads, 1, dim)
+
+    def far(self, window: int) -> Tensor:
+        """[rows, prompt and own positions]: whether a position lies too far back to be seen."""
+        if window not in self._far:
+            prompt = self.position[:, None] - torch.arange(self.longest)
+            own = self.at[:, None] - torch.arange(self.seen)
+            self._far[window] = torch.cat([prompt, own], 1) >= window
+        return self._far[window]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ from torch import Tensor
 from oneiro import seeds
 from oneiro.clock import spent
 from oneiro.episode import FinishReason, Floats, SamplingParams, Segment, Tokens
-from oneiro.models.backbone import Prefill
+from oneiro.errors import OneiroError
+from oneiro.models.attention import Prefill
 from oneiro.models.language import LanguageModel
 from oneiro.models.prefix import prefix_groups
 from oneiro.recipe import Settings
@@ -30,6 +31,7 @@ LOOK_EVERY = {"cpu": 1, "cuda": 16}
 """Steps between looks at which rows are done: a look makes a GPU wait."""
 PREFILL_TOKENS = {"cpu": 16384, "cuda": 65536}
 """Padded prompt tokens computed at once."""
+PART_OF_A_CHARACTER = "\ufffd"
 CACHE_PART = 3
 """Keys and values of all rows take no more than this part of a GPU's memory: fewer rows are then decoded at once."""
 
@@ -127,16 +129,16 @@ class Engine:
         with spent("sampling"):
             return _Call(self, prompts, n, sampling or SamplingSettings(), forced, seed).samples()
 
-    def decode_batch(self, rows: int, capacity: int, steps: int) -> DecodeBatch:
+    def decode_batch(self, rows: int, capacity: int, steps: int, ends: int = 8) -> DecodeBatch:
         """The device's rows; kept between calls, with their CUDA graphs, and made anew only when something outgrows
         them.
         """
-        if self._batch is None or not self._batch.fits(rows, capacity, steps):
+        if self._batch is None or not self._batch.fits(rows, capacity, steps, ends):
             self._batch = None  # free the old cache before the new one is made
             if self.language.backbone.device.type == "cuda":
                 rows = min(roomy(rows), self.most_rows(capacity))
                 capacity, steps = roomy(capacity), roomy(steps)
-            self._batch = DecodeBatch(self.language.backbone, rows, capacity, steps)
+            self._batch = DecodeBatch(self.language.backbone, rows, capacity, steps, ends)
         return self._batch
 
     def most_rows(self, capacity: int) -> int:
@@ -150,7 +152,8 @@ class Engine:
     def finishers(self, stops: tuple[str, ...]) -> NDArray[np.bool_]:
         """[V]: whether a token can complete one of the stop strings, so that only those rows are decoded to text."""
         if stops not in self._finishers:
-            lasts = {stop[-1] for stop in stops}
+            # A token that is part of a character's bytes decodes to a mark of its own: it may complete anything.
+            lasts = {stop[-1] for stop in stops} | {PART_OF_A_CHARACTER}
             texts = self.language.tokenizer.batch_decode([[i] for i in range(self.language.backbone.shape.vocabulary)])
             self._finishers[stops] = np.array([any(last in text for last in lasts) for text in texts])
         return self._finishers[stops]
@@ -194,9 +197,18 @@ class _Call:
         self.prefixes: dict[int, _Prefix] = {}
         """Groups whose prompt is computed and still has samples waiting."""
         longest = max(len(prompt) for prompt in self.prompts)
+        most = self.backbone.most_positions
+        if most is not None and longest + steps > most:
+            raise OneiroError(
+                f"a prompt of {longest} tokens and {steps} new ones do not fit into the {most} positions of model "
+                f"'{engine.language.name}'; shorten the prompt or ask for fewer tokens"
+            )
+        ends = [] if sampling.ignore_eos else engine.language.end_tokens
         self.width = min(engine.max_batch_size, total, engine.most_rows(longest + steps))
-        self.batch = engine.decode_batch(self.width, longest + steps, steps)
-        self.batch.begin(steps, [] if sampling.ignore_eos else engine.language.end_tokens)
+        self.batch = engine.decode_batch(self.width, longest + steps, steps, len(ends))
+        self.batch.begin(steps, ends)
+        self.stop_tokens = 2 * max((len(stop.encode()) for stop in sampling.stop), default=0) + 8
+        """So many tokens hold any stop string, though each may be one byte, and some may have no text."""
         self.rows: list[int] = []
         """Which sample each slot holds; the slots in use are always the first ones."""
         self.checked = np.zeros(total, np.int64)
@@ -332,7 +344,7 @@ class _Call:
         found: dict[int, int] = {}
         for slot, place in np.argwhere(finishing).tolist():
             at = first + place
-            text = self.engine.language.decode(tokens[slot, max(0, at - 31) : at + 1])
+            text = self.engine.language.decode(tokens[slot, max(0, at + 1 - self.stop_tokens) : at + 1])
             if slot not in found and any(stop in text for stop in self.sampling.stop):
                 found[slot], done[slot] = at + 1, True
         self.checked[self.rows] = counts

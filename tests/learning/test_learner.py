@@ -12,7 +12,8 @@ from oneiro.learning.batch import Batch, batches
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.losses import LossSettings
-from oneiro.models.backbone import Causal
+from oneiro.models.attention import Causal
+from oneiro.models.heads import OutputHead
 from oneiro.models.language import LanguageModel, LoraSettings, with_lora
 from tests.conftest import make_tiny
 
@@ -58,9 +59,7 @@ def gradients(
         def objective(logprobs, entropies, part, columns=batch.columns):  # type: ignore[no-untyped-def]
             return losses.token_losses(logprobs, entropies, {k: v[part] for k, v in columns.items()}, settings)
 
-        loss, _, _ = head.loss(
-            batch.hidden(body), body.head_weight, batch.targets, batch.columns["temperature"], objective
-        )
+        loss, _, _ = head.loss(batch.hidden(body), body.output, batch.targets, batch.columns["temperature"], objective)
         loss.backward()
         total += float(loss.detach())
     found = [p.grad.clone() for _, p in language.trainable() if p.grad is not None]
@@ -180,9 +179,7 @@ def test_the_loss_is_the_one_written_in_plain_torch(
         def objective(logprobs, entropies, part, columns=batch.columns):  # type: ignore[no-untyped-def]
             return losses.token_losses(logprobs, entropies, {k: v[part] for k, v in columns.items()}, settings)
 
-        loss, _, _ = head.loss(
-            batch.hidden(body), body.head_weight, batch.targets, batch.columns["temperature"], objective
-        )
+        loss, _, _ = head.loss(batch.hidden(body), body.output, batch.targets, batch.columns["temperature"], objective)
         loss.backward()
         found_loss += float(loss.detach())
     assert found_loss == pytest.approx(float(total.detach()), rel=1e-4)
@@ -212,7 +209,7 @@ def test_the_head_never_makes_a_tokens_by_vocabulary_matrix(monkeypatch: pytest.
         return (logprobs.square() + 0.3 * entropies).sum()
 
     with CollapseMonitor():
-        loss, logprobs, entropies = head.loss(hidden, weight, targets, temperature, objective)
+        loss, logprobs, entropies = head.loss(hidden, OutputHead(weight), targets, temperature, objective)
     assert largest <= 16 * 500
     loss.backward()
     expected_scores = (hidden @ weight.T / 0.7).log_softmax(-1)

@@ -4,11 +4,23 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config, SmolLM3Config
+from transformers import (
+    AutoModelForCausalLM,
+    Gemma2Config,
+    Gemma3TextConfig,
+    GemmaConfig,
+    GraniteConfig,
+    LlamaConfig,
+    MistralConfig,
+    Qwen2Config,
+    Qwen3Config,
+    SmolLM3Config,
+)
 
 from oneiro.errors import OneiroError
 from oneiro.models import language as languages
-from oneiro.models.backbone import AfterPrefix, Backbone, Causal, Prefill
+from oneiro.models.attention import AfterPrefix, Causal, Prefill
+from oneiro.models.backbone import Backbone
 from oneiro.models.language import LanguageModel, LoraSettings, with_lora
 from tests.conftest import make_tiny
 
@@ -34,10 +46,34 @@ FAMILIES = {
             "original_max_position_embeddings": 16,
         },
     ),
+    "llama with biases": LlamaConfig(**SIZES, attention_bias=True, mlp_bias=True),
     "mistral": MistralConfig(**SIZES, sliding_window=None),
+    "mistral with a window": MistralConfig(**SIZES, sliding_window=4),
     "qwen2": Qwen2Config(**SIZES, tie_word_embeddings=True),
+    "qwen2 with windows": Qwen2Config(**SIZES, use_sliding_window=True, sliding_window=4, max_window_layers=1),
     "qwen3": Qwen3Config(**SIZES, head_dim=16),
+    "qwen3 with biases": Qwen3Config(**SIZES, head_dim=16, attention_bias=True),
     "smollm3": SmolLM3Config(**SIZES, no_rope_layers=[1, 0, 1]),
+    "smollm3 with biases": SmolLM3Config(**SIZES, attention_bias=True, mlp_bias=True),
+    "granite": GraniteConfig(
+        **SIZES, attention_multiplier=0.3, residual_multiplier=0.4, embedding_multiplier=5.0, logits_scaling=3.0
+    ),
+    "gemma": GemmaConfig(**SIZES, head_dim=16),
+    "gemma2": Gemma2Config(**SIZES, head_dim=16, sliding_window=4, attn_logit_softcapping=2.0),
+    "gemma3": Gemma3TextConfig(
+        **SIZES, head_dim=16, sliding_window=4, layer_types=["sliding_attention", "full_attention", "sliding_attention"]
+    ),
+    "rotary positions by length": LlamaConfig(
+        **SIZES,
+        max_position_embeddings=512,
+        rope_parameters={
+            "rope_type": "longrope",
+            "rope_theta": 10000.0,
+            "short_factor": [1.0, 1.5, 2.0, 2.5],
+            "long_factor": [4.0, 8.0, 16.0, 32.0],
+            "original_max_position_embeddings": 64,
+        },
+    ),
 }
 
 
@@ -58,7 +94,7 @@ def test_the_forward_is_that_of_transformers(family: str) -> None:
         expected = model(tokens).logits
         backbone = Backbone(model)
         hidden = backbone(tokens, torch.arange(23), Causal())
-        torch.testing.assert_close(hidden @ backbone.head_weight.T, expected, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(backbone.output.logits(hidden), expected, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

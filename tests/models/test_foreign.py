@@ -9,12 +9,14 @@ import pytest
 import torch
 from transformers import (
     AutoModelForCausalLM,
-    Gemma2Config,
-    GemmaConfig,
+    CohereConfig,
+    FalconH1Config,
     GPT2Config,
     GPTNeoXConfig,
+    GptOssConfig,
     MambaConfig,
     Olmo2Config,
+    Phi3Config,
     PhiConfig,
     PreTrainedConfig,
     StableLmConfig,
@@ -24,8 +26,9 @@ from oneiro.episode import Row, given
 from oneiro.errors import OneiroError
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
-from oneiro.models.backbone import AfterPrefix, Causal, Prefill, PrefixGroups
-from oneiro.models.foreign import ForeignBackbone, backbone_of
+from oneiro.models.admission import admit, backbone_of
+from oneiro.models.attention import AfterPrefix, Causal, Prefill, PrefixGroups
+from oneiro.models.foreign import ForeignBackbone
 from oneiro.sampling.engine import Engine, SamplingSettings
 from tests.conftest import make_tiny
 
@@ -42,7 +45,18 @@ FAMILIES = {
     "gpt-2": GPT2Config(vocab_size=330, n_embd=32, n_layer=2, n_head=4),
     "olmo2": Olmo2Config(**SIZES, num_key_value_heads=2),
     "stablelm": StableLmConfig(**SIZES, num_key_value_heads=2),
-    "gemma": GemmaConfig(**SIZES, num_key_value_heads=1, head_dim=16),
+    "phi": PhiConfig(**SIZES),  # its head has a bias
+    "phi3": Phi3Config(**SIZES, sliding_window=4),
+    "cohere": CohereConfig(**SIZES, num_key_value_heads=2, logit_scale=0.25),
+    "gpt-oss": GptOssConfig(
+        **SIZES,
+        head_dim=16,
+        num_key_value_heads=2,
+        num_local_experts=4,
+        num_experts_per_tok=2,
+        sliding_window=4,
+        layer_types=["sliding_attention", "full_attention"],
+    ),
 }
 
 
@@ -65,7 +79,7 @@ def test_every_plan_gives_what_the_model_gives_by_itself(family: str) -> None:
         backbone = backbone_of(model)
         assert isinstance(backbone, ForeignBackbone)
         plain = backbone(wholes, torch.arange(15), Causal())
-        torch.testing.assert_close(plain @ backbone.head_weight.T, expected, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(backbone.output.logits(plain), expected, atol=1e-4, rtol=1e-4)
         remember = Prefill()
         backbone(prefix, torch.arange(9), remember)
         after = AfterPrefix(remember.kv_cache, torch.tensor([0, 0]), torch.tensor([9]), 6)
@@ -98,15 +112,18 @@ def test_sampled_log_probabilities_are_the_learners_and_it_learns(family: str) -
     assert any(not torch.equal(a, b) for a, b in zip(before, language.backbone.parameters(), strict=True))
 
 
+FALCON_H1 = FalconH1Config(
+    **SIZES, num_key_value_heads=2, head_dim=8, mamba_n_heads=4, mamba_d_head=16, mamba_d_ssm=64, mamba_d_state=8
+)
+"""Every layer attends, and keeps a state besides that no attention plan knows."""
+
+
 @pytest.mark.parametrize(
     "config",
-    [
-        MambaConfig(vocab_size=330, hidden_size=32, num_hidden_layers=2, state_size=4),
-        Gemma2Config(**SIZES, num_key_value_heads=2, head_dim=8, sliding_window=4),
-        PhiConfig(**SIZES),  # its head has a bias
-    ],
-    ids=["mamba", "gemma2", "phi"],
+    [MambaConfig(vocab_size=330, hidden_size=32, num_hidden_layers=2, state_size=4), FALCON_H1],
+    ids=["mamba", "falcon-h1"],
 )
 def test_a_model_that_would_compute_something_else_is_refused_by_name(config: PreTrainedConfig) -> None:
-    with pytest.raises(OneiroError, match=f"architecture '{config.model_type}' are not supported"):
-        backbone_of(random_model(config))
+    with pytest.raises(OneiroError, match=f"architecture '{config.model_type}' are not supported") as caught:
+        admit(random_model(config))
+    assert "\n" not in str(caught.value)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import torch
 
 from oneiro.episode import FinishReason, Row, SamplingParams, given
+from oneiro.errors import OneiroError
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models.language import LanguageModel
@@ -96,6 +98,86 @@ def grouped() -> LanguageModel:
 
 def test_grouped_key_heads_decode_like_the_full_forward() -> None:
     test_sampled_logprobs_are_those_of_transformers(grouped())
+
+
+SPECIAL: dict[str, dict[str, object]] = {
+    "mistral": {"sliding_window": 5},
+    "gemma2": {"sliding_window": 5, "attn_logit_softcapping": 1.5, "final_logit_softcapping": 2.0, "head_dim": 8},
+    "gemma3_text": {"sliding_window": 5, "head_dim": 8, "layer_types": ["sliding_attention", "full_attention"]},
+    "granite": {"attention_multiplier": 0.5, "logits_scaling": 0.25, "embedding_multiplier": 3.0},
+    "phi": {"num_key_value_heads": 4},
+    "gpt_oss": {"sliding_window": 5, "head_dim": 8, "num_local_experts": 2, "num_experts_per_tok": 1},
+}
+"""Windows, caps, scales, biases of the head, sinks."""
+
+
+@pytest.mark.parametrize("kernel", ["shared prompts", "a cache of its own"])
+@pytest.mark.parametrize("family", SPECIAL)
+def test_every_kind_of_attention_decodes_like_the_full_forward(
+    family: str, kernel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+
+    from oneiro.models.admission import backbone_of
+
+    sizes = {
+        "vocab_size": 330,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "pad_token_id": 0,
+        "eos_token_id": 2,
+    }
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(CONFIG_MAPPING[family](**{**sizes, **SPECIAL[family]})).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    if kernel == "a cache of its own":
+        monkeypatch.setattr("oneiro.sampling.decode_batch.Sharing", lambda rows: None)
+    before = copy.deepcopy(model)
+    language = make_tiny()
+    language.model = model
+    language.backbone = backbone_of(model)
+    sampled = rows(Engine(language, max_batch_size=4))
+    language.model = before  # transformers' own attention judges
+    assert max(len(row.tokens) for row in sampled) > 15
+    for row in sampled:
+        tokens = torch.from_numpy(row.tokens.astype(np.int64))
+        scores = before(tokens[None]).logits[0].log_softmax(-1)
+        expected = scores[:-1].gather(1, tokens[1:, None])[:, 0].detach().numpy()
+        mask = row.sampled[1:]
+        np.testing.assert_allclose(row.logprobs[1:][mask], expected[mask], atol=5e-5)
+
+
+def test_prompts_beyond_the_positions_of_a_model_are_refused(tiny: LanguageModel) -> None:
+    most = tiny.backbone.most_positions
+    assert most == 4096
+    Engine(tiny).generate([np.ones(most - 1, np.int64)], sampling=SamplingSettings(max_tokens=1))
+    with pytest.raises(OneiroError, match="a prompt of 4096 tokens and 1 new ones do not fit into the 4096 positions"):
+        Engine(tiny).generate([np.ones(most, np.int64)], sampling=SamplingSettings(max_tokens=1))
+
+
+def test_a_model_may_have_many_end_tokens(tiny: LanguageModel) -> None:
+    tiny.model.generation_config.eos_token_id = list(range(20, 60))
+    (samples,) = Engine(tiny).generate(PROMPTS[:1], n=40, sampling=SamplingSettings(max_tokens=30), seed=1)
+    ended = [sample for sample in samples if sample.finish_reason is FinishReason.TOKEN]
+    assert len({int(sample.tokens[-1]) for sample in ended}) > 8
+    ends = set(tiny.end_tokens)
+    assert all(not ends & set(sample.tokens[:-1].tolist()) for sample in samples)
+
+
+@pytest.mark.parametrize("stop", ["\u00e9", "\u3002", "\u3002\u00e9", "0 1 2 3 4 5 6 7 8 9 8 7 6 5 4 3 2 1 0"])
+def test_a_stop_string_of_many_tokens_stops(tiny: LanguageModel, stop: str) -> None:
+    told = tiny.encode(f"x{stop}")
+    assert len(told) > len(stop)  # some of its characters take several tokens, or there are very many of them
+    forced = np.array([*told, *tiny.encode("and then some more")])
+    sampling = SamplingSettings(max_tokens=len(forced), stop=(stop,))
+    ((sample,),) = Engine(tiny).generate(PROMPTS[:1], sampling=sampling, forced=[forced])
+    assert sample.finish_reason is FinishReason.TOKEN
+    assert tiny.decode(sample.tokens) == f"x{stop}"
 
 
 def test_a_mask_covers_exactly_the_sampled_tokens(tiny: LanguageModel) -> None:

@@ -23,7 +23,8 @@ from oneiro.learning.example import Example
 from oneiro.learning.filters import FilterSettings
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.loop import Callbacks, RlSettings, actor_of, reinforce
-from oneiro.models.backbone import Backbone, PrefixGroups
+from oneiro.models.attention import PrefixGroups
+from oneiro.models.backbone import Backbone
 from oneiro.sampling.engine import Engine, SamplingSettings
 from tests.conftest import make_tiny
 from tests.learning.test_learner import gradients
