@@ -1,4 +1,4 @@
-"""models, merge: bring weights to this machine, and hand them on as one folder."""
+"""models, merge, check-model: bring weights to this machine, and hand them on as one folder."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ def offer(app: typer.Typer) -> None:
     group.command("get")(get)
     app.add_typer(group, name="models")
     app.command()(merge)
+    app.command("check-model")(check_model)
 
 
 def list_models(json: JsonFile = None) -> None:
@@ -86,3 +87,36 @@ def merge(
     from oneiro.models.language import merge as merge_
 
     typer.echo(merge_(source, target))
+
+
+def check_model(
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="MODEL...", help="Folders, hub names, config.json files or architectures.", show_default=False
+        ),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every architecture of the documentation's table.")] = False,
+    json: JsonFile = None,
+) -> None:
+    """Compare a model as Oneiro computes it with transformers, in float32: logits, samples, gradients, resume, LoRA.
+
+    \b
+    oneiro check-model smollm2-135m
+    oneiro check-model gemma3_text path/to/config.json
+    """
+    from oneiro.errors import OneiroError
+    from oneiro.model_check import ARCHITECTURES, check_model, table
+    from oneiro.progress import Bar, console
+
+    names = [*(sources or ()), *(ARCHITECTURES if every else ())]
+    if not names:
+        raise OneiroError("name a model: a folder, a hub name, a config.json or an architecture such as gemma3_text")
+    checks = []
+    with Bar("models", len(names), 0, console(), lambda line: None) as bar:
+        for name in names:
+            checks.append(check_model(name))
+            bar.advance()
+    show([table(checks)], json)
+    if wrong := [check.name for check in checks if not check.refused and not check.passed]:
+        raise OneiroError(f"computed wrongly: {', '.join(wrong)}")

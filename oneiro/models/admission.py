@@ -46,7 +46,8 @@ def admit(model: Any) -> None:
         way, worst = max(differences.items(), key=lambda item: item[1])
         tolerance = QUANTISED_TOLERANCE if is_quantised(base_of(model)) else TOLERANCE
         if not worst <= tolerance:
-            raise unsupported(base_of(model).config, Unfit(f"{way} its logits differ by {worst:.1e} of the largest"))
+            reason = Unfit(f"{way}, its logits differ by {worst:.0e} of the largest")
+            raise unsupported(base_of(model).config, reason) from reason
 
 
 @torch.no_grad()

@@ -80,7 +80,7 @@ class Block(nn.Module):
             window = attn.config.sliding_window
         self.rule = Rule(window, getattr(attn, "attn_logit_softcapping", None))
         # SmolLM3 leaves rotary positions out of some layers; Gemma 3 turns local and global layers differently.
-        self.rotary = getattr(attn, "layer_type", None) if getattr(attn, "use_rope", True) else NO_ROTATION
+        self.rotary: str | None = getattr(attn, "layer_type", None) if getattr(attn, "use_rope", True) else NO_ROTATION
         self.projections = [attn.q_proj, attn.k_proj, attn.v_proj], [mlp.gate_proj, mlp.up_proj]
         self.fused = all(type(m) is nn.Linear for group in self.projections for m in group)
         self.written_out = self.fused and self._is_plain()
@@ -196,12 +196,14 @@ class Backbone(nn.Module):
         )
         self.embedding = base.model.embed_tokens
         self.embedding_scale = float(getattr(base.model, "embedding_multiplier", 1.0))
-        self.blocks = nn.ModuleList(Block(layer, self.shape, i) for i, layer in enumerate(base.model.layers))
+        blocks = [Block(layer, self.shape, i) for i, layer in enumerate(base.model.layers)]
+        self.blocks = nn.ModuleList(blocks)
+        self._rotary_kinds = [block.rotary for block in blocks]
         self.norm = base.model.norm
         self.head = base.lm_head
         self.output_vocab = getattr(config, "output_vocab", None)
         self._read_limits(config)
-        if not all(block.written_out for block in self.blocks):
+        if not all(block.written_out for block in blocks):
             self.keeps = BY_MODULES
         self._rotary = base.model.rotary_emb
         self._tables: dict[str | None, tuple[Tensor, Tensor]] = {}
@@ -238,11 +240,11 @@ class Backbone(nn.Module):
         gradient_checkpointing = (
             self.gradient_checkpointing and torch.is_grad_enabled() and not isinstance(attend, Prefill)
         )
-        for block in self.blocks:
+        for block, kind in zip(self.blocks, self._rotary_kinds, strict=True):
             if gradient_checkpointing:
-                hidden = checkpoint(block, hidden, rotations[block.rotary], attend, use_reentrant=False)
+                hidden = checkpoint(block, hidden, rotations[kind], attend, use_reentrant=False)
             else:
-                hidden = block(hidden, rotations[block.rotary], attend)
+                hidden = block(hidden, rotations[kind], attend)
         return self._scaled(apply_norm(self.norm, hidden))
 
     def _scaled(self, hidden: Tensor) -> Tensor:
@@ -255,7 +257,9 @@ class Backbone(nn.Module):
         """
         needed = int(positions.max()) + 1 if positions.device.type == "cpu" else 0
         found: dict[str | None, Rotations] = {NO_ROTATION: None}
-        for kind in dict.fromkeys(block.rotary for block in self.blocks if block.rotary != NO_ROTATION):
+        for kind in dict.fromkeys(self._rotary_kinds):
+            if kind == NO_ROTATION:
+                continue
             if kind not in self._tables or len(self._tables[kind][0]) < needed:
                 self._tables[kind] = self._table(kind, needed, like)
             cos, sin = self._tables[kind]

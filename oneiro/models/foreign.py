@@ -59,8 +59,8 @@ class ForeignBackbone(Backbone):
         base = base_of(model)
         config = base.config.get_text_config()
         self.body, self.head = base.base_model, base.get_output_embeddings()
-        if self.head is None:
-            raise Unfit("it has no vocabulary head")
+        if self.head is None or self.body is base:
+            raise Unfit("its vocabulary head cannot be told from its layers")
         self._read_limits(config)
         ALL_ATTENTION_FUNCTIONS.register(NAME, by_plan)
         base.set_attn_implementation(NAME)
