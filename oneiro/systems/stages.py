@@ -68,7 +68,7 @@ def make_base(run: Run, settings: ModelSettings, create_tiny: Callable[[], Langu
     """The stage `model`: create and keep the weights of `tiny`, or see that the named model loads."""
     if settings.name == "tiny":
         made = create_tiny()
-        made.save(run.path / "checkpoints" / BASE)
+        made.save(run.path / "checkpoints" / BASE, manifest=True)
     else:
         made = languages.load(settings)
     run.say(made.about)
@@ -116,7 +116,9 @@ def supervise(
             run.rewind(stage, step)
             bar.advance(step)
 
-        sft.train(language, rows, held_out, settings, run.checkpoint_dir(stage), seed, log, rewind, group_sizes)
+        sft.train(
+            language, rows, held_out, settings, run.checkpoint_dir(stage), seed, log, rewind, group_sizes, run.say
+        )
     logged = (row for row in read_lines(run.path / METRICS) if row["stage"] == stage)
     if warning := sft.overfitting([(row["step"], row["held_out_ce"]) for row in logged if "held_out_ce" in row]):
         run.say(f"{title}: {warning}")
@@ -164,7 +166,7 @@ def reinforce(
             due = evaluate_every and (step - 1) % evaluate_every == 0
             return found | rollout.evaluate(step) if due else found
 
-        callbacks = loop.Callbacks(rollout.play, log, time, keep, rewind, monitor.see, extra_metrics)
+        callbacks = loop.Callbacks(rollout.play, log, time, keep, rewind, monitor.see, extra_metrics, run.say)
         loop.reinforce(language, settings, run.checkpoint_dir(stage), seed, callbacks, actor)
     notes = [*monitor.notes, *([monitor.reason] if monitor.reason else [])]
     for text in notes:
