@@ -43,7 +43,8 @@ def atomic(path: str | Path) -> Iterator[Path]:
 
 def write_text(path: str | Path, text: str) -> None:
     with atomic(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        # Half a character from a server has no bytes of its own; in JSON its escape means the same.
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def write_json(path: str | Path, data: Any) -> None:

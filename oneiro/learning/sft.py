@@ -97,7 +97,7 @@ def train(
     checkpoint.
 
     `group_sizes` are those of consecutive rows that are learned together, so that what they share is computed once.
-    The next update's rows are made while the present ones are learned. `say` gets a line where a checkpoint was damaged.
+    The next update's rows are made while the present ones are learned. `say` hears of damaged checkpoints.
     """
     schedule = Schedule.of(settings, len(rows), group_sizes)
     steps = schedule.steps
