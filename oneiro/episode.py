@@ -194,6 +194,15 @@ def groups_of(episodes: Iterable[Episode]) -> list[Group]:
     return [Group(members) for members in found.values()]
 
 
+def lost(episodes: Sequence[Episode]) -> str | None:
+    """A line about episodes that ended in errors; None where none did."""
+    broken = [episode for episode in episodes if episode.finish_reason is FinishReason.ERROR]
+    if not broken:
+        return None
+    reasons = [str(episode.info["error"]) for episode in broken if "error" in episode.info]
+    return f"{len(broken):,} of {len(episodes):,} episodes lost to errors" + (f": {reasons[0]}" if reasons else "")
+
+
 def given(
     tokens: Sequence[int] | Tokens, role: str = "user", tag: str = "", turn: int = 0, **weights: float
 ) -> Segment:

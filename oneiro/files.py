@@ -1,15 +1,24 @@
-"""Files that are either whole or absent: write beside the target, flush, rename."""
+"""Files that are either whole or absent: write beside the target, flush, rename. A manifest lists the files of a
+folder with sizes and checksums, so that damage is noticed.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from oneiro.errors import OneiroError
+
+MANIFEST = "manifest.json"
+CHECKSUM = "blake2b"
+"""Of the kinds that every Python has, the fastest."""
+LONGEST_HEADER = 100 << 20
+"""Bytes that safetensors allows the list of its tensors."""
 
 
 @contextmanager
@@ -34,7 +43,8 @@ def atomic(path: str | Path) -> Iterator[Path]:
 
 def write_text(path: str | Path, text: str) -> None:
     with atomic(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        # Half a character from a server has no bytes of its own; in JSON its escape means the same.
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def write_json(path: str | Path, data: Any) -> None:
@@ -47,8 +57,10 @@ def read_json(path: str | Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise OneiroError(f"{path} does not exist") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise OneiroError(f"{path} is not valid JSON ({error}); if it was cut short, delete or restore it") from error
+    except OSError as error:
+        raise OneiroError(f"cannot read {path}: {error.strerror or error}") from error
 
 
 def write_with(path: str | Path, save: Callable[[Path], None]) -> None:
@@ -64,3 +76,52 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+# Manifests -----------------------------------------------------------------------------------------------------------
+
+
+def describe(path: Path, checksum: str = CHECKSUM) -> dict[str, Any]:
+    """Size and checksum of a file."""
+    with path.open("rb") as handle:
+        return {"size": path.stat().st_size, checksum: hashlib.file_digest(handle, checksum).hexdigest()}
+
+
+def write_manifest(folder: Path, **facts: Any) -> None:
+    """List every file below `folder` with its size and checksum, the tensors of its weights, and `facts`."""
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path != folder / MANIFEST]
+    named = {path.relative_to(folder).as_posix(): path for path in paths}
+    tensors = {name: tensors_of(path) for name, path in named.items() if path.suffix == ".safetensors"}
+    listed = {name: describe(path) for name, path in named.items()}
+    write_json(folder / MANIFEST, {**facts, "files": listed, "tensors": tensors})
+
+
+def damage(folder: Path, below: str = "", **facts: Any) -> str | None:
+    """What does not fit the manifest of `folder`, in words; None where all does.
+
+    `below` limits the look to files whose name begins so; `facts` must be those the manifest was written with.
+    """
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+        listed = manifest.get("files") if isinstance(manifest, dict) else None
+        if not isinstance(listed, dict) or any(manifest.get(key, "") != value for key, value in facts.items()):
+            return f"{MANIFEST} is not of this folder"
+        for name, entry in listed.items():
+            kind = CHECKSUM if CHECKSUM in entry else "sha256"
+            if name.startswith(below) and (not (folder / name).is_file() or describe(folder / name, kind) != entry):
+                return f"{name} is not what was written"
+    except FileNotFoundError:
+        return f"no {MANIFEST}"
+    except (ValueError, TypeError, RecursionError):
+        return f"{MANIFEST} cannot be read"
+    except OSError as error:  # a disk that does not answer now says nothing about the files on it
+        raise OneiroError(f"cannot read {error.filename or folder}: {error.strerror or error}") from error
+    return None
+
+
+def tensors_of(path: Path) -> dict[str, list[Any]]:
+    """Name -> [dtype, shape] of the tensors in a safetensors file, from its first bytes."""
+    with path.open("rb") as handle:
+        length = int.from_bytes(handle.read(8), "little")
+        header: Mapping[str, Any] = json.loads(handle.read(min(length, LONGEST_HEADER)))
+    return {name: [entry["dtype"], entry["shape"]] for name, entry in header.items() if name != "__metadata__"}

@@ -175,10 +175,10 @@ def read(path: Path) -> Plain:
     """A YAML file as a plain mapping."""
     try:
         data = yaml.load(path.read_text(encoding="utf-8"), _Loader)
-    except yaml.YAMLError as error:
-        raise OneiroError(f"{path} is not valid YAML: {_one_line(error)}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise OneiroError(f"cannot read {path}: {error}") from error
+    except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: a date that is none
+        raise OneiroError(f"{path} is not valid YAML: {_one_line(error)[:200]}") from error
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         raise OneiroError(f"{path} is not a recipe: expected lines of `key: value`")
     return data

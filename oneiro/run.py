@@ -28,6 +28,7 @@ import re
 import shutil
 import subprocess
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,6 +38,7 @@ from typing import TYPE_CHECKING, Any
 from oneiro import track
 from oneiro.errors import OneiroError
 from oneiro.files import read_json, write_json, write_text, write_with
+from oneiro.terminal import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
     from oneiro.recipe import Recipe
 
 METRICS, TIMINGS = "metrics.jsonl", "timings.jsonl"
+LONGEST = 1 << 32
+"""Bytes of a file of episodes, unpacked, after which it is taken to be damaged."""
 PACKAGES = ("oneiro", "torch", "transformers", "numpy")
 ASIDE = ("about", "needs", "takes", "track", "profile")
 """Recipe fields that change no result: a run may be resumed with others."""
@@ -110,7 +114,7 @@ class Run:
         for name in (METRICS, TIMINGS, "log.txt"):
             _drop_torn_line(self.path / name)
         if (self.path / "run.json").exists():
-            self.info = read_json(self.path / "run.json")
+            self.info = read_info(self.path)
             self._warn_of_other_versions()
         else:
             self.info = {
@@ -128,9 +132,7 @@ class Run:
 
     def _begun(self) -> bool:
         """Whether any stage has been finished."""
-        path = self.path / "run.json"
-        stages = read_json(path)["stages"].values() if path.exists() else []
-        return any(stage["status"] == "done" for stage in stages)
+        return any(stage["status"] == "done" for stage in read_info(self.path)["stages"].values())
 
     def __enter__(self) -> Run:
         return self
@@ -167,7 +169,8 @@ class Run:
         `seconds` adds up over interruptions that could still be written down; `starts` tells whether some could not.
         """
         if not self.done(name):
-            record = self.info["stages"].setdefault(name, {"started": _now(), "starts": 0, "seconds": 0.0})
+            new = {"started": _now(), "starts": 0, "seconds": 0.0}
+            record = self.info["stages"][name] = new | self.info["stages"].get(name, {})
             record.update(status="running", starts=record["starts"] + 1)
             before, clock = record["seconds"], time.monotonic()
             self._save()
@@ -181,7 +184,7 @@ class Run:
             record.update(status="done", seconds=round(before + time.monotonic() - clock, 3))
             self._save()
             # Read back, so that the first run sees exactly what a resumed one will see.
-            self.info = read_json(self.path / "run.json")
+            self.info = read_info(self.path)
         return dict(self.info["stages"][name]["result"])
 
     def checkpoint_dir(self, stage: str) -> Path:
@@ -216,10 +219,10 @@ class Run:
         """Forget what `stage` logged after `step`. Call it before going on from a checkpoint (-1: from the start)."""
         for name in (METRICS, TIMINGS):
             path = self.path / name
-            lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
-            kept = [line for line in lines if not _is_after(json.loads(line), stage, step)]
-            if len(kept) < len(lines):
-                write_text(path, "".join(kept))
+            rows = list(read_log(path))
+            kept = [row for row in rows if row["stage"] != stage or row["step"] <= step]
+            if len(kept) < len(rows):
+                write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
         pattern = re.compile(re.escape(_file_name(stage)) + r"-(\d+)\.jsonl\.gz")
         for path in (self.path / "episodes").glob("*.jsonl.gz"):
             match = pattern.fullmatch(path.name)
@@ -230,6 +233,7 @@ class Run:
 
     def say(self, text: RenderableType) -> None:
         """Print a line (or anything rich can show) and keep it in `log.txt`."""
+        text = printable(text) if isinstance(text, str) else text
         self.console.print(text, markup=False, highlight=False, soft_wrap=isinstance(text, str))
         self.note(text)
 
@@ -237,6 +241,7 @@ class Run:
         """Write to `log.txt` only."""
         from rich.console import Console
 
+        text = printable(text) if isinstance(text, str) else text
         page = Console(file=io.StringIO(), width=120, color_system=None)
         page.print(text, markup=False, highlight=False, soft_wrap=isinstance(text, str))
         assert isinstance(page.file, io.StringIO)
@@ -268,7 +273,7 @@ class Run:
         path = self.path / name
         try:
             with path.open("ab") as handle:
-                handle.write(text.encode())
+                handle.write(text.encode(errors="backslashreplace"))
         except OSError as error:
             raise OneiroError(
                 f"cannot write {path}: {error.strerror or error}; then the same command resumes"
@@ -299,22 +304,69 @@ def first_difference(path: str | Path, recipe: Recipe) -> str:
     return ""
 
 
+def read_info(path: str | Path) -> dict[str, Any]:
+    """What `run.json` of a run holds, as far as it can be relied on; without the file, a run without stages."""
+    file = Path(path) / "run.json"
+    if not file.exists():
+        return {"stages": {}}
+    info = read_json(file)
+    stages = info.get("stages") if isinstance(info, dict) else None
+    if not isinstance(stages, dict) or not all(_is_stage(stage) for stage in stages.values()):
+        raise OneiroError(
+            f"{file} is damaged: it does not tell the stages of a run; restore it, or delete it: stages then go on "
+            "from their checkpoints"
+        )
+    for key, kind in {"status": str, "versions": dict, "started": str}.items():
+        if not isinstance(info.setdefault(key, kind()), kind):
+            raise OneiroError(f"{file} is damaged: '{key}' is no {kind.__name__}; restore or delete it")
+    return dict(info)
+
+
 def read_lines(path: str | Path) -> Iterator[dict[str, Any]]:
     """The rows of a `.jsonl` or `.jsonl.gz` file. A last line still being written is left out."""
     path = Path(path)
     if not path.exists():
         return
-    data = path.read_bytes()
-    text = gzip.decompress(data) if path.suffix == ".gz" else data
-    for line in text.split(b"\n")[:-1]:
-        if line:
-            yield json.loads(line)
+    number = 0
+    try:
+        if path.suffix == ".gz":
+            with gzip.open(path) as packed:
+                text = packed.read(LONGEST + 1)
+            if len(text) > LONGEST:
+                raise ValueError(f"longer than {LONGEST >> 30} GiB")
+        else:
+            text = path.read_bytes()
+        for line in text.split(b"\n")[:-1]:
+            number += 1
+            if line:
+                row = json.loads(line)
+                if not isinstance(row, dict):
+                    raise ValueError("no JSON object")
+                yield row
+    except (ValueError, RecursionError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+        place = f"{path}, line {number}," if number else f"{path}"
+        what = "line, or restore the file" if path.suffix != ".gz" else "file: the run makes it again if it needs it"
+        raise OneiroError(f"{place} is damaged ({_first_line(error)}); delete that {what}") from error
+
+
+def read_log(path: str | Path) -> Iterator[dict[str, Any]]:
+    """The rows of `metrics.jsonl` or `timings.jsonl`: a stage, a step, and numbers."""
+    for number, row in enumerate(read_lines(path), start=1):
+        counted = isinstance(row.get("stage"), str) and _is_number(row.get("step"), int) and row["step"] >= 0
+        if not counted or not all(
+            value is None or _is_number(row[key]) for key, value in row.items() if key != "stage"
+        ):
+            raise OneiroError(
+                f"{path}, row {number}, is damaged (no stage and step with numbers); delete that line, or restore the "
+                "file"
+            )
+        yield row
 
 
 def write_episodes(folder: Path, stage: str, step: int, rows: Iterable[Mapping[str, Any]]) -> None:
     """Into the run directory `folder`, by the run itself or by a process that works for it."""
     lines = (json.dumps({"stage": stage, "step": step, **row}, ensure_ascii=False) + "\n" for row in rows)
-    data = gzip.compress("".join(lines).encode(), compresslevel=6, mtime=0)
+    data = gzip.compress("".join(lines).encode(errors="backslashreplace"), compresslevel=6, mtime=0)
     target = folder / "episodes" / f"{_file_name(stage)}-{step:06d}.jsonl.gz"
     write_with(target, lambda temporary: _write_bytes(temporary, data))
 
@@ -347,8 +399,26 @@ def _write_bytes(path: Path, data: bytes) -> None:
     path.write_bytes(data)
 
 
-def _is_after(line: dict[str, Any], stage: str, step: int) -> bool:
-    return bool(line["stage"] == stage and line["step"] > step)
+def _is_stage(stage: Any) -> bool:
+    """Whether a stage of `run.json` has what is read from it."""
+    return (
+        isinstance(stage, dict)
+        and isinstance(stage.get("status"), str)
+        and _is_number(stage.get("seconds", 0.0))
+        and _is_number(stage.get("starts", 0), int)
+        and (stage["status"] != "done" or isinstance(stage.get("result"), dict))
+    )
+
+
+def _is_number(value: Any, kind: Any = (int, float)) -> bool:
+    """A finite number that is not longer than any we write."""
+    if not isinstance(value, kind) or isinstance(value, bool):
+        return False
+    return abs(value) < 1 << 64 if isinstance(value, int) else math.isfinite(value)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0][:120] or type(error).__name__
 
 
 def _file_name(stage: str) -> str:

@@ -16,7 +16,7 @@ from pydantic import Field
 from oneiro.agents.policies import Policy, ServerPolicy, mixture
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts_at, gives_state, play
-from oneiro.episode import Episode, FinishReason
+from oneiro.episode import Episode, FinishReason, lost
 from oneiro.errors import OneiroError, nearest
 from oneiro.models.chat import ChatFormat
 from oneiro.recipe import Settings, build
@@ -231,7 +231,26 @@ def record(episode: Episode) -> dict[str, Any]:
         "turns": [
             {**turn, "actions": [action["action"] for action in turn["actions"]]} for turn in episode.info["turns"]
         ],
+        **({"error": episode.info["error"]} if "error" in episode.info else {}),
     }
+
+
+def is_record(data: dict[str, Any]) -> bool:
+    """Whether plain JSON has the form that `record` gives, as far as learning reads it."""
+    turns = data.get("turns")
+    return (
+        isinstance(data.get("success"), bool)
+        and isinstance(data.get("finish_reason"), str)
+        and isinstance(data.get("seed"), int)
+        and isinstance(turns, list)
+        and all(isinstance(turn, dict) and _is_turn(turn) for turn in turns)
+    )
+
+
+def _is_turn(turn: dict[str, Any]) -> bool:
+    actions = turn.get("actions")
+    texts = all(isinstance(turn.get(key), str) for key in ("message", "state", "reply", "next_state"))
+    return texts and isinstance(actions, list) and all(isinstance(action, str) for action in actions)
 
 
 def evaluate_agent(
@@ -307,5 +326,5 @@ def unbroken(episodes: Sequence[Episode]) -> tuple[list[Episode], int]:
     broken = {episode.group for episode in episodes if episode.finish_reason is FinishReason.ERROR}
     whole = [episode for episode in episodes if episode.group not in broken]
     if not whole:
-        raise OneiroError("every level was broken off by an error at least once; look at the server, then try again")
+        raise OneiroError(f"every level was broken off by an error at least once ({lost(episodes)}); try again")
     return whole, len(broken)

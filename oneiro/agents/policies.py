@@ -11,7 +11,7 @@ import numpy as np
 from oneiro import seeds
 from oneiro.agents import reply as replies
 from oneiro.agents.exploration import Explorer
-from oneiro.episode import FinishReason, Segment, Tokens
+from oneiro.episode import FinishReason, SamplingParams, Segment, Tokens
 from oneiro.errors import OneiroError
 from oneiro.sampling.server import Completion, Server, ServerConfig
 from oneiro.worlds.base import World
@@ -44,6 +44,8 @@ class Utterance:
     text: str
     segments: list[Segment] = field(default_factory=list)
     finish_reason: FinishReason = FinishReason.TOKEN
+    prompt: Tokens | None = None
+    """The tokens that the segments came after, where a server made them from the messages."""
 
 
 class Policy(Protocol):
@@ -73,9 +75,18 @@ class ModelPolicy:
 
 
 class ServerPolicy:
-    """A model behind an OpenAI-compatible address; plays, and makes data for supervised learning."""
+    """A model behind an OpenAI-compatible address; plays, and makes data to learn from.
+
+    With `token_ids` its replies carry the tokens as they were sampled, and can be trained on by RL.
+    """
 
     def __init__(self, config: ServerConfig) -> None:
+        changed = {"temperature", "top_p", "top_k", "min_p"} & set(config.extra)
+        if config.token_ids and (config.temperature != 1 or config.top_p != 1 or changed):
+            raise OneiroError(
+                "token_ids needs temperature=1 and top_p=1: servers give log-probabilities from before these are "
+                "applied, and training needs those of the tokens as they were drawn"
+            )
         self.config = config
 
     def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]:
@@ -86,16 +97,26 @@ class ServerPolicy:
         answers = [reply for (reply,) in Server(config).chat([turn.messages for turn in turns], n=1)]
         if answers and all(reply.error for reply in answers):
             raise OneiroError(f"{config.base_url} answered none of {len(answers)} requests: {answers[0].error}")
-        return [_spoken(reply) for reply in answers]
+        return [_spoken(turn, reply) for turn, reply in zip(turns, answers, strict=True)]
 
 
-def _spoken(reply: Completion) -> Utterance:
+def _spoken(turn: Turn, reply: Completion) -> Utterance:
     """A server's reply as an utterance; thoughts that the server keeps apart go back where they were."""
     text = f"<think>{reply.reasoning}</think>{reply.text}" if reply.reasoning else reply.text
     cut = reply.finish_reason == "length"
-    return Utterance(
-        text, finish_reason=FinishReason.ERROR if reply.error else FinishReason.LENGTH if cut else FinishReason.TOKEN
+    finish = FinishReason.ERROR if reply.error else FinishReason.LENGTH if cut else FinishReason.TOKEN
+    if reply.error or not reply.tokens or reply.logprobs is None or not reply.prompt_tokens:
+        return Utterance(text, finish_reason=finish)
+    sampled = Segment(
+        np.array(reply.tokens, np.int32),
+        sampled=True,
+        role="assistant",
+        turn=turn.number,
+        logprobs=np.array(reply.logprobs, np.float32),
+        params=SamplingParams(),
+        finish_reason=finish,
     )
+    return Utterance(text, [sampled], finish, np.array(reply.prompt_tokens, np.int32))
 
 
 class ScriptedPolicy:

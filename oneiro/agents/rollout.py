@@ -1,8 +1,12 @@
-"""Multi-turn play: many worlds and one policy, turn by turn, into episodes."""
+"""Multi-turn play: many worlds and one policy, turn by turn, into episodes.
+
+A world that raises costs its own episode and no other: it ends as an error, which is counted and never trained on.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +17,8 @@ from oneiro.agents import prompts as words
 from oneiro.agents import reply as replies
 from oneiro.agents.policies import Policy, Turn, Utterance
 from oneiro.agents.prompts import DialogueSettings
-from oneiro.episode import Episode, FinishReason, Row, given
+from oneiro.episode import Episode, FinishReason, Row, given, lost
+from oneiro.errors import OneiroError
 from oneiro.models.chat import ChatFormat
 from oneiro.worlds.base import World
 
@@ -47,9 +52,9 @@ class _Game:
     """An episode under way."""
 
     task: Attempt
-    world: World
     episode: Episode
-    state: str
+    world: World = field(init=False)
+    state: str = ""
     past: list[tuple[str, tuple[str, ...], float]] = field(default_factory=list)
     messages: list[dict[str, str]] = field(default_factory=list)
     ended: bool = True
@@ -73,20 +78,54 @@ def play(
     that every reply begins with (see `begun`); it counts as given. `advance` is called after each turn with the number
     of games that ended.
     """
-    games = [_start(make_world(), task) for task in planned]
-    for number in range(1, settings.max_turns + 1):
-        waiting = [game for game in games if not game.over]
-        if not waiting:
-            break
-        turns = [_ask(game, number, settings, chat, begun(response_prefix, game.state)) for game in waiting]
-        answers = policy.answer(turns, seeds.derive(seed, "turn", number))
-        for game, turn, answer in zip(waiting, turns, answers, strict=True):
-            _take(game, turn, answer, settings)
-        if advance is not None:
-            advance(sum(game.over or number == settings.max_turns for game in waiting))
-    for game in games:
-        game.world.close()
-    return [game.episode for game in games]
+    games: list[_Game] = []
+    try:
+        for task in planned:
+            games.append(_Game(task, _episode(task)))
+            with _guarded(games[-1]):
+                games[-1].world = make_world()
+                _start(games[-1])
+        for number in range(1, settings.max_turns + 1):
+            waiting = [game for game in games if not game.over]
+            if not waiting:
+                break
+            turns: list[tuple[_Game, Turn]] = []
+            for game in waiting:
+                with _guarded(game):
+                    turns.append((game, _ask(game, number, settings, chat, begun(response_prefix, game.state))))
+            answers = policy.answer([turn for _, turn in turns], seeds.derive(seed, "turn", number)) if turns else []
+            for (game, turn), answer in zip(turns, answers, strict=True):
+                with _guarded(game):
+                    _take(game, turn, answer, settings)
+            if advance is not None:
+                advance(sum(game.over or number == settings.max_turns for game in waiting))
+    finally:
+        for game in games:
+            if hasattr(game, "world"):
+                with suppress(Exception):  # the episode is over, and the others wait to be closed too
+                    game.world.close()
+    return _unless_all_lost([game.episode for game in games])
+
+
+@contextmanager
+def _guarded(game: _Game) -> Iterator[None]:
+    """What a world raises ends its episode as an error. A mistake that a person can mend is still the person's."""
+    try:
+        yield
+    except OneiroError:
+        raise
+    except Exception as error:
+        game.episode.finish_reason, game.over = FinishReason.ERROR, True
+        game.episode.info["error"] = f"{type(error).__name__}: {error}".partition("\n")[0][:300]
+
+
+def _unless_all_lost(episodes: list[Episode]) -> list[Episode]:
+    """Nothing is gained by going on where a world never works."""
+    if len(episodes) > 1 and all("error" in episode.info for episode in episodes):
+        raise OneiroError(
+            f"the world {episodes[0].world} raised in all of its episodes ({lost(episodes)}); mend it first"
+        )
+    return episodes
 
 
 def begun(response_prefix: str, state: str) -> str:
@@ -99,19 +138,23 @@ def gives_state(response_prefix: str) -> bool:
     return "{state}" in response_prefix
 
 
-def _start(world: World, task: Attempt) -> _Game:
-    state, info = world.reset(seed=task.seed, options={"split": task.split, "member": task.member})
-    episode = Episode(
+def _episode(task: Attempt) -> Episode:
+    return Episode(
         rows=[],
+        terms={"world": [], "format": []},
         seed=task.seed,
         member=task.member,
         group=task.group,
-        task=info["key"],
-        world=world.name,
-        info={"turns": [], "optimum": info.get("optimum")},
+        info={"turns": [], "optimum": None},
     )
-    episode.terms = {"world": [], "format": []}
-    return _Game(task, world, episode, state)
+
+
+def _start(game: _Game) -> None:
+    game.episode.world = game.world.name
+    game.state, info = game.world.reset(
+        seed=game.task.seed, options={"split": game.task.split, "member": game.task.member}
+    )
+    game.episode.task, game.episode.info["optimum"] = info["key"], info.get("optimum")
 
 
 def _ask(game: _Game, number: int, settings: DialogueSettings, chat: ChatFormat | None, response_prefix: str) -> Turn:
@@ -159,8 +202,10 @@ def _ask(game: _Game, number: int, settings: DialogueSettings, chat: ChatFormat 
 def _take(game: _Game, turn: Turn, answer: Utterance, settings: DialogueSettings) -> None:
     """Read the answer, act in the world, and write down what it earned."""
     episode = game.episode
-    if episode.rows:
+    if len(turn.prompt):
         episode.rows[-1].segments.extend(answer.segments)
+    elif answer.prompt is not None:
+        episode.rows.append(Row([given(answer.prompt, turn=turn.number), *answer.segments]))
     game.messages.append({"role": "assistant", "content": answer.text})
     game.ended = answer.finish_reason is FinishReason.TOKEN
     if answer.finish_reason is FinishReason.ERROR:

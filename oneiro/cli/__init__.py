@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 
 from oneiro.cli import agents, data, machine, models, runs, worlds
 from oneiro.errors import OneiroError
+from oneiro.terminal import printable
 
 STOPPED = 130
 MISTAKE = 2
@@ -86,15 +87,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def explain(error: BaseException) -> str | None:
     """One line for what a person can mend; None for what is a defect of ours and deserves its traceback."""
     if isinstance(error, OneiroError):
-        return " ".join(str(error).split())
+        return printable(" ".join(str(error).split()))
     if hasattr(error, "format_message"):  # the command-line library's own kinds: unknown option, missing argument
         context, message = getattr(error, "ctx", None), error.format_message().strip()
         # An empty message: the help was shown instead.
         return message and f"{message} (see {context.command_path if context else 'oneiro'} --help)"
     if _disk_full(error):
         return f"{getattr(error, 'filename', None) or 'disk'}: no space left; free some, then the same command resumes"
-    if isinstance(error, OSError) and error.filename:
-        return f"cannot use {error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.errno:
+        return f"cannot use {error.filename or 'this machine'}: {error.strerror}; then the same command resumes"
     if type(error).__name__ == "ValidationError" and hasattr(error, "errors"):
         first = error.errors()[0]
         return f"{'.'.join(str(part) for part in first['loc'])}: got {first['input']!r}; {first['msg']}"

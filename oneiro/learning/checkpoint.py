@@ -1,39 +1,115 @@
 """Checkpoints of a stage: a Hugging Face folder of weights, the optimisers beside it, and how far the stage had come.
 
-Each save is a new folder `step-000120`, renamed into place when it is whole; older ones go afterwards. A run killed
-at any moment finds the newest whole one, and clears away older ones that it had no time to remove.
+Each save is a new folder `step-000120`, renamed into place when it is whole, with a manifest of its files and their
+checksums; afterwards all but the last few go. A run killed at any moment goes on from the newest. One that is not what
+was written is never loaded: the run goes on from the one before it, and says so.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
+import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from oneiro import files
 from oneiro.errors import OneiroError
 from oneiro.learning.learner import Learner
-from oneiro.models.language import LanguageModel, read_state, write_folder, write_state
+from oneiro.learning.optimiser import Optimiser
+from oneiro.models.language import LanguageModel, quiet, read_state, write_folder, write_state
+
+KEPT = 2
+"""Checkpoints that a stage keeps while it goes on: the second is there for when the first is damaged."""
+NAME = re.compile(r"step-(\d+)")
+TYPES = {
+    torch.float32: "F32",
+    torch.bfloat16: "BF16",
+    torch.float16: "F16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+"""What safetensors calls the types of tensors."""
+
+
+def checkpoints(folder: Path) -> dict[int, Path]:
+    """The checkpoints of a stage by their step, the newest last."""
+    named = ((NAME.fullmatch(path.name), path) for path in folder.glob("step-*"))
+    return dict(sorted((int(match[1]), path) for match, path in named if match))
 
 
 def latest(folder: Path) -> Path | None:
-    """The newest whole checkpoint of a stage."""
-    found = sorted(folder.glob("step-*"))
-    return found[-1] if found else None
+    """The newest checkpoint of a stage."""
+    return next(reversed(checkpoints(folder).values()), None)
 
 
-def drop_older(folder: Path, newest: Path) -> None:
-    """Remove every state of a stage but the newest."""
-    for old in folder.glob("step-*"):
-        if old != newest:
-            shutil.rmtree(old, ignore_errors=True)
+def drop_older(folder: Path, keep: int = KEPT) -> None:
+    """Remove every state of a stage but the newest few."""
+    for old in list(checkpoints(folder).values())[:-keep]:
+        shutil.rmtree(old, ignore_errors=True)
 
 
-def save(folder: Path, step: int, language: LanguageModel, learners: dict[str, Learner]) -> Path:
-    """Write the state after `step` steps and drop older states."""
+def last(folder: Path) -> Path:
+    """The checkpoint that a finished stage leaves, and the only one."""
+    drop_older(folder, 1)
+    found = latest(folder)
+    assert found is not None
+    return found
 
-    def write(part: Path) -> None:
+
+def write(folder: Path, step: int, fill: Callable[[Path], None], keep: int = KEPT) -> Path:
+    """Write the state after `step` steps through `fill(path)`, whole and with a manifest; then drop old ones."""
+    target = write_folder(folder / f"step-{step:06d}", fill, {"step": step})
+    drop_older(folder, keep)
+    return target
+
+
+def intact(folder: Path, say: Callable[[str], object] = warnings.warn) -> tuple[Path, dict[str, Any]] | None:
+    """The newest checkpoint that is what was written, and its `state.json`; None where a stage has none yet.
+
+    Damaged ones after it are removed, with a word to `say`. Where all are damaged, what to do is for a person to say.
+    """
+    problems: dict[Path, str] = {}
+    for step, checkpoint in reversed(checkpoints(folder).items()):
+        problem = files.damage(checkpoint, step=step) or wrong_state(checkpoint, step)
+        if problem is None:
+            for damaged, reason in problems.items():
+                say(f"{damaged} is damaged ({reason}): removed, going on from {checkpoint.name}")
+                shutil.rmtree(damaged)
+            return checkpoint, files.read_json(checkpoint / "state.json")
+        problems[checkpoint] = problem
+    for newest, reason in problems.items():
+        older = ": written by an older version?" if reason == f"no {files.MANIFEST}" else ""
+        raise OneiroError(
+            f"the checkpoint {newest} is damaged ({reason}{older}), and none before it is whole; "
+            f"delete {folder} to start that stage again"
+        )
+    return None
+
+
+def wrong_state(checkpoint: Path, step: int) -> str | None:
+    """What `state.json` should not say; None where it is right."""
+    try:
+        state = files.read_json(checkpoint / "state.json")
+    except OneiroError as error:
+        return str(error)
+    if not isinstance(state, dict) or not _is_count(state.get("step")) or state["step"] != step:
+        return "state.json is not of this step"
+    updates = state.get("updates", {})
+    if not isinstance(updates, dict) or not all(_is_count(value) for value in updates.values()):
+        return "state.json does not count updates"
+    return None
+
+
+def save(folder: Path, step: int, language: LanguageModel, learners: dict[str, Learner], keep: int = KEPT) -> Path:
+    """Write the state after `step` steps and drop old states."""
+
+    def fill(part: Path) -> None:
         language.save(part / "model")
         for name, learner in learners.items():
             write_state(
@@ -43,45 +119,93 @@ def save(folder: Path, step: int, language: LanguageModel, learners: dict[str, L
         updates = {name: learner.updates for name, learner in learners.items()}
         files.write_json(part / "state.json", {"step": step, "updates": updates})
 
-    target = write_folder(folder / f"step-{step:06d}", write)
-    drop_older(folder, target)
-    return target
+    return write(folder, step, fill, keep)
 
 
-def restore(folder: Path, language: LanguageModel, learners: dict[str, Learner]) -> int:
+def restore(
+    folder: Path,
+    language: LanguageModel,
+    learners: dict[str, Learner],
+    say: Callable[[str], object] = warnings.warn,
+    keep: int = KEPT,
+) -> int:
     """Load the newest state into the given objects; returns the step to go on with, 0 if there is none."""
-    checkpoint = latest(folder)
-    if checkpoint is None:
+    found = intact(folder, say)
+    if found is None:
         return 0
-    state = files.read_json(checkpoint / "state.json")
+    checkpoint, state = found
+    saved = {name: read_state(checkpoint / f"{name}.safetensors", "optimiser state") for name in learners}
+    for name, learner in learners.items():
+        if name not in state.get("updates", {}):
+            raise unfit(checkpoint, f"state.json has no updates of '{name}'")
+        check_learner(checkpoint, learner, saved[name], state["updates"][name])
     load_weights(checkpoint / "model", language)
     for name, learner in learners.items():
-        tensors = read_state(checkpoint / f"{name}.safetensors", "optimiser state")
-        restore_learner(learner, tensors)
-        learner.updates = int(state["updates"][name])
-    drop_older(folder, checkpoint)
+        restore_learner(learner, saved[name])
+        learner.updates = state["updates"][name]
+    drop_older(folder, keep)
     return int(state["step"])
+
+
+def unfit(folder: Path, reason: str) -> OneiroError:
+    return OneiroError(f"the checkpoint {folder} does not fit this model ({reason}); delete it, or use another --out")
 
 
 def load_weights(folder: Path, language: LanguageModel) -> None:
     """Copy saved weights into a model of the same shape."""
-    path = folder / ("adapter_model.safetensors" if (folder / "adapter_config.json").exists() else "model.safetensors")
-    saved = read_state(path, "checkpoint")
-    if path.name.startswith("adapter"):
-        from peft import set_peft_model_state_dict
+    if (folder / "adapter_config.json").exists():
+        from peft import get_peft_model_state_dict, set_peft_model_state_dict
 
+        saved = read_state(folder / "adapter_model.safetensors", "checkpoint")
+        check_weights(folder, get_peft_model_state_dict(language.model), saved)
         set_peft_model_state_dict(language.model, saved)
         return
     own = language.model.state_dict()
-    missing = [name for name in own if name not in saved and name != "lm_head.weight"]
-    wrong = [name for name, tensor in saved.items() if name not in own or own[name].shape != tensor.shape]
-    if missing or wrong:
-        raise OneiroError(
-            f"the checkpoint at {folder} is of another model (see '{(missing + wrong)[0]}'); use another --out"
-        )
+    saved = saved_weights(folder, language.model)
+    check_weights(folder, own, saved)
     with torch.no_grad():
         for name, tensor in saved.items():
             own[name].copy_(tensor)
+
+
+def saved_weights(folder: Path, model: Any) -> dict[str, torch.Tensor]:
+    """The weights in a model folder, by the names that the model itself gives them.
+
+    Files may name them otherwise, split what the model holds as one tensor, and come in several parts: the library
+    that wrote them reads them.
+    """
+    from safetensors import SafetensorError
+
+    types = {TYPES.get(tensor.dtype) for tensor in model.state_dict().values()}
+    for path in folder.glob("*.safetensors"):
+        for name, (kind, _) in files.tensors_of(path).items():
+            if kind not in types:
+                raise unfit(folder, f"'{name}' is {kind}")
+    quiet()
+    try:
+        read, info = type(model).from_pretrained(
+            folder, dtype=model.dtype, output_loading_info=True, local_files_only=True, trust_remote_code=False
+        )
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise OneiroError(f"the checkpoint at {folder} cannot be read ({reason}); delete it") from error
+    strangers = [*info["missing_keys"], *info["unexpected_keys"], *(str(key) for key in info["mismatched_keys"])]
+    if strangers:
+        raise unfit(folder, f"see '{sorted(strangers)[0]}'")
+    return dict(read.state_dict())
+
+
+def check_weights(folder: Path, own: dict[str, torch.Tensor], saved: dict[str, torch.Tensor]) -> None:
+    """Same names, shapes and kinds of numbers, all of them finite."""
+    for name in [*own, *saved]:
+        if name not in saved or name not in own or own[name].shape != saved[name].shape:
+            raise OneiroError(f"the checkpoint at {folder} is of another model (see '{name}'); use another --out")
+        if own[name].is_floating_point() != saved[name].is_floating_point() or not finite(saved[name]):
+            raise unfit(folder, f"'{name}' holds {saved[name].dtype} or numbers that are not finite")
+
+
+def finite(tensor: torch.Tensor) -> bool:
+    return not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())
 
 
 def learner_state(learner: Learner, with_weights: bool) -> dict[str, torch.Tensor]:
@@ -93,15 +217,53 @@ def learner_state(learner: Learner, with_weights: bool) -> dict[str, torch.Tenso
     return {key: value.cpu().clone() for key, value in tensors.items()}
 
 
-def restore_learner(learner: Learner, tensors: dict[str, torch.Tensor]) -> None:
-    def part(name: str) -> dict[str, torch.Tensor]:
-        return {key[len(name) + 1 :]: value for key, value in tensors.items() if key.startswith(name + "/")}
+def part_of(tensors: dict[str, torch.Tensor], name: str) -> dict[str, torch.Tensor]:
+    return {key[len(name) + 1 :]: value for key, value in tensors.items() if key.startswith(name + "/")}
 
-    learner.optimiser.restore(part("optimiser"))
+
+MOMENTS = {"exp_avg", "exp_avg_sq"}
+"""What AdamW remembers of a parameter, in its shape; beside them, a count of steps."""
+
+
+def check_learner(folder: Path, learner: Learner, tensors: dict[str, torch.Tensor], updates: int) -> None:
+    """Refuse a state that the learner could not have written."""
+    check_optimiser(folder, learner.optimiser, part_of(tensors, "optimiser"), updates)
+    if learner.value_head is not None:
+        check_weights(folder, learner.value_head.state_dict(), part_of(tensors, "value"))
+    if weights := part_of(tensors, "backbone"):
+        check_weights(folder, {name: p.detach() for name, p in learner.backbone.named_parameters()}, weights)
+
+
+def check_optimiser(folder: Path, optimiser: Optimiser, tensors: dict[str, torch.Tensor], updates: int) -> None:
+    """Every part of a known parameter and in its shape, none missing, all finite; not empty after an update."""
+    shapes = dict(zip(optimiser.names, (p.shape for p in optimiser.parameters), strict=True))
+    kept: dict[str, set[str]] = {}
+    for key, tensor in tensors.items():
+        name, _, kind = key.rpartition("/")
+        if name not in shapes:
+            raise unfit(folder, f"the optimiser knows no '{name}'")
+        if kind in MOMENTS | {"master"} and tensor.shape != shapes[name]:
+            raise unfit(folder, f"'{key}' of the optimiser has another shape")
+        if not tensor.is_floating_point() or not finite(tensor):
+            raise unfit(folder, f"'{key}' of the optimiser holds {tensor.dtype} or numbers that are not finite")
+        kept.setdefault(name, set()).add(kind)
+    for name, kinds in kept.items():
+        if kinds & (MOMENTS | {"step"}) and not kinds >= MOMENTS | {"step"}:
+            raise unfit(folder, f"the optimiser state of '{name}' is incomplete")
+    if updates and not any(kinds - {"master"} for kinds in kept.values()):
+        raise unfit(folder, "the optimiser state is empty")
+
+
+def restore_learner(learner: Learner, tensors: dict[str, torch.Tensor]) -> None:
+    learner.optimiser.restore(part_of(tensors, "optimiser"))
     with torch.no_grad():
         if learner.value_head is not None:
-            learner.value_head.load_state_dict(part("value"))
-        weights = part("backbone")
+            learner.value_head.load_state_dict(part_of(tensors, "value"))
+        weights = part_of(tensors, "backbone")
         for name, parameter in learner.backbone.named_parameters():
             if name in weights:
                 parameter.copy_(weights[name])
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

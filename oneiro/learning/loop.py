@@ -5,6 +5,7 @@ world.
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +53,8 @@ class RlSettings(Settings):
     async_rollout: bool = False
     """Play the next step while the present one is learned, with weights one step old; worth it on a GPU."""
     checkpoint_every: int = Field(10, ge=1)
+    keep_checkpoints: int = Field(checkpoint.KEPT, ge=1)
+    """How many of the last checkpoints stay while the stage goes on; one at its end."""
     keep_episodes_every: int = Field(10, ge=1)
 
 
@@ -71,6 +74,8 @@ class Callbacks:
     """Looks at the metrics; a text stops the run with that reason."""
     extra_metrics: Callable[[int, Sequence[Episode], Learner], dict[str, float]] = lambda step, episodes, learner: {}
     """Further metrics of a step, taken while the policy is still the one that played."""
+    say: Callable[[str], object] = warnings.warn
+    """Gets a line for people, such as that a checkpoint was damaged."""
 
 
 def actor_of(language: LanguageModel, settings: RlSettings) -> LanguageModel:
@@ -93,7 +98,7 @@ def reinforce(
     updates = settings.steps * settings.epochs * settings.minibatches
     reference = copy.deepcopy(language.backbone).eval() if settings.learner.loss.kl or settings.kl_in_reward else None
     learners = make_learners(language, settings, learner_settings(settings), updates)
-    start = checkpoint.restore(folder, language, learners)
+    start = checkpoint.restore(folder, language, learners, callbacks.say, settings.keep_checkpoints)
     reason = callbacks.rewind(start)
     if start == 0:
         checkpoint.save(folder, 0, language, learners)
@@ -118,11 +123,9 @@ def reinforce(
                     callbacks.keep(step + 1, episodes)
                 reason = callbacks.should_stop(step + 1, statistics)
                 if saves or reason:
-                    checkpoint.save(folder, step + 1, language, learners)
+                    checkpoint.save(folder, step + 1, language, learners, settings.keep_checkpoints)
             callbacks.time(step + 1, clock.read())
-    found = checkpoint.latest(folder)
-    assert found is not None
-    return found
+    return checkpoint.last(folder)
 
 
 def learner_settings(settings: RlSettings) -> LearnerSettings:

@@ -9,6 +9,7 @@ cosine over `steps` ends where it says.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,12 +18,12 @@ from typing import Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from oneiro import files, seeds
-from oneiro.learning.checkpoint import drop_older, latest
+from oneiro.learning import checkpoint
 from oneiro.learning.optimiser import Optimiser, OptimiserSettings, learning_rate
-from oneiro.models.language import read_state, write_folder, write_state
+from oneiro.models.language import read_state, write_state
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video.blocks import backward
 from oneiro.models.video.discriminator import Discriminator, DiscriminatorSettings, gradient_penalty, hinge
@@ -114,11 +115,12 @@ def train(
     seed: int,
     log: Log,
     rewind: Callable[[int], None] = lambda step: None,
+    say: Callable[[str], object] = warnings.warn,
 ) -> Path:
     """Train for `settings.steps` updates, resuming from `folder`; returns the folder of the finished tokenizer."""
     optimiser = Optimiser(list(tokenizer.named_parameters()), settings.optimiser)
     opponent = Adversary.of(settings.discriminator, seed, tokenizer) if settings.discriminator else None
-    start = restore(folder, tokenizer, optimiser, opponent)
+    start = restore(folder, tokenizer, optimiser, opponent, say)
     rewind(start)
     tokenizer.train()
     for step in range(start, settings.steps):
@@ -142,9 +144,7 @@ def train(
         if (step + 1) % settings.checkpoint_every == 0 or step + 1 == settings.steps:
             save(folder, step + 1, tokenizer, optimiser, opponent)
     tokenizer.eval()
-    found_folder = latest(folder)
-    assert found_folder is not None
-    return found_folder / "tokenizer"
+    return checkpoint.last(folder) / "tokenizer"
 
 
 def losses(
@@ -197,7 +197,7 @@ def half_precision(device: torch.device) -> torch.autocast:
 
 
 def save(folder: Path, step: int, tokenizer: Tokenizer, optimiser: Optimiser, opponent: Adversary | None) -> None:
-    """The state after `step` steps in a folder of its own; older ones go."""
+    """The state after `step` steps in a folder of its own; old ones go."""
 
     def write(part: Path) -> None:
         tokenizer.save(part / "tokenizer")
@@ -207,19 +207,33 @@ def save(folder: Path, step: int, tokenizer: Tokenizer, optimiser: Optimiser, op
             write_state(part / "discriminator-optimiser.safetensors", opponent.optimiser.state())
         files.write_json(part / "state.json", {"step": step})
 
-    target = write_folder(folder / f"step-{step:06d}", write)
-    drop_older(folder, target)
+    checkpoint.write(folder, step, write)
 
 
-def restore(folder: Path, tokenizer: Tokenizer, optimiser: Optimiser, opponent: Adversary | None) -> int:
+def restore(
+    folder: Path,
+    tokenizer: Tokenizer,
+    optimiser: Optimiser,
+    opponent: Adversary | None,
+    say: Callable[[str], object] = warnings.warn,
+) -> int:
     """Load the newest state; returns the step to go on with, 0 if there is none."""
-    found = latest(folder)
-    if found is None:
+    newest = checkpoint.intact(folder, say)
+    if newest is None:
         return 0
-    tokenizer.load_state_dict(read_state(found / "tokenizer" / tokenizers.WEIGHTS, "tokenizer"))
-    optimiser.restore(read_state(found / "optimiser.safetensors", "optimiser state"))
+    found, state = newest
+    step = int(state["step"])
+    trained: list[tuple[str, str, nn.Module, Optimiser, int]] = [
+        ("tokenizer/" + tokenizers.WEIGHTS, "optimiser.safetensors", tokenizer, optimiser, step)
+    ]
     if opponent is not None:
-        opponent.network.load_state_dict(read_state(found / "discriminator.safetensors", "discriminator"))
-        opponent.optimiser.restore(read_state(found / "discriminator-optimiser.safetensors", "optimiser state"))
-    drop_older(folder, found)
-    return int(files.read_json(found / "state.json")["step"])
+        names = "discriminator.safetensors", "discriminator-optimiser.safetensors"
+        trained.append((*names, opponent.network, opponent.optimiser, 0))
+    for weights, moments, network, own, updates in trained:
+        saved, kept = read_state(found / weights, "weights"), read_state(found / moments, "optimiser state")
+        checkpoint.check_weights(found, dict(network.state_dict()), saved)
+        checkpoint.check_optimiser(found, own, kept, updates)
+        network.load_state_dict(saved)
+        own.restore(kept)
+    checkpoint.drop_older(folder)
+    return step

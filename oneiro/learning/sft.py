@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ class SftSettings(Settings):
     epochs: float = Field(1.0, gt=0)
     """Passes over the data; a part of one is allowed."""
     checkpoint_every: int = Field(200, ge=1)
+    keep_checkpoints: int = Field(checkpoint.KEPT, ge=1)
+    """How many of the last checkpoints stay while the stage goes on; one at its end."""
 
 
 @dataclass(frozen=True)
@@ -88,18 +91,19 @@ def train(
     log: Log,
     rewind: Callable[[int], None] = lambda step: None,
     group_sizes: Sequence[int] | None = None,
+    say: Callable[[str], object] = warnings.warn,
 ) -> Path:
     """Train on `rows`, resuming from `folder`; logs every step and, `LOOKS` times, the loss on `held_out`. Returns the
     checkpoint.
 
     `group_sizes` are those of consecutive rows that are learned together, so that what they share is computed once.
-    The next update's rows are made while the present ones are learned.
+    The next update's rows are made while the present ones are learned. `say` hears of damaged checkpoints.
     """
     schedule = Schedule.of(settings, len(rows), group_sizes)
     steps = schedule.steps
     learner = Learner(language.backbone, settings.learner, steps)
     learners = {"policy": learner}
-    start = checkpoint.restore(folder, language, learners)
+    start = checkpoint.restore(folder, language, learners, say, settings.keep_checkpoints)
     rewind(start)
 
     def examples(step: int) -> list[Example]:
@@ -116,10 +120,8 @@ def train(
                 statistics["held_out_ce"] = mean_loss(learner, held_out)
             log(step + 1, statistics)
             if (step + 1) % settings.checkpoint_every == 0 or step + 1 == steps:
-                checkpoint.save(folder, step + 1, language, learners)
-    found = checkpoint.latest(folder)
-    assert found is not None
-    return found
+                checkpoint.save(folder, step + 1, language, learners, settings.keep_checkpoints)
+    return checkpoint.last(folder)
 
 
 def mean_loss(learner: Learner, rows: Sequence[Row]) -> float:

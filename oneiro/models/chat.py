@@ -40,7 +40,13 @@ class ChatFormat:
 
     def _render(self, messages: list[tuple[str, str]]) -> str:
         conversation = [{"role": role, "content": content} for role, content in messages]
-        return self.tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True)
+        try:
+            return self.tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True)
+        except Exception as error:  # a template is a program of its author's: it may raise anything
+            reason = str(error).strip().partition("\n")[0] or type(error).__name__
+            raise OneiroError(
+                f"the tokenizer's chat template cannot be used ({reason[:150]}); set another chat_template"
+            ) from error
 
     def _encode(self, text: str) -> Tokens:
         return np.array(self.tokenizer.encode(text, add_special_tokens=False), np.int32)

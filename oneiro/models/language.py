@@ -100,9 +100,9 @@ class LanguageModel:
         """Named parameters an optimiser may change, in a fixed order."""
         return [(name, p) for name, p in self.backbone.named_parameters() if p.requires_grad]
 
-    def save(self, folder: str | Path) -> Path:
-        """Write a Hugging Face folder atomically (adapters: a peft folder)."""
-        return write_folder(folder, self._write)
+    def save(self, folder: str | Path, manifest: bool = False) -> Path:
+        """Write a Hugging Face folder atomically (adapters: a peft folder), with a manifest if asked for one."""
+        return write_folder(folder, self._write, {} if manifest else None)
 
     def _write(self, folder: Path) -> None:
         # Fused projections are views of one storage, which save_pretrained would take for tied weights: hand it copies.
@@ -117,8 +117,10 @@ class LanguageModel:
             files.write_json(folder / METADATA, self.metadata)
 
 
-def write_folder(folder: str | Path, write: Any) -> Path:
-    """Fill a folder through `write(path)` so that it is either whole or absent."""
+def write_folder(folder: str | Path, write: Any, facts: dict[str, Any] | None = None) -> Path:
+    """Fill a folder through `write(path)` so that it is either whole or absent. With `facts` it gets a manifest that
+    holds them beside the checksums (`files.write_manifest`).
+    """
     folder = Path(folder)
     part = folder.with_name(f".{folder.name}.part")
     old = folder.with_name(f".{folder.name}.old")
@@ -129,6 +131,8 @@ def write_folder(folder: str | Path, write: Any) -> Path:
     try:
         part.mkdir(parents=True)
         write(part)
+        if facts is not None:
+            files.write_manifest(part, **facts)
         if folder.exists():
             folder.replace(old)
         part.replace(folder)
@@ -164,21 +168,34 @@ def load(settings: ModelSettings | str, device: torch.device | str | None = None
     source = locate(settings.name)
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     quiet()
+    refuse_damaged(Path(source))
     try:
         # A folder of weights alone holds a model whose tokens are no text.
         wordless = Path(source).is_dir() and not any(file.is_file() for file in Path(source).glob("*token*"))
-        tokenizer = None if wordless else AutoTokenizer.from_pretrained(source)
+        tokenizer = None if wordless else AutoTokenizer.from_pretrained(source, trust_remote_code=False)
         if (Path(source) / "adapter_config.json").is_file():
             model = load_adapter(Path(source), dtype)
         else:
-            model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
+            model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, trust_remote_code=False)
     except Exception as error:  # every loader raises its own kind; the person needs one line
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        if "trust_remote_code" in str(error):
+            reason = "it needs Python code that comes with it (auto_map), which is never run; take another model"
         raise OneiroError(f"cannot load a language model from '{source}': {reason[:200]}") from error
     language = with_lora(assemble(settings.name, model.to(device), tokenizer), settings.lora)
     if (Path(source) / METADATA).is_file():
         language.metadata = files.read_json(Path(source) / METADATA)
     return language
+
+
+def refuse_damaged(source: Path) -> None:
+    """Weights that a run keeps have a manifest, in their folder or that of the checkpoint; what differs is an error."""
+    for folder, below in ((source, ""), (source.parent, f"{source.name}/")):
+        file = folder / files.MANIFEST
+        if not file.is_file() or b'"files"' not in file.read_bytes():
+            continue  # none, or somebody else's
+        if problem := files.damage(folder, below):
+            raise OneiroError(f"the model at {source} is damaged ({problem}); delete {folder}, or take another copy")
 
 
 def locate(name: str) -> str:
@@ -262,7 +279,7 @@ def merged(language: LanguageModel) -> LanguageModel:
 def load_adapter(folder: Path, dtype: torch.dtype) -> Any:
     from peft import AutoPeftModelForCausalLM
 
-    return AutoPeftModelForCausalLM.from_pretrained(folder, dtype=dtype, is_trainable=True)
+    return AutoPeftModelForCausalLM.from_pretrained(folder, dtype=dtype, is_trainable=True, trust_remote_code=False)
 
 
 def assemble(name: str, model: Any, tokenizer: Any) -> LanguageModel:

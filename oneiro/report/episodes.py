@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from oneiro.errors import OneiroError
 from oneiro.run import read_lines
 
 STEPS = 3
@@ -82,7 +83,15 @@ def sample(path: Path, stages: Sequence[str]) -> list[Shown]:
     in_order = [stage for stage in reversed(stages) if stage in files]
     in_order += [stage for stage in files if stage not in in_order]
     steps = [file for stage in in_order for _, file in _spread(sorted(files[stage]), STEPS)]
-    return _spread([show(row) for file in steps for row in _both_kinds(list(read_lines(file)))], MAX_EPISODES)
+    return _spread([shown for file in steps for shown in _shown(file)], MAX_EPISODES)
+
+
+def _shown(file: Path) -> Iterator[Shown]:
+    for row in _both_kinds(list(read_lines(file))):
+        try:
+            yield show(row)
+        except (TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise OneiroError(f"{file} holds what is no episode ({error}); delete that file") from error
 
 
 def show(row: dict[str, Any]) -> Shown:

@@ -11,13 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ValidationError
+
 from oneiro.errors import OneiroError
 from oneiro.files import read_json, write_text
 from oneiro.recipe import flat
 from oneiro.recipe import read as read_recipe
 from oneiro.report import episodes, plots
 from oneiro.report.table import Table
-from oneiro.run import METRICS, holds_run, read_lines
+from oneiro.run import METRICS, holds_run, read_info, read_log
 
 TEMPLATE = Path(__file__).with_name("page.html")
 PICTURES = (".gif", ".png")
@@ -71,9 +73,48 @@ def find(path: str | Path) -> Found:
     path = Path(path)
     if not holds_run(path):
         raise OneiroError(f"{path} is not a run directory: it has no recipe.yaml")
-    info = read_json(path / "run.json") if (path / "run.json").exists() else {}
-    summary = read_json(path / "summary.json") if (path / "summary.json").exists() else {}
-    return Found(path, read_recipe(path / "recipe.yaml"), info, summary, list(read_lines(path / METRICS)))
+    return Found(
+        path, read_recipe(path / "recipe.yaml"), read_info(path), read_summary(path), list(read_log(path / METRICS))
+    )
+
+
+class CurveSpec(BaseModel):
+    title: str
+    key: str
+    stages: dict[str, str]
+    unit: str = ""
+
+
+class ImageSpec(BaseModel):
+    title: str
+    file: str
+
+
+class Summary(BaseModel):
+    """The form of `summary.json`; tables have a reader of their own."""
+
+    tables: list[Any] = []
+    curves: list[CurveSpec] = []
+    notes: list[Any] = []
+    images: list[ImageSpec] = []
+
+
+def read_summary(path: Path) -> dict[str, Any]:
+    """What a run ended with; nothing where it has not ended."""
+    file = path / "summary.json"
+    if not file.exists():
+        return {}
+    data = read_json(file)
+    try:
+        Summary.model_validate(data)
+        for table in data.get("tables", []):
+            Table.read(table)
+    except (ValidationError, OneiroError) as error:
+        raise OneiroError(
+            f"{file} is damaged ({str(error).splitlines()[0]}); delete it, and run the same command again to have it "
+            "written anew"
+        ) from error
+    return dict(data)
 
 
 def tables(path: str | Path) -> list[Table]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from oneiro.files import read_json
 from oneiro.report.table import Table
-from oneiro.run import TIMINGS, Run, read_lines
+from oneiro.run import TIMINGS, Run, read_log
 
 TITLE = "Where the time went"
 PARTS = {
@@ -43,4 +43,4 @@ def add(run: Run) -> None:
     path = run.path / "summary.json"
     summary = read_json(path) if path.exists() else {}
     others = [data for data in summary.get("tables", []) if data.get("title") != TITLE]
-    run.summary({**summary, "tables": [*others, table(read_lines(run.path / TIMINGS)).data()]})
+    run.summary({**summary, "tables": [*others, table(read_log(run.path / TIMINGS)).data()]})

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from oneiro.errors import OneiroError
+from oneiro.terminal import printable
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -61,7 +62,7 @@ class Table:
             table = cls(data["title"], list(data["columns"]), data.get("units") or {}, data.get("note") or "")
             for row in data["rows"]:
                 table.add(*(_cell(row.get(column)) for column in table.columns))
-        except (TypeError, KeyError, AttributeError) as error:
+        except (TypeError, KeyError, AttributeError, ValueError) as error:
             raise OneiroError(
                 f"not a table: {type(error).__name__} {error}; see docs/report.md for its form"
             ) from error
@@ -134,7 +135,7 @@ def _number(value: Value, unit: str) -> str:
     if value is None:
         return "–"
     if isinstance(value, str):
-        return value
+        return printable(value)
     if unit == "%":
         return f"{100 * value:.1f}"
     if isinstance(value, int):
@@ -147,4 +148,8 @@ def _bare(cell: Cell) -> Any:
 
 
 def _cell(value: Any) -> Cell:
-    return Cell(**value) if isinstance(value, dict) else Cell(value)
+    cell = Cell(**value) if isinstance(value, dict) else Cell(value)
+    numbers = (cell.low, cell.high, cell.n)
+    if not isinstance(cell.value, Value) or not all(isinstance(number, float | int | None) for number in numbers):
+        raise TypeError(f"cell {str(value)[:60]}")
+    return cell

@@ -2,7 +2,8 @@
 
 One bad request never ends a batch: after its retries it becomes a `Completion` that says what went wrong. Only what no
 retry can mend (a wrong key, an unknown model) stops the batch, at once and in one line. Everything a server sends is
-checked before it is believed, and every wait ends.
+checked before it is believed, and every wait ends. The API key is in no message and no reply, also where a server
+sends it back.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 import email.utils
 import http.client
 import json
-import math
 import os
+import re
 import socket
 import threading
 import time
@@ -28,9 +29,16 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from oneiro.clock import spent
 from oneiro.errors import OneiroError
 from oneiro.seeds import derive, generator
+from oneiro.terminal import printable
 
 MAX_BODY = 64 << 20
 """Bytes of a reply after which a server is taken to be broken."""
+BODY_OF_NOTHING, BYTES_PER_TOKEN = 1 << 20, 1 << 10
+"""What a reply may be long at most: so much, and so much for each token that was asked for."""
+CHUNK = 1 << 16
+HIDDEN = "[API key]"
+SHORTEST_KEY = 6
+"""Characters below which a key is a placeholder, as in `EMPTY`, and may stand in a reply by chance."""
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 30.0
 
@@ -69,6 +77,8 @@ class ServerConfig(BaseModel):
         parts = urllib.parse.urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"base_url {url!r} is no http(s) address, e.g. http://127.0.0.1:8000/v1")
+        if parts.username is not None or parts.password is not None:
+            raise OneiroError("base_url holds a name or password; put the server's key into api_key_env")
         return url.rstrip("/")
 
 
@@ -104,13 +114,17 @@ class Server:
     def __init__(self, config: ServerConfig) -> None:
         self.config = config
         self._headers = {"Content-Type": "application/json", "Accept": "application/json", "Connection": "close"}
+        self._key: re.Pattern[str] | None = None
         if config.api_key_env is not None:
             key = os.environ.get(config.api_key_env, "").strip()
             if not key:
                 raise OneiroError(
                     f"the environment variable {config.api_key_env} is empty; set it to the server's API key"
                 )
+            if not key.isascii() or not key.isprintable():
+                raise OneiroError(f"the environment variable {config.api_key_env} holds no API key: odd characters")
             self._headers["Authorization"] = f"Bearer {key}"
+            self._key = _spellings(key) if len(key) >= SHORTEST_KEY else None
 
     def chat(self, messages_list: Sequence[list[dict[str, Any]]], n: int = 1) -> list[list[Completion]]:
         """`n` replies to each conversation, in order; a reply that could not be had carries `error`."""
@@ -136,7 +150,7 @@ class Server:
             try:
                 replies += self._attempts(batch, index, round_, self._body(messages, missing, index, round_))[:missing]
             except ServerFault as fault:
-                return replies + [Completion(error=str(fault)) for _ in range(missing)]
+                return replies + [Completion(error=self._line(str(fault))) for _ in range(missing)]
             except OneiroError:
                 batch.abort()  # from here too: `chat` may be waiting for an earlier conversation
                 raise
@@ -161,13 +175,13 @@ class Server:
 
     def _attempts(self, batch: _Batch, index: int, round_: int, body: dict[str, Any]) -> list[Completion]:
         """One request with its retries: exponential backoff, seeded jitter, and the server's own Retry-After."""
-        payload = json.dumps(body).encode()
+        payload, longest = json.dumps(body).encode(), _longest(body)
         fault = ServerFault("not tried: the time for the whole batch was over")
         for attempt in range(self.config.retries + 1):
             if batch.over():
                 break
             try:
-                return _replies(self._post(batch, payload))
+                return [self._without_key(reply) for reply in _replies(self._post(batch, payload, longest))]
             except ServerFault as error:
                 fault = error
             if attempt < self.config.retries:
@@ -177,7 +191,21 @@ class Server:
                     break
         raise fault
 
-    def _post(self, batch: _Batch, payload: bytes) -> bytes:
+    def _without_key(self, reply: Completion) -> Completion:
+        """The reply with the key cut out. Its tokens spell the key too: they go."""
+        text, reasoning, finish = (self._hidden(part) for part in (reply.text, reply.reasoning, reply.finish_reason))
+        if (text, reasoning, finish) == (reply.text, reply.reasoning, reply.finish_reason):
+            return reply
+        return Completion(text, finish, reasoning, usage=reply.usage)
+
+    def _hidden(self, text: str) -> str:
+        return self._key.sub(HIDDEN, text) if self._key is not None else text
+
+    def _line(self, text: str) -> str:
+        """A server's words as one line that any terminal can show."""
+        return _line(self._hidden(text))
+
+    def _post(self, batch: _Batch, payload: bytes, longest: int) -> bytes:
         """The body of a 200 reply; `ServerFault` where another attempt may help, `OneiroError` where none can."""
         seconds = min(self.config.timeout_s, batch.left())
         connection, target, headers = _connection(f"{self.config.base_url}/chat/completions", seconds)
@@ -198,22 +226,22 @@ class Server:
                 raise TimeoutError
             connection.request("POST", target, payload, self._headers | headers)
             response = connection.getresponse()
-            body = response.read(MAX_BODY + 1)
+            body = _read(response, longest, late)
         except (OSError, http.client.HTTPException) as error:
             if late.is_set() or isinstance(error, TimeoutError):
                 raise ServerFault(f"no reply within {seconds:.1f} s") from error
-            raise ServerFault(f"connection failed: {_line(str(error)) or type(error).__name__}") from error
+            raise ServerFault(f"connection failed: {self._line(str(error)) or type(error).__name__}") from error
         finally:
             timer.cancel()
             batch.leave(connection)
             connection.close()
         if late.is_set():
             raise ServerFault(f"no whole reply within {seconds:.1f} s")
-        if len(body) > MAX_BODY:
-            raise ServerFault(f"the reply is longer than {MAX_BODY >> 20} MiB")
+        if len(body) > longest:
+            raise ServerFault(f"the reply is longer than {longest / 2**20:.3g} MiB")
         if response.status == 200:
             return body
-        said = f"HTTP {response.status}: {_message(body)}"
+        said = self._line(f"HTTP {response.status}: {_message(body)}")
         if response.status in (408, 429) or response.status >= 500:
             raise ServerFault(said, retry_after=_seconds(response.getheader("Retry-After")))
         raise OneiroError(
@@ -292,19 +320,47 @@ def _seconds(header: str | None) -> float:
     return 0.0
 
 
+def _spellings(key: str) -> re.Pattern[str]:
+    """Finds a key also where some of its characters are written as in addresses, JSON or HTML."""
+    return re.compile(
+        "".join(f"(?:{re.escape(c)}|(?i:%{ord(c):02x}|\\\\u{ord(c):04x}|&#x?0*{_html(c)};))" for c in key)
+    )
+
+
+def _html(character: str) -> str:
+    return f"(?:{ord(character)}|{ord(character):x})"
+
+
+def _longest(body: dict[str, Any]) -> int:
+    """Bytes that the reply to a request may have."""
+    asked = [body[key] for key in ("n", "max_tokens")]
+    count = asked[0] * asked[1] if all(_is_count(value) for value in asked) else MAX_BODY
+    return min(MAX_BODY, BODY_OF_NOTHING + BYTES_PER_TOKEN * count)
+
+
+def _read(response: http.client.HTTPResponse, longest: int, late: threading.Event) -> bytes:
+    """A reply piece by piece, while there is time; one byte more than the longest says that it was longer."""
+    found = bytearray()
+    while (
+        len(found) <= longest and not late.is_set() and (piece := response.read(min(CHUNK, longest + 1 - len(found))))
+    ):
+        found += piece
+    return bytes(found)
+
+
 def _message(body: bytes) -> str:
-    """The server's own words about an error, in one line."""
-    text = body[:2000].decode("utf-8", "replace")
+    """The server's own words about an error."""
+    text = body[:100_000].decode("utf-8", "replace")
     with suppress(ValueError, RecursionError):
         data = json.loads(body[:100_000])
         found = data.get("error", data) if isinstance(data, dict) else data
         found = found.get("message", found) if isinstance(found, dict) else found
         text = found if isinstance(found, str) else json.dumps(found)
-    return _line(text) or "(no message)"
+    return text.strip() or "(no message)"
 
 
 def _line(text: str) -> str:
-    return " ".join(text.split())[:300]
+    return printable(" ".join(text.split()))[:300]
 
 
 def _replies(body: bytes) -> list[Completion]:
@@ -312,7 +368,7 @@ def _replies(body: bytes) -> list[Completion]:
     try:
         data = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise ServerFault(f"the reply is no JSON: {_line(body[:200].decode('utf-8', 'replace'))}") from error
+        raise ServerFault(f"the reply is no JSON: {body[:10_000].decode('utf-8', 'replace')}") from error
     choices = data.get("choices") if isinstance(data, dict) else None
     if not isinstance(choices, list) or not choices:
         raise ServerFault(f"the reply has no choices: {_message(body)}")
@@ -334,9 +390,9 @@ def _reply(choice: Any, usage: dict[str, int], prompt_tokens: tuple[int, ...] | 
         raise ServerFault(f"the reply has {len(tokens)} token ids and {len(logprobs)} log-probabilities")
     finish = choice.get("finish_reason")
     return Completion(
-        text=text or "",
-        finish_reason=finish if isinstance(finish, str) else "",
-        reasoning=reasoning or "",
+        text=_whole_characters(text or ""),
+        finish_reason=_whole_characters(finish[:100]) if isinstance(finish, str) else "",
+        reasoning=_whole_characters(reasoning or ""),
         tokens=tokens,
         logprobs=logprobs,
         prompt_tokens=prompt_tokens,
@@ -358,9 +414,15 @@ def _logprobs(value: Any) -> tuple[float, ...] | None:
         return None
     found: list[Any] = content if isinstance(content, list) else [None]
     values = [item.get("logprob") if isinstance(item, dict) else None for item in found]
-    if not all(isinstance(value, int | float) and math.isfinite(value) and value < 0.001 for value in values):
+    # Compared, not computed with: a whole number may be longer than any float.
+    if not all(isinstance(value, int | float) and -1e30 < value < 0.001 for value in values):
         raise ServerFault("the log-probabilities of the reply are not numbers below zero")
     return tuple(float(value) for value in values if value is not None)
+
+
+def _whole_characters(text: str) -> str:
+    """JSON can hold halves of characters, which no file can: they become U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _is_count(value: Any) -> bool:

@@ -11,10 +11,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from oneiro.errors import OneiroError, nearest
-from oneiro.files import read_json
 from oneiro.recipe import Recipe, load
 from oneiro.report import page, profile
-from oneiro.run import Run, first_difference, holds_run
+from oneiro.run import Run, first_difference, holds_run, read_info
 
 SYSTEMS: dict[str, str] = {
     "spa": "oneiro.systems.spa.pipeline:SpaRecipe",
@@ -81,4 +80,4 @@ def _default_out(name: str, recipe: Recipe) -> Path:
 
 
 def _unfinished(path: Path) -> bool:
-    return holds_run(path) and (path / "run.json").exists() and read_json(path / "run.json").get("status") != "done"
+    return holds_run(path) and (path / "run.json").exists() and read_info(path)["status"] != "done"

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import Field
 
-from oneiro.episode import Episode, Row
+from oneiro.episode import Episode, Row, lost
 from oneiro.learning import loop, sft
 from oneiro.learning.collapse import CollapseMonitor
 from oneiro.learning.learner import Learner
@@ -20,7 +20,7 @@ from oneiro.learning.sft import SftSettings
 from oneiro.models import language as languages
 from oneiro.models.language import LanguageModel, ModelSettings
 from oneiro.recipe import Settings
-from oneiro.run import METRICS, Run, read_lines
+from oneiro.run import METRICS, Run, read_log
 from oneiro.sampling.engine import Engine
 
 BASE = "base"
@@ -68,7 +68,7 @@ def make_base(run: Run, settings: ModelSettings, create_tiny: Callable[[], Langu
     """The stage `model`: create and keep the weights of `tiny`, or see that the named model loads."""
     if settings.name == "tiny":
         made = create_tiny()
-        made.save(run.path / "checkpoints" / BASE)
+        made.save(run.path / "checkpoints" / BASE, manifest=True)
     else:
         made = languages.load(settings)
     run.say(made.about)
@@ -116,8 +116,10 @@ def supervise(
             run.rewind(stage, step)
             bar.advance(step)
 
-        sft.train(language, rows, held_out, settings, run.checkpoint_dir(stage), seed, log, rewind, group_sizes)
-    logged = (row for row in read_lines(run.path / METRICS) if row["stage"] == stage)
+        sft.train(
+            language, rows, held_out, settings, run.checkpoint_dir(stage), seed, log, rewind, group_sizes, run.say
+        )
+    logged = (row for row in read_log(run.path / METRICS) if row["stage"] == stage)
     if warning := sft.overfitting([(row["step"], row["held_out_ce"]) for row in logged if "held_out_ce" in row]):
         run.say(f"{title}: {warning}")
     return steps
@@ -151,7 +153,7 @@ def reinforce(
         def rewind(step: int) -> str | None:
             run.rewind(stage, step)
             bar.advance(step)
-            return monitor.replay(row for row in read_lines(run.path / METRICS) if row["stage"] == stage)
+            return monitor.replay(row for row in read_log(run.path / METRICS) if row["stage"] == stage)
 
         def keep(step: int, episodes: Sequence[Episode]) -> None:
             run.episodes(stage, step, [rollout.record(episode) for episode in episodes])
@@ -160,11 +162,13 @@ def reinforce(
             run.time(stage, step, values)
 
         def extra_metrics(step: int, episodes: Sequence[Episode], learner: Learner) -> dict[str, float]:
+            if words := lost(episodes):
+                run.say(f"{title}, step {step}: {words}")
             found = rollout.describe(episodes) | monitor.measure(step, episodes, learner)
             due = evaluate_every and (step - 1) % evaluate_every == 0
             return found | rollout.evaluate(step) if due else found
 
-        callbacks = loop.Callbacks(rollout.play, log, time, keep, rewind, monitor.see, extra_metrics)
+        callbacks = loop.Callbacks(rollout.play, log, time, keep, rewind, monitor.see, extra_metrics, run.say)
         loop.reinforce(language, settings, run.checkpoint_dir(stage), seed, callbacks, actor)
     notes = [*monitor.notes, *([monitor.reason] if monitor.reason else [])]
     for text in notes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ import torch
 from oneiro import seeds
 from oneiro.episode import Episode, Row, SamplingParams, Segment, given
 from oneiro.errors import OneiroError
-from oneiro.learning import checkpoint, sft
+from oneiro.learning import sft
 from oneiro.learning.algorithms import DrGrpo, Grpo, Ppo, Reinforce, Rloo, StateGrpo, TurnGrpo
 from oneiro.learning.example import Example
 from oneiro.learning.learner import LearnerSettings
@@ -229,16 +228,6 @@ def test_supervised_learning_resumes_bit_for_bit(tmp_path: Path) -> None:
         assert torch.equal(a, b), name
 
 
-def test_a_state_that_a_killed_run_had_no_time_to_remove_goes_on_resuming(tmp_path: Path) -> None:
-    language = make_tiny()
-    checkpoint.save(tmp_path, 4, language, {})
-    shutil.copytree(tmp_path / "step-000004", tmp_path / "kept")
-    checkpoint.save(tmp_path, 6, language, {})
-    (tmp_path / "kept").rename(tmp_path / "step-000004")
-    assert checkpoint.restore(tmp_path, make_tiny(), {}) == 6
-    assert [path.name for path in tmp_path.iterdir()] == ["step-000006"]
-
-
 def test_overfitting_is_noticed_on_held_out_rows(tiny: LanguageModel, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     rows = [Row([given(rng.integers(3, 60, 8), ce=1.0)]) for _ in range(24)]  # nothing in them to be understood
@@ -260,18 +249,6 @@ def test_overfitting_is_noticed_on_held_out_rows(tiny: LanguageModel, tmp_path: 
 def test_every_row_is_seen_once_an_epoch() -> None:
     seen = [i for step in range(10) for i in sft.order(40, 3, step, 8)]
     assert sorted(seen[:40]) == list(range(40)) == sorted(seen[40:]) and seen[:40] != seen[40:]
-
-
-def test_a_truncated_or_foreign_checkpoint_is_one_clear_line(tmp_path: Path) -> None:
-    language = make_tiny()
-    parts = Callbacks(play_with(language), lambda step, values: None)
-    reinforce(language, settings(Grpo(), 2), tmp_path, 0, parts)
-    with pytest.raises(OneiroError, match="another model"):
-        checkpoint.restore(tmp_path, make_tiny(width=64), {})
-    weights = next(tmp_path.glob("step-*/model/model.safetensors"))
-    weights.write_bytes(weights.read_bytes()[:1000])
-    with pytest.raises(OneiroError, match="cannot be read"):
-        checkpoint.restore(tmp_path, make_tiny(), {})
 
 
 def test_schedules_by_hand() -> None:

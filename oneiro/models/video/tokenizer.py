@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from oneiro import files
 from oneiro.errors import OneiroError
-from oneiro.models.language import default_device, read_state, write_folder, write_state
+from oneiro.models.language import default_device, read_state, refuse_damaged, write_folder, write_state
 from oneiro.models.video.fsq import Fsq
 from oneiro.recipe import Settings
 
@@ -200,6 +200,7 @@ def load(folder: str | Path, device: torch.device | str | None = None) -> Tokeni
     folder = max(Path(folder).glob("step-*/tokenizer"), default=Path(folder))
     if not (folder / CONFIG).is_file():
         raise OneiroError(f"no video tokenizer at {folder}: it has no {CONFIG}")
+    refuse_damaged(folder)
     made = create(_settings(files.read_json(folder / CONFIG), folder), 0, device)
     saved = read_state(folder / WEIGHTS, "tokenizer")
     try:

@@ -158,7 +158,7 @@ def understood(game: Game) -> Candidates:
     """All commands a game would understand in a predicted situation; none where the prediction makes no sense."""
 
     def commands(situation: Situation) -> list[str]:
-        scene = Scene.from_state(situation.state, situation.score, situation.uuid_base)
+        scene = game.imagined(situation)
         return [verb.command(*things) for verb, things in game.commands(scene)] if scene is not None else []
 
     return commands
@@ -168,7 +168,7 @@ def possible(game: Game) -> Candidates:
     """The commands among them that can be done and do more than look: a tenth as many."""
 
     def commands(situation: Situation) -> list[str]:
-        scene = Scene.from_state(situation.state, situation.score, situation.uuid_base)
+        scene = game.imagined(situation)
         if scene is None:
             return []
         return [verb.command(*things) for verb, things in game.commands(scene) if _can(verb, scene, things)]
@@ -181,7 +181,7 @@ def _can(verb: Verb, scene: Scene, things: Sequence[Thing]) -> bool:
         return False
     try:
         return not verb.check(scene, *things)
-    except (ValueError, TypeError, KeyError):  # an imagined scene may lack what the game's rules rely on
+    except Exception:  # an imagined scene may lack what the game's rules rely on
         return False
 
 
@@ -201,10 +201,12 @@ def true_predictor(task: TextGamePredictor) -> Predict:
     """The games themselves as a predictor: what depth and planning reach where every prediction is right."""
 
     def answer(situation: Situation) -> str:
-        scene = Scene.from_state(situation.state, situation.score, situation.uuid_base)
-        if scene is None:
+        game = game_named(situation.game)
+        scene = game.imagined(situation)
+        try:
+            return task.perfect(record(game, scene, situation.action, "", "eval")) if scene is not None else ""
+        except Exception:  # the command does to an imagined thing what it was never meant for
             return ""
-        return task.perfect(record(game_named(situation.game), scene, situation.action, "", "eval"))
 
     return lambda situations: [answer(situation) for situation in situations]
 

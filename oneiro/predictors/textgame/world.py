@@ -22,7 +22,8 @@ from oneiro.worlds.textgame.world import TextGame
 class LearnedTextGame(LearnedWorld, TextGame):
     """Starts in a true level and continues in predictions.
 
-    A true score never falls: only what exceeds the highest score so far is rewarded, up to the game's maximum.
+    A true score never falls: only what exceeds the highest score so far is rewarded, up to the game's maximum. The
+    world is total: a prediction from which the game's rules could not go on is no prediction (`Game.imagined`).
     """
 
     name: ClassVar[str] = "learned-textgame"
@@ -58,7 +59,10 @@ class LearnedTextGame(LearnedWorld, TextGame):
     def _predicted(self, action: str) -> Scene | None:
         situation = self.game.situation(self.scene, action)
         told = imagine(self.task, situation, self.predict([situation])[0])
-        return Scene.from_state(told.state, told.score, told.uuid_base) if told is not None else None
+        return self.game.imagined(told) if told is not None else None
+
+    def plan(self) -> list[str] | None:
+        return None  # the rules do not hold in here
 
 
 def open_world(model: str, world: str, settings: Mapping[str, Any] | None = None) -> LearnedTextGame:

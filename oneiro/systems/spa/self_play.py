@@ -13,6 +13,7 @@ from oneiro.agents import evaluate as evaluation
 from oneiro.agents.policies import ExplorationPolicy, ModelPolicy, Policy, ScriptedPolicy, ServerPolicy, mixture
 from oneiro.agents.rollout import attempts, play
 from oneiro.episode import FinishReason
+from oneiro.errors import OneiroError
 from oneiro.models.chat import ChatFormat
 from oneiro.processes import each_done
 from oneiro.run import Run, read_lines, write_episodes
@@ -35,10 +36,15 @@ def self_play(recipe: SpaRecipe, run: Run, name: str) -> dict[str, Any]:
     solved = failed = episodes = 0
     with run.progress(stage, settings.batches) as bar:
         for batch in batches(recipe, run, name):
-            records = list(read_lines(batch_file(run.path, stage, batch)))
+            records = list(read_batch(run.path, stage, batch))
             solved, episodes = solved + sum(r["success"] for r in records), episodes + len(records)
             failed += sum(r["finish_reason"] == FinishReason.ERROR for r in records)
-            bar.advance(1, success=solved / episodes)
+            if not records:
+                failed += settings.levels * settings.group_size
+                run.say(f"{stage}: batch {batch} was lost, the process that played it died twice (out of memory?)")
+            bar.advance(1, success=solved / max(1, episodes))
+    if not episodes:
+        raise OneiroError(f"{stage}: every process that played died; try fewer self_play.workers, or another world")
     broken = f", {failed:,} broken off by errors" if failed else ""
     run.say(f"{stage}: {episodes:,} trajectories, {solved / episodes:.1%} solved{broken}")
     return {"episodes": episodes, "success": solved / episodes, "errors": failed}
@@ -52,7 +58,7 @@ def batches(recipe: SpaRecipe, run: Run, name: str) -> Iterator[int]:
     missing = [batch for batch, done in enumerate(there) if not done]
     workers = min(settings.workers, len(missing))
     if workers > 1 and settings.scripted:
-        yield from each_done(play_batch, ((recipe, run.path, name, batch) for batch in missing), workers)
+        yield from each_done(play_batch, ((recipe, run.path, name, batch) for batch in missing), workers, lose_batch)
     elif missing:
         player = scripted(recipe, settings) if settings.scripted else speaking(recipe, settings, run)
         yield from (play_batch(recipe, run.path, name, batch, player) for batch in missing)
@@ -87,11 +93,26 @@ def play_batch(recipe: SpaRecipe, folder: Path, name: str, batch: int, player: P
     return batch
 
 
+def lose_batch(recipe: SpaRecipe, folder: Path, name: str, batch: int) -> int:
+    """A batch that cannot be played stays empty: a resumed run does not try it again."""
+    write_episodes(folder, self_play_stage(recipe, name), batch, [])
+    return batch
+
+
 def recorded_play(recipe: SpaRecipe, run: Run, name: str) -> Iterator[dict[str, Any]]:
     """The recorded episodes a variant learns from."""
     settings = recipe.sft_data_of(recipe.variant(name))[1]
     for batch in range(settings.batches):
-        yield from read_lines(batch_file(run.path, self_play_stage(recipe, name), batch))
+        yield from read_batch(run.path, self_play_stage(recipe, name), batch)
+
+
+def read_batch(folder: Path, stage: str, batch: int) -> Iterator[dict[str, Any]]:
+    """The episodes of a batch. What the play did not write is an error that names the file."""
+    file = batch_file(folder, stage, batch)
+    for record in read_lines(file):
+        if not evaluation.is_record(record):
+            raise OneiroError(f"{file} holds what is no episode; delete that file, then the batch is played again")
+        yield record
 
 
 def batch_file(folder: Path, stage: str, batch: int) -> Path:

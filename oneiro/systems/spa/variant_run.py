@@ -12,7 +12,7 @@ from oneiro.agents.evaluate import AgentEvaluationSettings
 from oneiro.agents.loading import AgentMetadata
 from oneiro.agents.policies import ModelPolicy
 from oneiro.agents.rollout import attempts, play
-from oneiro.episode import Episode, Row, Tokens
+from oneiro.episode import Episode, Row, Tokens, lost
 from oneiro.errors import OneiroError
 from oneiro.learning.collapse import CollapseMonitor
 from oneiro.learning.filters import FilterSettings
@@ -91,7 +91,7 @@ class VariantRun:
         once = recipe.evaluation.model_copy(update={"samples": 1})
         played = self.played(Engine(language, recipe.max_batch_size), "after SFT", once)
         run.episodes(stage, steps, [evaluation.record(e) for e in played])
-        found = {name: vars(cell) for name, cell in evaluation.measure(played, 1).items()}
+        found = {name: vars(cell) for name, cell in evaluation.measure(evaluation.unbroken(played)[0], 1).items()}
         reached = found["prediction"]["value"]
         shown = f", predicted state really reached {reached:.1%}" if reached is not None else ""
         run.say(f"{self.name} after SFT on {len(rows):,} rows: success {found['success']['value']:.1%}{shown}")
@@ -160,15 +160,19 @@ class VariantRun:
     def eval_subset(self, engine: Engine, step: int) -> dict[str, float]:
         """How the policy of this step does on unseen levels."""
         settings = self.recipe.evaluation
-        found = evaluation.measure(self.played(engine, f"evaluate {step}", settings), settings.samples)
+        played, _ = evaluation.unbroken(self.played(engine, f"evaluate {step}", settings))
+        found = evaluation.measure(played, settings.samples)
         values = {"eval_success": found["success"].value, f"eval_pass@{settings.samples}": found["pass@k"].value}
         return {name: value for name, value in values.items() if isinstance(value, float)}
 
     def evaluate(self) -> dict[str, Any]:
         """The variant's rows of the tables."""
         engine = Engine(self.model("rl", "sft"), self.recipe.max_batch_size)
-        episodes = self.played(engine, "evaluate", self.recipe.evaluation)
-        self.run.episodes(f"evaluate-{self.name}", 0, [evaluation.record(e) for e in episodes])
+        played = self.played(engine, "evaluate", self.recipe.evaluation)
+        self.run.episodes(f"evaluate-{self.name}", 0, [evaluation.record(e) for e in played])
+        if words := lost(played):
+            self.run.say(f"evaluation of {self.name}: {words}; their levels are left out")
+        episodes, _ = evaluation.unbroken(played)
         rows = {"row": evaluation.agent_row(self.label, episodes, self.recipe.evaluation, self.response_prefix)}
         rows["lengths"] = evaluation.lengths_row(self.label, episodes) or []
         return {name: [cell if isinstance(cell, str) else vars(cell) for cell in row] for name, row in rows.items()}

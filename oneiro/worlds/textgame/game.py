@@ -96,6 +96,21 @@ class Game(ABC):
         self.build(scene, rng)
         return scene
 
+    def imagined(self, situation: Situation) -> Scene | None:
+        """The scene that a predicted situation describes; None where there is no such scene, or where the rules cannot
+        go on from it: an oven may be missing, its temperature a text.
+        """
+        scene = Scene.from_state(situation.state, situation.score, situation.uuid_base)
+        if scene is None:
+            return None
+        ahead = scene.copy()
+        try:
+            self.tick(ahead)
+            self.count(ahead)
+        except Exception:  # rules rely on what true scenes have, and a prediction may lack or distort any of it
+            return None
+        return scene
+
     def step(self, scene: Scene, command: str) -> Stepped:
         """Carry out one command. The scene given stays as it is."""
         found = self.understand(scene, command)

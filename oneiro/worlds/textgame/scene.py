@@ -65,7 +65,8 @@ class Scene:
         """The scene that a JSON state describes, e.g. a predicted one; None where it describes no possible scene.
 
         A possible scene has the player and a root, every other thing is in exactly one place, nothing is inside
-        itself, and the score is a number.
+        itself, and the score and all other numbers are of reasonable size. Whether a game's rules can go on from it
+        is for `Game.imagined` to say.
         """
         points = score.get("score", 0)
         if not is_points(points):
@@ -78,6 +79,8 @@ class Scene:
             names = thing.get("contains", [])
             inside = [uuids[name] for name in names if name in uuids]
             if match is None or int(match[2]) != thing["uuid"] or len(inside) != len(names):
+                return None
+            if not _reasonable(thing.get("properties", {})):
                 return None
             scene.things[thing["uuid"]] = Thing(
                 thing["uuid"], match[1], str(thing.get("type")), dict(thing.get("properties", {})), inside
@@ -194,6 +197,13 @@ class Scene:
             yield inner
             if not inner["isOpenable"] or inner["isOpen"]:
                 yield from self._open_inside(inner)
+
+
+def _reasonable(value: Any) -> bool:
+    """Whether all numbers in a JSON value can be counted on with."""
+    if isinstance(value, dict | list):
+        return all(map(_reasonable, value.values() if isinstance(value, dict) else value))
+    return not isinstance(value, int | float) or isinstance(value, bool) or is_points(value)
 
 
 def is_points(value: Any) -> bool:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from oneiro.predictors.textgame.rollout import possible, search_in_model, true_predictor
 from oneiro.predictors.textgame.task import TextGamePredictor, TextGamePredictorConfig
 from oneiro.predictors.textgame.world import LearnedTextGame
 from oneiro.seeds import generator
@@ -108,3 +111,60 @@ def test_what_is_no_command_is_not_even_predicted() -> None:
     imagined.reset(seed=0)
     assert not imagined.step("sing")[4]["valid"]
     assert imagined.oracle() is None and imagined.ceiling() is None
+
+
+# Hostile predictions --------------------------------------------------------------------------------------------------
+
+NASTY: list[Any] = [None, -1, 10**40, 10**4000, 1e308, "hot", "", [], ["x"], {"a": 1}, {"isOpen": [1]}, True, 0.5]
+FIELDS = ("name", "uuid", "type", "properties", "contains")
+
+
+def mutated(state: list[Any], rng: np.random.Generator) -> dict[str, Any]:
+    """A state with one to three slips such as a model makes: a value of another kind, a thing gone, another type."""
+    removed: list[Any] = []
+    state = json.loads(json.dumps(state))
+    for _ in range(int(rng.integers(1, 4))):
+        thing = state[int(rng.integers(len(state)))]
+        value = NASTY[int(rng.integers(len(NASTY)))]
+        kind = int(rng.integers(8))
+        if kind == 0 and len(state) > 2:
+            state.remove(thing)
+            removed.append(thing["uuid"])
+            for other in state:  # gone for good, so that the rest may still be a tree
+                if isinstance(other["contains"], list):
+                    other["contains"] = [name for name in other["contains"] if name != thing["name"]]
+        elif kind == 1:
+            thing[FIELDS[int(rng.integers(len(FIELDS)))]] = value
+        elif kind == 2 and isinstance(thing.get("type"), str):
+            thing["type"] = state[int(rng.integers(len(state)))].get("type")
+        elif isinstance(thing.get("properties"), dict) and thing["properties"]:
+            keys = sorted(thing["properties"])
+            key = keys[int(rng.integers(len(keys)))]
+            if kind == 3:
+                del thing["properties"][key]
+            else:
+                thing["properties"][key] = value
+    return {"modified": state, "removed": removed}
+
+
+@pytest.mark.parametrize("name", sorted(GAMES))
+def test_a_learned_world_is_total_whatever_is_predicted(name: str) -> None:
+    """Play, look, plan and go on with the true rules inside of mutated predictions: nothing raises."""
+    rng = generator("mutated", name)
+    taken = 0
+
+    def predict(situations: Sequence[Situation]) -> list[str]:
+        return [json.dumps({**mutated(now.state, rng), "score": now.score}) for now in situations]
+
+    _, imagined = worlds(name, predict)
+    for seed in range(12):
+        imagined.reset(seed=seed)
+        for _ in range(4):
+            shown, _, _, _, info = imagined.step(imagined.random_action(rng))
+            assert isinstance(shown, str) and imagined.render("text") and imagined.scene.key()
+            assert isinstance(imagined.commands(), list) and imagined.plan() is None
+            taken += not info["malformed"]
+        situation = imagined.situation("wait")
+        assert len(true_predictor(task)([replace(situation, action=c) for c in imagined.commands()[:20]])) > 0
+        search_in_model(task, predict, imagined.game.situation(imagined.scene), possible(imagined.game), depth=2)
+    assert taken > 5  # many of them are taken for true: the world goes on in them

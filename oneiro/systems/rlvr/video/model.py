@@ -79,7 +79,7 @@ def train_tokenizer(made: tokenizers.Tokenizer, recipe: VideoRecipe, run: Run, d
             run.rewind(TOKENIZER, step)
             bar.advance(step)
 
-        reconstruction.train(made, settings, draw, network, run.checkpoint_dir(TOKENIZER), seed, log, rewind)
+        reconstruction.train(made, settings, draw, network, run.checkpoint_dir(TOKENIZER), seed, log, rewind, run.say)
 
 
 @torch.inference_mode()
@@ -214,4 +214,4 @@ def existing(place: str) -> Path:
 
 def keep(run: Run, stage: str, save: Callable[[Path], Any]) -> None:
     """What was given, as the stage's only checkpoint."""
-    languages.write_folder(run.checkpoint_dir(stage) / "step-000000", save)
+    languages.write_folder(run.checkpoint_dir(stage) / "step-000000", save, {"step": 0})
