@@ -53,8 +53,8 @@ def small_config(config: Any) -> Any:
     known = config.to_dict()
     wanted = (name for name, value in known.items() if value is not None or name in NEVER_NONE)
     sizes = {name: SIZES[name] for name in wanted if name in SIZES}
-    if "qk_rope_head_dim" in sizes:  # the size of the part of a head that turns
-        sizes["head_dim"] = sizes["qk_rope_head_dim"]
+    if "qk_rope_head_dim" in sizes:  # compressed keys, one for each query; a head's size is that of the part that turns
+        sizes |= {"head_dim": sizes["qk_rope_head_dim"], "num_key_value_heads": HEADS}
     for name in LISTS:
         if isinstance(known.get(name), list):
             sizes[name] = first_kinds(known[name], LAYERS)
