@@ -104,7 +104,7 @@ def open_source(source: str) -> tuple[str, Callable[[int], Any]]:
     if source in CONFIG_MAPPING:
         config = CONFIG_MAPPING[source]()
         if source in LAYERS:
-            config = CONFIG_MAPPING[source](layer_types=LAYERS[source] * (config.num_hidden_layers // 2))
+            config.layer_types = LAYERS[source] * (config.num_hidden_layers // 2)
     elif path.is_file() or (path.is_dir() and not any(path.glob("*.safetensors"))):
         try:
             config = AutoConfig.from_pretrained(path, trust_remote_code=False)
@@ -167,7 +167,7 @@ def gradients(make: Callable[[int], Any]) -> float:
     with torch.no_grad():  # fused weights know their gradient as a whole: the model's own names show it after a step
         for parameter in backbone.parameters():
             if parameter.grad is not None:
-                parameter -= parameter.grad
+                parameter.sub_(parameter.grad)
     after = language.model.state_dict()
     worst = 0.0
     largest = max(float(p.grad.abs().max()) for p in judge.parameters() if p.grad is not None)

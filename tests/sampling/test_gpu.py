@@ -7,14 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import (
-    LlamaConfig,
-    LlamaForCausalLM,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-    Qwen3Config,
-    Qwen3ForCausalLM,
-)
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 from oneiro.episode import Episode, Row, given
 from oneiro.learning import head
@@ -23,8 +16,9 @@ from oneiro.learning.example import Example
 from oneiro.learning.filters import FilterSettings
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.loop import Callbacks, RlSettings, actor_of, reinforce
+from oneiro.models.admission import admit, backbone_of
 from oneiro.models.attention import PrefixGroups
-from oneiro.models.backbone import Backbone
+from oneiro.models.heads import OutputHead
 from oneiro.sampling.engine import Engine, SamplingSettings
 from tests.conftest import make_tiny
 from tests.learning.test_learner import gradients
@@ -32,32 +26,47 @@ from tests.learning.test_learner import gradients
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
 
-FAMILIES = {
-    "llama": (LlamaConfig, LlamaForCausalLM),
-    "qwen2": (Qwen2Config, Qwen2ForCausalLM),  # biases
-    "qwen3": (Qwen3Config, Qwen3ForCausalLM),  # norms of heads
+LAYER_TYPES = ["sliding_attention", "full_attention", "sliding_attention"]
+FAMILIES: dict[str, tuple[str, dict[str, object]]] = {
+    "llama": ("llama", {}),
+    "qwen2": ("qwen2", {}),  # biases
+    "qwen3": ("qwen3", {}),  # norms of heads
+    "mistral": ("mistral", {"sliding_window": 20}),
+    "gemma2": ("gemma2", {"sliding_window": 20, "attn_logit_softcapping": 4.0, "layer_types": LAYER_TYPES}),
+    "gemma3": ("gemma3_text", {"sliding_window": 20, "layer_types": LAYER_TYPES, "head_dim": 256}),
+    "granite": ("granite", {"attention_multiplier": 0.2, "logits_scaling": 2.0}),
+    "gpt-oss": (  # sinks, through the layers of transformers
+        "gpt_oss",
+        {"sliding_window": 20, "layer_types": LAYER_TYPES, "num_local_experts": 4, "num_experts_per_tok": 2},
+    ),
 }
 
 
-def language(dtype: torch.dtype, family: str = "llama"):  # type: ignore[no-untyped-def]
+def random_model(dtype: torch.dtype, family: str):  # type: ignore[no-untyped-def]
     torch.manual_seed(0)
-    configure, build = FAMILIES[family]
-    config = configure(
-        vocab_size=330,
-        hidden_size=192,
-        intermediate_size=384,
-        num_hidden_layers=3,
-        num_attention_heads=6,
-        num_key_value_heads=2,
-        head_dim=64,
-    )
+    architecture, special = FAMILIES[family]
+    sizes = {
+        "vocab_size": 330,
+        "hidden_size": 192,
+        "intermediate_size": 384,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 6,
+        "num_key_value_heads": 2,
+        "head_dim": 64,
+        "pad_token_id": 0,
+        "eos_token_id": 2,
+    }
+    model = AutoModelForCausalLM.from_config(CONFIG_MAPPING[architecture](**{**sizes, **special}))
+    for name, parameter in model.named_parameters():
+        if name.endswith(("bias", "sinks")):
+            torch.nn.init.normal_(parameter, std=0.5)
+    return model.to("cuda", dtype).eval()
+
+
+def language(dtype: torch.dtype, family: str = "llama"):  # type: ignore[no-untyped-def]
     made = make_tiny()
-    made.model = build(config).to("cuda", dtype)
-    if family == "qwen2":
-        for name, parameter in made.model.named_parameters():
-            if name.endswith("bias"):
-                torch.nn.init.normal_(parameter, std=0.5)
-    made.backbone = Backbone(made.model)
+    made.model = random_model(dtype, family)
+    made.backbone = backbone_of(made.model)
     return made
 
 
@@ -87,6 +96,11 @@ def test_graph_decoding_agrees_with_the_learner(dtype: torch.dtype, mean: float,
     assert found.mean() < mean and found.max() < largest
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_model_on_a_gpu_is_admitted_in_float32(family: str) -> None:
+    admit(random_model(torch.bfloat16, family))
+
+
 @pytest.mark.parametrize("sampling", [{"temperature": 0.7}, {"top_k": 5}, {"top_p": 0.8}])
 def test_every_way_to_draw_agrees_with_the_learner(sampling: dict[str, float]) -> None:
     made = language(torch.float32)
@@ -97,6 +111,7 @@ def test_every_way_to_draw_agrees_with_the_learner(sampling: dict[str, float]) -
 def test_the_loss_head_agrees_with_its_plain_form() -> None:
     torch.manual_seed(0)
     hidden, weight = torch.randn(37, 24, device="cuda"), torch.randn(5003, 24, device="cuda")
+    bias = torch.randn(5003, device="cuda")
     targets, temperature = torch.randint(0, 5003, (37,), device="cuda"), torch.rand(37, device="cuda") + 0.5
 
     def objective(logprobs: torch.Tensor, entropies: torch.Tensor, part: slice) -> torch.Tensor:
@@ -104,10 +119,11 @@ def test_the_loss_head_agrees_with_its_plain_form() -> None:
 
     results = []
     for device in ("cpu", "cuda"):
-        leaves = [x.detach().to(device).requires_grad_() for x in (hidden, weight)]
-        total, logprobs, entropies = head.loss(*leaves, targets.to(device), temperature.to(device), objective)
+        leaves = [x.detach().to(device).requires_grad_() for x in (hidden, weight, bias)]
+        output = OutputHead(leaves[1], leaves[2], softcap=3.0)
+        total, logprobs, entropies = head.loss(leaves[0], output, targets.to(device), temperature.to(device), objective)
         total.backward()
-        results.append([x.detach().cpu() for x in (total, logprobs, entropies, leaves[0].grad, leaves[1].grad)])
+        results.append([x.detach().cpu() for x in (total, logprobs, entropies, *(leaf.grad for leaf in leaves))])
     for plain, fused in zip(*results, strict=True):
         torch.testing.assert_close(fused, plain, rtol=2e-3, atol=2e-3)
 
@@ -175,18 +191,19 @@ def test_prefix_group_kernels_are_attention_with_a_mask(dim: int, dtype: torch.d
         assert (found - expected).abs().max() <= 5e-2 * expected.abs().max()
 
 
+@pytest.mark.parametrize("family", ["llama", "mistral", "gemma2"])
 @pytest.mark.parametrize("packed", [True, False])
-def test_gradients_are_those_of_float32_on_a_processor(packed: bool) -> None:
+def test_gradients_are_those_of_float32_on_a_processor(packed: bool, family: str) -> None:
     """Of every parameter, in direction and size."""
-    made = language(torch.bfloat16)
+    made = language(torch.bfloat16, family)
     sampled = rows(Engine(made), temperature=1.0)
     examples = [Example.of(row) for row in sampled]
     for place, example in enumerate(examples):
         example.columns["advantages"] = np.full(len(example), (-1.0) ** place * (1 + place % 3), np.float32)
         example.prefix = example.prefix if packed else 0
-    plain = language(torch.float32)
+    plain = language(torch.float32, family)
     plain.model = plain.model.cpu()
-    plain.backbone = Backbone(plain.model)
+    plain.backbone = backbone_of(plain.model)
     with torch.no_grad():
         for mine, theirs in zip(plain.backbone.parameters(), made.backbone.parameters(), strict=True):
             mine.copy_(theirs)
