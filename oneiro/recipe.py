@@ -19,10 +19,10 @@ import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
 
 from oneiro.errors import OneiroError, nearest
 
@@ -58,6 +58,18 @@ RENAMED = {
 """Settings of earlier recipes -> their present names, for the message."""
 RENAMED_VALUES = {"curious": "exploration", "release": "official", "sound": "strict"}
 
+NAME = re.compile(r"\w[\w .+@=,-]{0,79}")
+"""Names become file names: never a path."""
+
+
+def _named(text: str) -> str:
+    if not NAME.fullmatch(text):
+        raise ValueError("expected a name: letters, digits, spaces and . + - = @ , after a letter or digit")
+    return text
+
+
+Name = Annotated[str, AfterValidator(_named)]
+"""What a person calls a thing in a recipe."""
 Plain = dict[str, Any]
 Built = TypeVar("Built", bound=BaseModel)
 
@@ -321,6 +333,7 @@ def explain(error: ValidationError, recipe_class: type[BaseModel], data: Any) ->
 def _path(loc: tuple[int | str, ...], data: Any) -> list[str]:
     """The keys a person wrote. pydantic also lists the branches of unions it tried: those are not in the data."""
     path = []
+    loc = tuple(part for part in loc if part != "[key]")  # said of a key that is wrong itself
     for depth, part in enumerate(loc):
         inside = isinstance(data, Mapping) and part in data
         if inside or (isinstance(data, list) and isinstance(part, int) and part < len(data)):

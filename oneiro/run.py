@@ -189,7 +189,7 @@ class Run:
 
     def checkpoint_dir(self, stage: str) -> Path:
         """The folder for a stage's checkpoints."""
-        folder = self.path / "checkpoints" / stage
+        folder = self.path / "checkpoints" / _file_name(stage)
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
@@ -332,6 +332,8 @@ def read_lines(path: str | Path) -> Iterator[dict[str, Any]]:
         if path.suffix == ".gz":
             with gzip.open(path) as packed:
                 text = packed.read(LONGEST + 1)
+            if not path.stat().st_size:
+                raise ValueError("empty")
             if len(text) > LONGEST:
                 raise ValueError(f"longer than {LONGEST >> 30} GiB")
         else:
@@ -422,7 +424,12 @@ def _first_line(error: BaseException) -> str:
 
 
 def _file_name(stage: str) -> str:
-    return stage.replace("/", "-")
+    """A stage's name as part of a file's, which it must not lead away from the run."""
+    from oneiro.recipe import NAME
+
+    if not NAME.fullmatch(stage):
+        raise OneiroError(f"{stage!r} is no name for a stage: letters, digits, spaces and . + - = @ , only")
+    return stage
 
 
 def _number(value: float) -> float | int | None:

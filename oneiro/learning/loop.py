@@ -122,9 +122,12 @@ def reinforce(
                 if (step + 1) % settings.keep_episodes_every == 0 or step + 1 == settings.steps:
                     callbacks.keep(step + 1, episodes)
                 reason = callbacks.should_stop(step + 1, statistics)
-                if saves or reason:
-                    checkpoint.save(folder, step + 1, language, learners, settings.keep_checkpoints)
+            # Before the checkpoint, from which a resumed run goes on without looking back; the save has its own line.
             callbacks.time(step + 1, clock.read())
+            if saves or reason:
+                with spent("checkpointing"):
+                    checkpoint.save(folder, step + 1, language, learners, settings.keep_checkpoints)
+                callbacks.time(step + 1, clock.read())
     return checkpoint.last(folder)
 
 

@@ -28,13 +28,14 @@ def table(lines: Iterable[Mapping[str, Any]]) -> Table:
     for line in lines:
         stages.setdefault(line["stage"], []).append(line)
     found = Table(TITLE, ["stage", "part", "seconds a step", "share", "what"], {"share": "%"})
-    for stage, steps in stages.items():
-        sums = {part: sum(step.get(part) or 0.0 for step in steps) for part in PARTS}
+    for stage, timed in stages.items():
+        steps = len({line["step"] for line in timed})  # a checkpoint is timed by a line of its own
+        sums = {part: sum(line.get(part) or 0.0 for line in timed) for part in PARTS}
         total = sum(sums.values())
         for part, seconds in sums.items():
             if seconds:
-                found.add(stage, part, seconds / len(steps), seconds / total, PARTS[part])
-        found.add(stage, "all", total / len(steps), 1.0 if total else None, f"{len(steps)} steps")
+                found.add(stage, part, seconds / steps, seconds / total, PARTS[part])
+        found.add(stage, "all", total / steps, 1.0 if total else None, f"{steps} steps")
     return found
 
 

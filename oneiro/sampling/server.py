@@ -323,7 +323,7 @@ def _seconds(header: str | None) -> float:
 def _spellings(key: str) -> re.Pattern[str]:
     """Finds a key also where some of its characters are written as in addresses, JSON or HTML."""
     return re.compile(
-        "".join(f"(?:{re.escape(c)}|(?i:%{ord(c):02x}|\\\\u{ord(c):04x}|&#x?0*{_html(c)};))" for c in key)
+        "".join(f"(?:{re.escape(c)}|(?i:%{ord(c):02x}|\\\\+u{ord(c):04x}|&#x?0*{_html(c)};))" for c in key)
     )
 
 
@@ -391,7 +391,7 @@ def _reply(choice: Any, usage: dict[str, int], prompt_tokens: tuple[int, ...] | 
     finish = choice.get("finish_reason")
     return Completion(
         text=_whole_characters(text or ""),
-        finish_reason=_whole_characters(finish[:100]) if isinstance(finish, str) else "",
+        finish_reason=_whole_characters(finish) if isinstance(finish, str) and len(finish) < 100 else "",
         reasoning=_whole_characters(reasoning or ""),
         tokens=tokens,
         logprobs=logprobs,

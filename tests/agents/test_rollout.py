@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from oneiro import worlds
-from oneiro.agents.evaluate import BANDS, lengths_row, measure
+from oneiro.agents.evaluate import BANDS, lengths_row, measure, record
 from oneiro.agents.policies import ModelPolicy, ScriptedPolicy, Turn, Utterance, mixture
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.reply import write
 from oneiro.agents.rollout import attempts, play
-from oneiro.episode import Episode, FinishReason, Segment
+from oneiro.episode import Episode, FinishReason, Segment, lost
+from oneiro.errors import OneiroError
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.sampling.engine import Engine, SamplingSettings
@@ -165,3 +168,70 @@ def test_success_is_told_by_the_length_of_the_shortest_solution() -> None:
     assert name == "someone" and [cell.value for cell in cells] == [0.75, None, None, None, None, 0.0]
     assert cells[0].n == 2  # levels
     assert lengths_row("someone", [episode(0, None, True)]) is None
+
+
+# Worlds that raise ----------------------------------------------------------------------------------------------------
+
+
+class Fragile:
+    """A lake that raises at one of its levels, in the method named; counts what is open."""
+
+    open = 0
+
+    def __init__(self, where: str, seed: int) -> None:
+        self.__dict__.update(world=lake(), where=where, bad=seed, now=None)
+        if where == "make" and seed < 0:
+            raise RuntimeError("broken\nin two lines")
+        Fragile.open += 1
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.world, name)
+
+    def _break(self, where: str) -> None:
+        if where == self.where and self.now == self.bad:
+            raise RuntimeError("broken\nin two lines")
+
+    def reset(self, *, seed: int, options: dict[str, Any]) -> Any:
+        self.now = seed
+        self._break("reset")
+        return self.world.reset(seed=seed, options=options)
+
+    def step(self, action: str) -> Any:
+        self._break("step")
+        return self.world.step(action)
+
+    def render(self, view: str | None = None) -> str:
+        return self.world.render(view)
+
+    def close(self) -> None:
+        Fragile.open -= 1
+        self._break("close")
+
+
+@pytest.mark.parametrize("where", ["reset", "step", "close"])
+def test_a_world_that_raises_costs_its_own_episode_and_every_world_is_closed(where: str) -> None:
+    Fragile.open = 0
+    policy = Fixed(write(["Right"], "a", "b"))
+    episodes = play(lambda: Fragile(where, 1), attempts(3, 1, "train", 0), policy, BRIEF)  # type: ignore[arg-type]
+    assert Fragile.open == 0
+    broken = [episode.seed for episode in episodes if episode.finish_reason is FinishReason.ERROR]
+    assert broken == ([] if where == "close" else [1])
+    whole = play(lake, attempts(3, 1, "train", 0), policy, BRIEF)
+    assert [record(e) for e in episodes if e.seed != 1] == [record(e) for e in whole if e.seed != 1]
+    if where != "close":
+        assert lost(episodes) == "1 of 3 episodes lost to errors: RuntimeError: broken"
+        assert record(episodes[1])["error"] == "RuntimeError: broken" and lost(whole) is None
+
+
+def test_a_world_that_never_works_is_one_line_and_a_policy_that_raises_leaves_nothing_open() -> None:
+    Fragile.open = 0
+    with pytest.raises(OneiroError, match=r"raised in all of its episodes.*RuntimeError: broken"):
+        play(lambda: Fragile("make", -1), attempts(3, 1, "train", 0), Fixed("x"), BRIEF)  # type: ignore[arg-type, return-value]
+
+    class Raising:
+        def answer(self, turns: list[Turn], seed: int) -> list[Utterance]:
+            raise ValueError("no answer")
+
+    with pytest.raises(ValueError, match="no answer"):
+        play(lambda: Fragile("", 1), attempts(3, 1, "train", 0), Raising(), BRIEF)  # type: ignore[arg-type, return-value]
+    assert Fragile.open == 0

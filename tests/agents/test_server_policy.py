@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
@@ -17,6 +17,11 @@ from oneiro.agents.reply import write
 from oneiro.agents.rollout import attempts, play
 from oneiro.episode import FinishReason
 from oneiro.errors import OneiroError
+from oneiro.learning.learner import Learner, LearnerSettings
+from oneiro.learning.loop import RlSettings, learn
+from oneiro.models.chat import ChatFormat
+from oneiro.models.language import LanguageModel
+from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.sampling.server import ServerConfig
 
 
@@ -26,6 +31,7 @@ class Host:
     def __init__(self) -> None:
         self.message: dict[str, str] = {"content": write(["Left"], "a", "b")}
         self.finish = "stop"
+        self.sampled: Callable[[dict[str, Any]], tuple[dict[str, Any], list[int]]] | None = None
         self.broken = lambda number: False
         self.bodies: list[dict[str, Any]] = []
         host = self
@@ -34,8 +40,12 @@ class Host:
             def do_POST(self) -> None:
                 host.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
                 failed = host.broken(len(host.bodies))
-                choice = {"message": host.message, "finish_reason": host.finish}
-                body = json.dumps({"error": "out of order"} if failed else {"choices": [choice]}).encode()
+                choice: dict[str, Any] = {"message": host.message, "finish_reason": host.finish}
+                found: dict[str, Any] = {"choices": [choice]}
+                if host.sampled is not None:
+                    more, found["prompt_token_ids"] = host.sampled(host.bodies[-1])
+                    choice |= more
+                body = json.dumps({"error": "out of order"} if failed else found).encode()
                 self.send_response(500 if failed else 200)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
@@ -106,3 +116,35 @@ def test_one_failed_request_ends_its_episode_and_a_dead_server_ends_the_run(host
     host.broken = lambda number: True
     with pytest.raises(OneiroError, match="answered none of 2 requests: HTTP 500: out of order"):
         games(host.policy())
+
+
+def test_replies_with_token_ids_can_be_trained_on_like_our_own(host: Host, tiny: LanguageModel) -> None:
+    """The server is our own engine behind HTTP: the learner must find the log-probabilities that it sent."""
+    engine, chat, lock = Engine(tiny, 4), ChatFormat(tiny.tokenizer), threading.Lock()
+
+    def sampled(body: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
+        prompt = chat.whole(body["messages"])
+        with lock:
+            ((sample,),) = engine.generate([prompt], 1, SamplingSettings(max_tokens=12), seed=body["seed"])
+        logprobs = {"content": [{"logprob": float(value)} for value in sample.logprobs]}
+        text = tiny.decode(sample.tokens)
+        found = {"message": {"content": text}, "token_ids": sample.tokens.tolist(), "logprobs": logprobs}
+        return found, prompt.tolist()
+
+    host.sampled = sampled
+    episodes = games(host.policy(token_ids=True, max_tokens=12), levels=3)
+    assert [len(episode.rows) for episode in episodes] == [2, 2, 2]  # a row a turn: the server renders each anew
+    assert all(len(row.segments) == 2 and row.sampled.any() for episode in episodes for row in episode.rows)
+    for number, episode in enumerate(episodes):
+        episode.group, episode.rewards = 0, [float(number), 0.0]
+    learners = {"policy": Learner(tiny.backbone, LearnerSettings(), 1)}
+    statistics = learn(episodes, RlSettings(), learners, None, 0)
+    assert statistics["mismatch"] < 1e-4 and statistics["grad_norm"] > 0
+
+
+def test_replies_without_ids_are_played_as_text_and_a_cooler_sampler_is_refused(host: Host) -> None:
+    host.sampled = lambda body: ({"token_ids": [1, 2]}, [1])  # no log-probabilities
+    assert all(not episode.rows for episode in games(host.policy(token_ids=True)))
+    for settings in ({"temperature": 0.7}, {"top_p": 0.9}, {"extra": {"top_k": 5}}):
+        with pytest.raises(OneiroError, match="temperature=1 and top_p=1"):
+            host.policy(token_ids=True, **settings)

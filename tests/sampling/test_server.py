@@ -6,6 +6,7 @@ import contextlib
 import json
 import threading
 import time
+import urllib.parse
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -15,7 +16,7 @@ from pydantic import ValidationError
 
 from oneiro.errors import OneiroError
 from oneiro.sampling import server as server_module
-from oneiro.sampling.server import Server, ServerConfig
+from oneiro.sampling.server import HIDDEN, Server, ServerConfig
 
 
 class Host:
@@ -270,6 +271,9 @@ GARBAGE: list[Any] = [
     {"choices": [{"message": {"content": "a"}, "token_ids": "12"}]},
     {"choices": [{"message": {"content": "a"}, "logprobs": {"content": [{"logprob": "x"}]}}]},
     b'{"choices": [{"message": {"content": "a"}, "logprobs": {"content": [{"logprob": NaN}]}}]}',
+    b'{"choices": [{"message": {"content": "a"}, "logprobs": {"content": [{"logprob": -1' + b"0" * 400 + b"}]}}]}",
+    b'{"choices": [{"message": {"content": "a"}, "token_ids": [1' + b"0" * 400 + b"]}]}",
+    b"\x1b]0;title\x07 \x1b[2J",
     {"choices": [{"message": {"content": "a"}, "token_ids": [1, 2], "logprobs": {"content": [{"logprob": -1}]}}]},
 ]
 
@@ -278,7 +282,7 @@ GARBAGE: list[Any] = [
 def test_garbage_is_an_error_reply_after_its_retries(host: Host, garbage: Any) -> None:
     host.answer = lambda body, handler: send(handler, garbage)
     reply = host.client(retries=1).chat([say("a")])[0][0]
-    assert reply.error is not None and "\n" not in reply.error
+    assert reply.error is not None and reply.error.isprintable() and len(reply.error) < 400
     assert reply.text == ""
     assert len(host.bodies) == 2
 
@@ -332,3 +336,108 @@ def test_an_address_that_is_no_http_address_is_refused(url: str) -> None:
 def test_an_empty_batch_asks_nothing(host: Host) -> None:
     assert host.client().chat([]) == []
     assert host.bodies == []
+
+
+# A server that cannot be trusted --------------------------------------------------------------------------------------
+
+KEY = "sk-Ab/9+secret=%key"
+SPELLINGS = [
+    KEY,
+    urllib.parse.quote(KEY, safe=""),
+    urllib.parse.quote(KEY).lower().replace("sk-ab", "sk-Ab"),
+    "".join(f"%{ord(c):02X}" for c in KEY),
+    KEY.replace("/", "%2f"),
+    "".join(f"\\u{ord(c):04x}" for c in KEY),
+    json.dumps("".join(f"\\u{ord(c):04x}" for c in KEY)),
+    "".join(f"&#{ord(c)};" for c in KEY),
+]
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("kind", ["content", "reasoning", "finish", "401", "500", "garbage", "reason phrase"])
+def test_a_key_that_a_server_sends_back_is_in_nothing_we_keep_or_say(
+    host: Host, monkeypatch: pytest.MonkeyPatch, kind: str, spelling: str
+) -> None:
+    monkeypatch.setenv("SOME_KEY", KEY)
+    said = "x" * 280 + f" you sent {spelling}, did you not"
+
+    def answer(body: dict[str, Any], handler: BaseHTTPRequestHandler) -> None:
+        if kind in ("401", "500"):
+            send(handler, {"error": {"message": said}}, int(kind))
+        elif kind == "garbage":
+            send(handler, f"<html>{said}".encode())
+        elif kind == "reason phrase":
+            handler.wfile.write(f"HTTP/9.{said}\r\n\r\n".encode())
+        else:
+            message = {"content": said if kind == "content" else "a"}
+            message |= {"reasoning_content": said} if kind == "reasoning" else {}
+            finish = spelling if kind == "finish" else "stop"
+            send(handler, {"choices": [{"message": message, "finish_reason": finish, "token_ids": [1, 2]}]})
+
+    host.answer = answer
+    client = host.client(api_key_env="SOME_KEY", retries=0)
+    try:
+        (reply,) = client.chat([say("a")])[0]
+        kept = repr(reply)
+        if kind in ("content", "reasoning"):
+            assert HIDDEN in kept and reply.tokens is None
+    except OneiroError as error:
+        kept = str(error)
+    for part in (KEY, KEY[:12], spelling[:40], spelling[-20:]):
+        assert part not in kept
+
+
+def test_a_placeholder_for_a_key_may_stand_in_a_reply(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_KEY", "EMPTY")
+    host.answer = lambda body, handler: send(handler, {"choices": [choice("the bowl is EMPTY")]})
+    assert host.client(api_key_env="SOME_KEY").chat([say("a")])[0][0].text == "the bowl is EMPTY"
+
+
+@pytest.mark.parametrize("key", ["two\nlines", "schlüssel", "bell\x07"])
+def test_a_key_that_no_header_can_hold_is_refused_unseen(host: Host, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    monkeypatch.setenv("SOME_KEY", key)
+    with pytest.raises(OneiroError, match="SOME_KEY") as caught:
+        host.client(api_key_env="SOME_KEY")
+    assert key not in str(caught.value)
+    with pytest.raises(OneiroError) as refused:
+        ServerConfig(base_url="http://me:hunter22@host/v1", model="m")
+    assert "hunter22" not in str(refused.value)
+
+
+def test_halves_of_characters_are_replaced_and_whole_ones_kept(host: Host) -> None:
+    body = b'{"choices": [{"message": {"content": "\\ud800 \\ud83d\\ude00 \\u00e9"}, "finish_reason": "\\udfff"}]}'
+    host.answer = lambda _, handler: send(handler, body)
+    reply = host.client().chat([say("a")])[0][0]
+    assert reply.text == "\ufffd \U0001f600 é" and reply.finish_reason == "\ufffd"
+
+
+def test_a_reply_is_bounded_by_what_was_asked_for_and_read_no_further(host: Host) -> None:
+    sent = 0
+
+    def flood(body: dict[str, Any], handler: BaseHTTPRequestHandler) -> None:
+        nonlocal sent
+        handler.wfile.write(b"HTTP/1.0 200 OK\r\n\r\n")
+        with contextlib.suppress(OSError):
+            for _ in range(60 << 4):
+                sent += handler.wfile.write(b" " * (1 << 16))
+
+    host.answer = flood
+    start = time.monotonic()
+    reply = host.client(retries=0, max_tokens=10).chat([say("a")])[0][0]
+    assert reply.error == "the reply is longer than 1.01 MiB"
+    assert sent < 16 << 20 and time.monotonic() - start < 2
+
+
+def test_a_reply_that_comes_too_slowly_ends_at_the_deadline_whatever_it_holds(host: Host) -> None:
+    def trickle(body: dict[str, Any], handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(b"HTTP/1.0 200 OK\r\n\r\n")
+        with contextlib.suppress(OSError):
+            for _ in range(100):
+                handler.wfile.write(b" " * 5000)
+                time.sleep(0.02)
+
+    host.answer = trickle
+    start = time.monotonic()
+    reply = host.client(retries=0, timeout_s=0.3).chat([say("a")])[0][0]
+    assert reply.error is not None and "within 0.3 s" in reply.error
+    assert time.monotonic() - start < 1

@@ -13,7 +13,7 @@ from oneiro.learning.collapse import CollapseMonitorSettings
 from oneiro.learning.loop import RlSettings
 from oneiro.learning.sft import SftSettings
 from oneiro.models.language import ModelSettings
-from oneiro.recipe import Recipe, Settings
+from oneiro.recipe import Name, Recipe, Settings
 from oneiro.sampling.engine import SamplingSettings
 from oneiro.sampling.server import ServerConfig
 from oneiro.systems.spa.protocols import with_protocol
@@ -70,7 +70,7 @@ class SpaRecipe(Recipe):
     unless it has a `view` of its own.
     """
     model: ModelSettings = ModelSettings()
-    define: dict[str, Variant] = Field(default_factory=dict)
+    define: dict[Name, Variant] = Field(default_factory=dict)
     """Variants of your own, by name."""
     variants: list[str] = Field(["spa", "no-world-model"], min_length=1)
     dialogue: DialogueSettings = DialogueSettings()
