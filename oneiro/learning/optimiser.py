@@ -17,14 +17,14 @@ from oneiro.recipe import Settings
 
 
 class OptimiserSettings(Settings):
-    lr: float = Field(1e-3, gt=0)
+    lr: float = Field(1e-3, gt=0, le=1)
     betas: tuple[float, float] = (0.9, 0.95)
     weight_decay: float = Field(0.01, ge=0)
     clip: float = Field(1.0, gt=0)
     """Largest gradient norm."""
     schedule: Literal["constant", "cosine", "linear"] = "constant"
     warmup: float = Field(0.0, ge=0)
-    """Steps of linear warm-up; below 1, a part of all steps."""
+    """Steps of linear warm-up; below 1, a part of all steps. Parts of a step are rounded up."""
     final: float = Field(0.0, ge=0, le=1)
     """What a falling schedule ends at, as a part of `lr`."""
 
@@ -33,7 +33,8 @@ def learning_rate(settings: OptimiserSettings, step: int, steps: int) -> float:
     """The rate of update number `step` (from 0) out of `steps`; a pure function, so resuming needs no scheduler
     state.
     """
-    warmup = settings.warmup if settings.warmup >= 1 else settings.warmup * steps
+    # A hair above a whole step is that step: 0.07 * 100 is 7.000000000000001.
+    warmup = math.ceil((settings.warmup if settings.warmup >= 1 else settings.warmup * steps) - 1e-9)
     if step < warmup:
         return settings.lr * (step + 1) / warmup
     if settings.schedule == "constant":

@@ -19,7 +19,7 @@ from oneiro.learning.example import Example
 from oneiro.learning.learner import LearnerSettings
 from oneiro.learning.loop import Callbacks, RlSettings, actor_of, minibatches, reinforce
 from oneiro.learning.losses import LossSettings
-from oneiro.learning.optimiser import OptimiserSettings, learning_rate
+from oneiro.learning.optimiser import OptimiserSettings
 from oneiro.models.language import LanguageModel
 from oneiro.sampling.engine import Engine, SamplingSettings
 from tests.conftest import make_tiny
@@ -272,11 +272,3 @@ def test_a_truncated_or_foreign_checkpoint_is_one_clear_line(tmp_path: Path) -> 
     weights.write_bytes(weights.read_bytes()[:1000])
     with pytest.raises(OneiroError, match="cannot be read"):
         checkpoint.restore(tmp_path, make_tiny(), {})
-
-
-def test_schedules_by_hand() -> None:
-    cosine = OptimiserSettings(lr=1.0, schedule="cosine", warmup=2, final=0.1)
-    rates = [learning_rate(cosine, step, 10) for step in (0, 1, 2, 6, 10)]
-    np.testing.assert_allclose(rates, [0.5, 1.0, 1.0, 0.55, 0.1])
-    linear = OptimiserSettings(lr=1.0, schedule="linear", warmup=0.2)
-    np.testing.assert_allclose([learning_rate(linear, step, 10) for step in (0, 1, 2, 6, 10)], [0.5, 1, 1, 0.5, 0])
