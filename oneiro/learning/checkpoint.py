@@ -7,7 +7,10 @@ at any moment finds the newest whole one, and clears away older ones that it had
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Protocol
 
 import torch
 
@@ -30,7 +33,21 @@ def drop_older(folder: Path, newest: Path) -> None:
             shutil.rmtree(old, ignore_errors=True)
 
 
-def save(folder: Path, step: int, language: LanguageModel, learners: dict[str, Learner]) -> Path:
+class Stateful(Protocol):
+    """What else a stage has to keep: tensors by name, nothing at times."""
+
+    def state(self) -> dict[str, torch.Tensor]: ...
+
+    def restore(self, tensors: dict[str, torch.Tensor]) -> None: ...
+
+
+def save(
+    folder: Path,
+    step: int,
+    language: LanguageModel,
+    learners: dict[str, Learner],
+    others: Mapping[str, Stateful] = MappingProxyType({}),
+) -> Path:
     """Write the state after `step` steps and drop older states."""
 
     def write(part: Path) -> None:
@@ -40,6 +57,9 @@ def save(folder: Path, step: int, language: LanguageModel, learners: dict[str, L
                 part / f"{name}.safetensors",
                 learner_state(learner, with_weights=learner.backbone is not language.backbone),
             )
+        for name, other in others.items():
+            if state := other.state():
+                write_state(part / f"{name}.safetensors", {key: value.cpu() for key, value in state.items()})
         updates = {name: learner.updates for name, learner in learners.items()}
         files.write_json(part / "state.json", {"step": step, "updates": updates})
 
@@ -48,7 +68,12 @@ def save(folder: Path, step: int, language: LanguageModel, learners: dict[str, L
     return target
 
 
-def restore(folder: Path, language: LanguageModel, learners: dict[str, Learner]) -> int:
+def restore(
+    folder: Path,
+    language: LanguageModel,
+    learners: dict[str, Learner],
+    others: Mapping[str, Stateful] = MappingProxyType({}),
+) -> int:
     """Load the newest state into the given objects; returns the step to go on with, 0 if there is none."""
     checkpoint = latest(folder)
     if checkpoint is None:
@@ -59,6 +84,9 @@ def restore(folder: Path, language: LanguageModel, learners: dict[str, Learner])
         tensors = read_state(checkpoint / f"{name}.safetensors", "optimiser state")
         restore_learner(learner, tensors)
         learner.updates = int(state["updates"][name])
+    for name, other in others.items():
+        if other.state():
+            other.restore(read_state(checkpoint / f"{name}.safetensors", name))
     drop_older(folder, checkpoint)
     return int(state["step"])
 

@@ -48,6 +48,8 @@ class Rollout:
     """Further metrics of a step's episodes."""
     evaluate: Callable[[int], dict[str, float]] = lambda step: {}
     """Metrics on held-out cases, with the policy as it is before that step's update."""
+    max_tokens: int | None = None
+    """The most tokens that a row may sample."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +167,7 @@ def reinforce(
             return found | rollout.evaluate(step) if due else found
 
         callbacks = loop.Callbacks(rollout.play, log, time, keep, rewind, monitor.see, extra_metrics)
-        loop.reinforce(language, settings, run.checkpoint_dir(stage), seed, callbacks, actor)
+        loop.reinforce(language, settings, run.checkpoint_dir(stage), seed, callbacks, actor, rollout.max_tokens)
     notes = [*monitor.notes, *([monitor.reason] if monitor.reason else [])]
     for text in notes:
         run.say(f"{title}: {text}")

@@ -93,7 +93,7 @@ def test_every_algorithm_learns(case: str, tmp_path: Path) -> None:
     how = settings(algorithm, 40, **more)
     actor = actor_of(language, how)
     parts = Callbacks(play_with(actor, turns=2 if "turns" in case else 1), lambda step, values: logged.append(values))
-    reinforce(language, how, tmp_path, 0, parts, actor)
+    reinforce(language, how, tmp_path, 0, parts, actor, max_tokens=5)
     rewards = [values["reward"] for values in logged]
     assert np.mean(rewards[-5:]) > np.mean(rewards[:5]) + 0.15
     updates = [values for values in logged if "mismatch" in values]
@@ -122,7 +122,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(case: str, tmp_path: Path) -> No
 
         parts = Callbacks(play_or_die, lambda step, values: logged.append((step, values)))
         with contextlib.suppress(Killed):
-            reinforce(language, how, folder, 0, parts, actor)
+            reinforce(language, how, folder, 0, parts, actor, max_tokens=5)
         return logged, language
 
     whole, expected = go(tmp_path / "whole", None)

@@ -155,7 +155,14 @@ class VariantRun:
             planned = attempts(recipe.rollout.prompts_per_step, recipe.rollout.group_size, "train", seed)
             return play(make_world, planned, policy, self.dialogue, chat, seed, self.response_prefix)
 
-        return Rollout(play_step, evaluation.record, evaluate=lambda step: self.eval_subset(engine, step))
+        # A dialogue that grows is one row of many replies.
+        replies = self.dialogue.max_turns if self.dialogue.context == "full" and not chat.rewrites else 1
+        return Rollout(
+            play_step,
+            evaluation.record,
+            evaluate=lambda step: self.eval_subset(engine, step),
+            max_tokens=replies * recipe.sampling.max_tokens,
+        )
 
     def eval_subset(self, engine: Engine, step: int) -> dict[str, float]:
         """How the policy of this step does on unseen levels."""

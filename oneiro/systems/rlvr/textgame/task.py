@@ -121,7 +121,7 @@ class TextGameTask(Task):
         def evaluate(step: int) -> dict[str, float]:
             return evaluation.subset_accuracy(model, some(self.data.test, subset, recipe.seed))
 
-        return Rollout(play_step, record, describe, evaluate)
+        return Rollout(play_step, record, describe, evaluate, recipe.sampling.max_tokens)
 
     def evaluate(self, engine: Engine, name: str) -> dict[str, Any]:
         stage = "evaluate-rlvr" if name == AFTER else "evaluate-base"
