@@ -26,7 +26,7 @@ class Example:
     """What sampled tokens were drawn at; 1 on given ones."""
     prefix: int = 0
     """Leading tokens that carry no loss and may be shared with other rows."""
-    sampling: SamplingParams = SamplingParams()
+    sampling: SamplingParams = field(default_factory=SamplingParams)
     """How its sampled tokens were drawn."""
     columns: dict[str, Floats] = field(default_factory=dict)
     """advantages, reference, values, returns; old and correction (`correction.py`): added by the loop."""

@@ -45,7 +45,7 @@ def score(hidden: Tensor, weight: Tensor, targets: Tensor, temperature: Tensor) 
 def log_kept_mass(
     hidden: Tensor, weight: Tensor, targets: Tensor, temperature: Tensor, params: SamplingParams
 ) -> Tensor:
-    """Hidden states [N, d] -> [N]: the logarithm of what truncation leaves of each distribution, the target included."""
+    """Hidden states [N, d] -> [N]: the logarithm of what truncation leaves of a distribution, the target included."""
     found = torch.empty(len(targets), device=hidden.device)
     for part in chunks(len(targets), len(weight), hidden.device):
         logits = (hidden[part] @ weight.T).float() / temperature[part, None]

@@ -255,7 +255,7 @@ def learn(
     if critic is not None:
         add_column(examples, "values", critic.values(examples))
     trajectories = [sample.trajectory(settings) for sample in samples]
-    finite.require_array("a reward with its KL penalty", np.concatenate([t.rewards for t in trajectories]))
+    finite.require_array("a token's reward after its penalty", np.concatenate([t.rewards for t in trajectories]))
     estimate = settings.algorithm.estimate(trajectories)
     finite.require_array("an advantage", np.concatenate(estimate.advantages))
     for place, sample in enumerate(samples):
@@ -289,18 +289,22 @@ class TrainingSample:
         if "values" in self.examples[0].columns:
             found.values = self.gather("values")
         if settings.kl_in_reward:
-            own, reference = torch.from_numpy(self.gather("old")), torch.from_numpy(self.gather("reference"))
+            own, reference = torch.from_numpy(self.old_logprobs()), torch.from_numpy(self.gather("reference"))
             cost = losses.kl_estimate(own, reference, settings.kl_in_reward_kind).numpy()
             found.rewards = (found.rewards - settings.kl_in_reward * cost).astype(np.float32)
             found.score -= settings.kl_in_reward * float(cost.sum())
         return found
 
     def gather(self, column: str) -> Floats:
-        """A column at the sampled tokens of all rows, in order; `old` is the sampler's where nothing is corrected."""
-        pairs = zip(self.examples, self.episode.rows, strict=True)
-        return np.concatenate(
-            [(e.columns[column] if column in e.columns else e.logprobs)[r.sampled] for e, r in pairs]
-        )
+        """A column at the sampled tokens of all rows, in order."""
+        return self._at_sampled([example.columns[column] for example in self.examples])
+
+    def old_logprobs(self) -> Floats:
+        """The old policy's, recomputed where that was asked for, else the sampler's."""
+        return self._at_sampled([example.columns.get("old", example.logprobs) for example in self.examples])
+
+    def _at_sampled(self, arrays: Sequence[Floats]) -> Floats:
+        return np.concatenate([a[row.sampled] for a, row in zip(arrays, self.episode.rows, strict=True)])
 
     def scatter(self, column: str, values: Floats) -> None:
         """The inverse of `gather`: numbers per sampled token back to their rows, 0 elsewhere."""

@@ -99,7 +99,7 @@ def token_losses(logprobs: Tensor, entropies: Tensor, columns: dict[str, Tensor]
     if "advantages" in columns:
         log_ratio = logprobs - old_logprobs(columns)
         if "row_log_ratio" in columns:
-            # The row's ratio in value, the token's own in gradient: d s = s * mean of d logp over the row (GSPO eq. 14).
+            # The row's ratio in value, the token's own in gradient: d s = s * mean of d logp over the row (eq. 14).
             log_ratio = columns["row_log_ratio"] + logprobs - logprobs.detach()
         # Not multiplied away: a masked token may have any ratio, and 0 * inf is no number.
         log_ratio = torch.where(columns["policy"] != 0, log_ratio, 0.0)

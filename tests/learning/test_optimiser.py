@@ -52,5 +52,5 @@ def test_warm_up_rises_by_equal_steps_to_the_rate_and_never_passes_it(
 
 @pytest.mark.parametrize("lr", [1e8, float("inf"), float("nan"), 0.0])
 def test_a_rate_that_only_destroys_is_refused(lr: float) -> None:
-    with pytest.raises(OneiroError, match="^lr: "):
+    with pytest.raises(OneiroError, match=r"^lr: "):
         build(OptimiserSettings, {"lr": lr})

@@ -12,4 +12,16 @@ from oneiro.learning.algorithms.rloo import Rloo
 from oneiro.learning.algorithms.state_grpo import StateGrpo
 from oneiro.learning.algorithms.turn_grpo import TurnGrpo
 
-__all__ = ["Algorithm", "DrGrpo", "Estimate", "Grpo", "Gspo", "Ppo", "Reinforce", "Rloo", "StateGrpo", "Trajectory", "TurnGrpo"]
+__all__ = [
+    "Algorithm",
+    "DrGrpo",
+    "Estimate",
+    "Grpo",
+    "Gspo",
+    "Ppo",
+    "Reinforce",
+    "Rloo",
+    "StateGrpo",
+    "Trajectory",
+    "TurnGrpo",
+]
