@@ -7,6 +7,7 @@ an LM head, the separate critic's.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from oneiro import seeds
 from oneiro.episode import Floats, SamplingParams
 from oneiro.learning import finite, head, losses
 from oneiro.learning.batch import Batch, batches
@@ -52,9 +54,10 @@ class Learner:
         steps: int,
         value_head: ValueHead | None = None,
         has_lm_head: bool = True,
+        seed: int = 0,
     ) -> None:
         self.backbone, self.settings, self.steps = backbone, settings, steps
-        self.value_head, self.has_lm_head = value_head, has_lm_head
+        self.value_head, self.has_lm_head, self.seed = value_head, has_lm_head, seed
         backbone.gradient_checkpointing = settings.gradient_checkpointing
         named = [(name, p) for name, p in backbone.named_parameters() if p.requires_grad]
         if not has_lm_head:
@@ -112,6 +115,10 @@ class Learner:
 
     def update(self, examples: Sequence[Example]) -> dict[str, float]:
         """One optimiser step on all examples; returns what happened."""
+        with adapter_dropout(self.backbone, seeds.derive(self.seed, "dropout", self.updates)):
+            return self._update(examples)
+
+    def _update(self, examples: Sequence[Example]) -> dict[str, float]:
         settings = self.settings.loss
         scaled = scaled_for(examples, settings)
         statistics = Statistics()
@@ -227,6 +234,25 @@ class Statistics:
         if self.largest_difference is not None:
             sums["largest_difference"] = self.largest_difference
         return dict(zip(sums, torch.stack([value.double() for value in sums.values()]).tolist(), strict=True))
+
+
+@contextmanager
+def adapter_dropout(backbone: Backbone, seed: int) -> Iterator[None]:
+    """Switch the dropout of adapters on, drawn from a seed of its own. Sampling and scoring never drop anything."""
+    dropouts = [m for n, m in backbone.named_modules() if "lora_dropout" in n and isinstance(m, nn.Dropout)]
+    if not dropouts:
+        yield
+        return
+    devices = [backbone.device] if backbone.device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed % (1 << 63))
+        for module in dropouts:
+            module.train()
+        try:
+            yield
+        finally:
+            for module in dropouts:
+                module.eval()
 
 
 def hidden_matrices(backbone: Backbone, named: Sequence[tuple[str, nn.Parameter]]) -> list[str]:

@@ -112,7 +112,7 @@ def reinforce(
     compared = settings.learner.loss.kl or settings.kl_in_reward
     reference = Reference(language.backbone, settings.reference) if compared else None
     others = {"reference": reference} if reference is not None else {}
-    learners = make_learners(language, settings, learner_settings(settings, max_tokens), updates)
+    learners = make_learners(language, settings, learner_settings(settings, max_tokens), updates, seed)
     start = checkpoint.restore(folder, language, learners, others)
     finite.require_start(language.name, modules(learners))
     reason = callbacks.rewind(start)
@@ -204,19 +204,19 @@ def learner_settings(settings: RlSettings, max_tokens: int | None = None) -> Lea
 
 
 def make_learners(
-    language: LanguageModel, settings: RlSettings, learner_settings: LearnerSettings, updates: int
+    language: LanguageModel, settings: RlSettings, learner_settings: LearnerSettings, updates: int, seed: int = 0
 ) -> dict[str, Learner]:
     """The policy's learner and, for algorithms that need one, the critic's."""
     if not settings.algorithm.critic:
-        return {"policy": Learner(language.backbone, learner_settings, updates)}
+        return {"policy": Learner(language.backbone, learner_settings, updates, seed=seed)}
     head = ValueHead(language.backbone.shape.width, language.backbone.device)
     if settings.shared_backbone:
-        return {"policy": Learner(language.backbone, learner_settings, updates, head)}
+        return {"policy": Learner(language.backbone, learner_settings, updates, head, seed=seed)}
     body: Backbone = copy.deepcopy(language.backbone)
     critic_settings = learner_settings.model_copy(update={"optimiser": settings.critic})
     return {
-        "policy": Learner(language.backbone, learner_settings, updates),
-        "critic": Learner(body, critic_settings, updates, head, has_lm_head=False),
+        "policy": Learner(language.backbone, learner_settings, updates, seed=seed),
+        "critic": Learner(body, critic_settings, updates, head, has_lm_head=False, seed=seed),
     }
 
 

@@ -6,7 +6,6 @@ Where that type is bfloat16 the optimiser keeps the float32 truth, so small upda
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Collection
 from typing import Any, Literal
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 
 from oneiro.errors import OneiroError
 from oneiro.learning.finite import NotFiniteError
+from oneiro.models.quantise import bitsandbytes
 from oneiro.recipe import Settings
 
 
@@ -159,14 +159,6 @@ def adamw(parameters: list[nn.Parameter], settings: OptimiserSettings) -> Any:
     optimisers = bitsandbytes(f"optimiser '{settings.name}'").optim
     kind = optimisers.AdamW8bit if settings.name == "adamw-8bit" else optimisers.PagedAdamW
     return kind([group for group in groups if group["params"]], lr=settings.lr, betas=settings.betas)
-
-
-def bitsandbytes(what: str) -> Any:
-    """The package, or one line that says how to get it."""
-    try:
-        return importlib.import_module("bitsandbytes")
-    except ImportError as error:
-        raise OneiroError(f"{what} needs bitsandbytes: pip install 'oneiro[quantise]'") from error
 
 
 def restore_quantised(part: Any, parameter: nn.Parameter, found: dict[str, Tensor]) -> None:

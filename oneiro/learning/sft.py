@@ -97,7 +97,7 @@ def train(
     """
     schedule = Schedule.of(settings, len(rows), group_sizes)
     steps = schedule.steps
-    learner = Learner(language.backbone, settings.learner, steps)
+    learner = Learner(language.backbone, settings.learner, steps, seed=seed)
     learners = {"policy": learner}
     start = checkpoint.restore(folder, language, learners)
     finite.require_start(language.name, [language.backbone])

@@ -88,7 +88,7 @@ def weights_after(run: Run, stages: Sequence[str | None], settings: ModelSetting
     """The weights after the first of these stages that is done, else those that training starts from."""
     for stage in stages:
         if stage is not None and run.done(stage) and (folder := run.path / "checkpoints" / stage).exists():
-            return languages.load(str(folder))
+            return languages.load(settings.model_copy(update={"name": str(folder), "lora": None}))
     return base_weights(run, settings)
 
 

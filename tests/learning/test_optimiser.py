@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oneiro.errors import OneiroError
-from oneiro.learning.optimiser import OptimiserSettings, learning_rate
+from oneiro.learning.learner import Learner, LearnerSettings
+from oneiro.learning.optimiser import Optimiser, OptimiserSettings, learning_rate
+from oneiro.models.language import LanguageModel
 from oneiro.recipe import build
 
 
@@ -54,3 +57,64 @@ def test_warm_up_rises_by_equal_steps_to_the_rate_and_never_passes_it(
 def test_a_rate_that_only_destroys_is_refused(lr: float) -> None:
     with pytest.raises(OneiroError, match=r"^lr: "):
         build(OptimiserSettings, {"lr": lr})
+
+
+def test_muon_takes_the_matrices_of_the_layers_and_adamw_the_rest(tiny: LanguageModel) -> None:
+    learner = Learner(tiny.backbone, LearnerSettings(optimiser=OptimiserSettings(name="muon")), 1)
+    muon, adamw = ({id(p) for g in part.param_groups for p in g["params"]} for part in learner.optimiser.parts)
+    for name, parameter in tiny.trainable():
+        inside = name.startswith("blocks") and parameter.dim() == 2
+        assert (id(parameter) in muon, id(parameter) in adamw) == (inside, not inside), name
+    assert tiny.backbone.head.weight is tiny.backbone.embedding.weight  # tied: one of them
+
+
+def test_muon_moves_along_every_direction_alike() -> None:
+    """A gradient of rank two whose directions differ a hundredfold: its step has two equal singular values."""
+    left, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(12, 12)))
+    gradient = 100 * np.outer(left[0], left[1, :8]) + np.outer(left[2], left[3, :8])
+    weight = torch.nn.Parameter(torch.zeros(12, 8))
+    weight.grad = torch.from_numpy(gradient).float()
+    chosen = OptimiserSettings(name="muon", lr=0.1, weight_decay=0.0, clip=1e9)
+    Optimiser([("w", weight)], chosen, ["w"]).step(0.1)
+    sizes = torch.linalg.svdvals(weight.detach())
+    # As large as AdamW's step: 0.2 * sqrt(12) * lr per direction, up to the five Newton-Schulz rounds of Muon.
+    np.testing.assert_allclose(sizes[:2], 0.1 * 0.2 * np.sqrt(12), rtol=0.35)
+    assert float(sizes[2]) < 0.01
+
+
+@pytest.mark.parametrize("name", ["adamw-8bit", "paged-adamw"])
+def test_optimisers_of_a_gpu_are_refused_elsewhere(name: str) -> None:
+    weight = torch.nn.Parameter(torch.zeros(2, 2))
+    with pytest.raises(OneiroError, match=f"optimiser '{name}' needs a GPU; use adamw here"):
+        Optimiser([("w", weight)], OptimiserSettings(name=name))  # type: ignore[arg-type]
+
+
+def test_muon_is_for_layers() -> None:
+    with pytest.raises(OneiroError, match="use adamw here"):
+        Optimiser([("w", torch.nn.Parameter(torch.zeros(2, 2)))], OptimiserSettings(name="muon"))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("name", ["adamw-8bit", "paged-adamw"])
+def test_optimisers_of_a_gpu_learn_and_resume(name: str) -> None:
+    pytest.importorskip("bitsandbytes")
+    torch.manual_seed(0)
+    target = torch.randn(128, 64, device="cuda")
+
+    def made() -> tuple[torch.nn.Parameter, Optimiser]:
+        weight = torch.nn.Parameter(torch.zeros(128, 64, device="cuda", dtype=torch.bfloat16))
+        return weight, Optimiser([("w", weight)], OptimiserSettings(name=name, weight_decay=0.0))  # type: ignore[arg-type]
+
+    def go(weight: torch.nn.Parameter, optimiser: Optimiser, steps: int) -> None:
+        for _ in range(steps):
+            weight.grad = (weight.detach() - target).to(weight.dtype)
+            optimiser.step(0.05)
+
+    weight, optimiser = made()
+    go(weight, optimiser, 10)
+    kept = {key: value.detach().cpu().clone() for key, value in optimiser.state().items()}
+    go(weight, optimiser, 30)
+    again, other = made()
+    other.restore(kept)
+    go(again, other, 30)
+    assert torch.equal(again, weight) and float((weight - target).abs().mean()) < 0.3
