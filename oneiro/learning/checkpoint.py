@@ -26,6 +26,11 @@ def latest(folder: Path) -> Path | None:
     return found[-1] if found else None
 
 
+def step_of(checkpoint: Path) -> int:
+    """How many steps were done."""
+    return int(checkpoint.name.rpartition("-")[2])
+
+
 def drop_older(folder: Path, newest: Path) -> None:
     """Remove every state of a stage but the newest."""
     for old in folder.glob("step-*"):

@@ -29,6 +29,7 @@ from oneiro.learning.example import groups_of as prefix_groups
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.optimiser import OptimiserSettings
 from oneiro.learning.reference import Reference, ReferenceSettings
+from oneiro.learning.selection import SelectionSettings
 from oneiro.models.backbone import Backbone
 from oneiro.models.heads import ValueHead
 from oneiro.models.language import LanguageModel
@@ -63,6 +64,8 @@ class RlSettings(Settings):
     """
     async_rollout: bool = False
     """Play the next step while the present one is learned, with weights one step old; worth it on a GPU."""
+    select: SelectionSettings | None = None
+    """Validate during RL, keep the best weights, stop when they get no better; None: the last weights are kept."""
     checkpoint_every: int = Field(10, ge=1)
     keep_episodes_every: int = Field(10, ge=1)
 

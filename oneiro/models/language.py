@@ -31,6 +31,8 @@ CHATML = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 METADATA = "oneiro.json"
+BEST = "best"
+"""The folder of the weights that validation chose, among a stage's checkpoints."""
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
 
@@ -247,9 +249,13 @@ def missing_on_hub(name: str) -> str | None:
 
 
 def newest_weights(path: Path) -> Path:
-    """The folder itself, or for a run directory or checkpoint the weights inside it."""
+    """The folder itself, or for a run directory or checkpoint the weights inside it: the best where some were chosen,
+    else the newest.
+    """
     if (path / "config.json").is_file() or (path / "adapter_config.json").is_file():
         return path
+    if (path / BEST / "model").is_dir():
+        return path / BEST / "model"
     found = [folder for place in ("model", "step-*/model") for folder in path.glob(place)]
     if found:
         return max(found)

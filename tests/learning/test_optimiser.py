@@ -69,17 +69,16 @@ def test_muon_takes_the_matrices_of_the_layers_and_adamw_the_rest(tiny: Language
 
 
 def test_muon_moves_along_every_direction_alike() -> None:
-    """A gradient of rank two whose directions differ a hundredfold: its step has two equal singular values."""
-    left, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(12, 12)))
-    gradient = 100 * np.outer(left[0], left[1, :8]) + np.outer(left[2], left[3, :8])
+    """The directions of the gradient differ twentyfold, those of the step hardly."""
+    rng = np.random.default_rng(0)
+    left, right = (np.linalg.qr(rng.normal(size=(size, size)))[0] for size in (12, 8))
     weight = torch.nn.Parameter(torch.zeros(12, 8))
-    weight.grad = torch.from_numpy(gradient).float()
+    weight.grad = torch.from_numpy(left[:, :8] * np.geomspace(1, 20, 8) @ right).float()
     chosen = OptimiserSettings(name="muon", lr=0.1, weight_decay=0.0, clip=1e9)
     Optimiser([("w", weight)], chosen, ["w"]).step(0.1)
-    sizes = torch.linalg.svdvals(weight.detach())
-    # As large as AdamW's step: 0.2 * sqrt(12) * lr per direction, up to the five Newton-Schulz rounds of Muon.
-    np.testing.assert_allclose(sizes[:2], 0.1 * 0.2 * np.sqrt(12), rtol=0.35)
-    assert float(sizes[2]) < 0.01
+    # As large as AdamW's step: 0.2 * sqrt(12) * lr a direction, up to what Muon's five Newton-Schulz rounds leave.
+    sizes = torch.linalg.svdvals(weight.detach()).numpy() / (0.1 * 0.2 * np.sqrt(12))
+    assert sizes.min() > 0.6 and sizes.max() < 1.3
 
 
 @pytest.mark.parametrize("name", ["adamw-8bit", "paged-adamw"])
