@@ -77,7 +77,7 @@ Built = TypeVar("Built", bound=BaseModel)
 class Settings(BaseModel):
     """Base of every section of a recipe: typed, closed to unknown keys, never changed after it was read."""
 
-    model_config = ConfigDict(extra="forbid", validate_assignment=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", validate_assignment=True, frozen=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod

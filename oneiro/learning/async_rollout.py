@@ -65,6 +65,11 @@ class AsyncRollout:
         with spent("worlds"):
             return self.play(step)
 
+    def more(self, number: int) -> list[Episode]:
+        """Further episodes, with the weights that played the last ones. Nothing may be played ahead meanwhile."""
+        with spent("worlds"):
+            return self.play(number)
+
     def _played(self, step: int) -> list[Episode]:
         own: AbstractContextManager[object] = torch.cuda.stream(self._stream) if self._stream else nullcontext()
         with own:

@@ -121,6 +121,12 @@ class Batch:
         return out.reshape(-1, out.shape[-1])[self.where]
 
     @property
+    def rows(self) -> Tensor:
+        """[N]: the row of each token, counted from 0."""
+        counts = torch.tensor([len(at) for _, at in self.places])
+        return torch.repeat_interleave(counts).to(self.where.device)
+
+    @property
     def computed_tokens(self) -> int:
         return self.layout.computed_tokens
 
@@ -268,7 +274,7 @@ def _batch(
     starts = np.cumsum(lengths) - lengths
     every = {name: np.concatenate([row.weights[name] for row in rows]) for name in COMPONENTS}
     every["logprobs"] = np.concatenate([row.logprobs for row in rows])
-    every["temperature"] = np.repeat(np.array([row.temperature for row in rows], np.float32), lengths)
+    every["temperature"] = np.concatenate([row.temperature for row in rows])
     for name in sorted({name for row in rows for name in row.columns}):
         every[name] = np.concatenate([row.columns[name] for row in rows])
     active = np.flatnonzero(np.logical_or.reduce([every[name] != 0 for name in COMPONENTS]))

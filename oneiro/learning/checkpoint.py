@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 import shutil
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Protocol
 
 import torch
 
@@ -48,6 +49,11 @@ def latest(folder: Path) -> Path | None:
     return next(reversed(checkpoints(folder).values()), None)
 
 
+def step_of(checkpoint: Path) -> int:
+    """How many steps were done."""
+    return int(checkpoint.name.rpartition("-")[2])
+
+
 def drop_older(folder: Path, keep: int = KEPT) -> None:
     """Remove every state of a stage but the newest few."""
     for old in list(checkpoints(folder).values())[:-keep]:
@@ -60,6 +66,14 @@ def last(folder: Path) -> Path:
     found = latest(folder)
     assert found is not None
     return found
+
+
+class Stateful(Protocol):
+    """What else a stage has to keep: tensors by name, nothing at times."""
+
+    def state(self) -> dict[str, torch.Tensor]: ...
+
+    def restore(self, tensors: dict[str, torch.Tensor]) -> None: ...
 
 
 def write(folder: Path, step: int, fill: Callable[[Path], None], keep: int = KEPT) -> Path:
@@ -106,7 +120,14 @@ def wrong_state(checkpoint: Path, step: int) -> str | None:
     return None
 
 
-def save(folder: Path, step: int, language: LanguageModel, learners: dict[str, Learner], keep: int = KEPT) -> Path:
+def save(
+    folder: Path,
+    step: int,
+    language: LanguageModel,
+    learners: dict[str, Learner],
+    others: Mapping[str, Stateful] = MappingProxyType({}),
+    keep: int = KEPT,
+) -> Path:
     """Write the state after `step` steps and drop old states."""
 
     def fill(part: Path) -> None:
@@ -116,6 +137,9 @@ def save(folder: Path, step: int, language: LanguageModel, learners: dict[str, L
                 part / f"{name}.safetensors",
                 learner_state(learner, with_weights=learner.backbone is not language.backbone),
             )
+        for name, other in others.items():
+            if state := other.state():
+                write_state(part / f"{name}.safetensors", {key: value.cpu() for key, value in state.items()})
         updates = {name: learner.updates for name, learner in learners.items()}
         files.write_json(part / "state.json", {"step": step, "updates": updates})
 
@@ -126,6 +150,7 @@ def restore(
     folder: Path,
     language: LanguageModel,
     learners: dict[str, Learner],
+    others: Mapping[str, Stateful] = MappingProxyType({}),
     say: Callable[[str], object] = warnings.warn,
     keep: int = KEPT,
 ) -> int:
@@ -143,6 +168,9 @@ def restore(
     for name, learner in learners.items():
         restore_learner(learner, saved[name])
         learner.updates = state["updates"][name]
+    for name, other in others.items():
+        if other.state():
+            other.restore(read_state(checkpoint / f"{name}.safetensors", name))
     drop_older(folder, keep)
     return int(state["step"])
 

@@ -180,7 +180,7 @@ def cross(learner: Learner, pairs: Pairs) -> NDArray[np.float64]:
     for reply in pairs.replies:
         for prompt in pairs.prompts:
             example = Example.of(Row([given(prompt), given(reply, ce=1.0)]))
-            example.temperature = pairs.temperature
+            example.temperature = np.full(len(example), pairs.temperature, np.float32)
             examples.append(example)
     scores = [float(values.sum(dtype=np.float64)) for values in learner.logprobs(examples)[0]]
     return np.array(scores).reshape(len(pairs.replies), len(pairs.prompts))

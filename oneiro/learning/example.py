@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from oneiro.episode import Floats, Row, Tokens
+import numpy as np
+
+from oneiro.episode import Floats, Row, SamplingParams, Tokens
 from oneiro.errors import OneiroError
 from oneiro.models.prefix import PrefixGroup, prefix_groups
 
@@ -19,11 +21,15 @@ class Example:
     tokens: Tokens
     weights: dict[str, Floats]
     logprobs: Floats
+    """As the sampler recorded them, before truncation; 0 on given tokens."""
+    temperature: Floats
+    """What sampled tokens were drawn at; 1 on given ones."""
     prefix: int = 0
     """Leading tokens that carry no loss and may be shared with other rows."""
-    temperature: float = 1.0
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+    """How its sampled tokens were drawn."""
     columns: dict[str, Floats] = field(default_factory=dict)
-    """advantages, reference, values, returns: added by the algorithm."""
+    """advantages, reference, values, returns; old and correction (`correction.py`): added by the loop."""
 
     @classmethod
     def of(cls, row: Row) -> Example:
@@ -32,7 +38,8 @@ class Example:
         weights = {name: row.weights(name) for name in COMPONENTS}
         for values in weights.values():
             values[:1] = 0  # nothing predicts the first token
-        return cls(row.tokens, weights, row.logprobs, len(row.prefix), row.temperature)
+        temperature = np.where(row.sampled, row.temperature, 1).astype(np.float32)
+        return cls(row.tokens, weights, row.logprobs, temperature, len(row.prefix), sampling_of(row))
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -41,6 +48,14 @@ class Example:
     def shared(self) -> Tokens:
         """The prefix that a group computes once. Its last token stays with the row: it predicts the first own one."""
         return self.tokens[: max(0, self.prefix - 1)]
+
+
+def sampling_of(row: Row) -> SamplingParams:
+    """How the tokens of a row were drawn; one row has one way."""
+    found = {segment.params for segment in row.segments if segment.params is not None}
+    if len(found) > 1:
+        raise ValueError("one row mixes ways of sampling")
+    return found.pop() if found else SamplingParams()
 
 
 def groups_of(examples: Sequence[Example]) -> list[PrefixGroup]:

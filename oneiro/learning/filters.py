@@ -22,6 +22,17 @@ class FilterSettings(Settings):
 
     name: Literal["none", "varied", "fraction", "top-p", "softmax-top-p"] = "varied"
     keep: float = Field(0.25, gt=0, le=1)
+    refill: int = Field(0, ge=0)
+    """How many more batches a step may draw where groups had no std, until as many have some as one batch has groups
+    (dynamic sampling, DAPO)."""
+
+
+NO_STD = 1e-9
+
+
+def varied(groups: Sequence[Group]) -> list[Group]:
+    """Those whose members score differently."""
+    return [group for group in groups if group.scores.std() > NO_STD]
 
 
 def keep(groups: Sequence[Group], settings: FilterSettings) -> list[Group]:
@@ -39,7 +50,7 @@ def keep(groups: Sequence[Group], settings: FilterSettings) -> list[Group]:
         chosen = order[: max(1, round(settings.keep * len(groups)))].tolist()
     else:
         chosen = _nucleus(stds, order, settings.keep)
-    return [groups[i] for i in sorted(chosen) if stds[i] > 1e-9]
+    return [groups[i] for i in sorted(chosen) if stds[i] > NO_STD]
 
 
 def _nucleus(weights: np.ndarray, order: np.ndarray, share: float) -> list[int]:

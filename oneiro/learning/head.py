@@ -12,8 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from oneiro.episode import SamplingParams
 from oneiro.models.heads import OutputHead
 from oneiro.models.kernels import triton_module
+from oneiro.sampling.draw import truncate
 
 Objective = Callable[[Tensor, Tensor, slice], Tensor]
 """(log-probabilities [c], entropies [c], which tokens) -> the loss those tokens add, weighted and normalised."""
@@ -38,6 +40,21 @@ def score(hidden: Tensor, output: OutputHead, targets: Tensor, temperature: Tens
     for part in chunks(len(targets), len(output.weight), hidden.device):
         logprobs[part], entropies[part] = chunk.measure(hidden[part], targets[part], temperature[part])
     return logprobs, entropies
+
+
+@torch.no_grad()
+def log_kept_mass(
+    hidden: Tensor, output: OutputHead, targets: Tensor, temperature: Tensor, params: SamplingParams
+) -> Tensor:
+    """Hidden states [N, d] -> [N]: the logarithm of what truncation leaves of a distribution, the target included."""
+    found = torch.empty(len(targets), device=hidden.device)
+    for part in chunks(len(targets), len(output.weight), hidden.device):
+        logits = output.logits(hidden[part]).float() / temperature[part, None]
+        kept = truncate(logits, params) > -torch.inf
+        # The sampler drew it, though a nucleus computed once more may end one token earlier.
+        kept.scatter_(1, targets[part, None], True)
+        found[part] = logits.log_softmax(-1).where(kept, -torch.inf).logsumexp(-1)
+    return found
 
 
 class _PlainChunk:

@@ -7,16 +7,18 @@ an LM head, the separate critic's.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
-from oneiro.episode import Floats
+from oneiro import seeds
+from oneiro.episode import Floats, SamplingParams
 from oneiro.errors import OneiroError
-from oneiro.learning import head, losses
+from oneiro.learning import finite, head, losses
 from oneiro.learning.batch import Batch, batches
 from oneiro.learning.example import Example
 from oneiro.learning.optimiser import Optimiser, OptimiserSettings, learning_rate
@@ -53,9 +55,10 @@ class Learner:
         steps: int,
         value_head: ValueHead | None = None,
         has_lm_head: bool = True,
+        seed: int = 0,
     ) -> None:
         self.backbone, self.settings, self.steps = backbone, settings, steps
-        self.value_head, self.has_lm_head = value_head, has_lm_head
+        self.value_head, self.has_lm_head, self.seed = value_head, has_lm_head, seed
         backbone.gradient_checkpointing = settings.gradient_checkpointing
         named = [(name, p) for name, p in backbone.named_parameters() if p.requires_grad]
         if not has_lm_head:
@@ -63,7 +66,7 @@ class Learner:
             named = [(name, p) for name, p in named if name != "head.weight"]
         if value_head is not None:
             named += [(f"value.{name}", p) for name, p in value_head.named_parameters()]
-        self.optimiser = Optimiser(named, settings.optimiser)
+        self.optimiser = Optimiser(named, settings.optimiser, hidden_matrices(backbone, named))
         self.updates = 0
 
     @torch.no_grad()
@@ -83,6 +86,24 @@ class Learner:
         return found
 
     @torch.no_grad()
+    def log_kept_mass(self, examples: Sequence[Example]) -> list[Floats]:
+        """Logarithm of the probability that top-p and top-k left in play at every token that carries loss; 0 where
+        nothing was cut.
+        """
+        found = [np.zeros(len(e), np.float32) for e in examples]
+        cut: dict[SamplingParams, list[int]] = {}
+        for i, example in enumerate(examples):
+            if not example.sampling.whole:
+                cut.setdefault(example.sampling, []).append(i)
+        for params, places in cut.items():
+            own = [found[i] for i in places]
+            for batch in self._batches([examples[i] for i in places]):
+                hidden, columns = batch.hidden(self.backbone), batch.columns
+                mass = head.log_kept_mass(hidden, self.backbone.output, batch.targets, columns["temperature"], params)
+                scatter(own, batch, mass)
+        return found
+
+    @torch.no_grad()
     def values(self, examples: Sequence[Example]) -> list[Floats]:
         """The value head's estimate before every token that carries loss; [T] per example."""
         assert self.value_head is not None
@@ -93,16 +114,22 @@ class Learner:
 
     def update(self, examples: Sequence[Example]) -> dict[str, float]:
         """One optimiser step on all examples; returns what happened."""
+        with adapter_dropout(self.backbone, seeds.derive(self.seed, "dropout", self.updates)):
+            return self._update(examples)
+
+    def _update(self, examples: Sequence[Example]) -> dict[str, float]:
         settings = self.settings.loss
-        longest = max(len(e) for e in examples)
-        weights = losses.normalise(examples, settings.aggregate, longest)
-        scaled = [replace(e, weights=w) for e, w in zip(examples, weights, strict=True)]
+        scaled = scaled_for(examples, settings)
         statistics = Statistics()
         for batch in self._batches(scaled):
             hidden = batch.hidden(self.backbone)
             total = hidden.new_zeros((), dtype=torch.float32)
             if self.has_lm_head:
                 columns = batch.columns
+                if settings.importance_sampling == "sequence" and "advantages" in columns:
+                    # A row's ratio needs all of its tokens before any is differentiated: the head looks twice.
+                    scores, _ = head.score(hidden.detach(), self.backbone.output, batch.targets, columns["temperature"])
+                    columns["row_log_ratio"] = losses.row_log_ratio(scores, columns, batch.rows, len(batch.places))
 
                 def objective(logprobs: Tensor, entropies: Tensor, part: slice, columns: dict = columns) -> Tensor:
                     return losses.token_losses(logprobs, entropies, {k: v[part] for k, v in columns.items()}, settings)
@@ -122,10 +149,16 @@ class Learner:
             statistics.add("loss", total.detach())
             total.backward()
         rate = learning_rate(self.settings.optimiser, self.updates, self.steps)
-        norm = self.optimiser.step(rate)
-        self.updates += 1
         teaches = any(weights["ce"].any() for weights in (e.weights for e in examples))
-        return {**statistics.means(teaches), "grad_norm": norm, "lr": rate}
+        try:
+            norm = self.optimiser.step(rate)
+        except finite.NotFiniteError:
+            finite.require(statistics.means(teaches))  # a loss that is not finite is the cause
+            raise
+        self.updates += 1
+        found = {**statistics.means(teaches), "grad_norm": norm, "lr": rate}
+        finite.require(found)
+        return found
 
     @property
     def token_budget(self) -> int:
@@ -146,8 +179,18 @@ class Learner:
         return batches(examples, self.token_budget, self.backbone.device)
 
 
+def scaled_for(examples: Sequence[Example], settings: losses.LossSettings) -> list[Example]:
+    """The examples with weights that add up to the loss, and beside them those that add up to means over tokens."""
+    weights = losses.normalise(examples, settings.aggregate, settings.max_tokens)
+    means = weights if settings.aggregate == "token-mean" else losses.normalise(examples, "token-mean")
+    return [
+        replace(e, weights=w, columns={**e.columns, "mean_policy": m["policy"], "mean_kl": m["kl"]})
+        for e, w, m in zip(examples, weights, means, strict=True)
+    ]
+
+
 class Statistics:
-    """Sums over the tokens of an update, weighted as the loss is; read from the device once, at the end."""
+    """Means over the tokens of an update, whatever the loss is; read from the device once, at the end."""
 
     def __init__(self) -> None:
         self.sums: dict[str, Tensor] = {}
@@ -160,26 +203,28 @@ class Statistics:
         self, logprobs: Tensor, entropies: Tensor, columns: dict[str, Tensor], settings: losses.LossSettings
     ) -> None:
         if "advantages" in columns:
-            weight = columns["policy"]
-            difference = logprobs - columns["logprobs"]
+            weight = columns["mean_policy"]
+            difference = torch.where(weight != 0, logprobs - losses.old_logprobs(columns), 0.0)
             ratio = difference.exp()
             self.add("entropy", weight @ entropies)
-            self.add("ratio", weight @ ratio)
             self.add("approx_kl", weight @ (ratio - 1 - difference))
+            if "row_log_ratio" in columns:
+                ratio = columns["row_log_ratio"].exp()
+            self.add("ratio", weight @ ratio)
             outside = (ratio < 1 - settings.clip_low) | (ratio > 1 + settings.clip_high)
             self.add("clip_fraction", weight @ outside.float())
             # On the first update of a batch the weights are still the sampler's: any difference is a mismatch.
             if len(difference):
-                largest = (difference.abs() * (weight != 0)).max()
+                largest = difference.abs().max()
                 seen = self.largest_difference
                 self.largest_difference = largest if seen is None else torch.maximum(seen, largest)
         if "reference" in columns:
-            self.add("reference_kl", columns["kl"] @ losses.kl_estimate(logprobs, columns["reference"], "k3"))
+            self.add("reference_kl", columns["mean_kl"] @ losses.kl_estimate(logprobs, columns["reference"], "k3"))
         self.add("ce", columns["ce"] @ -logprobs)
 
     def add_values(self, values: Tensor, columns: dict[str, Tensor]) -> None:
-        self.add("value", columns["policy"] @ values)
-        self.add("value_error", columns["policy"] @ (values - columns["returns"]).square())
+        self.add("value", columns["mean_policy"] @ values)
+        self.add("value_error", columns["mean_policy"] @ (values - columns["returns"]).square())
 
     def means(self, teaches: bool) -> dict[str, float]:
         """`teaches`: whether any token carried cross-entropy."""
@@ -189,6 +234,31 @@ class Statistics:
         if self.largest_difference is not None:
             sums["largest_difference"] = self.largest_difference
         return dict(zip(sums, torch.stack([value.double() for value in sums.values()]).tolist(), strict=True))
+
+
+@contextmanager
+def adapter_dropout(backbone: Backbone, seed: int) -> Iterator[None]:
+    """Switch the dropout of adapters on, drawn from a seed of its own. Sampling and scoring never drop anything."""
+    dropouts = [m for n, m in backbone.named_modules() if "lora_dropout" in n and isinstance(m, nn.Dropout)]
+    if not dropouts:
+        yield
+        return
+    devices = [backbone.device] if backbone.device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed % (1 << 63))
+        for module in dropouts:
+            module.train()
+        try:
+            yield
+        finally:
+            for module in dropouts:
+                module.eval()
+
+
+def hidden_matrices(backbone: Backbone, named: Sequence[tuple[str, nn.Parameter]]) -> list[str]:
+    """Names of the matrices inside the layers: neither embeddings nor heads, norms or biases."""
+    outside = {id(m.weight) for m in backbone.modules() if isinstance(m, nn.Embedding)} | {id(backbone.head.weight)}
+    return [n for n, p in named if p.dim() == 2 and id(p) not in outside and not n.startswith("value.")]
 
 
 def scatter(found: list[Floats], batch: Batch, flat: Tensor) -> None:

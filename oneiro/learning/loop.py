@@ -7,25 +7,30 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from pydantic import Field
+from torch import nn
 
 from oneiro import clock, seeds
 from oneiro.clock import spent
 from oneiro.episode import Episode, FinishReason, Floats, Row, groups_of
-from oneiro.learning import checkpoint, filters, losses
+from oneiro.errors import OneiroError
+from oneiro.learning import checkpoint, filters, finite, losses
 from oneiro.learning.algorithms import Grpo, Trajectory
 from oneiro.learning.algorithms.base import trajectory
 from oneiro.learning.algorithms.choice import AnyAlgorithm
 from oneiro.learning.async_rollout import AsyncRollout, copy_of
+from oneiro.learning.correction import CorrectionSettings, correct
 from oneiro.learning.example import Example
 from oneiro.learning.example import groups_of as prefix_groups
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.optimiser import OptimiserSettings
+from oneiro.learning.reference import Reference, ReferenceSettings
+from oneiro.learning.selection import SelectionSettings
 from oneiro.models.backbone import Backbone
 from oneiro.models.heads import ValueHead
 from oneiro.models.language import LanguageModel
@@ -41,6 +46,14 @@ class RlSettings(Settings):
     shared_backbone: bool = False
     """Put the value head on the policy's own body instead of a critic of its own."""
     filter: filters.FilterSettings = filters.FilterSettings()
+    mask_truncated: bool = False
+    """Leave episodes with a reply that was cut by the token limit out of the policy loss (overlong filtering, DAPO);
+    their scores still count for their group.
+    """
+    correction: CorrectionSettings = CorrectionSettings()
+    """What is done about a sampler that is not quite the policy."""
+    reference: ReferenceSettings = ReferenceSettings()
+    """Whether the reference of `kl` and `kl_in_reward` follows the policy."""
     epochs: int = Field(1, ge=1)
     minibatches: int = Field(1, ge=1)
     """Optimiser steps per epoch over a batch of episodes."""
@@ -52,10 +65,16 @@ class RlSettings(Settings):
     """
     async_rollout: bool = False
     """Play the next step while the present one is learned, with weights one step old; worth it on a GPU."""
+    select: SelectionSettings | None = None
+    """Validate during RL, keep the best weights, stop when they get no better; None: the last weights are kept."""
     checkpoint_every: int = Field(10, ge=1)
     keep_checkpoints: int = Field(checkpoint.KEPT, ge=1)
     """How many of the last checkpoints stay while the stage goes on; one at its end."""
     keep_episodes_every: int = Field(10, ge=1)
+
+    @property
+    def updates_per_step(self) -> int:
+        return self.epochs * self.minibatches
 
 
 @dataclass
@@ -90,32 +109,46 @@ def reinforce(
     seed: int,
     callbacks: Callbacks,
     actor: LanguageModel | None = None,
+    max_tokens: int | None = None,
 ) -> Path:
     """Train for `settings.steps` steps, resuming from `folder`; returns the last checkpoint.
 
-    `actor` is the model that `callbacks.play` plays with, as `actor_of` gives it.
+    `actor` is the model that `callbacks.play` plays with, as `actor_of` gives it. `max_tokens` is the most tokens that
+    a row may sample, for the aggregation `constant`.
     """
-    updates = settings.steps * settings.epochs * settings.minibatches
-    reference = copy.deepcopy(language.backbone).eval() if settings.learner.loss.kl or settings.kl_in_reward else None
-    learners = make_learners(language, settings, learner_settings(settings), updates)
-    start = checkpoint.restore(folder, language, learners, callbacks.say, settings.keep_checkpoints)
+    updates = settings.steps * settings.updates_per_step
+    compared = settings.learner.loss.kl or settings.kl_in_reward
+    reference = Reference(language.backbone, settings.reference) if compared else None
+    others = {"reference": reference} if reference is not None else {}
+    learners = make_learners(language, settings, learner_settings(settings, max_tokens), updates, seed)
+    start = checkpoint.restore(folder, language, learners, others, callbacks.say, settings.keep_checkpoints)
+    finite.require_start(language.name, modules(learners))
     reason = callbacks.rewind(start)
     if start == 0:
-        checkpoint.save(folder, 0, language, learners)
+        checkpoint.save(folder, 0, language, learners, others)
     with AsyncRollout(callbacks.play, language, actor or language) as rollout:
         for step in range(start, settings.steps):
             if reason:
                 break
             clock.read()
             episodes = rollout.episodes(step)
+            wanted = len(groups_of(episodes))
+            episodes = refill(episodes, wanted, step, settings, rollout.more)
             with spent("measuring"):
                 extra = callbacks.extra_metrics(step + 1, episodes, learners["policy"])
             saves = (step + 1) % settings.checkpoint_every == 0 or step + 1 == settings.steps
             # A resumed run has only the checkpoint's weights, so what follows a checkpoint is played with those.
             if not saves:
                 rollout.begin(step + 1)
-            with spent("learning"):
-                statistics = learn(episodes, settings, learners, reference, seeds.derive(seed, "minibatches", step))
+            with spent("learning"), finite.at_step(step + 1):
+                # The schedule follows the steps, also past one without anything to learn.
+                set_updates(learners, step * settings.updates_per_step)
+                own = seeds.derive(seed, "minibatches", step)
+                statistics = learn(episodes, settings, learners, reference, own, wanted)
+                set_updates(learners, (step + 1) * settings.updates_per_step)
+                finite.require_weights(modules(learners))
+                if reference is not None:
+                    reference.follow(step + 1)
             with spent("checkpointing"):
                 statistics |= describe(episodes) | extra
                 callbacks.log(step + 1, statistics)
@@ -126,64 +159,119 @@ def reinforce(
             callbacks.time(step + 1, clock.read())
             if saves or reason:
                 with spent("checkpointing"):
-                    checkpoint.save(folder, step + 1, language, learners, settings.keep_checkpoints)
+                    checkpoint.save(folder, step + 1, language, learners, others, settings.keep_checkpoints)
                 callbacks.time(step + 1, clock.read())
     return checkpoint.last(folder)
 
 
-def learner_settings(settings: RlSettings) -> LearnerSettings:
+def modules(learners: dict[str, Learner]) -> list[nn.Module]:
+    """Everything that learns."""
+    heads = [learner.value_head for learner in learners.values() if learner.value_head is not None]
+    return [*(learner.backbone for learner in learners.values()), *heads]
+
+
+def set_updates(learners: dict[str, Learner], updates: int) -> None:
+    for learner in learners.values():
+        learner.updates = updates
+
+
+def refill(
+    episodes: list[Episode], wanted: int, step: int, settings: RlSettings, more: Callable[[int], list[Episode]]
+) -> list[Episode]:
+    """The episodes of a step and, as long as too few of their groups vary, those of further batches.
+
+    Batches are numbered on behind the last step, so that each is a pure function of its number too.
+    """
+    bound = settings.filter.refill
+    for number in range(settings.steps + step * bound, settings.steps + (step + 1) * bound):
+        if len(filters.varied(groups_of(learnable(episodes)))) >= wanted:
+            break
+        shift = 1 + max((episode.group for episode in episodes), default=0)
+        episodes = episodes + [replace(episode, group=episode.group + shift) for episode in more(number)]
+    return episodes
+
+
+def learnable(episodes: Sequence[Episode]) -> list[Episode]:
+    """Those that did not fail and have something sampled."""
+    return [e for e in episodes if e.finish_reason is not FinishReason.ERROR and e.sampled_tokens]
+
+
+def learner_settings(settings: RlSettings, max_tokens: int | None = None) -> LearnerSettings:
     """The learner's settings with what the loop and its algorithm have to say about the loss."""
-    said: dict[str, object] = {}
+    loss = settings.learner.loss
+    said: dict[str, object] = {**settings.algorithm.loss, "max_tokens": loss.max_tokens or max_tokens}
     if settings.algorithm.aggregate is not None:
         said["aggregate"] = settings.algorithm.aggregate
+    if said.get("aggregate", loss.aggregate) == "constant" and said["max_tokens"] is None:
+        raise OneiroError(
+            "the aggregation 'constant' divides by the most tokens that a row may sample; set learner.loss.max_tokens"
+        )
     if settings.environment_ce:
         # A component is a mean over its tokens: what counts against the policy's loss is the component's weight.
         said["ce"] = settings.environment_ce
-    return settings.learner.model_copy(update={"loss": settings.learner.loss.model_copy(update=said)})
+    return settings.learner.model_copy(update={"loss": loss.model_copy(update=said)})
 
 
 def make_learners(
-    language: LanguageModel, settings: RlSettings, learner_settings: LearnerSettings, updates: int
+    language: LanguageModel, settings: RlSettings, learner_settings: LearnerSettings, updates: int, seed: int = 0
 ) -> dict[str, Learner]:
     """The policy's learner and, for algorithms that need one, the critic's."""
     if not settings.algorithm.critic:
-        return {"policy": Learner(language.backbone, learner_settings, updates)}
+        return {"policy": Learner(language.backbone, learner_settings, updates, seed=seed)}
     head = ValueHead(language.backbone.shape.width, language.backbone.device)
     if settings.shared_backbone:
-        return {"policy": Learner(language.backbone, learner_settings, updates, head)}
+        return {"policy": Learner(language.backbone, learner_settings, updates, head, seed=seed)}
     body: Backbone = copy.deepcopy(language.backbone)
     critic_settings = learner_settings.model_copy(update={"optimiser": settings.critic})
     return {
-        "policy": Learner(language.backbone, learner_settings, updates),
-        "critic": Learner(body, critic_settings, updates, head, has_lm_head=False),
+        "policy": Learner(language.backbone, learner_settings, updates, seed=seed),
+        "critic": Learner(body, critic_settings, updates, head, has_lm_head=False, seed=seed),
     }
 
 
 def learn(
-    episodes: list[Episode], settings: RlSettings, learners: dict[str, Learner], reference: Backbone | None, seed: int
+    episodes: list[Episode],
+    settings: RlSettings,
+    learners: dict[str, Learner],
+    reference: Reference | None,
+    seed: int,
+    wanted: int | None = None,
 ) -> dict[str, float]:
-    """One batch of episodes into updates."""
-    valid = [e for e in episodes if e.finish_reason is not FinishReason.ERROR and e.sampled_tokens]
+    """One batch of episodes into updates; after a refill, of those of `wanted` groups."""
+    valid = learnable(episodes)
+    finite.require_array("a reward", [reward for episode in valid for reward in episode.rewards])
     groups = groups_of(valid)
-    kept = filters.keep(groups, settings.filter)
     std = float(np.mean([group.scores.std() for group in groups])) if groups else 0.0
-    statistics = {"group_std": std, "groups_kept": float(len(kept))}
-    if not kept:
-        return statistics
+    statistics = {"group_std": std}
+    if settings.filter.refill:
+        statistics["groups_drawn"] = float(len(groups))
+        groups = (filters.varied(groups) or groups)[:wanted]
+    kept = filters.keep(groups, settings.filter)
+    statistics["groups_kept"] = float(len(kept))
     policy = learners["policy"]
     critic = learners.get("critic") or (policy if policy.value_head is not None else None)
     samples = [TrainingSample.of(episode, settings) for group in kept for episode in group.episodes]
     examples = [example for sample in samples for example in sample.examples]
+    if settings.mask_truncated:
+        statistics["masked"] = sum(truncated(sample.episode) for sample in samples) / max(1, len(samples))
+    if not any(example.weights[name].any() for example in examples for name in ("policy", "ce")):
+        return statistics
+    corrected: dict[str, float] = {}
+    if settings.correction.name != "none":
+        corrected = correct(examples, policy, settings.correction)
     if reference is not None:
-        add_column(examples, "reference", policy.logprobs(examples, reference)[0])
+        add_column(examples, "reference", reference.logprobs(examples, policy))
     if critic is not None:
         add_column(examples, "values", critic.values(examples))
-    estimate = settings.algorithm.estimate([sample.trajectory(settings) for sample in samples])
+    trajectories = [sample.trajectory(settings) for sample in samples]
+    finite.require_array("a token's reward after its penalty", np.concatenate([t.rewards for t in trajectories]))
+    estimate = settings.algorithm.estimate(trajectories)
+    finite.require_array("an advantage", np.concatenate(estimate.advantages))
     for place, sample in enumerate(samples):
         sample.scatter("advantages", estimate.advantages[place])
         if estimate.returns is not None:
             sample.scatter("returns", estimate.returns[place])
-    return statistics | update(examples, settings, learners, seed)
+    return statistics | update(examples, settings, learners, seed) | corrected
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +284,9 @@ class TrainingSample:
     @classmethod
     def of(cls, episode: Episode, settings: RlSettings) -> TrainingSample:
         examples = [Example.of(row) for row in episode.rows]
+        if settings.mask_truncated and truncated(episode):
+            for example in examples:
+                example.weights["policy"][:] = 0
         if settings.environment_ce:
             for row, example in zip(episode.rows, examples, strict=True):
                 example.weights["ce"] = example.weights["ce"] + environment_tokens(row)
@@ -207,7 +298,7 @@ class TrainingSample:
         if "values" in self.examples[0].columns:
             found.values = self.gather("values")
         if settings.kl_in_reward:
-            own, reference = torch.from_numpy(self.gather("logprobs")), torch.from_numpy(self.gather("reference"))
+            own, reference = torch.from_numpy(self.old_logprobs()), torch.from_numpy(self.gather("reference"))
             cost = losses.kl_estimate(own, reference, settings.kl_in_reward_kind).numpy()
             found.rewards = (found.rewards - settings.kl_in_reward * cost).astype(np.float32)
             found.score -= settings.kl_in_reward * float(cost.sum())
@@ -215,10 +306,14 @@ class TrainingSample:
 
     def gather(self, column: str) -> Floats:
         """A column at the sampled tokens of all rows, in order."""
-        pairs = zip(self.examples, self.episode.rows, strict=True)
-        return np.concatenate(
-            [(e.logprobs if column == "logprobs" else e.columns[column])[r.sampled] for e, r in pairs]
-        )
+        return self._at_sampled([example.columns[column] for example in self.examples])
+
+    def old_logprobs(self) -> Floats:
+        """The old policy's, recomputed where that was asked for, else the sampler's."""
+        return self._at_sampled([example.columns.get("old", example.logprobs) for example in self.examples])
+
+    def _at_sampled(self, arrays: Sequence[Floats]) -> Floats:
+        return np.concatenate([a[row.sampled] for a, row in zip(arrays, self.episode.rows, strict=True)])
 
     def scatter(self, column: str, values: Floats) -> None:
         """The inverse of `gather`: numbers per sampled token back to their rows, 0 elsewhere."""
@@ -228,6 +323,12 @@ class TrainingSample:
             end = start + int(sampled.sum())
             found[sampled] = values[start:end]
             example.columns[column], start = found, end
+
+
+def truncated(episode: Episode) -> bool:
+    """Whether the token limit cut one of its replies."""
+    segments = (segment for row in episode.rows for segment in row.segments)
+    return any(segment.sampled and segment.finish_reason is FinishReason.LENGTH for segment in segments)
 
 
 def add_column(examples: Sequence[Example], name: str, values: Sequence[Floats]) -> None:

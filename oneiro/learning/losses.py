@@ -19,6 +19,7 @@ from oneiro.recipe import Settings
 
 KlKind = Literal["k1", "k2", "k3"]
 Aggregate = Literal["token-mean", "sequence-mean", "constant"]
+Importance = Literal["token", "sequence"]
 
 
 class LossSettings(Settings):
@@ -36,6 +37,10 @@ class LossSettings(Settings):
     ce: float = Field(1.0, ge=0)
     """Weight of cross-entropy on tokens that carry a cross-entropy weight."""
     aggregate: Aggregate = "token-mean"
+    max_tokens: int | None = Field(None, ge=1)
+    """What `constant` divides a row's sum by: the most tokens a row may sample. None: as the rollout says."""
+    importance_sampling: Importance = "token"
+    """Whether the ratio to the old policy is a token's own, or the geometric mean over its row (GSPO)."""
     value: float = Field(1.0, ge=0)
     value_clip: float | None = 0.5
 
@@ -51,14 +56,32 @@ def kl_estimate(logprobs: Tensor, reference: Tensor, kind: KlKind) -> Tensor:
     return difference.exp() - difference - 1
 
 
-def policy_loss(logprobs: Tensor, old: Tensor, advantages: Tensor, settings: LossSettings) -> Tensor:
+def policy_loss(log_ratio: Tensor, advantages: Tensor, settings: LossSettings) -> Tensor:
     """Clipped surrogate (PPO eq. 7) with separate bounds (DAPO) and dual clip, per token."""
-    ratio = (logprobs - old).clamp(-20, 20).exp()
+    ratio = log_ratio.clamp(-20, 20).exp()
     clipped = ratio.clamp(1 - settings.clip_low, 1 + settings.clip_high)
     loss = torch.maximum(-advantages * ratio, -advantages * clipped)
     if settings.dual_clip is None:
         return loss
     return torch.where(advantages < 0, torch.minimum(loss, -advantages * settings.dual_clip), loss)
+
+
+def old_logprobs(columns: dict[str, Tensor]) -> Tensor:
+    """The old policy's: recomputed before the first update where that was asked for, else the sampler's."""
+    return columns["old"] if "old" in columns else columns["logprobs"]
+
+
+def row_log_ratio(logprobs: Tensor, columns: dict[str, Tensor], rows: Tensor, count: int) -> Tensor:
+    """GSPO's log s (arXiv 2507.18071, eq. 7): the mean log-ratio of a row's policy tokens, [N], alike in a row.
+
+    `rows` [N] says which of the `count` rows a token is in.
+    """
+    counted = columns["policy"] != 0
+    difference = torch.where(counted, logprobs - old_logprobs(columns), 0.0)
+    sums, counts = torch.zeros(2, count, device=logprobs.device).unbind(0)
+    sums.index_add_(0, rows, difference)
+    counts.index_add_(0, rows, counted.float())
+    return (sums / counts.clamp(min=1))[rows]
 
 
 def value_loss(values: Tensor, old: Tensor, returns: Tensor, clip: float | None) -> Tensor:
@@ -74,7 +97,15 @@ def token_losses(logprobs: Tensor, entropies: Tensor, columns: dict[str, Tensor]
     """Sum over the given tokens of all components; the weights in `columns` are already normalised (`normalise`)."""
     total = logprobs.new_zeros(())
     if "advantages" in columns:
-        policy = policy_loss(logprobs, columns["logprobs"], columns["advantages"], settings)
+        log_ratio = logprobs - old_logprobs(columns)
+        if "row_log_ratio" in columns:
+            # The row's ratio in value, the token's own in gradient: d s = s * mean of d logp over the row (eq. 14).
+            log_ratio = columns["row_log_ratio"] + logprobs - logprobs.detach()
+        # Not multiplied away: a masked token may have any ratio, and 0 * inf is no number.
+        log_ratio = torch.where(columns["policy"] != 0, log_ratio, 0.0)
+        policy = policy_loss(log_ratio, columns["advantages"], settings)
+        if "correction" in columns:
+            policy = columns["correction"] * policy
         total = total + (columns["policy"] * policy).sum()
         if settings.entropy:
             total = total - settings.entropy * (columns["policy"] * entropies).sum()
@@ -87,11 +118,13 @@ def token_losses(logprobs: Tensor, entropies: Tensor, columns: dict[str, Tensor]
     return total
 
 
-def normalise(examples: Sequence[Example], aggregate: Aggregate, longest: int) -> list[dict[str, np.ndarray]]:
+def normalise(
+    examples: Sequence[Example], aggregate: Aggregate, max_tokens: int | None = None
+) -> list[dict[str, np.ndarray]]:
     """Weights scaled so that a component's loss is a plain sum over tokens.
 
-    token-mean: every token counts alike. sequence-mean: every row counts alike. constant: tokens over rows x `longest`
-    (Dr.GRPO), so that long rows are neither favoured nor punished. Cross-entropy is always a token mean.
+    token-mean: every token counts alike. sequence-mean: every row counts alike. constant: tokens over rows x
+    `max_tokens` (Dr.GRPO), so that a token counts the same in every batch. Cross-entropy is always a token mean.
     """
     scaled: list[dict[str, np.ndarray]] = [{} for _ in examples]
     lengths = np.array([len(e) for e in examples])
@@ -105,7 +138,8 @@ def normalise(examples: Sequence[Example], aggregate: Aggregate, longest: int) -
         elif aggregate == "sequence-mean":
             divisors = sums * rows
         else:
-            divisors = np.full(len(sums), float(rows * longest))
+            assert max_tokens is not None, "aggregate 'constant' needs max_tokens"
+            divisors = np.full(len(sums), float(rows * max_tokens))
         divisors[divisors == 0] = 1.0
         parts = np.split((flat / np.repeat(divisors, lengths)).astype(np.float32), ends[:-1])
         for out, part in zip(scaled, parts, strict=True):

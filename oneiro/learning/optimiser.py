@@ -1,4 +1,4 @@
-"""AdamW with a schedule and a gradient clip; on a GPU, float32 master copies behind bfloat16 weights.
+"""AdamW or Muon with a schedule and a gradient clip; on a GPU, float32 master copies behind bfloat16 weights.
 
 The weights the blocks compute with are the weights the engine samples with: one set, in the device's compute type.
 Where that type is bfloat16 the optimiser keeps the float32 truth, so small updates are not rounded away.
@@ -7,24 +7,33 @@ Where that type is bfloat16 the optimiser keeps the float32 truth, so small upda
 from __future__ import annotations
 
 import math
-from typing import Literal
+from collections.abc import Collection
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from oneiro.errors import OneiroError
+from oneiro.learning.finite import NotFiniteError
+from oneiro.models.quantise import bitsandbytes
 from oneiro.recipe import Settings
 
 
 class OptimiserSettings(Settings):
-    lr: float = Field(1e-3, gt=0)
+    name: Literal["adamw", "adamw-8bit", "paged-adamw", "muon"] = "adamw"
+    """adamw-8bit: AdamW whose moments have 8 bits. paged-adamw: moments may move to the host's memory. Both need a GPU
+    and bitsandbytes. muon: orthogonalised momentum for the matrices of the layers (arXiv 2502.16982), scaled so that
+    AdamW's rates fit; AdamW for embeddings, heads, norms and biases.
+    """
+    lr: float = Field(1e-3, gt=0, le=1)
     betas: tuple[float, float] = (0.9, 0.95)
     weight_decay: float = Field(0.01, ge=0)
     clip: float = Field(1.0, gt=0)
     """Largest gradient norm."""
     schedule: Literal["constant", "cosine", "linear"] = "constant"
     warmup: float = Field(0.0, ge=0)
-    """Steps of linear warm-up; below 1, a part of all steps."""
+    """Steps of linear warm-up; below 1, a part of all steps. Parts of a step are rounded up."""
     final: float = Field(0.0, ge=0, le=1)
     """What a falling schedule ends at, as a part of `lr`."""
 
@@ -33,7 +42,8 @@ def learning_rate(settings: OptimiserSettings, step: int, steps: int) -> float:
     """The rate of update number `step` (from 0) out of `steps`; a pure function, so resuming needs no scheduler
     state.
     """
-    warmup = settings.warmup if settings.warmup >= 1 else settings.warmup * steps
+    # A hair above a whole step is that step: 0.07 * 100 is 7.000000000000001.
+    warmup = math.ceil((settings.warmup if settings.warmup >= 1 else settings.warmup * steps) - 1e-9)
     if step < warmup:
         return settings.lr * (step + 1) / warmup
     if settings.schedule == "constant":
@@ -44,51 +54,69 @@ def learning_rate(settings: OptimiserSettings, step: int, steps: int) -> float:
 
 
 class Optimiser:
-    """One AdamW over named parameters; matrices decay, norms and biases do not."""
+    """Optimiser of named parameters; matrices decay, norms and biases do not.
 
-    def __init__(self, parameters: list[tuple[str, nn.Parameter]], settings: OptimiserSettings) -> None:
+    `hidden` names the matrices inside the layers, which Muon takes.
+    """
+
+    def __init__(
+        self, parameters: list[tuple[str, nn.Parameter]], settings: OptimiserSettings, hidden: Collection[str] = ()
+    ) -> None:
         self.settings = settings
         self.names = [name for name, _ in parameters]
         self.parameters = [parameter for _, parameter in parameters]
         self.masters = [p if p.dtype == torch.float32 else nn.Parameter(p.detach().float()) for p in self.parameters]
-        decayed = [m for m in self.masters if m.dim() > 1]
-        plain = [m for m in self.masters if m.dim() <= 1]
-        self.adam = torch.optim.AdamW(
-            [{"params": decayed, "weight_decay": settings.weight_decay}, {"params": plain, "weight_decay": 0.0}],
-            lr=settings.lr,
-            betas=settings.betas,
-            fused=True,
-        )
+        self.parts: list[Any] = []
+        others = self.masters
+        if settings.name == "muon":
+            inside = [name in hidden for name in self.names]
+            matrices = [m for m, chosen in zip(self.masters, inside, strict=True) if chosen]
+            others = [m for m, chosen in zip(self.masters, inside, strict=True) if not chosen]
+            self.parts.append(muon(matrices, settings))
+        if others:
+            self.parts.append(adamw(others, settings))
 
     def step(self, lr: float) -> float:
-        """Apply the gathered gradients and clear them; returns their norm. A gradient that is not finite is dropped."""
+        """Apply the gathered gradients and clear them; returns their norm. One that is not finite changes nothing and
+        raises.
+        """
         for parameter, master in zip(self.parameters, self.masters, strict=True):
             if master is not parameter and parameter.grad is not None:
                 master.grad = parameter.grad.float()
                 parameter.grad = None
         norm = torch.nn.utils.clip_grad_norm_(self.masters, self.settings.clip)
-        if torch.isfinite(norm):
-            for group in self.adam.param_groups:
+        if not torch.isfinite(norm):
+            self.zero_grad()
+            raise NotFiniteError(f"the norm of the gradient is {float(norm)}")
+        for part in self.parts:
+            for group in part.param_groups:
                 group["lr"] = lr
-            self.adam.step()
-            with torch.no_grad():
-                for parameter, master in zip(self.parameters, self.masters, strict=True):
-                    if master is not parameter:
-                        parameter.copy_(master)
-        self.adam.zero_grad(set_to_none=True)
+            part.step()
+        with torch.no_grad():
+            for parameter, master in zip(self.parameters, self.masters, strict=True):
+                if master is not parameter:
+                    parameter.copy_(master)
+        self.zero_grad()
         return float(norm)
+
+    def zero_grad(self) -> None:
+        """Forget gathered gradients."""
+        for part in self.parts:
+            part.zero_grad(set_to_none=True)
 
     def state(self) -> dict[str, Tensor]:
         """Everything a resumed run needs, by parameter name."""
         tensors: dict[str, Tensor] = {}
         for name, parameter, master in zip(self.names, self.parameters, self.masters, strict=True):
-            for key, value in self.adam.state.get(master, {}).items():
-                tensors[f"{name}/{key}"] = value
+            for part in self.parts:
+                for key, value in part.state.get(master, {}).items():
+                    tensors[f"{name}/{key}"] = torch.as_tensor(value)  # bitsandbytes counts steps in a plain number
             if master is not parameter:
                 tensors[f"{name}/master"] = master.detach()
         return tensors
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
+        owners = {id(p): part for part in self.parts for group in part.param_groups for p in group["params"]}
         for name, parameter, master in zip(self.names, self.parameters, self.masters, strict=True):
             prefix = f"{name}/"
             found = {key[len(prefix) :]: value for key, value in tensors.items() if key.startswith(prefix)}
@@ -96,6 +124,52 @@ class Optimiser:
                 if "master" in found:
                     master.copy_(found.pop("master"))
                     parameter.copy_(master)
-            if found:
+            if not found:
+                continue
+            part = owners[id(master)]
+            if isinstance(part, torch.optim.AdamW | torch.optim.Muon):
                 # AdamW's own step counter stays on the CPU unless the kernel is fused; keep what it made itself.
-                self.adam.state[master] = {key: value.to(master.device) for key, value in found.items()}
+                part.state[master] = {key: value.to(master.device) for key, value in found.items()}
+            else:
+                restore_quantised(part, master, found)
+
+
+def muon(matrices: list[nn.Parameter], settings: OptimiserSettings) -> torch.optim.Optimizer:
+    if not matrices:
+        raise OneiroError("optimiser 'muon' is for the layers of a language model; use adamw here")
+    return torch.optim.Muon(
+        matrices,
+        lr=settings.lr,
+        weight_decay=settings.weight_decay,
+        momentum=settings.betas[1],
+        adjust_lr_fn="match_rms_adamw",
+    )
+
+
+def adamw(parameters: list[nn.Parameter], settings: OptimiserSettings) -> Any:
+    """AdamW, or one of its relatives in bitsandbytes."""
+    groups = [
+        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": settings.weight_decay},
+        {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
+    ]
+    if settings.name in ("adamw", "muon"):
+        return torch.optim.AdamW(groups, lr=settings.lr, betas=settings.betas, fused=True)
+    if parameters[0].device.type != "cuda":
+        raise OneiroError(f"optimiser '{settings.name}' needs a GPU; use adamw here")
+    optimisers = bitsandbytes(f"optimiser '{settings.name}'").optim
+    kind = optimisers.AdamW8bit if settings.name == "adamw-8bit" else optimisers.PagedAdamW
+    return kind([group for group in groups if group["params"]], lr=settings.lr, betas=settings.betas)
+
+
+def restore_quantised(part: Any, parameter: nn.Parameter, found: dict[str, Tensor]) -> None:
+    """bitsandbytes' state: made by itself, since it may lie in paged memory, and then filled."""
+    for g, group in enumerate(part.param_groups):
+        for p, known in enumerate(group["params"]):
+            if known is parameter:
+                part.init_state(group, parameter, g, p)
+    state = part.state[parameter]
+    for key, value in found.items():
+        if isinstance(state.get(key), Tensor):
+            state[key].copy_(value)
+        else:
+            state[key] = int(value)

@@ -21,7 +21,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from oneiro import files, seeds
-from oneiro.learning import checkpoint
+from oneiro.learning import checkpoint, finite
 from oneiro.learning.optimiser import Optimiser, OptimiserSettings, learning_rate
 from oneiro.models.language import read_state, write_state
 from oneiro.models.video import tokenizer as tokenizers
@@ -124,7 +124,7 @@ def train(
     rewind(start)
     tokenizer.train()
     for step in range(start, settings.steps):
-        with seeded(seeds.derive(seed, "dropout", step)), half_precision(tokenizer.device):
+        with finite.at_step(step + 1), seeded(seeds.derive(seed, "dropout", step)), half_precision(tokenizer.device):
             playing = opponent if opponent is not None and opponent.plays(step, settings.steps) else None
             found = tokenizer.reconstruct(draw(2 * step))
             loss, terms = losses(found, settings, perceptual, playing)
@@ -135,13 +135,16 @@ def train(
             statistics = {name: float(term) for name, term in terms.items()}
             statistics |= {"grad_norm": norm, "lr": rate, "codes_used": codes_used(found)}
             if playing is not None:
-                playing.optimiser.adam.zero_grad(set_to_none=True)  # what the tokenizer's loss left there
+                playing.optimiser.zero_grad()  # what the tokenizer's loss left there
                 if playing.settings.alternate:
                     with torch.no_grad():
                         found = tokenizer.reconstruct(draw(2 * step + 1))
                 statistics |= playing.update(found, step, settings.steps)
+            finite.require(statistics)
         log(step + 1, statistics)
         if (step + 1) % settings.checkpoint_every == 0 or step + 1 == settings.steps:
+            with finite.at_step(step + 1):
+                finite.require_weights([tokenizer, *([opponent.network] if opponent else [])])
             save(folder, step + 1, tokenizer, optimiser, opponent)
     tokenizer.eval()
     return checkpoint.last(folder) / "tokenizer"

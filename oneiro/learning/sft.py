@@ -14,7 +14,7 @@ from pydantic import Field
 
 from oneiro import seeds
 from oneiro.episode import Row
-from oneiro.learning import checkpoint
+from oneiro.learning import checkpoint, finite
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models.language import LanguageModel
@@ -101,9 +101,10 @@ def train(
     """
     schedule = Schedule.of(settings, len(rows), group_sizes)
     steps = schedule.steps
-    learner = Learner(language.backbone, settings.learner, steps)
+    learner = Learner(language.backbone, settings.learner, steps, seed=seed)
     learners = {"policy": learner}
-    start = checkpoint.restore(folder, language, learners, say, settings.keep_checkpoints)
+    start = checkpoint.restore(folder, language, learners, say=say, keep=settings.keep_checkpoints)
+    finite.require_start(language.name, [language.backbone])
     rewind(start)
 
     def examples(step: int) -> list[Example]:
@@ -113,14 +114,18 @@ def train(
         coming = ahead.submit(examples, start)
         for step in range(start, steps):
             present, coming = coming.result(), ahead.submit(examples, step + 1)
-            statistics = learner.update(present)
-            if group_sizes is not None:
-                statistics["rows"] = float(len(present))
-            if held_out and (step + 1) * LOOKS // steps > step * LOOKS // steps:
-                statistics["held_out_ce"] = mean_loss(learner, held_out)
+            with finite.at_step(step + 1):
+                statistics = learner.update(present)
+                if group_sizes is not None:
+                    statistics["rows"] = float(len(present))
+                if held_out and (step + 1) * LOOKS // steps > step * LOOKS // steps:
+                    statistics["held_out_ce"] = mean_loss(learner, held_out)
+                    finite.require(statistics)
             log(step + 1, statistics)
             if (step + 1) % settings.checkpoint_every == 0 or step + 1 == steps:
-                checkpoint.save(folder, step + 1, language, learners, settings.keep_checkpoints)
+                with finite.at_step(step + 1):
+                    finite.require_weights([language.backbone])
+                checkpoint.save(folder, step + 1, language, learners, keep=settings.keep_checkpoints)
     return checkpoint.last(folder)
 
 

@@ -20,9 +20,12 @@ from torch import nn
 from oneiro import files
 from oneiro.episode import Tokens
 from oneiro.errors import OneiroError
+from oneiro.models import quantise
 from oneiro.models.admission import admit, backbone_of
+from oneiro.models.attention import Causal
 from oneiro.models.backbone import Backbone
 from oneiro.models.foreign import ForeignBackbone
+from oneiro.models.quantise import Quantise
 from oneiro.recipe import Settings
 
 CHATML = (
@@ -30,14 +33,24 @@ CHATML = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 METADATA = "oneiro.json"
+BEST = "best"
+"""The folder of the weights that validation chose, among a stage's checkpoints."""
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
 
 class LoraSettings(Settings):
-    """A low-rank adapter on every linear projection."""
+    """A low-rank adapter, by default on every linear projection of the layers."""
 
     rank: int = Field(16, ge=1)
     alpha: int = 32
+    targets: tuple[str, ...] = ()
+    """Names of the projections that get one, such as `q_proj`; none named: all."""
+    dropout: float = Field(0.0, ge=0, lt=1)
+    """Of what enters the adapter, while it learns."""
+    rslora: bool = False
+    """Scale by alpha / sqrt(rank) instead of alpha / rank (rsLoRA, arXiv 2312.03732)."""
+    dora: bool = False
+    """Learn a magnitude for each output besides (DoRA, arXiv 2402.09353)."""
 
 
 class ModelSettings(Settings):
@@ -52,6 +65,16 @@ class ModelSettings(Settings):
     vocabulary: int = Field(384, ge=280)
     """Largest vocabulary of the tokenizer that `tiny` trains on the run's own text."""
     lora: LoraSettings | None = None
+    quantise: Quantise | None = None
+    """Load the weights in `4bit` (QLoRA) or `8bit`; only an adapter can then learn. Needs bitsandbytes."""
+
+    @model_validator(mode="after")
+    def _only_adapters_learn_in_few_bits(self) -> ModelSettings:
+        if self.quantise and self.lora is None and not is_adapter(self.name):
+            raise ValueError(f"quantise={self.quantise} leaves no weights that can learn: set model.lora.rank too")
+        if self.quantise and self.name == "tiny":
+            raise ValueError("'tiny' is made from scratch, there is nothing to quantise")
+        return self
 
     @model_validator(mode="after")
     def _heads_divide_the_width(self) -> ModelSettings:
@@ -173,16 +196,22 @@ def load(settings: ModelSettings | str, device: torch.device | str | None = None
         # A folder of weights alone holds a model whose tokens are no text.
         wordless = Path(source).is_dir() and not any(file.is_file() for file in Path(source).glob("*token*"))
         tokenizer = None if wordless else AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        how: dict[str, Any] = {"dtype": dtype, "trust_remote_code": False}
+        if settings.quantise:
+            how |= {"quantization_config": quantise.loading(settings.quantise, dtype), "device_map": {"": device}}
         if (Path(source) / "adapter_config.json").is_file():
-            model = load_adapter(Path(source), dtype)
+            model = load_adapter(Path(source), how)
         else:
-            model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, trust_remote_code=False)
+            model = AutoModelForCausalLM.from_pretrained(source, **how)
+    except OneiroError:
+        raise
     except Exception as error:  # every loader raises its own kind; the person needs one line
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         if "trust_remote_code" in str(error):
             reason = "it needs Python code that comes with it (auto_map), which is never run; take another model"
         raise OneiroError(f"cannot load a language model from '{source}': {reason[:200]}") from error
-    language = with_lora(assemble(settings.name, model.to(device), tokenizer), settings.lora)
+    model = model if settings.quantise else model.to(device)
+    language = with_lora(assemble(settings.name, model, tokenizer), settings.lora)
     if (Path(source) / METADATA).is_file():
         language.metadata = files.read_json(Path(source) / METADATA)
     return language
@@ -239,9 +268,13 @@ def missing_on_hub(name: str) -> str | None:
 
 
 def newest_weights(path: Path) -> Path:
-    """The folder itself, or for a run directory or checkpoint the weights inside it."""
+    """The folder itself, or for a run directory or checkpoint the weights inside it: the best where some were chosen,
+    else the newest.
+    """
     if (path / "config.json").is_file() or (path / "adapter_config.json").is_file():
         return path
+    if (path / BEST / "model").is_dir():
+        return path / BEST / "model"
     found = [folder for place in ("model", "step-*/model") for folder in path.glob(place)]
     if found:
         return max(found)
@@ -262,24 +295,65 @@ def with_lora(language: LanguageModel, settings: LoraSettings | None) -> Languag
         return language
     from peft import LoraConfig, get_peft_model
 
-    adapter = LoraConfig(r=settings.rank, lora_alpha=settings.alpha, target_modules="all-linear", task_type="CAUSAL_LM")
-    model = get_peft_model(language.model, adapter)
-    return LanguageModel(language.name, model, language.tokenizer, backbone_of(model), language.metadata)
+    adapter = LoraConfig(
+        r=settings.rank,
+        lora_alpha=settings.alpha,
+        target_modules=list(settings.targets) or "all-linear",
+        lora_dropout=settings.dropout,
+        use_rslora=settings.rslora,
+        use_dora=settings.dora,
+        task_type="CAUSAL_LM",
+    )
+    # peft draws from the global generator: a stage that starts again must draw the same.
+    with torch.random.fork_rng(devices=[language.backbone.device] if language.backbone.device.type == "cuda" else []):
+        torch.manual_seed(0)
+        try:
+            model = get_peft_model(language.model, adapter)
+        except ValueError as error:
+            raise OneiroError(
+                f"no projection of {language.name} is called as model.lora.targets says ({', '.join(settings.targets)})"
+            ) from error
+    made = LanguageModel(language.name, model.eval(), language.tokenizer, backbone_of(model), language.metadata)
+    if settings.targets:
+        require_all_learn(made)
+    return made
+
+
+def require_all_learn(language: LanguageModel) -> None:
+    """Every adapter takes part in the forward, so that it can learn."""
+    probe = torch.arange(3, device=language.backbone.device)
+    named = language.trainable()
+    hidden = language.backbone(probe[None], probe, Causal())
+    used = torch.autograd.grad(hidden.float().sum(), [p for _, p in named], allow_unused=True)
+    for (name, _), gradient in zip(named, used, strict=True):
+        if gradient is None:
+            raise OneiroError(
+                f"an adapter on '{name.partition('.lora_')[0]}' would take no part; choose other lora.targets"
+            )
 
 
 def merged(language: LanguageModel) -> LanguageModel:
     """The same model with its adapter merged into the weights, all of which can then learn."""
     if not hasattr(language.model, "merge_and_unload"):
         return language
+    if getattr(language.model.get_base_model(), "is_quantized", False):
+        raise OneiroError(f"{language.name} is quantised: its adapter cannot be merged here; set merge_lora=false")
     model = language.model.merge_and_unload()
     model.requires_grad_(True)
     return LanguageModel(language.name, model, language.tokenizer, backbone_of(model), language.metadata)
 
 
-def load_adapter(folder: Path, dtype: torch.dtype) -> Any:
+def load_adapter(folder: Path, how: dict[str, Any]) -> Any:
+    """An adapter on its base; `how` is what transformers is told about loading the base."""
     from peft import AutoPeftModelForCausalLM
 
-    return AutoPeftModelForCausalLM.from_pretrained(folder, dtype=dtype, is_trainable=True, trust_remote_code=False)
+    return AutoPeftModelForCausalLM.from_pretrained(folder, is_trainable=True, **how)
+
+
+def is_adapter(name: str) -> bool:
+    """Whether a name is a folder of adapters, or a run or checkpoint that holds one."""
+    path = Path(name).expanduser()
+    return path.is_dir() and (newest_weights(path) / "adapter_config.json").is_file()
 
 
 def assemble(name: str, model: Any, tokenizer: Any) -> LanguageModel:

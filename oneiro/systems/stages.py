@@ -12,10 +12,12 @@ from typing import Any
 from pydantic import Field
 
 from oneiro.episode import Episode, Row, lost
-from oneiro.learning import loop, sft
+from oneiro.errors import OneiroError
+from oneiro.learning import checkpoint, loop, sft
 from oneiro.learning.collapse import CollapseMonitor
 from oneiro.learning.learner import Learner
 from oneiro.learning.loop import RlSettings
+from oneiro.learning.selection import Selection
 from oneiro.learning.sft import SftSettings
 from oneiro.models import language as languages
 from oneiro.models.language import LanguageModel, ModelSettings
@@ -48,6 +50,12 @@ class Rollout:
     """Further metrics of a step's episodes."""
     evaluate: Callable[[int], dict[str, float]] = lambda step: {}
     """Metrics on held-out cases, with the policy as it is before that step's update."""
+    max_tokens: int | None = None
+    """The most tokens that a row may sample."""
+    validate: Callable[[], dict[str, float]] | None = None
+    """Metrics on validation cases (`rl.select`)."""
+    validation_metric: str = ""
+    """The one that chooses, where the settings name none."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +94,7 @@ def weights_after(run: Run, stages: Sequence[str | None], settings: ModelSetting
     """The weights after the first of these stages that is done, else those that training starts from."""
     for stage in stages:
         if stage is not None and run.done(stage) and (folder := run.path / "checkpoints" / stage).exists():
-            return languages.load(str(folder))
+            return languages.load(settings.model_copy(update={"name": str(folder), "lora": None}))
     return base_weights(run, settings)
 
 
@@ -144,6 +152,14 @@ def reinforce(
     """
     actor = loop.actor_of(language, settings)
     rollout = rollout_of(Engine(actor, max_batch_size))
+    selection = None
+    if settings.select is not None:
+        # An actor's weights may be older than those that would be kept.
+        own = rollout if actor is language else rollout_of(Engine(language, max_batch_size))
+        if own.validate is None:
+            raise OneiroError("rl.select: this recipe has no validation cases; leave it out")
+        metric = settings.select.metric or rollout.validation_metric
+        selection = Selection(settings.select, run.checkpoint_dir(stage), language, own.validate, metric)
     with run.progress(title, settings.steps) as bar:
 
         def log(step: int, values: dict[str, float]) -> None:
@@ -153,7 +169,8 @@ def reinforce(
         def rewind(step: int) -> str | None:
             run.rewind(stage, step)
             bar.advance(step)
-            return monitor.replay(row for row in read_log(run.path / METRICS) if row["stage"] == stage)
+            rows = [row for row in read_log(run.path / METRICS) if row["stage"] == stage]
+            return monitor.replay(rows) or (selection.replay(rows) if selection else None)
 
         def keep(step: int, episodes: Sequence[Episode]) -> None:
             run.episodes(stage, step, [rollout.record(episode) for episode in episodes])
@@ -165,12 +182,19 @@ def reinforce(
             if words := lost(episodes):
                 run.say(f"{title}, step {step}: {words}")
             found = rollout.describe(episodes) | monitor.measure(step, episodes, learner)
-            due = evaluate_every and (step - 1) % evaluate_every == 0
-            return found | rollout.evaluate(step) if due else found
+            if evaluate_every and (step - 1) % evaluate_every == 0:
+                found |= rollout.evaluate(step)
+            return found | selection.measure(step) if selection else found
 
-        callbacks = loop.Callbacks(rollout.play, log, time, keep, rewind, monitor.see, extra_metrics, run.say)
-        loop.reinforce(language, settings, run.checkpoint_dir(stage), seed, callbacks, actor)
+        def should_stop(step: int, values: dict[str, float]) -> str | None:
+            reasons = [monitor.see(step, values), selection.see(step, values) if selection else None]
+            return next(filter(None, reasons), None)
+
+        callbacks = loop.Callbacks(rollout.play, log, time, keep, rewind, should_stop, extra_metrics, run.say)
+        last = loop.reinforce(language, settings, run.checkpoint_dir(stage), seed, callbacks, actor, rollout.max_tokens)
     notes = [*monitor.notes, *([monitor.reason] if monitor.reason else [])]
+    if selection is not None:
+        notes += [*([selection.reason] if selection.reason else []), selection.finish(checkpoint.step_of(last))]
     for text in notes:
         run.say(f"{title}: {text}")
     return {"notes": notes}

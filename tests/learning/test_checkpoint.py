@@ -200,7 +200,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(trained: Path, tmp_
     said: list[str] = []
     language = make_tiny()
     learners = learner_of(language)
-    assert checkpoint.restore(folder, language, learners, said.append) == 2
+    assert checkpoint.restore(folder, language, learners, say=said.append) == 2
     assert learners["policy"].updates == 2
     assert len(said) == 1 and "step-000004 is damaged" in said[0] and "going on from step-000002" in said[0]
     assert [path.name for path in folder.iterdir()] == ["step-000002"]

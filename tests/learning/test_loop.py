@@ -10,16 +10,19 @@ import pytest
 import torch
 
 from oneiro import seeds
-from oneiro.episode import Episode, Row, SamplingParams, Segment, given
+from oneiro.episode import Episode, FinishReason, Row, SamplingParams, Segment, given
 from oneiro.errors import OneiroError
 from oneiro.learning import sft
-from oneiro.learning.algorithms import DrGrpo, Grpo, Ppo, Reinforce, Rloo, StateGrpo, TurnGrpo
+from oneiro.learning.algorithms import DrGrpo, Grpo, Gspo, Ppo, Reinforce, Rloo, StateGrpo, TurnGrpo
+from oneiro.learning.correction import CorrectionSettings
 from oneiro.learning.example import Example
+from oneiro.learning.filters import FilterSettings
 from oneiro.learning.learner import LearnerSettings
 from oneiro.learning.loop import Callbacks, RlSettings, actor_of, minibatches, reinforce
 from oneiro.learning.losses import LossSettings
-from oneiro.learning.optimiser import OptimiserSettings, learning_rate
-from oneiro.models.language import LanguageModel
+from oneiro.learning.optimiser import OptimiserSettings
+from oneiro.learning.reference import Reference, ReferenceSettings
+from oneiro.models.language import LanguageModel, LoraSettings, with_lora
 from oneiro.sampling.engine import Engine, SamplingSettings
 from tests.conftest import make_tiny
 
@@ -46,7 +49,8 @@ def play_with(language: LanguageModel, turns: int = 1):  # type: ignore[no-untyp
 
 def settings(algorithm: object, steps: int, **more: object) -> RlSettings:
     learner = LearnerSettings(
-        optimiser=OptimiserSettings(lr=1e-2, weight_decay=0.0), loss=LossSettings(kl=0.001 if "kl" in more else 0.0)
+        optimiser=OptimiserSettings(name=more.pop("optimiser", "adamw"), lr=1e-2, weight_decay=0.0),  # type: ignore[arg-type]
+        loss=LossSettings(kl=0.001 if "kl" in more else 0.0),
     )
     more.pop("kl", None)
     return RlSettings(steps=steps, algorithm=algorithm, learner=learner, checkpoint_every=2, **more)  # type: ignore[arg-type]
@@ -65,6 +69,16 @@ CASES = {
     "state-grpo by turns": (StateGrpo(), {"minibatches": 2}),
     "grpo, playing ahead": (Grpo(), {"async_rollout": True}),
     "ppo, playing ahead": (Ppo(), {"async_rollout": True}),
+    "gspo in minibatches": (Gspo(clip_low=0.05, clip_high=0.05), {"minibatches": 2}),
+    "grpo with muon": (Grpo(), {"optimiser": "muon"}),
+}
+FOLLOWING = ReferenceSettings(sync_every=1, mix=0.25)
+RESUMED = CASES | {
+    "a correction, playing ahead": (Grpo(), {"async_rollout": True, "correction": CorrectionSettings(name="icepop")}),
+    "a refill, playing ahead": (Grpo(), {"async_rollout": True, "filter": FilterSettings(refill=2)}),
+    "a reference that follows": (Grpo(), {"kl": True, "reference": FOLLOWING}),
+    "a reference that follows an adapter": (Grpo(), {"kl": True, "reference": FOLLOWING, "lora": LoraSettings(rank=2)}),
+    "muon in minibatches with a critic": (Ppo(), {"optimiser": "muon", "minibatches": 2}),
 }
 
 
@@ -92,7 +106,7 @@ def test_every_algorithm_learns(case: str, tmp_path: Path) -> None:
     how = settings(algorithm, 40, **more)
     actor = actor_of(language, how)
     parts = Callbacks(play_with(actor, turns=2 if "turns" in case else 1), lambda step, values: logged.append(values))
-    reinforce(language, how, tmp_path, 0, parts, actor)
+    reinforce(language, how, tmp_path, 0, parts, actor, max_tokens=5)
     rewards = [values["reward"] for values in logged]
     assert np.mean(rewards[-5:]) > np.mean(rewards[:5]) + 0.15
     updates = [values for values in logged if "mismatch" in values]
@@ -100,15 +114,18 @@ def test_every_algorithm_learns(case: str, tmp_path: Path) -> None:
         assert max(values["mismatch"] for values in updates) < 1e-4  # the sampler's weights are the learner's
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", RESUMED)
 def test_a_resumed_run_is_the_uninterrupted_one(case: str, tmp_path: Path) -> None:
-    algorithm, more = CASES[case]
+    algorithm, more = RESUMED[case]
+    lora = more.get("lora")
+    more = {key: value for key, value in more.items() if key != "lora"}
 
     class Killed(Exception):
         pass
 
     def go(folder: Path, stop_at: int | None) -> tuple[list[tuple[int, dict[str, float]]], LanguageModel]:
-        language = make_tiny()
+        torch.manual_seed(0)  # peft draws adapters from the global generator
+        language = with_lora(make_tiny(), lora)
         logged: list[tuple[int, dict[str, float]]] = []
         how = settings(algorithm, 5, **more)
         actor = actor_of(language, how)
@@ -121,7 +138,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(case: str, tmp_path: Path) -> No
 
         parts = Callbacks(play_or_die, lambda step, values: logged.append((step, values)))
         with contextlib.suppress(Killed):
-            reinforce(language, how, folder, 0, parts, actor)
+            reinforce(language, how, folder, 0, parts, actor, max_tokens=5)
         return logged, language
 
     whole, expected = go(tmp_path / "whole", None)
@@ -201,6 +218,151 @@ def test_the_weight_of_environment_tokens_is_that_of_their_component() -> None:
     assert learner_settings(RlSettings()).loss.ce == 1.0
 
 
+def test_a_constant_needs_a_budget_and_takes_the_rollouts() -> None:
+    from oneiro.learning.loop import learner_settings
+
+    how = RlSettings(algorithm=DrGrpo())
+    with pytest.raises(OneiroError, match=r"learner.loss.max_tokens"):
+        learner_settings(how)
+    assert learner_settings(how, 60).loss.max_tokens == 60
+    own = RlSettings(algorithm=DrGrpo(), learner=LearnerSettings(loss=LossSettings(max_tokens=7)))
+    assert learner_settings(own, 60).loss.max_tokens == 7
+
+
+def scored(play, scores):  # type: ignore[no-untyped-def]
+    """The same play with the scores that a step's groups are given: `scores(step, group, member)`."""
+
+    def again(step: int) -> list[Episode]:
+        episodes = play(step)
+        for place, episode in enumerate(episodes):
+            episode.rewards = [float(scores(step, episode.group, place % 6))]
+        return episodes
+
+    return again
+
+
+def test_the_schedule_advances_past_steps_without_anything_to_learn(tmp_path: Path) -> None:
+    language, logged = make_tiny(), []
+    how = settings(Grpo(), 4, minibatches=2)
+    falling = OptimiserSettings(lr=0.8, schedule="linear")
+    how = how.model_copy(update={"learner": LearnerSettings(optimiser=falling)})
+    play = scored(play_with(language), lambda step, group, member: member if step != 1 else 0)
+    reinforce(language, how, tmp_path, 0, Callbacks(play, lambda step, values: logged.append(values)))
+    # Eight updates fall from 0.8 by 0.1 each; the last of a step is logged, and the second step has none.
+    assert [values.get("lr") for values in logged] == [pytest.approx(0.7), None, pytest.approx(0.3), pytest.approx(0.1)]
+    assert '"policy": 8' in next(tmp_path.glob("step-*/state.json")).read_text()
+
+
+def test_groups_without_std_are_drawn_again_up_to_a_bound(tmp_path: Path) -> None:
+    language, drawn, logged = make_tiny(), [], []
+    play = play_with(language)
+
+    def watched(number: int) -> list[Episode]:
+        drawn.append(number)
+        # Step 0: all groups vary. Step 1: one of four does, as in every later batch. Step 2: nothing ever.
+        varying = {0: 4, 2: 0, 7: 0, 8: 0}.get(number, 1)
+        return scored(play, lambda step, group, member: member if group < varying else 1)(number)
+
+    how = settings(Grpo(), 3, filter=FilterSettings(refill=2))
+    reinforce(language, how, tmp_path, 0, Callbacks(watched, lambda step, values: logged.append(values)))
+    assert drawn == [0, 1, 5, 6, 2, 7, 8]
+    assert [values["groups_drawn"] for values in logged] == [4, 12, 12]
+    assert [values["groups_kept"] for values in logged] == [4, 3, 0]
+    assert logged[1]["group_std"] == pytest.approx(3 * np.std(range(6)) / 12)
+
+
+def test_a_refill_never_makes_a_batch_larger(tmp_path: Path) -> None:
+    language, logged = make_tiny(), []
+    play = scored(play_with(language), lambda step, group, member: member if step or group else 0)
+    how = settings(Grpo(), 1, filter=FilterSettings(refill=3))
+    reinforce(language, how, tmp_path, 0, Callbacks(play, lambda step, values: logged.append(values)))
+    assert logged[0]["groups_drawn"] == 8 and logged[0]["groups_kept"] == 4
+
+
+def test_episodes_cut_by_the_token_limit_leave_the_policy_loss(tmp_path: Path) -> None:
+    """The same weights as if only the whole episodes had been learned from, with the advantages of all."""
+    from oneiro.learning.loop import learn, make_learners
+
+    def go(masked: bool) -> tuple[dict[str, float], LanguageModel]:
+        language = make_tiny()
+        how = settings(Grpo(), 1, mask_truncated=True)
+        episodes = scored(play_with(language), lambda step, group, member: member)(0)
+        for place, episode in enumerate(episodes):
+            segment = episode.rows[0].segments[1]
+            assert segment.finish_reason is FinishReason.LENGTH
+            cut = place % 3 == 0
+            segment.finish_reason = FinishReason.LENGTH if cut and masked else FinishReason.TOKEN
+            if cut and not masked:
+                segment.weights = {"policy": 0.0}
+        found = learn(episodes, how, make_learners(language, how, how.learner, 1), None, 0)
+        return found, language
+
+    masked, language = go(True)
+    expected, other = go(False)
+    assert masked.pop("masked") == pytest.approx(1 / 3) and expected.pop("masked") == 0
+    assert masked == expected
+    for (_, a), (_, b) in zip(language.trainable(), other.trainable(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_where_all_episodes_were_cut_nothing_is_learned(tmp_path: Path) -> None:
+    language, logged = make_tiny(), []
+    before = [p.detach().clone() for _, p in language.trainable()]
+    play = scored(play_with(language), lambda step, group, member: member)
+    how = settings(Grpo(), 1, mask_truncated=True)
+    reinforce(language, how, tmp_path, 0, Callbacks(play, lambda step, values: logged.append(values)))
+    assert logged[0]["masked"] == 1 and "loss" not in logged[0]
+    assert all(torch.equal(a, b) for a, (_, b) in zip(before, language.trainable(), strict=True))
+
+
+def adapted(seed: int = 0) -> LanguageModel:
+    """An adapter that says something."""
+    torch.manual_seed(seed)
+    language = with_lora(make_tiny(), LoraSettings(rank=2))
+    with torch.no_grad():
+        for _, parameter in language.trainable():
+            parameter.normal_(0, 0.1)
+    return language
+
+
+def test_the_reference_of_an_adapter_is_the_adapter_as_it_was(tiny: LanguageModel) -> None:
+    from oneiro.learning.learner import Learner
+
+    language = adapted()
+    learner = Learner(language.backbone, LearnerSettings(), 1)
+    examples = [Example.of(row) for episode in play_with(language)(0) for row in episode.rows]
+    start, _ = learner.logprobs(examples)
+    reference = Reference(language.backbone, ReferenceSettings())
+    assert reference.model is None and set(reference.weights) == {name for name, _ in language.trainable()}
+    with torch.no_grad():
+        for _, parameter in language.trainable():
+            parameter.add_(0.1)
+    moved = [p.detach().clone() for _, p in language.trainable()]
+    found = reference.logprobs(examples, learner)
+    assert all(np.array_equal(a, b) for a, b in zip(found, start, strict=True))
+    assert all(torch.equal(a, p) for a, (_, p) in zip(moved, language.trainable(), strict=True))  # put back
+
+
+@pytest.mark.parametrize("make", [make_tiny, adapted])
+def test_a_reference_that_follows_is_a_moving_average(make) -> None:  # type: ignore[no-untyped-def]
+    language = make()
+    reference = Reference(language.backbone, ReferenceSettings(sync_every=2, mix=0.25))
+    name, parameter = language.trainable()[0]
+    start = parameter.detach().clone()
+    expected = start.clone()
+    for step in range(1, 5):
+        with torch.no_grad():
+            parameter.add_(1.0)
+        reference.follow(step)
+        if step % 2 == 0:
+            expected = 0.75 * expected + 0.25 * (start + step)
+    torch.testing.assert_close(reference.weights[name], expected)
+    if reference.model is not None:
+        torch.testing.assert_close(dict(reference.model.named_parameters())[name].detach(), expected)
+    untouched = Reference(language.backbone, ReferenceSettings())
+    assert not untouched.state()
+
+
 def test_supervised_learning_resumes_bit_for_bit(tmp_path: Path) -> None:
     rows = [Row([given([i % 9, 2, 3]), given([10 + i % 5, 11], ce=1.0)]) for i in range(40)]
     chosen = sft.SftSettings(batch=8, epochs=2.0, checkpoint_every=3)
@@ -249,11 +411,3 @@ def test_overfitting_is_noticed_on_held_out_rows(tiny: LanguageModel, tmp_path: 
 def test_every_row_is_seen_once_an_epoch() -> None:
     seen = [i for step in range(10) for i in sft.order(40, 3, step, 8)]
     assert sorted(seen[:40]) == list(range(40)) == sorted(seen[40:]) and seen[:40] != seen[40:]
-
-
-def test_schedules_by_hand() -> None:
-    cosine = OptimiserSettings(lr=1.0, schedule="cosine", warmup=2, final=0.1)
-    rates = [learning_rate(cosine, step, 10) for step in (0, 1, 2, 6, 10)]
-    np.testing.assert_allclose(rates, [0.5, 1.0, 1.0, 0.55, 0.1])
-    linear = OptimiserSettings(lr=1.0, schedule="linear", warmup=0.2)
-    np.testing.assert_allclose([learning_rate(linear, step, 10) for step in (0, 1, 2, 6, 10)], [0.5, 1, 1, 0.5, 0])

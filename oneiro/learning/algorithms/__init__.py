@@ -5,10 +5,23 @@ from __future__ import annotations
 from oneiro.learning.algorithms.base import Algorithm, Estimate, Trajectory
 from oneiro.learning.algorithms.dr_grpo import DrGrpo
 from oneiro.learning.algorithms.grpo import Grpo
+from oneiro.learning.algorithms.gspo import Gspo
 from oneiro.learning.algorithms.ppo import Ppo
 from oneiro.learning.algorithms.reinforce import Reinforce
 from oneiro.learning.algorithms.rloo import Rloo
 from oneiro.learning.algorithms.state_grpo import StateGrpo
 from oneiro.learning.algorithms.turn_grpo import TurnGrpo
 
-__all__ = ["Algorithm", "DrGrpo", "Estimate", "Grpo", "Ppo", "Reinforce", "Rloo", "StateGrpo", "Trajectory", "TurnGrpo"]
+__all__ = [
+    "Algorithm",
+    "DrGrpo",
+    "Estimate",
+    "Grpo",
+    "Gspo",
+    "Ppo",
+    "Reinforce",
+    "Rloo",
+    "StateGrpo",
+    "Trajectory",
+    "TurnGrpo",
+]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,11 @@ class Algorithm(Settings):
     """Whether `estimate` needs values."""
     aggregate: ClassVar[Aggregate | None] = None
     """An aggregation the algorithm insists on."""
+
+    @property
+    def loss(self) -> dict[str, Any]:
+        """Settings of the loss that the algorithm insists on, besides the aggregation."""
+        return {}
 
     def estimate(self, trajectories: Sequence[Trajectory]) -> Estimate:
         raise NotImplementedError("estimate(trajectories) -> Estimate")

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from oneiro import seeds
 from oneiro.agents import evaluate as evaluation
 from oneiro.agents.evaluate import AgentEvaluationSettings
 from oneiro.agents.loading import AgentMetadata
 from oneiro.agents.policies import ModelPolicy
-from oneiro.agents.rollout import attempts, play
+from oneiro.agents.rollout import attempts, attempts_at, play
 from oneiro.episode import Episode, Row, Tokens, lost
 from oneiro.errors import OneiroError
 from oneiro.learning.collapse import CollapseMonitor
@@ -28,6 +30,7 @@ from oneiro.systems.spa.hindsight import Hindsight
 from oneiro.systems.spa.recipe import SpaRecipe
 from oneiro.systems.spa.self_play import recorded_play
 from oneiro.systems.stages import Rollout
+from oneiro.worlds.levels import distinct_seeds
 
 
 class VariantRun:
@@ -155,7 +158,16 @@ class VariantRun:
             planned = attempts(recipe.rollout.prompts_per_step, recipe.rollout.group_size, "train", seed)
             return play(make_world, planned, policy, self.dialogue, chat, seed, self.response_prefix)
 
-        return Rollout(play_step, evaluation.record, evaluate=lambda step: self.eval_subset(engine, step))
+        # A dialogue that grows is one row of many replies.
+        replies = self.dialogue.max_turns if self.dialogue.context == "full" and not chat.rewrites else 1
+        return Rollout(
+            play_step,
+            evaluation.record,
+            evaluate=lambda step: self.eval_subset(engine, step),
+            max_tokens=replies * recipe.sampling.max_tokens,
+            validate=lambda: self.validate(engine),
+            validation_metric="validation_success",
+        )
 
     def eval_subset(self, engine: Engine, step: int) -> dict[str, float]:
         """How the policy of this step does on unseen levels."""
@@ -164,6 +176,31 @@ class VariantRun:
         found = evaluation.measure(played, settings.samples)
         values = {"eval_success": found["success"].value, f"eval_pass@{settings.samples}": found["pass@k"].value}
         return {name: value for name, value in values.items() if isinstance(value, float)}
+
+    def validate(self, engine: Engine) -> dict[str, float]:
+        """Success on unseen levels that the evaluation does not use, one attempt each, always with the same noise."""
+        select, settings = self.rl_settings.select, self.recipe.evaluation
+        assert select is not None
+        beyond = distinct_seeds(self.world.maker(), "eval", settings.levels + select.cases, settings.first_seed)
+        if not (chosen := beyond[settings.levels :]):
+            raise OneiroError(
+                f"{self.world.name} has no unseen levels beside the {len(beyond)} of the evaluation; lower "
+                "evaluation.levels or leave rl.select out"
+            )
+        policy, dialogue, chat = self.policy(engine, settings), self.dialogue, ChatFormat(engine.language.tokenizer)
+        seed = seeds.derive(self.recipe.seed, "validate")
+        played = play(
+            self.world.maker(), attempts_at(chosen, 1, "eval"), policy, dialogue, chat, seed, self.response_prefix
+        )
+        success, reward = (float(np.mean([getattr(e, name) for e in played])) for name in ("success", "score"))
+        return {"validation_success": success, "validation_reward": reward}
+
+    def policy(self, engine: Engine, settings: AgentEvaluationSettings) -> ModelPolicy:
+        """The engine's model as it is evaluated."""
+        sampling = self.recipe.sampling
+        if settings.temperature is not None:
+            sampling = sampling.model_copy(update={"temperature": settings.temperature})
+        return ModelPolicy(engine, sampling)
 
     def evaluate(self) -> dict[str, Any]:
         """The variant's rows of the tables."""
@@ -179,11 +216,8 @@ class VariantRun:
 
     def played(self, engine: Engine, what: str, settings: AgentEvaluationSettings) -> list[Episode]:
         """The evaluation levels, played by the engine's model."""
-        sampling = self.recipe.sampling
-        if settings.temperature is not None:
-            sampling = sampling.model_copy(update={"temperature": settings.temperature})
         chat, seed = ChatFormat(engine.language.tokenizer), seeds.derive(self.recipe.seed, what)
-        policy = ModelPolicy(engine, sampling)
+        policy = self.policy(engine, settings)
         return evaluation.attempt(self.world.maker(), policy, self.dialogue, chat, settings, seed, self.response_prefix)
 
 

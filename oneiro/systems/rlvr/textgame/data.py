@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,8 @@ class Data:
     unseen: Dataset | None
     """Rows of held-out games that are not among `test`."""
     examples: Sequence[Transition]
+    validation: Sequence[Transition] = ()
+    """Rows taken out of `train`, with everything else that starts from their states."""
 
     def predictor(self, config: TextGamePredictorConfig) -> TextGamePredictor:
         return TextGamePredictor(config, rules=self.train.rules, examples=self.examples)
@@ -73,6 +75,17 @@ def open_data(settings: TextGameDataSettings, run: Run) -> Data:
         test = test.only(asked) if settings.games else test
     examples = list(open_dataset(folder, EXAMPLE)) if EXAMPLE in there else []
     return Data(train, test, unseen, examples)
+
+
+def with_validation(data: Data, cases: int, seed: int) -> Data:
+    """The same with at most `cases` rows of `train` set apart; no state stands in both."""
+    train, order = data.train, seeds.generator(seed, "validation rows").permutation(len(data.train))
+    chosen = [int(i) for i in order[: min(cases, len(order) // 2)]]
+    states = {train.rows[i].state for i in chosen}
+    rows = [row for row in train.rows if row.state not in states]
+    if not rows:
+        raise OneiroError(f"rl.select.cases={cases} leaves no rows to train on; lower it")
+    return replace(data, train=replace(train, rows=rows), validation=[train[i] for i in chosen])
 
 
 def row_order(data: Dataset, settings: SamplerSettings, kind: Kind, seed: int) -> Balanced | GoldMix:

@@ -23,7 +23,16 @@ from oneiro.systems.rlvr import pipeline
 from oneiro.systems.rlvr.pipeline import intervals_apart
 from oneiro.systems.rlvr.task import AFTER, BEFORE, Task
 from oneiro.systems.rlvr.textgame import evaluation
-from oneiro.systems.rlvr.textgame.data import Data, data_stage, open_data, row_order, some, training_rows, true_rows
+from oneiro.systems.rlvr.textgame.data import (
+    Data,
+    data_stage,
+    open_data,
+    row_order,
+    some,
+    training_rows,
+    true_rows,
+    with_validation,
+)
 from oneiro.systems.rlvr.textgame.episodes import describe, play
 from oneiro.systems.rlvr.textgame.recipe import TextGameRecipe
 from oneiro.systems.rlvr.textgame.tiny import TEXTS, create_tiny
@@ -66,7 +75,8 @@ class TextGameTask(Task):
 
     @cached_property
     def data(self) -> Data:
-        return open_data(self.recipe.data, self.run)
+        data, select = open_data(self.recipe.data, self.run), self.recipe.rl.select
+        return with_validation(data, select.cases, self.recipe.seed) if select else data
 
     @cached_property
     def predictor(self) -> TextGamePredictor:
@@ -121,7 +131,13 @@ class TextGameTask(Task):
         def evaluate(step: int) -> dict[str, float]:
             return evaluation.subset_accuracy(model, some(self.data.test, subset, recipe.seed))
 
-        return Rollout(play_step, record, describe, evaluate)
+        def validate() -> dict[str, float]:
+            found = evaluation.subset_accuracy(model, self.data.validation)
+            return {name.replace("eval_", "validation_"): value for name, value in found.items()}
+
+        return Rollout(
+            play_step, record, describe, evaluate, recipe.sampling.max_tokens, validate, "validation_changed"
+        )
 
     def evaluate(self, engine: Engine, name: str) -> dict[str, Any]:
         stage = "evaluate-rlvr" if name == AFTER else "evaluate-base"

@@ -161,3 +161,9 @@ class VideoRecipe(RlvrRecipe):
         if self.data.own and self.tokenizer.height != self.tokenizer.width:
             raise ValueError("our own worlds draw square frames: set tokenizer.height and tokenizer.width alike")
         return self
+
+    @model_validator(mode="after")
+    def _of_one_length(self) -> VideoRecipe:
+        if self.rl.mask_truncated:
+            raise ValueError("every predicted video ends at its token limit: leave rl.mask_truncated out")
+        return self

@@ -106,7 +106,8 @@ class VideoTask(Task):
                 task, engine, train.cut(windows), cases, names, recipe.rollout.group_size, recipe.sampling, seed
             )
 
-        return Rollout(play_step, record, describe, lambda step: self._eval_subset(engine))
+        most = task.layout.future * task.layout.frame_tokens
+        return Rollout(play_step, record, describe, lambda step: self._eval_subset(engine), most)
 
     def _eval_subset(self, engine: Engine) -> dict[str, float]:
         """Reward and error on a few test segments during RL, with the same sampling noise each time."""

@@ -1,0 +1,119 @@
+"""Learning rates and optimisers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oneiro.errors import OneiroError
+from oneiro.learning.learner import Learner, LearnerSettings
+from oneiro.learning.optimiser import Optimiser, OptimiserSettings, learning_rate
+from oneiro.models.language import LanguageModel
+from oneiro.recipe import build
+
+
+def test_schedules_by_hand() -> None:
+    cosine = OptimiserSettings(lr=1.0, schedule="cosine", warmup=2, final=0.1)
+    rates = [learning_rate(cosine, step, 10) for step in (0, 1, 2, 6, 10)]
+    np.testing.assert_allclose(rates, [0.5, 1.0, 1.0, 0.55, 0.1])
+    linear = OptimiserSettings(lr=1.0, schedule="linear", warmup=0.2)
+    np.testing.assert_allclose([learning_rate(linear, step, 10) for step in (0, 1, 2, 6, 10)], [0.5, 1, 1, 0.5, 0])
+    # Half a step of warm-up is one step, and 0.07 * 100 = 7.000000000000001 is seven.
+    assert learning_rate(OptimiserSettings(lr=1.0, warmup=0.05), 0, 10) == 1.0
+    assert learning_rate(OptimiserSettings(lr=1.0, warmup=0.07), 6, 100) == 1.0
+    np.testing.assert_allclose(
+        [learning_rate(OptimiserSettings(lr=1.0, warmup=0.25), step, 10) for step in range(4)], [1 / 3, 2 / 3, 1, 1]
+    )
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    warmup=st.one_of(st.floats(0, 0.999), st.floats(1, 200)),
+    steps=st.integers(1, 300),
+    schedule=st.sampled_from(["constant", "cosine", "linear"]),
+    final=st.floats(0, 1),
+)
+def test_warm_up_rises_by_equal_steps_to_the_rate_and_never_passes_it(
+    warmup: float, steps: int, schedule: str, final: float
+) -> None:
+    chosen = OptimiserSettings(lr=0.5, warmup=warmup, schedule=schedule, final=final)  # type: ignore[arg-type]
+    rates = np.array([learning_rate(chosen, step, steps) for step in range(steps)])
+    assert (rates <= 0.5 * (1 + 1e-12)).all() and (rates >= 0).all()
+    rising = next((step for step, rate in enumerate(rates) if rate >= 0.5 * (1 - 1e-12)), steps)
+    np.testing.assert_allclose(np.diff(rates[: rising + 1]), rates[0], rtol=1e-9)  # as far from each other as from 0
+    asked = warmup if warmup >= 1 else warmup * steps
+    assert abs(rising + 1 - asked) < 1 or rising == steps or (asked < 1 and rising == 0)
+    # After its top it falls, without a jump: by no more than its steepest step.
+    if rising < steps:
+        falls = -np.diff(rates[rising:])
+        steepest = 0.5 * np.pi / 2 / max(1, steps - rising - 1)
+        assert (falls >= -1e-12).all() and (falls <= steepest + 1e-12).all()
+
+
+@pytest.mark.parametrize("lr", [1e8, float("inf"), float("nan"), 0.0])
+def test_a_rate_that_only_destroys_is_refused(lr: float) -> None:
+    with pytest.raises(OneiroError, match=r"^lr: "):
+        build(OptimiserSettings, {"lr": lr})
+
+
+def test_muon_takes_the_matrices_of_the_layers_and_adamw_the_rest(tiny: LanguageModel) -> None:
+    learner = Learner(tiny.backbone, LearnerSettings(optimiser=OptimiserSettings(name="muon")), 1)
+    muon, adamw = ({id(p) for g in part.param_groups for p in g["params"]} for part in learner.optimiser.parts)
+    for name, parameter in tiny.trainable():
+        inside = name.startswith("blocks") and parameter.dim() == 2
+        assert (id(parameter) in muon, id(parameter) in adamw) == (inside, not inside), name
+    assert tiny.backbone.head.weight is tiny.backbone.embedding.weight  # tied: one of them
+
+
+def test_muon_moves_along_every_direction_alike() -> None:
+    """The directions of the gradient differ twentyfold, those of the step hardly."""
+    rng = np.random.default_rng(0)
+    left, right = (np.linalg.qr(rng.normal(size=(size, size)))[0] for size in (12, 8))
+    weight = torch.nn.Parameter(torch.zeros(12, 8))
+    weight.grad = torch.from_numpy(left[:, :8] * np.geomspace(1, 20, 8) @ right).float()
+    chosen = OptimiserSettings(name="muon", lr=0.1, weight_decay=0.0, clip=1e9)
+    Optimiser([("w", weight)], chosen, ["w"]).step(0.1)
+    # As large as AdamW's step: 0.2 * sqrt(12) * lr a direction, up to what Muon's five Newton-Schulz rounds leave.
+    sizes = torch.linalg.svdvals(weight.detach()).numpy() / (0.1 * 0.2 * np.sqrt(12))
+    assert sizes.min() > 0.6 and sizes.max() < 1.3
+
+
+@pytest.mark.parametrize("name", ["adamw-8bit", "paged-adamw"])
+def test_optimisers_of_a_gpu_are_refused_elsewhere(name: str) -> None:
+    weight = torch.nn.Parameter(torch.zeros(2, 2))
+    with pytest.raises(OneiroError, match=f"optimiser '{name}' needs a GPU; use adamw here"):
+        Optimiser([("w", weight)], OptimiserSettings(name=name))  # type: ignore[arg-type]
+
+
+def test_muon_is_for_layers() -> None:
+    with pytest.raises(OneiroError, match="use adamw here"):
+        Optimiser([("w", torch.nn.Parameter(torch.zeros(2, 2)))], OptimiserSettings(name="muon"))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("name", ["adamw-8bit", "paged-adamw"])
+def test_optimisers_of_a_gpu_learn_and_resume(name: str) -> None:
+    pytest.importorskip("bitsandbytes")
+    torch.manual_seed(0)
+    target = torch.randn(128, 64, device="cuda")
+
+    def made() -> tuple[torch.nn.Parameter, Optimiser]:
+        weight = torch.nn.Parameter(torch.zeros(128, 64, device="cuda", dtype=torch.bfloat16))
+        return weight, Optimiser([("w", weight)], OptimiserSettings(name=name, weight_decay=0.0))  # type: ignore[arg-type]
+
+    def go(weight: torch.nn.Parameter, optimiser: Optimiser, steps: int) -> None:
+        for _ in range(steps):
+            weight.grad = (weight.detach() - target).to(weight.dtype)
+            optimiser.step(0.05)
+
+    weight, optimiser = made()
+    go(weight, optimiser, 10)
+    kept = {key: value.detach().cpu().clone() for key, value in optimiser.state().items()}
+    go(weight, optimiser, 30)
+    again, other = made()
+    other.restore(kept)
+    go(again, other, 30)
+    assert torch.equal(again, weight) and float((weight - target).abs().mean()) < 0.3
