@@ -82,12 +82,13 @@ def read_segment(path: str | Path, start: int, length: int) -> RobotEpisode:
 
     def segment(archive: zipfile.ZipFile) -> RobotEpisode:
         frames = storage.shape_of(archive).frames
+        cut = slice(start, start + length)
         there = 0 <= start <= frames - length and length > 0
-        image = storage.few_frames(archive, start, length) if there else None
+        image = storage.few_frames(archive, range(start, start + length)) if there else None
         if image is None:
             return _episode(storage.read(archive)).part(start, length)
         rest = storage.read(archive, lambda name: name not in storage.FRAMES)
-        info, cut = _info(rest), slice(start, start + length)
+        info = _info(rest)
         if any(len(values) != frames for values in rest.values()):
             raise ValueError(f"not every array has {frames} entries")
         action = rest.pop("action")[cut].astype(np.float32)
@@ -156,6 +157,14 @@ class Episodes:
     def segment(self, index: int, start: int, length: int) -> RobotEpisode:
         """`length` consecutive frames of one episode."""
         return read_segment(self.paths[index], start, length)
+
+    def frames(self, index: int, places: Sequence[int]) -> np.ndarray | None:
+        """Some frames of one episode, uint8 `[len(places), H, W, 3]`; None where its file must be read as a whole."""
+        return _of_file(self.paths[index], lambda archive: storage.few_frames(archive, places))
+
+    def action(self, index: int) -> np.ndarray:
+        """The actions of one episode `[T, A]`, without touching the frames."""
+        return next(replace(self, paths=(self.paths[index],), lengths=(self.lengths[index],)).actions())
 
     def windows(self, length: int) -> np.ndarray:
         """Every (episode, start) of a segment of `length` frames, `[N, 2]`: shuffle it, and an epoch is an epoch."""

@@ -31,7 +31,7 @@ IMAGE, PICTURES, ENDS, SUMS = "image", "pictures", "picture_ends", "frame_sums"
 FRAMES = (IMAGE, PICTURES, ENDS, SUMS)
 """Arrays that make up the frames."""
 BROKEN = (
-    *(ValueError, TypeError, KeyError, EOFError, OSError, MemoryError, RuntimeError, SyntaxError, OverflowError),
+    *(ValueError, TypeError, LookupError, EOFError, OSError, MemoryError, RuntimeError, SyntaxError, ArithmeticError),
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, tokenize.TokenError),
 )
 """What reading a damaged or hostile archive raises. The last is numpy's, of an array's header with a byte changed."""
@@ -133,34 +133,33 @@ def shape_of(archive: zipfile.ZipFile) -> Shape:
     return Shape(action[0], action[1])
 
 
-def few_frames(archive: zipfile.ZipFile, start: int, length: int) -> np.ndarray | None:
-    """Frames `start` to `start + length - 1` alone, uint8 `[length, H, W, 3]`; None where only all can be read.
+def few_frames(archive: zipfile.ZipFile, places: Sequence[int]) -> np.ndarray | None:
+    """Some frames alone, uint8 `[len(places), H, W, 3]`; None where only all can be read.
 
-    The caller has compared `start` and `length` with the file's `shape_of`.
+    The caller has compared the places with the file's `shape_of`.
     """
     small = read(archive, lambda name: name in (ENDS, SUMS))
     name = PICTURES if ENDS in small else IMAGE
-    header, place = _described(archive, name)
+    header, first = _described(archive, name)
     if SUMS not in small or archive.getinfo(f"{name}.npy").compress_type != zipfile.ZIP_STORED:
         return None
     if header.dtype != np.uint8 or header.fortran_order:
         raise ValueError(f"{name} is not plain bytes")
     if name == IMAGE:
         size = int(np.prod(header.shape[1:]))
-        places = [(size * at, size * (at + 1)) for at in range(header.shape[0])]
+        spans = [(size * at, size * (at + 1)) for at in range(header.shape[0])]
     else:
-        places = bounds(small[ENDS], header.shape[0])
-    wanted, sums = places[start : start + length], small[SUMS][start : start + length]
-    first, last = wanted[0][0], wanted[-1][1]
-    handle = archive.fp
+        spans = bounds(small[ENDS], header.shape[0])
+    handle, parts = archive.fp, []
     assert handle is not None, "the archive is open"
-    handle.seek(place + first)
-    data = handle.read(last - first)
-    parts = [data[begin - first : end - first] for begin, end in wanted]
-    if [zlib.crc32(part) for part in parts] != sums.tolist():
-        raise ValueError("the checksum of a frame is wrong")
+    for place in places:
+        start, end = spans[place]
+        handle.seek(first + start)
+        parts.append(handle.read(end - start))
+        if zlib.crc32(parts[-1]) != int(small[SUMS][place]):
+            raise ValueError(f"the checksum of frame {place} is wrong")
     if name == IMAGE:
-        return np.frombuffer(data, np.uint8).reshape(length, *header.shape[1:])
+        return np.frombuffer(b"".join(parts), np.uint8).reshape(len(parts), *header.shape[1:])
     return np.stack([decode(part) for part in parts])
 
 
