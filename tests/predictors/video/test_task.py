@@ -362,6 +362,22 @@ def test_a_rollout_goes_on_past_the_window_of_training(kind: str, renew: int, ep
         assert camera.frames.shape[1] <= camera.window and all(len(p) <= task.layout.length for p in camera._prompts())
 
 
+@pytest.mark.parametrize("kind", ["single", "multi"])
+def test_a_long_start_is_its_last_frames_as_many_as_the_window_holds(kind: str, episodes: Episodes) -> None:
+    task = task_of(kind, episodes)
+    camera, other = (LearnedFrames(task, Engine(model_of(task)), SamplingSettings()) for _ in range(2))
+    image, action = episodes[0].image[None], episodes[0].action[None]
+    window = camera.window
+    long = camera.begin(image[:, :11], action[:, :10])
+    short = other.begin(image[:, 11 - window : 11], action[:, 11 - window : 10])
+    assert np.array_equal(long, short) and camera.frames.shape[1] == camera.actions.shape[1] == window
+    for step in range(3):
+        assert all(len(prompt) <= task.layout.length for prompt in camera._prompts())
+        assert np.array_equal(camera.step(action[:, 10], seed=step), other.step(action[:, 10], seed=step))
+    with pytest.raises(ValueError, match="11 frames have 10 actions between them, not 4"):
+        camera.begin(image[:, :11], action[:, :4])
+
+
 def test_the_same_seeds_give_the_same_rollout(episodes: Episodes) -> None:
     task = task_of("multi", episodes)
     start = episodes[0].image[None, :1]
