@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from oneiro.agents.reply import SEPARATOR
+from oneiro.agents.reply import SEPARATOR, Parser
 from oneiro.recipe import Settings
 from oneiro.worlds.base import World
 
@@ -37,6 +37,8 @@ class DialogueSettings(Settings):
     """Taken for each state that is not. Unlike a reward for true ones it does not pay to dawdle, and RL cannot win by
     predicting what one wishes for.
     """
+    parser: Parser = "strict"
+    """How replies are read: `strict`, or by the published regular expression (`official`)."""
     max_words: int = 100
     """The length asked for in the prompt."""
 

@@ -10,10 +10,18 @@ true states can later be put in their place without searching again.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 SEPARATOR = "||"
 TAGS = ("think", "observation", "prediction", "answer")
 TAG_TOKENS = [mark for tag in TAGS for mark in (f"<{tag}>", f"</{tag}>")]
+OFFICIAL = r"<think>(.*?)</think>\s*<answer>(.*?)</answer>"
+"""RAGEN's expression. Without thoughts it is its second half; with states, SPA's, the thoughts are
+`\\s*<observation>(.*?)</observation>(.*?)<prediction>(.*?)</prediction>\\s*`. It is never run: on hostile text it needs
+minutes.
+"""
+OFFICIALLY_REMOVED = ("<think>", "</think>", "<answer>", "</answer>", "<|im_start|>", "<|im_end|>")
+"""Marks that RAGEN takes out of an answer, one after the other."""
 Span = tuple[int, int]
 
 
@@ -35,29 +43,88 @@ class Reply:
         return None if span is None else self.text[span[0] : span[1]].strip()
 
 
-def read(text: str, think: bool = True, world_model: bool = False, actions_per_turn: int | None = None) -> Reply:
+Parser = Literal["strict", "official"]
+"""`strict`: the whole reply has the demanded form; `official`: the first part of it that RAGEN's expression matches."""
+
+
+def read(
+    text: str,
+    think: bool = True,
+    world_model: bool = False,
+    actions_per_turn: int | None = None,
+    parser: Parser = "strict",
+) -> Reply:
     """Find the parts. The answer counts only in the demanded form: after the thoughts, and with both states if asked
     for.
     """
-    answer_open = text.rfind("<answer>")
-    answer = _between(text, "answer", max(0, answer_open))
-    thoughts = _between(text, "think", 0, last=True)
     observation = prediction = None
+    if parser == "official":
+        thoughts, answer, prediction = _official(text, think, world_model)
+    else:
+        thoughts = _between(text, "think", 0, last=True)
+        answer = _between(text, "answer", max(0, text.rfind("<answer>")))
     if thoughts is not None:
         observation = _between(text, "observation", thoughts[0], end=thoughts[1])
         after = observation[1] if observation else thoughts[0]
-        prediction = _between(text, "prediction", after, end=thoughts[1])
+        prediction = prediction or _between(text, "prediction", after, end=thoughts[1])
     formatted = answer is not None
-    if think and formatted:
-        assert answer is not None
-        formatted = thoughts is not None and thoughts[1] < answer[0] and text.lstrip().startswith("<think>")
-    if world_model:
-        formatted = formatted and observation is not None and prediction is not None
+    if parser == "strict" and answer is not None:
+        if think:
+            formatted = thoughts is not None and thoughts[1] < answer[0] and text.lstrip().startswith("<think>")
+        if world_model:
+            formatted = formatted and observation is not None and prediction is not None
     actions: tuple[str, ...] = ()
     if formatted and answer is not None:
-        words = (word.strip() for word in text[answer[0] : answer[1]].split(SEPARATOR))
+        body = text[answer[0] : answer[1]]
+        for mark in OFFICIALLY_REMOVED if parser == "official" else ():
+            body = body.replace(mark, "").strip()
+        words = (word.strip() for word in body.split(SEPARATOR))
         actions = tuple(word for word in words if word)[:actions_per_turn]
     return Reply(text, actions, formatted, observation, prediction, thoughts, answer)
+
+
+def _official(text: str, think: bool, world_model: bool) -> tuple[Span | None, Span | None, Span | None]:
+    """Thoughts, answer and predicted state in the first match of `OFFICIAL`, or of what it is without thoughts or with
+    states. What stands around the match does not matter.
+
+    Each part may only move to the right, so the first place of each is the one of the match: no way back is needed,
+    and the time is linear.
+    """
+    nothing = None, None, None
+    if not think:
+        return None, _between(text, "answer", 0), None
+    start = _run(text, ("<think>", "<observation>") if world_model else ("<think>",), 0)
+    if start is None:
+        return nothing
+    at = start[1]
+    for mark in ("</observation>", "<prediction>") if world_model else ():
+        place = text.find(mark, at)
+        if place < 0:
+            return nothing
+        at = place + len(mark)
+    closing = ("</prediction>", "</think>", "<answer>") if world_model else ("</think>", "<answer>")
+    end = _run(text, closing, at)
+    answer = _between(text, "answer", end[1] - len("<answer>")) if end is not None else None
+    if end is None or answer is None:
+        return nothing
+    thoughts = start[0] + len("<think>"), text.rfind("</think>", 0, end[1])
+    return thoughts, answer, (at, end[0]) if world_model else None
+
+
+def _run(text: str, marks: tuple[str, ...], start: int) -> Span | None:
+    """Where marks first stand one behind the other from `start` on, with nothing but space between them."""
+    while (first := text.find(marks[0], start)) >= 0:
+        at = first + len(marks[0])
+        for mark in marks[1:]:
+            while at < len(text) and text[at].isspace():
+                at += 1
+            if not text.startswith(mark, at):
+                break
+            at += len(mark)
+        else:
+            return first, at
+        start = first + len(marks[0])
+    return None
 
 
 def _between(text: str, tag: str, start: int, end: int | None = None, last: bool = False) -> Span | None:

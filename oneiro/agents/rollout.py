@@ -211,7 +211,8 @@ def _take(game: _Game, turn: Turn, answer: Utterance, settings: DialogueSettings
     if answer.finish_reason is FinishReason.ERROR:
         episode.finish_reason, game.over = FinishReason.ERROR, True
         return
-    reply = replies.read(answer.text, settings.think, settings.world_model, settings.actions_per_turn)
+    form = settings.think, settings.world_model, settings.actions_per_turn, settings.parser
+    reply = replies.read(answer.text, *form)
     before, earned, valid = game.state, 0.0, bool(reply.actions)
     executed: list[dict[str, Any]] = []
     for action in reply.actions:

@@ -149,14 +149,17 @@ def rlds(
         list[str] | None, typer.Option(metavar="FIELD", help="Field or group of the action; may be repeated, in order.")
     ] = None,
     instruction: Annotated[str | None, typer.Option(metavar="FIELD", help="The field of the instruction.")] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that read at once, a file each.")] = 2,
     json: JsonFile = None,
 ) -> None:
     """Import real robot episodes (Open X-Embodiment's TFRecords); no TensorFlow is needed.
 
-    Fields are found by themselves where they have their usual names, and for RT-1. Damaged records are named.
+    Fields are found by themselves where they have their usual names, and for RT-1. Damaged records are named, and
+    files that are absent or cut, as far as the dataset says what it should hold.
 
     \b
     oneiro data rlds --from bridge_rlds --out data/bridge
+    oneiro data rlds --from fractal20220817_data/0.1.0 --out data/rt1 --workers 16
     oneiro data rlds --from kuka/0.1.0 --out data/kuka --image observation/image --action action/world_vector
     """
     from oneiro.progress import console
@@ -171,11 +174,25 @@ def rlds(
             read += more
             status.update(f"reading: {read:,} episodes")
 
-        done = import_rlds(source, out, image=image, action=action or (), instruction=instruction, advance=count)
+        done = import_rlds(
+            source,
+            out,
+            image=image,
+            action=action or (),
+            instruction=instruction,
+            workers=workers,
+            advance=count,
+        )
     for line in done.damaged:
         warn(f"skipped: {line}")
-    table = Table(f"RLDS episodes in {out}", ["written", "kept", "damaged", "frames"])
-    table.add(done.written, done.kept, len(done.damaged), done.frames)
+    for line in done.gaps:
+        warn(f"missing: {line}")
+    table = Table(
+        f"RLDS episodes in {out}",
+        ["due", "written", "kept", "damaged", "missing", "frames"],
+        note="due: what dataset_info.json says the dataset has" if done.due is not None else "",
+    )
+    table.add(done.due, done.written, done.kept, len(done.damaged), done.missing, done.frames)
     show([table], json)
 
 

@@ -130,11 +130,12 @@ def drive(model: str, data: Path | None, episode: int, out: Path, seed: int) -> 
     """What `oneiro play robot --model` does: keys in, frames out."""
     import sys
 
-    from oneiro.systems.rlvr.video.teleop import STILL, blocks, open_teleop
+    from oneiro.systems.rlvr.video.teleop import STILL, blocks, keys_of, open_teleop
 
     driven = open_teleop(model, data, episode, out, seed)
     moves = ", ".join(f"{less} and {more}" for less, more in driven.keys)
-    typer.echo(f"The model answers keys ({moves} move; {STILL} waits; q ends); several in a line are several steps.")
+    named = f"1- and 1+ to {driven.entries}- and {driven.entries}+ push any of the {driven.entries} entries"
+    typer.echo(f"The model answers keys ({moves} move; {named}; {STILL} waits; q ends); several in a line, in order.")
     while True:
         if sys.stdout.isatty():
             typer.echo(blocks(driven.frame))
@@ -142,7 +143,7 @@ def drive(model: str, data: Path | None, episode: int, out: Path, seed: int) -> 
             line = input(f"frame {len(driven.shown) - 1} > ").strip()
         except EOFError:
             line = "q"
-        for key in line.replace(" ", ""):
+        for key in keys_of(line):
             if key == "q":
                 typer.echo(f"{driven.finish()} shows {len(driven.shown)} frames")
                 return

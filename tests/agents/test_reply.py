@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Iterator
 
@@ -114,6 +115,70 @@ def test_reading_is_total_and_fast_on_hostile_text() -> None:
 def test_reading_is_total_and_fast_on_a_hundred_thousand_replies_and_more() -> None:
     reads(spoken(100_000))
     reads(what_models_write(100_000))
+
+
+# The published parser -------------------------------------------------------------------------------------------------
+
+BASE = replies.OFFICIAL
+STATES = (
+    r"<think>\s*<observation>(.*?)</observation>(.*?)<prediction>(.*?)</prediction>\s*</think>\s*<answer>(.*?)</answer>"
+)
+
+
+def published(text: str, think: bool, world_model: bool, most: int | None) -> list[str] | None:
+    """RAGEN's way: an expression, marks taken out of the answer one after the other, the first so many actions."""
+    found = re.search((STATES if world_model else BASE) if think else "<answer>(.*?)</answer>", text, re.DOTALL)
+    if found is None:
+        return None
+    body = found.groups()[-1]
+    for mark in ("<think>", "</think>", "<answer>", "</answer>", "<|im_start|>", "<|im_end|>"):
+        body = body.replace(mark, "").strip()
+    return [word.strip() for word in body.split("||") if word.strip()][:most]
+
+
+def test_the_official_parser_finds_what_the_published_expression_finds() -> None:
+    matched = 0
+    for number, text in enumerate(spoken(20_000)):
+        if len(text) > 5_000:
+            continue  # where the expression needs minutes
+        if number % 3 == 0:
+            text = text.replace("</prediction>", "</prediction> \n").replace("</think>", "</think>\t")
+        think, world_model, most = number % 5 > 0, number % 2 > 0, number % 4 or None
+        expected = published(text, think, world_model, most)
+        reply = read(text, think, world_model, most, "official")
+        assert reply.formatted is (expected is not None) and list(reply.actions) == (expected or []), text
+        matched += expected is not None
+        if expected is not None and think:
+            found = re.search(STATES if world_model else BASE, text, re.DOTALL)
+            assert found is not None and reply.answer == found.span(found.lastindex or 0)
+            assert reply.think is not None and reply.think[0] == found.start() + len("<think>")
+            if world_model:
+                assert reply.observation == found.span(1) and reply.prediction == found.span(3)
+            else:
+                assert reply.think == found.span(1)
+    assert matched > 3_000
+
+
+def test_the_official_parser_is_linear_on_hostile_text() -> None:
+    for text in (*HOSTILE, "<think>" + " " * 200_000, "</think> " * 50_000, "<think> " * 50_000):
+        for world_model in (False, True):
+            started = time.process_time()
+            read(text, True, world_model, None, "official")
+            assert time.process_time() - started < 0.5, f"slow on {text[:80]!r}"
+
+
+@pytest.mark.parametrize(
+    ("text", "strict", "official"),
+    [
+        ("well: <think>a</think><answer>Up</answer>", (), ("Up",)),  # words before the thoughts
+        ("<think>a</think> so <answer>Up</answer>", ("Up",), ()),  # words between thoughts and answer
+        ("<think>a</think><answer>Up</answer><answer>Left</answer>", ("Left",), ("Up",)),  # the last, the first
+        ("<think>a</think><answer><answer>Up</answer>", ("Up",), ("Up",)),
+        ("<think>a</think><answer>Up<think></answer>", ("Up<think>",), ("Up",)),  # marks inside an answer
+    ],
+)
+def test_where_the_two_parsers_differ(text: str, strict: tuple[str, ...], official: tuple[str, ...]) -> None:
+    assert read(text).actions == strict and read(text, parser="official").actions == official
 
 
 def test_without_states_undoes_the_world_model() -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cache, cached_property
+from threading import Lock
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +19,13 @@ from oneiro.errors import OneiroError
 from oneiro.worlds.robot.episodes import Episodes, RobotEpisode
 
 KEPT_BYTES = 2 << 30
-"""Frames of episodes that stay in memory once they were read."""
+"""Frames of episodes that stay in memory once they were read; a dataset that has more is read segment by segment."""
+READERS = min(16, os.cpu_count() or 1)
+"""Threads that read segments: decoding a picture leaves Python free."""
+AHEAD = 2
+"""Batches that are read before they are asked for."""
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 Images = NDArray[np.uint8]
 Windows = NDArray[np.int64]
@@ -37,7 +48,7 @@ class Clips:
 
 
 class VideoDataset:
-    """Episodes, read once and kept while there is room."""
+    """Episodes. Where all of them fit into memory they are read once, else each segment when it is asked for."""
 
     def __init__(self, episodes: Episodes, length: int, size: tuple[int, int] | None = None) -> None:
         """Segments have `length` frames of `size` (height, width); None: as they are in the files."""
@@ -48,7 +59,14 @@ class VideoDataset:
             longest = max(episodes.lengths, default=0)
             raise OneiroError(f"no episode has {length} frames, the longest has {longest}; record longer ones")
         self._kept: OrderedDict[int, RobotEpisode] = OrderedDict()
-        self._bytes = 0
+        self._actions: dict[int, NDArray[np.float32]] = {}
+        self._bytes, self._lock = 0, Lock()
+
+    @cached_property
+    def in_memory(self) -> bool:
+        """Whether all frames may stay in memory."""
+        height, width = self.size or self.episode(0).image.shape[1:3]
+        return sum(self.episodes.lengths) * height * width * 3 <= KEPT_BYTES
 
     def draw(self, count: int, *seed: int | str) -> Windows:
         """Random segments, the same for the same seed."""
@@ -57,12 +75,11 @@ class VideoDataset:
 
     def cut(self, windows: Windows, contexts: Windows | None = None) -> Clips:
         """The segments themselves. Their context is their first frame, or the frames `contexts` names."""
-        parts = [self.episode(int(e)).part(int(start), self.length) for e, start in windows]
-        images = np.stack([part.image for part in parts])
-        actions = np.stack([part.action for part in parts]).astype(np.float32)
+        wanted = [(int(e), range(int(start), int(start) + self.length)) for e, start in windows]
+        images, actions = np.stack(self.read(wanted)), self.actions(windows)
         if contexts is None:
             return Clips(images, actions, images[:, 0])
-        return Clips(images, actions, np.stack([self.episode(int(e)).image[at] for e, at in contexts]))
+        return Clips(images, actions, np.concatenate(self.read((int(e), [int(at)]) for e, at in contexts)))
 
     def earlier(self, windows: Windows, context_offset: int, *seed: int | str) -> Windows:
         """A frame up to `context_offset` before the start of each segment, its own first frame among them."""
@@ -76,34 +93,91 @@ class VideoDataset:
 
         With `horizon` equal to `frames` they are consecutive. An episode shorter than the horizon is used as it is.
         """
-        random, found = seeds.generator(*seed), []
+        random, wanted = seeds.generator(*seed), []
         for _ in range(count):
-            image = self.episode(int(random.choice(self.windows[:, 0]))).image
-            start = int(random.integers(max(1, len(image) - horizon + 1)))
-            span = image[start : start + horizon]
-            if horizon == frames == len(span):
-                found.append(span)
+            index = int(random.choice(self.windows[:, 0]))
+            length = self.episodes.lengths[index]
+            start = int(random.integers(max(1, length - horizon + 1)))
+            span = min(horizon, length - start)
+            if horizon == frames == span:
+                places = np.arange(frames)
             else:
-                found.append(span[np.concatenate([[0], np.sort(random.integers(len(span), size=frames - 1))])])
-        return np.stack(found)
+                places = np.concatenate([[0], np.sort(random.integers(span, size=frames - 1))])
+            wanted.append((index, (start + places).tolist()))
+        return np.stack(self.read(wanted))
 
     def actions(self, windows: Windows) -> NDArray[np.float32]:
         """The actions of segments, [N, T, A]."""
-        return np.stack([self.episode(int(e)).action[start : start + self.length] for e, start in windows])
+        return np.stack([self._taken(int(e))[start : start + self.length] for e, start in windows])
+
+    def read(self, wanted: Iterable[tuple[int, Sequence[int]]]) -> list[Images]:
+        """Frames of episodes, each [len(places), H, W, 3] for (episode, places); by several threads from files."""
+        if self.in_memory:
+            return [self.frames(*one) for one in wanted]
+        return list(_readers().map(lambda one: self.frames(*one), wanted))
+
+    def frames(self, index: int, places: Sequence[int]) -> Images:
+        """Some frames of an episode, in the size that was asked for."""
+        found = None if self.in_memory else self.episodes.frames(index, places)
+        if found is None:
+            return self.episode(index).image[list(places)]
+        return found if self.size is None or found.shape[1:3] == self.size else resized(found, self.size)
 
     def episode(self, index: int) -> RobotEpisode:
         """One episode, in the size that was asked for."""
-        if index in self._kept:
-            self._kept.move_to_end(index)
-            return self._kept[index]
+        with self._lock:
+            if index in self._kept:
+                self._kept.move_to_end(index)
+                return self._kept[index]
         found = self.episodes[index]
         if self.size is not None and found.image.shape[1:3] != self.size:
             found = replace(found, image=resized(found.image, self.size))
-        self._kept[index] = found
-        self._bytes += found.image.nbytes
-        while self._bytes > KEPT_BYTES and len(self._kept) > 1:
-            self._bytes -= self._kept.popitem(last=False)[1].image.nbytes
+        with self._lock:
+            if index not in self._kept:
+                self._kept[index] = found
+                self._bytes += found.image.nbytes
+            while self._bytes > KEPT_BYTES and len(self._kept) > 1:
+                self._bytes -= self._kept.popitem(last=False)[1].image.nbytes
         return found
+
+    def _taken(self, index: int) -> NDArray[np.float32]:
+        """An episode's actions; all that were read stay, a thousandth of the frames."""
+        if index not in self._actions:
+            self._actions[index] = self.episode(index).action if self.in_memory else self.episodes.action(index)
+        return self._actions[index]
+
+
+class ReadAhead(Generic[Item, Result]):
+    """`read(item)`, where `read` is a pure function; while a result is used, threads read those that come `after` it.
+
+    An item that was not foreseen is read when it is asked for.
+    """
+
+    def __init__(self, read: Callable[[Item], Result], after: Callable[[Item], Item | None]) -> None:
+        self.read, self.after = read, after
+        self._pool, self._coming = ThreadPoolExecutor(AHEAD), dict[Item, Future[Result]]()
+
+    def __call__(self, item: Item) -> Result:
+        before, self._coming = self._coming, {}
+        present = before[item] if item in before else self._pool.submit(self.read, item)
+        following = self.after(item)
+        while following is not None and len(self._coming) < AHEAD:
+            known = following in before
+            self._coming[following] = before[following] if known else self._pool.submit(self.read, following)
+            following = self.after(following)
+        return present.result()
+
+    def __enter__(self) -> ReadAhead[Item, Result]:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+
+@cache
+def _readers() -> ThreadPoolExecutor:
+    """For all datasets of the process; made when the first needs it."""
+    return ThreadPoolExecutor(READERS, "segments")
 
 
 def resized(images: Images, size: tuple[int, int]) -> Images:

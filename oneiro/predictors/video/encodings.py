@@ -6,7 +6,7 @@ piece goes through the tokenizer by itself on a CPU, so its tokens depend on not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import Any
 
@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from oneiro import seeds
 from oneiro.episode import Row
-from oneiro.predictors.video.dataset import Clips, VideoDataset, Windows
+from oneiro.predictors.video.dataset import Clips, Images, ReadAhead, VideoDataset, Windows
 from oneiro.predictors.video.task import Encoded, VideoPredictor
 
 AT_ONCE = 64
 """Pieces that a GPU encodes together."""
 KEPT = 400_000
-"""Pieces that are kept; a context of 64 tokens and 8 frames of 16 are 3 kB."""
+"""Pieces that are kept, the newest; a context of 64 tokens and 8 frames of 16 are 3 kB."""
 
 Key = tuple[int, int]
 """Episode, and the frame that is the context."""
@@ -59,31 +59,49 @@ class Encodings:
         return Encoded(np.stack(context), np.stack(frames), actions)
 
     def prepare(self, contexts: Windows, tell: Callable[[int], None] = lambda done: None) -> None:
-        """Encode everything that will be asked for, many at once; worth it on a GPU."""
-        keys = sorted({(int(e), int(at)) for e, at in contexts} - self._kept.keys())[:KEPT]
-        for start in range(0, len(keys), AT_ONCE):
-            self._make(keys[start : start + AT_ONCE])
-            tell(len(keys[start : start + AT_ONCE]))
+        """Encode what will be asked for first, as much as is kept, many at once; worth it on a GPU."""
+        wanted = list(dict.fromkeys((int(e), int(at)) for e, at in contexts))[:KEPT]
+        # Neighbours lie in one file.
+        keys = sorted(set(wanted) - self._kept.keys())
+        self._make_room(len(keys), wanted)
+        batches = [keys[start : start + AT_ONCE] for start in range(0, len(keys), AT_ONCE)]
+        with ReadAhead(lambda n: self._pieces(batches[n]), lambda n: n + 1 if n + 1 < len(batches) else None) as read:
+            for number, batch in enumerate(batches):
+                self._encode(batch, read(number))
+                tell(len(batch))
 
     def _make(self, keys: Sequence[Key]) -> None:
         missing = [key for key in dict.fromkeys(keys) if key not in self._kept]
-        if not missing:
-            return
-        if len(self._kept) + len(missing) > KEPT:
-            self._kept = {key: self._kept[key] for key in keys if key in self._kept}
+        if missing:
+            self._make_room(len(missing), keys)
+            self._encode(missing, self._pieces(missing))
+
+    def _make_room(self, count: int, needed: Iterable[Key]) -> None:
+        """Drop the oldest that are not `needed`, as many as is necessary to keep `count` more."""
+        excess = len(self._kept) + count - KEPT
+        if excess > 0:
+            still = set(needed)
+            for key in list(islice((key for key in self._kept if key not in still), excess)):
+                del self._kept[key]
+
+    def _encode(self, keys: Sequence[Key], pieces: Mapping[Key, Images]) -> None:
         together = AT_ONCE if self.predictor.tokenizer.device.type == "cuda" else 1
-        missing.sort(key=self._length)
-        for part in alike(missing, self._length, together):
-            images = np.stack([self._piece(key) for key in part])
+        for part in alike(sorted(keys, key=self._length), self._length, together):
+            images = np.stack([pieces[key] for key in part])
             nothing = np.zeros((*images.shape[:2], len(self.predictor.bins.low)), np.float32)
             made = self.predictor.encode(Clips(images, nothing, images[:, 0]))
             for place, key in enumerate(part):
                 self._kept[key] = made.context[place], made.frames[place]
 
-    def _piece(self, key: Key) -> NDArray[np.uint8]:
-        """The frames from a context on; behind the end of an episode its last frame stands still."""
-        image = self.dataset.episode(key[0]).image
-        return image[np.minimum(np.arange(key[1], key[1] + self._length(key)), len(image) - 1)]
+    def _pieces(self, keys: Sequence[Key]) -> dict[Key, Images]:
+        """The frames from each context on; behind the end of an episode its last frame stands still."""
+        wanted = []
+        for key in keys:
+            episode, start = key
+            last = self.dataset.episodes.lengths[episode] - 1
+            wanted.append((episode, range(start, min(start + self._length(key) - 1, last) + 1)))
+        found = self.dataset.read(wanted)
+        return {key: _held(images, self._length(key)) for key, images in zip(keys, found, strict=True)}
 
     def _length(self, key: Key) -> int:
         """Frames behind a context that a segment may show."""
@@ -94,6 +112,11 @@ class Encodings:
         )
 
 
+def _held(images: Images, length: int) -> Images:
+    """So many frames, the last of them again and again where there are fewer."""
+    return images[np.minimum(np.arange(length), len(images) - 1)]
+
+
 def alike(keys: Sequence[Key], length: Callable[[Key], int], most: int) -> Iterator[list[Key]]:
     """Neighbours of one length, at most so many together."""
     for _, group in groupby(keys, key=length):
@@ -102,10 +125,25 @@ def alike(keys: Sequence[Key], length: Callable[[Key], int], most: int) -> Itera
 
 
 class SegmentRows(Sequence[Row]):
-    """Rows to learn from, one for each drawn segment, made when they are asked for."""
+    """Rows to learn from, one for each drawn segment, made when they are asked for.
 
-    def __init__(self, encodings: Encodings, windows: Windows, contexts: Windows, history: float = 0.0) -> None:
+    `together` [S, B] are rows that will be asked for one after another: they are read and encoded at once.
+    """
+
+    def __init__(
+        self,
+        encodings: Encodings,
+        windows: Windows,
+        contexts: Windows,
+        history: float = 0.0,
+        together: NDArray[np.int64] | None = None,
+    ) -> None:
         self.encodings, self.windows, self.contexts, self.history = encodings, windows, contexts, history
+        self.together = together
+        if together is not None:
+            self._batch = np.zeros(len(windows), np.int64)
+            self._batch[together.reshape(-1)] = np.repeat(np.arange(len(together)), together.shape[1])
+            self._present = -1
 
     def __len__(self) -> int:
         return len(self.windows)
@@ -115,6 +153,10 @@ class SegmentRows(Sequence[Row]):
             return [self[i] for i in range(*index.indices(len(self)))]
         if not 0 <= index < len(self):
             raise IndexError(index)
+        if self.together is not None and self._batch[index] != self._present:
+            self._present = int(self._batch[index])
+            batch = self.together[self._present]
+            self.encodings.encoded(self.windows[batch], self.contexts[batch])
         part = slice(index, index + 1)
         case = self.encodings.encoded(self.windows[part], self.contexts[part])[0]
         return self.encodings.predictor.row(case, self.history)

@@ -47,11 +47,16 @@ class LearnedFrames:
 
     def begin(self, frames: Images, actions: NDArray[np.float32]) -> Images:
         """Frames [B, T, H, W, 3] and the actions between them [B, T - 1, A]; returns the last frame as the model sees
-        it, [B, H, W, 3].
+        it, [B, H, W, 3]. Of more frames than the `window` holds, the last count.
         """
         # The last frame's action is not known yet: a placeholder stands in its place until `step` brings it.
         missing = np.zeros((len(frames), 1, len(self.task.bins.low)), np.float32)
         taken = np.concatenate([actions.reshape(len(frames), -1, missing.shape[2]), missing], axis=1)
+        if taken.shape[1] != frames.shape[1]:
+            raise ValueError(
+                f"{frames.shape[1]} frames have {frames.shape[1] - 1} actions between them, not {taken.shape[1] - 1}"
+            )
+        frames, taken = frames[:, -self.window :], taken[:, -self.window :]
         found = self.task.encode(Clips(frames, taken, frames[:, 0]))
         self.context, self.frames, self.actions = found.context, found.frames, found.actions
         self.shown = list(np.moveaxis(frames, 1, 0)[:-1])

@@ -46,7 +46,8 @@ def rows_of(
         if not weight and not full:
             continue
         message = asked(turn["message"], dialogue)
-        reply = replies.read(turn["reply"], dialogue.think, variant.world_model, dialogue.actions_per_turn)
+        form = dialogue.think, variant.world_model, dialogue.actions_per_turn, dialogue.parser
+        reply = replies.read(turn["reply"], *form)
         pieces = written(turn, reply, variant)
         messages.append({"role": "user", "content": message})
         shown, messages = messages, [*messages, {"role": "assistant", "content": "".join(text for _, text in pieces)}]

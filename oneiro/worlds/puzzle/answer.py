@@ -10,7 +10,9 @@ LONGEST = 2000
 
 _WHOLE = r"[0-9]{1,3}(?:,[0-9]{3}){1,5}|[0-9]{1,20}"
 _NUMBER = re.compile(
-    rf"(?=[-−$€£.\\0-9])(?P<sign>[-−])?\s?[$€£]?\s?(?:\\[dt]?frac\{{(?P<top>-?[0-9]{{1,12}})\}}\{{(?P<bottom>[0-9]{{1,12}})\}}"
+    rf"(?=[-−$€£.\\0-9])(?P<sign>[-−])?\s?[$€£]?\s?(?:"
+    rf"(?:(?P<before>{_WHOLE})\s?)?\\[dt]?frac\{{(?P<top>-?[0-9]{{1,12}})\}}\{{(?P<bottom>[0-9]{{1,12}})\}}"
+    rf"|(?P<mixed>{_WHOLE})\s(?P<above>[0-9]{{1,12}})\s?/\s?(?P<below>[0-9]{{1,12}})"
     rf"|(?P<whole>{_WHOLE})?(?P<part>\.[0-9]{{1,20}})?(?:\s?/\s?(?P<over>[0-9]{{1,12}}))?)"
 )
 _BOXED = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\}){1,200})\}")
@@ -18,7 +20,7 @@ _STATED = re.compile(r"answer(?: is|:)\s*:?\s*", re.IGNORECASE)
 
 
 def number(text: str) -> Fraction | None:
-    """The number a text is: `1,000`, `-3.50`, `$18`, `3/4`, `\\frac{3}{4}`, `50%`; None if it is none."""
+    """The number a text is: `1,000`, `-3.50`, `$18`, `3/4`, `\\frac{3}{4}`, `1 1/2`, `50%`; None if it is none."""
     body = text.strip().removesuffix("%").removesuffix("\\").strip().strip("$").strip()
     found = _NUMBER.fullmatch(body) if len(body) <= 100 else None
     return _value(found) if found else None
@@ -34,12 +36,21 @@ def final(text: str) -> str:
 
 
 def last_number(text: str) -> Fraction | None:
-    """The answer of a reply as a number: the answer itself if it is one, else the last number in it."""
+    """The answer of a reply as a number: the answer itself if it is one, else the last number in it.
+
+    Nothing is computed: the last number of `15 - 7` is 7.
+    """
     answer = final(text)
     if (whole := number(answer.rstrip("."))) is not None:
         return whole
-    values = [value for found in _NUMBER.finditer(answer) if (value := _value(found)) is not None]
-    return values[-1] if values else None
+    last = None
+    for found in _NUMBER.finditer(answer):
+        value = _value(found)
+        if value is None and found["mixed"] and int(found["below"]):  # two numbers side by side, as in `12 15/3`
+            value = Fraction(int(found["above"]), int(found["below"]))
+        if value is not None:
+            last = abs(value) if found["sign"] and not _is_sign(answer, found) else value
+    return last
 
 
 def right(reply: str, label: str) -> bool:
@@ -55,13 +66,25 @@ def understood(reply: str, label: str) -> bool:
     return last_number(reply) is not None if number(label) is not None else bool(_squeezed(final(reply)))
 
 
+def _is_sign(text: str, found: re.Match[str]) -> bool:
+    """Whether the minus before a number belongs to it, and is neither a subtraction, a range, nor a dash."""
+    at = found.start("sign")
+    near = text[:at].rstrip()[-1:]
+    if near.isdigit() or near in (")", "}", "]", "%"):
+        return False
+    adjoins = text[at - 1 : at] if at else ""
+    spaced = text[at + 1 : at + 2].isspace()
+    return not (near if spaced else adjoins).isalnum()
+
+
 def _value(found: re.Match[str]) -> Fraction | None:
     sign = -1 if found["sign"] else 1
-    if found["top"]:
-        return sign * Fraction(int(found["top"]), int(found["bottom"])) if int(found["bottom"]) else None
+    for whole, top, bottom in (("before", "top", "bottom"), ("mixed", "above", "below")):
+        if found[top]:
+            return _fraction(sign, found[whole], int(found[top]), int(found[bottom]))
     if not found["whole"] and not found["part"]:
         return None
-    value = Fraction(int((found["whole"] or "0").replace(",", "")))
+    value = Fraction(_integer(found["whole"] or "0"))
     if found["part"]:
         value += Fraction(int(found["part"][1:]), 10 ** (len(found["part"]) - 1))
     if found["over"]:
@@ -69,6 +92,17 @@ def _value(found: re.Match[str]) -> Fraction | None:
             return None
         value /= int(found["over"])
     return sign * value
+
+
+def _fraction(sign: int, whole: str | None, top: int, bottom: int) -> Fraction | None:
+    """A fraction, or a mixed number: then its fraction is below 1."""
+    if not bottom or (whole and not 0 <= top < bottom):
+        return None
+    return sign * (_integer(whole or "0") + Fraction(top, bottom))
+
+
+def _integer(digits: str) -> int:
+    return int(digits.replace(",", ""))
 
 
 def _squeezed(text: str) -> str:

@@ -1,9 +1,9 @@
-"""Episodes of a robot as files: one compressed npz each, a folder of them is a dataset.
+"""Episodes of a robot as files: one npz each, a folder of them is a dataset.
 
-`image` is uint8 `[T, H, W, 3]`, `action` float32 `[T, A]`: action t was taken when frame t was seen and leads to frame
+Frames are uint8 `[T, H, W, 3]`, `action` float32 `[T, A]`: action t was taken when frame t was seen and leads to frame
 t + 1, so the last action is a placeholder. Beside the two, a file may hold `info` (JSON: task, instruction, seed, ...)
 and further arrays with one entry a frame, here called signals (`opening`: how far the drawer is open). Files of the
-RT-1 converter, which hold the first two only, are read as they are.
+RT-1 converter, which hold `image` and `action` only and are compressed, are read as they are.
 """
 
 from __future__ import annotations
@@ -11,25 +11,21 @@ from __future__ import annotations
 import json
 import re
 import zipfile
-import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from oneiro import files
 from oneiro.errors import OneiroError
 from oneiro.seeds import derive, generator
+from oneiro.worlds.robot import storage
 
 EVERY = 100
 """One file in this many, by the number in its name, belongs to the test split."""
-MEMBER_BYTES = 1 << 30
-"""Largest array that is read from a file: 4,000 frames of 256x320. More is taken for damage."""
-BROKEN = (ValueError, TypeError, KeyError, EOFError, OSError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error)
-"""What reading a damaged or hostile archive raises."""
 Part = TypeVar("Part")
 
 
@@ -66,28 +62,67 @@ class RobotEpisode:
         return replace(self, image=self.image[cut], action=self.action[cut], signals=signals)
 
 
-def write_episode(path: str | Path, episode: RobotEpisode) -> None:
-    """Write an episode file, whole or not at all."""
+def write_episode(path: str | Path, episode: RobotEpisode, pictures: Sequence[bytes] | None = None) -> None:
+    """Write an episode file, whole or not at all, with a checksum for every frame.
+
+    `pictures` are the episode's frames as JPEG or PNG: they are stored as they are, in the place of pixels.
+    """
+    frames = storage.pixels(episode.image) if pictures is None else storage.pictures(pictures)
     info = np.frombuffer(json.dumps(episode.info).encode(), np.uint8)
-    action = episode.action.astype(np.float32)
-    arrays: dict[str, Any] = {"image": episode.image, "action": action, "info": info, **episode.signals}
-
-    def save(temporary: Path) -> None:
-        with temporary.open("wb") as handle:
-            np.savez_compressed(handle, **arrays)
-
-    files.write_with(path, save)
+    storage.save(path, {**frames, "action": episode.action.astype(np.float32), "info": info, **episode.signals})
 
 
 def read_episode(path: str | Path) -> RobotEpisode:
     """Read an episode file; a damaged one is an error that names it. Nothing in it is ever unpickled."""
+    return _of_file(path, lambda archive: _episode(storage.read(archive)))
+
+
+def read_segment(path: str | Path, start: int, length: int) -> RobotEpisode:
+    """`length` consecutive frames of an episode file from `start` on, without reading the others where it has sums."""
+
+    def segment(archive: zipfile.ZipFile) -> RobotEpisode:
+        frames = storage.shape_of(archive).frames
+        cut = slice(start, start + length)
+        there = 0 <= start <= frames - length and length > 0
+        image = storage.few_frames(archive, range(start, start + length)) if there else None
+        if image is None:
+            return _episode(storage.read(archive)).part(start, length)
+        rest = storage.read(archive, lambda name: name not in storage.FRAMES)
+        info = _info(rest)
+        if any(len(values) != frames for values in rest.values()):
+            raise ValueError(f"not every array has {frames} entries")
+        action = rest.pop("action")[cut].astype(np.float32)
+        return RobotEpisode(image, action, info, {name: values[cut] for name, values in rest.items()})
+
+    return _of_file(path, segment)
+
+
+def checked(path: str | Path) -> storage.Shape:
+    """Whether a file is whole: every byte is compared with its checksum, pictures are not decoded."""
+
+    def check(archive: zipfile.ZipFile) -> storage.Shape:
+        arrays = storage.read(archive)
+        if storage.PICTURES in arrays and storage.ENDS in arrays:
+            packed, ends = arrays.pop(storage.PICTURES), arrays.pop(storage.ENDS)
+            arrays.pop(storage.SUMS, None)
+            arrays[storage.IMAGE] = np.zeros((len(storage.bounds(ends, packed.nbytes)), 1, 1, 3), np.uint8)
+        return storage.Shape(*_episode(arrays).action.shape)
+
+    return _of_file(path, check)
+
+
+def _episode(arrays: storage.Arrays) -> RobotEpisode:
+    info, image = _info(arrays), storage.take_frames(arrays)
+    return RobotEpisode(image, arrays.pop("action").astype(np.float32), info, arrays)
+
+
+def _of_file(path: str | Path, work: Callable[[zipfile.ZipFile], Part]) -> Part:
+    """What `work` makes of a file; an error that names the file where it is damaged."""
     try:
-        arrays = _read(Path(path), lambda name: True)
-        info = _info(arrays)
-        image, action = arrays.pop("image"), arrays.pop("action").astype(np.float32)
-        return RobotEpisode(image, action, info, arrays)
-    except BROKEN as error:
-        raise OneiroError(f"{path} is damaged ({_reason(error)}); remove it or restore it") from error
+        with zipfile.ZipFile(path) as archive:
+            return work(archive)
+    except storage.BROKEN as error:
+        raise OneiroError(f"{path} is damaged ({storage.reason(error)}); remove it or restore it") from error
 
 
 @dataclass(frozen=True)
@@ -121,7 +156,15 @@ class Episodes:
 
     def segment(self, index: int, start: int, length: int) -> RobotEpisode:
         """`length` consecutive frames of one episode."""
-        return self[index].part(start, length)
+        return read_segment(self.paths[index], start, length)
+
+    def frames(self, index: int, places: Sequence[int]) -> np.ndarray | None:
+        """Some frames of one episode, uint8 `[len(places), H, W, 3]`; None where its file must be read as a whole."""
+        return _of_file(self.paths[index], lambda archive: storage.few_frames(archive, places))
+
+    def action(self, index: int) -> np.ndarray:
+        """The actions of one episode `[T, A]`, without touching the frames."""
+        return next(replace(self, paths=(self.paths[index],), lengths=(self.lengths[index],)).actions())
 
     def windows(self, length: int) -> np.ndarray:
         """Every (episode, start) of a segment of `length` frames, `[N, 2]`: shuffle it, and an epoch is an epoch."""
@@ -147,10 +190,7 @@ class Episodes:
 
     def _each(self, wanted: str, decode: Callable[[dict[str, np.ndarray]], Part]) -> Iterator[Part]:
         for path in self.paths:
-            try:
-                yield decode(_read(path, lambda name: name == wanted))
-            except BROKEN as error:
-                raise OneiroError(f"{path} is damaged ({_reason(error)}); remove it or restore it") from error
+            yield _of_file(path, lambda archive: decode(storage.read(archive, lambda name: name == wanted)))
 
     def _where(self, keep: Callable[[Path], bool]) -> Episodes:
         kept = [index for index, path in enumerate(self.paths) if keep(path)]
@@ -172,7 +212,7 @@ def open_episodes(
 ) -> Episodes:
     """The episodes of a folder, sorted by name. Damaged files are left out and named in `damaged`.
 
-    `verify` unpacks every file once (a thousand small episodes take about two seconds); without it only headers are
+    `verify` reads every file once and compares its checksums; without it only headers are
     read, and a file that is damaged inside is noticed when it is first used. Files named in `without` are passed over:
     whoever verified a folder once need not do so again.
     """
@@ -186,12 +226,9 @@ def open_episodes(
     damaged: list[tuple[Path, str]] = []
     for path in found:
         try:
-            frames, entries = read_episode(path).action.shape if verify else _action_shape(path)
-            whole.append((path, frames, entries))
+            whole.append((path, *(checked(path) if verify else _of_file(path, storage.shape_of))))
         except OneiroError as error:
             damaged.append((path, str(error)))
-        except BROKEN as error:
-            damaged.append((path, f"{path} is damaged ({_reason(error)})"))
     if not whole:
         raise OneiroError(f"none of the {len(found)} episode files in {folder} can be read; the first: {damaged[0][1]}")
     first, _, known = whole[0]
@@ -207,7 +244,7 @@ def open_episodes(
 def is_whole(path: Path) -> bool:
     """Whether a file is there and can be read to its end."""
     try:
-        read_episode(path)
+        checked(path)
     except OneiroError:
         return False
     return True
@@ -223,62 +260,12 @@ def refuse_others(note: Path, made: Mapping[str, Any], what: str) -> None:
             )
 
 
-def _read(path: Path, wanted: Callable[[str], bool]) -> dict[str, np.ndarray]:
-    """Arrays of an npz by name. Sizes are checked before anything is unpacked."""
-    arrays = {}
-    with zipfile.ZipFile(path) as archive:
-        for entry in archive.infolist():
-            name = entry.filename.removesuffix(".npy")
-            if entry.filename.endswith(".npy") and wanted(name):
-                with archive.open(entry) as member:
-                    _header(member, entry)
-                with archive.open(entry) as member:
-                    arrays[name] = np.lib.format.read_array(member, allow_pickle=False)
-                    if member.read(1):  # also makes zipfile compare the checksum
-                        raise ValueError(f"{name} is longer than its header says")
-    return arrays
-
-
 def _info(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """Takes what is known about an episode out of its arrays."""
     info = json.loads(arrays.pop("info").tobytes()) if "info" in arrays else {}
     if not isinstance(info, dict):
         raise ValueError("info is not a JSON object")
     return info
-
-
-def _action_shape(path: Path) -> tuple[int, int]:
-    """Frames of an episode file and entries of an action, from its headers alone."""
-    with zipfile.ZipFile(path) as archive:
-        shapes = {}
-        for name in ("image", "action"):
-            entry = archive.getinfo(f"{name}.npy")
-            with archive.open(entry) as member:
-                shapes[name] = _header(member, entry)
-    image, action = shapes["image"], shapes["action"]
-    if len(image) != 4 or image[3] != 3 or not image[0] or len(action) != 2 or action[0] != image[0]:
-        raise ValueError(f"image {list(image)} and action {list(action)} do not make an episode")
-    return action[0], action[1]
-
-
-def _header(member: IO[bytes], entry: zipfile.ZipInfo) -> tuple[int, ...]:
-    """The shape an array claims, which must fit the bytes that are there."""
-    read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-    version = np.lib.format.read_magic(member)
-    if version not in read:
-        raise ValueError(f"array format {version} is unknown")
-    shape, _, dtype = read[version](member)
-    if dtype.hasobject:
-        raise ValueError("holds Python objects, which are never loaded")
-    size = int(np.prod([int(side) for side in shape], dtype=object)) * dtype.itemsize
-    if size > MEMBER_BYTES or size > entry.file_size:
-        raise ValueError(f"an array of {size:,} bytes does not fit its {entry.file_size:,} bytes in the file")
-    return tuple(shape)
-
-
-def _reason(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:160] if lines else type(error).__name__
 
 
 @dataclass(frozen=True)
@@ -331,7 +318,7 @@ class ActionBins:
             low, high = np.array(data["low"], np.float64), np.array(data["high"], np.float64)
             bins = int(data["bins"])
         except (KeyError, TypeError, ValueError) as error:
-            raise OneiroError(f"not action ranges: {_reason(error)}; fit them again") from error
+            raise OneiroError(f"not action ranges: {storage.reason(error)}; fit them again") from error
         if low.ndim != 1 or low.shape != high.shape or bins < 2 or not (np.isfinite(low) & np.isfinite(high)).all():
             raise OneiroError("not action ranges: two lists of finite numbers of one length are needed; fit them again")
         return cls(low, high, bins)

@@ -7,10 +7,8 @@ they are joined in alphabetical order: for RT-1 (`fractal20220817_data`) that gi
 
 from __future__ import annotations
 
-import io
 import json
 import re
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -20,7 +18,9 @@ import numpy as np
 
 from oneiro import files
 from oneiro.errors import OneiroError, nearest
-from oneiro.worlds.robot.episodes import RobotEpisode, is_whole, refuse_others, write_episode
+from oneiro.processes import each_done
+from oneiro.worlds.robot import storage
+from oneiro.worlds.robot.episodes import RobotEpisode, checked, refuse_others, write_episode
 from oneiro.worlds.robot.tfrecord import (
     Corrupt,
     Damage,
@@ -35,8 +35,6 @@ from oneiro.worlds.robot.tfrecord import (
 STEPS = "steps/"
 NOTE = "rlds.json"
 """Beside imported episodes: the dataset and the fields they were made of."""
-PIXELS = 4096 * 4096
-"""Largest image that is decoded."""
 SHARD = re.compile(r"-([0-9]+)-of-([0-9]+)$")
 """How the name of one of several files of a split ends: which one it is, and how many there are."""
 RT1_ACTION = (
@@ -90,6 +88,19 @@ class Imported:
     frames: int = 0
     damaged: list[str] = field(default_factory=list)
     """One line for each record that could not be used."""
+    due: int | None = None
+    """Episodes that the dataset says it has; None where it does not say."""
+    missing: int = 0
+    """Episodes that are due and of which no record was found, as far as the dataset says how many there are."""
+    gaps: list[str] = field(default_factory=list)
+    """One line for each file that is absent or ends too early."""
+
+    def add(self, other: Imported) -> None:
+        """Count what was done with one more file."""
+        self.written, self.kept = self.written + other.written, self.kept + other.kept
+        self.frames, self.missing = self.frames + other.frames, self.missing + other.missing
+        self.damaged += other.damaged
+        self.gaps += other.gaps
 
 
 def open_dataset(folder: str | Path) -> RldsDataset:
@@ -141,23 +152,6 @@ def choose_fields(
     return FieldMap(image, tuple(action), instruction)
 
 
-def episodes(dataset: RldsDataset, fields: FieldMap, split: str) -> Iterator[tuple[str, RobotEpisode | str]]:
-    """Every episode of a split with its name, `SPLIT_eps_00000000`; what cannot be used as one line that says why."""
-    for path in dataset.files[split]:
-        prefix, first, length = _numbering(dataset, split, path)
-        for place, record in records(path):
-            name = f"{prefix}_eps_{first + place:08d}"
-            if isinstance(record, Damage):
-                yield name, str(record)
-            elif length is not None and place >= length:
-                yield name, str(Damage(path, place, f"dataset_info.json knows {length} records of this file"))
-            else:
-                try:
-                    yield name, _episode(dataset, fields, record)
-                except (Corrupt, ValueError, OSError, SyntaxError) as error:  # the last two: Pillow, of broken images
-                    yield name, str(Damage(path, place, str(error).splitlines()[0][:200] if str(error) else "?"))
-
-
 def import_rlds(
     source: str | Path,
     out: str | Path,
@@ -165,10 +159,12 @@ def import_rlds(
     image: str | None = None,
     action: Sequence[str] = (),
     instruction: str | None = None,
+    workers: int = 1,
     advance: Callable[[int], Any] = lambda count: None,
 ) -> Imported:
     """Write every episode below `source` to `out` as `SPLIT_eps_00000000.npz`. Files that are there and whole are kept,
-    and must have been made of the same fields.
+    and must have been made of the same fields. `workers` processes take a file of records each; `advance` hears of
+    episodes, with several workers when a file is done.
     """
     dataset = open_dataset(source)
     fields = choose_fields(dataset, image, action, instruction)
@@ -176,26 +172,106 @@ def import_rlds(
     refuse_others(note, made, "episodes")
     if not note.exists() and any(Path(out).glob("*_eps_*.npz")):
         raise OneiroError(f"{out} holds episodes and no {NOTE} that says what they were made of; choose another --out")
-    done = Imported()
-    for split in sorted(dataset.files):
-        for name, episode in episodes(dataset, fields, split):
-            path = Path(out) / f"{name}.npz"
-            if isinstance(episode, str):
-                done.damaged.append(episode)
-            elif is_whole(path):
-                done.kept += 1
-                done.frames += len(episode)
-            else:
-                if not done.written:  # before the first file: a folder with episodes always has its note
-                    files.write_json(note, made)
-                write_episode(path, episode)
-                done.written += 1
-                done.frames += len(episode)
-            advance(1)
+    work = Work(dataset, fields, note, made)
+    shards = [(split, path) for split in sorted(dataset.files) for path in dataset.files[split]]
+    done = Imported(due=due(dataset))
+    for line, missing in absent(dataset):
+        done.gaps.append(line)
+        done.missing += missing or 0
+    if workers <= 1 or len(shards) == 1:
+        parts = {number: import_file(work, *shard, advance) for number, shard in enumerate(shards)}
+    else:
+        parts = {}
+        for number, part in each_done(_import_numbered, ((n, work, *shard) for n, shard in enumerate(shards)), workers):
+            parts[number] = part
+            advance(part.written + part.kept + len(part.damaged))
+    for number in sorted(parts):
+        done.add(parts[number])
     if not done.written + done.kept:
-        reason = done.damaged[0] if done.damaged else "its files hold no records"
+        reason = [*done.damaged, *done.gaps, "its files hold no records"][0]
         raise OneiroError(f"no episode of {dataset.name} could be read; {reason}")
     return done
+
+
+@dataclass(frozen=True)
+class Work:
+    """What an import does with every file."""
+
+    dataset: RldsDataset
+    fields: FieldMap
+    note: Path
+    """Beside the episodes; a folder with episodes always has it."""
+    made: Mapping[str, Any]
+    """What it says."""
+
+
+def import_file(work: Work, split: str, path: Path, advance: Callable[[int], Any] = lambda count: None) -> Imported:
+    """Write the episodes of one file of records."""
+    prefix, first, length = _numbering(work.dataset, split, path)
+    done, found = Imported(), 0
+    for place, record in records(path):
+        target = work.note.parent / f"{prefix}_eps_{first + place:08d}.npz"
+        try:
+            if isinstance(record, Damage):
+                raise Corrupt(record.reason)
+            if length is not None and place >= length:
+                raise Corrupt(f"dataset_info.json knows {length} records of this file")
+            frames = _whole_frames(target)
+            if frames is None:
+                episode, pictures = _episode(work.dataset, work.fields, record)
+                if not done.written and not work.note.exists():
+                    files.write_json(work.note, work.made)
+                write_episode(target, episode, pictures)
+                done.written, frames = done.written + 1, len(episode)
+            else:
+                done.kept += 1
+            done.frames += frames
+        except (Corrupt, ValueError, OSError, SyntaxError) as error:  # the last two: Pillow, of broken images
+            done.damaged.append(str(Damage(path, place, storage.reason(error))))
+        found = place + 1
+        advance(1)
+    if length is not None and found < length:
+        done.missing = length - found
+        done.gaps.append(f"{path.name}: it holds {found} of {length} records")
+    return done
+
+
+def _import_numbered(number: int, work: Work, split: str, path: Path) -> tuple[int, Imported]:
+    """The same in another process, where files are done in any order."""
+    return number, import_file(work, split, path)
+
+
+def _whole_frames(path: Path) -> int | None:
+    """How many frames an episode file has that is there and whole."""
+    try:
+        return checked(path).frames if path.exists() else None
+    except OneiroError:
+        return None
+
+
+def due(dataset: RldsDataset) -> int | None:
+    """Episodes of all splits, where the dataset says how many each has."""
+    known = {split: sum(lengths) for split, lengths in dataset.shard_lengths.items() if lengths}
+    return sum(known.values()) if known and set(dataset.files) <= set(known) else None
+
+
+def absent(dataset: RldsDataset) -> Iterator[tuple[str, int | None]]:
+    """A line for each split that lacks files, and how many episodes they hold if the dataset says so."""
+    for split in sorted({*dataset.files, *dataset.shard_lengths}):
+        lengths, paths = dataset.shard_lengths.get(split, ()), dataset.files.get(split, ())
+        named = [found for path in paths if (found := SHARD.search(path.name))]
+        if len(named) < len(paths):
+            continue  # files that are not numbered say nothing of others
+        there, count = {int(found[1]) for found in named}, max([len(lengths), *(int(found[2]) for found in named)])
+        if len(there) < count:
+            known = len(lengths) == count
+            missing = sum(length for number, length in enumerate(lengths) if number not in there) if known else None
+            first = next(number for number in range(count) if number not in there)
+            yield (
+                f"{split}: {count - len(there)} of {count} files are not there, the first is number {first:05d}; "
+                f"they hold {missing if known else 'an unknown number of'} episodes",
+                missing,
+            )
 
 
 def _numbering(dataset: RldsDataset, split: str, path: Path) -> tuple[str, int, int | None]:
@@ -208,25 +284,26 @@ def _numbering(dataset: RldsDataset, split: str, path: Path) -> tuple[str, int, 
     found = SHARD.search(path.name)
     shard, count = (int(found[1]), int(found[2])) if found else (0, len(dataset.files[split]))
     if count == 1:
-        return split, 0, None
+        return split, 0, lengths[0] if len(lengths) == 1 else None
     if found and len(lengths) == count > shard:
         return split, sum(lengths[:shard]), lengths[shard]
     return f"{split}-{shard:05d}" if found else f"{split}-{path.name.partition('.tfrecord')[0]}", 0, None
 
 
-def _episode(dataset: RldsDataset, fields: FieldMap, record: bytes) -> RobotEpisode:
+def _episode(dataset: RldsDataset, fields: FieldMap, record: bytes) -> tuple[RobotEpisode, list[bytes]]:
+    """An episode, and its frames as the record holds them."""
     features = example(record)
     pictures = read_bytes(_named(features, fields.image))
     if not pictures:
         raise Corrupt(f"{fields.image} holds no frames")
-    shape = _shape(dataset.leaves[fields.image])
-    image = np.stack([_decode(picture, shape) for picture in pictures])
+    size = _shape(dataset.leaves[fields.image])[:2]
+    image = np.stack([storage.decode(picture, size) for picture in pictures])
     parts = [_numbers(_named(features, name), dataset.leaves[name], name, len(image)) for name in fields.action]
     info: dict[str, Any] = {"dataset": dataset.name}
     if fields.instruction:
         said = read_bytes(_named(features, fields.instruction))
         info["instruction"] = said[0].decode("utf-8", "replace") if said else ""
-    return RobotEpisode(image, np.concatenate(parts, axis=1), info)
+    return RobotEpisode(image, np.concatenate(parts, axis=1), info), pictures
 
 
 def _named(features: Mapping[str, Feature], name: str) -> Feature:
@@ -244,23 +321,6 @@ def _numbers(feature: Feature, leaf: Mapping[str, Any], name: str, frames: int) 
     if len(values) != frames * width:
         raise Corrupt(f"{name} has {len(values)} numbers where {frames} frames of {width} need {frames * width}")
     return values.reshape(frames, width).astype(np.float32)
-
-
-def _decode(picture: bytes, shape: tuple[int, ...]) -> np.ndarray:
-    """A JPEG or PNG as uint8 `[H, W, 3]`; its size is checked before it is unpacked."""
-    from PIL import Image
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
-        try:
-            opened = Image.open(io.BytesIO(picture), formats=("JPEG", "PNG"))
-        except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
-            raise Corrupt(f"an image claims more than {PIXELS} pixels") from error
-    with opened:
-        width, height = opened.size
-        if width * height > PIXELS or (shape and (height, width) != shape[:2]):
-            raise Corrupt(f"an image is {height}x{width}, features.json says {shape[:2] or f'at most {PIXELS} pixels'}")
-        return np.asarray(opened.convert("RGB"))
 
 
 def _leaves(node: Any, path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -42,19 +42,24 @@ def show(visit: Visit, products: tuple[Product, ...]) -> str:
             if shown
             else "No results."
         )
-        return "\n".join([head, *(f"{product.id} {product.title} (${product.price:.2f})" for product in shown)])
+        return "\n".join([head, *(f"{product.id} {_line(product.title)} (${product.price:.2f})" for product in shown)])
     product = products[visit.item]
     if visit.page == DONE:
-        return f"Bought {product.id} {product.title}."
+        return f"Bought {product.id} {_line(product.title)}."
     if visit.page == DETAIL:
-        text = product.description if visit.detail == DETAILS[0] else " ".join(product.features)
+        text = _line(product.description if visit.detail == DETAILS[0] else " ".join(product.features))
         return f"{visit.detail}: {text[:LONGEST] or 'none.'}"
     chosen = dict(visit.chosen)
-    lines = [f"{product.id} {product.title}", f"Price: ${product.price:.2f}"]
+    lines = [f"{product.id} {_line(product.title)}", f"Price: ${product.price:.2f}"]
     for kind, values in product.options:
         marked = (f"({value})" if chosen.get(kind) == value else value for value in values)
         lines.append(f"{kind}: {', '.join(marked)}")
     return "\n".join(lines)
+
+
+def _line(text: str) -> str:
+    """A text on one line."""
+    return " ".join(text.split())
 
 
 def choices(visit: Visit, products: tuple[Product, ...]) -> list[str]:

@@ -69,15 +69,15 @@ def load(products: Path, instructions: Path | None) -> tuple[Product, ...]:
 
 
 def _product(row: dict[str, Any]) -> Product | None:
-    title = _text(row.get("Title") or row.get("name"))
-    if not row.get("asin") or not title:
+    title = _raw(row.get("Title") or row.get("name"))
+    if not row.get("asin") or not title.strip():
         return None
     return Product(
         id=str(row["asin"]),
         title=title,
-        description=_text(row.get("Description") or row.get("full_description")),
-        features=tuple(_text(line) for line in _list(row.get("BulletPoints") or row.get("small_description"))),
-        categories=frozenset(part.strip() for part in _text(row.get("product_category")).split("›") if part.strip()),
+        description=_raw(row.get("Description") or row.get("full_description")),
+        features=tuple(_raw(line) for line in _lines(row.get("BulletPoints") or row.get("small_description"))),
+        categories=frozenset(part.strip() for part in _raw(row.get("product_category")).split("›")),
         query=_text(row.get("query")).lower(),
         attributes=_attributes(row.get("Attributes")),
         options=_options(row),
@@ -100,12 +100,12 @@ def _instructed(product: Product, entry: Any) -> Product:
 def _wishes(entries: Iterable[Any]) -> Iterable[Wish]:
     for entry in entries:
         if isinstance(entry, dict) and entry.get("instruction") and entry.get("instruction_attributes"):
-            options = tuple(_text(option).lower() for option in _list(entry.get("instruction_options")) if option)
+            options = tuple(_raw(option) for option in _list(entry.get("instruction_options")) if option)
             yield Wish(_text(entry["instruction"]), _attributes(entry["instruction_attributes"]), options)
 
 
 def _attributes(found: Any) -> tuple[str, ...]:
-    return tuple(_text(name).lower() for name in _list(found) if name and name != NO_ATTRIBUTE)
+    return tuple(_raw(name) for name in _list(found) if name and name != NO_ATTRIBUTE)
 
 
 def _options(row: dict[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -137,6 +137,16 @@ def _price(found: Any) -> float:
 
 def _text(found: Any) -> str:
     return " ".join(found.split()) if isinstance(found, str) else ""
+
+
+def _raw(found: Any) -> str:
+    """A text as the file has it: what the reward compares may not be tidied up."""
+    return found if isinstance(found, str) else ""
+
+
+def _lines(found: Any) -> list[Any]:
+    """A list of lines, or one line."""
+    return [found] if isinstance(found, str) else _list(found)
 
 
 def _list(found: Any) -> list[Any]:

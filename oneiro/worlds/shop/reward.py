@@ -1,25 +1,38 @@
-"""What a purchase is worth (WebShop, Yao et al. 2022, section 3 and appendix A).
+"""What a purchase is worth (WebShop, Yao et al. 2022, section 3 and appendix A; the numbers of its released code).
 
     reward = type * (attributes matched + options matched + [price within the limit]) / (attributes + options + 1)
 
 `type` is 1, 0.5, 0.1 or 0: how far the thing bought is the kind of thing asked for, by search, category and title.
-Titles are compared by their content words (the original takes their nouns from a tagger, which these are close to).
+Titles are compared by their content words; the original takes their nouns from a tagger. Everything else is equal to
+the original, its list of colours and its fuzzy matching (thefuzz 0.19 on Python's own difflib) included.
 """
 
 from __future__ import annotations
 
+import re
 from difflib import SequenceMatcher
 
-from oneiro.worlds.shop.catalogue import COLOURS
 from oneiro.worlds.shop.products import Product, Wish
 from oneiro.worlds.shop.search import terms
 
 ALIKE = 85
 """Two phrases match above this token-set ratio."""
-LONGEST = 120
+LONGEST = 1000
 """Characters of a phrase that are compared."""
-
-BASIC_COLOURS = (*COLOURS, "orange", "gold", "silver", "beige", "navy", "khaki", "ivory", "teal", "burgundy", "gray")
+BASIC_COLOURS = (
+    *("alabaster", "apricot", "aqua", "ash", "asphalt", "azure", "banana", "beige", "black", "blue", "blush"),
+    *("bordeaux", "bronze", "brown", "burgundy", "camel", "camo", "caramel", "champagne", "charcoal", "cheetah"),
+    *("chestnut", "chocolate", "christmas", "coffee", "cognac", "copper", "coral", "cranberry", "cream", "crystal"),
+    *("dark", "denim", "eggplant", "elephant", "espresso", "fuchsia", "gold", "granite", "grape", "graphite"),
+    *("grass", "gray", "green", "grey", "heather", "indigo", "ivory", "ivy", "khaki", "lavender", "lemon", "leopard"),
+    *("light", "lilac", "lime", "magenta", "maroon", "mauve", "merlot", "midnight", "mint", "mocha", "multicolor"),
+    *("mushroom", "mustard", "natural", "navy", "nude", "olive", "orange", "peach", "pewter", "pink", "plum"),
+    *("purple", "rainbow", "red", "rose", "royal", "rust", "sand", "sapphire", "seashell", "silver", "skull"),
+    *("slate", "steel", "stone", "stonewash", "sunflower", "tan", "taupe", "teal", "tiger", "turquoise", "violet"),
+    *("walnut", "wheat", "white", "wine", "yellow"),
+)
+"""Names that stand for an option's colour; the first of them counts, in alphabetical order."""
+_LATIN = dict.fromkeys(range(128, 256))
 
 
 def reward(bought: Product, chosen: tuple[str, ...], wanted: Product, wish: Wish) -> float:
@@ -33,8 +46,8 @@ def reward(bought: Product, chosen: tuple[str, ...], wanted: Product, wish: Wish
 
 def type_score(bought: Product, wanted: Product) -> float:
     """Whether this is the kind of thing that was asked for."""
-    asked = set(terms(wanted.title))
-    shared = len(asked & set(terms(bought.title))) / len(asked) if asked else 0.2
+    asked = terms(wanted.title)
+    shared = len(set(asked) & set(terms(bought.title))) / len(asked) if asked else 0.2
     if shared == 0:
         return 0.0
     if shared < 0.1:
@@ -45,13 +58,18 @@ def type_score(bought: Product, wanted: Product) -> float:
 
 def alike(a: str, b: str) -> bool:
     """Whether two phrases share their words, or nearly (the token-set ratio of fuzzy matching, above 85)."""
-    first, second = (set(text.lower()[:LONGEST].split()) for text in (a, b))
+    first, second = (words(text) for text in (a, b))
     if not first or not second:
         return False
     common = " ".join(sorted(first & second))
     one, other = (f"{common} {' '.join(sorted(words - (first & second)))}".strip() for words in (first, second))
     pairs = [(common, one), (common, other), (one, other)] if common else [(one, other)]
-    return max(round(100 * SequenceMatcher(None, x, y, autojunk=False).ratio()) for x, y in pairs) > ALIKE
+    return max(round(100 * SequenceMatcher(None, x, y).ratio()) for x, y in pairs) > ALIKE
+
+
+def words(phrase: str) -> set[str]:
+    """The words of a phrase as fuzzy matching sees them: no accented letters, other signs are gaps, lower case."""
+    return set(re.sub(r"\W", " ", phrase[:LONGEST].translate(_LATIN)).lower().split())
 
 
 def _has_attribute(product: Product, attribute: str) -> bool:

@@ -183,7 +183,8 @@ class WebShop(World):
     def _values(self) -> list[str]:
         """The product's own option values that fulfil the wish."""
         values = [value for _, values in self.goal.product.options for value in values]
-        return [asked if asked in values else _nearest_value(asked, values) for asked in self.goal.wish.options]
+        wished = (asked.lower() for asked in self.goal.wish.options)
+        return [asked if asked in values else _nearest_value(asked, values) for asked in wished]
 
     def _draw(self, rng: np.random.Generator) -> Goal | None:
         number = int(rng.integers(len(self.products)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -68,3 +70,16 @@ def test_lpips_keeps_the_leading_dimensions_whatever_the_chunk(monkeypatch: pyte
 def test_ssim_of_frames_smaller_than_its_window_is_refused() -> None:
     with pytest.raises(ValueError, match="8x16"):
         measures.ssim(torch.rand(1, 3, 8, 16), torch.rand(1, 3, 8, 16))
+
+
+@pytest.mark.parametrize("network", ["alex", "vgg"])
+def test_the_smallest_frames_lpips_accepts_are_the_smallest_its_network_can_look_at(network: Any) -> None:
+    lpips, least = Lpips(network), measures.SMALLEST[network]
+    assert measures.too_small(network, least, 99) is None and measures.lpips(*frames_of(least), lpips).shape == (1,)
+    assert measures.too_small(network, 99, least - 1) is not None
+    with pytest.raises(RuntimeError):
+        measures.lpips(*frames_of(least - 1), lpips)
+
+
+def frames_of(side: int) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.zeros(1, 3, side, side), torch.ones(1, 3, side, side)

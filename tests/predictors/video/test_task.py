@@ -14,13 +14,15 @@ from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video.layout import Layout
 from oneiro.models.video.tokenizer import CompressiveTokenizerSettings, FrameTokenizerSettings
 from oneiro.models.video.transformer import TransformerSettings, create
-from oneiro.predictors.video.dataset import Clips, VideoDataset, resized
+from oneiro.predictors.video import dataset as video_dataset
+from oneiro.predictors.video import encodings as video_encodings
+from oneiro.predictors.video.dataset import Clips, ReadAhead, VideoDataset, Windows, resized
 from oneiro.predictors.video.encodings import Encodings, SegmentRows
 from oneiro.predictors.video.task import Encoded, VideoPredictor, VideoRewardSettings
 from oneiro.predictors.video.world import LearnedFrames
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.worlds.robot import puck as video_toy
-from oneiro.worlds.robot.episodes import ActionBins, Episodes, open_episodes
+from oneiro.worlds.robot.episodes import ActionBins, Episodes, open_episodes, write_episode
 
 SIZE = {"height": 16, "width": 16, "patch": 4, "channels": (16, 16), "layers": 1, "latent": 8, "levels": (8, 5, 5)}
 
@@ -110,6 +112,103 @@ def test_kept_encodings_are_what_the_tokenizer_gives(kind: str, episodes: Episod
     direct, kept = task.encode(dataset.cut(windows)), Encodings(dataset, task).encoded(windows)
     for one, two in ((direct.context, kept.context), (direct.frames, kept.frames), (direct.actions, kept.actions)):
         assert np.array_equal(one, two)
+
+
+def counted(encodings: Encodings, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many pieces each call of the tokenizer has encoded."""
+    calls: list[int] = []
+    encode = encodings.predictor.encode
+
+    def counting(clips: Clips) -> Encoded:
+        calls.append(len(clips))
+        return encode(clips)
+
+    monkeypatch.setattr(encodings.predictor, "encode", counting)
+    return calls
+
+
+def test_a_full_cache_drops_the_oldest_tokens_and_keeps_the_rest(
+    episodes: Episodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(video_encodings, "KEPT", 6)
+    dataset = VideoDataset(episodes, 4)
+    encodings = Encodings(dataset, task_of("multi", episodes))
+    calls = counted(encodings, monkeypatch)
+    windows = dataset.windows[:8]
+    encodings.prepare(windows)  # as many as fit, those that are asked for first
+    assert sum(calls) == 6
+    encodings.encoded(windows[:6])
+    assert sum(calls) == 6
+    encodings.encoded(windows[6:7])  # takes the place of the first
+    encodings.encoded(windows[1:7])
+    assert sum(calls) == 7
+    encodings.encoded(windows[:1])
+    assert sum(calls) == 8
+
+
+def test_rows_of_one_update_are_read_together_and_are_what_they_are_alone(
+    episodes: Episodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = task_of("multi", episodes)
+    dataset = VideoDataset(episodes, task.layout.frames)
+    windows = dataset.draw(6, "windows")
+    alone = SegmentRows(Encodings(dataset, task), windows, windows)
+    together = SegmentRows(Encodings(dataset, task), windows, windows, together=np.array([[4, 1, 0], [2, 5, 3]]))
+    asked: list[int] = []
+    make = together.encodings.encoded
+
+    def noted(windows: Windows, contexts: Windows | None = None) -> Encoded:
+        asked.append(len(windows))
+        return make(windows, contexts)
+
+    monkeypatch.setattr(together.encodings, "encoded", noted)
+    for index in (4, 1, 0, 2, 5, 3):
+        assert np.array_equal(together[index].tokens, alone[index].tokens)
+    assert asked == [3, 1, 1, 1, 3, 1, 1, 1]
+
+
+# Data that do not fit into memory -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compressed", [False, True], ids=["by segment", "files of the RT-1 converter"])
+def test_a_dataset_larger_than_memory_gives_the_same_segments(
+    episodes: Episodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compressed: bool
+) -> None:
+    for path, episode in zip(episodes.paths, episodes, strict=True):
+        if compressed:
+            np.savez_compressed(tmp_path / path.name, image=episode.image, action=episode.action)
+        else:
+            write_episode(tmp_path / path.name, episode)
+    for size in ((8, 8), (16, 16)):
+        memory, large = VideoDataset(episodes, 5, size), VideoDataset(open_episodes(tmp_path), 5, size)
+        assert memory.in_memory
+        monkeypatch.setattr(video_dataset, "KEPT_BYTES", 12 * size[0] * size[1] * 3)  # one episode
+        assert not large.in_memory
+        monkeypatch.undo()
+        windows = memory.draw(9, "windows")
+        contexts = memory.earlier(windows, 3, "contexts")
+        one, two = memory.cut(windows, contexts), large.cut(windows, contexts)
+        assert np.array_equal(one.images, two.images) and np.array_equal(one.context, two.context)
+        assert np.array_equal(one.actions, two.actions)
+        for frames, horizon in ((4, 4), (3, 9), (5, 40)):
+            assert np.array_equal(memory.scattered(4, frames, horizon, "s"), large.scattered(4, frames, horizon, "s"))
+        assert compressed or not large._kept  # no episode was read as a whole
+    task = task_of("multi", episodes)
+    held = [Encodings(dataset, task, 3, 0.5).encoded(windows, contexts) for dataset in (memory, large)]
+    assert np.array_equal(held[0].frames, held[1].frames) and np.array_equal(held[0].actions, held[1].actions)
+
+
+def test_reading_ahead_gives_what_reading_gives_in_any_order_and_reads_nothing_twice() -> None:
+    read: list[int] = []
+
+    def square(number: int) -> int:
+        read.append(number)
+        return number * number
+
+    with ReadAhead(square, lambda number: number + 2 if number < 8 else None) as ahead:
+        assert [ahead(number) for number in (0, 2, 4, 6, 8)] == [0, 4, 16, 36, 64]
+        assert sorted(read) == [0, 2, 4, 6, 8]
+        assert ahead(3) == 9  # resumed elsewhere
 
 
 def test_an_earlier_context_reaches_the_tokens_and_never_the_actions(episodes: Episodes) -> None:
@@ -261,6 +360,22 @@ def test_a_rollout_goes_on_past_the_window_of_training(kind: str, renew: int, ep
         frame = camera.step(np.full((3, 2), 0.3, np.float32), seed=step)
         assert frame.shape == first.shape
         assert camera.frames.shape[1] <= camera.window and all(len(p) <= task.layout.length for p in camera._prompts())
+
+
+@pytest.mark.parametrize("kind", ["single", "multi"])
+def test_a_long_start_is_its_last_frames_as_many_as_the_window_holds(kind: str, episodes: Episodes) -> None:
+    task = task_of(kind, episodes)
+    camera, other = (LearnedFrames(task, Engine(model_of(task)), SamplingSettings()) for _ in range(2))
+    image, action = episodes[0].image[None], episodes[0].action[None]
+    window = camera.window
+    long = camera.begin(image[:, :11], action[:, :10])
+    short = other.begin(image[:, 11 - window : 11], action[:, 11 - window : 10])
+    assert np.array_equal(long, short) and camera.frames.shape[1] == camera.actions.shape[1] == window
+    for step in range(3):
+        assert all(len(prompt) <= task.layout.length for prompt in camera._prompts())
+        assert np.array_equal(camera.step(action[:, 10], seed=step), other.step(action[:, 10], seed=step))
+    with pytest.raises(ValueError, match="11 frames have 10 actions between them, not 4"):
+        camera.begin(image[:, :11], action[:, :4])
 
 
 def test_the_same_seeds_give_the_same_rollout(episodes: Episodes) -> None:

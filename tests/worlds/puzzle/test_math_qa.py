@@ -29,13 +29,21 @@ GSM8K = Path(__file__).parents[4] / "shared" / "data" / "gsm8k"
         ("50%", 50),
         (" 7 ", 7),
         (".5", Fraction(1, 2)),
+        ("1 1/2", Fraction(3, 2)),
+        ("-2 3/4", Fraction(-11, 4)),
+        ("$1,000 1/4", Fraction(4001, 4)),
+        (r"2\frac{1}{2}", Fraction(5, 2)),
+        (r"-3 \dfrac{1}{3}", Fraction(-10, 3)),
+        ("- 7", -7),
     ],
 )
 def test_numbers_are_read_in_every_spelling(text: str, value: Fraction) -> None:
     assert number(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "x", "1e5", "1/0", "12 apples", "1,00", "٣", "--5", "9" * 30])
+@pytest.mark.parametrize(
+    "text", ["", "x", "1e5", "1/0", "1 1/0", "1 3/2", "1 2", "15 - 7", "12 apples", "1,00", "٣", "--5", "9" * 30]
+)
 def test_other_texts_are_no_number(text: str) -> None:
     assert number(text) is None
 
@@ -62,6 +70,32 @@ def test_replies_are_compared_by_what_they_mean(reply: str, label: str, equal: b
 def test_the_last_number_counts_where_the_answer_is_not_one() -> None:
     assert last_number("5 apples and 6 pears") == 6
     assert last_number("none") is None
+
+
+@pytest.mark.parametrize(
+    ("reply", "value"),
+    [
+        ("15 - 7", 7),
+        ("15 -7", 7),
+        ("(3 + 4) - 7", 7),
+        ("10-15", 15),
+        ("50% - 7", 7),
+        ("x-7", 7),
+        ("apples - 7", 7),
+        ("it is -7", -7),
+        ("x = -7 apples", -7),
+        ("x = - 7 apples", -7),
+        ("(-7)", -7),
+        ("between -9 and −7 degrees", -7),
+        ("so 15 - 7 = 8 apples", 8),
+        ("15 - 7 = -8 apples", -8),
+        ("about 2 1/2 cups", Fraction(5, 2)),
+        ("12 15/3 apples", 5),
+        (r"It is \boxed{1\frac{1}{4}}", Fraction(5, 4)),
+    ],
+)
+def test_a_minus_between_numbers_is_no_sign_and_mixed_numbers_are_one_number(reply: str, value: Fraction) -> None:
+    assert last_number(reply) == value
 
 
 def test_each_wrong_try_halves_the_reward() -> None:

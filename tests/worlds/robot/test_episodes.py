@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import io
+import json
 import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from oneiro.errors import OneiroError
-from oneiro.worlds.robot.episodes import ActionBins, RobotEpisode, open_episodes, read_episode, write_episode
+from oneiro.worlds.robot.episodes import (
+    ActionBins,
+    RobotEpisode,
+    open_episodes,
+    read_episode,
+    read_segment,
+    write_episode,
+)
 
 
 def episode(length: int = 6, seed: int = 0) -> RobotEpisode:
@@ -88,6 +98,82 @@ def test_a_flipped_bit_inside_is_found_when_verifying(tmp_path: Path) -> None:
     assert len(open_episodes(tmp_path)) == 1
     with pytest.raises(OneiroError, match="00000001"):
         list(open_episodes(tmp_path, verify=False))
+
+
+def test_one_bad_byte_in_an_arrays_header_costs_one_episode_and_not_the_folder(tmp_path: Path) -> None:
+    write_folder(tmp_path, 2)
+    victim = tmp_path / "train_eps_00000001.npz"
+    data = victim.read_bytes()
+    victim.write_bytes(data.replace(b"{'descr'", b"('descr'", 1))  # numpy's reader of headers fails in its tokenizer
+    for verify in (True, False):
+        episodes = open_episodes(tmp_path, verify=verify)
+        assert len(episodes) == 1 and [path.name for path, _ in episodes.damaged] == [victim.name]
+
+
+@pytest.mark.parametrize("form", ["pixels", "pictures", "compressed"])
+def test_no_changed_byte_raises_anything_but_an_error_that_names_the_file(tmp_path: Path, form: str) -> None:
+    path, whole = tmp_path / "a.npz", RobotEpisode(np.zeros((3, 2, 2, 3), np.uint8), np.zeros((3, 2), np.float32))
+    if form == "compressed":
+        np.savez_compressed(path, image=whole.image, action=whole.action)
+    else:
+        write_episode(path, whole, png(whole.image) if form == "pictures" else None)
+    data, rng = path.read_bytes(), np.random.default_rng(0)
+    for place in range(0, len(data), 5):
+        path.write_bytes(data[:place] + bytes([int(rng.integers(256))]) + data[place + 1 :])
+        for read in (read_episode, lambda file: read_segment(file, 1, 2)):
+            try:
+                read(path)
+            except OneiroError as error:
+                assert "a.npz" in str(error)
+
+
+@pytest.mark.parametrize("form", ["pixels", "pictures", "compressed", "foreign"])
+def test_a_segment_is_the_part_of_the_whole_episode(tmp_path: Path, form: str) -> None:
+    path, whole = tmp_path / "a.npz", episode(9)
+    if form in ("pixels", "pictures"):
+        write_episode(path, whole, png(whole.image) if form == "pictures" else None)
+    else:
+        save = np.savez_compressed if form == "compressed" else np.savez
+        info = np.frombuffer(json.dumps(whole.info).encode(), np.uint8)
+        save(path, image=whole.image, action=whole.action, info=info, opening=whole.signals["opening"])
+    assert np.array_equal(read_episode(path).image, whole.image)
+    for start, length in ((0, 1), (2, 5), (0, 9), (8, 1)):
+        part, true = read_segment(path, start, length), whole.part(start, length)
+        assert np.array_equal(part.image, true.image) and np.array_equal(part.action, true.action)
+        assert part.info == true.info and np.array_equal(part.signals["opening"], true.signals["opening"])
+    for start, length in ((5, 5), (-1, 2), (0, 0)):
+        with pytest.raises(OneiroError, match="not in an episode of 9 frames"):
+            read_segment(path, start, length)
+
+
+@pytest.mark.parametrize("form", ["pixels", "pictures"])
+def test_a_segment_is_read_without_the_other_frames_and_its_own_are_checked(tmp_path: Path, form: str) -> None:
+    path, whole = tmp_path / "a.npz", episode(60)  # more bytes than reading a header brings along
+    encoded = png(whole.image)
+    write_episode(path, whole, encoded if form == "pictures" else None)
+    data = path.read_bytes()
+    frames = encoded if form == "pictures" else [frame.tobytes() for frame in whole.image]
+    place = data.index(frames[57]) + len(frames[57]) // 2
+    path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+    assert np.array_equal(read_segment(path, 0, 57).image, whole.image[:57])  # frame 57 is not looked at
+    with pytest.raises(OneiroError, match="checksum of frame 57"):
+        read_segment(path, 56, 2)
+    assert open_episodes_damaged(tmp_path) == ["a.npz"]
+
+
+def png(image: np.ndarray) -> list[bytes]:
+    encoded = []
+    for frame in image:
+        buffer = io.BytesIO()
+        Image.fromarray(frame).save(buffer, "PNG")
+        encoded.append(buffer.getvalue())
+    return encoded
+
+
+def open_episodes_damaged(folder: Path) -> list[str]:
+    """The damaged files of a folder, beside one that is whole."""
+    write_episode(folder / "whole.npz", episode())
+    return [path.name for path, _ in open_episodes(folder).damaged]
 
 
 def test_an_empty_folder_and_a_missing_one_say_what_to_do(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ import pytest
 from PIL import Image
 
 from oneiro.errors import OneiroError
-from oneiro.worlds.robot import rlds
-from oneiro.worlds.robot.episodes import open_episodes
+from oneiro.worlds.robot import rlds, storage
+from oneiro.worlds.robot.episodes import open_episodes, read_episode
 from oneiro.worlds.robot.rlds import import_rlds, open_dataset
 from tests.worlds.robot.test_tfrecord import serialise, write_records
 
@@ -75,6 +75,9 @@ def described(folder: Path, name: str, **info: Any) -> None:
 def test_the_bridge_sample_becomes_25_episodes(tmp_path: Path) -> None:
     done = import_rlds(BRIDGE, tmp_path)
     assert (done.written, done.kept, done.frames, done.damaged) == (25, 0, 250, [])
+    # Its dataset_info.json speaks of 25 more in a split that is not part of the sample.
+    assert (done.due, done.missing) == (50, 25)
+    assert done.gaps == ["val: 1 of 1 files are not there, the first is number 00000; they hold 25 episodes"]
     episodes = open_episodes(tmp_path)
     first = episodes[0]
     assert first.image.shape == (10, 64, 64, 3) and first.action.shape == (10, 7)
@@ -193,6 +196,88 @@ def test_records_that_the_dataset_does_not_know_of_are_named_and_take_no_other_o
     assert open_episodes(tmp_path / "out").lengths == (2, 2)
 
 
+def sharded(folder: Path, lengths: list[int], **info: Any) -> list[Path]:
+    """An RT-1 dataset in several files; the first action of episode n is 1000 n."""
+    described(folder, "mine", **info)
+    paths = [folder / f"mine-train.tfrecord-{number:05d}-of-{len(lengths):05d}" for number in range(len(lengths))]
+    for number, path in enumerate(paths):
+        first = sum(lengths[:number])
+        write_records(path, [rt1_record(2, first=1000.0 * (first + place)) for place in range(lengths[number])])
+    return paths
+
+
+def end_of(data: bytes, records: int) -> int:
+    """Where the first so many records of a file end."""
+    place = 0
+    for _ in range(records):
+        place += 12 + struct.unpack_from("<Q", data, place)[0] + 4
+    return place
+
+
+def test_absent_files_and_files_cut_between_records_are_counted_among_what_is_due(tmp_path: Path) -> None:
+    lengths = [3, 4, 2]
+    shards = sharded(tmp_path / "in", lengths, splits=[{"name": "train", "shardLengths": [str(n) for n in lengths]}])
+    shards[2].unlink()
+    data = shards[1].read_bytes()
+    third = end_of(data, 2)
+    shards[1].write_bytes(data[:third])
+    done = import_rlds(tmp_path / "in", tmp_path / "out")
+    assert (done.due, done.written, done.missing, done.damaged) == (9, 5, 2 + 2, [])
+    assert done.gaps == [
+        "train: 1 of 3 files are not there, the first is number 00002; they hold 2 episodes",
+        f"{shards[1].name}: it holds 2 of 4 records",
+    ]
+    shards[1].write_bytes(data[: third + 50])  # inside the third: that one is damaged, the fourth is missing
+    again = import_rlds(tmp_path / "in", tmp_path / "out")
+    assert (again.due, again.kept, len(again.damaged), again.missing) == (9, 5, 1, 1 + 2)
+
+
+def test_a_single_file_that_is_cut_is_noticed(tmp_path: Path) -> None:
+    (shard,) = sharded(tmp_path / "in", [4], splits=[{"name": "train", "shardLengths": ["4"]}])
+    shard.write_bytes(shard.read_bytes()[: end_of(shard.read_bytes(), 1)])
+    done = import_rlds(tmp_path / "in", tmp_path / "out")
+    assert (done.due, done.written, done.missing) == (4, 1, 3) and "holds 1 of 4 records" in done.gaps[0]
+
+
+def test_without_lengths_an_absent_file_is_named_and_nothing_is_claimed_of_its_episodes(tmp_path: Path) -> None:
+    shards = sharded(tmp_path / "in", [1, 1])
+    shards[0].unlink()
+    done = import_rlds(tmp_path / "in", tmp_path / "out")
+    assert (done.due, done.missing) == (None, 0) and "an unknown number of episodes" in done.gaps[0]
+
+
+def test_worker_processes_write_the_same_files_and_tell_the_same(tmp_path: Path) -> None:
+    lengths = [2, 3]
+    shards = sharded(tmp_path / "in", lengths, splits=[{"name": "train", "shardLengths": ["2", "4"]}])
+    for shard in shards:
+        data = bytearray(shard.read_bytes())
+        data[40] ^= 1
+        shard.write_bytes(bytes(data))
+    told: dict[int, int] = {1: 0, 2: 0}
+
+    def imported(workers: int) -> tuple[rlds.Imported, dict[str, bytes]]:
+        out = tmp_path / f"out{workers}"
+
+        def advance(count: int) -> None:
+            told[workers] += count
+
+        done = import_rlds(tmp_path / "in", out, workers=workers, advance=advance)
+        return done, {path.name: path.read_bytes() for path in out.iterdir()}
+
+    alone, together = imported(1), imported(2)
+    assert alone == together and told == {1: 5, 2: 5}
+    assert (alone[0].written, len(alone[0].damaged), alone[0].missing) == (3, 2, 1)
+
+
+def test_imported_pictures_are_the_records_own_and_no_pixel_changes(tmp_path: Path) -> None:
+    source = rt1_folder(tmp_path / "in", [rt1_record(3)], "mine")
+    import_rlds(source, tmp_path / "out")
+    path = tmp_path / "out" / "train_eps_00000000.npz"
+    with np.load(path) as arrays:
+        assert arrays["pictures"].tobytes() == b"".join(picture(10 * t) for t in range(3))
+    assert read_episode(path).image[:, 0, 0].tolist() == [[10 * t, 0, 255 - 10 * t] for t in range(3)]
+
+
 def test_an_imported_file_that_was_damaged_since_is_imported_again(tmp_path: Path) -> None:
     source, out = rt1_folder(tmp_path / "in", [rt1_record(2), rt1_record(2)], "mine"), tmp_path / "out"
     import_rlds(source, out)
@@ -214,7 +299,7 @@ def test_an_image_that_claims_a_huge_size_costs_one_episode(tmp_path: Path) -> N
     assert (
         done.written == 1
         and [line.partition(": ")[2] for line in done.damaged]
-        == [f"an image claims more than {rlds.PIXELS} pixels"] * 2
+        == [f"an image claims more than {storage.PIXELS} pixels"] * 2
     )
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 from math import log
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from oneiro.errors import OneiroError
 from oneiro.worlds import check, make
+from oneiro.worlds.shop import pages
+from oneiro.worlds.shop.pages import Visit
 from oneiro.worlds.shop.products import Product, Wish, load
-from oneiro.worlds.shop.reward import alike, reward, type_score
+from oneiro.worlds.shop.reward import BASIC_COLOURS, alike, reward, type_score
 from oneiro.worlds.shop.search import Index, terms
 
 DATA = Path(__file__).parents[4] / "shared" / "data" / "webshop"
@@ -69,6 +73,160 @@ def test_the_kind_of_thing_bought_has_four_grades() -> None:
     assert type_score(replace(other, title="word1 word2 word3", query="a"), wanted) == 1.0
     assert type_score(replace(other, title="word1 word2 word3", categories=frozenset({"x", "y"})), wanted) == 1.0
     assert type_score(replace(other, title="word1 word2 word3 word4 word5"), wanted) == 1.0
+
+
+# The published reward once more, from its description alone: nothing of oneiro is used but its types, the colours'
+# names and the words of a title, which stand in the place of the original's tagger.
+
+
+def published(bought: Product, chosen: tuple[str, ...], wanted: Product, wish: Wish) -> float:
+    nouns_bought, nouns_wanted = terms(bought.title), terms(wanted.title)
+    common = {noun for noun in nouns_wanted if noun in nouns_bought}
+    title = len(common) / len(nouns_wanted) if nouns_wanted else 0.2
+    kind = 1.0
+    if bought.query != wanted.query and len(bought.categories.intersection(wanted.categories)) < 2 and not title > 0.2:
+        kind = 0.5
+    if title < 0.1:
+        kind = 0.1
+    if title == 0:
+        kind = 0.0
+    texts = [bought.title.lower(), " ".join(bought.features).lower(), bought.description.lower()]
+    hits = 0
+    for attribute in wish.attributes:
+        near = any(token_set(own, attribute) > 85 for own in bought.attributes)
+        hits += near or any(text.find(attribute) >= 0 for text in texts)
+    for asked in wish.options:
+        hits += any(token_set(plain_colour(value), plain_colour(asked)) > 85 for value in chosen)
+    hits += bought.price <= wish.limit
+    return hits / (len(wish.attributes) + len(wish.options) + 1) * kind
+
+
+def plain_colour(value: str) -> str:
+    found = [colour for colour in sorted(set(BASIC_COLOURS)) if colour in value]
+    return found[0] if found else value
+
+
+def token_set(first: str, second: str) -> int:
+    """thefuzz 0.19: whole words in common, then each with the words of its own behind them; the best of three."""
+
+    def cleaned(text: str) -> list[str]:
+        kept = "".join(sign for sign in text if not 128 <= ord(sign) <= 255)
+        return "".join(sign if sign.isalnum() or sign == "_" else " " for sign in kept).lower().split()
+
+    mine, theirs = set(cleaned(first)), set(cleaned(second))
+    if not mine or not theirs:
+        return 0
+    both = " ".join(sorted(mine & theirs))
+    longer = [" ".join([both, " ".join(sorted(own))]).strip() for own in (mine - theirs, theirs - mine)]
+    return max(gestalt(both, longer[0]), gestalt(both, longer[1]), gestalt(*longer))
+
+
+def gestalt(a: str, b: str) -> int:
+    """Ratcliff and Obershelp: the longest common run, the first of equals, and the same left and right of it."""
+
+    def matched(a: str, b: str) -> int:
+        for length in range(min(len(a), len(b)), 0, -1):
+            for start in range(len(a) - length + 1):
+                place = b.find(a[start : start + length])
+                if place >= 0:
+                    left, right = (a[:start], b[:place]), (a[start + length :], b[place + length :])
+                    return length + matched(*left) + matched(*right)
+        return 0
+
+    if a == b and a:
+        return 100
+    return round(100 * 2 * matched(a, b) / (len(a) + len(b))) if a and b else 0
+
+
+WORDS = (
+    *("blue", "dark", "navy", "light-grey", "rose", "gold", "stonewash", "heather", "xx-large", "x-large", "8.5"),
+    *("wide", "pack", "of", "2", "4", "inch", '10"', "women's", "men", "non-slip", "non", "slip", "machine", "wash"),
+    *("washable", "easy", "to", "use", "bpa", "free", "long", "lasting", "(red)", "café", "Ω", "stand", "sole"),
+    *("rubber", "shoe", "shoes", "lamp", "lamps", "high_quality", "high", "quality", "🙂", "|", "&"),
+)
+
+
+def random_case(rng: np.random.Generator) -> tuple[Product, tuple[str, ...], Product, Wish]:
+    def phrase(most: int) -> str:
+        return " ".join(str(word) for word in rng.choice(WORDS, int(rng.integers(1, most + 1))))
+
+    def few(most: int, least: int = 0) -> tuple[str, ...]:
+        return tuple(phrase(3) for _ in range(int(rng.integers(least, most + 1))))
+
+    def product() -> Product:
+        return Product(
+            id="P",
+            title=phrase(12).title() if rng.random() < 0.95 else "the",
+            description=phrase(8).capitalize(),
+            features=few(3),
+            categories=frozenset(str(name) for name in rng.choice(["", "A", "B", "C", "D"], 2)),
+            query=str(rng.choice(["a", "b", "c"])),
+            attributes=few(4),
+            options=(),
+            price=float(rng.integers(1, 100)),
+        )
+
+    chosen, wish = few(3), Wish("", few(3, least=1), few(3), float(rng.integers(1, 100)))
+    if rng.random() < 0.7:  # nearly what was asked for
+        chosen = tuple(asked.replace(" ", str(rng.choice([" ", "-", " and "]))) for asked in wish.options)
+    bought, wanted = product(), product()
+    if rng.random() < 0.6:  # a kindred thing
+        bought = replace(bought, title=f"{bought.title} {wanted.title[: int(rng.integers(3, 20))]}")
+    return bought, chosen, wanted, wish
+
+
+def test_the_colours_are_the_published_ones() -> None:
+    digest = hashlib.sha256(" ".join(BASIC_COLOURS).encode()).hexdigest()
+    assert (
+        len(BASIC_COLOURS) == 102 and list(BASIC_COLOURS) == sorted(BASIC_COLOURS) and digest[:16] == "87767f22f7435a0a"
+    )
+
+
+def test_the_reward_equals_a_second_implementation_on_2000_random_cases() -> None:
+    rng = np.random.default_rng(0)
+    seen = []
+    for number in range(2000):
+        case = random_case(rng)
+        expected = published(*case)
+        assert reward(*case) == pytest.approx(expected, abs=1e-12), (number, case)
+        seen.append(expected)
+    assert len(set(seen)) > 40 and sum(value == 0 for value in seen) < 1000
+
+
+@pytest.mark.parametrize(
+    ("value", "asked", "same"),
+    [
+        ("heather grey", "grey", True),  # both are grey: of an option's colours the first in the alphabet counts
+        ("navy blue", "royal blue", True),
+        ("bright navy", "royal", False),
+        ("wine", "red wine", False),  # red comes before wine
+        ("non-slip", "non slip", True),
+        ("size 8.5", "8 5 size", True),
+        ("(6 pack)", "6 pack", True),
+        ("café", "caf", True),  # accented letters are dropped
+        ("xx-large", "large", True),
+        ("8", "9", False),
+    ],
+)
+def test_options_match_as_published(value: str, asked: str, same: bool) -> None:
+    worth = reward(SHOE, (value,), SHOE, Wish("", (), (asked,), 50.0))
+    assert worth == (1.0 if same else 0.5)
+
+
+def test_texts_are_compared_as_the_file_has_them(tmp_path: Path) -> None:
+    row = {
+        "asin": "B1",
+        "name": "Lamp  Shade",
+        "full_description": "",
+        "small_description": "Solid wood ",
+        "product_category": "Home › ",
+    }
+    (tmp_path / "products.json").write_text(json.dumps([row]))
+    (product,) = load(tmp_path / "products.json", None)
+    assert product.features == ("Solid wood ",) and product.categories == {"Home", ""}
+    # The title has two spaces, so the phrase is not in it; the published code says so too.
+    assert reward(product, (), product, Wish("", ("lamp shade",), (), 1e6)) == 0.5
+    assert pages.show(Visit(pages.ITEM, item=0), (product,)).startswith("B1 Lamp Shade\n")
 
 
 def test_phrases_are_alike_if_they_share_their_words() -> None:

@@ -161,6 +161,22 @@ def test_an_import_keeps_every_row(tmp_path: Path) -> None:
     assert set(open_dataset(tmp_path / "out", "test").rules) == {"human", "llm"}
 
 
+@pytest.mark.parametrize(
+    ("said", "known"), [({}, None), ({"cross_split_dup": None}, None), ({"cross_split_dup": False}, False)]
+)
+def test_a_row_that_does_not_say_whether_it_is_a_duplicate_is_not_known_to_be_clean(
+    tmp_path: Path, said: dict[str, bool | None], known: bool | None
+) -> None:
+    state = [{"uuid": 1, "name": "cup", "properties": {}, "contains": []}]
+    row = {"id": "a", "split": "test", "game": "g", "task": "t", "action": "look", "uuid_base": 2, "score": {}}
+    states = dict.fromkeys(("state", "state_after_action", "state_after_tick"), state)
+    (tmp_path / "rows.jsonl").write_text(json.dumps({**row, **states, "score_after": {}, **said}))
+    (read,) = read_transitions(tmp_path / "rows.jsonl")
+    assert read.duplicate is known
+    write_dataset(tmp_path / "out", "rows", [read], {})
+    assert [kept.duplicate for kept in open_dataset(tmp_path / "out", "test")] == [known]
+
+
 def test_a_source_that_lacks_files_is_named(tmp_path: Path) -> None:
     with pytest.raises(OneiroError, match=r"lacks test\.jsonl\.gz"):
         import_bytesized32(tmp_path, tmp_path / "out")

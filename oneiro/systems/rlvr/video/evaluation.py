@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oneiro import files
+from oneiro.errors import OneiroError
 from oneiro.models.video.perceptual import Lpips
 from oneiro.models.video.tokenizer import pixels
 from oneiro.predictors.video import measures
@@ -80,6 +81,9 @@ class SegmentEvaluation:
     def __init__(self, task: VideoPredictor, dataset: VideoDataset, windows: Windows, networks: Sequence[str]) -> None:
         self.task, self.dataset, self.windows = task, dataset, windows
         self.encodings = Encodings(dataset, task)
+        for name in networks:
+            if reason := measures.too_small(name, task.tokenizer.settings.height, task.tokenizer.settings.width):
+                raise OneiroError(reason)
         self.networks = {name: Lpips.load(name, task.tokenizer.device) for name in networks}  # type: ignore[arg-type]
 
     @property

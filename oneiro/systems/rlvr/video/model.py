@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,15 @@ from torch import Tensor
 from oneiro import seeds
 from oneiro.errors import OneiroError
 from oneiro.learning import reconstruction
-from oneiro.learning.sft import SftSettings
+from oneiro.learning.reconstruction import ReconstructionSettings
+from oneiro.learning.sft import SftSettings, order
 from oneiro.models import language as languages
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video import transformer
 from oneiro.models.video.perceptual import Lpips
 from oneiro.models.video.tokenizer import pixels
 from oneiro.predictors.video import measures
+from oneiro.predictors.video.dataset import Images, ReadAhead
 from oneiro.predictors.video.encodings import Encodings, SegmentRows
 from oneiro.predictors.video.model import PRETRAIN, TOKENIZER, VideoMetadata, VideoModel, find_tokenizer, open_model
 from oneiro.predictors.video.task import VideoPredictor
@@ -60,9 +63,8 @@ def tokenizer_seed(recipe: VideoRecipe) -> int:
 def train_tokenizer(made: tokenizers.Tokenizer, recipe: VideoRecipe, run: Run, data: VideoData) -> None:
     settings, seed = recipe.reconstruction, tokenizer_seed(recipe)
 
-    def draw(number: int) -> Tensor:
-        drawn = data.train.scattered(settings.batch, settings.frames, settings.horizon, seed, "batch", number)
-        return pixels(drawn, made.device)
+    def read(number: int) -> Images:
+        return data.train.scattered(settings.batch, settings.frames, settings.horizon, seed, "batch", number)
 
     if recipe.tokenizer.mean_frame:
         made.mean_frame.copy_(
@@ -79,7 +81,25 @@ def train_tokenizer(made: tokenizers.Tokenizer, recipe: VideoRecipe, run: Run, d
             run.rewind(TOKENIZER, step)
             bar.advance(step)
 
-        reconstruction.train(made, settings, draw, network, run.checkpoint_dir(TOKENIZER), seed, log, rewind, run.say)
+        with ReadAhead(read, partial(next_batch, settings)) as ahead:
+
+            def draw(number: int) -> Tensor:
+                return pixels(ahead(number), made.device)
+
+            reconstruction.train(
+                made, settings, draw, network, run.checkpoint_dir(TOKENIZER), seed, log, rewind, run.say
+            )
+
+
+def next_batch(settings: ReconstructionSettings, number: int) -> int | None:
+    """The batch that training asks for after this one: even ones are the tokenizer's, odd ones a discriminator's."""
+    other = settings.discriminator
+    if other is not None and other.alternate and number % 2 == 0:
+        start = other.start if other.start >= 1 else other.start * settings.steps
+        if number // 2 >= start:
+            return number + 1
+    following = number + 2 - number % 2
+    return following if following < 2 * settings.steps else None
 
 
 @torch.inference_mode()
@@ -114,11 +134,13 @@ def pretrain_stage(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str, 
     encodings = Encodings(data.train, task, recipe.layout.context_offset, recipe.layout.first)
     windows = data.train.draw(settings.steps * settings.batch, seed, "segments")
     contexts = encodings.contexts(windows, seed, "contexts")
-    prepare(run, encodings, contexts)
+    # In the order in which training will ask for them, an update's rows side by side.
+    together = np.array(order(len(windows), seed, 0, len(windows)), np.int64).reshape(settings.steps, settings.batch)
+    prepare(run, encodings, contexts[together.reshape(-1)])
     tests = data.test_windows[np.linspace(0, len(data.test_windows) - 1, settings.held_out).astype(np.int64)]
     held_out = SegmentRows(Encodings(data.test, task), tests, tests)
-    rows = SegmentRows(encodings, windows, contexts, settings.history)
     how = SftSettings(learner=settings.learner, batch=settings.batch, checkpoint_every=settings.checkpoint_every)
+    rows = SegmentRows(encodings, windows, contexts, settings.history, together)
     steps = stages.supervise(run, PRETRAIN, "pre-training", language, rows, held_out, how, seed)
     return {"parameters": shape.parameters, "vocabulary": layout.vocabulary, "length": layout.length, "steps": steps}
 

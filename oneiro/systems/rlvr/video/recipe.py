@@ -11,6 +11,7 @@ from oneiro.learning.reconstruction import ReconstructionSettings
 from oneiro.models.video.layout import Layout
 from oneiro.models.video.tokenizer import FrameTokenizerSettings, Tokenizer, TokenizerSettings
 from oneiro.models.video.transformer import TransformerSettings
+from oneiro.predictors.video.measures import too_small
 from oneiro.predictors.video.task import VideoRewardSettings
 from oneiro.recipe import Settings
 from oneiro.sampling.engine import SamplingSettings
@@ -166,4 +167,16 @@ class VideoRecipe(RlvrRecipe):
     def _of_one_length(self) -> VideoRecipe:
         if self.rl.mask_truncated:
             raise ValueError("every predicted video ends at its token limit: leave rl.mask_truncated out")
+        return self
+
+    @model_validator(mode="after")
+    def _lpips_sees_the_frames(self) -> VideoRecipe:
+        used = {f"evaluation.networks={name}": name for name in self.evaluation.networks}
+        if self.reward.lpips:
+            used["reward.network"] = self.reward.network
+        if self.reconstruction.lpips and not (self.init_from.tokenizer or self.init_from.transformer):
+            used["reconstruction.network"] = self.reconstruction.network
+        for setting, network in used.items():
+            if reason := too_small(network, self.tokenizer.height, self.tokenizer.width):
+                raise ValueError(f"{setting}: {reason}")
         return self

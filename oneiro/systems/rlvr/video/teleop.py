@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +19,11 @@ from oneiro.sampling.engine import Engine
 from oneiro.worlds.robot.episodes import open_episodes
 
 KEYS = (("a", "d"), ("s", "w"), ("f", "r"), ("z", "x"))
-"""For each entry of an action, the keys that make it small and large."""
+"""For the first entries of an action, the keys that make each small and large."""
 STILL = "."
+NAMED = re.compile(r"([0-9]{1,4})([-+])")
+"""Any entry by its number, from 1 on: `12+` makes the twelfth large."""
+KEY = re.compile(rf"{NAMED.pattern}|\S")
 
 
 class Teleop:
@@ -37,7 +42,12 @@ class Teleop:
 
     @property
     def keys(self) -> tuple[tuple[str, str], ...]:
-        return KEYS[: len(self.camera.task.bins.low)]
+        return KEYS[: self.entries]
+
+    @property
+    def entries(self) -> int:
+        """Numbers of an action."""
+        return len(self.camera.task.bins.low)
 
     def press(self, key: str) -> bool:
         """Take the action of a key; False where it means nothing."""
@@ -51,11 +61,18 @@ class Teleop:
         """A key pushes one entry to the end of its range and leaves the others at 0, or as near as their range goes."""
         low, high = self.camera.task.bins.low, self.camera.task.bins.high
         action = np.clip(0.0, low, high).astype(np.float32)
-        for entry, (less, more) in enumerate(self.keys):
-            if key in (less, more):
-                action[entry] = low[entry] if key == less else high[entry]
-                return action
-        return action if key == STILL else None
+        pushed = self._pushed(key)
+        if pushed is not None:
+            entry, large = pushed
+            action[entry] = high[entry] if large else low[entry]
+        return action if pushed is not None or key == STILL else None
+
+    def _pushed(self, key: str) -> tuple[int, bool] | None:
+        """The entry a key pushes, and whether to its large end."""
+        if named := NAMED.fullmatch(key):
+            entry = int(named[1]) - 1
+            return (entry, named[2] == "+") if 0 <= entry < self.entries else None
+        return next(((entry, key == more) for entry, (less, more) in enumerate(self.keys) if key in (less, more)), None)
 
     def finish(self) -> Path:
         """All frames as one moving picture."""
@@ -82,6 +99,11 @@ def open_teleop(model: str | Path, data: str | Path | None, episode: int, out: P
     sizes = task.tokenizer.settings
     start = VideoDataset(episodes, 1, (sizes.height, sizes.width)).episode(episode).image[0]
     return Teleop(LearnedFrames(task, Engine(language), metadata.sampling), start, out, seed)
+
+
+def keys_of(line: str) -> Iterator[str]:
+    """The keys in a line, one after the other."""
+    return (found[0] for found in KEY.finditer(line))
 
 
 def blocks(frame: Images, width: int = 48) -> str:

@@ -43,7 +43,7 @@ from oneiro.systems.rlvr.textgame.evaluation import StepEvaluation, answer, beyo
 from oneiro.systems.rlvr.textgame.plans import find_plans
 from oneiro.systems.rlvr.textgame.recipe import SamplerSettings, TextGameDataSettings, TextGameRecipe
 from oneiro.systems.rlvr.textgame.tiny import pieces
-from oneiro.worlds.textgame.crawl import CrawlConfig
+from oneiro.worlds.textgame.crawl import CrawlConfig, crawl
 from oneiro.worlds.textgame.dataset import Dataset, open_dataset, write_dataset
 from oneiro.worlds.textgame.games import GAMES
 from oneiro.worlds.textgame.solver import solve
@@ -66,6 +66,18 @@ def alone(finished: Callable[[str, str], Path]) -> Path:
 
 
 # The pipeline ---------------------------------------------------------------------------------------------------------
+
+
+def test_task_specific_answers_have_room_for_whole_objects() -> None:
+    """SmolLM2 needs a token for at least every two characters of an answer; other models keep their own limits."""
+    wanted = {"smollm2-135m": 1024, "tiny": 120, "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": 4096}
+    for model, tokens in wanted.items():
+        recipe = recipes.load("rlvr/text-game", [f"model={model}", "preset=task-specific"], TextGameRecipe)
+        assert isinstance(recipe, TextGameRecipe) and recipe.sampling.max_tokens == tokens
+        assert recipe.task.output == "difference" and recipe.task.reward == "task"
+    task = TextGamePredictor(TextGamePredictorConfig(rules="none", brief=True, output="difference", reward="task"))
+    longest = max(len(task.target(case)) for case in crawl(sorted(GAMES), "train", CrawlConfig(levels=1)))
+    assert 640 < longest < 2 * 1024  # the limit of 320 without the preset would cut the longest
 
 
 def test_a_run_ends_with_every_table_and_all_its_rows(alone: Path) -> None:

@@ -49,7 +49,7 @@ from oneiro.systems.rlvr.video.evaluation import (
 from oneiro.systems.rlvr.video.model import given_transformer, take_transformer
 from oneiro.systems.rlvr.video.recipe import VideoRecipe
 from oneiro.systems.rlvr.video.task import verdict
-from oneiro.systems.rlvr.video.teleop import blocks, open_teleop
+from oneiro.systems.rlvr.video.teleop import blocks, keys_of, open_teleop
 from oneiro.worlds.robot import puck as video_toy
 from oneiro.worlds.robot.episodes import ActionBins, Episodes, RobotEpisode, open_episodes, write_episode
 from tests.interruption import fingerprint, kill_in
@@ -165,9 +165,27 @@ def test_a_key_moves_one_entry_to_the_end_of_its_range(alone: Path, tmp_path: Pa
     assert drive.action("d").tolist() == pytest.approx([high[0], 0])  # type: ignore[union-attr]
     assert drive.action("s").tolist() == pytest.approx([0, low[1]])  # type: ignore[union-attr]
     assert drive.action("x") is None  # the toy's actions have two entries
+    assert drive.action("1+").tolist() == pytest.approx([high[0], 0])  # type: ignore[union-attr]
+    assert drive.action("2-").tolist() == pytest.approx([0, low[1]])  # type: ignore[union-attr]
+    assert drive.action("0+") is drive.action("3+") is drive.action("99999-") is None
     assert blocks(drive.frame).count("▀") == 32 * 16
     with pytest.raises(OneiroError, match="there are 4 test episodes"):
         open_teleop(alone, None, 4, tmp_path, seed=0)
+
+
+def test_every_entry_of_a_long_action_has_keys(alone: Path, tmp_path: Path) -> None:
+    drive = open_teleop(alone, None, 1, tmp_path, seed=0)
+    bins = ActionBins(-np.arange(1.0, 14), np.arange(1.0, 14))  # thirteen, as RT-1's
+    drive.camera.task = replace_bins(drive.camera.task, bins)
+    for entry in range(13):
+        for sign, name in ((1, "+"), (-1, "-")):
+            action = drive.action(f"{entry + 1}{name}")
+            assert action is not None and action.tolist() == [sign * (entry + 1.0) * (i == entry) for i in range(13)]
+    assert list(keys_of("d 13+w12-. ")) == ["d", "13+", "w", "12-", "."]
+
+
+def replace_bins(task: VideoPredictor, bins: ActionBins) -> VideoPredictor:
+    return VideoPredictor(task.tokenizer, task.layout, bins, task.reward_settings)
 
 
 def test_a_checkpoint_finds_the_tokenizer_of_its_run(alone: Path) -> None:
@@ -220,6 +238,20 @@ def test_eval_video_names_the_files_it_leaves_out(alone: Path, tmp_path: Path) -
     said: list[str] = []
     evaluate_video(open_models(alone), tmp_path / "data", "test", 2, 1, [], say=said.append)
     assert len(said) == 1 and said[0].startswith("left out:") and "puck_eps_00000099.npz" in said[0]
+
+
+def test_lpips_is_refused_on_frames_that_are_too_small_before_anything_runs(
+    episodes: Episodes, task: VideoPredictor
+) -> None:
+    small = ("preset=toy", "tokenizer.height=16", "tokenizer.width=16")
+    for setting in ("evaluation.networks=[alex]", "reward.lpips=1 reward.network=alex", "reconstruction.lpips=1"):
+        network = "reconstruction.network=alex" if setting.startswith("reconstruction") else "reward.mae=1"
+        with pytest.raises(OneiroError, match="alex needs frames of at least 31x31 pixels, these are 16x16; take vgg"):
+            load(BOTH[1], *small, *setting.split(), network)
+    load(BOTH[1], *small, "evaluation.networks=[vgg]", "reward.lpips=1", "reward.network=vgg")
+    dataset = VideoDataset(episodes, task.layout.frames)
+    with pytest.raises(OneiroError, match="at least 31x31"):
+        SegmentEvaluation(task, dataset, dataset.windows[:1], ["alex"])
 
 
 def test_a_layout_of_the_other_kind_is_named_as_it_is_set(alone: Path) -> None:
