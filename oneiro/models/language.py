@@ -52,6 +52,13 @@ class ModelSettings(Settings):
     """Largest vocabulary of the tokenizer that `tiny` trains on the run's own text."""
     lora: LoraSettings | None = None
 
+    @property
+    def parameters(self) -> int | None:
+        """About how many `tiny` has; None for a model that comes with its own size."""
+        if self.name != "tiny":
+            return None
+        return self.width * (self.vocabulary + self.layers * (4 * self.width + 3 * self.mlp))
+
     @model_validator(mode="after")
     def _heads_divide_the_width(self) -> ModelSettings:
         if self.width % (2 * self.heads):
