@@ -2,7 +2,8 @@
 
 The second implementation is slow and obvious: transformers' own forward on one row at a time, the whole softmax, and a
 loop over tokens. Both compute the gradient of two updates on the same episodes: in the first the policy is its own
-reference, in the second it has moved away from the reference, from the old log-probabilities and from the old values.
+reference, in the second it has moved away from the reference. The two updates are two steps; with a critic, whose
+values a step computes anew, they are two epochs of one step.
 """
 
 from __future__ import annotations
@@ -309,10 +310,10 @@ def at_updates(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Optimiser
 
 
 def go(made: LanguageModel, played: list[Episode], case: Case, folder: Path) -> None:
-    """One step of the loop in two updates."""
+    """Two updates by the loop."""
     settings = RlSettings(
-        steps=1,
-        epochs=2,
+        steps=1 if case.algorithm.critic else 2,
+        epochs=2 if case.algorithm.critic else 1,
         algorithm=case.algorithm,
         learner=LearnerSettings(optimiser=NO_DECAY, loss=case.loss),
         critic=NO_DECAY,
