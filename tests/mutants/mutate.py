@@ -123,14 +123,13 @@ def parts(statement: ast.stmt) -> Iterator[ast.expr]:
                 yield child.context_expr
 
 
-def expressions(node: ast.expr) -> Iterator[ast.AST]:
+def expressions(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and all inside it, without texts and bounds."""
+    if isinstance(node, ast.JoinedStr | ast.arguments) or (isinstance(node, ast.keyword) and node.arg in BOUNDS):
+        return
     yield node
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.keyword) and child.arg in BOUNDS:
-            continue
-        if isinstance(child, ast.JoinedStr | ast.arguments):
-            continue
-        yield from expressions(child)  # type: ignore[arg-type]
+        yield from expressions(child)
 
 
 # What may be changed --------------------------------------------------------------------------------------------------

@@ -231,13 +231,14 @@ def judge(chosen: Sequence[tuple[Path, int, Mutant]], coverage: Coverage, worker
                     finally:
                         leave(code)
                 running[pid] = mutant, time.monotonic() + 10 * seconds
-            results += ended(running)
-            print(f"\r{len(results)}/{len(chosen)}  {Counter(r.verdict for r in results)}   ", end="", flush=True)
+            for result in ended(running):
+                results.append(result)
+                if result.verdict == "survived":
+                    print(f"{len(results)}/{len(chosen)} {result.mutant.where}, {result.mutant.change}", flush=True)
             time.sleep(0.05)
     except KeyboardInterrupt:
         for pid in running:
             os.killpg(pid, signal.SIGKILL)
-    print()
     return results
 
 
