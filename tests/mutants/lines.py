@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+PAGES = "tests/docs/"
+
 
 @dataclass(eq=False)
 class Recorder:
@@ -84,8 +86,13 @@ class Coverage:
         return cls(seconds, by_line, by_file)
 
     def tests(self, path: str, lines: range, at_import: bool) -> list[str]:
-        """Those that run any of the lines, quickest first. What runs at import: those that run any line of the file."""
+        """Those that run any of the lines, quickest first.
+
+        What takes effect at import: those that run any line of the file, and those that compare defaults with pages.
+        """
         if at_import:
-            return self.by_file.get(path, [])
-        found = {test for line in lines for test in self.by_line.get((path, line), [])}
+            pages = [test for test in self.seconds if test.startswith(PAGES)]
+            found = {*self.by_file.get(path, []), *pages}
+        else:
+            found = {test for line in lines for test in self.by_line.get((path, line), [])}
         return sorted(found, key=lambda test: (self.seconds[test], test))

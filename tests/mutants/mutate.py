@@ -40,6 +40,8 @@ STEPS = {"detach", "clone", "float", "abs", "exp", "neg", "neg_", "square", "sqr
 """Methods without arguments whose result stands in for the value they are called on."""
 BOUNDS = {"ge", "gt", "le", "lt", "min_length", "max_length", "description", "device"}
 """What a settings class allows, not what it does; and where a tensor lies, of which a CPU has one place."""
+SYMMETRIC = {"transpose", "movedim", "minimum", "maximum", "min", "max", "logical_or", "logical_and", "isinstance"}
+"""Functions whose first two arguments may change places, or never can."""
 UNUSED = (ast.Import, ast.ImportFrom, ast.Assert, ast.Global, ast.Nonlocal)
 
 
@@ -243,7 +245,9 @@ def call_edits(node: ast.Call) -> Iterator[Edit]:
         yield attribute("min/max", function, "attr", NAMES[function.attr])
     if isinstance(function, ast.Name) and function.id in NAMES:
         yield attribute("min/max", function, "id", NAMES[function.id])
-    if len(node.args) > 1 and not any(isinstance(argument, ast.Starred) for argument in node.args[:2]):
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    starred = any(isinstance(argument, ast.Starred) for argument in node.args[:2])
+    if len(node.args) > 1 and not starred and name not in SYMMETRIC:
         yield attribute("swap arguments", node, "args", [node.args[1], node.args[0], *node.args[2:]])
     for place, keyword in enumerate(node.keywords):
         if keyword.arg is not None and keyword.arg not in BOUNDS:

@@ -1,6 +1,6 @@
 """`make mutants`: put one error at a time into the core and see whether a test fails.
 
-    python -m tests.mutants.run [--sample 300] [--seed 0] [--only PATH] [--workers 2] [--fresh]
+    python -m tests.mutants.run [--sample 300] [--seed 0] [--only PATH] [--survivors] [--workers 2] [--fresh]
 
 Everything heavy is imported once. Every mutant is a fork of that process which compiles the changed tree in place of
 the module, imports the package, and runs the tests that run the changed line, quickest first, to the first failure.
@@ -37,7 +37,10 @@ ROOT = Path(__file__).resolve().parents[2]
 MUTATED = ("oneiro/learning", "oneiro/models", "oneiro/sampling", "oneiro/episode.py")
 EXCLUDED = ("oneiro/learning/kernels.py", "oneiro/models/kernels", "oneiro/sampling/kernels")
 """Kernels that run on a GPU only: their tests (tests/sampling/test_gpu.py and others) are skipped elsewhere."""
-TESTS = ("tests/learning", "tests/models", "tests/sampling", "tests/agents", "tests/docs/test_docs_tables.py")
+TESTS = (
+    "tests/learning", "tests/models", "tests/sampling", "tests/agents", "tests/test_threads.py",
+    "tests/docs/test_docs_tables.py",
+)  # fmt: skip
 WARM = (
     "torch", "numpy", "pytest", "hypothesis", "peft", "pydantic", "transformers.models.auto",
     "transformers.models.llama.modeling_llama", "transformers.models.qwen3.modeling_qwen3",
@@ -45,6 +48,7 @@ WARM = (
 )  # fmt: skip
 FOLDER = ROOT / "build" / "mutants"
 REPORT = ROOT / "build" / "mutants.md"
+SURVIVORS = FOLDER / "survivors.json"
 ACCEPTED = Path(__file__).with_name("accepted.yaml")
 GOAL = 0.95
 TEST_SECONDS = 40.0
@@ -67,8 +71,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     FOLDER.mkdir(parents=True, exist_ok=True)
     warm_up()
     coverage = Coverage.of(covered(options.fresh))
-    chosen = sample(all_mutants(options.only), options.sample, options.seed)
+    chosen = survivors() if options.survivors else sample(all_mutants(options.only), options.sample, options.seed)
     results = judge(chosen, coverage, options.workers)
+    left = [(r.mutant.where, r.mutant.change) for r in results if r.verdict in ("survived", "unreached")]
+    SURVIVORS.write_text(json.dumps(left), encoding="utf-8")
     REPORT.write_text(report(results, options), encoding="utf-8")
     rate = noticed(results)
     print(f"{len(results)} mutants, {rate:.1%} noticed; {REPORT.relative_to(ROOT)}")
@@ -80,6 +86,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--sample", type=int, default=0, help="so many mutants, drawn by the seed; 0: all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="files whose path contains this")
+    parser.add_argument("--survivors", action="store_true", help="those that survived the last time")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--fresh", action="store_true", help="find out again which tests run which lines")
     return parser.parse_args(arguments)
@@ -108,6 +115,14 @@ def sample(found: list[tuple[Path, int, Mutant]], size: int, seed: int) -> list[
         return found
     picked = random.Random(seed).sample(range(len(found)), size)
     return [found[place] for place in sorted(picked)]
+
+
+def survivors() -> list[tuple[Path, int, Mutant]]:
+    """What no test noticed the last time, as far as it is still there."""
+    last = (
+        {tuple(entry) for entry in json.loads(SURVIVORS.read_text(encoding="utf-8"))} if SURVIVORS.exists() else set()
+    )
+    return [found for found in all_mutants() if (found[2].where, found[2].change) in last]
 
 
 def module_name(path: Path) -> str:
