@@ -22,6 +22,9 @@ __all__ = ["Run", "run"]
 
 def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: Sequence[str] = ()) -> Run:
     """Carry out a recipe, or go on with a run directory; see `oneiro.systems.run`."""
+    from oneiro import threads
+
+    threads.prepare()
     from oneiro import systems
 
     return systems.run(recipe, out, overrides)

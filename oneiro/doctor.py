@@ -13,6 +13,8 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
+from oneiro import threads
+
 GIB = 2**30
 EXTRAS = {
     "smollm": ("gguf",),
@@ -60,10 +62,17 @@ def packages() -> Iterator[Finding]:
 def processor() -> Iterator[Finding]:
     import torch
 
-    cores = len(os.sched_getaffinity(0))
-    threads = torch.get_num_threads()
-    advice = f"OMP_NUM_THREADS={cores} uses all of them" if threads < cores else ""
-    yield Finding("processor", f"{cores} cores, torch uses {threads} threads", advice)
+    cores, load = threads.cores(), os.getloadavg()[0]
+    busy = "others are busy here: runs take longer" if load > 0.5 * cores else ""
+    yield Finding("processor", f"{cores} cores, load {load:.1f}", busy)
+    small, large = threads.choose(1), threads.choose()
+    waiting = next((f"{name}={os.environ[name]}" for name in threads.SPINNING if name in os.environ), "spinning")
+    forced = threads.forced_count(os.environ) is not None
+    yield Finding(
+        "threads",
+        f"{small} for a small model, {large} for a large one; they wait with {waiting}",
+        f"{threads.COUNT} is set and decides" if forced and torch.get_num_threads() < cores else "",
+    )
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     yield Finding("memory", f"{memory / GIB:.1f} GiB", "" if memory > 4 * GIB else "stay with model=tiny")
 

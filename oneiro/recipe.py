@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from oneiro.errors import OneiroError, nearest
 
@@ -100,8 +100,15 @@ class Recipe(Settings):
     """Everything random in the run derives from it."""
     profile: bool = False
     """Say where each step's time went."""
+    threads: int | None = Field(None, ge=1)
+    """Threads of one operation on a processor; by default as the model's size and the cores say (`oneiro.threads`)."""
     track: list[str] = []
     """Where metrics go besides `metrics.jsonl`: tensorboard, wandb, trackio."""
+
+    @property
+    def parameters(self) -> int | None:
+        """Size of the model where the recipe tells it; None: known when it is loaded, and taken for large."""
+        return None
 
 
 @dataclass(frozen=True)

@@ -266,6 +266,13 @@ class Run:
             self._console = console()
         return self._console
 
+    def remember(self, name: str, value: Any) -> Any:
+        """Keep a plain value in `run.json`; a resumed run gets the first one back."""
+        if name not in self.info:
+            self.info[name] = value
+            self._save()
+        return self.info[name]
+
     def _save(self) -> None:
         write_json(self.path / "run.json", self.info)
 
@@ -298,9 +305,9 @@ def first_difference(path: str | Path, recipe: Recipe) -> str:
     stored = recipes.flat(recipes.read(Path(path) / "recipe.yaml"))
     given = recipes.flat(recipes.plain(recipe))
     for key in [*given, *stored]:
-        before, now = stored.get(key, "unset"), given.get(key, "unset")
+        before, now = stored.get(key), given.get(key)
         if before != now and key not in ASIDE:
-            return f"{key} was {before}, now {now}"
+            return f"{key} was {_shown(before)}, now {_shown(now)}"
     return ""
 
 
@@ -320,6 +327,10 @@ def read_info(path: str | Path) -> dict[str, Any]:
         if not isinstance(info.setdefault(key, kind()), kind):
             raise OneiroError(f"{file} is damaged: '{key}' is no {kind.__name__}; restore or delete it")
     return dict(info)
+
+
+def _shown(value: Any) -> Any:
+    return "unset" if value is None else value
 
 
 def read_lines(path: str | Path) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
-from oneiro.bench import curves, step
+from oneiro.bench import curves, load, step
 from oneiro.bench.measure import Machine
 from oneiro.bench.step import StepSettings
 from oneiro.report.table import Table
@@ -36,13 +36,21 @@ class CpuSettings(StepSettings):
     seeds: int = 3
     """Runs of each for the curves."""
 
+    load: bool = False
+    """Instead: what a busy neighbour costs (`bench.load`)."""
+
     def for_model(self, model: str) -> CpuSettings:
         return self.model_copy(update={"rounds": self.rounds or ROUNDS.get(model, 3)})
 
 
 def run(model: str | None = None, **options: Any) -> list[Table]:
-    """Measure `model`, by default all of `BARS`; with `curves`, also compare learning over that many steps."""
+    """Measure `model`, by default all of `BARS`; with `curves`, also compare learning over that many steps.
+
+    With `load`, compare threads beside a busy process instead, by default for `tiny` and `14m`.
+    """
     settings = CpuSettings(**options)
+    if settings.load:
+        return [load.compare(name, settings.for_model(name)) for name in ([model] if model else ROUNDS)]
     results: step.Results = {}
     machine = Machine.measured(settings.threads, settings.device)
     tables = [machine.table()]

@@ -8,6 +8,7 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,10 @@ PEER_PYTHON = "ONEIRO_PEER_PYTHON"
 class Contender:
     """Starts a process, asks it for steps, and remembers its memory. A peer that is missing or breaks has `trouble`."""
 
-    def __init__(self, job: Job, scratch: Path, threads: int, patience: float) -> None:
+    def __init__(
+        self, job: Job, scratch: Path, threads: int, patience: float, environment: Mapping[str, str] | None = None
+    ) -> None:
+        """`environment`: another one than this process has."""
         self.name, self.patience = job.contender, patience
         self.trouble = ""
         self.memory_before = self.memory = 0.0
@@ -34,7 +38,7 @@ class Contender:
         python = sys.executable if own else os.environ.get(PEER_PYTHON) or sys.executable
         # Whatever a peer leaves behind goes away with the scratch folder.
         kept = {"OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1", "TMPDIR": str(scratch)}
-        environment = {**os.environ, **kept}
+        environment = {**(os.environ if environment is None else environment), **kept}
         if own:
             places = [str(Path(oneiro.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
             environment["PYTHONPATH"] = os.pathsep.join(filter(None, places))

@@ -135,27 +135,29 @@ def started(model: str, settings: StepSettings, names: Sequence[str]) -> Iterato
         scratch = Path(name)
         folder = models.prepare(model, scratch / "model", settings.seed, settings.device)
         prompts = models.make_prompts(folder, settings.prompts, settings.prompt_tokens, settings.seed)
-        jobs = [
-            Job(
-                contender=contender,
-                folder=str(folder),
-                prompts=prompts,
-                given=given_completions(settings),
-                group=settings.group,
-                tokens=settings.new_tokens,
-                lr=settings.lr,
-                rows=settings.rows,
-                checkpointing=settings.checkpointing,
-                seed=settings.seed,
-                device=settings.device,
-                max_batch_size=settings.max_batch_size,
-                lora=settings.lora,
-            )
-            for contender in names
-        ]
+        jobs = [job(contender, folder, prompts, settings) for contender in names]
         yield [
-            stack.enter_context(closing(Contender(job, scratch, settings.threads, settings.patience))) for job in jobs
+            stack.enter_context(closing(Contender(task, scratch, settings.threads, settings.patience))) for task in jobs
         ]
+
+
+def job(contender: str, folder: Path, prompts: Sequence[str], settings: StepSettings) -> Job:
+    """What a contender is told."""
+    return Job(
+        contender=contender,
+        folder=str(folder),
+        prompts=prompts,
+        given=given_completions(settings),
+        group=settings.group,
+        tokens=settings.new_tokens,
+        lr=settings.lr,
+        rows=settings.rows,
+        checkpointing=settings.checkpointing,
+        seed=settings.seed,
+        device=settings.device,
+        max_batch_size=settings.max_batch_size,
+        lora=settings.lora,
+    )
 
 
 def given_completions(settings: StepSettings) -> list[list[list[int]]]:

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from oneiro import threads
 from oneiro.cli import agents, data, machine, models, runs, worlds
 from oneiro.errors import OneiroError
 from oneiro.terminal import printable
@@ -72,6 +73,7 @@ if find_spec("oneiro.bench"):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The entry point; returns the exit code."""
+    threads.prepare()
     try:
         code = app(arguments, standalone_mode=False)
         return code if isinstance(code, int) else 0

@@ -55,6 +55,9 @@ def bench(
     peers: Annotated[bool | None, typer.Option("--peers/--alone", help="A GRPO step beside peers or without.")] = None,
     lora: Annotated[int | None, typer.Option(help="Rank of an adapter to learn in a GRPO step, without peers.")] = None,
     curves: Annotated[int | None, typer.Option(metavar="N", help="`cpu`: learning curves over N steps too.")] = None,
+    load: Annotated[
+        bool | None, typer.Option("--load", help="`cpu`: what a busy neighbour costs, by the choice of threads.")
+    ] = None,
     seeds: Annotated[int | None, typer.Option(help="Runs of each for the curves.")] = None,
     seconds: Annotated[float | None, typer.Option(help="`worlds`, `textgame`: how long each rate is taken.")] = None,
     json: JsonFile = None,

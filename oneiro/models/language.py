@@ -76,6 +76,13 @@ class ModelSettings(Settings):
             raise ValueError("'tiny' is made from scratch, there is nothing to quantise")
         return self
 
+    @property
+    def parameters(self) -> int | None:
+        """About how many `tiny` has; None for a model that comes with its own size."""
+        if self.name != "tiny":
+            return None
+        return self.width * (self.vocabulary + self.layers * (4 * self.width + 3 * self.mlp))
+
     @model_validator(mode="after")
     def _heads_divide_the_width(self) -> ModelSettings:
         if self.width % (2 * self.heads):

@@ -7,9 +7,11 @@ asks for it.
 from __future__ import annotations
 
 import pkgutil
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from oneiro import threads
 from oneiro.errors import OneiroError, nearest
 from oneiro.recipe import Recipe, load
 from oneiro.report import page, profile
@@ -58,6 +60,7 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
     with Run.open(out or _default_out(name, chosen), chosen) as opened:
         time = f", {chosen.takes}" if chosen.takes else ""
         opened.say(f"in {opened.path}{time}; Ctrl-C stops it, the same command goes on")
+        _use_threads(chosen, opened)
         pipeline(chosen.system)(chosen, opened)
         if chosen.profile:
             profile.add(opened)
@@ -66,6 +69,18 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
         opened.finish()
         opened.say(f"{page.write([opened.path])} shows the run")
     return opened
+
+
+def _use_threads(recipe: Recipe, run: Run) -> None:
+    """As many as the run began with: another count would change the last digits of a resumed run."""
+    torch = sys.modules.get("torch")
+    if torch is None:  # a system that computes without it
+        return
+    # A run of an earlier version began with torch's own count.
+    chosen = torch.get_num_threads() if run.info["stages"] else recipe.threads or threads.choose(recipe.parameters)
+    count = run.remember("threads", chosen)
+    torch.set_num_threads(count)
+    run.note(f"{count} threads on {threads.cores()} cores")
 
 
 def _default_out(name: str, recipe: Recipe) -> Path:

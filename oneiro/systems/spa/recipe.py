@@ -88,6 +88,10 @@ class SpaRecipe(Recipe):
     collapse_monitor: CollapseMonitorSettings = CollapseMonitorSettings()
     evaluation: AgentEvaluationSettings = AgentEvaluationSettings()
 
+    @property
+    def parameters(self) -> int | None:
+        return self.model.parameters
+
     @model_validator(mode="before")
     @classmethod
     def _protocol(cls, data: Any) -> Any:

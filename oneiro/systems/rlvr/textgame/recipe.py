@@ -119,6 +119,10 @@ class TextGameRecipe(RlvrRecipe):
     evaluation: TextGameEvaluationSettings = TextGameEvaluationSettings()
     planning: PlanningSettings = PlanningSettings()
 
+    @property
+    def parameters(self) -> int | None:
+        return self.model.parameters
+
     @model_validator(mode="after")
     def _sensible(self) -> TextGameRecipe:
         if self.model.name == "tiny" and not self.sft_data.rows:

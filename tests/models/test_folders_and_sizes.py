@@ -1,0 +1,42 @@
+"""Which weights a folder means, and which sizes a tiny model can have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from oneiro.errors import OneiroError
+from oneiro.models.language import ModelSettings, newest_weights
+from oneiro.recipe import build
+
+
+def weights(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "config.json").touch()
+    return folder
+
+
+def test_a_run_means_its_newest_weights_after_rl_else_after_sft(tmp_path: Path) -> None:
+    with pytest.raises(OneiroError, match="holds no model"):
+        newest_weights(tmp_path)
+    weights(tmp_path / "checkpoints/sft-spa/step-000001/model")
+    taught = weights(tmp_path / "checkpoints/sft-spa/step-000002/model")
+    weights(tmp_path / "checkpoints/other/step-000009/model")
+    assert newest_weights(tmp_path) == taught
+    learned = weights(tmp_path / "checkpoints/rl-spa/step-000003/model")
+    assert newest_weights(tmp_path) == newest_weights(tmp_path / "checkpoints/rl-spa") == newest_weights(learned)
+    assert newest_weights(learned) == learned
+    weights(tmp_path / "checkpoints/rl-control/step-000003/model")
+    with pytest.raises(OneiroError, match=r"several models; name one of .*rl-control, .*rl-spa$"):
+        newest_weights(tmp_path)
+
+
+@pytest.mark.parametrize(("width", "heads"), [(32, 5), (30, 4), (36, 8), (12, 12)])
+def test_heads_of_an_odd_size_are_refused(width: int, heads: int) -> None:
+    with pytest.raises(OneiroError, match=f"width {width} must be a multiple of 2 x heads = {2 * heads}"):
+        build(ModelSettings, {"width": width, "heads": heads})
+
+
+def test_heads_that_divide_the_width_are_taken() -> None:
+    assert build(ModelSettings, {"width": 24, "heads": 12}).width == 24

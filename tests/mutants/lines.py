@@ -1,0 +1,98 @@
+"""Which tests run which lines: each test once, under a tracer that looks at the mutated files and nothing else."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+import pytest
+
+PAGES = "tests/docs/"
+
+
+@dataclass(eq=False)
+class Recorder:
+    """A pytest plugin."""
+
+    files: dict[str, str]
+    """Absolute path -> the path shown."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Processor time of every test that passed."""
+    lines: dict[str, set[int]] = field(default_factory=dict)
+    """`path:test` -> the lines of that file it ran."""
+    _now: dict[str, set[int]] = field(default_factory=dict)
+    _failed: bool = False
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        self._now, self._failed, start = {}, False, time.process_time()
+        threading.settrace(self._enter)
+        sys.settrace(self._enter)
+        try:
+            return (yield)  # type: ignore[misc]
+        finally:
+            sys.settrace(None)
+            threading.settrace(None)  # type: ignore[arg-type]
+            if not self._failed:
+                self.seconds[item.nodeid] = time.process_time() - start
+                for path, found in self._now.items():
+                    self.lines[f"{path}:{item.nodeid}"] = found
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._failed |= report.outcome != "passed"
+
+    def _enter(self, frame: FrameType, event: str, argument: Any) -> Any:
+        shown = self.files.get(frame.f_code.co_filename)
+        if shown is None:
+            return None
+        found = self._now.setdefault(shown, set())
+        found.add(frame.f_lineno)
+
+        def line(frame: FrameType, event: str, argument: Any) -> Any:
+            found.add(frame.f_lineno)
+            return line
+
+        return line
+
+    def data(self) -> dict[str, Any]:
+        return {"seconds": self.seconds, "lines": {key: sorted(found) for key, found in self.lines.items()}}
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Line -> tests, quickest first."""
+
+    seconds: dict[str, float]
+    by_line: dict[tuple[str, int], list[str]]
+    by_file: dict[str, list[str]]
+
+    @classmethod
+    def of(cls, data: dict[str, Any]) -> Coverage:
+        by_line: dict[tuple[str, int], list[str]] = {}
+        by_file: dict[str, list[str]] = {}
+        seconds = data["seconds"]
+        for key, found in data["lines"].items():
+            path, _, test = key.partition(":")
+            by_file.setdefault(path, []).append(test)
+            for line in found:
+                by_line.setdefault((path, line), []).append(test)
+        for tests in (*by_line.values(), *by_file.values()):
+            tests.sort(key=lambda test: (seconds[test], test))
+        return cls(seconds, by_line, by_file)
+
+    def tests(self, path: str, lines: range, at_import: bool) -> list[str]:
+        """Those that run any of the lines, quickest first.
+
+        What takes effect at import: those that run any line of the file, and those that compare defaults with pages.
+        """
+        if at_import:
+            pages = [test for test in self.seconds if test.startswith(PAGES)]
+            found = {*self.by_file.get(path, []), *pages}
+        else:
+            found = {test for line in lines for test in self.by_line.get((path, line), [])}
+        return sorted(found, key=lambda test: (self.seconds[test], test))

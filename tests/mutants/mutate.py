@@ -1,0 +1,270 @@
+"""Small deliberate errors in a module, each of which some test should notice.
+
+A mutant is one change of the syntax tree: a comparison, sign, constant, argument, guard or statement. Annotations,
+texts, assertions and the bounds of settings are left alone: no result depends on them.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+}
+ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.Mult,
+    ast.Pow: ast.Mult,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+}
+NAMES = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum", "any": "all", "all": "any"}
+STEPS = {"detach", "clone", "float", "abs", "exp", "neg", "neg_", "square", "sqrt", "contiguous", "copy"}
+"""Methods without arguments whose result stands in for the value they are called on."""
+BOUNDS = {"ge", "gt", "le", "lt", "min_length", "max_length", "description", "device"}
+"""What a settings class allows, not what it does; and where a tensor lies, of which a CPU has one place."""
+SYMMETRIC = {"transpose", "movedim", "minimum", "maximum", "min", "max", "logical_or", "logical_and", "isinstance"}
+"""Functions whose first two arguments may change places, or never can."""
+UNUSED = (ast.Import, ast.ImportFrom, ast.Assert, ast.Global, ast.Nonlocal)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change. `where` and `change` name it without line numbers, so that it is known again after other edits."""
+
+    path: str
+    line: int
+    lines: range
+    """Those of the statement up to the change: whoever runs the change runs one of them."""
+    scope: str
+    change: str
+    tree: ast.Module
+
+    @property
+    def where(self) -> str:
+        return f"{self.path}::{self.scope}" if self.scope else self.path
+
+
+Edit = tuple[str, Callable[[], None], Callable[[], None]]
+"""What is changed, in words; the function that does it; the one that takes it back."""
+
+
+def mutants_of(path: Path, shown: str) -> Iterator[Mutant]:
+    """Every mutant of a file, in the order of its lines. A tree is only valid until the next one is asked for."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for statement, scope in statements(tree, ""):
+        own = [statement, *(node for child in parts(statement) for node in expressions(child))]
+        for node in own:
+            for words, do, undo in [*edits(node)] if node is not statement else [*statement_edits(statement)]:
+                before = brief(statement)
+                do()
+                after = brief(statement)
+                first, last = getattr(node, "lineno", statement.lineno), getattr(node, "end_lineno", statement.lineno)
+                if after != before:
+                    lines = range(statement.lineno, (last or first) + 1)
+                    yield Mutant(shown, first, lines, scope, f"{words}: {before} -> {after}", tree)
+                undo()
+
+
+def brief(statement: ast.stmt) -> str:
+    """A statement on one line, without the statements inside it."""
+    shallow = copy.copy(statement)
+    for name in ("body", "orelse", "finalbody", "handlers"):
+        if isinstance(getattr(shallow, name, None), list):
+            setattr(shallow, name, [ast.Pass()] if name == "body" else [])
+    return " ".join(ast.unparse(ast.fix_missing_locations(shallow)).removesuffix("pass").split())
+
+
+def statements(node: ast.AST, scope: str) -> Iterator[tuple[ast.stmt, str]]:
+    """Every statement with the dotted name of what it stands in."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
+            inside = f"{scope}.{child.name}".lstrip(".")
+            yield child, inside
+            yield from statements(child, inside)
+        elif isinstance(child, ast.stmt) and not isinstance(child, UNUSED) and not typing_only(child):
+            yield child, scope
+            yield from statements(child, scope)
+        elif isinstance(child, ast.ExceptHandler | ast.match_case):
+            yield from statements(child, scope)
+
+
+def typing_only(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.If) and ast.unparse(statement.test) == "TYPE_CHECKING"
+
+
+def parts(statement: ast.stmt) -> Iterator[ast.expr]:
+    """The expressions of a statement itself: no annotation, no decorator, no text in a raise, no statement inside."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+        yield from statement.args.defaults
+        yield from (default for default in statement.args.kw_defaults if default is not None)
+    elif isinstance(statement, ast.AnnAssign):
+        yield from [statement.value] if statement.value is not None else []
+    elif not isinstance(statement, ast.ClassDef | ast.Raise):
+        for child in ast.iter_child_nodes(statement):
+            if isinstance(child, ast.expr):
+                yield child
+            elif isinstance(child, ast.withitem):
+                yield child.context_expr
+
+
+def expressions(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and all inside it, without texts and bounds."""
+    if isinstance(node, ast.JoinedStr | ast.arguments) or (isinstance(node, ast.keyword) and node.arg in BOUNDS):
+        return
+    yield node
+    for child in ast.iter_child_nodes(node):
+        yield from expressions(child)
+
+
+# What may be changed --------------------------------------------------------------------------------------------------
+
+
+def statement_edits(statement: ast.stmt) -> Iterator[Edit]:
+    if isinstance(statement, ast.Raise | ast.AugAssign) or is_action(statement):
+        yield from vanish(statement)
+    if isinstance(statement, ast.Return) and statement.value is not None and not is_none(statement.value):
+        yield attribute("return None", statement, "value", ast.Constant(None))
+    if isinstance(statement, ast.If | ast.While):
+        yield attribute("negate", statement, "test", ast.UnaryOp(ast.Not(), statement.test))
+    if isinstance(statement, ast.Continue):
+        yield become("break instead", statement, ast.Break())
+    if isinstance(statement, ast.AugAssign) and type(statement.op) in ARITHMETIC:
+        yield attribute("arithmetic", statement, "op", ARITHMETIC[type(statement.op)]())
+
+
+def is_action(statement: ast.stmt) -> bool:
+    """A call for its effect, or a value put into something."""
+    if isinstance(statement, ast.Expr):
+        return isinstance(statement.value, ast.Call)
+    return isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Attribute | ast.Subscript)
+
+
+def vanish(statement: ast.stmt) -> Iterator[Edit]:
+    yield become("drop", statement, ast.Pass())
+
+
+def become(words: str, statement: ast.stmt, other: ast.stmt) -> Edit:
+    """Turn a statement into another in place."""
+    kind, fields = type(statement), dict(vars(statement))
+    places = {name: fields[name] for name in ("lineno", "col_offset", "end_lineno", "end_col_offset")}
+
+    def do() -> None:
+        vars(statement).clear()
+        statement.__class__ = type(other)  # type: ignore[assignment]
+        vars(statement).update(vars(other) | places)
+
+    def undo() -> None:
+        vars(statement).clear()
+        statement.__class__ = kind  # type: ignore[assignment]
+        vars(statement).update(fields)
+
+    return words, do, undo
+
+
+def attribute(words: str, node: ast.AST, name: str, value: object) -> Edit:
+    before = getattr(node, name)
+    return words, lambda: setattr(node, name, value), lambda: setattr(node, name, before)
+
+
+def replaced(words: str, node: ast.AST, other: ast.AST) -> Edit:
+    """Turn an expression into another in place; `other` may be a part of it."""
+    kind, fields, new_kind, new_fields = type(node), dict(vars(node)), type(other), dict(vars(other))
+
+    def do() -> None:
+        vars(node).clear()
+        node.__class__ = new_kind
+        vars(node).update(fields_at(new_fields, fields))
+
+    def undo() -> None:
+        vars(node).clear()
+        node.__class__ = kind
+        vars(node).update(fields)
+
+    return words, do, undo
+
+
+def fields_at(fields: dict[str, object], place: dict[str, object]) -> dict[str, object]:
+    return {**fields, **{name: place[name] for name in ("lineno", "col_offset") if name in place}}
+
+
+def edits(node: ast.AST) -> Iterator[Edit]:
+    match node:
+        case ast.Compare():
+            for place, op in enumerate(node.ops):
+                others = [*node.ops]
+                others[place] = COMPARISONS[type(op)]()
+                yield attribute("comparison", node, "ops", others)
+        case ast.BinOp() if type(node.op) in ARITHMETIC and not is_text(node):
+            yield attribute("arithmetic", node, "op", ARITHMETIC[type(node.op)]())
+            yield replaced("drop a term", node, node.left)
+        case ast.BoolOp():
+            yield attribute("and/or", node, "op", ast.Or() if isinstance(node.op, ast.And) else ast.And())
+            for place in range(len(node.values)):
+                rest = node.values[:place] + node.values[place + 1 :]
+                yield replaced("drop a condition", node, rest[0] if len(rest) == 1 else ast.BoolOp(node.op, rest))
+        case ast.UnaryOp(op=ast.Not() | ast.USub() | ast.Invert()):
+            yield replaced("drop a sign", node, node.operand)
+        case ast.IfExp():
+            yield replaced("always", node, node.body)
+            yield replaced("never", node, node.orelse)
+        case ast.comprehension() if node.ifs:
+            yield attribute("drop a filter", node, "ifs", node.ifs[:-1])
+        case ast.Constant(value=bool() as value):
+            yield attribute("constant", node, "value", not value)
+        case ast.Constant(value=int() as value):
+            yield attribute("constant", node, "value", value + 1)
+        case ast.Constant(value=float() as value):
+            yield attribute("constant", node, "value", value * 2 or 1.0)
+        case ast.Call():
+            yield from call_edits(node)
+
+
+def call_edits(node: ast.Call) -> Iterator[Edit]:
+    function = node.func
+    if isinstance(function, ast.Attribute) and function.attr in STEPS and not node.args:
+        yield replaced("drop a step", node, function.value)
+    if isinstance(function, ast.Attribute) and function.attr in NAMES:
+        yield attribute("min/max", function, "attr", NAMES[function.attr])
+    if isinstance(function, ast.Name) and function.id in NAMES:
+        yield attribute("min/max", function, "id", NAMES[function.id])
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    starred = any(isinstance(argument, ast.Starred) for argument in node.args[:2])
+    if len(node.args) > 1 and not starred and name not in SYMMETRIC:
+        yield attribute("swap arguments", node, "args", [node.args[1], node.args[0], *node.args[2:]])
+    for place, keyword in enumerate(node.keywords):
+        if keyword.arg is not None and keyword.arg not in BOUNDS:
+            rest = node.keywords[:place] + node.keywords[place + 1 :]
+            yield attribute("drop an argument", node, "keywords", rest)
+
+
+def is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def is_text(node: ast.BinOp) -> bool:
+    """Joined texts, and unions of types."""
+    sides = (node.left, node.right)
+    texts = any(isinstance(side, ast.JoinedStr | ast.Constant) and not is_number(side) for side in sides)
+    return texts or (isinstance(node.op, ast.BitOr) and any(isinstance(side, ast.Name) for side in sides))
+
+
+def is_number(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, int | float)

@@ -1,0 +1,326 @@
+"""`make mutants`: put one error at a time into the core and see whether a test fails.
+
+    python -m tests.mutants.run [--sample 300] [--seed 0] [--only PATH] [--survivors] [--workers 2] [--fresh]
+
+Everything heavy is imported once. Every mutant is a fork of that process which compiles the changed tree in place of
+the module, imports the package, and runs the tests that run the changed line, quickest first, to the first failure.
+`accepted.yaml` lists mutants that no test can or should notice, each with the reason. The report is build/mutants.md;
+the exit code is 1 where fewer than 95 % were noticed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.abc
+import importlib.util
+import json
+import os
+import random
+import resource
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import yaml
+
+from tests.mutants.lines import Coverage, Recorder
+from tests.mutants.mutate import Mutant, mutants_of
+
+ROOT = Path(__file__).resolve().parents[2]
+MUTATED = ("oneiro/learning", "oneiro/models", "oneiro/sampling", "oneiro/episode.py")
+EXCLUDED = ("oneiro/learning/kernels.py", "oneiro/models/kernels", "oneiro/sampling/kernels")
+"""Kernels that run on a GPU only: their tests (tests/sampling/test_gpu.py and others) are skipped elsewhere."""
+TESTS = (
+    "tests/learning", "tests/models", "tests/sampling", "tests/agents", "tests/test_threads.py",
+    "tests/docs/test_docs_tables.py",
+)  # fmt: skip
+WARM = (
+    "torch", "numpy", "pytest", "hypothesis", "peft", "pydantic", "transformers.models.auto",
+    "transformers.models.llama.modeling_llama", "transformers.models.qwen3.modeling_qwen3",
+    "transformers.generation.utils", "transformers.tokenization_utils_tokenizers",
+)  # fmt: skip
+FOLDER = ROOT / "build" / "mutants"
+REPORT = ROOT / "build" / "mutants.md"
+SURVIVORS = FOLDER / "survivors.json"
+ACCEPTED = Path(__file__).with_name("accepted.yaml")
+GOAL = 0.95
+TEST_SECONDS = 40.0
+"""Processor time of tests, as measured without an error, that a mutant is given at most."""
+MEMORY = 16 << 30
+QUIET = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not published and not slow"]
+
+
+@dataclass(frozen=True)
+class Result:
+    mutant: Mutant
+    verdict: str
+    """killed, timeout, survived, unreached, or accepted."""
+    reason: str = ""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parse(arguments)
+    os.chdir(ROOT)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    warm_up()
+    coverage = Coverage.of(covered(options.fresh))
+    chosen = survivors() if options.survivors else sample(all_mutants(options.only), options.sample, options.seed)
+    results = judge(chosen, coverage, options.workers)
+    left = [(r.mutant.where, r.mutant.change) for r in results if r.verdict in ("survived", "unreached")]
+    SURVIVORS.write_text(json.dumps(left), encoding="utf-8")
+    REPORT.write_text(report(results, options), encoding="utf-8")
+    rate = noticed(results)
+    print(f"{len(results)} mutants, {rate:.1%} noticed; {REPORT.relative_to(ROOT)}")
+    return 0 if rate >= GOAL else 1
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make mutants", description=__doc__.splitlines()[0])
+    parser.add_argument("--sample", type=int, default=0, help="so many mutants, drawn by the seed; 0: all")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="", help="files whose path contains this")
+    parser.add_argument("--survivors", action="store_true", help="those that survived the last time")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--fresh", action="store_true", help="find out again which tests run which lines")
+    return parser.parse_args(arguments)
+
+
+# What is mutated ------------------------------------------------------------------------------------------------------
+
+
+def files() -> list[Path]:
+    found = [path for name in MUTATED for path in sorted((ROOT / name).rglob("*.py")) or [ROOT / name]]
+    return [path for path in found if not str(path.relative_to(ROOT)).startswith(EXCLUDED)]
+
+
+def all_mutants(only: str = "") -> list[tuple[Path, int, Mutant]]:
+    """(file, number in the file, mutant without its tree): a tree is made again in the fork that needs it."""
+    return [
+        (path, number, mutant)
+        for path in files()
+        if only in str(path)
+        for number, mutant in enumerate(mutants_of(path, str(path.relative_to(ROOT))))
+    ]
+
+
+def sample(found: list[tuple[Path, int, Mutant]], size: int, seed: int) -> list[tuple[Path, int, Mutant]]:
+    if not size or size >= len(found):
+        return found
+    picked = random.Random(seed).sample(range(len(found)), size)
+    return [found[place] for place in sorted(picked)]
+
+
+def survivors() -> list[tuple[Path, int, Mutant]]:
+    """What no test noticed the last time, as far as it is still there."""
+    last = (
+        {tuple(entry) for entry in json.loads(SURVIVORS.read_text(encoding="utf-8"))} if SURVIVORS.exists() else set()
+    )
+    return [found for found in all_mutants() if (found[2].where, found[2].change) in last]
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+class Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Serves one module with its changed tree."""
+
+    def __init__(self, path: Path, mutant: Mutant) -> None:
+        self.path, self.name = path, module_name(path)
+        self.code = compile(mutant.tree, str(path), "exec")
+
+    def find_spec(self, name: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name != self.name:
+            return None
+        return importlib.util.spec_from_file_location(
+            name,
+            self.path,
+            loader=self,
+            submodule_search_locations=[str(self.path.parent)] if self.path.name == "__init__.py" else None,
+        )
+
+    def exec_module(self, module: ModuleType) -> None:
+        exec(self.code, module.__dict__)
+
+
+# Tests in forks -------------------------------------------------------------------------------------------------------
+
+
+def warm_up() -> None:
+    """Import what every test needs, but nothing of this package: a fork imports that with the error in it."""
+    os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
+    for name in WARM:
+        importlib.import_module(name)
+    import hypothesis
+    import torch
+
+    torch.set_num_threads(1)
+    hypothesis.settings.register_profile(
+        "mutants", deadline=None, derandomize=True, database=None, suppress_health_check=list(hypothesis.HealthCheck)
+    )
+    hypothesis.settings.load_profile("mutants")
+    assert "oneiro" not in sys.modules
+
+
+def covered(fresh: bool) -> dict[str, Any]:
+    """From the last time, unless a source or test has changed since."""
+    kept = FOLDER / "lines.json"
+    sources = [*files(), *(path for name in TESTS for path in [ROOT / name, *(ROOT / name).rglob("*.py")])]
+    if fresh or not kept.exists() or kept.stat().st_mtime < max(path.stat().st_mtime for path in sources):
+        print("finding out which tests run which lines; this takes some minutes", flush=True)
+        pid = os.fork()
+        if pid == 0:
+            leave(collect(kept))
+        if os.waitpid(pid, 0)[1] != 0 or not kept.exists():
+            raise SystemExit("the tests could not be traced; see build/mutants/tests.txt")
+    found: dict[str, Any] = json.loads(kept.read_text())
+    return found
+
+
+def collect(kept: Path) -> int:
+    import pytest
+
+    redirect(FOLDER / "tests.txt")
+    recorder = Recorder({str(path): str(path.relative_to(ROOT)) for path in files()})
+    code = pytest.main([*QUIET[1:], *TESTS], plugins=[recorder])
+    if code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        kept.write_text(json.dumps(recorder.data()))
+        return 0
+    return 1
+
+
+def redirect(path: Path) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    os.dup2(handle, 1)
+    os.dup2(handle, 2)
+
+
+def leave(code: int) -> None:
+    """End a fork at once: nothing of the parent's is to be closed twice."""
+    sys.stdout.flush()
+    os._exit(code)
+
+
+def run_tests(path: Path, number: int, tests: Sequence[str], seconds: int) -> int:
+    """In a fork: 0 when every test passes."""
+    import pytest
+
+    os.setsid()
+    redirect(Path(os.devnull))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    found = next(m for n, m in enumerate(mutants_of(path, str(path.relative_to(ROOT)))) if n == number)
+    sys.meta_path.insert(0, Changed(path, found))
+    return int(pytest.main([*QUIET, *tests]) != 0)
+
+
+def judge(chosen: Sequence[tuple[Path, int, Mutant]], coverage: Coverage, workers: int) -> list[Result]:
+    accepted = yaml.safe_load(ACCEPTED.read_text(encoding="utf-8")) or []
+    results: list[Result] = []
+    running: dict[int, tuple[Mutant, float]] = {}
+    waiting = list(chosen)
+    try:
+        while waiting or running:
+            while waiting and len(running) < workers:
+                path, number, mutant = waiting.pop(0)
+                if reason := accepted_reason(mutant, accepted):
+                    results.append(Result(mutant, "accepted", reason))
+                    continue
+                tests = few(coverage.tests(mutant.path, mutant.lines, at_import(mutant)), coverage)
+                if not tests:
+                    results.append(Result(mutant, "unreached"))
+                    continue
+                seconds = int(20 + 5 * sum(coverage.seconds[test] for test in tests))
+                pid = os.fork()
+                if pid == 0:
+                    code = 1  # an error while importing is noticed too
+                    try:
+                        code = run_tests(path, number, tests, seconds)
+                    finally:
+                        leave(code)
+                running[pid] = mutant, time.monotonic() + 10 * seconds
+            for result in ended(running):
+                results.append(result)
+                if result.verdict == "survived":
+                    print(f"{len(results)}/{len(chosen)} {result.mutant.where}, {result.mutant.change}", flush=True)
+            time.sleep(0.05)
+    except KeyboardInterrupt:
+        for pid in running:
+            os.killpg(pid, signal.SIGKILL)
+    return results
+
+
+def at_import(mutant: Mutant) -> bool:
+    """A default, a constant or a field: it takes effect when the module is imported."""
+    return mutant.scope.split(".")[-1].lstrip("_")[:1].isupper() or not mutant.scope
+
+
+def few(tests: list[str], coverage: Coverage) -> list[str]:
+    """The quickest, within a mutant's time."""
+    chosen, spent = [], 0.0
+    for test in tests:
+        spent += coverage.seconds[test]
+        if chosen and spent > TEST_SECONDS:
+            break
+        chosen.append(test)
+    return chosen
+
+
+def ended(running: dict[int, tuple[Mutant, float]]) -> list[Result]:
+    found = []
+    for pid, (mutant, deadline) in list(running.items()):
+        if time.monotonic() > deadline:
+            os.killpg(pid, signal.SIGKILL)
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            del running[pid]
+            # A fork that was ended by a signal ran out of time, or crashed: either is noticed.
+            verdict = "timeout" if os.WIFSIGNALED(status) else "killed" if os.WEXITSTATUS(status) else "survived"
+            found.append(Result(mutant, verdict))
+    return found
+
+
+# What comes out -------------------------------------------------------------------------------------------------------
+
+
+def accepted_reason(mutant: Mutant, accepted: Iterable[dict[str, str]]) -> str:
+    """An entry names a place, and, unless all of the place is meant, the change."""
+    for entry in accepted:
+        inside = mutant.where == entry["where"] or mutant.where.startswith((entry["where"] + ".", entry["where"] + ":"))
+        if inside and entry.get("change", mutant.change) == mutant.change:
+            return entry["reason"]
+    return ""
+
+
+def noticed(results: Sequence[Result]) -> float:
+    """The part that tests noticed, of those that they could."""
+    counted = [r for r in results if r.verdict != "accepted"]
+    return sum(r.verdict in ("killed", "timeout") for r in counted) / max(1, len(counted))
+
+
+def report(results: Sequence[Result], options: argparse.Namespace) -> str:
+    drawn = f"a sample of {options.sample} (seed {options.seed})" if options.sample else "all mutants"
+    lines = ["# Mutants", "", f"{noticed(results):.1%} of {drawn} noticed.", ""]
+    lines += ["| file | killed | timeout | survived | unreached | accepted |", "|---|---|---|---|---|---|"]
+    for path in sorted({r.mutant.path for r in results}):
+        counts = Counter(r.verdict for r in results if r.mutant.path == path)
+        numbers = [counts[name] for name in ("killed", "timeout", "survived", "unreached", "accepted")]
+        lines.append(f"| {path} | {' | '.join(map(str, numbers))} |")
+    for verdict, title in (("survived", "Survived"), ("unreached", "No test runs the line"), ("accepted", "Accepted")):
+        lines += ["", f"## {title}", ""]
+        for r in results:
+            if r.verdict == verdict:
+                why = f" ({r.reason})" if r.reason else ""
+                lines.append(f"- {r.mutant.where}, line {r.mutant.line}{why}\n  `{r.mutant.change}`")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""The mutants of small pieces of code, one by one."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.lines import Coverage
+from tests.mutants.mutate import mutants_of
+from tests.mutants.run import Result, accepted_reason, few, noticed, report
+from tests.mutants.run import parse as parse_options
+
+
+def changes(code: str, tmp_path: Path) -> list[str]:
+    path = tmp_path / "code.py"
+    path.write_text(code)
+    found = []
+    for mutant in mutants_of(path, "code.py"):
+        compile(mutant.tree, "code.py", "exec")
+        found.append(mutant.change.split(" -> ", 1)[1])
+    # Whatever was changed has been put back.
+    assert ast.unparse(ast.parse(code)) == ast.unparse(ast.parse(path.read_text()))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("x = a < b", ["x = a <= b"]),
+        ("x = a is not None", ["x = a is None"]),
+        ("x = a + b * c", ["x = a - b * c", "x = a", "x = a + b / c", "x = a + b"]),
+        ("x = -a", ["x = a"]),
+        ("x = a and b", ["x = a or b", "x = b", "x = a"]),
+        ("x = 3", ["x = 4"]),
+        ("x = 0.5", ["x = 1.0"]),
+        ("x = True", ["x = False"]),
+        ("x = a if b else c", ["x = a", "x = c"]),
+        ("x = [a for a in b if c]", ["x = [a for a in b]"]),
+        ("x = f(a, b, c)", ["x = f(b, a, c)"]),
+        ("x = f(a, key=b)", ["x = f(a)"]),
+        ("x = a.detach()", ["x = a"]),
+        ("x = min(a)", ["x = max(a)"]),
+        ("f(a)", [""]),
+        ("x += 1", ["", "x -= 1", "x += 2"]),
+        ("a.b = c", [""]),
+        ("if a:\n    raise ValueError('no')", ["if not a:", ""]),
+        ("def f():\n    return a", ["return None"]),
+        ("for a in b:\n    continue", ["break"]),
+    ],
+)
+def test_each_piece_of_code_has_these_mutants(code: str, expected: list[str], tmp_path: Path) -> None:
+    assert changes(code, tmp_path) == expected
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "x: int = a",
+        "'text'",
+        "x = 'text'",
+        "def f(x: list[int]) -> dict[str, int]:\n    pass",
+        "assert a < b",
+        "x = Field(a, ge=0)",
+        "import a",
+        "raise_if = f'{a + b}'",
+    ],
+)
+def test_texts_annotations_assertions_and_bounds_have_none(code: str, tmp_path: Path) -> None:
+    assert changes(code, tmp_path) == []
+
+
+def test_a_mutant_knows_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "code.py"
+    path.write_text("class A:\n    def f(self):\n        x = g(\n            1,\n        )\n        return x\n")
+    constant, none = mutants_of(path, "code.py")
+    assert (constant.where, constant.line, constant.lines) == ("code.py::A.f", 4, range(3, 5))
+    assert (none.where, none.line) == ("code.py::A.f", 6)
+
+
+def test_tests_are_those_that_run_a_line_quickest_first() -> None:
+    data = {
+        "seconds": {"slow": 30.0, "quick": 1.0, "other": 20.0},
+        "lines": {"a.py:slow": [1, 2], "a.py:quick": [2], "a.py:other": [9], "b.py:other": [2]},
+    }
+    coverage = Coverage.of(data)
+    assert coverage.tests("a.py", range(1, 3), at_import=False) == ["quick", "slow"]
+    assert coverage.tests("a.py", range(5, 6), at_import=False) == []
+    assert coverage.tests("a.py", range(5, 6), at_import=True) == ["quick", "other", "slow"]
+    assert few(["quick", "other", "slow"], coverage) == ["quick", "other"]
+    assert few(["slow", "other"], coverage) == ["slow"]  # one at least
+
+
+def test_the_report_counts_what_could_be_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "code.py"
+    path.write_text("def f():\n    g(1)\n    h(2)\n    i(3)\n")
+    found = list(mutants_of(path, "code.py"))
+    entries = [{"where": "code.py::f", "change": found[1].change, "reason": "no effect"}]
+    assert [accepted_reason(mutant, entries) for mutant in found[:3]] == ["", "no effect", ""]
+    assert accepted_reason(found[0], [{"where": "code.py", "reason": "all of it"}]) == "all of it"
+    assert accepted_reason(found[0], [{"where": "code.py::g", "reason": "elsewhere"}]) == ""
+    verdicts = ["killed", "accepted", "survived", "timeout"]
+    results = [Result(mutant, verdict) for mutant, verdict in zip(found, verdicts, strict=False)]
+    assert noticed(results) == 2 / 3
+    text = report(results, parse_options(["--sample", "4"]))
+    assert "66.7% of a sample of 4 (seed 0) noticed" in text and "| code.py | 1 | 1 | 1 | 0 | 1 |" in text
+    assert found[2].change in text and found[0].change not in text
