@@ -3,8 +3,9 @@
     file  <  models: {NAME: ...}  <  presets: {NAME: ...}  <  key=value
 
 A recipe file holds the fields of its system's recipe class and two sections of its own: `presets`, chosen by
-`preset=smoke` (or `preset=smoke,paper`), and `models`, applied by itself when the recipe's model has that name. A
-preset may have `models` too: what it sets otherwise for a model.
+`preset=smoke` (or `preset=smoke,paper`), and `models`, applied by itself when the recipe's model has that name; another
+pretrained model takes the settings of SmolLM2-135M, fitted to its size (`pretrained`). A preset may have `models` too:
+what it sets otherwise for a model.
 
 A section with a `name` is about the thing named: naming another one drops the settings of the first, and a bare
 `model: tiny` means `model: {name: tiny}`.
@@ -24,6 +25,7 @@ from typing import Annotated, Any, TypeVar
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from oneiro import pretrained
 from oneiro.errors import OneiroError, nearest
 
 SHIPPED = Path(__file__).parent / "recipes"
@@ -256,11 +258,16 @@ def _overlay(file: Plain, models: Plain, presets: list[Plain], changes: list[Any
     if final != written:
         # Presets speak about the model of the file: what they set in its section does not fit another one.
         presets = [{key: value for key, value in preset.items() if key != "model"} for preset in presets]
-    model = [{"model": final}, _pick(models, final, "model overlay")] if final in models else []
+    general = pretrained.stands_in(final, models)
+    known = pretrained.TEMPLATE if general else final
+    model = [{"model": final}, _pick(models, known, "model overlay")] if known in models else []
     for number, own in enumerate(fitted):
-        if final in own:
-            presets[number] = merge(presets[number], _pick(own, final, "model overlay of a preset"))
-    return _change(_merged(file, *model, *presets), changes)
+        if known in own:
+            presets[number] = merge(presets[number], _pick(own, known, "model overlay of a preset"))
+    result = _merged(file, *model, *presets)
+    # A published protocol brings its own settings, whatever the model.
+    fits = general and not result.get("protocol")
+    return _change(pretrained.fit(result, final) if fits else result, changes)
 
 
 def _merged(*layers: Plain) -> Plain:

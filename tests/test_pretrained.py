@@ -1,0 +1,78 @@
+"""Settings for any pretrained model, by its size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from oneiro import pretrained, recipe
+from oneiro.recipe import SHIPPED, load
+from tests.conftest import make_tiny
+
+LANGUAGE = [
+    path.relative_to(SHIPPED).with_suffix("").as_posix() for path in SHIPPED.rglob("*.yaml") if "video" not in path.name
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("Qwen/Qwen3-0.6B", 0.6e9),
+        ("HuggingFaceTB/SmolLM2-135M-Instruct", 135e6),
+        ("google/gemma-3-270m-it", 270e6),
+        ("Qwen/Qwen3-30B-A3B", 30e9),
+        ("mistralai/Mixtral-8x7B-v0.1", 56e9),
+        ("org/thing", None),
+        ("org/bert-3bad", None),
+    ],
+)
+def test_a_name_tells_the_size(name: str, parameters: float | None) -> None:
+    assert pretrained.parameters_of(name) == parameters
+
+
+def test_a_folder_tells_the_size(tmp_path: Path) -> None:
+    language = make_tiny(width=64)
+    language.save(tmp_path / "run" / "checkpoints" / "base")
+    for folder in (tmp_path / "run", tmp_path / "run" / "checkpoints" / "base"):
+        assert pretrained.parameters_of(str(folder)) == pytest.approx(language.backbone.shape.parameters, rel=0.05)
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "config.json").write_text("[[")
+    assert pretrained.parameters_of(str(tmp_path / "broken")) is None
+
+
+@pytest.mark.parametrize("name", LANGUAGE)
+def test_every_recipe_has_settings_for_a_pretrained_model(name: str) -> None:
+    template = load(name, ["model=smollm2-135m"]).model_dump()
+    fitted = load(name, ["model=Qwen/Qwen3-0.6B"]).model_dump()
+    factor = (135 / 600) ** 0.5
+    for stage in ("sft", "rl"):
+        rate = template[stage]["learner"]["optimiser"]["lr"] * factor
+        assert fitted[stage]["learner"]["optimiser"]["lr"] == pytest.approx(rate, rel=0.05)
+    assert fitted["sft"]["batch"] == template["sft"]["batch"] and fitted["model"]["lora"] is None
+    assert "26 GB" in fitted["needs"] and "600M parameters" in fitted["takes"] and "not measured" in fitted["takes"]
+
+
+def test_a_large_model_learns_an_adapter_at_a_higher_rate() -> None:
+    small, large = (load("spa/frozen-lake", [f"model=org/{size}B"]).model_dump() for size in (2, 8))
+    assert small["model"]["lora"] is None and large["model"]["lora"]["rank"] == 32
+    rates = [found["sft"]["learner"]["optimiser"]["lr"] for found in (small, large)]
+    assert rates[1] / rates[0] == pytest.approx(5 * (2 / 8) ** 0.5, rel=0.1)
+
+
+def test_what_a_person_or_a_protocol_says_wins() -> None:
+    changed = load(
+        "spa/frozen-lake", ["model=org/1B", "sft.learner.optimiser.lr=1e-6", "model.lora.rank=4"]
+    ).model_dump()
+    assert changed["sft"]["learner"]["optimiser"]["lr"] == 1e-6 and changed["model"]["lora"]["rank"] == 4
+    published = load("spa/frozen-lake", ["model=org/1B", "preset=spa"])
+    assert published.needs == "a pretrained model (model=...) and one GPU with 80 GB"
+    listed = load("spa/frozen-lake", ["model=Qwen/Qwen2.5-0.5B-Instruct"]).model_dump()
+    assert listed["protocol"] == "spa"
+
+
+def test_a_small_folder_keeps_the_recipes_own_settings(tmp_path: Path) -> None:
+    folder = make_tiny().save(tmp_path / "mine")
+    own, with_folder = (load("spa/frozen-lake", overrides) for overrides in ([], [f"model={folder}"]))
+    assert with_folder.takes == own.takes
+    assert recipe.flat(with_folder.model_dump())["sft.learner.optimiser.lr"] == 3e-3
