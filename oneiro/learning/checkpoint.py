@@ -272,7 +272,8 @@ def check_optimiser(folder: Path, optimiser: Optimiser, tensors: dict[str, torch
             raise unfit(folder, f"the optimiser knows no '{name}'")
         if kind in MOMENTS | {"master"} and tensor.shape != shapes[name]:
             raise unfit(folder, f"'{key}' of the optimiser has another shape")
-        if not tensor.is_floating_point() or not finite(tensor):
+        # Moments in eight bits go by other names.
+        if not finite(tensor) or (kind in MOMENTS | {"master", "step"} and not tensor.is_floating_point()):
             raise unfit(folder, f"'{key}' of the optimiser holds {tensor.dtype} or numbers that are not finite")
         kept.setdefault(name, set()).add(kind)
     for name, kinds in kept.items():

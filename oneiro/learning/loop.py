@@ -142,10 +142,10 @@ def reinforce(
                 rollout.begin(step + 1)
             with spent("learning"), finite.at_step(step + 1):
                 # The schedule follows the steps, also past one without anything to learn.
-                set_updates(learners, step * settings.updates_per_step)
+                for learner in learners.values():
+                    learner.updates = step * settings.updates_per_step
                 own = seeds.derive(seed, "minibatches", step)
                 statistics = learn(episodes, settings, learners, reference, own, wanted)
-                set_updates(learners, (step + 1) * settings.updates_per_step)
                 finite.require_weights(modules(learners))
                 if reference is not None:
                     reference.follow(step + 1)
@@ -168,11 +168,6 @@ def modules(learners: dict[str, Learner]) -> list[nn.Module]:
     """Everything that learns."""
     heads = [learner.value_head for learner in learners.values() if learner.value_head is not None]
     return [*(learner.backbone for learner in learners.values()), *heads]
-
-
-def set_updates(learners: dict[str, Learner], updates: int) -> None:
-    for learner in learners.values():
-        learner.updates = updates
 
 
 def refill(

@@ -89,11 +89,12 @@ def test_only_updates_drop_anything() -> None:
             parameter.fill_(0.02)
     before = scores(language)
     assert np.array_equal(before, scores(language))
-    losses = []
+    still, losses = LearnerSettings(optimiser=OptimiserSettings(lr=1e-12, weight_decay=0.0)), []
     for seed in (0, 0, 1):
-        still = LearnerSettings(optimiser=OptimiserSettings(lr=1e-12, weight_decay=0.0))
-        losses.append(Learner(language.backbone, still, 1, seed=seed).update(EXAMPLES)["ce"])
+        learner = Learner(language.backbone, still, 1, seed=seed)
+        losses.append(learner.update(EXAMPLES)["ce"])
     assert losses[0] == losses[1] != losses[2]  # drawn from the learner's seed
+    assert learner.update(EXAMPLES)["ce"] != losses[2]  # and from the update's number
     assert losses[0] != pytest.approx(-before[before != 0].mean(), rel=1e-6)
     np.testing.assert_allclose(scores(language), before, atol=1e-5)
 

@@ -179,21 +179,24 @@ class VariantRun:
 
     def validate(self, engine: Engine) -> dict[str, float]:
         """Success on unseen levels that the evaluation does not use, one attempt each, always with the same noise."""
-        select, settings = self.rl_settings.select, self.recipe.evaluation
-        assert select is not None
-        beyond = distinct_seeds(self.world.maker(), "eval", settings.levels + select.cases, settings.first_seed)
-        if not (chosen := beyond[settings.levels :]):
-            raise OneiroError(
-                f"{self.world.name} has no unseen levels beside the {len(beyond)} of the evaluation; lower "
-                "evaluation.levels or leave rl.select out"
-            )
-        policy, dialogue, chat = self.policy(engine, settings), self.dialogue, ChatFormat(engine.language.tokenizer)
+        planned = attempts_at(self.validation_seeds(), 1, "eval")
+        policy, chat = self.policy(engine, self.recipe.evaluation), ChatFormat(engine.language.tokenizer)
         seed = seeds.derive(self.recipe.seed, "validate")
-        played = play(
-            self.world.maker(), attempts_at(chosen, 1, "eval"), policy, dialogue, chat, seed, self.response_prefix
-        )
+        played = play(self.world.maker(), planned, policy, self.dialogue, chat, seed, self.response_prefix)
         success, reward = (float(np.mean([getattr(e, name) for e in played])) for name in ("success", "score"))
         return {"validation_success": success, "validation_reward": reward}
+
+    def validation_seeds(self) -> list[int]:
+        """Distinct unseen levels beyond those of the evaluation."""
+        select, settings = self.rl_settings.select, self.recipe.evaluation
+        assert select is not None
+        found = distinct_seeds(self.world.maker(), "eval", settings.levels + select.cases, settings.first_seed)
+        if len(found) <= settings.levels:
+            raise OneiroError(
+                f"{self.world.name} has no unseen levels beside the {len(found)} of the evaluation; lower "
+                "evaluation.levels or leave rl.select out"
+            )
+        return found[settings.levels :]
 
     def policy(self, engine: Engine, settings: AgentEvaluationSettings) -> ModelPolicy:
         """The engine's model as it is evaluated."""

@@ -167,6 +167,8 @@ class VideoRecipe(RlvrRecipe):
     def _of_one_length(self) -> VideoRecipe:
         if self.rl.mask_truncated:
             raise ValueError("every predicted video ends at its token limit: leave rl.mask_truncated out")
+        if self.rl.select is not None:
+            raise ValueError("video has no validation segments yet: leave rl.select out")
         return self
 
     @model_validator(mode="after")
