@@ -6,6 +6,7 @@
 #                           torch build for it, which the pinned version may not be
 #   TORCH='torch==2.9.1'    with CONSTRAINTS= empty: a torch of your choice, with any options pip needs to find it
 #   OUT=runs/demo           where the demo's run lives
+#   CHAOS='--size small'    options for `make chaos`
 #   PYTEST='-m "not slow and not published"'  options for pytest
 
 PYTHON ?= python3
@@ -15,12 +16,13 @@ CONSTRAINTS ?= constraints.txt
 TORCH ?=
 OUT ?= runs/demo
 PYTEST ?=
+CHAOS ?=
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 COMMA := ,
 
-.PHONY: demo test docs venv clean graphics
+.PHONY: demo test chaos docs venv clean graphics
 
 demo: $(VENV)/.installed
 	$(BIN)/oneiro run spa/frozen-lake --out $(OUT)
@@ -32,6 +34,10 @@ test: $(VENV)/.installed-dev graphics docs
 	$(BIN)/lint-imports
 	# Two workers, one thread each: with more, threads of small operations wait for each other.
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal $(PYTEST)
+
+# Breaks runs by the hundred and counts how they end: kills, crashes, disk faults, damaged folders, a hostile server.
+chaos: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.chaos $(CHAOS)
 
 # The documentation and its API reference, into build/site. A broken link fails the build.
 docs: $(VENV)/.installed-dev
