@@ -12,7 +12,7 @@ import torch
 from oneiro import seeds
 from oneiro.episode import Episode, Row, SamplingParams, Segment, given
 from oneiro.errors import OneiroError
-from oneiro.learning import sft
+from oneiro.learning import checkpoint, sft
 from oneiro.learning.algorithms import DrGrpo, Grpo, Ppo, Reinforce, Rloo, StateGrpo, TurnGrpo
 from oneiro.learning.example import Example
 from oneiro.learning.learner import LearnerSettings
@@ -257,3 +257,20 @@ def test_schedules_by_hand() -> None:
     np.testing.assert_allclose(rates, [0.5, 1.0, 1.0, 0.55, 0.1])
     linear = OptimiserSettings(lr=1.0, schedule="linear", warmup=0.2)
     np.testing.assert_allclose([learning_rate(linear, step, 10) for step in (0, 1, 2, 6, 10)], [0.5, 1, 1, 0.5, 0])
+
+
+def test_a_step_is_timed_before_the_checkpoint_that_a_resumed_run_starts_from(tmp_path: Path) -> None:
+    """Killed anywhere, no step that a checkpoint holds lacks its time."""
+    language, timed = make_tiny(), list[tuple[int, set[str]]]()
+    seen: list[tuple[int, int]] = []
+
+    def time(step: int, values: dict[str, float]) -> None:
+        timed.append((step, set(values)))
+        newest = checkpoint.latest(tmp_path)
+        assert newest is not None
+        seen.append((step, int(newest.name.removeprefix("step-"))))
+
+    callbacks = Callbacks(play_with(language), lambda step, values: None, time)
+    reinforce(language, settings(Grpo(), 2).model_copy(update={"checkpoint_every": 2}), tmp_path, 0, callbacks)
+    assert [step for step, _ in timed] == [1, 2, 2]
+    assert seen == [(1, 0), (2, 0), (2, 2)] and timed[-1][1] == {"checkpointing"} and "learning" in timed[1][1]
