@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -104,6 +105,30 @@ def test_a_damaged_batch_is_named_and_played_again_when_it_is_deleted(tmp_path: 
             list(recorded_play(recipe, run, "spa"))
         file.unlink()
         assert self_play(recipe, run, "spa") == told and file.read_bytes() == whole
+
+
+def test_weights_that_are_gone_or_damaged_are_trained_again_never_replaced_by_others(
+    finished: Callable[[str, str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = shutil.copytree(finished("spa/frozen-lake", "smoke"), tmp_path / "run")
+    whole, logged = fingerprint(run), (run / "metrics.jsonl").read_text().splitlines()
+    info = json.loads((run / "run.json").read_text())
+    info["status"] = "running"
+    del info["stages"]["rl-spa"], info["stages"]["evaluate-spa"], info["stages"]["compare"]
+    (run / "run.json").write_text(json.dumps(info))
+    shutil.rmtree(run / "checkpoints" / "rl-spa")
+    weights = next(run.glob("checkpoints/sft-spa/step-*/model/model.safetensors"))
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    assert cli.main(["run", str(run)]) == 2
+    assert "damaged" in capsys.readouterr().err
+    shutil.rmtree(run / "checkpoints" / "sft-spa")
+    assert cli.main(["run", str(run)]) == 2
+    assert "holds no checkpoint, though its stage is done" in capsys.readouterr().err
+    (run / "run.json").unlink()
+    assert cli.main(["run", str(run)]) == 0
+    again = fingerprint(run)
+    assert {**again, "metrics.jsonl": ""} == {**whole, "metrics.jsonl": ""}
+    assert sorted((run / "metrics.jsonl").read_text().splitlines()) == sorted(logged)  # stages in another order
 
 
 @pytest.fixture
