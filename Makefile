@@ -7,6 +7,7 @@
 #   TORCH='torch==2.9.1'    with CONSTRAINTS= empty: a torch of your choice, with any options pip needs to find it
 #   OUT=runs/demo           where the demo's run lives
 #   MUTANTS='--sample 300'  options of `make mutants`: --seed, --only PATH, --workers, --fresh; without, every mutant
+#   CHAOS='--size small'    options for `make chaos`
 #   PYTEST='-m "not slow and not published"'  options for pytest
 
 PYTHON ?= python3
@@ -17,12 +18,13 @@ TORCH ?=
 OUT ?= runs/demo
 PYTEST ?=
 MUTANTS ?= --sample 300
+CHAOS ?=
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 COMMA := ,
 
-.PHONY: demo test mutants docs venv clean graphics
+.PHONY: demo test mutants chaos docs venv clean graphics
 
 demo: $(VENV)/.installed
 	$(BIN)/oneiro run spa/frozen-lake --out $(OUT)
@@ -38,6 +40,10 @@ test: $(VENV)/.installed-dev graphics docs
 # Errors put into the core on purpose, to see which the tests notice; the report is build/mutants.md.
 mutants: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.mutants.run $(MUTANTS)
+
+# Breaks runs by the hundred and counts how they end: kills, crashes, disk faults, damaged folders, a hostile server.
+chaos: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.chaos $(CHAOS)
 
 # The documentation and its API reference, into build/site. A broken link fails the build.
 docs: $(VENV)/.installed-dev

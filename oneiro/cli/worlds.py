@@ -10,6 +10,7 @@ import typer
 
 from oneiro.cli.show import JsonFile, KeyValues, show
 from oneiro.errors import OneiroError
+from oneiro.terminal import printable
 
 if TYPE_CHECKING:
     from oneiro.worlds import World
@@ -112,7 +113,7 @@ def play(
     typer.echo(f"{game.instruction}\n\n({HELP})")
     ended, score = False, 0.0
     while True:
-        typer.echo(f"\n{game.render()}\n")
+        typer.echo(f"\n{printable(game.render())}\n")
         try:
             word = input("new level: n, quit: q > " if ended else "> ").strip()
         except EOFError:

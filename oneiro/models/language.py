@@ -231,7 +231,10 @@ def refuse_damaged(source: Path) -> None:
         if not file.is_file() or b'"files"' not in file.read_bytes():
             continue  # none, or somebody else's
         if problem := files.damage(folder, below):
-            raise OneiroError(f"the model at {source} is damaged ({problem}); delete {folder}, or take another copy")
+            raise OneiroError(
+                f"the model at {source} is damaged ({problem}); take another copy, or delete {folder} and the run's "
+                "run.json, and the same command trains it again"
+            )
 
 
 def locate(name: str) -> str:

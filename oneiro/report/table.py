@@ -109,7 +109,8 @@ class Table:
         from rich.table import Table as RichTable
 
         counts = self.counts()
-        shown = RichTable(title=escape(self.title), caption=escape(self.note), box=box.SIMPLE_HEAD)
+        title, note = (escape(printable(text)) for text in (self.title, self.note))
+        shown = RichTable(title=title, caption=note, box=box.SIMPLE_HEAD)
         shown.title_justify = shown.caption_justify = "left"
         filled = [
             place for place, _ in enumerate(self.columns) if any(row[place].value is not None for row in self.rows)

@@ -93,7 +93,13 @@ def base_weights(run: Run, settings: ModelSettings) -> LanguageModel:
 def weights_after(run: Run, stages: Sequence[str | None], settings: ModelSettings) -> LanguageModel:
     """The weights after the first of these stages that is done, else those that training starts from."""
     for stage in stages:
-        if stage is not None and run.done(stage) and (folder := run.path / "checkpoints" / stage).exists():
+        if stage is not None and run.done(stage):
+            folder = run.path / "checkpoints" / stage
+            if not any(folder.glob("step-*")):
+                raise OneiroError(
+                    f"{folder} holds no checkpoint, though its stage is done; delete {run.path / 'run.json'}, and the "
+                    "same command makes what is missing"
+                )
             return languages.load(settings.model_copy(update={"name": str(folder), "lora": None}))
     return base_weights(run, settings)
 

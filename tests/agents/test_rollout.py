@@ -235,3 +235,21 @@ def test_a_world_that_never_works_is_one_line_and_a_policy_that_raises_leaves_no
     with pytest.raises(ValueError, match="no answer"):
         play(lambda: Fragile("", 1), attempts(3, 1, "train", 0), Raising(), BRIEF)  # type: ignore[arg-type, return-value]
     assert Fragile.open == 0
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ ''.__class__.__mro__ }}{{ messages[0].content }}",
+        "{{ messages | attr('__init__') | attr('__globals__') }}",
+        "{% for m in messages %}{{ raise_exception('never') }}{% endfor %}",
+        "{% for m in messages %}",
+        "{{ messages[7].content.x }}",
+        "{{ 1 / 0 }}",
+    ],
+)
+def test_a_chat_template_that_cannot_be_used_is_one_line(tiny: LanguageModel, template: str) -> None:
+    tiny.tokenizer.chat_template = template
+    with pytest.raises(OneiroError, match="set another chat_template") as caught:
+        ChatFormat(tiny.tokenizer)
+    assert "\n" not in str(caught.value)

@@ -134,3 +134,36 @@ REPORT_FILES: dict[str, Case] = {
     "summary nested": Case("summary.json", put("summary.json", DEEP)),
 }
 """What only the report reads."""
+
+
+STEP = "checkpoints/rl-spa/step-*"
+MODEL, POLICY, STATE, MANIFEST = (
+    f"{STEP}/{name}" for name in ("model/model.safetensors", "policy.safetensors", "state.json", "manifest.json")
+)
+CHECKPOINTS: dict[str, Case] = {
+    **{f"weights flipped at {share}": Case("step-", flip(MODEL, share)) for share in (0.0, 0.1, 0.5, 1.0)},
+    **{f"optimiser flipped at {share}": Case("step-", flip(POLICY, share)) for share in (0.0, 0.1, 0.5, 1.0)},
+    "weights cut": Case("step-", cut(MODEL)),
+    "optimiser cut": Case("step-", cut(POLICY)),
+    "optimiser empty": Case("step-", put(POLICY, b"")),
+    "config flipped": Case("step-", flip(f"{STEP}/model/config.json")),
+    "tokenizer cut": Case("step-", cut(f"{STEP}/model/tokenizer.json")),
+    "weights gone": Case("step-", lambda run: newest(run, MODEL).unlink()),
+    "state gone": Case("step-", lambda run: newest(run, STATE).unlink()),
+    "manifest gone": Case("step-", lambda run: newest(run, MANIFEST).unlink()),
+    "manifest is a list": Case("step-", put(MANIFEST, "[]")),
+    **{
+        f"state is {text}": Case("step-", put(STATE, text))
+        for text in (
+            '{"step": 99, "updates": {"policy": 2}}',
+            '{"step": -1, "updates": {"policy": 2}}',
+            '{"step": 1, "updates": {"policy": 2}}',
+            '{"step": 2}',
+            "[]",
+            "NaN",
+        )
+    },
+    "base flipped": Case("base", flip("checkpoints/base/model.safetensors")),
+    "SFT flipped": Case("sft-spa", flip("checkpoints/sft-spa/step-*/model/model.safetensors")),
+}
+"""Checkpoints that are not what was written: the run goes on from the one before, or says what to delete."""

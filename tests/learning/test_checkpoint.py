@@ -308,7 +308,7 @@ def test_weights_of_a_damaged_checkpoint_are_not_loaded_as_a_model_either(traine
     folder = shutil.copytree(trained, tmp_path / "stage")
     assert languages.load(str(folder)).backbone.shape == make_tiny().backbone.shape
     flip(folder / "step-000004" / MODEL)
-    with pytest.raises(OneiroError, match=r"damaged \(model/model.safetensors is not what was written\); delete"):
+    with pytest.raises(OneiroError, match=r"damaged \(model/model.safetensors is not what was written\); take another"):
         languages.load(str(folder))
 
 

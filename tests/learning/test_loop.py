@@ -12,7 +12,7 @@ import torch
 from oneiro import seeds
 from oneiro.episode import Episode, FinishReason, Row, SamplingParams, Segment, given
 from oneiro.errors import OneiroError
-from oneiro.learning import sft
+from oneiro.learning import checkpoint, sft
 from oneiro.learning.algorithms import DrGrpo, Grpo, Gspo, Ppo, Reinforce, Rloo, StateGrpo, TurnGrpo
 from oneiro.learning.correction import CorrectionSettings
 from oneiro.learning.example import Example
@@ -410,3 +410,20 @@ def test_overfitting_is_noticed_on_held_out_rows(tiny: LanguageModel, tmp_path: 
 def test_every_row_is_seen_once_an_epoch() -> None:
     seen = [i for step in range(10) for i in sft.order(40, 3, step, 8)]
     assert sorted(seen[:40]) == list(range(40)) == sorted(seen[40:]) and seen[:40] != seen[40:]
+
+
+def test_a_step_is_timed_before_the_checkpoint_that_a_resumed_run_starts_from(tmp_path: Path) -> None:
+    """Killed anywhere, no step that a checkpoint holds lacks its time."""
+    language, timed = make_tiny(), list[tuple[int, set[str]]]()
+    seen: list[tuple[int, int]] = []
+
+    def time(step: int, values: dict[str, float]) -> None:
+        timed.append((step, set(values)))
+        newest = checkpoint.latest(tmp_path)
+        assert newest is not None
+        seen.append((step, int(newest.name.removeprefix("step-"))))
+
+    callbacks = Callbacks(play_with(language), lambda step, values: None, time)
+    reinforce(language, settings(Grpo(), 2).model_copy(update={"checkpoint_every": 2}), tmp_path, 0, callbacks)
+    assert [step for step, _ in timed] == [1, 2, 2]
+    assert seen == [(1, 0), (2, 0), (2, 2)] and timed[-1][1] == {"checkpointing"} and "learning" in timed[1][1]

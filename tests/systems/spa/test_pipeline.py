@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,13 +18,14 @@ from oneiro.agents.evaluate import record
 from oneiro.agents.policies import ScriptedPolicy, mixture
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts, play
+from oneiro.errors import OneiroError
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel, load
 from oneiro.recipe import load as load_recipe
 from oneiro.run import Run
 from oneiro.systems.spa.data import rows_of
 from oneiro.systems.spa.pipeline import VARIANTS
-from oneiro.systems.spa.self_play import play_batch, self_play
+from oneiro.systems.spa.self_play import lose_batch, play_batch, recorded_play, self_play
 from tests.interruption import fingerprint, kill_in
 
 COMMAND = [sys.executable, "-m", "oneiro", "run", "spa/frozen-lake", "preset=smoke"]
@@ -74,6 +77,58 @@ def test_processes_play_what_one_would_have_played(tmp_path: Path) -> None:
     assert all(
         (two.path / "episodes" / name).read_bytes() == (one.path / "episodes" / name).read_bytes() for name in names
     )
+
+
+def test_a_batch_that_kills_its_processes_is_lost_alone_and_said(tmp_path: Path) -> None:
+    overrides = ["preset=smoke", "self_play.batches=2", "self_play.levels=3"]
+    recipe = load_recipe("spa/frozen-lake", overrides)
+    with Run.open(tmp_path / "run", recipe) as run:
+        lose_batch(recipe, run.path, "spa", 1)
+        found = self_play(recipe, run, "spa")
+        assert (found["episodes"], found["errors"]) == (3, 3)
+        assert "batch 1 was lost" in (run.path / "log.txt").read_text()
+        assert len(list(recorded_play(recipe, run, "spa"))) == 3
+        lose_batch(recipe, run.path, "spa", 0)
+        with pytest.raises(OneiroError, match="every process that played died"):
+            self_play(recipe, run, "spa")
+
+
+@pytest.mark.parametrize("data", [b"", b"garbage", gzip.compress(b'{"turns": 5}\n'), gzip.compress(b"[1]\n")])
+def test_a_damaged_batch_is_named_and_played_again_when_it_is_deleted(tmp_path: Path, data: bytes) -> None:
+    recipe = load_recipe("spa/frozen-lake", ["preset=smoke", "self_play.batches=2", "self_play.levels=3"])
+    with Run.open(tmp_path / "run", recipe) as run:
+        told = self_play(recipe, run, "spa")
+        file = run.path / "episodes" / "self-play-000001.jsonl.gz"
+        whole = file.read_bytes()
+        file.write_bytes(data)
+        with pytest.raises(OneiroError, match=r"self-play-000001.*delete that file"):
+            list(recorded_play(recipe, run, "spa"))
+        file.unlink()
+        assert self_play(recipe, run, "spa") == told and file.read_bytes() == whole
+
+
+def test_weights_that_are_gone_or_damaged_are_trained_again_never_replaced_by_others(
+    finished: Callable[[str, str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = shutil.copytree(finished("spa/frozen-lake", "smoke"), tmp_path / "run")
+    whole, logged = fingerprint(run), (run / "metrics.jsonl").read_text().splitlines()
+    info = json.loads((run / "run.json").read_text())
+    info["status"] = "running"
+    del info["stages"]["rl-spa"], info["stages"]["evaluate-spa"], info["stages"]["compare"]
+    (run / "run.json").write_text(json.dumps(info))
+    shutil.rmtree(run / "checkpoints" / "rl-spa")
+    weights = next(run.glob("checkpoints/sft-spa/step-*/model/model.safetensors"))
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    assert cli.main(["run", str(run)]) == 2
+    assert "damaged" in capsys.readouterr().err
+    shutil.rmtree(run / "checkpoints" / "sft-spa")
+    assert cli.main(["run", str(run)]) == 2
+    assert "holds no checkpoint, though its stage is done" in capsys.readouterr().err
+    (run / "run.json").unlink()
+    assert cli.main(["run", str(run)]) == 0
+    again = fingerprint(run)
+    assert {**again, "metrics.jsonl": ""} == {**whole, "metrics.jsonl": ""}
+    assert sorted((run / "metrics.jsonl").read_text().splitlines()) == sorted(logged)  # stages in another order
 
 
 @pytest.fixture

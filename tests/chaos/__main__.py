@@ -1,0 +1,273 @@
+"""`python -m tests.chaos`: break runs in every way we know, let them go on, and count how they end.
+
+    kills            SIGKILL at random moments, again and again
+    crashes          the process ends before each of its operations on files
+    disk faults      one operation fails with ENOSPC, EIO, EMFILE, ...; the next process has a good disk again
+    damaged folders  the catalogue of `folders.py`, on a run that was stopped in the middle
+    hostile server   a server that echoes the key, lies, floods, stalls
+
+A case ends right if the run ends with the bytes of one left alone, or says in one line what to mend (exit code 2).
+Anything else is counted in its own column: a run that ends with other bytes is silently wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import gzip
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.console import Console
+
+from oneiro.cli import main
+from oneiro.report.table import Table
+from tests.chaos import child, server
+from tests.chaos.child import Ended
+from tests.chaos.folders import CHECKPOINTS, REPORT_FILES, RUN_FILES, Case
+from tests.interruption import fingerprint
+
+SMALL = [
+    "preset=smoke",
+    "variants=[spa]",
+    "model.layers=1",
+    "model.width=16",
+    "model.heads=2",
+    "model.mlp=16",
+    "self_play.batches=2",
+    "self_play.levels=6",
+    "sft.epochs=1.0",
+    "sft.checkpoint_every=2",
+    "rollout.prompts_per_step=2",
+    "rollout.group_size=2",
+    "dialogue.max_turns=2",
+    "sampling.max_tokens=8",
+    "rl.steps=3",
+    "evaluation.levels=2",
+    "evaluation.samples=1",
+]
+"""Every stage of a recipe in about a second."""
+FAULTS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EACCES, errno.EROFS, errno.EDQUOT)
+SIZES = {"small": (6, 12, 10), "full": (100, 0, 100)}
+"""Kills, crash points (0: every one), disk faults."""
+
+
+@dataclass
+class Count:
+    """How the cases of one kind ended."""
+
+    cases: int = 0
+    right: int = 0
+    silent: list[str] = field(default_factory=list)
+    tracebacks: list[str] = field(default_factory=list)
+    leaked: list[str] = field(default_factory=list)
+    other: list[str] = field(default_factory=list)
+
+    def add(self, name: str, ended: Ended, same: bool | None, leaked: bool = False) -> None:
+        """`same`: whether a run that went to its end has the right bytes; None where there is nothing to compare."""
+        self.cases += 1
+        if leaked:
+            self.leaked.append(name)
+        elif ended.traceback:
+            self.tracebacks.append(f"{name}: {ended.errors.strip().splitlines()[-1]}")
+        elif ended.code == 0 and same is False:
+            self.silent.append(name)
+        elif ended.code == 0 or ended.told:
+            self.right += 1
+        else:
+            self.other.append(f"{name}: exit {ended.code}, {ended.errors.strip()[-200:]}")
+
+
+class Chaos:
+    """One small run left alone, and everything done to its siblings."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder, self.rng = folder, np.random.default_rng(seed)
+        main(self.words(folder / "alone"))  # in this process, so that its children need not import anything
+        self.whole = fingerprint(folder / "alone")
+        began = time.monotonic()
+        ended, same = self.go_on(folder / "again")
+        assert same, ended
+        self.seconds = time.monotonic() - began
+
+    def words(self, out: Path, *more: str) -> list[str]:
+        return ["run", "spa/frozen-lake", *SMALL, *more, "--out", str(out)]
+
+    def fresh(self) -> Path:
+        out = self.folder / "run"
+        shutil.rmtree(out, ignore_errors=True)
+        return out
+
+    def go_on(self, out: Path) -> tuple[Ended, bool]:
+        """The same command once more; whether it ends like the run left alone."""
+        ended = child.run(self.words(out), self.folder / "logs")
+        return ended, ended.code == 0 and fingerprint(out) == self.whole
+
+    def kills(self, count: int) -> Count:
+        found, done = Count(), 0
+        while done < count:
+            out, killed = self.fresh(), 0
+            for _ in range(int(min(count - done, self.rng.integers(1, 6)))):
+                pid = child.start(self.words(out), self.folder / "logs")
+                time.sleep(float(self.rng.uniform(0, 1.1 * self.seconds)))
+                os.kill(pid, signal.SIGKILL)
+                killed += child.wait(pid, self.folder / "logs").code == -signal.SIGKILL
+            done += max(1, killed)
+            ended, same = self.go_on(out)
+            for number in range(max(1, killed)):
+                found.add(f"kill {done - number}", ended, same)
+        return found
+
+    def crashes(self, most: int) -> Count:
+        """Every operation on files, or as many of them as asked for, evenly spread."""
+        log = self.folder / "operations"
+
+        def note(number: int, name: str) -> None:
+            with log.open("a") as handle:
+                handle.write(f"{number} {name}\n")
+
+        out, found = self.fresh(), Count()
+        log.write_text("")
+        child.run(self.words(out), self.folder / "logs", note, out)
+        names = log.read_text().splitlines()
+        chosen = range(len(names)) if not most else np.linspace(0, len(names) - 1, most).astype(int)
+        for point in chosen:
+            out = self.fresh()
+
+            def crash(number: int, name: str, point: int = int(point)) -> None:
+                if number == point:
+                    os._exit(child.CRASHED)
+
+            first = child.run(self.words(out), self.folder / "logs", crash, out)
+            ended, same = self.go_on(out)
+            found.add(f"crash {names[int(point)]}", first if first.traceback else ended, same)
+        return found
+
+    def disk_faults(self, count: int) -> Count:
+        found = Count()
+        total = (
+            len((self.folder / "operations").read_text().splitlines()) if (self.folder / "operations").exists() else 400
+        )
+        for number in range(count):
+            out, point = self.fresh(), int(self.rng.integers(total))
+            kind = FAULTS[number % len(FAULTS)]
+
+            def fault(at: int, name: str, point: int = point, kind: int = kind) -> None:
+                if at == point:
+                    raise OSError(kind, os.strerror(kind), "a file of the run")
+
+            first = child.run(self.words(out), self.folder / "logs", fault, out)
+            name = f"{errno.errorcode[kind]} at {point}"
+            if first.traceback or (first.code != 0 and not first.told):
+                found.add(name, first, None)
+                continue
+            ended, same = self.go_on(out)
+            found.add(name, ended, same)
+        return found
+
+    def stopped(self) -> Path:
+        """A run that ended in the middle of RL, with two checkpoints."""
+        out = self.folder / "stopped"
+        shutil.rmtree(out, ignore_errors=True)
+
+        def stop(number: int, name: str) -> None:
+            if (
+                len(list(out.glob("checkpoints/rl-spa/step-*"))) == 2
+                and (out / "checkpoints/rl-spa/step-000002").exists()
+            ):
+                os._exit(child.CRASHED)
+
+        child.run(self.words(out), self.folder / "logs", stop, out)
+        return out
+
+    def damaged_folders(self) -> Count:
+        found, source = Count(), self.stopped()
+        for name, case in self.cases():
+            out = self.fresh()
+            shutil.copytree(source, out)
+            case.damage(out)
+            if name not in REPORT_FILES:
+                ended, same = self.go_on(out)
+                found.add(name, ended, same)
+            if name not in CHECKPOINTS:
+                found.add(f"report, {name}", child.run(["report", str(out)], self.folder / "logs"), None)
+        return found
+
+    def cases(self) -> Iterator[tuple[str, Case]]:
+        yield from RUN_FILES.items()
+        yield from REPORT_FILES.items()
+        yield from CHECKPOINTS.items()
+
+    def hostile_server(self) -> Count:
+        found = Count()
+        os.environ["CHAOS_KEY"] = server.KEY
+        for name in server.ANSWERS:
+            out = self.fresh()
+            with server.Host(name) as host:
+                settings = {"base_url": host.address, "model": "m", "api_key_env": "CHAOS_KEY", "retries": 1}
+                settings |= {"timeout_s": 1.0, "total_s": 5.0, "max_tokens": 20}
+                more = [f"self_play.server.{key}={value}" for key, value in settings.items()]
+                words = self.words(out, "self_play.policy=server", "self_play.batches=1", *more)
+                ended = child.run(words, self.folder / "logs")
+            written = [ended.out, ended.errors, *(text(path) for path in out.rglob("*") if path.is_file())]
+            leaked = any(server.KEY in part or "\x1b" in ended.out + ended.errors for part in written)
+            found.add(name, ended, None, leaked)
+        return found
+
+
+def text(path: Path) -> str:
+    data = path.read_bytes()
+    return (gzip.decompress(data) if path.suffix == ".gz" else data).decode(errors="replace")
+
+
+def count() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.chaos", description=__doc__.splitlines()[0] if __doc__ else ""
+    )
+    parser.add_argument("--size", choices=SIZES, default="full")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="", help="part of the kinds, by their names: kills,crashes,...")
+    asked = parser.parse_args()
+    os.environ |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}  # what is forked must have one thread
+    torch.set_num_threads(1)
+    kills, points, faults = SIZES[asked.size]
+    table = Table(
+        "Chaos", ["kind", "cases", "ended right", "silently wrong", "tracebacks", "keys leaked", "other", "s"]
+    )
+    bad: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="oneiro-chaos-") as scratch:
+        chaos = Chaos(Path(scratch), asked.seed)
+        kinds: dict[str, Callable[[], Count]] = {
+            "kills": lambda: chaos.kills(kills),
+            "crashes": lambda: chaos.crashes(points),
+            "disk faults": lambda: chaos.disk_faults(faults),
+            "damaged folders": chaos.damaged_folders,
+            "hostile server": chaos.hostile_server,
+        }
+        for kind, work in kinds.items():
+            if asked.only and kind not in asked.only.split(","):
+                continue
+            began = time.monotonic()
+            found = work()
+            wrong = [found.silent, found.tracebacks, found.leaked, found.other]
+            seconds = round(time.monotonic() - began)
+            table.add(kind, found.cases, found.right, *(len(names) for names in wrong), seconds)
+            bad += [f"{kind}: {name}" for names in wrong for name in names]
+            print(f"{kind}: {found.right} of {found.cases} ended right, {seconds} s", flush=True)
+    Console(width=120).print(table)
+    for entry in bad:
+        print(entry)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(count())
