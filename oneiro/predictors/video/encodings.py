@@ -114,16 +114,14 @@ class Encodings:
                 self._kept[key] = made.context[place], made.frames[place]
 
     def _pieces(self, keys: Sequence[Key]) -> dict[Key, Images]:
-        """The frames from each context on; behind the end of an episode its last frame stands still."""
-        wanted = []
-        for key in keys:
-            episode, start = key
-            last = self.dataset.episodes.lengths[episode] - 1
-            wanted.append((episode, range(start, min(start + self._length(key) - 1, last) + 1)))
-        found = self.dataset.read(wanted)
-        return {
-            key: self._coloured(_held(images, self._length(key)), key) for key, images in zip(keys, found, strict=True)
-        }
+        return dict(zip(keys, self.dataset.each(self._piece, keys), strict=True))
+
+    def _piece(self, key: Key) -> Images:
+        """The frames from a context on; behind the end of an episode its last frame stands still."""
+        episode, start = key
+        length, last = self._length(key), self.dataset.episodes.lengths[episode] - 1
+        found = self.dataset.frames(episode, range(start, min(start + length - 1, last) + 1))
+        return self._coloured(found[np.minimum(np.arange(length), len(found) - 1)], key)
 
     def _length(self, key: Key) -> int:
         """Frames behind a context that a segment may show."""
@@ -132,11 +130,6 @@ class Encodings:
             if self.first and not key[1]
             else self.context_offset + self.dataset.length
         )
-
-
-def _held(images: Images, length: int) -> Images:
-    """So many frames, the last of them again and again where there are fewer."""
-    return images[np.minimum(np.arange(length), len(images) - 1)]
 
 
 def alike(keys: Sequence[Key], length: Callable[[Key], int], most: int) -> Iterator[list[Key]]:
