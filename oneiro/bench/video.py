@@ -1,7 +1,8 @@
 """`oneiro bench video`: frames a second at every station of the way, and prediction beside `transformers` generate.
 
 Frames are rendered (where the extra `robot` is installed), tokenised, predicted, decoded and scored. The peer predicts
-the same frames with the same weights: one call for each frame, its cache handed on, actions put in between.
+the same frames with the same weights: one call for each frame, its cache handed on, actions put in between. What data
+of RT-1's size cost on their way to a GPU stands beside compressed files.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pydantic import Field
 
 from oneiro import recipe as recipes
 from oneiro.bench.measure import OURS, by_device, seconds_of
+from oneiro.bench.video_data import data_table
 from oneiro.errors import OneiroError
 from oneiro.models.language import LanguageModel
 from oneiro.models.video import tokenizer as tokenizers
@@ -41,6 +43,8 @@ class VideoBenchSettings(Settings):
     group: int = Field(default_factory=by_device(16, 8), ge=1)
     """Futures of each."""
     rounds: int = Field(3, ge=1)
+    episodes: int = Field(4, ge=0)
+    """Of RT-1's size, written and read by segment; 0: none."""
     threads: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
 
 
@@ -51,7 +55,8 @@ def run(model: str | None = None, **options: Any) -> list[Table]:
     language, task = subject(model)
     clips = filmed(task, settings.prompts)
     cases = task.encode(clips)
-    return [stations(language, task, clips, cases, settings), beside(language, task, cases, settings)]
+    tables = [stations(language, task, clips, cases, settings), beside(language, task, cases, settings)]
+    return [*tables, data_table(settings.episodes)] if settings.episodes else tables
 
 
 def subject(model: str | None) -> tuple[LanguageModel, VideoPredictor]:

@@ -16,6 +16,7 @@ def offer(app: typer.Typer) -> None:
     group.command("text-game")(textgame.text_game)
     group.command("video")(video.video)
     group.command("policy")(video.policy)
+    group.command("rt1")(video.robot_policy)
     app.add_typer(group, name="eval")
 
 

@@ -81,7 +81,7 @@ def policy(
     ] = None,
     keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep every rollout as an episode file.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="The scatter plot, as SVG.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of policies and models.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of starts, policies and models.")] = 0,
     json: JsonFile = None,
 ) -> None:
     """Let policies act inside a model, and compare their success with the true simulator's.
@@ -124,6 +124,54 @@ def policy(
         write_text(plot, real2sim.plot(compared, task))
     if json is not None:
         write_json(json, {"tables": [table.data() for table in tables], "outcomes": compared.data()})
+
+
+def robot_policy(
+    model: Annotated[str, typer.Option(metavar="DIR", help="A video run or model folder, of RT-1's actions.")],
+    data: Annotated[Path, typer.Option(metavar="DIR", help="Episodes with instructions (oneiro data rlds).")],
+    rt1: Annotated[list[str], typer.Option(metavar="NAME=DIR", help="A checkpoint of RT-1; may be repeated.")],
+    encoder: Annotated[Path, typer.Option(metavar="DIR", help="The Universal Sentence Encoder (Large, 5).")],
+    instruction: Annotated[str, typer.Option(help="What the policies are told; starts say the same.")] = (
+        "open middle drawer"
+    ),
+    starts: Annotated[int, typer.Option(min=1, help="Test episodes that are started from.")] = 30,
+    horizon: Annotated[int, typer.Option(min=1, help="Actions of a rollout, at most.")] = 112,
+    labels: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Verdicts of a person on the last frames (JSON lines).")
+    ] = None,
+    real: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=RATE", help="A policy's success on the robot, from 0 to 1.")
+    ] = None,
+    keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep every rollout as an episode file.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of starts and models.")] = 0,
+    json: JsonFile = None,
+) -> None:
+    """Let RT-1 policies act inside a model of the robot's video, from first frames of test episodes.
+
+    No simulator knows what is true here: people look at the last frames (--keep, then --labels).
+
+    \b
+    oneiro eval rt1 --model runs/rt1 --data data/rt1 --rt1 converged=rt_1_tf_trained_for_000400120 \\
+      --rt1 begin=rt_1_tf_trained_for_000001120 --encoder universal-sentence-encoder-large_5 --keep rollouts
+    """
+    from oneiro.progress import Bar, console
+    from oneiro.systems.policy_eval import recorded_starts as robot
+    from oneiro.systems.policy_eval.compare import read_labels
+    from oneiro.systems.policy_eval.rt1 import load_rt1
+    from oneiro.systems.rlvr.video.command import chosen, open_models
+
+    settings = robot.RecordedStartSettings(instruction=instruction, starts=starts, horizon=horizon, seed=seed)
+    places, rates = robot.named_values(rt1, "DIR"), robot.real_rates(real or [])
+    opened = open_models(model)
+    models = robot.robot_models(opened)
+    verdicts = read_labels(labels, models, places, starts) if labels is not None else None
+    _, task, metadata = next(iter(opened.values()))
+    sizes = task.tokenizer.settings
+    frames = robot.draw_starts(chosen(data, "test", metadata, warn), settings, (sizes.height, sizes.width))
+    policies = {name: load_rt1(place, encoder) for name, place in places.items()}
+    with Bar("rollouts", len(policies) * len(models), 0, console(), lambda line: None) as bar:
+        found = robot.evaluate_policies(models, policies, frames, settings, bar.advance, keep, verdicts)
+    show(robot.robot_tables(found, rates, instruction), json)
 
 
 def drive(model: str, data: Path | None, episode: int, out: Path, seed: int) -> None:

@@ -13,14 +13,21 @@ from oneiro.bench.video import filmed, generated, subject
 
 
 def test_every_station_has_a_rate_and_the_ratio_is_of_the_two_rates(tmp_path: Path) -> None:
-    stations, beside = bench.run("video", json=tmp_path / "video.json", prompts=1, group=2, rounds=1, threads=1)
+    stations, beside, data = bench.run(
+        "video", json=tmp_path / "video.json", prompts=1, group=2, rounds=1, threads=1, episodes=1
+    )
     rows = {row["frames are"]: row for row in stations.data()["rows"]}
     assert {"rendered, one process", "tokenised", "predicted", "decoded", "scored, MAE"} <= set(rows)
     assert all(rows[name]["frames a second"] > 0 for name in ("tokenised", "predicted", "decoded", "scored, MAE"))
     ours, theirs = beside.data()["rows"]
     ratio = ours["frames a second"] / theirs["frames a second"]
     assert abs(ours["times as fast as transformers"] - ratio) < 1e-9 and theirs["times as fast as transformers"] == 1
-    assert json.loads((tmp_path / "video.json").read_text())["tables"] == [stations.data(), beside.data()]
+    assert json.loads((tmp_path / "video.json").read_text())["tables"] == [stations.data(), beside.data(), data.data()]
+    ours, theirs = data.data()["rows"]
+    for cost, ratio in (("CPU-s an episode", "times as fast: import"), ("CPU-s a segment", "read")):
+        assert abs(ours[ratio] - theirs[cost] / ours[cost]) < 1e-9 and theirs[ratio] == 1
+        assert ours[ratio] > 2  # measured: 8 and 5
+    assert ours["MB an episode"] < theirs["MB an episode"] / 3
 
 
 def test_the_peer_fills_in_whole_rows_with_the_actions_in_their_places() -> None:

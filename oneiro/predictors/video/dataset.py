@@ -111,10 +111,12 @@ class VideoDataset:
         return np.stack([self._taken(int(e))[start : start + self.length] for e, start in windows])
 
     def read(self, wanted: Iterable[tuple[int, Sequence[int]]]) -> list[Images]:
-        """Frames of episodes, each [len(places), H, W, 3] for (episode, places); by several threads from files."""
-        if self.in_memory:
-            return [self.frames(*one) for one in wanted]
-        return list(_readers().map(lambda one: self.frames(*one), wanted))
+        """Frames of episodes, each [len(places), H, W, 3] for (episode, places)."""
+        return self.each(lambda one: self.frames(*one), wanted)
+
+    def each(self, work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+        """What `work` gives for each item; several threads do it where frames are read from files."""
+        return list(map(work, items)) if self.in_memory else list(_readers().map(work, items))
 
     def frames(self, index: int, places: Sequence[int]) -> Images:
         """Some frames of an episode, in the size that was asked for."""

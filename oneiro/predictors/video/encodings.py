@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from oneiro import seeds
 from oneiro.episode import Row
+from oneiro.predictors.video.augment import AugmentSettings, jittered
 from oneiro.predictors.video.dataset import Clips, Images, ReadAhead, VideoDataset, Windows
 from oneiro.predictors.video.task import Encoded, VideoPredictor
 
@@ -35,9 +36,16 @@ class Encodings:
     """
 
     def __init__(
-        self, dataset: VideoDataset, predictor: VideoPredictor, context_offset: int = 0, first: float = 0.0
+        self,
+        dataset: VideoDataset,
+        predictor: VideoPredictor,
+        context_offset: int = 0,
+        first: float = 0.0,
+        augment: AugmentSettings | None = None,
     ) -> None:
         self.dataset, self.predictor, self.context_offset, self.first = dataset, predictor, context_offset, first
+        self.augment = augment
+        """How colours change: for each context in its own way, which stays, so that tokens can be kept."""
         self._kept: dict[Key, tuple[NDArray[np.int32], NDArray[np.int32]]] = {}
 
     def contexts(self, windows: Windows, *seed: int | str) -> Windows:
@@ -57,6 +65,18 @@ class Encodings:
             frames.append(found[1][start - at : start - at + self.dataset.length])
         actions = self.predictor.bins.encode(self.dataset.actions(windows)).astype(np.int32)
         return Encoded(np.stack(context), np.stack(frames), actions)
+
+    def clips(self, windows: Windows, contexts: Windows) -> Clips:
+        """The same segments as frames, in the colours that were encoded."""
+        clips = self.dataset.cut(windows)
+        if self.augment is None:
+            return clips
+        keys = [(int(e), int(at)) for e, at in contexts]
+        images = np.stack([self._coloured(frames, key) for frames, key in zip(clips.images, keys, strict=True)])
+        return Clips(images, clips.actions, images[:, 0])
+
+    def _coloured(self, images: Images, key: Key) -> Images:
+        return images if self.augment is None else jittered(images, self.augment, "colours", *key)
 
     def prepare(self, contexts: Windows, tell: Callable[[int], None] = lambda done: None) -> None:
         """Encode what will be asked for first, as much as is kept, many at once; worth it on a GPU."""
@@ -94,14 +114,14 @@ class Encodings:
                 self._kept[key] = made.context[place], made.frames[place]
 
     def _pieces(self, keys: Sequence[Key]) -> dict[Key, Images]:
-        """The frames from each context on; behind the end of an episode its last frame stands still."""
-        wanted = []
-        for key in keys:
-            episode, start = key
-            last = self.dataset.episodes.lengths[episode] - 1
-            wanted.append((episode, range(start, min(start + self._length(key) - 1, last) + 1)))
-        found = self.dataset.read(wanted)
-        return {key: _held(images, self._length(key)) for key, images in zip(keys, found, strict=True)}
+        return dict(zip(keys, self.dataset.each(self._piece, keys), strict=True))
+
+    def _piece(self, key: Key) -> Images:
+        """The frames from a context on; behind the end of an episode its last frame stands still."""
+        episode, start = key
+        length, last = self._length(key), self.dataset.episodes.lengths[episode] - 1
+        found = self.dataset.frames(episode, range(start, min(start + length - 1, last) + 1))
+        return self._coloured(found[np.minimum(np.arange(length), len(found) - 1)], key)
 
     def _length(self, key: Key) -> int:
         """Frames behind a context that a segment may show."""
@@ -110,11 +130,6 @@ class Encodings:
             if self.first and not key[1]
             else self.context_offset + self.dataset.length
         )
-
-
-def _held(images: Images, length: int) -> Images:
-    """So many frames, the last of them again and again where there are fewer."""
-    return images[np.minimum(np.arange(length), len(images) - 1)]
 
 
 def alike(keys: Sequence[Key], length: Callable[[Key], int], most: int) -> Iterator[list[Key]]:

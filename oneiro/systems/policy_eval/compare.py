@@ -9,8 +9,8 @@ function; the simulator is a frame model like any other.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ class Real2SimSettings(Settings):
 
     task: TaskName = "drawer-open"
     starts: int = Field(default=30, ge=1)
-    """Starts of the evaluation split, the same ones for every policy and model."""
+    """Starts of the evaluation split, drawn by the seed, the same ones for every policy and model."""
     horizon: int = Field(default=32, ge=1)
     """Actions of a rollout; its last frame decides success."""
     action_repeat: int = Field(default=ACTION_REPEAT, ge=1)
@@ -100,8 +100,8 @@ class SimulatedFrames:
     def __init__(self, settings: Real2SimSettings, size: int) -> None:
         self.simulator = DrawerSimulator(settings.task, size, settings.action_repeat)
         self._starts, frames = [], []
-        for seed in range(settings.starts):
-            side, _ = draw_start(settings.task, seed, "eval")
+        for number in range(settings.starts):
+            side, _ = draw_start(settings.task, derive(settings.seed, "start", number), "eval")
             self.simulator.reset(side)
             self._starts.append(self.simulator.save())
             frames.append(self.simulator.frame())
@@ -136,12 +136,16 @@ class Comparison:
     classified: np.ndarray
     """The classifier's verdict on the simulator's own last frames, bool `[P, S]`: its error on these rollouts."""
     models: dict[str, np.ndarray]
+    decoded: dict[str, np.ndarray] = field(default_factory=dict)
+    """The classifier's verdict on the same last frames as each model draws them, bool `[P, S]`: its error on frames of
+    the kind it judges inside the model."""
     labelled: int = 0
     """How many of the verdicts are a person's."""
 
     def data(self) -> dict[str, Any]:
         """As JSON: every outcome."""
-        rows = {SIMULATOR: self.real, "simulator, classified": self.classified, **self.models}
+        seen = {f"simulator, drawn by {name}": outcomes for name, outcomes in self.decoded.items()}
+        rows = {SIMULATOR: self.real, "simulator, classified": self.classified, **seen, **self.models}
         return {
             where: {name: outcomes[place].astype(int).tolist() for place, name in enumerate(self.policies)}
             for where, outcomes in rows.items()
@@ -166,6 +170,9 @@ def compare(
     real: list[np.ndarray] = []
     classified: list[np.ndarray] = []
     found: dict[str, list[np.ndarray]] = {name: [] for name in models}
+    decoded: dict[str, list[np.ndarray]] = {
+        name: [] for name, model in models.items() if not isinstance(model, SimulatedFrames)
+    }
     for policy_name, policy in policies.items():
         seed = derive(settings.seed, "real2sim", policy_name)
         for name, model in {SIMULATOR: truth, **models}.items():
@@ -178,13 +185,22 @@ def compare(
             if name == SIMULATOR:
                 real.append(np.asarray(classifier.task.done(truth.openings)))
                 classified.append(verdict)
+                for other, verdicts in decoded.items():
+                    verdicts.append(classifier.done(redrawn(models[other], truth.starts, played.last)))
             else:
                 found[name].append(verdict)
             if keep is not None:
-                _keep(keep, played, name, policy_name, settings, verdict)
+                judged = [{"task": settings.task, "classified": bool(done)} for done in verdict]
+                keep_rollouts(keep, played, name, policy_name, judged)
             advance(1)
     outcomes = {name: np.stack(rows) for name, rows in found.items()}
-    return Comparison(tuple(policies), np.stack(real), np.stack(classified), outcomes, labelled)
+    drawn = {name: np.stack(rows) for name, rows in decoded.items()}
+    return Comparison(tuple(policies), np.stack(real), np.stack(classified), outcomes, drawn, labelled)
+
+
+def redrawn(model: FrameModel, starts: np.ndarray, frames: np.ndarray) -> np.ndarray:
+    """True frames uint8 `[B, H, W, 3]` as a model draws them in a rollout that began with `starts`."""
+    return model.begin(np.stack([starts, frames], axis=1), np.zeros((len(starts), 1, ACTION), np.float32))
 
 
 def tables(compared: Comparison, task: str) -> list[Table]:
@@ -215,9 +231,11 @@ def agreement_table(compared: Comparison, task: str) -> Table:
     table = Table(
         f"Agreement with the simulator, {task}",
         ["success in", "mean gap", "Pearson", "MMRV"],
-        note=f"over {len(compared.policies)} policies; intervals over starts. Row 1 is the classifier's own error",
+        note=f"over {len(compared.policies)} policies; intervals over starts. Rows 'simulator' are the classifier's "
+        "own error: on the simulator's last frames, and on the same frames as each model draws them",
     )
-    for name, outcomes in {"simulator, classified": compared.classified, **compared.models}.items():
+    seen = {f"simulator, drawn by {name}": outcomes for name, outcomes in compared.decoded.items()}
+    for name, outcomes in {"simulator, classified": compared.classified, **seen, **compared.models}.items():
         found = agreement(simulated=outcomes, real=compared.real)
         table.add(name, found.gap, found.pearson, found.mmrv)
     return table
@@ -292,17 +310,13 @@ def _ranks(rates: np.ndarray) -> list[int]:
     return [1 + int((rates > rate).sum()) for rate in rates]
 
 
-def _keep(
-    folder: Path, played: Rollouts, model: str, policy: str, settings: Real2SimSettings, verdict: np.ndarray
+def keep_rollouts(
+    folder: Path, played: Rollouts, model: str, policy: str, info: Mapping[str, Any] | Sequence[Mapping[str, Any]]
 ) -> None:
+    """Every rollout as an episode file, with what is known of all, or of each, of them."""
     for start, (frames, actions) in enumerate(zip(played.frames, played.actions, strict=True)):
         length = int(played.lengths[start])
         taken = np.concatenate([actions[:length], np.zeros_like(actions[:1])])
-        info = {
-            "model": model,
-            "policy": policy,
-            "start": start,
-            "task": settings.task,
-            "classified": bool(verdict[start]),
-        }
-        write_episode(folder / f"{model}_{policy}_{start:03d}.npz", RobotEpisode(frames[: length + 1], taken, info))
+        own = info if isinstance(info, Mapping) else info[start]
+        known = {"model": model, "policy": policy, "start": start, **own}
+        write_episode(folder / f"{model}_{policy}_{start:03d}.npz", RobotEpisode(frames[: length + 1], taken, known))

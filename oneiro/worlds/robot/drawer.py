@@ -17,6 +17,8 @@ from oneiro.worlds.robot.simulator import ACTION, ACTION_REPEAT, SIDE, DrawerSim
 
 LONGEST = 200
 """Characters of an action that are looked at."""
+BAND, EDGE = 0.01, 0.001
+"""Metres of the drawer's way that one split has to itself, and of their ends that nobody has."""
 NUMBER = r"-?\d{1,3}\.\d{3}"
 SHOWN = re.compile(
     rf"hand ({NUMBER}) ({NUMBER}) ({NUMBER}), gripper ({NUMBER}), handle ({NUMBER}) ({NUMBER}) ({NUMBER}), "
@@ -131,14 +133,22 @@ class Robot(World):
 
 
 def draw_start(task: TaskName, seed: int, split: str | None) -> tuple[float, str]:
-    """Where the drawer stands for a seed, in metres beside the middle, and the level's key."""
-    return draw_level(
-        "robot",
-        seed,
-        split,
-        draw=lambda rng: round(float(rng.uniform(-SIDE, SIDE)), 6),
-        key=lambda side: level_key(f"robot {task} {side:.6f}"),
-    )
+    """Where the drawer stands for a seed, in metres beside the middle, and the level's key.
+
+    The way is divided into bands, and a band belongs to one split, for both tasks; the edges of bands belong to none.
+    So a start of one split is at least `2 * EDGE` from every start of the other.
+    """
+    return draw_level("robot", seed, split, draw=_draw_side, key=lambda side: _start_key(task, side))
+
+
+def _draw_side(rng: np.random.Generator) -> float | None:
+    side = round(float(rng.uniform(-SIDE, SIDE)), 6)
+    inside = (side + SIDE) % BAND
+    return side if EDGE <= inside <= BAND - EDGE else None
+
+
+def _start_key(task: TaskName, side: float) -> str:
+    return level_key(f"robot {task} {side:.6f}", f"robot band {int((side + SIDE) / BAND)} of {round(2 * SIDE / BAND)}")
 
 
 def write_action(action: np.ndarray) -> str:

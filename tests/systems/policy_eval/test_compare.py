@@ -126,6 +126,44 @@ def test_the_simulator_inside_itself_has_no_gap(truth: SimulatedFrames, tmp_path
     assert compared.data()["twin"]["random"][1] == 1
 
 
+class Blurred:
+    """A frame model that draws every frame so badly that nothing is seen, and never moves."""
+
+    def begin(self, frames: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        assert actions.shape[:2] == (len(frames), frames.shape[1] - 1)
+        self.frame = np.zeros_like(frames[:, -1])
+        return self.frame
+
+    def step(self, actions: np.ndarray, seed: int) -> np.ndarray:
+        return self.frame
+
+
+def test_the_classifier_is_also_tried_on_the_frames_a_model_draws(truth: SimulatedFrames) -> None:
+    settings = Real2SimSettings(starts=3, horizon=2)
+
+    class Bright(SuccessClassifier):
+        """Sees an open drawer in everything that is not black."""
+
+        def opening(self, frames: np.ndarray) -> np.ndarray:
+            return np.where(frames.reshape(len(frames), -1).any(axis=1), 1.0, 0.0)
+
+    classifier = Bright(TASKS["drawer-open"], PixelReader((32, 32), 1, SMALL))
+    policies = {"random": Recorded(np.zeros((3, 1, 4)))}
+    compared = compare({"blurred": Blurred()}, policies, classifier, truth, settings)
+    assert compared.classified.all() and not compared.decoded["blurred"].any()
+    rows = real2sim.agreement_table(compared, "drawer-open").data()["rows"]
+    gaps = {row["success in"]: row["mean gap"]["value"] for row in rows}
+    # Nobody opens the drawer: the classifier is wrong on the simulator's frames and right on those the model draws.
+    assert gaps == {"simulator, classified": 1.0, "simulator, drawn by blurred": 0.0, "blurred": 0.0}
+    assert compared.data()["simulator, drawn by blurred"] == {"random": [0, 0, 0]}
+
+
+def test_starts_follow_the_seed(truth: SimulatedFrames) -> None:
+    again = SimulatedFrames(Real2SimSettings(starts=2), 32)
+    other = SimulatedFrames(Real2SimSettings(starts=2, seed=1), 32)
+    assert np.array_equal(again.starts, truth.starts[:2]) and not np.array_equal(other.starts, again.starts)
+
+
 def test_the_luck_of_a_policy_is_that_of_its_start(truth: SimulatedFrames) -> None:
     policy = Cloned(PixelReader((32, 32), 4, SMALL), "random")
     policy.begin(3, 7, "")
@@ -349,7 +387,8 @@ def test_the_model_of_a_smoke_run_is_evaluated_on_frames_and_with_policies(
     command = ["eval", "policy", f"--model={run}", "--policies=expert,noisy,random", "--task=drawer-open"]
     assert cli.main([*command, "--starts=2", "--horizon=3", f"--data={data}", *settings, *files]) == 0
     written = json.loads((tmp_path / "json").read_text())
-    assert set(written["outcomes"]) == {"simulator", "simulator, classified", "base", "RLVR"}
+    drawn = {"simulator, drawn by base", "simulator, drawn by RLVR"}
+    assert set(written["outcomes"]) == {"simulator", "simulator, classified", "base", "RLVR"} | drawn
     assert [len(row) for row in written["outcomes"]["RLVR"].values()] == [2, 2, 2]
     titles = [table["title"] for table in written["tables"]]
     assert titles[:2] == ["Success of policies, drawer-open", "Agreement with the simulator, drawer-open"]

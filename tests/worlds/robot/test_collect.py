@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from oneiro.errors import OneiroError
 from oneiro.worlds.robot.collect import CollectSettings, collect, play
 from oneiro.worlds.robot.drawer import draw_start
 from oneiro.worlds.robot.episodes import open_episodes
-from oneiro.worlds.robot.simulator import DrawerSimulator
+from oneiro.worlds.robot.simulator import DrawerSimulator, TaskName
 
 SHORT = CollectSettings(frames=6, size=32)
 
@@ -75,3 +75,13 @@ def test_episodes_made_otherwise_do_not_mix(simulator: DrawerSimulator, tmp_path
 def test_settings_that_no_episode_could_be_made_with_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=next(iter(wrong))):
         CollectSettings(**wrong)
+
+
+def test_starts_of_the_two_splits_stay_apart_for_both_tasks() -> None:
+    sides = {
+        split: np.array([draw_start(task, seed, split)[0] for task in get_args(TaskName) for seed in range(400)])
+        for split in ("train", "eval")
+    }
+    nearest = np.abs(sides["train"][:, None] - sides["eval"]).min()
+    assert nearest >= 0.002 - 1e-9 and len(np.unique(sides["eval"])) > 300
+    assert np.ptp(sides["eval"]) > 0.1 and np.ptp(sides["train"]) > 0.19  # all over the drawer's way

@@ -22,6 +22,7 @@ from oneiro.models.video import transformer
 from oneiro.models.video.perceptual import Lpips
 from oneiro.models.video.tokenizer import pixels
 from oneiro.predictors.video import measures
+from oneiro.predictors.video.augment import AugmentSettings, cropped, jittered
 from oneiro.predictors.video.dataset import Images, ReadAhead
 from oneiro.predictors.video.encodings import Encodings, SegmentRows
 from oneiro.predictors.video.model import PRETRAIN, TOKENIZER, VideoMetadata, VideoModel, find_tokenizer, open_model
@@ -64,7 +65,8 @@ def train_tokenizer(made: tokenizers.Tokenizer, recipe: VideoRecipe, run: Run, d
     settings, seed = recipe.reconstruction, tokenizer_seed(recipe)
 
     def read(number: int) -> Images:
-        return data.train.scattered(settings.batch, settings.frames, settings.horizon, seed, "batch", number)
+        drawn = data.train.scattered(settings.batch, settings.frames, settings.horizon, seed, "batch", number)
+        return augmented(drawn, recipe.augment, seed, "augment", number)
 
     if recipe.tokenizer.mean_frame:
         made.mean_frame.copy_(
@@ -89,6 +91,14 @@ def train_tokenizer(made: tokenizers.Tokenizer, recipe: VideoRecipe, run: Run, d
             reconstruction.train(
                 made, settings, draw, network, run.checkpoint_dir(TOKENIZER), seed, log, rewind, run.say
             )
+
+
+def augmented(segments: Images, settings: AugmentSettings, *seed: int | str) -> Images:
+    """Segments [N, T, H, W, 3] as the tokenizer learns from them, each cropped and coloured in its own way."""
+    for change, wanted in ((cropped, settings.crops), (jittered, settings.jitters)):
+        if wanted:
+            segments = np.stack([change(one, settings, *seed, place) for place, one in enumerate(segments)])
+    return segments
 
 
 def next_batch(settings: ReconstructionSettings, number: int) -> int | None:
@@ -131,7 +141,7 @@ def pretrain_stage(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str, 
     metadata_of(recipe, task, data.action_repeat).write(language)
     shape, layout = language.backbone.shape, task.layout
     run.say(f"transformer: {shape.parameters:,} parameters, {layout.vocabulary:,} ids, rows of {layout.length} tokens")
-    encodings = Encodings(data.train, task, recipe.layout.context_offset, recipe.layout.first)
+    encodings = training_encodings(recipe, data, task)
     windows = data.train.draw(settings.steps * settings.batch, seed, "segments")
     contexts = encodings.contexts(windows, seed, "contexts")
     # In the order in which training will ask for them, an update's rows side by side.
@@ -143,6 +153,12 @@ def pretrain_stage(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str, 
     rows = SegmentRows(encodings, windows, contexts, settings.history, together)
     steps = stages.supervise(run, PRETRAIN, "pre-training", language, rows, held_out, how, seed)
     return {"parameters": shape.parameters, "vocabulary": layout.vocabulary, "length": layout.length, "steps": steps}
+
+
+def training_encodings(recipe: VideoRecipe, data: VideoData, task: VideoPredictor) -> Encodings:
+    """Training segments as tokens, with the contexts and the colours that the recipe asks for."""
+    offset, first, colours = recipe.layout.context_offset, recipe.layout.first, recipe.augment
+    return Encodings(data.train, task, offset, first, colours if colours.jitters else None)
 
 
 def prepare(run: Run, encodings: Encodings, contexts: np.ndarray) -> None:

@@ -11,6 +11,7 @@ from oneiro.learning.reconstruction import ReconstructionSettings
 from oneiro.models.video.layout import Layout
 from oneiro.models.video.tokenizer import FrameTokenizerSettings, Tokenizer, TokenizerSettings
 from oneiro.models.video.transformer import TransformerSettings
+from oneiro.predictors.video.augment import AugmentSettings
 from oneiro.predictors.video.measures import too_small
 from oneiro.predictors.video.task import VideoRewardSettings
 from oneiro.recipe import Settings
@@ -149,6 +150,7 @@ class VideoRecipe(RlvrRecipe):
     data: VideoDataSettings = VideoDataSettings()
     init_from: InitFromSettings = InitFromSettings()
     layout: LayoutSettings = LayoutSettings()
+    augment: AugmentSettings = AugmentSettings()
     tokenizer: TokenizerSettings = FrameTokenizerSettings()
     reconstruction: ReconstructionSettings = ReconstructionSettings()
     model: TransformerSettings = TransformerSettings()

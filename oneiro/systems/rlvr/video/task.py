@@ -19,7 +19,6 @@ from oneiro.episode import Episode
 from oneiro.models import language as languages
 from oneiro.models.language import LanguageModel
 from oneiro.models.video.tokenizer import images
-from oneiro.predictors.video.encodings import Encodings
 from oneiro.predictors.video.model import PRETRAIN, TOKENIZER
 from oneiro.predictors.video.task import VideoPredictor
 from oneiro.report.stats import bootstrap
@@ -40,7 +39,13 @@ from oneiro.systems.rlvr.video.evaluation import (
     mean_of_episodes,
     tables,
 )
-from oneiro.systems.rlvr.video.model import check_init_from, predictor_of, pretrain_stage, tokenizer_stage
+from oneiro.systems.rlvr.video.model import (
+    check_init_from,
+    predictor_of,
+    pretrain_stage,
+    tokenizer_stage,
+    training_encodings,
+)
 from oneiro.systems.rlvr.video.recipe import VideoRecipe
 from oneiro.systems.stages import Curve, Rollout
 
@@ -95,16 +100,15 @@ class VideoTask(Task):
 
     def rollout(self, engine: Engine) -> Rollout:
         recipe, task, train = self.recipe, self.predictor, self.data.train
-        encodings = Encodings(train, task, recipe.layout.context_offset, recipe.layout.first)
+        encodings = training_encodings(recipe, self.data, task)
 
         def play_step(step: int) -> list[Episode]:
             seed = seeds.derive(recipe.seed, "rl", step)
             windows = train.draw(recipe.rollout.prompts_per_step, seed, "segments")
             contexts = encodings.contexts(windows, seed, "contexts")
             cases, names = encodings.encoded(windows, contexts), [f"episode {e}, frame {s}" for e, s in windows]
-            return play(
-                task, engine, train.cut(windows), cases, names, recipe.rollout.group_size, recipe.sampling, seed
-            )
+            clips = encodings.clips(windows, contexts)
+            return play(task, engine, clips, cases, names, recipe.rollout.group_size, recipe.sampling, seed)
 
         most = task.layout.future * task.layout.frame_tokens
         return Rollout(play_step, record, describe, lambda step: self._eval_subset(engine), most)
