@@ -6,7 +6,6 @@ the same frames with the same weights: one call for each frame, its cache handed
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
@@ -28,6 +27,7 @@ from oneiro.recipe import Settings
 from oneiro.report.table import Table
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.systems.rlvr.video.recipe import VideoRecipe
+from oneiro.threads import cores
 from oneiro.worlds.robot import puck as video_toy
 from oneiro.worlds.robot.episodes import ActionBins
 
@@ -41,7 +41,7 @@ class VideoBenchSettings(Settings):
     group: int = Field(default_factory=by_device(16, 8), ge=1)
     """Futures of each."""
     rounds: int = Field(3, ge=1)
-    threads: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
+    threads: int = Field(default_factory=cores, ge=1)
 
 
 def run(model: str | None = None, **options: Any) -> list[Table]:
