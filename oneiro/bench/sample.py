@@ -6,7 +6,6 @@ contestant lives in this process and they take turns.
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from oneiro.models.language import LanguageModel
 from oneiro.recipe import Settings
 from oneiro.report.table import Table
 from oneiro.sampling.engine import Engine, SamplingSettings
+from oneiro.threads import cores
 
 
 class SampleSettings(Settings):
@@ -35,7 +35,7 @@ class SampleSettings(Settings):
     prompt_tokens: int = Field(default_factory=by_device(200, 64), ge=1)
     new_tokens: int = Field(default_factory=by_device(128, 32), ge=2)
     rounds: int = Field(3, ge=1)
-    threads: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
+    threads: int = Field(default_factory=cores, ge=1)
     growth: bool = False
     seed: int = 0
 

@@ -7,7 +7,6 @@ warm-up, they take turns, one step each, so that whatever else the machine does 
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -29,6 +28,7 @@ from oneiro.models.language import default_device
 from oneiro.progress import Bar, console
 from oneiro.recipe import Settings
 from oneiro.report.table import Cell, Table
+from oneiro.threads import cores
 
 NAMES = {"oneiro": "Oneiro", "transformers": "transformers generate + plain loop", "trl": "TRL GRPOTrainer"}
 PARTS = ("step", "generate", "score", "update", "processor")
@@ -55,7 +55,7 @@ class StepSettings(Settings):
     checkpointing: bool = False
     """Whether TRL recomputes activations (its own default): less memory, more time."""
     device: str = Field(default_factory=lambda: default_device().type)
-    threads: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
+    threads: int = Field(default_factory=cores, ge=1)
     patience: float = Field(1800.0, gt=0)
     """Seconds to wait for one step."""
     growth: bool = False

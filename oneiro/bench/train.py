@@ -6,7 +6,6 @@ the same weights; the losses of the first step must agree. Every contestant live
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from oneiro.learning.optimiser import OptimiserSettings
 from oneiro.models.language import LanguageModel
 from oneiro.recipe import Settings
 from oneiro.report.table import Table
+from oneiro.threads import cores
 
 RATE = 1e-5
 PLAIN = "transformers forward + loss + backward + AdamW"
@@ -38,7 +38,7 @@ class TrainSettings(Settings):
     token_budget: int | None = Field(None, ge=64)
     """Tokens of a micro-batch of Oneiro's; by default what its settings say. The peer takes the whole batch at once."""
     rounds: int = Field(3, ge=1)
-    threads: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
+    threads: int = Field(default_factory=cores, ge=1)
     growth: bool = False
     seed: int = 0
 

@@ -7,7 +7,6 @@ of RT-1's size cost on their way to a GPU stands beside compressed files.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
@@ -30,6 +29,7 @@ from oneiro.recipe import Settings
 from oneiro.report.table import Table
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.systems.rlvr.video.recipe import VideoRecipe
+from oneiro.threads import cores
 from oneiro.worlds.robot import puck as video_toy
 from oneiro.worlds.robot.episodes import ActionBins
 
@@ -45,7 +45,7 @@ class VideoBenchSettings(Settings):
     rounds: int = Field(3, ge=1)
     episodes: int = Field(4, ge=0)
     """Of RT-1's size, written and read by segment; 0: none."""
-    threads: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
+    threads: int = Field(default_factory=cores, ge=1)
 
 
 def run(model: str | None = None, **options: Any) -> list[Table]:
