@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from oneiro import pretrained
 from oneiro.episode import Row, given
 from oneiro.errors import OneiroError, nearest
 from oneiro.learning import checkpoint, head
@@ -110,7 +111,7 @@ def open_source(source: str) -> tuple[str, Callable[[int], Any]]:
             config = AutoConfig.from_pretrained(path, trust_remote_code=False)
         except Exception as error:  # every loader raises its own kind; the person needs one line
             raise OneiroError(f"cannot read a model configuration from '{source}': {first_line(error)}") from error
-    elif "/" not in source and not path.exists():
+    elif "/" not in source and source != pretrained.TEMPLATE and not path.exists():
         raise OneiroError(
             f"'{source}' is no folder, config.json, hub name or architecture{nearest(source, list(CONFIG_MAPPING))}"
         )

@@ -20,11 +20,10 @@ from oneiro.errors import OneiroError
 from oneiro.models.attention import AfterPrefix, Causal, Prefill, PrefixGroups
 from oneiro.models.backbone import Backbone, base_of, has_own_forward
 from oneiro.models.foreign import ForeignBackbone, Unfit
+from oneiro.models.small import random_model, small_config
 
 TOLERANCE = 2e-4
 """Largest difference of a logit, as a part of the largest logit."""
-QUANTISED_TOLERANCE = 5e-2
-"""The same where weights are held in a few bits and computed in 16."""
 WINDOW = 5
 """What a sliding window is cut to while it is tested."""
 PREFIX, ROW, ROWS = 9, 7, 2
@@ -44,8 +43,7 @@ def admit(model: Any) -> None:
     """Refuse a model that would be computed wrongly. Call it before `backbone_of`, which rearranges weights."""
     if differences := probe(model):
         way, worst = max(differences.items(), key=lambda item: item[1])
-        tolerance = QUANTISED_TOLERANCE if is_quantised(base_of(model)) else TOLERANCE
-        if not worst <= tolerance:
+        if not worst <= TOLERANCE:
             reason = Unfit(f"{way}, its logits differ by {worst:.0e} of the largest")
             raise unsupported(base_of(model).config, reason) from reason
 
@@ -56,7 +54,8 @@ def probe(model: Any) -> dict[str, float]:
     of them.
     """
     base = base_of(model)
-    part = excerpt(base)
+    # Weights in a few bits compute with errors of their own: a small model of the same kind answers for them.
+    part = random_model(small_config(unquantised(base.config))) if is_quantised(base) else excerpt(base)
     generator = torch.Generator().manual_seed(0)
     most = part.get_input_embeddings().weight.shape[0]
     device = part.get_input_embeddings().weight.device
@@ -130,7 +129,7 @@ def excerpt(base: Any) -> Any:
     """
     with first_layers(base):
         part = copy.deepcopy(base)
-    part = part if is_quantised(base) else part.float()
+    part = part.float()
     for module in [part.config.get_text_config(), *part.modules()]:
         for name in ("sliding_window", "attention_chunk_size"):
             if isinstance(getattr(module, name, None), int):
@@ -177,6 +176,13 @@ def layer_kind(config: Any, layer: nn.Module, index: int) -> tuple[Any, ...]:
 
 def is_quantised(base: Any) -> bool:
     return getattr(base, "is_quantized", False)
+
+
+def unquantised(config: Any) -> Any:
+    config = copy.deepcopy(config)
+    if hasattr(config, "quantization_config"):
+        del config.quantization_config
+    return config
 
 
 def unsupported(config: Any, reason: Exception) -> OneiroError:
