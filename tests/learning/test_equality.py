@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM, GPTNeoXConfig, LlamaConfig, Qwen3Config
+from transformers import AutoModelForCausalLM, GPTNeoXConfig, LlamaConfig, Qwen2Config, Qwen3Config
 
 from oneiro.episode import Episode, Row, SamplingParams, Segment, given
 from oneiro.learning import learner as learner_module
@@ -47,8 +47,10 @@ CONFIGS = {
     "llama": LlamaConfig(**SIZES, num_key_value_heads=2, tie_word_embeddings=True),
     "qwen3": Qwen3Config(**SIZES, num_key_value_heads=2, head_dim=8, tie_word_embeddings=False),
     "gpt-neox": GPTNeoXConfig(**SIZES),
+    "qwen2": Qwen2Config(**SIZES, num_key_value_heads=2, tie_word_embeddings=True),
 }
-ARCHITECTURES = (*CONFIGS, "llama with lora")
+ARCHITECTURES = ("llama", "qwen3", "gpt-neox", "llama with lora")
+WITH_BIASES = "qwen2"
 LAYOUTS = {
     "rows alone": {"share": False},
     "rows after their prefix": {"share": True, "packed": False},
@@ -399,7 +401,7 @@ def test_dr_grpo_weighs_every_token_by_one_constant(
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", [*ARCHITECTURES, WITH_BIASES])
 def test_supervised_learning_has_the_plain_gradient(
     architecture: str,
     layout: str,

@@ -307,6 +307,7 @@ def noticed(results: Sequence[Result]) -> float:
 
 def report(results: Sequence[Result], options: argparse.Namespace) -> str:
     drawn = f"a sample of {options.sample} (seed {options.seed})" if options.sample else "all mutants"
+    drawn = "the last time's survivors" if options.survivors else drawn
     lines = ["# Mutants", "", f"{noticed(results):.1%} of {drawn} noticed.", ""]
     lines += ["| file | killed | timeout | survived | unreached | accepted |", "|---|---|---|---|---|---|"]
     for path in sorted({r.mutant.path for r in results}):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from oneiro.models.video.pixel import PixelReader, PixelSettings
+from oneiro.models.video.pixel import PixelReader, PixelSettings, train_reader
 from oneiro.models.video.tokenizer import FrameTokenizerSettings, images, pixels
 
 
@@ -27,6 +27,14 @@ def test_a_reader_answers_in_the_size_of_its_targets() -> None:
     reader.scale.copy_(torch.tensor([2.0, 10.0]))
     reader.shift.copy_(torch.tensor([5.0, -1.0]))
     torch.testing.assert_close(reader(frames), unit * torch.tensor([2.0, 10.0]) + torch.tensor([5.0, -1.0]))
+
+
+def test_training_takes_the_size_from_the_targets_each_by_itself() -> None:
+    targets = np.array([[1.0, 100.0, 7.0], [3.0, 300.0, 7.0]])
+    settings = PixelSettings(channels=(4,), hidden=4, steps=1, batch=2)
+    (reader,) = train_reader(np.zeros((2, 16, 16, 3), np.uint8), targets, settings, seed=0)
+    assert reader.shift.tolist() == [2.0, 200.0, 7.0]
+    np.testing.assert_allclose(reader.scale, [1.0, 100.0, 1e-6])
 
 
 def test_two_levels_are_enough_for_a_digit() -> None:
