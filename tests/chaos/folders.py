@@ -29,11 +29,11 @@ def put(file: str, data: str | bytes) -> Damage:
 
 
 def line(file: str, number: int, text: str) -> Damage:
-    """Another text in the place of one line."""
+    """Another text in the place of one line, which is not the last."""
 
     def damage(run: Path) -> None:
         lines = (run / file).read_text().splitlines()
-        lines[number] = text
+        lines[min(number, len(lines) - 2)] = text
         (run / file).write_text("\n".join(lines) + "\n")
 
     return damage
