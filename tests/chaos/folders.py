@@ -163,7 +163,6 @@ CHECKPOINTS: dict[str, Case] = {
             "NaN",
         )
     },
-    "base flipped": Case("base", flip("checkpoints/base/model.safetensors")),
     "SFT flipped": Case("sft-spa", flip("checkpoints/sft-spa/step-*/model/model.safetensors")),
 }
 """Checkpoints that are not what was written: the run goes on from the one before, or says what to delete."""
