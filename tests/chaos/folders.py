@@ -29,11 +29,11 @@ def put(file: str, data: str | bytes) -> Damage:
 
 
 def line(file: str, number: int, text: str) -> Damage:
-    """Another text in the place of one line."""
+    """Another text in the place of one line, which is not the last."""
 
     def damage(run: Path) -> None:
         lines = (run / file).read_text().splitlines()
-        lines[number] = text
+        lines[min(number, len(lines) - 2)] = text
         (run / file).write_text("\n".join(lines) + "\n")
 
     return damage
@@ -163,7 +163,6 @@ CHECKPOINTS: dict[str, Case] = {
             "NaN",
         )
     },
-    "base flipped": Case("base", flip("checkpoints/base/model.safetensors")),
     "SFT flipped": Case("sft-spa", flip("checkpoints/sft-spa/step-*/model/model.safetensors")),
 }
 """Checkpoints that are not what was written: the run goes on from the one before, or says what to delete."""
