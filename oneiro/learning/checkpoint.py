@@ -272,12 +272,13 @@ def check_optimiser(folder: Path, optimiser: Optimiser, tensors: dict[str, torch
             raise unfit(folder, f"the optimiser knows no '{name}'")
         if kind in MOMENTS | {"master"} and tensor.shape != shapes[name]:
             raise unfit(folder, f"'{key}' of the optimiser has another shape")
-        # Moments in eight bits go by other names.
-        if not finite(tensor) or (kind in MOMENTS | {"master", "step"} and not tensor.is_floating_point()):
+        # Moments in eight bits go by other names, and their optimiser counts steps in whole numbers.
+        if not finite(tensor) or (kind in MOMENTS | {"master"} and not tensor.is_floating_point()):
             raise unfit(folder, f"'{key}' of the optimiser holds {tensor.dtype} or numbers that are not finite")
         kept.setdefault(name, set()).add(kind)
     for name, kinds in kept.items():
-        if kinds & (MOMENTS | {"step"}) and not kinds >= MOMENTS | {"step"}:
+        alone = kinds - {"master"} == {"step"}
+        if alone or (kinds & MOMENTS and not kinds >= MOMENTS | {"step"}):
             raise unfit(folder, f"the optimiser state of '{name}' is incomplete")
     if updates and not any(kinds - {"master"} for kinds in kept.values()):
         raise unfit(folder, "the optimiser state is empty")

@@ -203,6 +203,8 @@ class Backbone(nn.Module):
         self.head = base.lm_head
         self.output_vocab = getattr(config, "output_vocab", None)
         self._read_limits(config)
+        # Products in 8 bits look at their inputs on the way.
+        self.waits = bool(getattr(base, "is_loaded_in_8bit", False))
         if not all(block.written_out for block in blocks):
             self.keeps = BY_MODULES
         self._rotary = base.model.rotary_emb

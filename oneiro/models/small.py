@@ -68,13 +68,13 @@ def first_kinds(kinds: list[Any], count: int) -> list[Any]:
 
 
 def random_model(config: Any, seed: int = 0) -> Any:
-    """A model of that configuration; every weight is random, biases and norms too, so that none goes unnoticed."""
+    """A float32 model of that configuration; every weight is random, so that no bias or norm goes unnoticed."""
     from transformers import AutoModelForCausalLM
 
     generator = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        model = AutoModelForCausalLM.from_config(config).eval()
+        model = AutoModelForCausalLM.from_config(config).float().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
