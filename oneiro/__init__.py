@@ -1,23 +1,26 @@
 """Oneiro trains world models with verifiable rewards, and the agents that use them.
 
 import oneiro
-run = oneiro.run("spa/frozen-lake", out="runs/first", overrides=["preset=smoke"])
+run = oneiro.run("spa/frozen-lake", out="runs/first", overrides=["preset=smoke"])    # a recipe
+model = oneiro.train("smollm2-135m", prompts, reward, out="runs/mine")               # your prompts, your reward
+agent = oneiro.train_agent("smollm2-135m", MyWorld, out="runs/agent")                # your world
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 # Imported before `run` is defined, so that `oneiro.run` is the function and not its module.
 from oneiro.run import Run
 
 if TYPE_CHECKING:
     from oneiro.recipe import Recipe
+    from oneiro.systems.simple import train, train_agent
 
 __version__ = "0.2.0"
-__all__ = ["Run", "run"]
+__all__ = ["Run", "run", "train", "train_agent"]
 
 
 def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: Sequence[str] = ()) -> Run:
@@ -28,3 +31,15 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
     from oneiro import systems
 
     return systems.run(recipe, out, overrides)
+
+
+def __getattr__(name: str) -> Any:
+    """`train` and `train_agent`, imported when they are asked for: they bring torch."""
+    if name not in ("train", "train_agent"):
+        raise AttributeError(f"module 'oneiro' has no attribute '{name}'")
+    from oneiro import threads
+
+    threads.prepare()
+    from oneiro.systems import simple
+
+    return getattr(simple, name)

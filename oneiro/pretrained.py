@@ -61,6 +61,11 @@ def fit(settings: dict[str, Any], name: str) -> dict[str, Any]:
     return fitted
 
 
+def rl_rate(parameters: float) -> float:
+    """A learning rate for RL on all weights of a model of that size; recipes use 2e-5 for SmolLM2-135M."""
+    return float(f"{min(3e-4, 2e-5 * (TEMPLATE_PARAMETERS / parameters) ** 0.5):.1e}")
+
+
 def parameters_of(name: str) -> float | None:
     """About how many parameters a model has, from its folder's configuration or from its name; None where neither
     tells.
