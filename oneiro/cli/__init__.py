@@ -73,9 +73,13 @@ if find_spec("oneiro.bench"):
     machine.offer_bench(app)
 
 
-def _one_line(message: Warning | str, category: type[Warning], *place: Any) -> str:
+def _one_line(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
     """How a warning is shown: one that is meant for a person comes without the place in our code."""
-    return f"{printable(str(message))}\n" if issubclass(category, PluginWarning) else _FULL(message, category, *place)
+    if issubclass(category, PluginWarning):
+        return f"{printable(str(message))}\n"
+    return _FULL(message, category, filename, lineno, line)
 
 
 _FULL = warnings.formatwarning

@@ -55,7 +55,7 @@ def test_a_class_can_be_registered_itself(monkeypatch: pytest.MonkeyPatch) -> No
     register("pool", lake)
     assert world_class("pool") is lake and make("pool:6x6").config.size == 6
     for wrong in (make("frozen-lake"), str, 3, None):
-        with pytest.raises(OneiroError, match="world 'puddle': .* is not a World class"):
+        with pytest.raises(OneiroError, match=r"world 'puddle': .* is not a World class"):
             register("puddle", wrong)
     assert "puddle" not in names()
 
