@@ -6,7 +6,6 @@ Each check is a function that yields findings; an exception inside one is a find
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 import os
 import subprocess
@@ -20,7 +19,6 @@ import numpy as np
 from oneiro import plugins
 from oneiro.errors import OneiroError
 from oneiro.seeds import generator
-from oneiro.worlds import base
 from oneiro.worlds.base import ResetNeeded, World, canonical_key
 from oneiro.worlds.baselines import beyond_budget, ceiling, oracle_success, play, random_policy, random_success
 from oneiro.worlds.registry import WORLDS, config_for, make, register, world_class
@@ -62,16 +60,22 @@ def check(name: str, /, **settings: Any) -> list[CheckFinding]:
     config_for(name, settings)
     candidate = Candidate(name, settings)
     first_levels(candidate)
-    # The line that matters is in the world, though it may have called something else there.
-    sources = {inspect.getsourcefile(kind) or "" for kind in world_class(name).__mro__[:-1]} - {base.__file__}
+    files = source_files(world_class(name))
     findings: list[CheckFinding] = []
     for run in CHECKS:
         try:
             findings.extend(run(candidate))
         except Exception as error:
-            crash = plugins.described(error, sources)
+            crash = plugins.described(error, files)
             findings.append(CheckFinding("error", f"{run.__name__.replace('_', ' ')}: {crash}"))
     return findings
+
+
+def source_files(kind: type[World]) -> set[str]:
+    """Where the code of a world is, and of its parents below `World`: in a crash the line there is what matters."""
+    own = [base for base in kind.__mro__ if issubclass(base, World) and base is not World]
+    functions = [getattr(member, "fget", member) for base in own for member in vars(base).values()]
+    return {function.__code__.co_filename for function in functions if hasattr(function, "__code__")}
 
 
 def first_levels(candidate: Candidate) -> None:
