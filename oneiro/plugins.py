@@ -19,7 +19,6 @@ import warnings
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -126,6 +125,8 @@ def _finds_modules(filename: str) -> bool:
 @cache
 def _installed() -> tuple[Plugin, ...]:
     """Every part that an installed package offers; one scan, some milliseconds."""
+    from importlib import metadata  # costs as much as the rest of `import oneiro`
+
     return tuple(
         Plugin(
             kind=point.group.removeprefix(PREFIX),
