@@ -179,7 +179,8 @@ def listing() -> list[RecipeCard]:
             plugins.skip(error)
             continue
         words = {field: str(data.get(field, "")) for field in ("about", "needs", "takes")}
-        cards.append(RecipeCard(name, presets=tuple(data.get("presets") or ()), **words))
+        presets = data.get("presets")
+        cards.append(RecipeCard(name, presets=tuple(presets) if isinstance(presets, dict) else (), **words))
     return cards
 
 

@@ -89,6 +89,7 @@ BROKEN = {
             name: Literal["grpo"] = "grpo"
         """,
     "broken/recipes/bad.yaml": "system: [\n",
+    "broken/recipes/odd.yaml": "system: spa\npresets: 3\n",
     "broken-1.dist-info/METADATA": "Name: broken\nVersion: 1\n",
     "broken-1.dist-info/entry_points.txt": """
         [oneiro.worlds]

@@ -72,9 +72,9 @@ def test_a_sampled_action_is_a_word_of_the_world_and_follows_its_seed() -> None:
     assert "☃" in world.action_space and "" in world.action_space and 3 not in world.action_space
 
 
-@pytest.mark.parametrize("vector", [SyncVectorEnv, partial(AsyncVectorEnv, shared_memory=False)])
+@pytest.mark.parametrize("vector", [SyncVectorEnv, partial(AsyncVectorEnv, shared_memory=False, context="spawn")])
 def test_a_vector_of_worlds_plays_as_each_alone(vector: Callable[..., VectorEnv]) -> None:
-    envs = vector([lambda: make("frozen-lake", max_actions=4) for _ in range(3)])
+    envs = vector([partial(make, "frozen-lake", max_actions=4)] * 3)
     try:
         shown, infos = envs.reset(seed=10)
         batch = make_batch("frozen-lake", max_actions=4)
@@ -100,6 +100,12 @@ def test_a_vector_of_worlds_plays_as_each_alone(vector: Callable[..., VectorEnv]
         assert over.all()
     finally:
         envs.close()
+
+
+def test_gymnasium_makes_a_vector_by_name() -> None:
+    envs = gymnasium.make_vec("oneiro/bandit-v0", num_envs=2, vectorization_mode="sync", variant="reversed")
+    shown, _ = envs.reset(seed=4)
+    assert list(shown) == [make("bandit:reversed").reset(seed=seed)[0] for seed in (4, 5)]
 
 
 @pytest.mark.parametrize("name", ["frozen-lake", "sokoban"])
