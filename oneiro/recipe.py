@@ -25,7 +25,7 @@ from typing import Annotated, Any, TypeVar
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from oneiro import pretrained
+from oneiro import plugins, pretrained
 from oneiro.errors import OneiroError, nearest
 
 SHIPPED = Path(__file__).parent / "recipes"
@@ -171,25 +171,30 @@ def flat(data: Mapping[str, Any], prefix: str = "") -> Plain:
 
 
 def listing() -> list[RecipeCard]:
-    """Every shipped recipe, by name."""
+    """Every recipe of this package and of others, by name."""
     cards = []
-    for path in sorted(SHIPPED.rglob("*.yaml")):
-        data = read(path)
+    for name, path in sorted(_named_files().items()):
+        try:
+            data = read(path)
+        except OneiroError as error:
+            plugins.skip(error)
+            continue
         words = {field: str(data.get(field, "")) for field in ("about", "needs", "takes")}
-        cards.append(RecipeCard(_name_of(path), presets=tuple(data.get("presets") or ()), **words))
+        presets = data.get("presets")
+        cards.append(RecipeCard(name, presets=tuple(presets) if isinstance(presets, dict) else (), **words))
     return cards
 
 
 def find(name: str) -> Path:
-    """The file of a shipped recipe, or the path itself when it is one."""
+    """The file of a recipe of this package or of another one, or the path itself when it is one."""
     if name.endswith((".yaml", ".yml")):
         if not Path(name).is_file():
             raise OneiroError(f"recipe file {name} does not exist")
         return Path(name)
-    shipped = {_name_of(path): path for path in SHIPPED.rglob("*.yaml")}
-    if name not in shipped:
-        raise OneiroError(f"no recipe called '{name}'{nearest(name, shipped)} (`oneiro recipes` lists them)")
-    return shipped[name]
+    known = _named_files()
+    if name not in known:
+        raise OneiroError(f"no recipe called '{name}'{nearest(name, known)} (`oneiro recipes` lists them)")
+    return known[name]
 
 
 def read(path: Path) -> Plain:
@@ -219,8 +224,14 @@ for _class in (_Loader, _Dumper):
     )
 
 
-def _name_of(path: Path) -> str:
-    return path.relative_to(SHIPPED).with_suffix("").as_posix()
+def _named_files() -> dict[str, Path]:
+    """`group/name` -> file. Other packages add folders (`oneiro.plugins`); shipped names stay what they are."""
+    folders = {**{f"{name}/": folder for name, folder in plugins.recipe_folders().items()}, "": SHIPPED}
+    return {
+        prefix + path.relative_to(folder).with_suffix("").as_posix(): path
+        for prefix, folder in folders.items()
+        for path in folder.rglob("*.yaml")
+    }
 
 
 def _one_line(error: Exception) -> str:

@@ -1,15 +1,18 @@
 """Trackers: where metrics go besides `metrics.jsonl`, chosen by `track: [tensorboard]` in a recipe.
 
-A tracker gets what `Run.log` gets. The file stays the truth: after an interruption a tracker may show steps twice.
+Other packages add trackers through the entry-point group `oneiro.trackers`: a class that is called with the run
+directory and the recipe. A tracker gets what `Run.log` gets. The file stays the truth: after an interruption a tracker
+may show steps twice.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from oneiro import plugins
 from oneiro.errors import OneiroError, nearest
 from oneiro.seeds import derive
 
@@ -25,17 +28,27 @@ class Tracker(Protocol):
 def require(names: Sequence[str]) -> None:
     """Fail before any work is done if a tracker is unknown or not installed."""
     for name in names:
-        if name not in TRACKERS:
-            raise OneiroError(f"no tracker called '{name}' (key 'track'){nearest(name, TRACKERS)}")
-        try:
-            importlib.import_module(name)
-        except ImportError as error:
-            raise OneiroError(f"track=[{name}] needs the package {name}: pip install 'oneiro[track]'") from error
+        found = _tracker(name)
+        if name in TRACKERS:
+            try:
+                importlib.import_module(name)
+            except ImportError as error:
+                raise OneiroError(f"track=[{name}] needs the package {name}: pip install 'oneiro[track]'") from error
+        elif not callable(found):
+            raise OneiroError(f"tracker '{name}' of another package is not a class with log and close")
 
 
 def start(names: Sequence[str], path: Path, recipe: Mapping[str, Any]) -> list[Tracker]:
     """The trackers of a run, connected. `path` is the run directory; its name is the run's name everywhere."""
-    return [TRACKERS[name](path, recipe) for name in names]
+    return [_tracker(name)(path, recipe) for name in names]
+
+
+def _tracker(name: str) -> Callable[[Path, Mapping[str, Any]], Tracker]:
+    known = plugins.known("trackers", TRACKERS)
+    if name not in known:
+        raise OneiroError(f"no tracker called '{name}' (key 'track'){nearest(name, known)}")
+    found = known[name]
+    return plugins.resolve(found, f"tracker '{name}'") if isinstance(found, str) else found
 
 
 class TensorBoard:

@@ -6,6 +6,7 @@ A person's mistake is one red line on standard error and exit code 2. That is de
 from __future__ import annotations
 
 import errno
+import warnings
 from collections.abc import Sequence
 from importlib import metadata
 from importlib.util import find_spec
@@ -17,6 +18,7 @@ from typer.core import TyperGroup
 from oneiro import threads
 from oneiro.cli import agents, data, machine, models, runs, worlds
 from oneiro.errors import OneiroError
+from oneiro.plugins import PluginWarning
 from oneiro.terminal import printable
 
 STOPPED = 130
@@ -71,9 +73,22 @@ if find_spec("oneiro.bench"):
     machine.offer_bench(app)
 
 
+def _one_line(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """How a warning is shown: one that is meant for a person comes without the place in our code."""
+    if issubclass(category, PluginWarning):
+        return f"{printable(str(message))}\n"
+    return _FULL(message, category, filename, lineno, line)
+
+
+_FULL = warnings.formatwarning
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The entry point; returns the exit code."""
     threads.prepare()
+    warnings.formatwarning = _one_line
     try:
         code = app(arguments, standalone_mode=False)
         return code if isinstance(code, int) else 0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,14 +29,11 @@ def offer(app: typer.Typer) -> None:
 
 def worlds(json: JsonFile = None) -> None:
     """List the worlds and their variants."""
-    import sys
-
     from oneiro.report.table import Table
-    from oneiro.worlds.registry import names, world_class
+    from oneiro.worlds.registry import classes
 
     table = Table("Worlds", ["world", "about", "variants"])
-    for name in names():
-        found = world_class(name)
+    for name, found in classes().items():
         about = (sys.modules[found.__module__].__doc__ or "").partition("\n")[0]
         table.add(name, about, ", ".join(sorted(found.variants)) or None)
     show([table], json)
@@ -110,10 +110,10 @@ def play(
     else:
         raise OneiroError(f"no model of '{name}' can be played in; say oneiro play textgame NAME --model DIR, or robot")
     game.reset(seed=seed)
-    typer.echo(f"{game.instruction}\n\n({HELP})")
+    tell(f"{game.instruction}\n\n({HELP})")
     ended, score = False, 0.0
     while True:
-        typer.echo(f"\n{printable(game.render())}\n")
+        tell(f"\n{game.render()}\n")
         try:
             word = input("new level: n, quit: q > " if ended else "> ").strip()
         except EOFError:
@@ -124,17 +124,32 @@ def play(
             seed, ended, score = seed + 1, False, 0.0
             game.reset(seed=seed)
         elif word == "h":
-            typer.echo(f"the oracle: {game.oracle() or 'has no advice here'}")
+            tell(f"the oracle: {game.oracle() or 'has no advice here'}")
         elif word and not ended:
             _, reward, terminated, truncated, info = game.step(meant(word, game))
             score, ended = score + reward, terminated or truncated
             if info.get("malformed"):
-                typer.echo("the model's answer could not be read, or describes nothing possible: nothing happens")
+                tell("the model's answer could not be read, or describes nothing possible: nothing happens")
             if not info["valid"]:
                 known = f"actions: {', '.join(game.actions)}" if game.actions else "it means nothing here"
-                typer.echo(f"'{word}' was not understood; {known}")
+                tell(f"'{word}' was not understood; {known}")
             if ended:
-                typer.echo(f"{'reached the goal' if info['success'] else 'the end'}, score {score:g}")
+                tell(f"{'reached the goal' if info['success'] else 'the end'}, score {score:g}")
+
+
+def tell(text: str) -> None:
+    """Print lines no longer than the terminal is wide, broken between words; in a pipe they stay whole."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    typer.echo("\n".join(folded(line, width) for line in printable(text).split("\n")))
+
+
+def folded(line: str, width: int) -> str:
+    """A line that is too long goes on below its own indent; a word that is longer than the line stays whole."""
+    if not 0 < width < len(line):
+        return line
+    indent = line[: len(line) - len(line.lstrip())]
+    parts = textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(parts)
 
 
 def variant(world: str, words: Sequence[str]) -> tuple[str, list[str]]:

@@ -1,17 +1,16 @@
 """The papers as pipelines: each composes the rooms below it and is started by `oneiro.run(recipe)`.
 
-A system is one module with a `Recipe` subclass and `run(recipe, run)`, named in `SYSTEMS`. It is imported when a recipe
-asks for it.
+A system is one module with a `Recipe` subclass and `run(recipe, run)`, named in `SYSTEMS` or offered by another
+package in the entry-point group `oneiro.systems`. It is imported when a recipe asks for it.
 """
 
 from __future__ import annotations
 
-import pkgutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from oneiro import threads
+from oneiro import plugins, threads
 from oneiro.errors import OneiroError, nearest
 from oneiro.recipe import Recipe, load
 from oneiro.report import page, profile
@@ -31,16 +30,24 @@ def recipe_class(system: str) -> type[Recipe]:
     """The recipe class of a system."""
     if system in RENAMED:
         raise OneiroError(f"the system '{system}' is now called '{RENAMED[system]}' (key 'system' of the recipe)")
-    if system not in SYSTEMS:
-        raise OneiroError(f"no system called '{system}' (key 'system' of the recipe){nearest(system, SYSTEMS)}")
-    found: type[Recipe] = pkgutil.resolve_name(SYSTEMS[system])
+    found = plugins.resolve(_target(system), f"system '{system}'")
+    if not (isinstance(found, type) and issubclass(found, Recipe)):
+        raise OneiroError(f"system '{system}': {_target(system)} is not a Recipe class")
     return found
 
 
 def pipeline(system: str) -> Callable[[Recipe, Run], None]:
     """The function that carries a system's recipe out inside a run directory."""
-    found: Callable[[Recipe, Run], None] = pkgutil.resolve_name(SYSTEMS[system].partition(":")[0] + ":run")
+    module = _target(system).partition(":")[0]
+    found: Callable[[Recipe, Run], None] = plugins.resolve(f"{module}:run", f"system '{system}'")
     return found
+
+
+def _target(system: str) -> str:
+    known = plugins.known("systems", SYSTEMS)
+    if system not in known:
+        raise OneiroError(f"no system called '{system}' (key 'system' of the recipe){nearest(system, known)}")
+    return known[system]
 
 
 def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: Sequence[str] = ()) -> Run:

@@ -1,4 +1,4 @@
-"""What a world is: true dynamics behind gymnasium's five-tuple, in words.
+"""What a world is: a gymnasium environment with true dynamics, in words.
 
 A world holds one episode at a time. `reset` draws a level, `step` applies one action (a string), `render` shows the
 same state in another view. Everything random comes from the seeds given to `reset`: the same seed and the same actions
@@ -10,13 +10,31 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from oneiro.errors import OneiroError, nearest
 from oneiro.seeds import generator
+
+if TYPE_CHECKING:
+    from gymnasium import Env
+
+    from oneiro.worlds.spaces import ActionText, AnyText
+else:
+    try:
+        from gymnasium import Env
+    except ImportError:  # training and evaluation need nothing of it
+        ObsType, ActType = TypeVar("ObsType"), TypeVar("ActType")
+
+        class Env(Generic[ObsType, ActType]):
+            """The little that worlds use of gymnasium's class, where gymnasium is not installed."""
+
+            def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
+                return None
+
 
 Step = tuple[str, float, bool, bool, dict[str, Any]]
 
@@ -45,9 +63,17 @@ class WorldConfig(BaseModel):
     """The view used for observations; `World.views` lists what a world offers."""
 
 
-class World(ABC):
+class ResetNeeded(OneiroError):
+    """A step was taken before the first `reset`."""
+
+
+class World(Env[str, str], ABC):
     """One episode of true dynamics. Subclasses are registered in `oneiro.worlds.registry`."""
 
+    metadata = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 - as gymnasium declares it
+    """For gymnasium: `render` returns text."""
+    render_mode: str | None = None
+    """What gymnasium asked for; `render` returns text in any case."""
     name: ClassVar[str]
     Config: ClassVar[type[WorldConfig]] = WorldConfig
     views: ClassVar[tuple[str, ...]] = ("text",)
@@ -67,8 +93,37 @@ class World(ABC):
         self.split: str | None = None
         self.taken = 0
         """Actions taken in this episode."""
-        self.over = False
+        self._over: bool | None = None
+
+    @property
+    def over(self) -> bool:
         """Whether the episode has ended; then `step` changes nothing and pays nothing."""
+        if self._over is None:
+            raise ResetNeeded(f"world '{self.name}' has no episode yet: call reset before step")
+        return self._over
+
+    @over.setter
+    def over(self, ended: bool) -> None:
+        self._over = ended
+
+    @cached_property
+    def observation_space(self) -> AnyText:  # type: ignore[override]
+        """Any text, for gymnasium."""
+        from oneiro.worlds.spaces import OBSERVATION, AnyText
+
+        return AnyText(OBSERVATION)
+
+    @property
+    def action_space(self) -> ActionText:  # type: ignore[override]
+        """Any text, for gymnasium; a sample is one of `actions`, where the world has such."""
+        self._action_space.words = self.actions or ()  # which may differ between levels
+        return self._action_space
+
+    @cached_property
+    def _action_space(self) -> ActionText:
+        from oneiro.worlds.spaces import ActionText
+
+        return ActionText()
 
     @abstractmethod
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
@@ -152,7 +207,9 @@ class World(ABC):
         self.split, self.member = options.get("split"), int(options.get("member", 0))
         if self.split not in SPLITS:
             raise OneiroError(f"unknown split '{self.split}'; use 'train', 'eval' or leave it out")
-        self.taken, self.over = 0, False
+        self.taken, self._over = 0, False
+        # Nothing here draws from gymnasium's own generator; its checker and wrappers expect it to follow the seed.
+        Env.reset(self, seed=None if seed is None else abs(self.seed))
 
     def outcome(
         self,
@@ -166,8 +223,11 @@ class World(ABC):
     ) -> Step:
         """Count the action and return the five-tuple for the state the world is in now."""
         self.taken += 1
-        truncated = not done and self.taken >= self.config.max_actions
-        self.over = done or truncated
+        last = self.taken >= self.config.max_actions
+        # Where one action is all there is, it ends the episode: no time limit cuts off what could go on.
+        done = done or (last and self.config.max_actions == 1)
+        truncated = last and not done
+        self._over = done or truncated
         return (
             self.render(),
             reward,

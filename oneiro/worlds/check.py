@@ -16,11 +16,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from oneiro import plugins
 from oneiro.errors import OneiroError
 from oneiro.seeds import generator
-from oneiro.worlds.base import World, canonical_key
+from oneiro.worlds.base import ResetNeeded, World, canonical_key
 from oneiro.worlds.baselines import beyond_budget, ceiling, oracle_success, play, random_policy, random_success
-from oneiro.worlds.registry import WORLDS, config_for, make, register
+from oneiro.worlds.registry import WORLDS, config_for, make, register, world_class
 
 LEVELS = 64
 """Levels each statistical check plays."""
@@ -59,13 +60,22 @@ def check(name: str, /, **settings: Any) -> list[CheckFinding]:
     config_for(name, settings)
     candidate = Candidate(name, settings)
     first_levels(candidate)
+    files = source_files(world_class(name))
     findings: list[CheckFinding] = []
     for run in CHECKS:
         try:
             findings.extend(run(candidate))
         except Exception as error:
-            findings.append(CheckFinding("error", f"{run.__name__.replace('_', ' ')}: {type(error).__name__}: {error}"))
+            crash = plugins.described(error, files)
+            findings.append(CheckFinding("error", f"{run.__name__.replace('_', ' ')}: {crash}"))
     return findings
+
+
+def source_files(kind: type[World]) -> set[str]:
+    """Where the code of a world is, and of its parents below `World`: in a crash the line there is what matters."""
+    own = [base for base in kind.__mro__ if issubclass(base, World) and base is not World]
+    functions = [getattr(member, "fget", member) for base in own for member in vars(base).values()]
+    return {function.__code__.co_filename for function in functions if hasattr(function, "__code__")}
 
 
 def first_levels(candidate: Candidate) -> None:
@@ -101,6 +111,19 @@ def five_tuple(candidate: Candidate) -> Iterator[CheckFinding]:
     yield from _verdict(wrong, "reset and step return the five-tuple")
 
 
+def reset_comes_first(candidate: Candidate) -> Iterator[CheckFinding]:
+    """A step before the first `reset` is an error that says so."""
+    try:
+        candidate.make().step("")
+    except ResetNeeded:
+        yield CheckFinding("ok", "step before reset is refused")
+    except Exception as error:
+        advice = "begin `step` with `if self.over`"
+        yield CheckFinding("warning", f"step before reset raises {type(error).__name__}, not ResetNeeded: {advice}")
+    else:
+        yield CheckFinding("warning", "step before reset is accepted: begin `step` with `if self.over`")
+
+
 def episodes_end(candidate: Candidate) -> Iterator[CheckFinding]:
     """The action budget is kept, and nothing happens after the end."""
     world, rng = candidate.make(), generator("check", "ends")
@@ -125,6 +148,8 @@ def same_seed_same_episode(candidate: Candidate) -> Iterator[CheckFinding]:
         return
     yield CheckFinding("ok", "same seed, same episode in this process")
     target = WORLDS.get(candidate.name.partition(":")[0])
+    if isinstance(target, type):
+        target = f"{target.__module__}:{target.__qualname__}"
     command = [sys.executable, "-c", "from oneiro.worlds.check import answer; answer()"]
     question = json.dumps({"name": candidate.name, "settings": candidate.settings, "target": target}, default=str)
     # Another hash seed: anything that leans on the order of a set or on hash() shows itself.
@@ -258,6 +283,7 @@ def views_render(candidate: Candidate) -> Iterator[CheckFinding]:
 
 CHECKS: tuple[Callable[[Candidate], Iterator[CheckFinding]], ...] = (
     five_tuple,
+    reset_comes_first,
     episodes_end,
     same_seed_same_episode,
     members_share_the_level,

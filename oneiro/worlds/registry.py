@@ -1,23 +1,22 @@
 """Names to worlds. A world's module is imported when it is first asked for, so a name costs nothing.
 
 Other packages add worlds through the entry-point group `oneiro.worlds` (`name = "package.module:Class"`), or by
-`register`.
+`register`. Each name is also known to gymnasium, as `oneiro/NAME-v0`.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
-from functools import cache
-from importlib.metadata import entry_points
 from typing import Any
 
 from pydantic import ValidationError
 
+from oneiro import plugins
 from oneiro.errors import OneiroError, nearest
 from oneiro.worlds.base import World, WorldConfig
+from oneiro.worlds.gym import announce
 
-WORLDS: dict[str, str] = {
+WORLDS: dict[str, str | type[World]] = {
     "2048": "oneiro.worlds.puzzle.game_2048.world:Game2048",
     "bandit": "oneiro.worlds.puzzle.bandit:Bandit",
     "countdown": "oneiro.worlds.puzzle.countdown:Countdown",
@@ -30,22 +29,40 @@ WORLDS: dict[str, str] = {
     "textgame": "oneiro.worlds.textgame.world:TextGame",
     "webshop": "oneiro.worlds.shop.webshop:WebShop",
 }
-"""Name -> `module:Class` of the worlds that come with the package, and of those registered by hand."""
+"""Name -> `module:Class` of the worlds that come with the package; those registered by hand also as classes."""
 
 
-def register(name: str, target: str) -> None:
-    """Make `name` stand for the world class at `target`, written `package.module:Class`."""
+def register(name: str, target: str | type[World]) -> None:
+    """Make `name` stand for a world class, given itself or as `package.module:Class`, which is imported when needed."""
     if ":" in name:
         raise OneiroError(f"a world cannot be called '{name}': the colon separates a world from its variant")
+    if not isinstance(target, str):
+        _require_class(name, target, repr(target))
     WORLDS[name] = target
+    announce(name)
 
 
 def names(variants: bool = False) -> list[str]:
-    """Every known world, sorted; with its variants (`sokoban:harder`) if asked, which imports them all."""
-    known = sorted(_targets())
+    """Every known world, sorted; with its variants (`sokoban:harder`) if asked, which imports them all.
+
+    A world of another package that cannot be imported is then left out with a warning.
+    """
     if not variants:
-        return known
-    return [full for name in known for full in (name, *(f"{name}:{v}" for v in sorted(world_class(name).variants)))]
+        return sorted(_targets())
+    return [
+        full for name, found in classes().items() for full in (name, *(f"{name}:{v}" for v in sorted(found.variants)))
+    ]
+
+
+def classes() -> dict[str, type[World]]:
+    """Every world that can be imported, by name; a warning for each that cannot."""
+    found = {}
+    for name in names():
+        try:
+            found[name] = world_class(name)
+        except OneiroError as error:
+            plugins.skip(error)
+    return found
 
 
 def world_class(name: str) -> type[World]:
@@ -54,14 +71,9 @@ def world_class(name: str) -> type[World]:
     targets = _targets()
     if base not in targets:
         raise OneiroError(f"no world is called '{base}'{nearest(base, targets)}")
-    module, _, attribute = targets[base].partition(":")
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise OneiroError(f"world '{base}' cannot be loaded from {targets[base]}: {error}") from error
-    if not (isinstance(found, type) and issubclass(found, World)):
-        raise OneiroError(f"world '{base}': {targets[base]} is not a World class")
-    return found
+    target = targets[base]
+    found = plugins.resolve(target, f"world '{base}'") if isinstance(target, str) else target
+    return _require_class(base, found, str(target))
 
 
 def config_for(name: str, settings: Mapping[str, Any] | None = None) -> WorldConfig:
@@ -81,14 +93,14 @@ def make(name: str, /, **settings: Any) -> World:
     return world_class(name)(config_for(name, settings))
 
 
-def _targets() -> dict[str, str]:
-    return _plugins() | WORLDS
+def _targets() -> dict[str, str | type[World]]:
+    return plugins.known("worlds", WORLDS)
 
 
-@cache
-def _plugins() -> dict[str, str]:
-    """Worlds other packages offer; read once, scanning installed packages takes milliseconds."""
-    return {point.name: point.value for point in entry_points(group="oneiro.worlds")}
+def _require_class(name: str, found: Any, target: str) -> type[World]:
+    if not (isinstance(found, type) and issubclass(found, World)):
+        raise OneiroError(f"world '{name}': {target} is not a World class")
+    return found
 
 
 def _explain(world: type[World], error: ValidationError) -> str:
@@ -103,3 +115,7 @@ def _explain(world: type[World], error: ValidationError) -> str:
         return f"world '{world.name}' has no setting '{where}'{nearest(str(first['loc'][-1]), inner)}"
     reason = first["msg"].removeprefix("Value error, ")
     return f"world '{world.name}': {where + ': ' if where else ''}{reason}"
+
+
+for _name in names():
+    announce(_name)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
+import numpy as np
 import pytest
 
 from oneiro.cli import main
@@ -152,6 +154,41 @@ def test_a_crash_is_a_finding_and_the_other_checks_still_run(monkeypatch: pytest
     findings = check("coin")
     assert worst(findings) == "error"
     assert any("ZeroDivisionError: no picture" in finding.message for finding in findings)
+
+
+class Crashing(Coin):
+    """Divides by zero inside something it calls."""
+
+    name = "crashing"
+
+    def step(self, action: str) -> Step:
+        return self.outcome(float(np.linalg.inv(np.zeros((2, 2)))[0, 0]), effective=True)
+
+
+def test_a_crash_names_the_line_of_the_world(capsys: pytest.CaptureFixture[str]) -> None:
+    register("crashing", Crashing)
+    lines, first = inspect.getsourcelines(Crashing.step)
+    messages = [finding.message for finding in check("crashing") if finding.status == "error"]
+    place = f"({__file__}, line {first + len(lines) - 1})"
+    assert f"five tuple: LinAlgError: Singular matrix {place}" in messages
+    assert main(["check", "crashing"]) == 1
+    assert f"line {first + len(lines) - 1})" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_class_registered_itself_is_played_in_the_other_process_too() -> None:
+    register("coin", Coin)
+    assert "same seed, same episode in another process" in [finding.message for finding in check("coin")]
+
+
+def test_a_world_that_steps_without_a_reset_is_told_how_to_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hasty(self: Coin, action: str) -> Step:
+        won = action == self.oracle()
+        return self.outcome(float(won), done=True, success=won, effective=True)
+
+    assert "step before reset is refused" in [finding.message for finding in check("coin")]
+    monkeypatch.setattr(Coin, "step", hasty)
+    warnings = [finding.message for finding in check("coin") if finding.status == "warning"]
+    assert "step before reset is accepted: begin `step` with `if self.over`" in warnings
 
 
 @pytest.mark.parametrize(

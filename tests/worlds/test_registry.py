@@ -49,6 +49,17 @@ def test_a_world_can_be_registered_by_hand(monkeypatch: pytest.MonkeyPatch) -> N
         register("pond:deep", "oneiro.worlds.grid.frozen_lake.world:FrozenLake")
 
 
+def test_a_class_can_be_registered_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oneiro.worlds.registry.WORLDS", dict(WORLDS))
+    lake = world_class("frozen-lake")
+    register("pool", lake)
+    assert world_class("pool") is lake and make("pool:6x6").config.size == 6
+    for wrong in (make("frozen-lake"), str, 3, None):
+        with pytest.raises(OneiroError, match=r"world 'puddle': .* is not a World class"):
+            register("puddle", wrong)
+    assert "puddle" not in names()
+
+
 def test_worlds_load_without_torch_and_without_each_other() -> None:
     lazy = "torch", "oneiro.worlds.grid.frozen_lake"
     code = f"import sys, oneiro.worlds; sys.exit(any(module in sys.modules for module in {lazy}))"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Annotated, Union
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args
 
 from pydantic import Field
 
+from oneiro import plugins
+from oneiro.learning.algorithms.base import Algorithm
 from oneiro.learning.algorithms.dr_grpo import DrGrpo
 from oneiro.learning.algorithms.grpo import Grpo
 from oneiro.learning.algorithms.gspo import Gspo
@@ -16,11 +17,32 @@ from oneiro.learning.algorithms.rloo import Rloo
 from oneiro.learning.algorithms.state_grpo import StateGrpo
 from oneiro.learning.algorithms.turn_grpo import TurnGrpo
 
+SHIPPED = (Grpo, TurnGrpo, StateGrpo, DrGrpo, Gspo, Rloo, Reinforce, Ppo)
+
+
+def offered() -> list[type[Algorithm]]:
+    """Algorithms of other packages. One that is broken, or has the name of another one, is left out with a warning."""
+    found: list[type[Algorithm]] = []
+    for plugin, kind in plugins.loaded("algorithms"):
+        taken = {name for known in (*SHIPPED, *found) for name in _names(known)}
+        if not _names(kind):
+            plugins.skip(f"{plugin}: {plugin.target} is not an Algorithm with `name: Literal[...]`")
+        elif taken.intersection(_names(kind)):
+            plugins.skip(f"{plugin}: an algorithm of that name exists")
+        else:
+            found.append(kind)
+    return found
+
+
+def _names(kind: Any) -> tuple[str, ...]:
+    """What a recipe may call an algorithm; nothing for what is no algorithm."""
+    if not (isinstance(kind, type) and issubclass(kind, Algorithm)):
+        return ()
+    return get_args(kind.model_fields["name"].annotation)
+
+
 if TYPE_CHECKING:
     AnyAlgorithm = Grpo | TurnGrpo | StateGrpo | DrGrpo | Gspo | Rloo | Reinforce | Ppo
 else:
     # Not in the package's __init__: an algorithm of another package imports that to be defined.
-    offered = tuple(point.load() for point in entry_points(group="oneiro.algorithms"))
-    AnyAlgorithm = Annotated[
-        Union[(Grpo, TurnGrpo, StateGrpo, DrGrpo, Gspo, Rloo, Reinforce, Ppo, *offered)], Field(discriminator="name")
-    ]
+    AnyAlgorithm = Annotated[Union[(*SHIPPED, *offered())], Field(discriminator="name")]

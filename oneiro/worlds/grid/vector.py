@@ -75,7 +75,10 @@ class WorldBatch(ABC):
         rewards[acting], ended, effective[acting] = self._move(acting, [part[acting] for part in moves])
         terminated[acting] = ended
         self.taken += ~self.over
-        truncated = ~terminated & (self.taken >= self.world.config.max_actions)
+        last = self.taken >= self.world.config.max_actions
+        if self.world.config.max_actions == 1:  # as in World.outcome
+            terminated |= last
+        truncated = ~terminated & last
         self.over = terminated | truncated
         return BatchStep(self.render(), rewards, terminated, truncated, valid, effective, self.success())
 

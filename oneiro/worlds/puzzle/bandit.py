@@ -73,9 +73,8 @@ class Bandit(World):
         return self.render(), {"key": key}
 
     def step(self, action: str) -> Step:
-        success = self.pulled == self.arms.better
         if self.over:
-            return self.ended(success=success)
+            return self.ended(success=self.pulled == self.arms.better)
         word = action.strip().lower()
         pulled = next((name for name in self.arms.names if name.lower() == word), None)
         if pulled is None:

@@ -93,7 +93,11 @@ def test_a_batch_that_kills_its_processes_is_lost_alone_and_said(tmp_path: Path)
             self_play(recipe, run, "spa")
 
 
-@pytest.mark.parametrize("data", [b"", b"garbage", gzip.compress(b'{"turns": 5}\n'), gzip.compress(b"[1]\n")])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"garbage", gzip.compress(b'{"turns": 5}\n', mtime=0), gzip.compress(b"[1]\n", mtime=0)],
+    ids=["empty", "garbage", "no turns", "a list"],
+)
 def test_a_damaged_batch_is_named_and_played_again_when_it_is_deleted(tmp_path: Path, data: bytes) -> None:
     recipe = load_recipe("spa/frozen-lake", ["preset=smoke", "self_play.batches=2", "self_play.levels=3"])
     with Run.open(tmp_path / "run", recipe) as run:

@@ -75,9 +75,8 @@ class Sudoku(World):
         return self.render(), {"key": level.key, "canonical": level.canonical, "optimum": level.givens.count(0)}
 
     def step(self, action: str) -> Step:
-        solved = self.board.cells == self.puzzle.solution
         if self.over:
-            return self.ended(success=solved)
+            return self.ended(success=self.board.cells == self.puzzle.solution)
         move = sudoku_views.read_action(action, self.board.size)
         if move is None:
             return self.outcome(0.0, valid=False, effective=False)

@@ -1,0 +1,31 @@
+"""Names to predictors, as for worlds. Other packages add theirs through the entry-point group `oneiro.predictors`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oneiro import plugins
+from oneiro.errors import OneiroError, nearest
+from oneiro.predictors.base import Predictor
+
+PREDICTORS: dict[str, str] = {
+    "text-game": "oneiro.predictors.textgame.task:TextGamePredictor",
+    "video": "oneiro.predictors.video.task:VideoPredictor",
+}
+"""Name -> `module:Class` of the predictors that come with the package."""
+
+
+def names() -> list[str]:
+    """Every known predictor, sorted."""
+    return sorted(plugins.known("predictors", PREDICTORS))
+
+
+def predictor_class(name: str) -> type[Predictor[Any, Any, Any, Any]]:
+    """The class behind a name."""
+    known = plugins.known("predictors", PREDICTORS)
+    if name not in known:
+        raise OneiroError(f"no predictor is called '{name}'{nearest(name, known)}")
+    found = plugins.resolve(known[name], f"predictor '{name}'")
+    if not (isinstance(found, type) and issubclass(found, Predictor)):
+        raise OneiroError(f"predictor '{name}': {known[name]} is not a Predictor class")
+    return found
