@@ -82,7 +82,7 @@ def merge(
     """Write a trained model as one plain Hugging Face folder; a LoRA adapter is folded into its base.
 
     \b
-    oneiro merge runs/lake lake-model
+    oneiro merge runs/lake/checkpoints/rl-spa lake-model
     """
     from oneiro.models.language import merge as merge_
 

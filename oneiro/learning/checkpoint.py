@@ -11,6 +11,7 @@ import re
 import shutil
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -21,7 +22,7 @@ from oneiro import files
 from oneiro.errors import OneiroError
 from oneiro.learning.learner import Learner
 from oneiro.learning.optimiser import Optimiser
-from oneiro.models.language import LanguageModel, quiet, read_state, write_folder, write_state
+from oneiro.models.language import BEST, LanguageModel, quiet, read_state, write_folder, write_state
 
 KEPT = 2
 """Checkpoints that a stage keeps while it goes on: the second is there for when the first is damaged."""
@@ -65,6 +66,7 @@ def last(folder: Path) -> Path:
     drop_older(folder, 1)
     found = latest(folder)
     assert found is not None
+    point_to(found)
     return found
 
 
@@ -79,8 +81,26 @@ class Stateful(Protocol):
 def write(folder: Path, step: int, fill: Callable[[Path], None], keep: int = KEPT) -> Path:
     """Write the state after `step` steps through `fill(path)`, whole and with a manifest; then drop old ones."""
     target = write_folder(folder / f"step-{step:06d}", fill, {"step": step})
+    point_to(target)
     drop_older(folder, keep)
     return target
+
+
+def point_to(checkpoint: Path) -> None:
+    """Let `model` beside a checkpoint be its weights, or the best ones where validation chose some: a link that
+    `from_pretrained` follows.
+    """
+    folder = checkpoint.parent
+    chosen = folder / BEST / "model"
+    target = chosen if chosen.is_dir() else checkpoint / "model"
+    link, part = folder / "model", folder / ".model-link"
+    if target.is_dir():
+        with suppress(OSError):  # a file system without links: the weights are found without
+            if link.is_dir() and not link.is_symlink():
+                shutil.rmtree(link)  # the run was copied with what its links led to
+            part.unlink(missing_ok=True)
+            part.symlink_to(target.relative_to(folder))
+            part.replace(link)
 
 
 def intact(folder: Path, say: Callable[[str], object] = warnings.warn) -> tuple[Path, dict[str, Any]] | None:
@@ -95,6 +115,8 @@ def intact(folder: Path, say: Callable[[str], object] = warnings.warn) -> tuple[
             for damaged, reason in problems.items():
                 say(f"{damaged} is damaged ({reason}): removed, going on from {checkpoint.name}")
                 shutil.rmtree(damaged)
+            if problems:
+                point_to(checkpoint)
             return checkpoint, files.read_json(checkpoint / "state.json")
         problems[checkpoint] = problem
     for newest, reason in problems.items():

@@ -111,7 +111,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A stage with checkpoints after 2 and 4 of 6 steps."""
     folder = tmp_path_factory.mktemp("trained")
     train(make_tiny(), folder, stop_at=5)
-    assert [path.name for path in sorted(folder.iterdir())] == ["step-000002", "step-000004"]
+    assert [path.name for path in sorted(folder.glob("step-*"))] == ["step-000002", "step-000004"]
     return folder
 
 
@@ -203,7 +203,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(trained: Path, tmp_
     assert checkpoint.restore(folder, language, learners, say=said.append) == 2
     assert learners["policy"].updates == 2
     assert len(said) == 1 and "step-000004 is damaged" in said[0] and "going on from step-000002" in said[0]
-    assert [path.name for path in folder.iterdir()] == ["step-000002"]
+    assert [path.name for path in folder.glob("step-*")] == ["step-000002"]
 
 
 @pytest.mark.parametrize("damage", BYTES)
@@ -260,7 +260,7 @@ def test_a_disk_that_does_not_answer_costs_no_checkpoint(
     monkeypatch.setattr(files, "describe", describe)
     with pytest.raises(OneiroError, match=r"cannot read .*: Input/output error"):
         checkpoint.restore(folder, make_tiny(), {})
-    assert len(list(folder.iterdir())) == 2
+    assert len(list(folder.glob("step-*"))) == 2
 
 
 def test_adapters_are_checked_too(tmp_path: Path) -> None:
@@ -281,9 +281,9 @@ def test_the_last_few_stay_and_one_at_the_end(tmp_path: Path) -> None:
         checkpoint.save(tmp_path, step, language, {}, keep=3)
     (tmp_path / "step-000009.bak").mkdir()  # a person's, not ours
     kept = ["step-000002", "step-000003", "step-000004"]
-    assert [path.name for path in sorted(tmp_path.iterdir())] == [*kept, "step-000009.bak"]
+    assert [path.name for path in sorted(tmp_path.glob("step-*"))] == [*kept, "step-000009.bak"]
     assert checkpoint.last(tmp_path).name == "step-000004"
-    assert [path.name for path in sorted(tmp_path.iterdir())] == ["step-000004", "step-000009.bak"]
+    assert [path.name for path in sorted(tmp_path.glob("step-*"))] == ["step-000004", "step-000009.bak"]
 
 
 def test_a_state_that_a_killed_run_had_no_time_to_remove_goes_on_resuming(tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ def test_a_state_that_a_killed_run_had_no_time_to_remove_goes_on_resuming(tmp_pa
     for step in (2, 4, 6):
         checkpoint.save(tmp_path, step, language, {}, keep=3)
     assert checkpoint.restore(tmp_path, make_tiny(), {}) == 6
-    assert [path.name for path in sorted(tmp_path.iterdir())] == ["step-000004", "step-000006"]
+    assert [path.name for path in sorted(tmp_path.glob("step-*"))] == ["step-000004", "step-000006"]
 
 
 def test_a_manifest_tells_step_checksums_and_tensors(trained: Path) -> None:
@@ -360,3 +360,21 @@ def test_checksums_are_those_of_hashlib(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(data)
     expected = {"size": 100_000, "blake2b": hashlib.blake2b(data).hexdigest()}
     assert files.describe(tmp_path / "file") == expected
+
+
+def test_model_beside_the_checkpoints_is_always_the_newest_weights(tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    language = make_tiny()
+    for step in (1, 2):
+        with torch.no_grad():
+            language.backbone.norm.weight.fill_(step)
+        checkpoint.save(tmp_path, step, language, {})
+        assert (AutoModelForCausalLM.from_pretrained(tmp_path / "model").model.norm.weight == step).all()
+    (tmp_path / "step-000002" / "policy.safetensors").write_bytes(b"")  # not in the manifest: damaged
+    (tmp_path / "step-000002" / "state.json").write_text("{}")
+    checkpoint.restore(tmp_path, language, {}, say=lambda line: None)
+    assert (AutoModelForCausalLM.from_pretrained(tmp_path / "model").model.norm.weight == 1).all()
+    language.save(tmp_path / "best" / "model")
+    checkpoint.last(tmp_path)
+    assert (tmp_path / "model").resolve() == tmp_path / "best" / "model"

@@ -1,0 +1,102 @@
+"""RL in a few lines: `oneiro.train` and `oneiro.train_agent`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import oneiro
+from oneiro.agents.loading import AgentMetadata
+from oneiro.agents.prompts import DialogueSettings
+from oneiro.errors import OneiroError
+from oneiro.learning.learner import LearnerSettings
+from oneiro.learning.loop import RlSettings
+from oneiro.learning.optimiser import OptimiserSettings
+from oneiro.models.language import load
+from oneiro.worlds.base import Step, World
+from tests.conftest import make_tiny
+
+SMALL = {"prompts_per_step": 2, "group_size": 8, "max_tokens": 8}
+
+
+def share_of_a(prompt: str, reply: str) -> float:
+    return reply.count("a") / 8
+
+
+def test_a_reward_function_is_learned(tmp_path: Path) -> None:
+    earned: list[float] = []
+
+    def reward(prompt: str, reply: str) -> float:
+        assert prompt in ("hello", "world")
+        earned.append(share_of_a(prompt, reply))
+        return earned[-1]
+
+    folder = make_tiny().save(tmp_path / "model")
+    quick = RlSettings(steps=40, learner=LearnerSettings(optimiser=OptimiserSettings(lr=3e-3)))
+    model = oneiro.train(str(folder), ["hello", "world"], reward, out=tmp_path / "out", rl=quick, **SMALL)
+    assert len(earned) == 40 * 2 * 8
+    assert np.mean(earned[-160:]) > np.mean(earned[:160]) + 0.1
+    again = load(str(tmp_path / "out"))
+    for (name, a), (_, b) in zip(model.trainable(), again.trainable(), strict=True):
+        assert torch.equal(a, b), name
+
+
+def test_stopped_training_goes_on_to_the_same_weights(tmp_path: Path) -> None:
+    folder = str(make_tiny().save(tmp_path / "model"))
+    whole = oneiro.train(folder, ["hello"], share_of_a, out=tmp_path / "whole", steps=12, **SMALL)
+    calls = 0
+
+    def fails(prompt: str, reply: str) -> float:
+        nonlocal calls
+        calls += 1
+        if calls > 11 * 8:
+            raise KeyboardInterrupt
+        return share_of_a(prompt, reply)
+
+    with pytest.raises(KeyboardInterrupt):
+        oneiro.train(folder, ["hello"], fails, out=tmp_path / "cut", steps=12, **SMALL)
+    resumed = oneiro.train(folder, ["hello"], share_of_a, out=tmp_path / "cut", steps=12, **SMALL)
+    for (name, a), (_, b) in zip(whole.trainable(), resumed.trainable(), strict=True):
+        assert torch.equal(a, b), name
+
+
+class Switch(World):
+    """Turn the light on."""
+
+    name, actions, instruction = "switch", ("On", "Off"), "Turn the light on. Actions: On, Off."
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        self.begin(seed, options)
+        return self.render(), {"key": "lamp"}
+
+    def step(self, action: str) -> Step:
+        return self.outcome(float(action == "On"), done=True, success=action == "On", effective=True)
+
+    def render(self, view: str | None = None) -> str:
+        return "The light is off."
+
+
+def test_an_agent_learns_in_a_world_of_ones_own_and_in_a_named_one(tmp_path: Path) -> None:
+    brief = DialogueSettings(context="single", brief=True, world_model=False, max_turns=2)
+    how = {"levels_per_step": 2, "group_size": 4, "max_tokens": 6, "steps": 1, "dialogue": brief}
+    model = make_tiny()
+    before = [parameter.detach().clone() for _, parameter in model.trainable()]
+    own = oneiro.train_agent(model, Switch, out=tmp_path / "own", **how)
+    assert own is model and len(before) == len(own.trainable())
+    named = oneiro.train_agent(make_tiny(), "frozen-lake", out=tmp_path / "named", **how)
+    taught = AgentMetadata.read(named, "named")
+    assert taught is not None and taught.world.name == "frozen-lake" and taught.dialogue == brief
+    assert AgentMetadata.read(load(str(tmp_path / "named")), "named") == taught
+
+
+def test_mistakes_are_one_line(tmp_path: Path) -> None:
+    with pytest.raises(OneiroError, match="give a list"):
+        oneiro.train(make_tiny(), [], share_of_a, out=tmp_path)
+    with pytest.raises(OneiroError, match="step 1: a reward is nan"):
+        oneiro.train(make_tiny(), ["hello"], lambda prompt, reply: float("nan"), out=tmp_path / "nan", **SMALL)
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        oneiro.trian  # noqa: B018
