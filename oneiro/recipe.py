@@ -19,7 +19,7 @@ import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -88,6 +88,8 @@ class Settings(BaseModel):
 class Recipe(Settings):
     """What every system's recipe has. A system extends it beside its pipeline (`oneiro/systems/`)."""
 
+    pipeline: ClassVar[str] = ""
+    """The module whose `run(recipe, run)` carries it out; by default the module of the class."""
     system: str
     """The pipeline that runs it, a key of `oneiro.systems.SYSTEMS`."""
     about: str = ""

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from pydantic import Field
 from torch import nn
 
 from oneiro import clock, seeds
@@ -20,61 +19,18 @@ from oneiro.clock import spent
 from oneiro.episode import Episode, FinishReason, Floats, Row, groups_of
 from oneiro.errors import OneiroError
 from oneiro.learning import checkpoint, filters, finite, losses
-from oneiro.learning.algorithms import Grpo, Trajectory
+from oneiro.learning.algorithms import Trajectory
 from oneiro.learning.algorithms.base import trajectory
-from oneiro.learning.algorithms.choice import AnyAlgorithm
 from oneiro.learning.async_rollout import AsyncRollout, copy_of
-from oneiro.learning.correction import CorrectionSettings, correct
+from oneiro.learning.correction import correct
 from oneiro.learning.example import Example
 from oneiro.learning.example import groups_of as prefix_groups
 from oneiro.learning.learner import Learner, LearnerSettings
-from oneiro.learning.optimiser import OptimiserSettings
-from oneiro.learning.reference import Reference, ReferenceSettings
-from oneiro.learning.selection import SelectionSettings
+from oneiro.learning.reference import Reference
+from oneiro.learning.rl_settings import RlSettings
 from oneiro.models.backbone import Backbone
 from oneiro.models.heads import ValueHead
 from oneiro.models.language import LanguageModel
-from oneiro.recipe import Settings
-
-
-class RlSettings(Settings):
-    steps: int = Field(50, ge=0)
-    algorithm: AnyAlgorithm = Grpo()
-    learner: LearnerSettings = LearnerSettings()
-    critic: OptimiserSettings = OptimiserSettings(lr=1e-3)
-    """The critic's optimiser, for algorithms that have one."""
-    shared_backbone: bool = False
-    """Put the value head on the policy's own body instead of a critic of its own."""
-    filter: filters.FilterSettings = filters.FilterSettings()
-    mask_truncated: bool = False
-    """Leave episodes with a reply that was cut by the token limit out of the policy loss (overlong filtering, DAPO);
-    their scores still count for their group.
-    """
-    correction: CorrectionSettings = CorrectionSettings()
-    """What is done about a sampler that is not quite the policy."""
-    reference: ReferenceSettings = ReferenceSettings()
-    """Whether the reference of `kl` and `kl_in_reward` follows the policy."""
-    epochs: int = Field(1, ge=1)
-    minibatches: int = Field(1, ge=1)
-    """Optimiser steps per epoch over a batch of episodes."""
-    kl_in_reward: float = Field(0.0, ge=0)
-    kl_in_reward_kind: losses.KlKind = "k1"
-    environment_ce: float = Field(0.0, ge=0)
-    """Weight of cross-entropy on tokens the environment wrote (ECHO), against the policy's loss; the first prompt is
-    left out.
-    """
-    async_rollout: bool = False
-    """Play the next step while the present one is learned, with weights one step old; worth it on a GPU."""
-    select: SelectionSettings | None = None
-    """Validate during RL, keep the best weights, stop when they get no better; None: the last weights are kept."""
-    checkpoint_every: int = Field(10, ge=1)
-    keep_checkpoints: int = Field(checkpoint.KEPT, ge=1)
-    """How many of the last checkpoints stay while the stage goes on; one at its end."""
-    keep_episodes_every: int = Field(10, ge=1)
-
-    @property
-    def updates_per_step(self) -> int:
-        return self.epochs * self.minibatches
 
 
 @dataclass

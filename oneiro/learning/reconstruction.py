@@ -14,64 +14,25 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from oneiro import files, seeds
 from oneiro.learning import checkpoint, finite
-from oneiro.learning.optimiser import Optimiser, OptimiserSettings, learning_rate
+from oneiro.learning.optimiser import Optimiser, learning_rate
+from oneiro.learning.settings import DiscriminatorLossSettings, ReconstructionSettings
 from oneiro.models.language import read_state, write_state
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video.blocks import backward
-from oneiro.models.video.discriminator import Discriminator, DiscriminatorSettings, gradient_penalty, hinge
+from oneiro.models.video.discriminator import Discriminator, gradient_penalty, hinge
 from oneiro.models.video.tokenizer import Reconstruction, Tokenizer
-from oneiro.recipe import Settings
 
 Perceptual = Callable[[Tensor, Tensor], Tensor]
 """Two batches of frames [N, 3, H, W] in [0, 1] -> their distances [N]."""
 DrawFrames = Callable[[int], Tensor]
 """Number of a batch -> its frames [N, T, 3, H, W] in [0, 1]; a pure function."""
 Log = Callable[[int, dict[str, float]], None]
-
-
-class DiscriminatorLossSettings(Settings):
-    """The discriminator, and what the tokenizer makes of its verdict."""
-
-    weight: float = Field(0.1, gt=0)
-    start: float = Field(0.0, ge=0)
-    """The step from which it takes part; below 1, a part of all steps."""
-    gradient_penalty: float = Field(10.0, ge=0)
-    alternate: bool = False
-    """Learn on a batch of its own between two steps, as published, and not on the tokenizer's."""
-    network: DiscriminatorSettings = DiscriminatorSettings()
-    optimiser: OptimiserSettings = OptimiserSettings(lr=5e-4, betas=(0.9, 0.999), weight_decay=0.0)
-
-
-class ReconstructionSettings(Settings):
-    """How a tokenizer learns."""
-
-    steps: int = Field(1000, ge=1)
-    """Updates of the tokenizer; those of a discriminator are not counted."""
-    batch: int = Field(8, ge=1)
-    """Segments in an update."""
-    frames: int = Field(8, ge=2)
-    """Frames of a segment; the first is its context, where the tokenizer has one."""
-    horizon: int = Field(8, ge=2)
-    """Frames are drawn among so many consecutive ones (32 in the paper); equal to `frames`: all of them."""
-    l1: float = Field(1.0, ge=0)
-    mse: float = Field(0.0, ge=0)
-    """Squared error besides; minds small things that move. Published: none."""
-    lpips: float = Field(1.0, ge=0)
-    network: Literal["alex", "vgg"] = "vgg"
-    """Whose features LPIPS compares: AlexNet's cost a tenth."""
-    discriminator: DiscriminatorLossSettings | None = None
-    optimiser: OptimiserSettings = OptimiserSettings(
-        lr=5e-4, betas=(0.9, 0.999), weight_decay=0.0, schedule="cosine", warmup=0.01
-    )
-    checkpoint_every: int = Field(200, ge=1)
 
 
 @dataclass

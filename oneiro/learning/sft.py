@@ -10,27 +10,16 @@ from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
-from pydantic import Field
 
 from oneiro import seeds
 from oneiro.episode import Row
 from oneiro.learning import checkpoint, finite
 from oneiro.learning.example import Example
-from oneiro.learning.learner import Learner, LearnerSettings
+from oneiro.learning.learner import Learner
+from oneiro.learning.settings import SftSettings
 from oneiro.models.language import LanguageModel
-from oneiro.recipe import Settings
 
 Log = Callable[[int, dict[str, float]], None]
-
-
-class SftSettings(Settings):
-    learner: LearnerSettings = LearnerSettings()
-    batch: int = Field(64, ge=1)
-    epochs: float = Field(1.0, gt=0)
-    """Passes over the data; a part of one is allowed."""
-    checkpoint_every: int = Field(200, ge=1)
-    keep_checkpoints: int = Field(checkpoint.KEPT, ge=1)
-    """How many of the last checkpoints stay while the stage goes on; one at its end."""
 
 
 @dataclass(frozen=True)

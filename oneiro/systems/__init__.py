@@ -1,7 +1,7 @@
 """The papers as pipelines: each composes the rooms below it and is started by `oneiro.run(recipe)`.
 
-A system is one module with a `Recipe` subclass and `run(recipe, run)`, named in `SYSTEMS`. It is imported when a recipe
-asks for it.
+A system is a `Recipe` subclass, named in `SYSTEMS`, and a function `run(recipe, run)`: in the module of the class, or
+where its `pipeline` says. The recipe is read and checked before the pipeline is imported, which may bring torch.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ from pathlib import Path
 from oneiro import threads
 from oneiro.errors import OneiroError, nearest
 from oneiro.recipe import Recipe, load
-from oneiro.report import page, profile
 from oneiro.run import Run, first_difference, holds_run, read_info
 
 SYSTEMS: dict[str, str] = {
-    "spa": "oneiro.systems.spa.pipeline:SpaRecipe",
-    "rlvr/text-game": "oneiro.systems.rlvr.textgame.task:TextGameRecipe",
-    "rlvr/video": "oneiro.systems.rlvr.video.task:VideoRecipe",
+    "spa": "oneiro.systems.spa.recipe:SpaRecipe",
+    "rlvr/text-game": "oneiro.systems.rlvr.textgame.recipe:TextGameRecipe",
+    "rlvr/video": "oneiro.systems.rlvr.video.recipe:VideoRecipe",
 }
-"""System name -> its recipe class, `module:Class`; the module's `run(recipe, run)` is the pipeline."""
+"""System name -> its recipe class, `module:Class`."""
 RENAMED = {"rlvr": "rlvr/text-game", "video": "rlvr/video"}
 """Systems of earlier recipes -> their present names, for the message."""
 
@@ -39,7 +38,8 @@ def recipe_class(system: str) -> type[Recipe]:
 
 def pipeline(system: str) -> Callable[[Recipe, Run], None]:
     """The function that carries a system's recipe out inside a run directory."""
-    found: Callable[[Recipe, Run], None] = pkgutil.resolve_name(SYSTEMS[system].partition(":")[0] + ":run")
+    recipe = recipe_class(system)
+    found: Callable[[Recipe, Run], None] = pkgutil.resolve_name(f"{recipe.pipeline or recipe.__module__}:run")
     return found
 
 
@@ -57,6 +57,8 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
         name, chosen, out = str(recipe), load(f"{recipe}/recipe.yaml"), recipe
     else:
         name, chosen = str(recipe), load(str(recipe), overrides)
+    from oneiro.report import page, profile  # drawing is not needed to say that a recipe has a mistake
+
     with Run.open(out or _default_out(name, chosen), chosen) as opened:
         time = f", {chosen.takes}" if chosen.takes else ""
         opened.say(f"in {opened.path}{time}; Ctrl-C stops it, the same command goes on")

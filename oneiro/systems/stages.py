@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import Field
-
 from oneiro.episode import Episode, Row, lost
 from oneiro.errors import OneiroError
 from oneiro.learning import checkpoint, loop, sft
@@ -21,21 +19,12 @@ from oneiro.learning.selection import Selection
 from oneiro.learning.sft import SftSettings
 from oneiro.models import language as languages
 from oneiro.models.language import LanguageModel, ModelSettings
-from oneiro.recipe import Settings
 from oneiro.run import METRICS, Run, read_log
 from oneiro.sampling.engine import Engine
+from oneiro.systems.settings import RolloutSettings as RolloutSettings
 
 BASE = "base"
 """The folder of the weights that `tiny` starts from, among a run's checkpoints."""
-
-
-class RolloutSettings(Settings):
-    """How much one step of RL samples."""
-
-    prompts_per_step: int = Field(32, ge=1)
-    """Distinct prompts: levels, transitions or video segments."""
-    group_size: int = Field(8, ge=1)
-    """Samples for each prompt; their rewards are compared with each other."""
 
 
 @dataclass(frozen=True)

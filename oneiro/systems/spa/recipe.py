@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from oneiro.agents.evaluate import AgentEvaluationSettings
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.errors import OneiroError, nearest
-from oneiro.learning.collapse import CollapseMonitorSettings
-from oneiro.learning.loop import RlSettings
-from oneiro.learning.sft import SftSettings
-from oneiro.models.language import ModelSettings
+from oneiro.learning.rl_settings import RlSettings
+from oneiro.learning.settings import CollapseMonitorSettings, SftSettings
+from oneiro.models.settings import ModelSettings
 from oneiro.recipe import Name, Recipe, Settings
-from oneiro.sampling.engine import SamplingSettings
 from oneiro.sampling.server import ServerConfig
+from oneiro.sampling.settings import SamplingSettings
+from oneiro.systems.settings import RolloutSettings
 from oneiro.systems.spa.protocols import with_protocol
 from oneiro.systems.spa.variants import VARIANTS, PlayPolicy, Variant, view_of
-from oneiro.systems.stages import RolloutSettings
 from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.registry import config_for
 
@@ -62,6 +61,7 @@ class SelfPlaySettings(Settings):
 class SpaRecipe(Recipe):
     """Everything SPA does, in order."""
 
+    pipeline: ClassVar[str] = "oneiro.systems.spa.pipeline"
     protocol: Literal["own", "spa", "ragen", "ragen2"] = "own"
     """Whose settings the sections take that are left out or null here (`protocols.py`)."""
     world: WorldChoice = WorldChoice(name="frozen-lake")
