@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,10 +28,8 @@ def require(names: Sequence[str]) -> None:
     for name in names:
         if name not in TRACKERS:
             raise OneiroError(f"no tracker called '{name}' (key 'track'){nearest(name, TRACKERS)}")
-        try:
-            importlib.import_module(name)
-        except ImportError as error:
-            raise OneiroError(f"track=[{name}] needs the package {name}: pip install 'oneiro[track]'") from error
+        if find_spec(name) is None:
+            raise OneiroError(f"track=[{name}] needs the package {name}: pip install 'oneiro[track]'")
 
 
 def start(names: Sequence[str], path: Path, recipe: Mapping[str, Any]) -> list[Tracker]:

@@ -24,7 +24,7 @@ from oneiro.models.admission import admit, backbone_of
 from oneiro.models.attention import Causal
 from oneiro.models.backbone import Backbone
 from oneiro.models.foreign import ForeignBackbone
-from oneiro.models.settings import LoraSettings, ModelSettings
+from oneiro.models.settings import LoraSettings, ModelSettings, require_place
 
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
@@ -193,10 +193,7 @@ def locate(name: str) -> str:
     path = Path(name).expanduser()
     if path.is_dir():
         return str(newest_weights(path))
-    if name.startswith((".", "/", "~")) or name.count("/") != 1 or path.parent.is_dir():
-        raise OneiroError(
-            f"no model folder at '{name}'; give a folder with config.json, a hub name like org/model, or smollm2-135m"
-        )
+    require_place(name)
     if reason := missing_on_hub(name):
         raise OneiroError(f"no model folder at '{name}', and {reason}; give a folder with config.json or smollm2-135m")
     return name

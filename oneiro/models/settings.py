@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, model_validator
 
+from oneiro.errors import OneiroError
 from oneiro.recipe import Settings
 
 Quantise = Literal["4bit", "8bit"]
@@ -67,3 +70,28 @@ def _is_adapter(name: str) -> bool:
     from oneiro.models.language import is_adapter  # brings torch, which only this question needs
 
     return is_adapter(name)
+
+
+KNOWN = ("tiny", "smollm2-135m")
+"""Models that need no folder and no hub."""
+
+
+def require_place(name: str) -> None:
+    """One line for a name that can be no model: not known, no folder, and not written as the hub writes names."""
+    path = Path(name).expanduser()
+    if name in KNOWN or path.is_dir():
+        return
+    if name.startswith((".", "/", "~")) or name.count("/") != 1 or path.parent.is_dir():
+        close = difflib.get_close_matches(name, KNOWN, n=1, cutoff=0.5)
+        meant = f" (did you mean '{close[0]}'?)" if close else ""
+        raise OneiroError(
+            f"no model folder at '{name}'{meant}; give a folder with config.json, a hub name like org/model, or "
+            "smollm2-135m"
+        )
+
+
+def require_words(name: str) -> None:
+    """One line for a folder of weights without a tokenizer, as a model that reads and writes text needs one."""
+    path = Path(name).expanduser()
+    if (path / "config.json").is_file() and not any(path.glob("*token*")):
+        raise OneiroError(f"the model folder '{name}' has no tokenizer; put tokenizer.json beside its config.json")

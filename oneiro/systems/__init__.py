@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from oneiro import threads
+from oneiro import threads, track
 from oneiro.errors import OneiroError, nearest
 from oneiro.recipe import Recipe, load
 from oneiro.run import Run, first_difference, holds_run, read_info
@@ -36,6 +36,12 @@ def recipe_class(system: str) -> type[Recipe]:
     return found
 
 
+def check(recipe: Recipe) -> None:
+    """What can be seen before any work: trackers, models, views and folders that a recipe names are there."""
+    track.require(recipe.track)
+    recipe.check_places()
+
+
 def pipeline(system: str) -> Callable[[Recipe, Run], None]:
     """The function that carries a system's recipe out inside a run directory."""
     recipe = recipe_class(system)
@@ -57,6 +63,7 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
         name, chosen, out = str(recipe), load(f"{recipe}/recipe.yaml"), recipe
     else:
         name, chosen = str(recipe), load(str(recipe), overrides)
+    check(chosen)
     from oneiro.report import page, profile  # drawing is not needed to say that a recipe has a mistake
 
     with Run.open(out or _default_out(name, chosen), chosen) as opened:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pydantic import Field
 
+from oneiro.errors import OneiroError
 from oneiro.recipe import Settings
 
 
@@ -14,3 +17,9 @@ class RolloutSettings(Settings):
     """Distinct prompts: levels, transitions or video segments."""
     group_size: int = Field(8, ge=1)
     """Samples for each prompt; their rewards are compared with each other."""
+
+
+def require_path(key: str, name: str | None) -> None:
+    """One line for a setting that names a folder or file that is not there."""
+    if name is not None and not Path(name).expanduser().exists():
+        raise OneiroError(f"{key}: nothing is at '{name}'; give a folder that is there")

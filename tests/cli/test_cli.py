@@ -109,6 +109,58 @@ def test_the_help_is_quick_and_loads_no_torch() -> None:
     assert all(command in done.stdout for command in ("run", "recipes", "eval", "check", "play", "report", "doctor"))
 
 
+MISTAKES = {
+    "sft.lrr=3": "unknown key 'sft.lrr'",
+    "nonsense=null": "unknown key 'nonsense'",
+    "rl.algorithm.lam=1": "unknown key 'rl.algorithm.lam' of 'grpo': ppo, state-grpo have it",
+    "track=[tensorbord]": "did you mean 'tensorboard'",
+    "model=smollm": "no model folder at 'smollm' (did you mean 'smollm2-135m'?)",
+    "model=./nowhere": "no model folder at './nowhere'",
+    "world.view=nope": "world 'frozen-lake' has no view 'nope'",
+}
+
+
+def test_a_dry_run_finds_mistakes_in_names_without_loading_torch(tmp_path: Path) -> None:
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / "config.json").write_text("{}")
+    wordless = f"model={tmp_path / 'weights'}"
+    cases = [("spa/frozen-lake", text, said) for text, said in (MISTAKES | {wordless: "has no tokenizer"}).items()]
+    cases += [
+        (name, "data.name=/nowhere", "data.name: nothing is at") for name in ("rlvr/text-game", "rlvr/video-multi")
+    ]
+    program = (
+        "import sys\nfrom oneiro.cli import main\n"
+        f"codes = [main(['run', name, change, '--dry-run']) for name, change, said in {cases!r}]\n"
+        "heavy = {'torch', 'transformers', 'matplotlib'} & set(sys.modules)\n"
+        "print(set(codes), sorted(heavy))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "{2} []\n"
+    lines = done.stderr.splitlines()
+    assert len(lines) == len(cases)
+    for line, (_, _, said) in zip(lines, cases, strict=True):
+        assert said in line
+
+
+def test_recipes_are_one_line_each_and_one_recipe_is_told_in_full() -> None:
+    lines = oneiro("recipes").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == [card.name for card in listing()]
+    assert all(len(line) <= 80 for line in lines)
+    told = oneiro("recipes", "spa/frozen-lake").stdout
+    assert "needs    2 CPU cores" in told and "presets  smoke" in told and "smollm2-135m" in told
+
+
+def test_a_json_file_that_cannot_be_written_is_noticed_before_the_run(toy: Path, tmp_path: Path) -> None:
+    said = mistake("run", toy, "--out", tmp_path / "run", "--json", tmp_path)
+    assert "is a folder" in said and not (tmp_path / "run").exists()
+    assert "is no folder" in mistake("run", toy, "--out", tmp_path / "run", "--json", toy / "x.json")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_that_is_no_run_is_called_so(tmp_path: Path) -> None:
+    assert "is a folder but no run" in mistake("run", tmp_path)
+
+
 def test_importing_the_package_is_quick_and_loads_no_torch() -> None:
     program = (
         "import sys, time; started = time.process_time(); import oneiro\n"

@@ -13,7 +13,7 @@ from oneiro.predictors.video.settings import VideoRewardSettings, too_small
 from oneiro.recipe import Settings
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.systems.rlvr.recipe import OnTheWay, RlvrRecipe
-from oneiro.systems.settings import RolloutSettings
+from oneiro.systems.settings import RolloutSettings, require_path
 from oneiro.worlds.robot import puck as video_toy
 from oneiro.worlds.robot.policies import PERTURBATIONS
 from oneiro.worlds.robot.simulator import TaskName
@@ -157,6 +157,12 @@ class VideoRecipe(RlvrRecipe):
     reward: VideoRewardSettings = VideoRewardSettings()
     rollout: RolloutSettings = RolloutSettings(prompts_per_step=16)
     evaluation: VideoEvaluationSettings = VideoEvaluationSettings()
+
+    def check_places(self) -> None:
+        if not self.data.own:
+            require_path("data.name", self.data.name)
+        require_path("init_from.tokenizer", self.init_from.tokenizer)
+        require_path("init_from.transformer", self.init_from.transformer)
 
     @model_validator(mode="after")
     def _square(self) -> VideoRecipe:
