@@ -100,6 +100,8 @@ class Recipe(Settings):
     """How long it runs, and on what."""
     seed: int = 0
     """Everything random in the run derives from it."""
+    checkpoint_minutes: float | None = Field(10.0, gt=0)
+    """Training saves a checkpoint after so many minutes, besides the ones by steps; None: by steps only."""
     profile: bool = False
     """Say where each step's time went."""
     threads: int | None = Field(None, ge=1)

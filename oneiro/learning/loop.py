@@ -4,6 +4,7 @@ world.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import warnings
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from oneiro import clock, seeds
 from oneiro.clock import spent
 from oneiro.episode import Episode, FinishReason, Floats, Row, groups_of
 from oneiro.errors import OneiroError
+from oneiro.interrupt import Saving
 from oneiro.learning import checkpoint, filters, finite, losses
 from oneiro.learning.algorithms import Trajectory
 from oneiro.learning.algorithms.base import trajectory
@@ -66,11 +68,13 @@ def reinforce(
     callbacks: Callbacks,
     actor: LanguageModel | None = None,
     max_tokens: int | None = None,
+    saving: Saving | None = None,
 ) -> Path:
     """Train for `settings.steps` steps, resuming from `folder`; returns the last checkpoint.
 
     `actor` is the model that `callbacks.play` plays with, as `actor_of` gives it. `max_tokens` is the most tokens that
-    a row may sample, for the aggregation `constant`.
+    a row may sample, for the aggregation `constant`. `saving` decides about checkpoints between those by steps: there
+    are none with `async_rollout`, where a checkpoint decides with which weights the next step is played.
     """
     updates = settings.steps * settings.updates_per_step
     compared = settings.learner.loss.kl or settings.kl_in_reward
@@ -82,7 +86,9 @@ def reinforce(
     reason = callbacks.rewind(start)
     if start == 0:
         checkpoint.save(folder, 0, language, learners, others)
-    with AsyncRollout(callbacks.play, language, actor or language) as rollout:
+    saving = saving or Saving()
+    waits = contextlib.nullcontext() if settings.async_rollout else saving.deferred()
+    with AsyncRollout(callbacks.play, language, actor or language) as rollout, waits:
         for step in range(start, settings.steps):
             if reason:
                 break
@@ -113,10 +119,12 @@ def reinforce(
                 reason = callbacks.should_stop(step + 1, statistics)
             # Before the checkpoint, from which a resumed run goes on without looking back; the save has its own line.
             callbacks.time(step + 1, clock.read())
-            if saves or reason:
+            if saves or reason or (saving.due() and not settings.async_rollout):
                 with spent("checkpointing"):
                     checkpoint.save(folder, step + 1, language, learners, others, settings.keep_checkpoints)
+                    saving.done()
                 callbacks.time(step + 1, clock.read())
+            saving.stop()
     return checkpoint.last(folder)
 
 

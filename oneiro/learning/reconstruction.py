@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from oneiro import files, seeds
+from oneiro.interrupt import Saving
 from oneiro.learning import checkpoint, finite
 from oneiro.learning.optimiser import Optimiser, learning_rate
 from oneiro.learning.settings import DiscriminatorLossSettings, ReconstructionSettings
@@ -77,6 +78,7 @@ def train(
     log: Log,
     rewind: Callable[[int], None] = lambda step: None,
     say: Callable[[str], object] = warnings.warn,
+    saving: Saving | None = None,
 ) -> Path:
     """Train for `settings.steps` updates, resuming from `folder`; returns the folder of the finished tokenizer."""
     optimiser = Optimiser(list(tokenizer.named_parameters()), settings.optimiser)
@@ -84,29 +86,37 @@ def train(
     start = restore(folder, tokenizer, optimiser, opponent, say)
     rewind(start)
     tokenizer.train()
-    for step in range(start, settings.steps):
-        with finite.at_step(step + 1), seeded(seeds.derive(seed, "dropout", step)), half_precision(tokenizer.device):
-            playing = opponent if opponent is not None and opponent.plays(step, settings.steps) else None
-            found = tokenizer.reconstruct(draw(2 * step))
-            loss, terms = losses(found, settings, perceptual, playing)
-            backward(loss)
-            rate = learning_rate(settings.optimiser, step, settings.steps)
-            norm = optimiser.step(rate)
-            # Read only now: a GPU would have to be waited for before it was given the way back.
-            statistics = {name: float(term) for name, term in terms.items()}
-            statistics |= {"grad_norm": norm, "lr": rate, "codes_used": codes_used(found)}
-            if playing is not None:
-                playing.optimiser.zero_grad()  # what the tokenizer's loss left there
-                if playing.settings.alternate:
-                    with torch.no_grad():
-                        found = tokenizer.reconstruct(draw(2 * step + 1))
-                statistics |= playing.update(found, step, settings.steps)
-            finite.require(statistics)
-        log(step + 1, statistics)
-        if (step + 1) % settings.checkpoint_every == 0 or step + 1 == settings.steps:
-            with finite.at_step(step + 1):
-                finite.require_weights([tokenizer, *([opponent.network] if opponent else [])])
-            save(folder, step + 1, tokenizer, optimiser, opponent)
+    saving = saving or Saving()
+    with saving.deferred():
+        for step in range(start, settings.steps):
+            with (
+                finite.at_step(step + 1),
+                seeded(seeds.derive(seed, "dropout", step)),
+                half_precision(tokenizer.device),
+            ):
+                playing = opponent if opponent is not None and opponent.plays(step, settings.steps) else None
+                found = tokenizer.reconstruct(draw(2 * step))
+                loss, terms = losses(found, settings, perceptual, playing)
+                backward(loss)
+                rate = learning_rate(settings.optimiser, step, settings.steps)
+                norm = optimiser.step(rate)
+                # Read only now: a GPU would have to be waited for before it was given the way back.
+                statistics = {name: float(term) for name, term in terms.items()}
+                statistics |= {"grad_norm": norm, "lr": rate, "codes_used": codes_used(found)}
+                if playing is not None:
+                    playing.optimiser.zero_grad()  # what the tokenizer's loss left there
+                    if playing.settings.alternate:
+                        with torch.no_grad():
+                            found = tokenizer.reconstruct(draw(2 * step + 1))
+                    statistics |= playing.update(found, step, settings.steps)
+                finite.require(statistics)
+            log(step + 1, statistics)
+            if (step + 1) % settings.checkpoint_every == 0 or step + 1 == settings.steps or saving.due():
+                with finite.at_step(step + 1):
+                    finite.require_weights([tokenizer, *([opponent.network] if opponent else [])])
+                save(folder, step + 1, tokenizer, optimiser, opponent)
+                saving.done()
+            saving.stop()
     tokenizer.eval()
     return checkpoint.last(folder) / "tokenizer"
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import pkgutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from oneiro import threads, track
+from oneiro import interrupt, threads, track
 from oneiro.errors import OneiroError, nearest
 from oneiro.recipe import Recipe, load
 from oneiro.run import Run, first_difference, holds_run, read_info
@@ -58,15 +59,20 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
     if isinstance(recipe, Recipe):
         name, chosen = recipe.system, recipe
     elif holds_run(recipe):
-        if overrides or (out is not None and Path(out).resolve() != Path(recipe).resolve()):
-            raise OneiroError(f"{recipe} is a run and keeps its recipe; for a new one: oneiro run {recipe}/recipe.yaml")
-        name, chosen, out = str(recipe), load(f"{recipe}/recipe.yaml"), recipe
+        name, chosen = str(recipe), load(f"{recipe}/recipe.yaml", overrides)
+        elsewhere = out is not None and Path(out).resolve() != Path(recipe).resolve()
+        if elsewhere or (difference := first_difference(recipe, chosen)):
+            why = f"--out {out} is another place" if elsewhere else difference
+            raise OneiroError(
+                f"{recipe} is a run and keeps its recipe ({why}); for a new one: oneiro run {recipe}/recipe.yaml"
+            )
+        out = recipe
     else:
         name, chosen = str(recipe), load(str(recipe), overrides)
     check(chosen)
     from oneiro.report import page, profile  # drawing is not needed to say that a recipe has a mistake
 
-    with Run.open(out or _default_out(name, chosen), chosen) as opened:
+    with interrupt.handled(), _going_on(), Run.open(out or _default_out(name, chosen), chosen) as opened:
         time = f", {chosen.takes}" if chosen.takes else ""
         opened.say(f"in {opened.path}{time}; Ctrl-C stops it, the same command goes on")
         _use_threads(chosen, opened)
@@ -78,6 +84,14 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
         opened.finish()
         opened.say(f"{page.write([opened.path])} shows the run")
     return opened
+
+
+@contextmanager
+def _going_on() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise interrupt.Stopped("stopped; the same command resumes") from error
 
 
 def _use_threads(recipe: Recipe, run: Run) -> None:

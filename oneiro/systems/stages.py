@@ -111,10 +111,20 @@ def supervise(
 
         def rewind(step: int) -> None:
             run.rewind(stage, step)
-            bar.advance(step)
+            bar.begin(step)
 
         sft.train(
-            language, rows, held_out, settings, run.checkpoint_dir(stage), seed, log, rewind, group_sizes, run.say
+            language,
+            rows,
+            held_out,
+            settings,
+            run.checkpoint_dir(stage),
+            seed,
+            log,
+            rewind,
+            group_sizes,
+            run.say,
+            run.saving(),
         )
     logged = (row for row in read_log(run.path / METRICS) if row["stage"] == stage)
     if warning := sft.overfitting([(row["step"], row["held_out_ce"]) for row in logged if "held_out_ce" in row]):
@@ -157,7 +167,7 @@ def reinforce(
 
         def rewind(step: int) -> str | None:
             run.rewind(stage, step)
-            bar.advance(step)
+            bar.begin(step)
             rows = [row for row in read_log(run.path / METRICS) if row["stage"] == stage]
             return monitor.replay(rows) or (selection.replay(rows) if selection else None)
 
@@ -180,7 +190,9 @@ def reinforce(
             return next(filter(None, reasons), None)
 
         callbacks = loop.Callbacks(rollout.play, log, time, keep, rewind, should_stop, extra_metrics, run.say)
-        last = loop.reinforce(language, settings, run.checkpoint_dir(stage), seed, callbacks, actor, rollout.max_tokens)
+        last = loop.reinforce(
+            language, settings, run.checkpoint_dir(stage), seed, callbacks, actor, rollout.max_tokens, run.saving()
+        )
     notes = [*monitor.notes, *([monitor.reason] if monitor.reason else [])]
     if selection is not None:
         notes += [*([selection.reason] if selection.reason else []), selection.finish(checkpoint.step_of(last))]
