@@ -157,6 +157,20 @@ def test_a_json_file_that_cannot_be_written_is_noticed_before_the_run(toy: Path,
     assert not (tmp_path / "run").exists()
 
 
+def test_control_c_while_the_command_is_loaded_leaves_no_traceback_and_promises_nothing() -> None:
+    for module, said in {"oneiro.cli": "", "oneiro.doctor": "stopped"}.items():
+        program = (
+            "import sys, oneiro.__main__\n"
+            "class Late:\n"
+            "    def find_spec(self, name, path=None, target=None):\n"
+            f"        if name == {module!r}: raise KeyboardInterrupt\n"
+            "sys.meta_path.insert(0, Late()); sys.argv = ['oneiro', 'doctor']\n"
+            "sys.exit(oneiro.__main__.main())"
+        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr.strip()) == (130, said)
+
+
 def test_a_folder_that_is_no_run_is_called_so(tmp_path: Path) -> None:
     assert "is a folder but no run" in mistake("run", tmp_path)
 
