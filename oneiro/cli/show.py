@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,3 +63,15 @@ def show(tables: Sequence[Table], json: Path | None) -> None:
 def warn(line: str) -> None:
     """What a person should know, though the work goes on."""
     typer.secho(line, fg="yellow", err=True)
+
+
+@contextmanager
+def at_work(title: str) -> Iterator[None]:
+    """A line every ten seconds while something takes its time."""
+    import time
+
+    from oneiro.progress import Heartbeat, clock
+
+    began = time.monotonic()
+    with Heartbeat(lambda: warn(f"{title}: at work for {clock(time.monotonic() - began)}")):
+        yield
