@@ -185,8 +185,8 @@ def listing() -> list[RecipeCard]:
     for path in sorted(SHIPPED.rglob("*.yaml")):
         data = read(path)
         words = {field: str(data.get(field, "")) for field in ("about", "needs", "takes")}
-        found = {section: tuple(_named_settings(data, section, str(path))) for section in ("presets", "models")}
-        cards.append(RecipeCard(_name_of(path), **words, **found))
+        presets, models = (tuple(_named_settings(data, section, str(path))) for section in ("presets", "models"))
+        cards.append(RecipeCard(_name_of(path), presets=presets, models=models, **words))
     return cards
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from oneiro import cli
+from oneiro import cli, progress
+from oneiro.cli import show, video
 from oneiro.errors import OneiroError
 from oneiro.recipe import find as find_recipe
 from oneiro.recipe import listing, read
@@ -171,6 +173,24 @@ def test_control_c_while_the_command_is_loaded_leaves_no_traceback_and_promises_
         assert (done.returncode, done.stderr.strip()) == (130, said)
 
 
+def test_measurements_that_take_hours_are_smaller_without_a_gpu_unless_asked_for() -> None:
+    left_out = {"segments": None, "runs": None, "lpips": "vgg"}
+    assert video.defaults(video.FRAMES, left_out, gpu=True) == ({"segments": 200, "runs": 3, "lpips": "vgg"}, "")
+    small, said = video.defaults(video.FRAMES, left_out, gpu=False)
+    assert small == {"segments": 24, "runs": 1, "lpips": "vgg"}
+    assert said == "no GPU: --segments 24, --runs 1; the full measurement is --segments 200 --runs 3, in hours"
+    assert video.defaults(video.ROLLOUTS, {"starts": 9}, gpu=False) == ({"starts": 9}, "")
+
+
+def test_a_command_that_takes_its_time_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "EVERY", 0.1)
+    with show.at_work("check of robot"):
+        time.sleep(0.3)
+    assert capsys.readouterr().err.startswith("check of robot: at work for 0:0")
+
+
 def test_a_folder_that_is_no_run_is_called_so(tmp_path: Path) -> None:
     assert "is a folder but no run" in mistake("run", tmp_path)
 
@@ -232,6 +252,7 @@ def test_the_doctor_finds_what_the_tests_run_with(tmp_path: Path) -> None:
     done = oneiro("doctor", "--json", tmp_path / "doctor.json")
     assert done.returncode == 0, done.stdout
     found = {row["what"]: row["found"] for row in json.loads((tmp_path / "doctor.json").read_text())["rows"]}
+    assert {"extra [robot]", "robot frames", "browser"} <= set(found)
     assert found["Python"] == ".".join(map(str, sys.version_info[:3]))
     assert {"torch", "memory", "disk", "model hub"} <= found.keys()
 
