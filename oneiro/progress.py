@@ -36,6 +36,8 @@ class Heartbeat:
         self._tell = tell
         self._over = threading.Event()
         self._last = time.monotonic()
+        self.muted = False
+        """While a bar is shown, which has a heartbeat of its own."""
         self._thread = threading.Thread(target=self._beat, daemon=True)
 
     def spoke(self) -> None:
@@ -46,6 +48,8 @@ class Heartbeat:
         while not self._over.wait(max(0.0, self._last + EVERY - time.monotonic())):
             if time.monotonic() - self._last >= EVERY:
                 self.spoke()
+                if self.muted:
+                    continue
                 with contextlib.suppress(OneiroError):  # a full disk is noticed by the work itself
                     self._tell()
 

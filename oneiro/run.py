@@ -294,8 +294,15 @@ class Run:
         """
         from oneiro.progress import Bar
 
-        with Bar(title, total, done, self.console, self.note) as bar:
-            yield bar
+        heart = self._heart
+        try:
+            with Bar(title, total, done, self.console, self.note) as bar:
+                if heart is not None:
+                    heart.muted = True
+                yield bar
+        finally:
+            if heart is not None:
+                heart.muted = False
 
     @property
     def console(self) -> Console:

@@ -205,6 +205,22 @@ def test_a_stage_that_says_nothing_is_heard_of_now_and_then(
     assert 2 <= len([line for line in said if line.startswith("evaluate: at work for 0:0")]) <= 3
 
 
+def test_a_bar_that_does_not_move_says_so_and_its_stage_keeps_quiet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "EVERY", 0.2)
+
+    def wait() -> None:
+        with run.progress("episodes", total=9) as bar:
+            bar.advance(4)
+            time.sleep(0.5)
+
+    with Run.open(tmp_path, RECIPE) as run:
+        run.stage("evaluate", wait)
+    said = capsys.readouterr().out.splitlines()
+    assert said and all(line.startswith("episodes: 4/9 in 0:0") for line in said)
+
+
 @pytest.mark.parametrize("change", ["checkpoint_minutes=3", "profile=true", "about=other", "checkpoint_minutes=null"])
 def test_what_changes_no_result_can_be_changed_on_the_way(tmp_path: Path, change: str) -> None:
     systems.run(RECIPE, tmp_path / "run")
