@@ -69,14 +69,16 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
         out = recipe
     else:
         name, chosen = str(recipe), load(str(recipe), overrides)
-    check(chosen)
+    if not holds_run(name):  # a run looked when it began, and may have all it needs by now
+        check(chosen)
     from oneiro.report import page, profile  # drawing is not needed to say that a recipe has a mistake
 
     with interrupt.handled(), _going_on(), Run.open(out or _default_out(name, chosen), chosen) as opened:
         time = f", {chosen.takes}" if chosen.takes else ""
         opened.say(f"in {opened.path}{time}; Ctrl-C stops it, the same command goes on")
+        work = pipeline(chosen.system)  # brings torch, whose threads are set before it computes
         _use_threads(chosen, opened)
-        pipeline(chosen.system)(chosen, opened)
+        work(chosen, opened)
         if chosen.profile:
             profile.add(opened)
         for table in page.tables(opened.path):
