@@ -68,6 +68,8 @@ def make_base(run: Run, settings: ModelSettings, create_tiny: Callable[[], Langu
         made.save(run.path / "checkpoints" / BASE, manifest=True)
     else:
         made = languages.load(settings)
+    if made.tokenizer is None:
+        raise OneiroError(f"the model '{settings.name}' has no tokenizer; put tokenizer.json beside its config.json")
     run.say(made.about)
     return {"parameters": made.backbone.shape.parameters, "vocabulary": made.backbone.shape.vocabulary}
 
