@@ -1,7 +1,17 @@
-"""`python -m oneiro` is the `oneiro` command."""
+"""The `oneiro` command, which `python -m oneiro` is too."""
 
 import sys
 
-from oneiro.cli import main
 
-sys.exit(main())
+def main() -> int:
+    """The entry point. Ctrl-C while the command is still being loaded ends it as quietly as later."""
+    try:
+        from oneiro.cli import main as command
+
+        return command()
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

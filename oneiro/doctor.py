@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes.util
 import os
 import platform
 import shutil
@@ -18,11 +19,16 @@ from oneiro import threads
 GIB = 2**30
 EXTRAS = {
     "smollm": ("gguf",),
+    "robot": ("mujoco", "metaworld", "imageio", "PIL"),
+    "quantise": ("bitsandbytes", "accelerate"),
     "track": ("tensorboard", "wandb", "trackio"),
     "bench": ("trl", "datasets", "accelerate"),
 }
 """Extra -> the modules it brings."""
 HUB_SECONDS = 3.0
+DRAWING = {"osmesa": "OSMesa", "egl": "EGL"}
+"""What MUJOCO_GL calls it -> the library that draws a robot's frames, the preferred one first."""
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "firefox")
 
 
 @dataclass(frozen=True)
@@ -115,6 +121,22 @@ def extras() -> Iterator[Finding]:
         yield Finding(f"extra [{extra}]", f"without {', '.join(missing)}" if missing else "complete", advice)
 
 
+def drawing() -> Iterator[Finding]:
+    """Who can draw the frames of the robot."""
+    found = [name for name in DRAWING.values() if ctypes.util.find_library(name)]
+    chosen = os.environ.get("MUJOCO_GL")
+    advice = f"MUJOCO_GL={chosen} is set and decides" if chosen else ""
+    if not found:
+        advice = "only the robot needs one: apt-get install libosmesa6 libgl1"
+    yield Finding("robot frames", f"drawn by {' or '.join(found)}" if found else "neither OSMesa nor EGL", advice)
+
+
+def browsers() -> Iterator[Finding]:
+    found = [name for name in BROWSERS if shutil.which(name)]
+    advice = "" if found else "reports open in any; only worlds of web pages need one on this machine"
+    yield Finding("browser", ", ".join(found) or "none", advice)
+
+
 def hub() -> Iterator[Finding]:
     from urllib.request import Request, urlopen
 
@@ -127,4 +149,14 @@ def hub() -> Iterator[Finding]:
         yield Finding("model hub", f"{ENDPOINT} does not answer", "use tiny, smollm2-135m, or a model folder")
 
 
-LOOKS: tuple[Callable[[], Iterator[Finding]], ...] = (python, packages, processor, accelerator, disk, extras, hub)
+LOOKS: tuple[Callable[[], Iterator[Finding]], ...] = (
+    python,
+    packages,
+    processor,
+    accelerator,
+    disk,
+    extras,
+    drawing,
+    browsers,
+    hub,
+)

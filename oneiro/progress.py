@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -10,6 +12,8 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
+
+from oneiro.errors import OneiroError
 
 EVERY = 10.0
 """Seconds between two lines."""
@@ -25,8 +29,47 @@ def console() -> Console:
     return found
 
 
+class Heartbeat:
+    """Calls `tell` while it is left unsaid for `EVERY` seconds that work goes on: nobody should think that it hangs."""
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self._tell = tell
+        self._over = threading.Event()
+        self._last = time.monotonic()
+        self.muted = False
+        """While a bar is shown, which has a heartbeat of its own."""
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+
+    def spoke(self) -> None:
+        """Something was said by others."""
+        self._last = time.monotonic()
+
+    def _beat(self) -> None:
+        while not self._over.wait(max(0.0, self._last + EVERY - time.monotonic())):
+            if time.monotonic() - self._last >= EVERY:
+                self.spoke()
+                if self.muted:
+                    continue
+                with contextlib.suppress(OneiroError):  # a full disk is noticed by the work itself
+                    self._tell()
+
+    def __enter__(self) -> Heartbeat:
+        self.spoke()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+
 class Bar:
-    """One loop of `total` steps, `done` of them in an earlier process. `advance` after each."""
+    """One loop of `total` steps, `done` of them in an earlier process. `advance` after each.
+
+    The clock starts when the loop does: `begin` says so where something else had to be done first.
+    """
 
     def __init__(self, title: str, total: int, done: int, console: Console, note: Callable[[str], None]) -> None:
         self.title, self.total, self.done = title, total, done
@@ -34,9 +77,16 @@ class Bar:
         self._console, self._note = console, note
         self._started = self._last_line = time.monotonic()
         self._shown, self._told = "", -1
+        self._heart = Heartbeat(self._line)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn())
         self._bar = Progress(*columns, TextColumn("{task.fields[shown]}"), console=console, refresh_per_second=4)
         self._task = self._bar.add_task(title, total=total, completed=done, shown="")
+
+    def begin(self, done: int) -> None:
+        """The loop starts now, after `done` steps of an earlier process: rates count from here."""
+        self.done = self._first = done
+        self._started = self._last_line = time.monotonic()
+        self._bar.reset(self._task, completed=done, total=self.total, shown="")
 
     def expect(self, total: int) -> None:
         """There are so many steps, as is known now."""
@@ -51,15 +101,18 @@ class Bar:
         self._bar.update(self._task, advance=count, shown=self._shown)
         if time.monotonic() - self._last_line >= EVERY:
             self._line()
+            self._heart.spoke()
 
     def __enter__(self) -> Bar:
         if self._console.is_terminal:
             self._bar.start()
+        self._heart.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._heart.__exit__(kind, error, trace)
         if self._console.is_terminal:
             self._bar.stop()
         if kind is None and self._told != self.done:
@@ -69,9 +122,9 @@ class Bar:
         self._last_line, self._told = time.monotonic(), self.done
         seconds = self._last_line - self._started
         rate = (self.done - self._first) / seconds if seconds > 0 else 0.0
-        left = f", {_clock((self.total - self.done) / rate)} left" if self.done < self.total and rate else ""
+        left = f", {clock((self.total - self.done) / rate)} left" if self.done < self.total and rate else ""
         line = (
-            f"{self.title}: {self.done}/{self.total} in {_clock(seconds)}, {_speed(rate)}{left}  {self._shown}".rstrip()
+            f"{self.title}: {self.done}/{self.total} in {clock(seconds)}, {_speed(rate)}{left}  {self._shown}".rstrip()
         )
         if not self._console.is_terminal:
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -87,7 +140,7 @@ def _speed(rate: float) -> str:
     return f"{rate:.3g}/s" if rate >= 1 or not rate else f"{1 / rate:.3g} s each"
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -20,7 +20,7 @@ import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -90,6 +90,8 @@ class Settings(BaseModel):
 class Recipe(Settings):
     """What every system's recipe has. A system extends it beside its pipeline (`oneiro/systems/`)."""
 
+    pipeline: ClassVar[str] = ""
+    """The module whose `run(recipe, run)` carries it out; by default the module of the class."""
     system: str
     """The pipeline that runs it, a key of `oneiro.systems.SYSTEMS`."""
     about: str = ""
@@ -100,12 +102,17 @@ class Recipe(Settings):
     """How long it runs, and on what."""
     seed: int = 0
     """Everything random in the run derives from it."""
+    checkpoint_minutes: float | None = Field(10.0, gt=0)
+    """Training saves a checkpoint after so many minutes, besides the ones by steps; None: by steps only."""
     profile: bool = False
     """Say where each step's time went."""
     threads: int | None = Field(None, ge=1)
     """Threads of one operation on a processor; by default as the model's size and the cores say (`oneiro.threads`)."""
     track: list[str] = []
     """Where metrics go besides `metrics.jsonl`: tensorboard, wandb, trackio."""
+
+    def check_places(self) -> None:
+        """See that models, folders and views it names are there, before anything runs; one line where one is not."""
 
     @property
     def parameters(self) -> int | None:
@@ -122,6 +129,8 @@ class RecipeCard:
     needs: str
     takes: str
     presets: tuple[str, ...]
+    models: tuple[str, ...] = ()
+    """Models that it has settings for."""
 
 
 def load(name: str, overrides: Sequence[str] = (), recipe_class: type[Recipe] | None = None) -> Recipe:
@@ -130,9 +139,11 @@ def load(name: str, overrides: Sequence[str] = (), recipe_class: type[Recipe] | 
     Without `recipe_class` the file's `system` decides it.
     """
     data = read(find(name))
-    presets, models = data.pop("presets", None) or {}, data.pop("models", None) or {}
+    presets, models = _named_settings(data, "presets", name), _named_settings(data, "models", name)
     chosen, changes = _split(overrides)
     layers = [_pick(presets, preset, f"preset of {name}") for preset in chosen]
+    for layer in layers:
+        _named_settings(dict(layer), "models", f"a preset of {name}")
     if recipe_class is None:
         # Found by name when asked for: systems stand above recipes, and importing one may import torch.
         recipe_class = pkgutil.resolve_name("oneiro.systems:recipe_class")(str(data.get("system", "")))
@@ -180,8 +191,8 @@ def listing() -> list[RecipeCard]:
             plugins.skip(error)
             continue
         words = {field: str(data.get(field, "")) for field in ("about", "needs", "takes")}
-        presets = data.get("presets")
-        cards.append(RecipeCard(name, presets=tuple(presets) if isinstance(presets, dict) else (), **words))
+        presets, models = (tuple(_named_settings(data, section, str(path))) for section in ("presets", "models"))
+        cards.append(RecipeCard(name, presets=presets, models=models, **words))
     return cards
 
 
@@ -192,6 +203,8 @@ def find(name: str) -> Path:
             raise OneiroError(f"recipe file {name} does not exist")
         return Path(name)
     known = _named_files()
+    if name not in known and Path(name).is_dir():
+        raise OneiroError(f"{name} is a folder but no run: it has no recipe.yaml (`oneiro recipes` lists recipes)")
     if name not in known:
         raise OneiroError(f"no recipe called '{name}'{nearest(name, known)} (`oneiro recipes` lists them)")
     return known[name]
@@ -200,7 +213,8 @@ def find(name: str) -> Path:
 def read(path: Path) -> Plain:
     """A YAML file as a plain mapping."""
     try:
-        data = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+        # The parser in C is eight times faster, but deep nesting crashes it: it gets our own files only.
+        data = yaml.load(path.read_text(encoding="utf-8"), _QuickLoader if SHIPPED in path.parents else _Loader)
     except (OSError, UnicodeDecodeError) as error:
         raise OneiroError(f"cannot read {path}: {error}") from error
     except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: a date that is none
@@ -214,11 +228,15 @@ class _Loader(yaml.SafeLoader):
     """Safe YAML in which 1e-4 is a number, as everyone means it (YAML 1.1 asks for 1.0e-4)."""
 
 
+class _QuickLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """The same for files that are known to be sound."""
+
+
 class _Dumper(yaml.SafeDumper):
     """Its counterpart, which therefore quotes the text '1e-4'."""
 
 
-for _class in (_Loader, _Dumper):
+for _class in (_Loader, _QuickLoader, _Dumper):
     _class.add_implicit_resolver(
         "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
     )
@@ -281,6 +299,14 @@ def _overlay(file: Plain, models: Plain, presets: list[Plain], changes: list[Any
     return _change(pretrained.fit(result, final) if fits else result, changes)
 
 
+def _named_settings(data: Plain, section: str, where: str) -> Plain:
+    """Take `presets` or `models` out of a recipe: names -> settings."""
+    found = data.pop(section, None) or {}
+    if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
+        raise OneiroError(f"{section} of {where}: expected a name for each group of settings, got {str(found)[:60]!r}")
+    return found
+
+
 def _merged(*layers: Plain) -> Plain:
     result: Any = {}
     for layer in layers:
@@ -339,7 +365,8 @@ def explain(error: ValidationError, recipe_class: type[BaseModel], data: Any) ->
     key = ".".join(path)
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     if first["type"] == "extra_forbidden":
-        return _renamed_key(path, recipe_class) or f"unknown key {key!r}{_nearest_key(path, recipe_class)}{more}"
+        hint = _renamed_key(path, recipe_class) or _elsewhere(path, recipe_class, data)
+        return hint or f"unknown key {key!r}{_nearest_key(path, recipe_class)}{more}"
     if first["type"] == "literal_error" and first["input"] in RENAMED_VALUES:
         return f"{key}: {first['input']!r} is now called {RENAMED_VALUES[first['input']]!r}"
     if first["type"] == "missing":
@@ -374,6 +401,22 @@ def _renamed_key(path: list[str], recipe_class: type[BaseModel]) -> str | None:
     new = [*path[:-1], RENAMED.get(path[-1], "")]
     known = ".".join(new) in _keys(recipe_class)
     return f"{'.'.join(path)!r} is now called {'.'.join(new)!r}" if known else None
+
+
+def _elsewhere(path: list[str], recipe_class: type[BaseModel], data: Any) -> str | None:
+    """What to say of a key that the section has under another `name`, as `lam` belongs to some algorithms."""
+    sections: list[type[BaseModel]] = [recipe_class]
+    for part in path[:-1]:
+        fields = [section.model_fields[part] for section in sections if part in section.model_fields]
+        sections = [inner for field in fields for inner in _sections(field.annotation)]
+        data = data.get(part) if isinstance(data, Mapping) else None
+    owners = [section.model_fields.get("name") for section in sections if path[-1] in section.model_fields]
+    names = sorted(str(field.default) for field in owners if field is not None)
+    if not names:
+        return None
+    chosen = data.get("name") if isinstance(data, Mapping) else None
+    here = f" of {chosen!r}" if chosen else ""
+    return f"unknown key {'.'.join(path)!r}{here}: {', '.join(names)} {'have' if len(names) > 1 else 'has'} it"
 
 
 def _nearest_key(path: list[str], recipe_class: type[BaseModel]) -> str:

@@ -38,20 +38,23 @@ from typing import TYPE_CHECKING, Any
 from oneiro import track
 from oneiro.errors import OneiroError
 from oneiro.files import read_json, write_json, write_text, write_with
+from oneiro.interrupt import Saving
 from oneiro.terminal import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from oneiro.progress import Bar
+    from oneiro.progress import Bar, Heartbeat
     from oneiro.recipe import Recipe
 
 METRICS, TIMINGS = "metrics.jsonl", "timings.jsonl"
 LONGEST = 1 << 32
 """Bytes of a file of episodes, unpacked, after which it is taken to be damaged."""
 PACKAGES = ("oneiro", "torch", "transformers", "numpy")
-ASIDE = ("about", "needs", "takes", "track", "profile")
-"""Recipe fields that change no result: a run may be resumed with others."""
+ASIDE = ("about", "needs", "takes", "track", "profile", "checkpoint_minutes", "evaluation.every")
+"""Settings that change no result: a run may be resumed with others."""
+INTERVALS = ("checkpoint_every", "keep_checkpoints", "keep_episodes_every")
+"""The same in every section that has them."""
 
 
 class Run:
@@ -69,6 +72,8 @@ class Run:
         self._lock = lock
         self._console: Console | None = None
         self._trackers: list[track.Tracker] = []
+        self._plan: list[str] = []
+        self._heart: Heartbeat | None = None
 
     @classmethod
     def open(cls, path: str | Path, recipe: Recipe | None = None) -> Run:
@@ -110,11 +115,16 @@ class Run:
             write_text(self.path / "recipe.yaml", recipes.dump(recipe))
         elif recipe is not None and (difference := first_difference(self.path, recipe)):
             raise OneiroError(f"{self.path} was started with another recipe: {difference}; choose another --out")
+        elif recipe is not None and recipes.read(self.path / "recipe.yaml") != recipes.plain(recipe):
+            write_text(self.path / "recipe.yaml", recipes.dump(recipe))  # other intervals, say: they hold from now on
         self.recipe = recipes.read(self.path / "recipe.yaml")
         for name in (METRICS, TIMINGS, "log.txt"):
             _drop_torn_line(self.path / name)
         if (self.path / "run.json").exists():
             self.info = read_info(self.path)
+            if self.info["status"] == "stopped":
+                self.info["status"] = "running"
+                self._save()
             self._warn_of_other_versions()
         else:
             self.info = {
@@ -140,6 +150,10 @@ class Run:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is not None and self.info["status"] != "done":
+            self.info["status"] = "stopped"
+            with contextlib.suppress(OneiroError):
+                self._save()
         self.close()
 
     def close(self) -> None:
@@ -163,6 +177,10 @@ class Run:
         """Whether the stage has ended, in this process or an earlier one."""
         return bool(self.info["stages"].get(name, {}).get("status") == "done")
 
+    def plan(self, names: Iterable[str]) -> None:
+        """The stages to come, in order, so that each can say which of how many it is."""
+        self._plan = list(dict.fromkeys(names))
+
     def stage(self, name: str, work: Callable[[], dict[str, Any] | None]) -> dict[str, Any]:
         """Do `work` once: its result (plain JSON) is stored, and returned from there when the run is resumed.
 
@@ -174,8 +192,11 @@ class Run:
             record.update(status="running", starts=record["starts"] + 1)
             before, clock = record["seconds"], time.monotonic()
             self._save()
+            if name in self._plan:
+                self.say(f"stage {self._plan.index(name) + 1} of {len(self._plan)}: {name}")
             try:
-                record["result"] = work() or {}
+                with self._alive(name):
+                    record["result"] = work() or {}
             except BaseException:
                 record.update(status="stopped", seconds=round(before + time.monotonic() - clock, 3))
                 with contextlib.suppress(OneiroError):
@@ -186,6 +207,22 @@ class Run:
             # Read back, so that the first run sees exactly what a resumed one will see.
             self.info = read_info(self.path)
         return dict(self.info["stages"][name]["result"])
+
+    @contextlib.contextmanager
+    def _alive(self, name: str) -> Iterator[None]:
+        """A line every ten seconds in which the stage says nothing itself."""
+        from oneiro.progress import Heartbeat, clock
+
+        began, outer = time.monotonic(), self._heart
+        try:
+            with Heartbeat(lambda: self.say(f"{name}: at work for {clock(time.monotonic() - began)}")) as self._heart:
+                yield
+        finally:
+            self._heart = outer
+
+    def saving(self) -> Saving:
+        """When training saves between its checkpoints by steps."""
+        return Saving(self.recipe.get("checkpoint_minutes"))
 
     def checkpoint_dir(self, stage: str) -> Path:
         """The folder for a stage's checkpoints."""
@@ -241,6 +278,8 @@ class Run:
         """Write to `log.txt` only."""
         from rich.console import Console
 
+        if self._heart is not None:
+            self._heart.spoke()
         text = printable(text) if isinstance(text, str) else text
         page = Console(file=io.StringIO(), width=120, color_system=None)
         page.print(text, markup=False, highlight=False, soft_wrap=isinstance(text, str))
@@ -255,8 +294,15 @@ class Run:
         """
         from oneiro.progress import Bar
 
-        with Bar(title, total, done, self.console, self.note) as bar:
-            yield bar
+        heart = self._heart
+        try:
+            with Bar(title, total, done, self.console, self.note) as bar:
+                if heart is not None:
+                    heart.muted = True
+                yield bar
+        finally:
+            if heart is not None:
+                heart.muted = False
 
     @property
     def console(self) -> Console:
@@ -306,9 +352,17 @@ def first_difference(path: str | Path, recipe: Recipe) -> str:
     given = recipes.flat(recipes.plain(recipe))
     for key in [*given, *stored]:
         before, now = stored.get(key), given.get(key)
-        if before != now and key not in ASIDE:
+        if before != now and not _aside(key, given):
             return f"{key} was {_shown(before)}, now {_shown(now)}"
     return ""
+
+
+def _aside(key: str, recipe: Mapping[str, Any]) -> bool:
+    """Whether a setting changes no result. With `async_rollout` a checkpoint decides which weights play next."""
+    section, _, name = key.rpartition(".")
+    if name == "checkpoint_every" and recipe.get(f"{section}.async_rollout"):
+        return False
+    return key in ASIDE or name in INTERVALS
 
 
 def read_info(path: str | Path) -> dict[str, Any]:

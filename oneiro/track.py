@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,12 +30,9 @@ def require(names: Sequence[str]) -> None:
     """Fail before any work is done if a tracker is unknown or not installed."""
     for name in names:
         found = _tracker(name)
-        if name in TRACKERS:
-            try:
-                importlib.import_module(name)
-            except ImportError as error:
-                raise OneiroError(f"track=[{name}] needs the package {name}: pip install 'oneiro[track]'") from error
-        elif not callable(found):
+        if name in TRACKERS and find_spec(name) is None:
+            raise OneiroError(f"track=[{name}] needs the package {name}: pip install 'oneiro[track]'")
+        if name not in TRACKERS and not callable(found):
             raise OneiroError(f"tracker '{name}' of another package is not a class with log and close")
 
 

@@ -170,6 +170,14 @@ def test_a_missing_file_and_an_unknown_name_and_broken_yaml_are_one_line_each(tm
     assert "cannot read" in mistake(str(tmp_path / "binary.yaml"))
 
 
+@pytest.mark.parametrize("section", ["models: 3", "presets: 3", "presets: [smoke]", "presets: {smoke: {models: 3}}"])
+def test_presets_and_models_that_are_no_mapping_are_one_line(tmp_path: Path, section: str) -> None:
+    path = tmp_path / "odd.yaml"
+    path.write_text(f"system: toy\n{section}\n")
+    with pytest.raises(OneiroError, match="expected a name for each group of settings"):
+        load(str(path), ["preset=smoke"], ToyRecipe)
+
+
 def test_recipes_of_a_folder_are_listed_and_found_by_group_and_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

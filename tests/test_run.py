@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from oneiro import systems
+from oneiro import interrupt, progress, systems
 from oneiro.errors import OneiroError
 from oneiro.files import read_json
-from oneiro.run import Run, read_lines
+from oneiro.run import Run, _aside, read_lines
 from tests.toy_system import ToyLearn, ToyRecipe
 
 RECIPE = ToyRecipe(system="toy")
@@ -178,6 +178,68 @@ def test_progress_is_a_line_where_nobody_watches(tmp_path: Path, capsys: pytest.
     assert line in (tmp_path / "log.txt").read_text()
 
 
+def test_rate_and_time_left_count_from_where_the_loop_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with Run.open(tmp_path, RECIPE) as run, run.progress("sft", total=100) as bar:
+        now[0] = 500.0  # loading the model
+        bar.begin(80)  # steps of an earlier process
+        for _ in range(10):
+            now[0] += 2.0
+            bar.advance()
+        bar.expect(90)
+    lines = capsys.readouterr().out.strip().splitlines()
+    assert lines[0] == "sft: 85/100 in 0:10, 2 s each, 0:30 left"
+    assert lines[-1] == "sft: 90/100 in 0:20, 2 s each, 0:20 left"
+
+
+def test_a_stage_that_says_nothing_is_heard_of_now_and_then(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "EVERY", 0.2)
+    with Run.open(tmp_path, RECIPE) as run:
+        run.stage("evaluate", lambda: time.sleep(0.7))
+    said = capsys.readouterr().out.splitlines()
+    assert 2 <= len([line for line in said if line.startswith("evaluate: at work for 0:0")]) <= 3
+
+
+def test_a_bar_that_does_not_move_says_so_and_its_stage_keeps_quiet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "EVERY", 0.2)
+
+    def wait() -> None:
+        with run.progress("episodes", total=9) as bar:
+            bar.advance(4)
+            time.sleep(0.5)
+
+    with Run.open(tmp_path, RECIPE) as run:
+        run.stage("evaluate", wait)
+    said = capsys.readouterr().out.splitlines()
+    assert said and all(line.startswith("episodes: 4/9 in 0:0") for line in said)
+
+
+@pytest.mark.parametrize("change", ["checkpoint_minutes=3", "profile=true", "about=other", "checkpoint_minutes=null"])
+def test_what_changes_no_result_can_be_changed_on_the_way(tmp_path: Path, change: str) -> None:
+    systems.run(RECIPE, tmp_path / "run")
+    again = systems.run(tmp_path / "run", overrides=[change])
+    key, _, value = change.partition("=")
+    assert str(again.recipe[key]) == {"null": "None", "true": "True", "3": "3.0"}.get(value, value)
+    with pytest.raises(OneiroError, match=r"keeps its recipe \(seed was 0, now 1\)"):
+        systems.run(tmp_path / "run", overrides=["seed=1"])
+
+
+def test_intervals_can_be_changed_unless_they_change_the_result() -> None:
+    aside = {
+        key: _aside(key, {}) for key in ("rl.checkpoint_every", "sft.keep_checkpoints", "evaluation.every", "rl.lr")
+    }
+    assert list(aside.values()) == [True, True, True, False]
+    assert not _aside("rl.checkpoint_every", {"rl.async_rollout": True})
+    assert not _aside("rl.select.every", {}) and not _aside("collapse_monitor.every", {})
+
+
 # Interruptions, in real processes ------------------------------------------------------------------------------------
 
 
@@ -220,16 +282,23 @@ def test_a_run_killed_again_and_again_ends_with_the_bytes_of_one_left_alone(tmp_
     assert read_json(killed / "run.json")["stages"]["learn"]["starts"] == 5
 
 
-def test_control_c_ends_with_130_one_line_and_a_run_that_resumes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_the_step_ends_with_130_and_a_run_that_resumes(tmp_path: Path, number: signal.Signals) -> None:
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     assert start(whole).wait(60) == 0
     process = start(stopped)
     wait_for_step(stopped, 10)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors.decode().strip()) == (130, "stopped; the same command resumes")
-    assert read_json(stopped / "run.json")["stages"]["learn"]["status"] == "stopped"
+    process.send_signal(number)
+    said, errors = process.communicate(timeout=60)
+    lines = [interrupt.NOTICE.decode().strip(), "stopped; the same command resumes"]
+    assert (process.returncode, errors.decode().strip().splitlines()) == (130, lines)
+    assert "stage 1 of 2: gather" in said.decode() and "stage 2 of 2: learn" in said.decode()
+    info = read_json(stopped / "run.json")
+    assert info["status"] == info["stages"]["learn"]["status"] == "stopped"
+    last = [row["step"] for row in read_lines(stopped / "metrics.jsonl")][-1]
+    assert read_json(stopped / "checkpoints" / "learn" / "state.json")["step"] == last
     assert start(stopped).wait(60) == 0
+    assert read_json(stopped / "run.json")["status"] == "done"
     assert result(stopped) == result(whole)
 
 

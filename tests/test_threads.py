@@ -186,3 +186,25 @@ def test_a_neighbour_is_measured_for_real_and_gone_afterwards(monkeypatch: pytes
         assert neighbour.poll() is None
         raise ZeroDivisionError
     assert neighbour.poll() is not None
+
+
+def test_the_threads_are_set_where_only_the_pipeline_brings_torch(tmp_path: Path) -> None:
+    """A recipe is read without torch; the count must be set after it came, and before it computes."""
+    (tmp_path / "late.py").write_text(
+        "from typing import ClassVar\nfrom oneiro.recipe import Recipe\n"
+        "class LateRecipe(Recipe):\n    pipeline: ClassVar[str] = 'late_pipeline'\n"
+    )
+    (tmp_path / "late_pipeline.py").write_text(
+        "import torch\ndef run(recipe, run):\n    run.stage('count', lambda: {'threads': torch.get_num_threads()})\n"
+    )
+    program = (
+        "import sys, late\nfrom oneiro import systems\nassert 'torch' not in sys.modules\n"
+        "systems.SYSTEMS['late'] = 'late:LateRecipe'\n"
+        "print(systems.run(late.LateRecipe(system='late', threads=3), 'run').info['stages']['count']['result'])"
+    )
+    place = os.pathsep.join([str(tmp_path), str(Path(systems.__file__).parents[2])])
+    environment = {**os.environ, "PYTHONPATH": place, threads.COUNT: "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100
+    )
+    assert done.stdout.splitlines()[-1] == "{'threads': 3}", done.stderr

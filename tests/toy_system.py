@@ -36,6 +36,7 @@ class ToyRecipe(Recipe):
 
 
 def run(recipe: ToyRecipe, run: Run) -> None:
+    run.plan(["gather", "learn"])
     start = run.stage("gather", lambda: {"weight": float(generator(recipe.seed, "gather").normal())})
     end = run.stage("learn", lambda: learn(recipe, run, start["weight"]))
     row = {
@@ -51,16 +52,19 @@ def learn(recipe: ToyRecipe, run: Run, weight: float) -> dict[str, float]:
     if saved.exists():
         done, weight = (state := read_json(saved))["step"], state["weight"]
     run.rewind("learn", done)
-    with run.progress("learn", recipe.learn.steps, done) as bar:
+    saving = run.saving()
+    with run.progress("learn", recipe.learn.steps, done) as bar, saving.deferred():
         for step in range(done + 1, recipe.learn.steps + 1):
             weight += recipe.learn.lr * float(generator(recipe.seed, "learn", step).normal())
             run.log("learn", step, {"weight": weight, "loss": weight**2})
             run.time("learn", step, {"seconds": recipe.pause})
             run.episodes("learn", step, [{"task": f"level {step}", "score": weight, "turns": []}])
             time.sleep(recipe.pause)
-            if step % recipe.learn.save_every == 0:
+            if step % recipe.learn.save_every == 0 or saving.due():
                 write_json(saved, {"step": step, "weight": weight})
+                saving.done()
             bar.advance(loss=weight**2)
+            saving.stop()
     return {"weight": weight}
 
 

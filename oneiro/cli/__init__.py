@@ -37,7 +37,7 @@ class Shell(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
-            raise Stopped from error
+            raise Stopped(str(error) or "stopped") from error
 
 
 app = typer.Typer(
@@ -92,8 +92,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code = app(arguments, standalone_mode=False)
         return code if isinstance(code, int) else 0
-    except (Stopped, KeyboardInterrupt):
-        return _say("stopped; the same command resumes", STOPPED)
+    except (Stopped, KeyboardInterrupt) as error:
+        return _say(str(error) or "stopped", STOPPED)
     except Exception as error:
         line = explain(error)
         if line is None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from oneiro.cli.show import JsonFile, show
+from oneiro.cli.show import JsonFile
 
 
 def offer(app: typer.Typer) -> None:
@@ -39,34 +39,62 @@ def run(
     from oneiro import recipe as recipes_
     from oneiro import systems
     from oneiro.files import write_json
-    from oneiro.report import page
     from oneiro.run import holds_run
 
     if dry_run:
         resolved = recipes_.load(f"{recipe}/recipe.yaml" if holds_run(recipe) else recipe, overrides or ())
+        systems.check(resolved)
         typer.echo(recipes_.dump(resolved), nl=False)
         if json is not None:
             write_json(json, recipes_.plain(resolved))
         return
     done = systems.run(recipe, out, overrides or ())
     if json is not None:
+        from oneiro.report import page
+
         write_json(json, {"run": str(done.path), "tables": [table.data() for table in page.tables(done.path)]})
 
 
-def recipes(json: JsonFile = None) -> None:
-    """List the recipes with what each needs and how long it takes.
+def recipes(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One recipe: all that is known of it.")] = None,
+    json: JsonFile = None,
+) -> None:
+    """List the recipes, one line each, or say what one needs, takes and offers.
 
     \b
+    oneiro recipes spa/frozen-lake   what it needs, how long it takes, its presets
     oneiro run NAME --dry-run        shows all settings of one
     oneiro run NAME preset=smoke     runs a very small version of it
     """
-    from oneiro.recipe import listing
-    from oneiro.report.table import Table
+    import shutil
 
-    table = Table("Recipes", ["recipe", "about", "needs", "takes", "presets"])
-    for card in listing():
-        table.add(card.name, card.about, card.needs, card.takes, ", ".join(card.presets))
-    show([table], json)
+    from oneiro.recipe import find, listing
+
+    cards = listing()
+    if name is not None:
+        find(name)  # says what was meant
+        cards = [card for card in cards if card.name == name] or cards
+        for key, value in vars(cards[0]).items():
+            typer.echo(f"{key:<8} {', '.join(value) if isinstance(value, tuple) else value}".rstrip())
+    else:
+        widest, columns = max(len(card.name) for card in cards), shutil.get_terminal_size().columns
+        for card in cards:
+            typer.echo(f"{card.name:<{widest}}  {_shortened(card.about, columns - widest - 2)}")
+    if json is not None:
+        from oneiro.files import write_json
+        from oneiro.report.table import Table
+
+        table = Table("Recipes", ["recipe", "about", "needs", "takes", "presets"])
+        for card in cards:
+            table.add(card.name, card.about, card.needs, card.takes, ", ".join(card.presets))
+        write_json(json, table.data())
+
+
+def _shortened(text: str, width: int) -> str:
+    """The text in one line of so many columns, cut at a word."""
+    if len(text) <= width:
+        return text
+    return text[: max(width - 4, 20)].rpartition(" ")[0] + " ..."
 
 
 def report(

@@ -2,17 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oneiro.errors import OneiroError
+
 if TYPE_CHECKING:
     from oneiro.report.table import Table
 
+
+def _can_be_written(path: Path | None) -> Path | None:
+    """Said before the work and not after it."""
+    if path is not None:
+        there = path.absolute()
+        reason = "it is a folder" if path.is_dir() else None
+        while not there.exists():
+            there = there.parent
+        if not there.is_dir() and there != path.absolute():
+            reason = f"{there} is no folder"
+        elif not os.access(there, os.W_OK):
+            reason = f"no permission to write {there}"
+        if reason:
+            raise OneiroError(f"cannot write --json {path}: {reason}; choose another place")
+    return path
+
+
 JsonFile = Annotated[
-    Path | None, typer.Option("--json", metavar="FILE", help="Write the printed table as data.", show_default=False)
+    Path | None,
+    typer.Option(
+        "--json",
+        metavar="FILE",
+        help="Write the printed table as data.",
+        show_default=False,
+        callback=_can_be_written,
+    ),
 ]
 KeyValues = Annotated[
     list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings over the defaults.", show_default=False)
@@ -35,3 +63,15 @@ def show(tables: Sequence[Table], json: Path | None) -> None:
 def warn(line: str) -> None:
     """What a person should know, though the work goes on."""
     typer.secho(line, fg="yellow", err=True)
+
+
+@contextmanager
+def at_work(title: str) -> Iterator[None]:
+    """A line every ten seconds while something takes its time."""
+    import time
+
+    from oneiro.progress import Heartbeat, clock
+
+    began = time.monotonic()
+    with Heartbeat(lambda: warn(f"{title}: at work for {clock(time.monotonic() - began)}")):
+        yield

@@ -4,14 +4,38 @@ video beside the true simulator, and how it feels to move the arm oneself.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from oneiro.cli.show import JsonFile, show, warn
 
 NETWORKS = ("alex", "vgg")
+FRAMES = {"segments": (200, 24), "runs": (3, 1), "lpips": ("alex,vgg", "alex")}
+ROLLOUTS = {"starts": (30, 6)}
+"""Option -> its default with a GPU, and without one, where the first would take hours."""
+
+
+def defaults(options: Mapping[str, tuple[Any, Any]], given: Mapping[str, Any], gpu: bool) -> tuple[dict[str, Any], str]:
+    """The options with what was left out filled in, and what to say of it."""
+    usual = {name: pair[0 if gpu else 1] for name, pair in options.items()}
+    left = [name for name in options if given[name] is None]
+    quick = ", ".join(f"--{name} {usual[name]}" for name in left)
+    full = " ".join(f"--{name} {options[name][0]}" for name in left)
+    said = f"no GPU: {quick}; the full measurement is {full}, in hours" if left and not gpu else ""
+    return {name: usual[name] if given[name] is None else given[name] for name in options}, said
+
+
+def filled(options: Mapping[str, tuple[Any, Any]], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for this machine, said aloud."""
+    import torch
+
+    found, said = defaults(options, given, torch.cuda.is_available())
+    if said:
+        warn(said)
+    return found
 
 
 def video(
@@ -20,11 +44,16 @@ def video(
     split: Annotated[
         str, typer.Option(metavar="test|all", help="The folder's test episodes, or all: then none may be trained on.")
     ] = "test",
-    segments: Annotated[int, typer.Option(min=1, help="Segments, evenly over the episodes.")] = 200,
-    runs: Annotated[int, typer.Option(min=1, help="Futures sampled for each segment.")] = 3,
+    segments: Annotated[
+        int | None, typer.Option(min=1, help="Segments, evenly over the episodes. Default: 200; without a GPU 24.")
+    ] = None,
+    runs: Annotated[
+        int | None, typer.Option(min=1, help="Futures sampled for each segment. Default: 3; without a GPU 1.")
+    ] = None,
     lpips: Annotated[
-        str, typer.Option(metavar="alex,vgg|none", help="Whose eyes classifier likeness; vgg is slow without a GPU.")
-    ] = "alex,vgg",
+        str | None,
+        typer.Option(metavar="alex,vgg|none", help="Whose eyes judge likeness. Default: both; without a GPU alex."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the sampling.")] = 0,
     json: JsonFile = None,
 ) -> None:
@@ -40,16 +69,18 @@ def video(
     from oneiro.progress import Bar, console
     from oneiro.systems.rlvr.video.command import evaluate_video, open_models
 
-    networks = [] if lpips == "none" else [name.strip() for name in lpips.split(",")]
+    asked = filled(FRAMES, {"segments": segments, "runs": runs, "lpips": lpips})
+    networks = [] if asked["lpips"] == "none" else [name.strip() for name in asked["lpips"].split(",")]
     for name in networks:
         if name not in NETWORKS:
             raise OneiroError(f"LPIPS knows no network called '{name}'{nearest(name, NETWORKS)}")
     if split not in ("test", "all"):
         raise OneiroError(f"no split called '{split}'; choose test or all")
     models = open_models(model)
-    with Bar("segments", len(models) * segments, 0, console(), lambda line: None) as bar:
+    count, futures = asked["segments"], asked["runs"]
+    with Bar("segments", len(models) * count, 0, console(), lambda line: None) as bar:
         tables = evaluate_video(
-            models, data, "all" if split == "all" else "test", segments, runs, networks, seed, bar.advance, warn
+            models, data, "all" if split == "all" else "test", count, futures, networks, seed, bar.advance, warn
         )
     show(tables, json)
 
@@ -60,7 +91,9 @@ def policy(
         str, typer.Option(metavar="NAME,...", help="Which policies; 'all': every one there is.")
     ] = "all",
     task: Annotated[str, typer.Option(metavar="drawer-open|drawer-close", help="What they try.")] = "drawer-open",
-    starts: Annotated[int, typer.Option(min=1, help="Unseen starts of each policy.")] = 30,
+    starts: Annotated[
+        int | None, typer.Option(min=1, help="Unseen starts of each policy. Default: 30; without a GPU 6.")
+    ] = None,
     horizon: Annotated[int, typer.Option(min=1, help="Actions of a rollout; its last frame decides success.")] = 32,
     stage: Annotated[
         str | None, typer.Option(metavar="pretrain|rl", help="Of a run: only the model after this stage.")
@@ -100,6 +133,7 @@ def policy(
 
     wanted = train.PolicyTrainingSettings(**assignments(settings or ()))
     names = train.chosen_names(policies, wanted.policies)
+    starts = int(filled(ROLLOUTS, {"starts": starts})["starts"])
     played = real2sim.Real2SimSettings(task=task, starts=starts, horizon=horizon, seed=seed)
     models, size, action_repeat = real2sim.learned_models(model, stage)
     played = played.model_copy(update={"action_repeat": action_repeat})

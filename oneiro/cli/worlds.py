@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oneiro.cli.show import JsonFile, KeyValues, show
+from oneiro.cli.show import JsonFile, KeyValues, at_work, show
 from oneiro.errors import OneiroError
 from oneiro.terminal import printable
 
@@ -57,7 +57,8 @@ def check(
     from oneiro.report.table import Table
     from oneiro.worlds.check import worst
 
-    findings = worlds.check(world, **assignments(settings or ()))
+    with at_work(f"check of {world}"):
+        findings = worlds.check(world, **assignments(settings or ()))
     table = Table(f"Check of {world}", ["status", "finding"])
     for finding in findings:
         table.add(finding.status, finding.message)

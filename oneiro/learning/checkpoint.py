@@ -22,10 +22,9 @@ from oneiro import files
 from oneiro.errors import OneiroError
 from oneiro.learning.learner import Learner
 from oneiro.learning.optimiser import Optimiser
+from oneiro.learning.settings import KEPT
 from oneiro.models.language import BEST, LanguageModel, quiet, read_state, write_folder, write_state
 
-KEPT = 2
-"""Checkpoints that a stage keeps while it goes on: the second is there for when the first is damaged."""
 NAME = re.compile(r"step-(\d+)")
 TYPES = {
     torch.float32: "F32",

@@ -16,12 +16,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from oneiro.episode import Episode, Row, Tokens, given, groups_of
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner
-from oneiro.recipe import Settings
+from oneiro.learning.settings import CollapseMonitorSettings
 from oneiro.report.stats import pass_at_k
 
 FIRST_STEPS = 10
@@ -36,20 +35,6 @@ TOP = (1, 2, 4, 8)
 REPLIES = 4
 """Replies to each prompt of a look, where there are as many: every reply is scored after every prompt, so that more
 prompts would cost more."""
-
-
-class CollapseMonitorSettings(Settings):
-    """What is looked at, and when RL ends early."""
-
-    every: int = Field(10, ge=0)
-    """Steps between looks at the mutual information of prompts and reasoning; 0: never."""
-    samples: int = Field(64, ge=2)
-    """Replies in one look."""
-    stop: bool = True
-    """End RL when attempts at one task have scored alike for `patience` steps."""
-    min_std: float = Field(0.1, gt=0)
-    """What counts as alike: a reward std within groups below this fraction of the first steps' mean."""
-    patience: int = Field(10, ge=1)
 
 
 @dataclass

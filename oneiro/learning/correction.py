@@ -12,27 +12,15 @@ they leave the mean too. Where top-p or top-k cut the distribution, the sampler'
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
 
 import numpy as np
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from oneiro.episode import Floats
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner
-from oneiro.recipe import Settings
-
-
-class CorrectionSettings(Settings):
-    """none: the ratio is against the sampler's own log-probabilities. tis: weights, at most `cap`. icepop: weights
-    inside [`low`, `high`]; tokens outside carry no policy loss."""
-
-    name: Literal["none", "tis", "icepop"] = "none"
-    cap: float = Field(2.0, gt=0)
-    low: float = Field(0.5, ge=0)
-    high: float = Field(5.0, gt=0)
+from oneiro.learning.settings import CorrectionSettings
 
 
 def token_weights(old: Tensor, sampler: Tensor, settings: CorrectionSettings) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from oneiro import seeds
@@ -21,10 +20,10 @@ from oneiro.errors import OneiroError
 from oneiro.learning import finite, head, losses
 from oneiro.learning.batch import Batch, batches
 from oneiro.learning.example import Example
-from oneiro.learning.optimiser import Optimiser, OptimiserSettings, learning_rate
+from oneiro.learning.optimiser import Optimiser, learning_rate
+from oneiro.learning.settings import LearnerSettings
 from oneiro.models.backbone import Backbone
 from oneiro.models.heads import ValueHead
-from oneiro.recipe import Settings
 
 MICRO_BATCH_BYTES = {"cpu": 64 << 20, "cuda": 16 << 30}
 """What a micro-batch may keep for its backward pass, unless the settings count tokens."""
@@ -32,17 +31,6 @@ PART_OF_GPU = 6
 """But no more than this part of a GPU's memory."""
 FEWEST_TOKENS = 1024
 """Below so many tokens adding up gradients costs more than the tokens."""
-
-
-class LearnerSettings(Settings):
-    optimiser: OptimiserSettings = OptimiserSettings()
-    loss: losses.LossSettings = losses.LossSettings()
-    token_budget: int | None = Field(None, ge=64)
-    """Padded tokens in one micro-batch; bounds memory, changes no result. By default as `MICRO_BATCH_BYTES` says."""
-    gradient_checkpointing: bool = False
-    """Keep only what enters each layer and compute the layer again on the way back: less memory, a third more time.
-    Models outside the fast architectures keep everything.
-    """
 
 
 class Learner:

@@ -4,6 +4,7 @@ world.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import warnings
 from collections.abc import Callable, Sequence
@@ -12,69 +13,26 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from pydantic import Field
 from torch import nn
 
 from oneiro import clock, seeds
 from oneiro.clock import spent
 from oneiro.episode import Episode, FinishReason, Floats, Row, groups_of
 from oneiro.errors import OneiroError
+from oneiro.interrupt import Saving
 from oneiro.learning import checkpoint, filters, finite, losses
-from oneiro.learning.algorithms import Grpo, Trajectory
+from oneiro.learning.algorithms import Trajectory
 from oneiro.learning.algorithms.base import trajectory
-from oneiro.learning.algorithms.choice import AnyAlgorithm
 from oneiro.learning.async_rollout import AsyncRollout, copy_of
-from oneiro.learning.correction import CorrectionSettings, correct
+from oneiro.learning.correction import correct
 from oneiro.learning.example import Example
 from oneiro.learning.example import groups_of as prefix_groups
 from oneiro.learning.learner import Learner, LearnerSettings
-from oneiro.learning.optimiser import OptimiserSettings
-from oneiro.learning.reference import Reference, ReferenceSettings
-from oneiro.learning.selection import SelectionSettings
+from oneiro.learning.reference import Reference
+from oneiro.learning.rl_settings import RlSettings
 from oneiro.models.backbone import Backbone
 from oneiro.models.heads import ValueHead
 from oneiro.models.language import LanguageModel
-from oneiro.recipe import Settings
-
-
-class RlSettings(Settings):
-    steps: int = Field(50, ge=0)
-    algorithm: AnyAlgorithm = Grpo()
-    learner: LearnerSettings = LearnerSettings()
-    critic: OptimiserSettings = OptimiserSettings(lr=1e-3)
-    """The critic's optimiser, for algorithms that have one."""
-    shared_backbone: bool = False
-    """Put the value head on the policy's own body instead of a critic of its own."""
-    filter: filters.FilterSettings = filters.FilterSettings()
-    mask_truncated: bool = False
-    """Leave episodes with a reply that was cut by the token limit out of the policy loss (overlong filtering, DAPO);
-    their scores still count for their group.
-    """
-    correction: CorrectionSettings = CorrectionSettings()
-    """What is done about a sampler that is not quite the policy."""
-    reference: ReferenceSettings = ReferenceSettings()
-    """Whether the reference of `kl` and `kl_in_reward` follows the policy."""
-    epochs: int = Field(1, ge=1)
-    minibatches: int = Field(1, ge=1)
-    """Optimiser steps per epoch over a batch of episodes."""
-    kl_in_reward: float = Field(0.0, ge=0)
-    kl_in_reward_kind: losses.KlKind = "k1"
-    environment_ce: float = Field(0.0, ge=0)
-    """Weight of cross-entropy on tokens the environment wrote (ECHO), against the policy's loss; the first prompt is
-    left out.
-    """
-    async_rollout: bool = False
-    """Play the next step while the present one is learned, with weights one step old; worth it on a GPU."""
-    select: SelectionSettings | None = None
-    """Validate during RL, keep the best weights, stop when they get no better; None: the last weights are kept."""
-    checkpoint_every: int = Field(10, ge=1)
-    keep_checkpoints: int = Field(checkpoint.KEPT, ge=1)
-    """How many of the last checkpoints stay while the stage goes on; one at its end."""
-    keep_episodes_every: int = Field(10, ge=1)
-
-    @property
-    def updates_per_step(self) -> int:
-        return self.epochs * self.minibatches
 
 
 @dataclass
@@ -110,11 +68,13 @@ def reinforce(
     callbacks: Callbacks,
     actor: LanguageModel | None = None,
     max_tokens: int | None = None,
+    saving: Saving | None = None,
 ) -> Path:
     """Train for `settings.steps` steps, resuming from `folder`; returns the last checkpoint.
 
     `actor` is the model that `callbacks.play` plays with, as `actor_of` gives it. `max_tokens` is the most tokens that
-    a row may sample, for the aggregation `constant`.
+    a row may sample, for the aggregation `constant`. `saving` decides about checkpoints between those by steps: there
+    are none with `async_rollout`, where a checkpoint decides with which weights the next step is played.
     """
     updates = settings.steps * settings.updates_per_step
     compared = settings.learner.loss.kl or settings.kl_in_reward
@@ -126,7 +86,9 @@ def reinforce(
     reason = callbacks.rewind(start)
     if start == 0:
         checkpoint.save(folder, 0, language, learners, others)
-    with AsyncRollout(callbacks.play, language, actor or language) as rollout:
+    saving = saving or Saving()
+    waits = contextlib.nullcontext() if settings.async_rollout else saving.deferred()
+    with AsyncRollout(callbacks.play, language, actor or language) as rollout, waits:
         for step in range(start, settings.steps):
             if reason:
                 break
@@ -157,10 +119,12 @@ def reinforce(
                 reason = callbacks.should_stop(step + 1, statistics)
             # Before the checkpoint, from which a resumed run goes on without looking back; the save has its own line.
             callbacks.time(step + 1, clock.read())
-            if saves or reason:
+            if saves or reason or (saving.due() and not settings.async_rollout):
                 with spent("checkpointing"):
                     checkpoint.save(folder, step + 1, language, learners, others, settings.keep_checkpoints)
+                    saving.done()
                 callbacks.time(step + 1, clock.read())
+            saving.stop()
     return checkpoint.last(folder)
 
 

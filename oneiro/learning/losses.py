@@ -7,42 +7,13 @@ environment tokens during RL (ECHO, arXiv 2605.24517) differ only in weights.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from oneiro.learning.example import COMPONENTS, Example
-from oneiro.recipe import Settings
-
-KlKind = Literal["k1", "k2", "k3"]
-Aggregate = Literal["token-mean", "sequence-mean", "constant"]
-Importance = Literal["token", "sequence"]
-
-
-class LossSettings(Settings):
-    """How the components add up."""
-
-    clip_low: float = Field(0.2, ge=0)
-    clip_high: float = Field(0.2, ge=0)
-    dual_clip: float | None = Field(3.0, gt=1)
-    """Bound on the loss of a token with negative advantage and a large ratio (Ye et al. 2020); None switches it off."""
-    kl: float = Field(0.0, ge=0)
-    """Weight of the KL to the reference as a loss."""
-    kl_kind: KlKind = "k3"
-    entropy: float = 0.0
-    """Weight of the entropy bonus."""
-    ce: float = Field(1.0, ge=0)
-    """Weight of cross-entropy on tokens that carry a cross-entropy weight."""
-    aggregate: Aggregate = "token-mean"
-    max_tokens: int | None = Field(None, ge=1)
-    """What `constant` divides a row's sum by: the most tokens a row may sample. None: as the rollout says."""
-    importance_sampling: Importance = "token"
-    """Whether the ratio to the old policy is a token's own, or the geometric mean over its row (GSPO)."""
-    value: float = Field(1.0, ge=0)
-    value_clip: float | None = 0.5
+from oneiro.learning.settings import Aggregate, KlKind, LossSettings
 
 
 def kl_estimate(logprobs: Tensor, reference: Tensor, kind: KlKind) -> Tensor:

@@ -8,34 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from oneiro.errors import OneiroError
 from oneiro.learning.finite import NotFiniteError
+from oneiro.learning.settings import OptimiserSettings
 from oneiro.models.quantise import bitsandbytes
-from oneiro.recipe import Settings
-
-
-class OptimiserSettings(Settings):
-    name: Literal["adamw", "adamw-8bit", "paged-adamw", "muon"] = "adamw"
-    """adamw-8bit: AdamW whose moments have 8 bits. paged-adamw: moments may move to the host's memory. Both need a GPU
-    and bitsandbytes. muon: orthogonalised momentum for the matrices of the layers (arXiv 2502.16982), scaled so that
-    AdamW's rates fit; AdamW for embeddings, heads, norms and biases.
-    """
-    lr: float = Field(1e-3, gt=0, le=1)
-    betas: tuple[float, float] = (0.9, 0.95)
-    weight_decay: float = Field(0.01, ge=0)
-    clip: float = Field(1.0, gt=0)
-    """Largest gradient norm."""
-    schedule: Literal["constant", "cosine", "linear"] = "constant"
-    warmup: float = Field(0.0, ge=0)
-    """Steps of linear warm-up; below 1, a part of all steps. Parts of a step are rounded up."""
-    final: float = Field(0.0, ge=0, le=1)
-    """What a falling schedule ends at, as a part of `lr`."""
 
 
 def learning_rate(settings: OptimiserSettings, step: int, steps: int) -> float:

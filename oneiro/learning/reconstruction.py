@@ -14,64 +14,26 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from oneiro import files, seeds
+from oneiro.interrupt import Saving
 from oneiro.learning import checkpoint, finite
-from oneiro.learning.optimiser import Optimiser, OptimiserSettings, learning_rate
+from oneiro.learning.optimiser import Optimiser, learning_rate
+from oneiro.learning.settings import DiscriminatorLossSettings, ReconstructionSettings
 from oneiro.models.language import read_state, write_state
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video.blocks import backward
-from oneiro.models.video.discriminator import Discriminator, DiscriminatorSettings, gradient_penalty, hinge
+from oneiro.models.video.discriminator import Discriminator, gradient_penalty, hinge
 from oneiro.models.video.tokenizer import Reconstruction, Tokenizer
-from oneiro.recipe import Settings
 
 Perceptual = Callable[[Tensor, Tensor], Tensor]
 """Two batches of frames [N, 3, H, W] in [0, 1] -> their distances [N]."""
 DrawFrames = Callable[[int], Tensor]
 """Number of a batch -> its frames [N, T, 3, H, W] in [0, 1]; a pure function."""
 Log = Callable[[int, dict[str, float]], None]
-
-
-class DiscriminatorLossSettings(Settings):
-    """The discriminator, and what the tokenizer makes of its verdict."""
-
-    weight: float = Field(0.1, gt=0)
-    start: float = Field(0.0, ge=0)
-    """The step from which it takes part; below 1, a part of all steps."""
-    gradient_penalty: float = Field(10.0, ge=0)
-    alternate: bool = False
-    """Learn on a batch of its own between two steps, as published, and not on the tokenizer's."""
-    network: DiscriminatorSettings = DiscriminatorSettings()
-    optimiser: OptimiserSettings = OptimiserSettings(lr=5e-4, betas=(0.9, 0.999), weight_decay=0.0)
-
-
-class ReconstructionSettings(Settings):
-    """How a tokenizer learns."""
-
-    steps: int = Field(1000, ge=1)
-    """Updates of the tokenizer; those of a discriminator are not counted."""
-    batch: int = Field(8, ge=1)
-    """Segments in an update."""
-    frames: int = Field(8, ge=2)
-    """Frames of a segment; the first is its context, where the tokenizer has one."""
-    horizon: int = Field(8, ge=2)
-    """Frames are drawn among so many consecutive ones (32 in the paper); equal to `frames`: all of them."""
-    l1: float = Field(1.0, ge=0)
-    mse: float = Field(0.0, ge=0)
-    """Squared error besides; minds small things that move. Published: none."""
-    lpips: float = Field(1.0, ge=0)
-    network: Literal["alex", "vgg"] = "vgg"
-    """Whose features LPIPS compares: AlexNet's cost a tenth."""
-    discriminator: DiscriminatorLossSettings | None = None
-    optimiser: OptimiserSettings = OptimiserSettings(
-        lr=5e-4, betas=(0.9, 0.999), weight_decay=0.0, schedule="cosine", warmup=0.01
-    )
-    checkpoint_every: int = Field(200, ge=1)
 
 
 @dataclass
@@ -116,6 +78,7 @@ def train(
     log: Log,
     rewind: Callable[[int], None] = lambda step: None,
     say: Callable[[str], object] = warnings.warn,
+    saving: Saving | None = None,
 ) -> Path:
     """Train for `settings.steps` updates, resuming from `folder`; returns the folder of the finished tokenizer."""
     optimiser = Optimiser(list(tokenizer.named_parameters()), settings.optimiser)
@@ -123,29 +86,37 @@ def train(
     start = restore(folder, tokenizer, optimiser, opponent, say)
     rewind(start)
     tokenizer.train()
-    for step in range(start, settings.steps):
-        with finite.at_step(step + 1), seeded(seeds.derive(seed, "dropout", step)), half_precision(tokenizer.device):
-            playing = opponent if opponent is not None and opponent.plays(step, settings.steps) else None
-            found = tokenizer.reconstruct(draw(2 * step))
-            loss, terms = losses(found, settings, perceptual, playing)
-            backward(loss)
-            rate = learning_rate(settings.optimiser, step, settings.steps)
-            norm = optimiser.step(rate)
-            # Read only now: a GPU would have to be waited for before it was given the way back.
-            statistics = {name: float(term) for name, term in terms.items()}
-            statistics |= {"grad_norm": norm, "lr": rate, "codes_used": codes_used(found)}
-            if playing is not None:
-                playing.optimiser.zero_grad()  # what the tokenizer's loss left there
-                if playing.settings.alternate:
-                    with torch.no_grad():
-                        found = tokenizer.reconstruct(draw(2 * step + 1))
-                statistics |= playing.update(found, step, settings.steps)
-            finite.require(statistics)
-        log(step + 1, statistics)
-        if (step + 1) % settings.checkpoint_every == 0 or step + 1 == settings.steps:
-            with finite.at_step(step + 1):
-                finite.require_weights([tokenizer, *([opponent.network] if opponent else [])])
-            save(folder, step + 1, tokenizer, optimiser, opponent)
+    saving = saving or Saving()
+    with saving.deferred():
+        for step in range(start, settings.steps):
+            with (
+                finite.at_step(step + 1),
+                seeded(seeds.derive(seed, "dropout", step)),
+                half_precision(tokenizer.device),
+            ):
+                playing = opponent if opponent is not None and opponent.plays(step, settings.steps) else None
+                found = tokenizer.reconstruct(draw(2 * step))
+                loss, terms = losses(found, settings, perceptual, playing)
+                backward(loss)
+                rate = learning_rate(settings.optimiser, step, settings.steps)
+                norm = optimiser.step(rate)
+                # Read only now: a GPU would have to be waited for before it was given the way back.
+                statistics = {name: float(term) for name, term in terms.items()}
+                statistics |= {"grad_norm": norm, "lr": rate, "codes_used": codes_used(found)}
+                if playing is not None:
+                    playing.optimiser.zero_grad()  # what the tokenizer's loss left there
+                    if playing.settings.alternate:
+                        with torch.no_grad():
+                            found = tokenizer.reconstruct(draw(2 * step + 1))
+                    statistics |= playing.update(found, step, settings.steps)
+                finite.require(statistics)
+            log(step + 1, statistics)
+            if (step + 1) % settings.checkpoint_every == 0 or step + 1 == settings.steps or saving.due():
+                with finite.at_step(step + 1):
+                    finite.require_weights([tokenizer, *([opponent.network] if opponent else [])])
+                save(folder, step + 1, tokenizer, optimiser, opponent)
+                saving.done()
+            saving.stop()
     tokenizer.eval()
     return checkpoint.last(folder) / "tokenizer"
 

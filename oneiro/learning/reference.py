@@ -10,23 +10,13 @@ import copy
 from collections.abc import Mapping, Sequence
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from oneiro.episode import Floats
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner
+from oneiro.learning.settings import ReferenceSettings
 from oneiro.models.backbone import Backbone
-from oneiro.recipe import Settings
-
-
-class ReferenceSettings(Settings):
-    """Whether the reference follows the policy."""
-
-    sync_every: int = Field(0, ge=0)
-    """Steps after which it moves towards the policy; 0: never."""
-    mix: float = Field(1.0, gt=0, le=1)
-    """How far it moves: 1, all the way; less, with `sync_every=1`: an exponential moving average of the weights."""
 
 
 class Reference:

@@ -9,30 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
-
-from pydantic import Field
+from typing import Any
 
 from oneiro import files
 from oneiro.errors import OneiroError
+from oneiro.learning.settings import SelectionSettings
 from oneiro.models.language import BEST, LanguageModel, write_folder
-from oneiro.recipe import Settings
 
 RECORD = "selection.json"
-
-
-class SelectionSettings(Settings):
-    """Validation during RL."""
-
-    metric: str | None = None
-    """The validation metric that decides; None: the recipe's own."""
-    mode: Literal["max", "min"] = "max"
-    every: int = Field(10, ge=1)
-    """Steps between validations, the first before any update, one more at the end."""
-    cases: int = Field(64, ge=1)
-    """Validation cases."""
-    patience: int = Field(0, ge=0)
-    """End RL after so many validations in a row without a better one; 0: never."""
 
 
 @dataclass

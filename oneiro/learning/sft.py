@@ -10,27 +10,17 @@ from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
-from pydantic import Field
 
 from oneiro import seeds
 from oneiro.episode import Row
+from oneiro.interrupt import Saving
 from oneiro.learning import checkpoint, finite
 from oneiro.learning.example import Example
-from oneiro.learning.learner import Learner, LearnerSettings
+from oneiro.learning.learner import Learner
+from oneiro.learning.settings import SftSettings
 from oneiro.models.language import LanguageModel
-from oneiro.recipe import Settings
 
 Log = Callable[[int, dict[str, float]], None]
-
-
-class SftSettings(Settings):
-    learner: LearnerSettings = LearnerSettings()
-    batch: int = Field(64, ge=1)
-    epochs: float = Field(1.0, gt=0)
-    """Passes over the data; a part of one is allowed."""
-    checkpoint_every: int = Field(200, ge=1)
-    keep_checkpoints: int = Field(checkpoint.KEPT, ge=1)
-    """How many of the last checkpoints stay while the stage goes on; one at its end."""
 
 
 @dataclass(frozen=True)
@@ -92,12 +82,14 @@ def train(
     rewind: Callable[[int], None] = lambda step: None,
     group_sizes: Sequence[int] | None = None,
     say: Callable[[str], object] = warnings.warn,
+    saving: Saving | None = None,
 ) -> Path:
     """Train on `rows`, resuming from `folder`; logs every step and, `LOOKS` times, the loss on `held_out`. Returns the
     checkpoint.
 
     `group_sizes` are those of consecutive rows that are learned together, so that what they share is computed once.
-    The next update's rows are made while the present ones are learned. `say` hears of damaged checkpoints.
+    The next update's rows are made while the present ones are learned. `say` hears of damaged checkpoints; `saving`
+    decides about checkpoints between those by steps.
     """
     schedule = Schedule.of(settings, len(rows), group_sizes)
     steps = schedule.steps
@@ -106,11 +98,12 @@ def train(
     start = checkpoint.restore(folder, language, learners, say=say, keep=settings.keep_checkpoints)
     finite.require_start(language.name, [language.backbone])
     rewind(start)
+    saving = saving or Saving()
 
     def examples(step: int) -> list[Example]:
         return [Example.of(rows[i]) for i in schedule.rows(seed, step)] if step < steps else []
 
-    with ThreadPoolExecutor(1) as ahead:
+    with ThreadPoolExecutor(1) as ahead, saving.deferred():
         coming = ahead.submit(examples, start)
         for step in range(start, steps):
             present, coming = coming.result(), ahead.submit(examples, step + 1)
@@ -122,10 +115,12 @@ def train(
                     statistics["held_out_ce"] = mean_loss(learner, held_out)
                     finite.require(statistics)
             log(step + 1, statistics)
-            if (step + 1) % settings.checkpoint_every == 0 or step + 1 == steps:
+            if (step + 1) % settings.checkpoint_every == 0 or step + 1 == steps or saving.due():
                 with finite.at_step(step + 1):
                     finite.require_weights([language.backbone])
                 checkpoint.save(folder, step + 1, language, learners, keep=settings.keep_checkpoints)
+                saving.done()
+            saving.stop()
     return checkpoint.last(folder)
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import Field, model_validator
 from torch import nn
 
 from oneiro import files
@@ -25,8 +24,7 @@ from oneiro.models.admission import admit, backbone_of
 from oneiro.models.attention import Causal
 from oneiro.models.backbone import Backbone
 from oneiro.models.foreign import ForeignBackbone
-from oneiro.models.quantise import Quantise
-from oneiro.recipe import Settings
+from oneiro.models.settings import LoraSettings, ModelSettings, require_place
 
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
@@ -36,58 +34,6 @@ METADATA = "oneiro.json"
 BEST = "best"
 """The folder of the weights that validation chose, among a stage's checkpoints."""
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-
-
-class LoraSettings(Settings):
-    """A low-rank adapter, by default on every linear projection of the layers."""
-
-    rank: int = Field(16, ge=1)
-    alpha: int = 32
-    targets: tuple[str, ...] = ()
-    """Names of the projections that get one, such as `q_proj`; none named: all."""
-    dropout: float = Field(0.0, ge=0, lt=1)
-    """Of what enters the adapter, while it learns."""
-    rslora: bool = False
-    """Scale by alpha / sqrt(rank) instead of alpha / rank (rsLoRA, arXiv 2312.03732)."""
-    dora: bool = False
-    """Learn a magnitude for each output besides (DoRA, arXiv 2402.09353)."""
-
-
-class ModelSettings(Settings):
-    """Which model, and for `tiny` its size."""
-
-    name: str = "tiny"
-    """`tiny`, `smollm2-135m`, a Hugging Face name, or a folder."""
-    layers: int = Field(4, ge=1)
-    width: int = Field(128, ge=8)
-    heads: int = Field(4, ge=1)
-    mlp: int = Field(384, ge=8)
-    vocabulary: int = Field(384, ge=280)
-    """Largest vocabulary of the tokenizer that `tiny` trains on the run's own text."""
-    lora: LoraSettings | None = None
-    quantise: Quantise | None = None
-    """Load the weights in `4bit` (QLoRA) or `8bit`; only an adapter can then learn. Needs bitsandbytes."""
-
-    @model_validator(mode="after")
-    def _only_adapters_learn_in_few_bits(self) -> ModelSettings:
-        if self.quantise and self.lora is None and not is_adapter(self.name):
-            raise ValueError(f"quantise={self.quantise} leaves no weights that can learn: set model.lora.rank too")
-        if self.quantise and self.name == "tiny":
-            raise ValueError("'tiny' is made from scratch, there is nothing to quantise")
-        return self
-
-    @property
-    def parameters(self) -> int | None:
-        """About how many `tiny` has; None for a model that comes with its own size."""
-        if self.name != "tiny":
-            return None
-        return self.width * (self.vocabulary + self.layers * (4 * self.width + 3 * self.mlp))
-
-    @model_validator(mode="after")
-    def _heads_divide_the_width(self) -> ModelSettings:
-        if self.width % (2 * self.heads):
-            raise ValueError(f"width {self.width} must be a multiple of 2 x heads = {2 * self.heads}")
-        return self
 
 
 @dataclass
@@ -250,10 +196,7 @@ def locate(name: str) -> str:
     path = Path(name).expanduser()
     if path.is_dir():
         return str(newest_weights(path))
-    if name.startswith((".", "/", "~")) or name.count("/") != 1 or path.parent.is_dir():
-        raise OneiroError(
-            f"no model folder at '{name}'; give a folder with config.json, a hub name like org/model, or smollm2-135m"
-        )
+    require_place(name)
     if reason := missing_on_hub(name):
         raise OneiroError(f"no model folder at '{name}', and {reason}; give a folder with config.json or smollm2-135m")
     return name

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from oneiro.errors import OneiroError
-
-Quantise = Literal["4bit", "8bit"]
+from oneiro.models.settings import Quantise
 
 
 def bitsandbytes(what: str) -> Any:

@@ -14,7 +14,6 @@ from itertools import pairwise
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
 from torch import Tensor
 
 from oneiro import seeds
@@ -24,8 +23,8 @@ from oneiro.errors import OneiroError
 from oneiro.models.attention import Prefill
 from oneiro.models.language import LanguageModel
 from oneiro.models.prefix import prefix_groups
-from oneiro.recipe import Settings
 from oneiro.sampling.decode_batch import FREE, DecodeBatch, KVCache
+from oneiro.sampling.settings import SamplingSettings
 
 LOOK_EVERY = {"cpu": 1, "cuda": 16}
 """Steps between looks at which rows are done: a look makes a GPU wait."""
@@ -34,23 +33,6 @@ PREFILL_TOKENS = {"cpu": 16384, "cuda": 65536}
 PART_OF_A_CHARACTER = "\ufffd"
 CACHE_PART = 3
 """Keys and values of all rows take no more than this part of a GPU's memory: fewer rows are then decoded at once."""
-
-
-class SamplingSettings(Settings):
-    """How much to sample, and how."""
-
-    max_tokens: int = Field(64, ge=1)
-    temperature: float = Field(1.0, ge=0)
-    top_p: float = Field(1.0, gt=0, le=1)
-    top_k: int = Field(0, ge=0)
-    stop: tuple[str, ...] = ()
-    """Strings that end a sample once they appear in its text, besides the model's end tokens."""
-    ignore_eos: bool = False
-    """Sample exactly `max_tokens`, whatever comes (video frames, benchmarks)."""
-
-    @property
-    def params(self) -> SamplingParams:
-        return SamplingParams(self.temperature, self.top_p, self.top_k)
 
 
 @dataclass(slots=True)

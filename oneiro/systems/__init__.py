@@ -1,27 +1,28 @@
 """The papers as pipelines: each composes the rooms below it and is started by `oneiro.run(recipe)`.
 
-A system is one module with a `Recipe` subclass and `run(recipe, run)`, named in `SYSTEMS` or offered by another
-package in the entry-point group `oneiro.systems`. It is imported when a recipe asks for it.
+A system is a `Recipe` subclass, named in `SYSTEMS` or offered by another package in the entry-point group
+`oneiro.systems`, and a function `run(recipe, run)`: in the module of the class, or where its `pipeline` says. The
+recipe is read and checked before the pipeline is imported, which may bring torch.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from oneiro import plugins, threads
+from oneiro import interrupt, plugins, threads, track
 from oneiro.errors import OneiroError, nearest
 from oneiro.recipe import Recipe, load
-from oneiro.report import page, profile
 from oneiro.run import Run, first_difference, holds_run, read_info
 
 SYSTEMS: dict[str, str] = {
-    "spa": "oneiro.systems.spa.pipeline:SpaRecipe",
-    "rlvr/text-game": "oneiro.systems.rlvr.textgame.task:TextGameRecipe",
-    "rlvr/video": "oneiro.systems.rlvr.video.task:VideoRecipe",
+    "spa": "oneiro.systems.spa.recipe:SpaRecipe",
+    "rlvr/text-game": "oneiro.systems.rlvr.textgame.recipe:TextGameRecipe",
+    "rlvr/video": "oneiro.systems.rlvr.video.recipe:VideoRecipe",
 }
-"""System name -> its recipe class, `module:Class`; the module's `run(recipe, run)` is the pipeline."""
+"""System name -> its recipe class, `module:Class`."""
 RENAMED = {"rlvr": "rlvr/text-game", "video": "rlvr/video"}
 """Systems of earlier recipes -> their present names, for the message."""
 
@@ -36,10 +37,17 @@ def recipe_class(system: str) -> type[Recipe]:
     return found
 
 
+def check(recipe: Recipe) -> None:
+    """What can be seen before any work: trackers, models, views and folders that a recipe names are there."""
+    track.require(recipe.track)
+    recipe.check_places()
+
+
 def pipeline(system: str) -> Callable[[Recipe, Run], None]:
     """The function that carries a system's recipe out inside a run directory."""
-    module = _target(system).partition(":")[0]
-    found: Callable[[Recipe, Run], None] = plugins.resolve(f"{module}:run", f"system '{system}'")
+    recipe = recipe_class(system)
+    place = f"{recipe.pipeline or recipe.__module__}:run"
+    found: Callable[[Recipe, Run], None] = plugins.resolve(place, f"system '{system}'")
     return found
 
 
@@ -59,16 +67,26 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
     if isinstance(recipe, Recipe):
         name, chosen = recipe.system, recipe
     elif holds_run(recipe):
-        if overrides or (out is not None and Path(out).resolve() != Path(recipe).resolve()):
-            raise OneiroError(f"{recipe} is a run and keeps its recipe; for a new one: oneiro run {recipe}/recipe.yaml")
-        name, chosen, out = str(recipe), load(f"{recipe}/recipe.yaml"), recipe
+        name, chosen = str(recipe), load(f"{recipe}/recipe.yaml", overrides)
+        elsewhere = out is not None and Path(out).resolve() != Path(recipe).resolve()
+        if elsewhere or (difference := first_difference(recipe, chosen)):
+            why = f"--out {out} is another place" if elsewhere else difference
+            raise OneiroError(
+                f"{recipe} is a run and keeps its recipe ({why}); for a new one: oneiro run {recipe}/recipe.yaml"
+            )
+        out = recipe
     else:
         name, chosen = str(recipe), load(str(recipe), overrides)
-    with Run.open(out or _default_out(name, chosen), chosen) as opened:
+    if not holds_run(name):  # a run looked when it began, and may have all it needs by now
+        check(chosen)
+    from oneiro.report import page, profile  # drawing is not needed to say that a recipe has a mistake
+
+    with interrupt.handled(), _going_on(), Run.open(out or _default_out(name, chosen), chosen) as opened:
         time = f", {chosen.takes}" if chosen.takes else ""
         opened.say(f"in {opened.path}{time}; Ctrl-C stops it, the same command goes on")
+        work = pipeline(chosen.system)  # brings torch, whose threads are set before it computes
         _use_threads(chosen, opened)
-        pipeline(chosen.system)(chosen, opened)
+        work(chosen, opened)
         if chosen.profile:
             profile.add(opened)
         for table in page.tables(opened.path):
@@ -76,6 +94,14 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
         opened.finish()
         opened.say(f"{page.write([opened.path])} shows the run")
     return opened
+
+
+@contextmanager
+def _going_on() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise interrupt.Stopped("stopped; the same command resumes") from error
 
 
 def _use_threads(recipe: Recipe, run: Run) -> None:

@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import Field
-
 from oneiro.episode import Episode, Row, lost
 from oneiro.errors import OneiroError
 from oneiro.learning import checkpoint, loop, sft
@@ -21,21 +19,12 @@ from oneiro.learning.selection import Selection
 from oneiro.learning.sft import SftSettings
 from oneiro.models import language as languages
 from oneiro.models.language import LanguageModel, ModelSettings
-from oneiro.recipe import Settings
 from oneiro.run import METRICS, Run, read_log
 from oneiro.sampling.engine import Engine
+from oneiro.systems.settings import RolloutSettings as RolloutSettings
 
 BASE = "base"
 """The folder of the weights that `tiny` starts from, among a run's checkpoints."""
-
-
-class RolloutSettings(Settings):
-    """How much one step of RL samples."""
-
-    prompts_per_step: int = Field(32, ge=1)
-    """Distinct prompts: levels, transitions or video segments."""
-    group_size: int = Field(8, ge=1)
-    """Samples for each prompt; their rewards are compared with each other."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +68,8 @@ def make_base(run: Run, settings: ModelSettings, create_tiny: Callable[[], Langu
         made.save(run.path / "checkpoints" / BASE, manifest=True)
     else:
         made = languages.load(settings)
+    if made.tokenizer is None:
+        raise OneiroError(f"the model '{settings.name}' has no tokenizer; put tokenizer.json beside its config.json")
     run.say(made.about)
     return {"parameters": made.backbone.shape.parameters, "vocabulary": made.backbone.shape.vocabulary}
 
@@ -128,10 +119,20 @@ def supervise(
 
         def rewind(step: int) -> None:
             run.rewind(stage, step)
-            bar.advance(step)
+            bar.begin(step)
 
         sft.train(
-            language, rows, held_out, settings, run.checkpoint_dir(stage), seed, log, rewind, group_sizes, run.say
+            language,
+            rows,
+            held_out,
+            settings,
+            run.checkpoint_dir(stage),
+            seed,
+            log,
+            rewind,
+            group_sizes,
+            run.say,
+            run.saving(),
         )
     logged = (row for row in read_log(run.path / METRICS) if row["stage"] == stage)
     if warning := sft.overfitting([(row["step"], row["held_out_ce"]) for row in logged if "held_out_ce" in row]):
@@ -174,7 +175,7 @@ def reinforce(
 
         def rewind(step: int) -> str | None:
             run.rewind(stage, step)
-            bar.advance(step)
+            bar.begin(step)
             rows = [row for row in read_log(run.path / METRICS) if row["stage"] == stage]
             return monitor.replay(rows) or (selection.replay(rows) if selection else None)
 
@@ -197,7 +198,9 @@ def reinforce(
             return next(filter(None, reasons), None)
 
         callbacks = loop.Callbacks(rollout.play, log, time, keep, rewind, should_stop, extra_metrics, run.say)
-        last = loop.reinforce(language, settings, run.checkpoint_dir(stage), seed, callbacks, actor, rollout.max_tokens)
+        last = loop.reinforce(
+            language, settings, run.checkpoint_dir(stage), seed, callbacks, actor, rollout.max_tokens, run.saving()
+        )
     notes = [*monitor.notes, *([monitor.reason] if monitor.reason else [])]
     if selection is not None:
         notes += [*([selection.reason] if selection.reason else []), selection.finish(checkpoint.step_of(last))]

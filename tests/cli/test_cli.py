@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from oneiro import cli
+from oneiro import cli, progress
+from oneiro.cli import show, video
 from oneiro.errors import OneiroError
 from oneiro.recipe import find as find_recipe
 from oneiro.recipe import listing, read
@@ -109,6 +111,90 @@ def test_the_help_is_quick_and_loads_no_torch() -> None:
     assert all(command in done.stdout for command in ("run", "recipes", "eval", "check", "play", "report", "doctor"))
 
 
+MISTAKES = {
+    "sft.lrr=3": "unknown key 'sft.lrr'",
+    "nonsense=null": "unknown key 'nonsense'",
+    "rl.algorithm.lam=1": "unknown key 'rl.algorithm.lam' of 'grpo': ppo, state-grpo have it",
+    "track=[tensorbord]": "did you mean 'tensorboard'",
+    "model=smollm": "no model folder at 'smollm' (did you mean 'smollm2-135m'?)",
+    "model=./nowhere": "no model folder at './nowhere'",
+    "world.view=nope": "world 'frozen-lake' has no view 'nope'",
+}
+
+
+def test_a_dry_run_finds_mistakes_in_names_without_loading_torch(tmp_path: Path) -> None:
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / "config.json").write_text("{}")
+    wordless = f"model={tmp_path / 'weights'}"
+    cases = [("spa/frozen-lake", text, said) for text, said in (MISTAKES | {wordless: "has no tokenizer"}).items()]
+    cases += [
+        (name, "data.name=/nowhere", "data.name: nothing is at") for name in ("rlvr/text-game", "rlvr/video-multi")
+    ]
+    program = (
+        "import sys\nfrom oneiro.cli import main\n"
+        f"codes = [main(['run', name, change, '--dry-run']) for name, change, said in {cases!r}]\n"
+        "heavy = {'torch', 'transformers', 'matplotlib'} & set(sys.modules)\n"
+        "print(set(codes), sorted(heavy))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "{2} []\n"
+    lines = done.stderr.splitlines()
+    assert len(lines) == len(cases)
+    for line, (_, _, said) in zip(lines, cases, strict=True):
+        assert said in line
+
+
+def test_recipes_are_one_line_each_and_one_recipe_is_told_in_full() -> None:
+    lines = oneiro("recipes").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == [card.name for card in listing()]
+    assert all(len(line) <= 80 for line in lines)
+    told = oneiro("recipes", "spa/frozen-lake").stdout
+    assert "needs    2 CPU cores" in told and "presets  smoke" in told and "smollm2-135m" in told
+
+
+def test_a_json_file_that_cannot_be_written_is_noticed_before_the_run(toy: Path, tmp_path: Path) -> None:
+    said = mistake("run", toy, "--out", tmp_path / "run", "--json", tmp_path)
+    assert "is a folder" in said and not (tmp_path / "run").exists()
+    assert "is no folder" in mistake("run", toy, "--out", tmp_path / "run", "--json", toy / "x.json")
+    assert not (tmp_path / "run").exists()
+
+
+def test_control_c_while_the_command_is_loaded_leaves_no_traceback_and_promises_nothing() -> None:
+    for module, said in {"oneiro.cli": "", "oneiro.doctor": "stopped"}.items():
+        program = (
+            "import sys, oneiro.__main__\n"
+            "class Late:\n"
+            "    def find_spec(self, name, path=None, target=None):\n"
+            f"        if name == {module!r}: raise KeyboardInterrupt\n"
+            "sys.meta_path.insert(0, Late()); sys.argv = ['oneiro', 'doctor']\n"
+            "sys.exit(oneiro.__main__.main())"
+        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr.strip()) == (130, said)
+
+
+def test_measurements_that_take_hours_are_smaller_without_a_gpu_unless_asked_for() -> None:
+    left_out = {"segments": None, "runs": None, "lpips": "vgg"}
+    assert video.defaults(video.FRAMES, left_out, gpu=True) == ({"segments": 200, "runs": 3, "lpips": "vgg"}, "")
+    small, said = video.defaults(video.FRAMES, left_out, gpu=False)
+    assert small == {"segments": 24, "runs": 1, "lpips": "vgg"}
+    assert said == "no GPU: --segments 24, --runs 1; the full measurement is --segments 200 --runs 3, in hours"
+    assert video.defaults(video.ROLLOUTS, {"starts": 9}, gpu=False) == ({"starts": 9}, "")
+
+
+def test_a_command_that_takes_its_time_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "EVERY", 0.1)
+    with show.at_work("check of robot"):
+        time.sleep(0.3)
+    assert capsys.readouterr().err.startswith("check of robot: at work for 0:0")
+
+
+def test_a_folder_that_is_no_run_is_called_so(tmp_path: Path) -> None:
+    assert "is a folder but no run" in mistake("run", tmp_path)
+
+
 def test_importing_the_package_is_quick_and_loads_no_torch() -> None:
     program = (
         "import sys, time; started = time.process_time(); import oneiro\n"
@@ -166,6 +252,7 @@ def test_the_doctor_finds_what_the_tests_run_with(tmp_path: Path) -> None:
     done = oneiro("doctor", "--json", tmp_path / "doctor.json")
     assert done.returncode == 0, done.stdout
     found = {row["what"]: row["found"] for row in json.loads((tmp_path / "doctor.json").read_text())["rows"]}
+    assert {"extra [robot]", "robot frames", "browser"} <= set(found)
     assert found["Python"] == ".".join(map(str, sys.version_info[:3]))
     assert {"torch", "memory", "disk", "model hub"} <= found.keys()
 

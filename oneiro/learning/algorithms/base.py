@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oneiro.episode import Episode, Floats
-from oneiro.learning.losses import Aggregate
+from oneiro.learning.settings import Aggregate
 from oneiro.recipe import Settings
 
 

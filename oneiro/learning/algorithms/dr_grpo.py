@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from oneiro.learning.algorithms.base import Algorithm, Estimate, Trajectory, by_group, constant
-from oneiro.learning.losses import Aggregate
+from oneiro.learning.settings import Aggregate
 
 
 class DrGrpo(Algorithm):

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from oneiro.learning.algorithms.base import Algorithm, Estimate, Trajectory
 from oneiro.learning.algorithms.grpo import Grpo
-from oneiro.learning.losses import Aggregate
+from oneiro.learning.settings import Aggregate
 
 
 class Gspo(Algorithm):

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from oneiro.models.video.blocks import CrossAttention, Decoder, Encoder
-from oneiro.models.video.tokenizer import CompressiveTokenizerSettings, Reconstruction, Tokenizer
+from oneiro.models.video.settings import CompressiveTokenizerSettings
+from oneiro.models.video.tokenizer import Reconstruction, Tokenizer
 
 
 class CompressiveTokenizer(Tokenizer):

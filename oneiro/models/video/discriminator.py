@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
-from oneiro.recipe import Settings
-
-
-class DiscriminatorSettings(Settings):
-    """The defaults are the published size (6.27 M parameters): a map of 4x5 verdicts on 256x320 frames."""
-
-    channels: tuple[int, ...] = Field((64, 128, 256, 512, 512, 512), min_length=1)
-    """Of each convolution; each halves height and width as long as that leaves two positions to a side."""
+from oneiro.models.video.settings import DiscriminatorSettings
 
 
 class Discriminator(nn.Module):

@@ -9,106 +9,27 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from oneiro import files
 from oneiro.errors import OneiroError
 from oneiro.models.language import default_device, read_state, refuse_damaged, write_folder, write_state
 from oneiro.models.video.fsq import Fsq
-from oneiro.recipe import Settings
+from oneiro.models.video.settings import CompressiveTokenizerSettings as CompressiveTokenizerSettings
+from oneiro.models.video.settings import (
+    ConvolutionSettings,
+    FrameTokenizerSettings,
+    TokenizerSettings,
+)
 
 CONFIG, WEIGHTS = "tokenizer.json", "tokenizer.safetensors"
 PIXELS_AT_ONCE = {"cpu": 1 << 18, "cuda": 1 << 22}
 """What goes through a tokenizer at once when nothing is learned: 64 or 1,024 frames of 64x64."""
-
-
-class ConvolutionSettings(Settings):
-    """Sizes both tokenizers have."""
-
-    height: int = Field(64, ge=16)
-    """SSIM, one of the fixed measures, looks at 11 pixels at once."""
-    width: int = Field(64, ge=16)
-    patch: int = Field(1, ge=1)
-    """Squares of so many pixels become channels at once; 1 as published, more is faster and coarser."""
-    channels: tuple[int, ...] = (128, 256, 256, 512, 768)
-    """Of each stage; between two stages height and width are halved."""
-    layers: int = Field(2, ge=1)
-    """Residual blocks in a stage of an encoder."""
-    latent: int = Field(64, ge=1)
-    mean_frame: bool = False
-    """Draw on the mean training frame and not on grey: where the camera stands still, the scene need not be learned."""
-    levels: tuple[int, ...] = (7, 5, 5, 5, 5)
-    """FSQ levels; their product is the number of codes."""
-
-    @property
-    def factor(self) -> int:
-        """How many times smaller the grid is than the frame."""
-        return self.patch * 2 ** (len(self.channels) - 1)
-
-    @property
-    def grid(self) -> tuple[int, int]:
-        return self.height // self.factor, self.width // self.factor
-
-    @model_validator(mode="after")
-    def _fits(self) -> ConvolutionSettings:
-        if not self.channels or not self.levels or min(self.levels) < 2:
-            raise ValueError("channels and levels need an entry each, and every level at least 2")
-        if self.height % self.factor or self.width % self.factor:
-            raise ValueError(f"{self.height}x{self.width} frames cannot be made {self.factor} times smaller")
-        return self
-
-
-class FrameTokenizerSettings(ConvolutionSettings):
-    """One frame at a time. The defaults are the published size for 256x320 (104.4 M parameters, 320 tokens)."""
-
-    name: Literal["frame"] = "frame"
-
-
-class CompressiveTokenizerSettings(ConvolutionSettings):
-    """A context frame in full, and few tokens for what differs in each frame. The published size is 129.4 M."""
-
-    name: Literal["compressive"] = "compressive"
-    channels: tuple[int, ...] = (128, 256, 256, 512)
-    squares: int = Field(4, ge=1)
-    """Squares of so many latent positions become one token of a frame."""
-    attend_up_to: int = Field(32, ge=1)
-    """Stages whose features are at most so high look at the context."""
-    heads: int = Field(4, ge=1)
-    dropout: float = Field(0.0, ge=0, lt=1)
-    """In attention to the context, while learning; 0.1 as published."""
-
-    @property
-    def attending(self) -> dict[int, tuple[int, int]]:
-        """Stages of the encoder that look at the context, with the height and width of their features."""
-        found = {}
-        for stage in range(len(self.channels)):
-            halvings = min(stage + 1, len(self.channels) - 1)
-            height, width = self.height // self.patch >> halvings, self.width // self.patch >> halvings
-            if height <= self.attend_up_to:
-                found[stage] = height, width
-        return found
-
-    @model_validator(mode="after")
-    def _squares_fit(self) -> CompressiveTokenizerSettings:
-        if self.grid[0] % self.squares or self.grid[1] % self.squares:
-            raise ValueError(f"a grid of {self.grid[0]}x{self.grid[1]} has no squares of {self.squares}")
-        return self
-
-    @model_validator(mode="after")
-    def _heads_divide_the_channels(self) -> CompressiveTokenizerSettings:
-        for width in (*(self.channels[stage] for stage in self.attending), self.channels[-1]):  # the last: the decoder
-            if width % self.heads:
-                raise ValueError(f"{width} channels that look at the context are no multiple of heads = {self.heads}")
-        return self
-
-
-TokenizerSettings = Annotated[FrameTokenizerSettings | CompressiveTokenizerSettings, Field(discriminator="name")]
 
 
 @dataclass

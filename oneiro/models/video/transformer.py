@@ -3,45 +3,13 @@
 from __future__ import annotations
 
 import torch
-from pydantic import Field, model_validator
 
-from oneiro.errors import nearest
 from oneiro.models import language as languages
 from oneiro.models.language import LanguageModel
 from oneiro.models.video.layout import Layout
-from oneiro.recipe import Settings
+from oneiro.models.video.settings import TransformerSettings
 
 PRECISE = 1e-6
-SIZES = ("layers", "width", "heads", "mlp")
-OVERLAYS = ("large", "published")
-"""Names that shipped recipes give sizes to."""
-
-
-class TransformerSettings(Settings):
-    """Its size. With 12 layers of 768 it is the published one: 120 M or 127 M parameters, as the layout needs."""
-
-    name: str = "small"
-    """A label, by which a recipe's `models` section can give it other surroundings; any but `small` brings sizes."""
-    layers: int = Field(4, ge=1)
-    width: int = Field(128, ge=8)
-    heads: int = Field(4, ge=1)
-    mlp: int = Field(384, ge=8)
-    tied: bool = False
-    """One table for reading and predicting tokens; published: two."""
-
-    @model_validator(mode="after")
-    def _sizes_are_of_the_name(self) -> TransformerSettings:
-        """A name that nothing gave sizes to would otherwise be the small model under another label."""
-        if self.name != "small" and not self.model_fields_set.issuperset(SIZES):
-            known = nearest(self.name, ("small", *OVERLAYS))
-            raise ValueError(f"a model '{self.name}' needs sizes of its own, {', '.join(SIZES)}{known}")
-        return self
-
-    @model_validator(mode="after")
-    def _heads_divide_the_width(self) -> TransformerSettings:
-        if self.width % (2 * self.heads):
-            raise ValueError(f"width {self.width} must be a multiple of 2 x heads = {2 * self.heads}")
-        return self
 
 
 def create(settings: TransformerSettings, layout: Layout, seed: int) -> LanguageModel:

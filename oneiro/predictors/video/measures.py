@@ -14,6 +14,8 @@ from torch import Tensor
 from torch.nn.functional import conv2d
 
 from oneiro.models.video.perceptual import Lpips
+from oneiro.predictors.video.settings import SMALLEST as SMALLEST
+from oneiro.predictors.video.settings import too_small as too_small
 
 EPSILON = 1e-8
 """Added to the squared error before the logarithm: identical frames have a PSNR of 80 dB, not infinity."""
@@ -21,8 +23,6 @@ WINDOW, SIGMA = 11, 1.5
 """SSIM's Gaussian window (Wang et al. 2004)."""
 STABLE = (0.01**2, 0.03**2)
 """SSIM's two constants for images of range 1."""
-SMALLEST = {"alex": 31, "vgg": 16}
-"""Pixels to a side below which a network of LPIPS has nothing left after its last pooling."""
 CHUNK = 64
 """Pairs of frames that LPIPS sees at once: bounds memory, costs no speed."""
 
@@ -64,18 +64,6 @@ def lpips(predicted: Tensor, truth: Tensor, network: Lpips) -> Tensor:
     a, b = predicted.reshape(-1, *image), truth.expand_as(predicted).reshape(-1, *image)
     pairs = zip(a.split(CHUNK), b.split(CHUNK), strict=True)
     return torch.cat([network(x, y) for x, y in pairs]).view(leading)
-
-
-def too_small(network: str, height: int, width: int) -> str | None:
-    """Why a network of LPIPS cannot look at frames of this size; None where it can."""
-    least = SMALLEST[network]
-    if min(height, width) >= least:
-        return None
-    others = [name for name, side in SMALLEST.items() if min(height, width) >= side]
-    instead = f"take {' or '.join(others)}, or leave LPIPS out" if others else "leave LPIPS out"
-    return (
-        f"LPIPS with {network} needs frames of at least {least}x{least} pixels, these are {height}x{width}; {instead}"
-    )
 
 
 def measure(predicted: Tensor, truth: Tensor, networks: Mapping[str, Lpips] | None = None) -> dict[str, Tensor]:

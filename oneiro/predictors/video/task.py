@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
 from torch import Tensor
 
 from oneiro.episode import Row, Tokens
@@ -24,7 +23,7 @@ from oneiro.models.video.tokenizer import Tokenizer, pixels
 from oneiro.predictors.base import Flaw, Malformed, Predictor, Reward
 from oneiro.predictors.video import measures
 from oneiro.predictors.video.dataset import Clips
-from oneiro.recipe import Settings
+from oneiro.predictors.video.settings import VideoRewardSettings
 from oneiro.sampling.engine import Engine, Sample, SamplingSettings
 from oneiro.worlds.robot.episodes import ActionBins
 
@@ -32,45 +31,6 @@ SCORED_AT_ONCE = 4
 """Decoded and compared at once: so many times the frames that go through the tokenizer together."""
 BEST_PSNR = 80.0
 """Of identical frames, by `measures.EPSILON`."""
-BETTER = {"mae": -1.0, "mse": -1.0, "lpips": -1.0, "psnr": 1.0, "ssim": 1.0}
-"""Which way each measure counts in a reward."""
-
-
-class VideoRewardSettings(Settings):
-    """A weighted sum over a segment's predicted frames. Weights are positive; errors count against, likeness for."""
-
-    mae: float = Field(1.0, ge=0)
-    mse: float = Field(0.0, ge=0)
-    psnr: float = Field(0.0, ge=0)
-    ssim: float = Field(0.0, ge=0)
-    lpips: float = Field(1.0, ge=0)
-    network: Literal["alex", "vgg"] = "vgg"
-    """Whose features LPIPS compares; published: vgg."""
-    repetition: float = Field(0.0, ge=0)
-    """What a frame pays for being the one before it, token for token."""
-    aggregate: Literal["mean", "last", "discount"] = "mean"
-    """Frames count alike, only the last counts, or each counts `discount` times the one before."""
-    discount: float = Field(0.9, gt=0, le=1)
-    truth: Literal["pixels", "reconstruction"] = "pixels"
-    """Compare with the recorded frames, or with what the tokenizer could have made of them."""
-
-    @model_validator(mode="after")
-    def _something_counts(self) -> VideoRewardSettings:
-        if not self.weights and not self.repetition:
-            raise ValueError(f"nothing counts in the reward; give one of {', '.join(BETTER)} or repetition a weight")
-        return self
-
-    @property
-    def weights(self) -> dict[str, float]:
-        """The measures that count, with their signs."""
-        return {name: sign * getattr(self, name) for name, sign in BETTER.items() if getattr(self, name)}
-
-    def shares(self, frames: int) -> NDArray[np.float32]:
-        """How much each frame counts, [F]; they sum to 1."""
-        if self.aggregate == "last":
-            return np.eye(frames, dtype=np.float32)[-1]
-        raw = np.ones(frames) if self.aggregate == "mean" else self.discount ** np.arange(frames)
-        return (raw / raw.sum()).astype(np.float32)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ RL = "rl"
 def train(task: Task) -> None:
     """The whole pipeline of a task inside its run."""
     run = task.run
+    run.plan([*task.first_stages, "evaluate-base", RL, "evaluate-rlvr", "compare"])
     task.prepare()
     start = task.supervise()
     before = run.stage("evaluate-base", lambda: evaluate(task, task.before, start))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from oneiro.learning.collapse import CollapseMonitorSettings
-from oneiro.learning.loop import RlSettings
+from oneiro.learning.rl_settings import RlSettings
+from oneiro.learning.settings import CollapseMonitorSettings
 from oneiro.recipe import Recipe, Settings
-from oneiro.sampling.engine import SamplingSettings
-from oneiro.systems.stages import RolloutSettings
+from oneiro.sampling.settings import SamplingSettings
+from oneiro.systems.settings import RolloutSettings
 
 
 class OnTheWay(Settings):

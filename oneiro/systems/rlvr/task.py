@@ -34,6 +34,11 @@ class Task(ABC):
         """The row of the model that RL starts from."""
         return BEFORE
 
+    @property
+    @abstractmethod
+    def first_stages(self) -> Sequence[str]:
+        """The stages of `prepare` and `supervise`, in order."""
+
     @abstractmethod
     def prepare(self) -> None:
         """The stages before training: data, tokenizer, the weights that training starts from."""

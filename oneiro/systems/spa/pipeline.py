@@ -36,6 +36,7 @@ def run(recipe: SpaRecipe, run: Run) -> None:
     """The whole pipeline inside a run directory."""
     if not run.done("model") and (warning := budget_warning(recipe.world.name, budget_of(recipe))):
         run.say(warning)
+    run.plan(stage_names(recipe))
     run.stage("model", lambda: stages.make_base(run, recipe.model, lambda: create_tiny(recipe)))
     for name in taught(recipe):
         run.stage(self_play_stage(recipe, name), partial(self_play, recipe, run, name))
@@ -43,6 +44,16 @@ def run(recipe: SpaRecipe, run: Run) -> None:
         VariantRun(recipe, run, name).train()
     found = run.stage("compare", lambda: compare(recipe, run))
     summarise(recipe, run, found)
+
+
+def stage_names(recipe: SpaRecipe) -> list[str]:
+    """All stages, in order."""
+    names = ["model", *(self_play_stage(recipe, name) for name in taught(recipe))]
+    for name in recipe.variants:
+        variant = recipe.variant(name)
+        kinds = {"sft": variant.sft, "rl": variant.rl, "evaluate": True}
+        names += [f"{kind}-{name}" for kind, wanted in kinds.items() if wanted]
+    return [*names, "compare"]
 
 
 def budget_of(recipe: SpaRecipe) -> dict[str, Any]:

@@ -6,6 +6,7 @@ over the protocol's. The presets `spa`, `ragen` and `ragen2` of the shipped reci
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from oneiro.recipe import Plain, merge
@@ -80,8 +81,8 @@ PROTOCOLS: dict[str, Plain] = {
 """Protocol -> section -> settings."""
 
 
-def with_protocol(data: Plain) -> Plain:
-    """Recipe data with the sections of its protocol under what it says itself; null sections count as left out."""
-    data = {key: value for key, value in data.items() if value is not None}
-    sections: dict[str, Any] = PROTOCOLS.get(str(data.get("protocol", "own")), {})
+def with_protocol(data: Plain, known: Collection[str]) -> Plain:
+    """Recipe data with the sections of its protocol under what it says itself; null `known` ones count as left out."""
+    sections: dict[str, Any] = PROTOCOLS.get(str(data.get("protocol") or "own"), {})
+    data = {key: value for key, value in data.items() if value is not None or key not in known}
     return {**data, **{name: merge(section, data.get(name, {})) for name, section in sections.items()}}

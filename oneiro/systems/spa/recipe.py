@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from oneiro.agents.evaluate import AgentEvaluationSettings
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.errors import OneiroError, nearest
-from oneiro.learning.collapse import CollapseMonitorSettings
-from oneiro.learning.loop import RlSettings
-from oneiro.learning.sft import SftSettings
-from oneiro.models.language import ModelSettings
+from oneiro.learning.rl_settings import RlSettings
+from oneiro.learning.settings import CollapseMonitorSettings, SftSettings
+from oneiro.models.settings import ModelSettings, require_place, require_words
 from oneiro.recipe import Name, Recipe, Settings
-from oneiro.sampling.engine import SamplingSettings
 from oneiro.sampling.server import ServerConfig
+from oneiro.sampling.settings import SamplingSettings
+from oneiro.systems.settings import RolloutSettings
 from oneiro.systems.spa.protocols import with_protocol
 from oneiro.systems.spa.variants import VARIANTS, PlayPolicy, Variant, view_of
-from oneiro.systems.stages import RolloutSettings
 from oneiro.worlds.choice import WorldChoice
-from oneiro.worlds.registry import config_for
+from oneiro.worlds.registry import config_for, world_class
 
 
 class SelfPlaySettings(Settings):
@@ -62,6 +61,7 @@ class SelfPlaySettings(Settings):
 class SpaRecipe(Recipe):
     """Everything SPA does, in order."""
 
+    pipeline: ClassVar[str] = "oneiro.systems.spa.pipeline"
     protocol: Literal["own", "spa", "ragen", "ragen2"] = "own"
     """Whose settings the sections take that are left out or null here (`protocols.py`)."""
     world: WorldChoice = WorldChoice(name="frozen-lake")
@@ -92,10 +92,18 @@ class SpaRecipe(Recipe):
     def parameters(self) -> int | None:
         return self.model.parameters
 
+    def check_places(self) -> None:
+        require_place(self.model.name)
+        require_words(self.model.name)
+        for world in (self.world, *([self.transfer_world] if self.transfer_world else [])):
+            view, views = config_for(world.name, world.settings).view, world_class(world.name).views
+            if view not in views:
+                raise OneiroError(f"world '{world.name}' has no view '{view}'{nearest(view, views)}")
+
     @model_validator(mode="before")
     @classmethod
     def _protocol(cls, data: Any) -> Any:
-        return with_protocol(data) if isinstance(data, dict) else data
+        return with_protocol(data, cls.model_fields) if isinstance(data, dict) else data
 
     @field_validator("variants")
     @classmethod

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from oneiro.errors import OneiroError
-from oneiro.learning.sft import SftSettings
-from oneiro.models.language import ModelSettings
+from oneiro.learning.settings import SftSettings
+from oneiro.models.settings import ModelSettings, require_place, require_words
 from oneiro.predictors.textgame.task import TextGamePredictorConfig
 from oneiro.recipe import Settings
-from oneiro.sampling.engine import SamplingSettings
 from oneiro.sampling.server import ServerConfig
+from oneiro.sampling.settings import SamplingSettings
 from oneiro.systems.rlvr.recipe import OnTheWay, RlvrRecipe
+from oneiro.systems.settings import require_path
 from oneiro.worlds.textgame.crawl import CrawlConfig
 from oneiro.worlds.textgame.games import GAMES, game_named
 
@@ -109,6 +110,7 @@ class PlanningSettings(Settings):
 class TextGameRecipe(RlvrRecipe):
     """Everything RLVR on text games does, in order."""
 
+    pipeline: ClassVar[str] = "oneiro.systems.rlvr.textgame.task"
     task: TextGamePredictorConfig = TextGamePredictorConfig(reward="shaped")
     data: TextGameDataSettings = TextGameDataSettings()
     model: ModelSettings = ModelSettings()
@@ -118,6 +120,12 @@ class TextGameRecipe(RlvrRecipe):
     sft: SftSettings = SftSettings()
     evaluation: TextGameEvaluationSettings = TextGameEvaluationSettings()
     planning: PlanningSettings = PlanningSettings()
+
+    def check_places(self) -> None:
+        require_place(self.model.name)
+        require_words(self.model.name)
+        if not self.data.own:
+            require_path("data.name", self.data.name)
 
     @property
     def parameters(self) -> int | None:

@@ -82,6 +82,10 @@ class TextGameTask(Task):
     def predictor(self) -> TextGamePredictor:
         return self.data.predictor(self.recipe.task)
 
+    @property
+    def first_stages(self) -> list[str]:
+        return ["data", "model", *([SFT] if self.recipe.sft_data.rows else [])]
+
     def prepare(self) -> None:
         recipe, run = self.recipe, self.run
         run.stage("data", lambda: data_stage(recipe, run))

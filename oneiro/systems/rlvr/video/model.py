@@ -81,7 +81,7 @@ def train_tokenizer(made: tokenizers.Tokenizer, recipe: VideoRecipe, run: Run, d
 
         def rewind(step: int) -> None:
             run.rewind(TOKENIZER, step)
-            bar.advance(step)
+            bar.begin(step)
 
         with ReadAhead(read, partial(next_batch, settings)) as ahead:
 
@@ -89,7 +89,7 @@ def train_tokenizer(made: tokenizers.Tokenizer, recipe: VideoRecipe, run: Run, d
                 return pixels(ahead(number), made.device)
 
             reconstruction.train(
-                made, settings, draw, network, run.checkpoint_dir(TOKENIZER), seed, log, rewind, run.say
+                made, settings, draw, network, run.checkpoint_dir(TOKENIZER), seed, log, rewind, run.say, run.saving()
             )
 
 

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from oneiro.learning.learner import LearnerSettings
-from oneiro.learning.reconstruction import ReconstructionSettings
+from oneiro.learning.settings import LearnerSettings, ReconstructionSettings
 from oneiro.models.video.layout import Layout
-from oneiro.models.video.tokenizer import FrameTokenizerSettings, Tokenizer, TokenizerSettings
-from oneiro.models.video.transformer import TransformerSettings
+from oneiro.models.video.settings import FrameTokenizerSettings, TokenizerSettings, TransformerSettings
 from oneiro.predictors.video.augment import AugmentSettings
-from oneiro.predictors.video.measures import too_small
-from oneiro.predictors.video.task import VideoRewardSettings
+from oneiro.predictors.video.settings import VideoRewardSettings, too_small
 from oneiro.recipe import Settings
-from oneiro.sampling.engine import SamplingSettings
+from oneiro.sampling.settings import SamplingSettings
 from oneiro.systems.rlvr.recipe import OnTheWay, RlvrRecipe
-from oneiro.systems.stages import RolloutSettings
+from oneiro.systems.settings import RolloutSettings, require_path
 from oneiro.worlds.robot import puck as video_toy
 from oneiro.worlds.robot.policies import PERTURBATIONS
 from oneiro.worlds.robot.simulator import TaskName
+
+if TYPE_CHECKING:
+    from oneiro.models.video.tokenizer import Tokenizer
 
 DRAWER = "drawer"
 
@@ -147,6 +147,7 @@ class VideoEvaluationSettings(OnTheWay):
 class VideoRecipe(RlvrRecipe):
     """Everything RLVR on video does, in order."""
 
+    pipeline: ClassVar[str] = "oneiro.systems.rlvr.video.task"
     data: VideoDataSettings = VideoDataSettings()
     init_from: InitFromSettings = InitFromSettings()
     layout: LayoutSettings = LayoutSettings()
@@ -158,6 +159,12 @@ class VideoRecipe(RlvrRecipe):
     reward: VideoRewardSettings = VideoRewardSettings()
     rollout: RolloutSettings = RolloutSettings(prompts_per_step=16)
     evaluation: VideoEvaluationSettings = VideoEvaluationSettings()
+
+    def check_places(self) -> None:
+        if not self.data.own:
+            require_path("data.name", self.data.name)
+        require_path("init_from.tokenizer", self.init_from.tokenizer)
+        require_path("init_from.transformer", self.init_from.transformer)
 
     @model_validator(mode="after")
     def _square(self) -> VideoRecipe:

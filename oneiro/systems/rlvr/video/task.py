@@ -76,6 +76,11 @@ class VideoTask(Task):
         Curve("Largest sampler-learner difference in log-probability", "mismatch", _RL),
     )
 
+    @property
+    def first_stages(self) -> list[str]:
+        given = self.recipe.init_from.tokenizer or self.recipe.init_from.transformer
+        return [*(["init-from"] if given else []), "data", TOKENIZER, PRETRAIN]
+
     def prepare(self) -> None:
         recipe, run = self.recipe, self.run
         if recipe.init_from.tokenizer or recipe.init_from.transformer:

@@ -1,0 +1,95 @@
+"""Ctrl-C and SIGTERM. Training ends its step and saves before it stops; everything else, and a second one, stops at
+once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+NOTICE = b"\nstopping after this step, with a checkpoint; once more stops at once\n"
+
+
+class Stopped(KeyboardInterrupt):
+    """Work was stopped that can go on; the text says how."""
+
+
+@dataclass
+class _State:
+    deferring: int = 0
+    asked: bool = False
+
+
+_state = _State()
+
+
+@contextmanager
+def handled() -> Iterator[None]:
+    """Inside, both signals stop the work, as this module says. Outside the main thread nothing changes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    owner = os.getpid()
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        if os.getpid() == owner and _state.deferring and not _state.asked:
+            _state.asked = True
+            os.write(2, NOTICE)  # printing is not safe in the middle of anything
+            return
+        raise KeyboardInterrupt
+
+    heard = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, hear) for number in heard}
+    _state.asked = False
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+        _state.asked = False
+
+
+class Saving:
+    """When training saves besides its every so many steps: after `minutes`, and before it stops.
+
+    with saving.deferred():
+        for step in ...:
+            ...
+            if step % every == 0 or saving.due():
+                save()
+                saving.done()
+            saving.stop()
+    """
+
+    def __init__(self, minutes: float | None = None) -> None:
+        self._seconds = None if minutes is None else 60 * minutes
+        self._last = time.monotonic()
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """Inside, the first signal only asks: `due` becomes true, and `stop` stops."""
+        _state.deferring += 1
+        try:
+            yield
+        finally:
+            _state.deferring -= 1
+
+    def due(self) -> bool:
+        """Whether to save now."""
+        late = self._seconds is not None and time.monotonic() - self._last >= self._seconds
+        return late or _state.asked
+
+    def done(self) -> None:
+        """It was saved."""
+        self._last = time.monotonic()
+
+    def stop(self) -> None:
+        """End here where a signal asked for it."""
+        if _state.asked:
+            raise KeyboardInterrupt

@@ -1,0 +1,59 @@
+"""Settings of RL; read without torch, as `settings.py` is."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from oneiro.learning.algorithms import Grpo
+from oneiro.learning.algorithms.choice import AnyAlgorithm
+from oneiro.learning.filters import FilterSettings
+from oneiro.learning.settings import (
+    KEPT,
+    CorrectionSettings,
+    KlKind,
+    LearnerSettings,
+    OptimiserSettings,
+    ReferenceSettings,
+    SelectionSettings,
+)
+from oneiro.recipe import Settings
+
+
+class RlSettings(Settings):
+    steps: int = Field(50, ge=0)
+    algorithm: AnyAlgorithm = Grpo()
+    learner: LearnerSettings = LearnerSettings()
+    critic: OptimiserSettings = OptimiserSettings(lr=1e-3)
+    """The critic's optimiser, for algorithms that have one."""
+    shared_backbone: bool = False
+    """Put the value head on the policy's own body instead of a critic of its own."""
+    filter: FilterSettings = FilterSettings()
+    mask_truncated: bool = False
+    """Leave episodes with a reply that was cut by the token limit out of the policy loss (overlong filtering, DAPO);
+    their scores still count for their group.
+    """
+    correction: CorrectionSettings = CorrectionSettings()
+    """What is done about a sampler that is not quite the policy."""
+    reference: ReferenceSettings = ReferenceSettings()
+    """Whether the reference of `kl` and `kl_in_reward` follows the policy."""
+    epochs: int = Field(1, ge=1)
+    minibatches: int = Field(1, ge=1)
+    """Optimiser steps per epoch over a batch of episodes."""
+    kl_in_reward: float = Field(0.0, ge=0)
+    kl_in_reward_kind: KlKind = "k1"
+    environment_ce: float = Field(0.0, ge=0)
+    """Weight of cross-entropy on tokens the environment wrote (ECHO), against the policy's loss; the first prompt is
+    left out.
+    """
+    async_rollout: bool = False
+    """Play the next step while the present one is learned, with weights one step old; worth it on a GPU."""
+    select: SelectionSettings | None = None
+    """Validate during RL, keep the best weights, stop when they get no better; None: the last weights are kept."""
+    checkpoint_every: int = Field(10, ge=1)
+    keep_checkpoints: int = Field(KEPT, ge=1)
+    """How many of the last checkpoints stay while the stage goes on; one at its end."""
+    keep_episodes_every: int = Field(10, ge=1)
+
+    @property
+    def updates_per_step(self) -> int:
+        return self.epochs * self.minibatches

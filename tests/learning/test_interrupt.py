@@ -1,0 +1,123 @@
+"""Ctrl-C, SIGTERM and the clock: a checkpoint at any step leaves the result as it was."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from oneiro import interrupt
+from oneiro.episode import Row, given
+from oneiro.interrupt import Saving
+from oneiro.learning import checkpoint, reconstruction, sft
+from oneiro.learning.algorithms import Grpo, Ppo
+from oneiro.learning.loop import Callbacks, actor_of, reinforce
+from oneiro.models.video import tokenizer as tokenizers
+from tests.conftest import make_tiny
+from tests.learning.test_loop import play_with, settings
+from tests.learning.test_reconstruction import FRAME, bars, schedule
+
+Logged = list[tuple[int, dict[str, float]]]
+Training = Callable[[Path, Callable[[int, dict[str, float]], None], Saving | None], torch.nn.Module]
+STEPS = 5
+
+
+def supervised(folder: Path, log: Any, saving: Saving | None) -> torch.nn.Module:
+    rows = [Row([given([i % 9, 2, 3]), given([10 + i % 5, 11], ce=1.0)]) for i in range(40)]
+    language = make_tiny()
+    sft.train(language, rows, (), sft.SftSettings(batch=8, checkpoint_every=100), folder, 0, log, saving=saving)
+    return language.model
+
+
+def reinforced(folder: Path, log: Any, saving: Saving | None, algorithm: Any = None, **more: Any) -> torch.nn.Module:
+    language, how = make_tiny(), settings(algorithm or Grpo(), STEPS, **more)
+    how = how.model_copy(update={"checkpoint_every": 100})
+    actor = actor_of(language, how)
+    reinforce(language, how, folder, 0, Callbacks(play_with(actor), log), actor, 5, saving)
+    return language.model
+
+
+def with_critic(folder: Path, log: Any, saving: Saving | None) -> torch.nn.Module:
+    return reinforced(folder, log, saving, Ppo(), kl=True, minibatches=2)
+
+
+def reconstructed(folder: Path, log: Any, saving: Saving | None) -> torch.nn.Module:
+    tokenizer = tokenizers.create(FRAME, 3, "cpu")
+    how = schedule(STEPS).model_copy(update={"checkpoint_every": 100})
+    reconstruction.train(tokenizer, how, bars, None, folder, 5, log, saving=saving)
+    return tokenizer
+
+
+@pytest.mark.parametrize("training", [supervised, reinforced, with_critic, reconstructed])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_the_step_and_the_rest_is_that_of_an_uninterrupted_run(
+    training: Training, number: signal.Signals, tmp_path: Path
+) -> None:
+    def go(folder: Path, stop_at: int | None = None) -> tuple[Logged, torch.nn.Module | None]:
+        logged: Logged = []
+
+        def log(step: int, values: dict[str, float]) -> None:
+            logged.append((step, values))
+            if step == stop_at:
+                os.kill(os.getpid(), number)
+
+        trained = None
+        with contextlib.suppress(KeyboardInterrupt), interrupt.handled():
+            trained = training(folder, log, None)
+        return logged, trained
+
+    whole, expected = go(tmp_path / "whole")
+    begun, nothing = go(tmp_path / "cut", stop_at=3)
+    assert nothing is None and [step for step, _ in begun] == [1, 2, 3]
+    newest = checkpoint.latest(tmp_path / "cut")
+    assert newest is not None and checkpoint.step_of(newest) == 3
+    rest, found = go(tmp_path / "cut")
+    assert begun + rest == whole
+    assert expected is not None and found is not None
+    for name, tensor in expected.state_dict().items():
+        assert torch.equal(tensor, found.state_dict()[name]), name
+
+
+def test_checkpoints_come_by_the_clock_too_and_change_nothing(tmp_path: Path) -> None:
+    plain: Logged = []
+    clocked: Logged = []
+    supervised(tmp_path / "plain", lambda *row: plain.append(row), None)
+    seen: list[int] = []
+
+    def log(step: int, values: dict[str, float]) -> None:
+        clocked.append((step, values))
+        seen.append(len(checkpoint.checkpoints(tmp_path / "clocked")))
+
+    supervised(tmp_path / "clocked", log, Saving(minutes=1e-9))
+    assert plain == clocked
+    assert seen[:3] == [0, 1, 2]  # one after each step
+    assert not Saving(minutes=60).due() and not Saving().due()
+
+
+def test_playing_ahead_saves_by_steps_alone_because_a_checkpoint_decides_who_plays_next(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def log(step: int, values: dict[str, float]) -> None:
+        seen.append(len(checkpoint.checkpoints(tmp_path)))
+
+    reinforced(tmp_path, log, Saving(minutes=1e-9), async_rollout=True)
+    assert seen == [1] * STEPS  # the one before any step
+
+
+def test_outside_training_and_the_second_time_a_signal_stops_at_once() -> None:
+    with pytest.raises(KeyboardInterrupt), interrupt.handled():
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise AssertionError("not reached")
+    saving = Saving()
+    with pytest.raises(KeyboardInterrupt), interrupt.handled(), saving.deferred():
+        os.kill(os.getpid(), signal.SIGINT)
+        assert saving.due()
+        os.kill(os.getpid(), signal.SIGINT)
+        raise AssertionError("not reached")
+    assert not saving.due() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
