@@ -187,11 +187,11 @@ def listing() -> list[RecipeCard]:
     for name, path in sorted(_named_files().items()):
         try:
             data = read(path)
+            presets, models = (tuple(_named_settings(data, section, str(path))) for section in ("presets", "models"))
         except OneiroError as error:
             plugins.skip(error)
             continue
         words = {field: str(data.get(field, "")) for field in ("about", "needs", "takes")}
-        presets, models = (tuple(_named_settings(data, section, str(path))) for section in ("presets", "models"))
         cards.append(RecipeCard(name, presets=presets, models=models, **words))
     return cards
 
