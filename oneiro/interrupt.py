@@ -24,6 +24,7 @@ class Stopped(KeyboardInterrupt):
 class _State:
     deferring: int = 0
     asked: bool = False
+    notice: bytes = NOTICE
 
 
 _state = _State()
@@ -40,7 +41,7 @@ def handled() -> Iterator[None]:
     def hear(number: int, frame: FrameType | None) -> None:
         if os.getpid() == owner and _state.deferring and not _state.asked:
             _state.asked = True
-            os.write(2, NOTICE)  # printing is not safe in the middle of anything
+            os.write(2, _state.notice)  # printing is not safe in the middle of anything
             return
         raise KeyboardInterrupt
 
@@ -53,6 +54,26 @@ def handled() -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, handler or signal.SIG_DFL)
         _state.asked = False
+
+
+@contextmanager
+def _deferred(notice: bytes) -> Iterator[None]:
+    before, _state.notice = _state.notice, notice
+    _state.deferring += 1
+    try:
+        yield
+    finally:
+        _state.deferring -= 1
+        _state.notice = before
+
+
+@contextmanager
+def postponed() -> Iterator[None]:
+    """Inside, the first signal waits for the end: what must not be cut in two, and does not take long."""
+    with _deferred(b""):
+        yield
+    if _state.asked:
+        raise KeyboardInterrupt
 
 
 class Saving:
@@ -74,11 +95,8 @@ class Saving:
     @contextmanager
     def deferred(self) -> Iterator[None]:
         """Inside, the first signal only asks: `due` becomes true, and `stop` stops."""
-        _state.deferring += 1
-        try:
+        with _deferred(NOTICE):
             yield
-        finally:
-            _state.deferring -= 1
 
     def due(self) -> bool:
         """Whether to save now."""

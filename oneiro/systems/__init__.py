@@ -84,7 +84,8 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
     with interrupt.handled(), _going_on(), Run.open(out or _default_out(name, chosen), chosen) as opened:
         time = f", {chosen.takes}" if chosen.takes else ""
         opened.say(f"in {opened.path}{time}; Ctrl-C stops it, the same command goes on")
-        work = pipeline(chosen.system)  # brings torch, whose threads are set before it computes
+        with interrupt.postponed():  # this brings torch, which aborts where a signal meets its loading
+            work = pipeline(chosen.system)
         _use_threads(chosen, opened)
         work(chosen, opened)
         if chosen.profile:

@@ -121,3 +121,11 @@ def test_outside_training_and_the_second_time_a_signal_stops_at_once() -> None:
         os.kill(os.getpid(), signal.SIGINT)
         raise AssertionError("not reached")
     assert not saving.due() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_what_must_not_be_cut_in_two_is_finished_first(capfd: pytest.CaptureFixture[str]) -> None:
+    done = []
+    with pytest.raises(KeyboardInterrupt), interrupt.handled(), interrupt.postponed():
+        os.kill(os.getpid(), signal.SIGINT)
+        done.append("loaded")
+    assert done == ["loaded"] and capfd.readouterr().err == ""
