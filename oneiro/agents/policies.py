@@ -60,6 +60,12 @@ class ModelPolicy:
     def __init__(self, engine: Engine, sampling: SamplingSettings) -> None:
         self.engine, self.sampling = engine, sampling
 
+    @property
+    def longest_prompt(self) -> int | None:
+        """Tokens of a prompt that leave room for a reply; None: any number."""
+        most = self.engine.language.backbone.most_positions
+        return None if most is None else most - self.sampling.max_tokens
+
     def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]:
         sampled = self.engine.generate([turn.prompt for turn in turns], 1, self.sampling, seed=seed)
         ends = set(self.engine.language.end_tokens)

@@ -79,6 +79,7 @@ def play(
     of games that ended.
     """
     games: list[_Game] = []
+    longest = getattr(policy, "longest_prompt", None)
     try:
         for task in planned:
             games.append(_Game(task, _episode(task)))
@@ -92,7 +93,11 @@ def play(
             turns: list[tuple[_Game, Turn]] = []
             for game in waiting:
                 with _guarded(game):
-                    turns.append((game, _ask(game, number, settings, chat, begun(response_prefix, game.state))))
+                    turn = _ask(game, number, settings, chat, begun(response_prefix, game.state))
+                    if number > 1 and longest is not None and len(turn.prompt) > longest:
+                        _leave(game, number)
+                    else:
+                        turns.append((game, turn))
             answers = policy.answer([turn for _, turn in turns], seeds.derive(seed, "turn", number)) if turns else []
             for (game, turn), answer in zip(turns, answers, strict=True):
                 with _guarded(game):
@@ -197,6 +202,15 @@ def _ask(game: _Game, number: int, settings: DialogueSettings, chat: ChatFormat 
         seeds.derive(game.task.seed, game.task.member, number),
         response_prefix,
     )
+
+
+def _leave(game: _Game, number: int) -> None:
+    """The dialogue has outgrown the model: the episode ends with the turn before, and without what was to be asked."""
+    game.episode.finish_reason, game.over = FinishReason.LENGTH, True
+    row = game.episode.rows[-1]
+    row.segments = [segment for segment in row.segments if segment.turn != number]
+    if not row.segments:
+        game.episode.rows.pop()
 
 
 def _take(game: _Game, turn: Turn, answer: Utterance, settings: DialogueSettings) -> None:

@@ -253,3 +253,18 @@ def test_a_chat_template_that_cannot_be_used_is_one_line(tiny: LanguageModel, te
     with pytest.raises(OneiroError, match="set another chat_template") as caught:
         ChatFormat(tiny.tokenizer)
     assert "\n" not in str(caught.value)
+
+
+def test_a_dialogue_that_outgrows_the_model_ends_with_the_turn_before(tiny: LanguageModel) -> None:
+    chat = ChatFormat(tiny.tokenizer)
+    settings = DialogueSettings(max_turns=6, world_model=False)
+    policy = ModelPolicy(Engine(tiny, 4), SamplingSettings(max_tokens=10, ignore_eos=True))
+    (whole,) = play(lake, attempts(1, 1, "train", 0), policy, settings, chat)
+    first = [int((whole.rows[0].turns <= turn).sum()) for turn in (1, 2, 3)]
+    tiny.backbone.most_positions = first[2] - 1  # the third turn does not fit
+    (cut,) = play(lake, attempts(1, 1, "train", 0), policy, settings, chat)
+    assert cut.finish_reason is FinishReason.LENGTH and len(cut.rewards) == 2
+    np.testing.assert_array_equal(cut.rows[0].tokens, whole.rows[0].tokens[: first[1]])
+    tiny.backbone.most_positions = 20  # nothing fits: a mistake that a person can mend
+    with pytest.raises(OneiroError, match="do not fit into the 20 positions"):
+        play(lake, attempts(1, 1, "train", 0), policy, settings, chat)
