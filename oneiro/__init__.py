@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from oneiro.recipe import Recipe
     from oneiro.systems.simple import train, train_agent
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 __all__ = ["Run", "run", "train", "train_agent"]
 
 
