@@ -12,12 +12,67 @@ from oneiro.cli.show import JsonFile, show, warn
 
 def offer(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True, help="Import real data, or make some.")
+    group.command()(get)
     group.command()(bytesized32)
     group.command()(text_game)
     group.command()(robot)
     group.command()(rlds)
     group.command()(levels)
     app.add_typer(group, name="data")
+
+
+def get(
+    name: Annotated[str | None, typer.Argument(help="Which; all are listed if left out.", show_default=False)] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the files go; downloads/NAME if left out.")
+    ] = None,
+    shards: Annotated[
+        int | None, typer.Option(min=1, help="Of data in many files only so many; all if left out.")
+    ] = None,
+    json: JsonFile = None,
+) -> None:
+    """Download published data. The same command goes on where a download broke off, and checks files put there by hand.
+
+    \b
+    oneiro data get
+    oneiro data get gsm8k
+    oneiro data get bridge --shards 8 --out downloads/bridge
+    """
+    from oneiro import sources
+    from oneiro.progress import Bar, console
+    from oneiro.report.table import Table
+
+    if name is None:
+        table = Table("Published data", ["name", "what", "size", "licence", "files", "checksums"])
+        pages = Table("Where it comes from", ["name", "page"])
+        for source in sources.SOURCES:
+            checked = "yes" if all(file.sha256 for file in source.files) else "none known"
+            size = sources.amount(source.size)
+            table.add(source.name, source.about, size, source.licence, len(source.files), checked)
+            pages.add(source.name, source.page)
+        show([table, pages], json)
+        return
+    source = sources.find(name)
+    folder = out or Path("downloads") / source.name
+    files = source.chosen(shards)
+    typer.echo(
+        f"{source.name}: {len(files)} files, about {sources.amount(source.bytes(shards))}; licence: {source.licence}"
+    )
+    table = Table(f"{source.name} in {folder}", ["file", "bytes", "how", "checksum"])
+    with Bar("megabytes", max(1, source.bytes(shards) // sources.MB), 0, console(), lambda line: None) as bar:
+        before = here = 0
+
+        def count(file: sources.File, received: int, total: int | None) -> None:
+            nonlocal here
+            here = received
+            bar.expect(max(bar.total, (before + (total or 0)) // sources.MB))
+            bar.advance(max(0, (before + here) // sources.MB - bar.done))
+
+        for got in sources.get(source, folder, shards, count):
+            before, here = before + got.path.stat().st_size, 0
+            table.add(got.path.name, got.path.stat().st_size, got.how, "right" if got.checked else "none known")
+    show([table], json)
+    typer.echo(f"next: {source.use.format(folder=folder)}")
 
 
 def bytesized32(

@@ -23,6 +23,8 @@ from oneiro.run import METRICS, holds_run, read_info, read_log
 
 TEMPLATE = Path(__file__).with_name("page.html")
 PICTURES = (".gif", ".png")
+LONG_TABLE = 16
+"""Tables with more rows than this, but for the first, are folded."""
 
 
 @dataclass
@@ -175,7 +177,7 @@ def render(page: Page) -> str:
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["clock"] = _clock
-    return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(page=page)
+    return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(page=page, LONG=LONG_TABLE)
 
 
 def _facts(run: Found) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ INK = "#010203"
 """Stands for the page's text colour while matplotlib draws."""
 SMOOTH_FROM = 40
 """Curves with more points than this are drawn faintly, under their running mean."""
+TITLE_WIDTH = 58
+"""Characters of a title on one line."""
 
 
 @dataclass(frozen=True)
@@ -69,13 +72,17 @@ def curves(title: str, series: Sequence[Series], unit: str = "", size: tuple[flo
             few = len(values) <= SMOOTH_FROM
             axes.plot(line.steps, values, color=colour, lw=1.6 if few else 0.7, alpha=1 if few else 0.35)
             if few:
-                axes.plot(line.steps, values, ".", color=colour, ms=4)
+                axes.plot(line.steps, values, ".", color=colour, ms=4 if len(values) > 1 else 9)
             else:
                 axes.plot(line.steps, running_mean(values, len(values) // 20 + 1), color=colour, lw=1.6)
             axes.plot([], [], color=colour, lw=1.6, label=line.label)
         axes.set_xlabel("step", color=INK)
         axes.set_ylabel(unit, color=INK)
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
+        steps = {step for line in series for step in line.steps}
+        if len(steps) == 1:
+            axes.set_xticks(list(steps))
+        else:
+            axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
         if unit == "%":
             axes.set_ylim(-2, 102)
         low, high = axes.get_ylim()
@@ -98,7 +105,7 @@ def _drawn(title: str, size: tuple[float, float], draw: Callable[[Any], None], l
         figure.patch.set_alpha(0)
         axes = figure.add_subplot()
         draw(axes)
-        axes.set_title(title, loc="left", fontsize=9.5, color=INK)
+        axes.set_title(textwrap.fill(title, TITLE_WIDTH), loc="left", fontsize=9.5, color=INK)
         axes.patch.set_alpha(0)
         axes.grid(axis="y", color=INK, alpha=0.12, lw=0.6)
         axes.tick_params(colors=INK, length=0)

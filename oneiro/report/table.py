@@ -74,6 +74,15 @@ class Table:
         """The places of the columns that hold anything: the others are not shown."""
         return [place for place in range(len(self.columns)) if any(row[place].value is not None for row in self.rows)]
 
+    def names(self) -> int:
+        """How many columns at the start name their row: the texts before the first number; the first one always."""
+        numbers = (
+            place
+            for place in range(len(self.columns))
+            if any(isinstance(row[place].value, int | float) for row in self.rows)
+        )
+        return max(1, next(numbers, 1))
+
     def heading(self, column: str) -> str:
         unit = self.units.get(column, "")
         return f"{column}, {unit}" if unit else column

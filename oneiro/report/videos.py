@@ -1,4 +1,4 @@
-"""Short videos side by side as one animated GIF, small enough to stand inside a page."""
+"""Short videos beside each other as one animated GIF, small enough to stand inside a page."""
 
 from __future__ import annotations
 
@@ -15,11 +15,16 @@ GAP = 4
 SMALL = 160
 """Frames are enlarged, pixel by pixel, to about this height."""
 PAUSE_MS = 350
+ACROSS = 2
+"""Videos in a row: as many as a phone shows with readable names."""
+EDGE = 3
+"""Width of the frame around a predicted picture, in pixels."""
+RECORDED, PREDICTED = "#8a9099", "#e0803a"
 
 
-def save_gif(path: Path, videos: Mapping[str, NDArray[np.uint8]]) -> None:
+def save_gif(path: Path, videos: Mapping[str, NDArray[np.uint8]], given: Mapping[str, int] | None = None) -> None:
     """Write `gif` to a file, whole or not at all."""
-    data = gif(videos)
+    data = gif(videos, given)
 
     def write(part: Path) -> None:
         part.write_bytes(data)
@@ -27,23 +32,38 @@ def save_gif(path: Path, videos: Mapping[str, NDArray[np.uint8]]) -> None:
     write_with(path, write)
 
 
-def gif(videos: Mapping[str, NDArray[np.uint8]], pause_ms: int = PAUSE_MS) -> bytes:
-    """Videos [T, H, W, 3] of one size, from left to right, their names above them, as a looping GIF."""
-    from PIL import Image, ImageDraw
+def gif(
+    videos: Mapping[str, NDArray[np.uint8]], given: Mapping[str, int] | None = None, pause_ms: int = PAUSE_MS
+) -> bytes:
+    """Videos [T, H, W, 3] of one size as a looping GIF, two in a row: the frame's number on top, names above each.
 
-    height, width = next(iter(videos.values())).shape[1:3]
+    `given` maps a predicted video to how many frames at its start were given to the model. These are named "given",
+    the later ones "predicted", with a frame in the colour of predictions; videos that it does not name have no mark.
+    """
+    from PIL import Image, ImageDraw, ImageFont
+
+    count, height, width = next(iter(videos.values())).shape[:3]
     zoom = max(1, round(SMALL / height))
-    names, top = list(videos), 14
+    high, wide = zoom * height, zoom * width
+    text = max(12, wide // 12)
+    line = text + 6
+    across = min(ACROSS, len(videos))
+    rows = -(-len(videos) // across)
+    font = ImageFont.load_default(size=text)
     shown = []
-    for frames in zip(*videos.values(), strict=True):
-        sheet = Image.new("RGB", (len(names) * (zoom * width + GAP) - GAP, zoom * height + top), "white")
+    for number, frames in enumerate(zip(*videos.values(), strict=True)):
+        sheet = Image.new("RGB", (across * (wide + GAP) - GAP, line + rows * (line + high + GAP) - GAP), "white")
         pen = ImageDraw.Draw(sheet)
-        for place, (name, frame) in enumerate(zip(names, frames, strict=True)):
-            left = place * (zoom * width + GAP)
-            pen.text((left + 1, 1), name, fill="black")
-            sheet.paste(
-                Image.fromarray(frame).resize((zoom * width, zoom * height), Image.Resampling.NEAREST), (left, top)
-            )
+        pen.text((1, 1), f"frame {number + 1} of {count}", fill="black", font=font)
+        for place, (name, frame) in enumerate(zip(videos, frames, strict=True)):
+            left, top = place % across * (wide + GAP), line + place // across * (line + high + GAP)
+            sheet.paste(Image.fromarray(frame).resize((wide, high), Image.Resampling.NEAREST), (left, top + line))
+            mark = "" if given is None or name not in given else "given" if number < given[name] else "predicted"
+            pen.text((left + 1, top + 1), name, fill="black", font=font)
+            if mark:
+                colour = PREDICTED if mark == "predicted" else RECORDED
+                pen.text((left + wide - 1, top + 1), mark, fill=colour, font=font, anchor="ra")
+                pen.rectangle((left, top + line, left + wide - 1, top + line + high - 1), outline=colour, width=EDGE)
         shown.append(sheet)
     buffer = io.BytesIO()
     shown[0].save(buffer, "GIF", save_all=True, append_images=shown[1:], duration=pause_ms, loop=0)

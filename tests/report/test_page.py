@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import re
+import shutil
+import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from oneiro.recipe import Recipe
 from oneiro.report import page
 from oneiro.report.plots import Series, curves, running_mean
 from oneiro.report.table import Cell, Table
+from oneiro.report.videos import save_gif
 from oneiro.run import Run
 
 HOSTILE = "</pre><script>alert('owned')</script><img src=x onerror=alert(1)>\x00${7*7}{{ 7*7 }}"
@@ -147,3 +151,70 @@ def test_the_running_mean_stays_centred_up_to_the_ends() -> None:
 def test_a_level_line_is_drawn_level_whatever_its_last_digits() -> None:
     drawn = curves("mi", [Series("spa", [1, 2, 3], [2.772588720, 2.772588722, 2.772588723])])
     assert "1e" not in drawn and ">2.75<" in drawn
+
+
+def test_a_single_point_has_one_tick_at_its_step() -> None:
+    drawn = curves("mi", [Series("spa", [7], [0.5]), Series("plain", [7], [0.7])])
+    ticks = re.search(r'id="matplotlib.axis_1">(.*?)id="matplotlib.axis_2"', drawn, re.DOTALL)
+    assert ticks is not None and re.findall(r"<text[^>]*>([^<]*)<", ticks[1]) == ["7", "step"]
+
+
+def test_a_long_title_takes_two_lines() -> None:
+    title = "How much reasoning depends on its prompt: mutual information a token over the spread between replies"
+    drawn = curves(title, [Series("spa", [1, 2], [0.5, 0.6])])
+    lines = [line for line in re.findall(r"<t(?:ext|span)[^>]*>([^<\n]+)<", drawn) if line in title]
+    assert len(lines) == 2 and " ".join(lines) == title
+
+
+def make_wide_run(path: Path) -> Path:
+    """A picture, a wide table and a long one."""
+    wide = Table("Wide", ["frames", *(f"measure {place}" for place in range(5))], {"measure 0": "%"})
+    wide.add("a rather long name of a row", *(Cell(0.5, 0.4, 0.6, 100) for _ in range(5)))
+    long = Table("Long", ["ahead", "frames", "MSE"])
+    for row in range(28):
+        long.add(f"frame {row}", "base", row / 7)
+    with Run.open(path, Recipe(system="toy")) as run:
+        for step in range(1, 9):
+            run.log("rl", step, {"success": step / 8})
+        save_gif(path / "images" / "a.gif", dict.fromkeys(("truth", "base"), np.zeros((2, 8, 160, 3), np.uint8)))
+        run.summary(
+            {
+                "tables": [wide.data(), long.data()],
+                "images": [{"title": "Segment", "file": "images/a.gif"}],
+                "curves": [{"title": "Success", "key": "success", "unit": "%", "stages": {"rl": "rl"}}],
+            }
+        )
+    return path
+
+
+def test_pictures_come_after_the_first_table_and_long_tables_are_folded(tmp_path: Path) -> None:
+    text = page.write([make_wide_run(tmp_path / "run")]).read_text()
+    outline(text)
+    places = [text.index(part) for part in ("<h2>Wide", "<img src", "<h2>Long", "<summary>28 rows", "Learning curves")]
+    assert places == sorted(places)
+    assert '<td class="name last" data-column="frames">base<' in text  # "ahead" and "frames" name a row of numbers
+
+
+CHROMIUM = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
+)
+MEASURE = """<body><iframe style="width:{width}px;height:800px;border:0" srcdoc="{page}"></iframe><script>
+onload = () => {{
+  const inner = document.querySelector("iframe").contentWindow;
+  const parts = [...inner.document.querySelectorAll("td, img, .plots svg")].filter(part => part.checkVisibility());
+  const ends = parts.map(part => part.getBoundingClientRect().right);
+  document.title = `${{parts.length >= 8}} ${{Math.max(...ends) <= inner.innerWidth}}`;
+}};
+</script>"""
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="no Chromium on this machine")
+@pytest.mark.parametrize("width", [390, 1280])
+def test_tables_curves_and_pictures_fit_the_width(tmp_path: Path, width: int) -> None:
+    text = page.write([make_wide_run(tmp_path / "run")]).read_text()
+    (tmp_path / "frame.html").write_text(MEASURE.format(width=width, page=html.escape(text)))
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+    shown = subprocess.run(
+        [*command, "--dump-dom", (tmp_path / "frame.html").as_uri()], capture_output=True, text=True, timeout=60
+    )
+    assert "<title>true true</title>" in shown.stdout

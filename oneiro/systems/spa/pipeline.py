@@ -132,7 +132,11 @@ def summarise(recipe: SpaRecipe, run: Run, found: dict[str, Any]) -> None:
         Curve("Entropy", "entropy", runs),
         Curve("Tokens of a reply", "response_length", runs),
         Curve("Mutual information of prompts and reasoning, nats", "mi", runs),
-        Curve("Mutual information in standard deviations of the marginal", "mi_z_ema", runs),
+        Curve(
+            "How much reasoning depends on its prompt: mutual information a token over the spread between replies",
+            "mi_z_ema",
+            runs,
+        ),
         Curve("Reasoning that fits its own prompt best", "retrieval@1", runs, "%"),
         Curve("Largest sampler-learner difference in log-probability", "mismatch", runs),
     ]

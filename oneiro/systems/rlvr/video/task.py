@@ -172,7 +172,7 @@ def sample_videos(
             made = images(evaluation.task.decode(cases.context, frames[place : place + 1]))[0]
             videos[name] = np.concatenate([clips.images[0, :past], made])
         file = f"images/segment-{place:04d}.gif"
-        save_gif(run.path / file, videos)
+        save_gif(run.path / file, videos, given=dict.fromkeys((BEFORE, AFTER), past))
         title = f"Test segment {place}: {past} given, then {evaluation.task.layout.future} predicted"
         drawn.append({"title": title, "file": file})
     return drawn
