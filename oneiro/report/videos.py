@@ -18,7 +18,7 @@ PAUSE_MS = 350
 ACROSS = 2
 """Videos in a row: as many as a phone shows with readable names."""
 EDGE = 3
-"""Width of the frame around a predicted picture, in pixels."""
+"""Width of the edge around a picture that a model was given or predicted, in pixels."""
 RECORDED, PREDICTED = "#8a9099", "#e0803a"
 
 
@@ -38,7 +38,8 @@ def gif(
     """Videos [T, H, W, 3] of one size as a looping GIF, two in a row: the frame's number on top, names above each.
 
     `given` maps a predicted video to how many frames at its start were given to the model. These are named "given",
-    the later ones "predicted", with a frame in the colour of predictions; videos that it does not name have no mark.
+    the later ones "predicted" with how far ahead they are, with an edge in the colour of predictions; videos that it
+    does not name have no mark.
     """
     from PIL import Image, ImageDraw, ImageFont
 
@@ -58,10 +59,10 @@ def gif(
         for place, (name, frame) in enumerate(zip(videos, frames, strict=True)):
             left, top = place % across * (wide + GAP), line + place // across * (line + high + GAP)
             sheet.paste(Image.fromarray(frame).resize((wide, high), Image.Resampling.NEAREST), (left, top + line))
-            mark = "" if given is None or name not in given else "given" if number < given[name] else "predicted"
             pen.text((left + 1, top + 1), name, fill="black", font=font)
-            if mark:
-                colour = PREDICTED if mark == "predicted" else RECORDED
+            if given is not None and name in given:
+                ahead = number - given[name] + 1
+                mark, colour = (f"predicted +{ahead}", PREDICTED) if ahead > 0 else ("given", RECORDED)
                 pen.text((left + wide - 1, top + 1), mark, fill=colour, font=font, anchor="ra")
                 pen.rectangle((left, top + line, left + wide - 1, top + line + high - 1), outline=colour, width=EDGE)
         shown.append(sheet)
