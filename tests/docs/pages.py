@@ -310,14 +310,14 @@ class Reader:
         if (self.place / words[1]).exists() or words[1] in self.promised:
             self.bring([words[1]])
         for word in words[2:]:
-            self.stand_in(word.partition("=")[2])
+            self.stand_in(*word.split("=")[:2])
         self.expect(command, [*(word for word in words if word != "--dry-run"), "--dry-run"])
 
-    def stand_in(self, value: str) -> None:
-        """What a setting names has to be there: a run that the page has promised, or a folder that only a reader has."""
+    def stand_in(self, key: str, value: str = "") -> None:
+        """What a setting names has to be there: a run that the page has promised, or data that only a reader has."""
         if value in self.promised:
             self.bring([value])
-        elif value.isupper() or value in self.absent:
+        elif value and (key == "data" or value in self.absent):
             (self.place / value).mkdir(parents=True, exist_ok=True)
 
     def promise(self, words: Sequence[str], reason: str | None) -> None:
