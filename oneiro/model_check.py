@@ -122,6 +122,9 @@ def open_source(source: str) -> tuple[str, Callable[[int], Any]]:
             return AutoModelForCausalLM.from_pretrained(place, dtype=torch.float32, trust_remote_code=False).eval()
 
         return source, load
+    text = config.get_text_config()
+    if text is not config:
+        raise OneiroError(f"'{source}' is more than a language model; check its text part: {text.model_type}")
     try:
         small = small_config(config)
         random_model(small)

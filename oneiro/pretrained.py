@@ -47,14 +47,9 @@ def fit(settings: dict[str, Any], name: str) -> dict[str, Any]:
     fitted = {key: _scaled(value, factor) if key in ("sft", "rl") else value for key, value in settings.items()}
     memory = parameters * (LORA_BYTES if adapter else FULL_BYTES) + WORKSPACE
     size = f"about {in_words(parameters)} parameters" if known else f"unknown size, taken as {in_words(parameters)}"
-    rates = ", ".join(
-        f"{stage} lr {rate:.1g}" for stage in ("sft", "rl") if (rate := _rate(fitted.get(stage))) is not None
-    )
-    fitted["needs"] = f"one GPU with {memory / 1e9:.0f} GB, by estimate"
-    fitted["takes"] = (
-        f"not measured with this model: general settings for a pretrained model of {size}"
-        f" ({'LoRA' if adapter else 'all weights'}, {rates})"
-    )
+    learned = "a LoRA adapter" if adapter else "all weights"
+    fitted["needs"] = f"one GPU with {memory / 1e9:.0f} GB to train {learned}, by estimate; the model itself"
+    fitted["takes"] = f"not measured with this model: general settings for a pretrained model of {size}"
     if adapter:
         section = fitted.get("model")
         fitted["model"] = {**(section if isinstance(section, Mapping) else {"name": name}), "lora": LORA}
@@ -107,11 +102,3 @@ def _scaled(section: Any, factor: float) -> Any:
         else _scaled(value, factor)
         for key, value in section.items()
     }
-
-
-def _rate(section: Any) -> float | None:
-    for key in ("learner", "optimiser", "lr"):
-        if not isinstance(section, Mapping) or key not in section:
-            return None
-        section = section[key]
-    return float(section)

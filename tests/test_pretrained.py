@@ -50,7 +50,11 @@ def test_every_recipe_has_settings_for_a_pretrained_model(name: str) -> None:
         rate = template[stage]["learner"]["optimiser"]["lr"] * factor
         assert fitted[stage]["learner"]["optimiser"]["lr"] == pytest.approx(rate, rel=0.05)
     assert fitted["sft"]["batch"] == template["sft"]["batch"] and fitted["model"]["lora"] is None
-    assert "26 GB" in fitted["needs"] and "600M parameters" in fitted["takes"] and "not measured" in fitted["takes"]
+    assert (
+        "26 GB to train all weights" in fitted["needs"]
+        and "600M parameters" in fitted["takes"]
+        and "not measured" in fitted["takes"]
+    )
 
 
 def test_a_large_model_learns_an_adapter_at_a_higher_rate() -> None:

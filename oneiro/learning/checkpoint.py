@@ -135,9 +135,9 @@ def wrong_state(checkpoint: Path, step: int) -> str | None:
         return str(error)
     if not isinstance(state, dict) or not _is_count(state.get("step")) or state["step"] != step:
         return "state.json is not of this step"
-    updates = state.get("updates", {})
-    if not isinstance(updates, dict) or not all(_is_count(value) for value in updates.values()):
-        return "state.json does not count updates"
+    for counts in (state.get("updates", {}), state.get("applied", {})):
+        if not isinstance(counts, dict) or not all(_is_count(value) for value in counts.values()):
+            return "state.json does not count updates"
     return None
 
 
@@ -162,7 +162,8 @@ def save(
             if state := other.state():
                 write_state(part / f"{name}.safetensors", {key: value.cpu() for key, value in state.items()})
         updates = {name: learner.updates for name, learner in learners.items()}
-        files.write_json(part / "state.json", {"step": step, "updates": updates})
+        applied = {name: learner.optimiser.applied for name, learner in learners.items()}
+        files.write_json(part / "state.json", {"step": step, "updates": updates, "applied": applied})
 
     return write(folder, step, fill, keep)
 
@@ -182,13 +183,13 @@ def restore(
     checkpoint, state = found
     saved = {name: read_state(checkpoint / f"{name}.safetensors", "optimiser state") for name in learners}
     for name, learner in learners.items():
-        if name not in state.get("updates", {}):
+        if name not in state.get("updates", {}) or name not in state.get("applied", {}):
             raise unfit(checkpoint, f"state.json has no updates of '{name}'")
-        check_learner(checkpoint, learner, saved[name], state["updates"][name])
+        check_learner(checkpoint, learner, saved[name], state["applied"][name])
     load_weights(checkpoint / "model", language)
     for name, learner in learners.items():
         restore_learner(learner, saved[name])
-        learner.updates = state["updates"][name]
+        learner.updates, learner.optimiser.applied = state["updates"][name], state["applied"][name]
     for name, other in others.items():
         if other.state():
             other.restore(read_state(checkpoint / f"{name}.safetensors", name))
@@ -274,16 +275,16 @@ MOMENTS = {"exp_avg", "exp_avg_sq"}
 """What AdamW remembers of a parameter, in its shape; beside them, a count of steps."""
 
 
-def check_learner(folder: Path, learner: Learner, tensors: dict[str, torch.Tensor], updates: int) -> None:
+def check_learner(folder: Path, learner: Learner, tensors: dict[str, torch.Tensor], applied: int) -> None:
     """Refuse a state that the learner could not have written."""
-    check_optimiser(folder, learner.optimiser, part_of(tensors, "optimiser"), updates)
+    check_optimiser(folder, learner.optimiser, part_of(tensors, "optimiser"), applied)
     if learner.value_head is not None:
         check_weights(folder, learner.value_head.state_dict(), part_of(tensors, "value"))
     if weights := part_of(tensors, "backbone"):
         check_weights(folder, {name: p.detach() for name, p in learner.backbone.named_parameters()}, weights)
 
 
-def check_optimiser(folder: Path, optimiser: Optimiser, tensors: dict[str, torch.Tensor], updates: int) -> None:
+def check_optimiser(folder: Path, optimiser: Optimiser, tensors: dict[str, torch.Tensor], applied: int) -> None:
     """Every part of a known parameter and in its shape, none missing, all finite; not empty after an update."""
     shapes = dict(zip(optimiser.names, (p.shape for p in optimiser.parameters), strict=True))
     kept: dict[str, set[str]] = {}
@@ -301,7 +302,7 @@ def check_optimiser(folder: Path, optimiser: Optimiser, tensors: dict[str, torch
         alone = kinds - {"master"} == {"step"}
         if alone or (kinds & MOMENTS and not kinds >= MOMENTS | {"step"}):
             raise unfit(folder, f"the optimiser state of '{name}' is incomplete")
-    if updates and not any(kinds - {"master"} for kinds in kept.values()):
+    if applied and not any(kinds - {"master"} for kinds in kept.values()):
         raise unfit(folder, "the optimiser state is empty")
 
 

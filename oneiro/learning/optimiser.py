@@ -48,6 +48,8 @@ class Optimiser:
         self.parameters = [parameter for _, parameter in parameters]
         self.masters = [p if p.dtype == torch.float32 else nn.Parameter(p.detach().float()) for p in self.parameters]
         self.parts: list[Any] = []
+        self.applied = 0
+        """How often `step` has changed weights: not where a step of RL had nothing to learn from."""
         others = self.masters
         if settings.name == "muon":
             inside = [name in hidden for name in self.names]
@@ -73,6 +75,7 @@ class Optimiser:
             for group in part.param_groups:
                 group["lr"] = lr
             part.step()
+        self.applied += 1
         with torch.no_grad():
             for parameter, master in zip(self.parameters, self.masters, strict=True):
                 if master is not parameter:

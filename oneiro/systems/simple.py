@@ -5,10 +5,15 @@ Both resume when they are called again with the same folder. For stages, reports
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-from oneiro import pretrained, seeds
+import numpy as np
+
+from oneiro import files, pretrained, seeds
 from oneiro.agents.loading import AgentMetadata
 from oneiro.agents.policies import ModelPolicy
 from oneiro.agents.prompts import DialogueSettings
@@ -22,10 +27,13 @@ from oneiro.learning.optimiser import OptimiserSettings
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel, LoraSettings, load, with_lora
 from oneiro.progress import Bar, console
+from oneiro.run import holds_run, read_lines
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.worlds.base import World
 from oneiro.worlds.choice import WorldChoice
 
+SILENT = 3
+"""Steps without anything to learn from after which that is said."""
 Reward = Callable[[str, str], float]
 """(prompt, reply) -> how good the reply is."""
 
@@ -49,8 +57,10 @@ def train(
     `model` is a name, a folder or a loaded model. A prompt is one message of a user. `rl` sets everything about
     learning, `steps` included; without it the learning rate follows the model's size.
     """
-    if not prompts or isinstance(prompts, str):
-        raise OneiroError("prompts: give a list of at least one prompt")
+    if not prompts or isinstance(prompts, str) or not all(isinstance(prompt, str) for prompt in prompts):
+        raise OneiroError("prompts: give a list of at least one prompt, each a text")
+    told = {"prompts": hashlib.sha256("\n".join(prompts).encode()).hexdigest(), "prompts_per_step": prompts_per_step}
+    out = _prepared(out, group_size, {**told, "max_tokens": max_tokens, "seed": seed})
     language = _opened(model, lora)
     sampling = SamplingSettings(max_tokens=max_tokens)
     chat, engine = ChatFormat(language.tokenizer), Engine(language)
@@ -67,11 +77,11 @@ def train(
                 closed = len(sample.tokens) and int(sample.tokens[-1]) in ends
                 reply = language.decode(sample.tokens[:-1] if closed else sample.tokens)
                 row = Row([given(opening), *sample.segments(turn=1)])
-                earned = [float(reward(prompt, reply))]
+                earned = [_number(reward(prompt, reply))]
                 episodes.append(Episode([row], earned, group=group, finish_reason=sample.finish_reason))
         return episodes
 
-    return _reinforced(language, play_step, rl or _settings(language, steps), Path(out), seed, max_tokens)
+    return _reinforced(language, play_step, rl or _settings(language, steps), out, seed, max_tokens)
 
 
 def train_agent(
@@ -93,13 +103,17 @@ def train_agent(
     `world` is the name of a registered world, a `World` class of your own, or anything that makes worlds. Without
     `dialogue` an agent is asked for its thoughts and its actions, and not for predictions of states.
     """
+    told = {"world": getattr(world, "__name__", str(world)), "levels_per_step": levels_per_step}
+    out = _prepared(out, group_size, {**told, "max_tokens": max_tokens, "seed": seed})
     language = _opened(model, lora)
     sampling = SamplingSettings(max_tokens=max_tokens)
     dialogue = dialogue or DialogueSettings(world_model=False)
     make_world: Callable[[], World] = world if callable(world) else WorldChoice(name=world).maker()
     if isinstance(world, str):
-        told = AgentMetadata(world=WorldChoice(name=world), dialogue=dialogue, sampling=sampling, response_prefix="")
-        language = told.write(language)
+        metadata = AgentMetadata(
+            world=WorldChoice(name=world), dialogue=dialogue, sampling=sampling, response_prefix=""
+        )
+        language = metadata.write(language)
     chat, policy = ChatFormat(language.tokenizer), ModelPolicy(Engine(language), sampling)
 
     def play_step(step: int) -> list[Episode]:
@@ -108,10 +122,36 @@ def train_agent(
         return play(make_world, planned, policy, dialogue, chat, own)
 
     most = max_tokens * (dialogue.max_turns if dialogue.context == "full" and not chat.rewrites else 1)
-    return _reinforced(language, play_step, rl or _settings(language, steps), Path(out), seed, most)
+    return _reinforced(language, play_step, rl or _settings(language, steps), out, seed, most)
+
+
+def _prepared(out: str | Path, group_size: int, told: dict[str, Any]) -> Path:
+    """The folder, which remembers what it was begun with: other arguments need another folder."""
+    if group_size < 2:
+        raise OneiroError("group_size: replies to one prompt are compared with each other; give 2 or more")
+    out, told = Path(out), {**told, "group_size": group_size}
+    if holds_run(out):
+        raise OneiroError(f"{out} holds the run of a recipe; choose another folder for out")
+    file = out / "arguments.json"
+    if file.exists():
+        known = files.read_json(file)
+        if changed := [key for key, value in told.items() if not isinstance(known, dict) or known.get(key) != value]:
+            raise OneiroError(f"{out} was begun with other {', '.join(changed)}; choose another folder for out")
+    else:
+        out.mkdir(parents=True, exist_ok=True)
+        files.write_json(file, told)
+    return out
+
+
+def _number(reward: Any) -> float:
+    if not isinstance(reward, int | float | np.number | np.bool_):
+        raise OneiroError(f"the reward function must return a number for one reply, not {type(reward).__name__}")
+    return float(reward)
 
 
 def _opened(model: str | LanguageModel, lora: LoraSettings | None) -> LanguageModel:
+    if not isinstance(model, str | LanguageModel):
+        raise OneiroError("model: give a name, a folder, or what oneiro.models.language.load returned")
     language = with_lora(load(model) if isinstance(model, str) else model, lora)
     if language.tokenizer is None:
         raise OneiroError(f"model '{language.name}' has no tokenizer; give a folder that has one beside the weights")
@@ -132,13 +172,21 @@ def _reinforced(
     seed: int,
     max_tokens: int,
 ) -> LanguageModel:
-    screen = console()
+    screen, metrics = console(), out / "metrics.jsonl"
+    rows = list(read_lines(metrics)) if metrics.exists() else []
     with Bar("RL", settings.steps, 0, screen, lambda line: None) as bar:
 
         def log(step: int, values: dict[str, float]) -> None:
+            rows.append({"step": step, **values})
+            files.write_text(metrics, "".join(json.dumps(row) + "\n" for row in rows))
             bar.advance(1, reward=values["reward"])
+            if len(rows) == SILENT and not any(row["groups_kept"] for row in rows):
+                screen.print(
+                    f"in {SILENT} steps all replies to a prompt earned the same: nothing can be learned from that"
+                )
 
         def rewind(step: int) -> None:
+            rows[:] = [row for row in rows if row["step"] <= step]
             bar.advance(step)
 
         callbacks = Callbacks(play_step, log, rewind=rewind, say=screen.print)

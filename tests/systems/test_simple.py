@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,18 @@ def test_stopped_training_goes_on_to_the_same_weights(tmp_path: Path) -> None:
         assert torch.equal(a, b), name
 
 
+def test_training_without_anything_to_learn_says_so_and_resumes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No group varies, so the optimiser has nothing to remember; its empty state is no damage."""
+    folder = str(make_tiny().save(tmp_path / "model"))
+    for steps in (4, 6):
+        oneiro.train(folder, ["hello"], lambda prompt, reply: 1.0, out=tmp_path / "out", steps=steps, **SMALL)
+    assert "nothing can be learned" in " ".join(capsys.readouterr().out.split())
+    rows = [json.loads(line) for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows] == [1, 2, 3, 4, 5, 6]
+
+
 class Switch(World):
     """Turn the light on."""
 
@@ -96,6 +109,16 @@ def test_an_agent_learns_in_a_world_of_ones_own_and_in_a_named_one(tmp_path: Pat
 def test_mistakes_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(OneiroError, match="give a list"):
         oneiro.train(make_tiny(), [], share_of_a, out=tmp_path)
+    with pytest.raises(OneiroError, match="each a text"):
+        oneiro.train(make_tiny(), [[{"role": "user"}]], share_of_a, out=tmp_path)  # type: ignore[list-item]
+    with pytest.raises(OneiroError, match="must return a number for one reply, not NoneType"):
+        oneiro.train(make_tiny(), ["hello"], lambda prompt, reply: None, out=tmp_path / "none", **SMALL)  # type: ignore[arg-type, return-value]
+    with pytest.raises(OneiroError, match="load returned"):
+        oneiro.train(make_tiny().model, ["hello"], share_of_a, out=tmp_path / "hf")
+    with pytest.raises(OneiroError, match="give 2 or more"):
+        oneiro.train(make_tiny(), ["hello"], share_of_a, out=tmp_path / "one", group_size=1)
+    with pytest.raises(OneiroError, match="was begun with other prompts"):
+        oneiro.train(make_tiny(), ["world"], share_of_a, out=tmp_path / "none", **SMALL)
     with pytest.raises(OneiroError, match="step 1: a reward is nan"):
         oneiro.train(make_tiny(), ["hello"], lambda prompt, reply: float("nan"), out=tmp_path / "nan", **SMALL)
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
