@@ -11,6 +11,7 @@ from oneiro.learning import head
 from oneiro.learning.correction import CorrectionSettings, correct, mismatch, token_weights
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
+from oneiro.models.heads import OutputHead
 from oneiro.models.language import LanguageModel
 from oneiro.sampling.engine import Engine, SamplingSettings
 
@@ -117,5 +118,5 @@ def test_truncated_samples_are_weighted_by_what_truncation_left(tiny: LanguageMo
 def test_what_was_drawn_counts_as_kept() -> None:
     """Four tokens of probability 0.4, 0.3, 0.2, 0.1; top-k 2, where the third was drawn all the same."""
     weight, hidden = torch.tensor([[0.4], [0.3], [0.2], [0.1]]).log(), torch.ones(2, 1)
-    found = head.log_kept_mass(hidden, weight, torch.tensor([0, 2]), torch.ones(2), SamplingParams(top_k=2))
+    found = head.log_kept_mass(hidden, OutputHead(weight), torch.tensor([0, 2]), torch.ones(2), SamplingParams(top_k=2))
     np.testing.assert_allclose(found.exp(), [0.7, 0.9], rtol=1e-6)
