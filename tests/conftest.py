@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,6 +47,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Callab
 
     folder.mkdir(exist_ok=True)
     return run
+
+
+def pytest_configure() -> None:
+    """Shells let background processes ignore Ctrl-C, and children inherit it: tests that send it need it heard."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -38,7 +38,11 @@ def kill_in(stages: Sequence[str], out: Path, start: Callable[[], subprocess.Pop
 
 def fingerprint(out: Path, folders: Sequence[str] = ()) -> dict[str, str]:
     """Digests of what a run must reproduce: metrics, summary, episodes, weights, and everything in `folders`."""
-    files = [out / "metrics.jsonl", out / "summary.json", *sorted((out / "checkpoints").rglob("*.safetensors"))]
+    weights = [
+        *(out / "checkpoints").glob("base/**/*.safetensors"),
+        *(out / "checkpoints").glob("*/step-*/**/*.safetensors"),
+    ]
+    files = [out / "metrics.jsonl", out / "summary.json", *sorted(weights)]
     for folder in ("episodes", *folders):
         files += sorted((out / folder).iterdir())
     return {str(f.relative_to(out)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
