@@ -17,3 +17,9 @@ def nearest(word: str, known: Iterable[str]) -> str:
     if close:
         return f"; did you mean '{close[0]}'?"
     return f"; known: {', '.join(names)}" if names else ""
+
+
+def first_line(error: object, most: int = 200) -> str:
+    """The first line of what an exception says, or its kind where it says nothing: libraries write paragraphs."""
+    lines = str(error).strip().splitlines()
+    return (lines[0] if lines else type(error).__name__)[:most]

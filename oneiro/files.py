@@ -7,12 +7,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from oneiro.errors import OneiroError
+
+NAME = re.compile(r"\w[\w .+@=,-]{0,79}")
+"""Names of users become file names: never a path."""
 
 MANIFEST = "manifest.json"
 CHECKSUM = "blake2b"

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from oneiro import pretrained
 from oneiro.episode import Row, given
-from oneiro.errors import OneiroError, nearest
+from oneiro.errors import OneiroError, first_line, nearest
 from oneiro.learning import checkpoint, head
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
@@ -28,7 +28,8 @@ from oneiro.models.admission import TOLERANCE, admit, backbone_of, probe
 from oneiro.models.attention import Causal
 from oneiro.models.backbone import base_of
 from oneiro.models.foreign import ForeignBackbone
-from oneiro.models.language import LanguageModel, LoraSettings, locate, merged, quiet, with_lora
+from oneiro.models.language import LanguageModel, LoraSettings, merged, quiet, with_lora
+from oneiro.models.locate import locate
 from oneiro.models.small import random_model, small_config
 from oneiro.report.table import Table
 from oneiro.sampling.engine import Engine, SamplingSettings
@@ -73,7 +74,7 @@ def check_model(source: str) -> ModelCheck:
         admit(model)
         forward = "layers" if isinstance(backbone_of(copy.deepcopy(model)), ForeignBackbone) else "own"
     except OneiroError as error:
-        return ModelCheck(name, refused=str(error.__cause__ or error).splitlines()[0])
+        return ModelCheck(name, refused=first_line(error.__cause__ or error, 300))
     differences = {"logits": max(probe(model).values())}
     for check in (sampled_logprobs, gradients, resumed, merged_adapter):
         try:
@@ -131,10 +132,6 @@ def open_source(source: str) -> tuple[str, Callable[[int], Any]]:
     except Exception as error:
         raise OneiroError(f"cannot make a small model like '{source}': {first_line(error)}; give weights") from error
     return getattr(config, "model_type", source), lambda seed: random_model(small, seed)
-
-
-def first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
 def sampled_logprobs(make: Callable[[int], Any]) -> float:

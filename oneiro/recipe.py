@@ -27,6 +27,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from oneiro import plugins, pretrained
 from oneiro.errors import OneiroError, nearest
+from oneiro.files import NAME
 
 SHIPPED = Path(__file__).parent / "recipes"
 """The recipes that come with the package, one YAML file each."""
@@ -59,9 +60,6 @@ RENAMED = {
 }
 """Settings of earlier recipes -> their present names, for the message."""
 RENAMED_VALUES = {"curious": "exploration", "release": "official", "sound": "strict"}
-
-NAME = re.compile(r"\w[\w .+@=,-]{0,79}")
-"""Names become file names: never a path."""
 
 
 def _named(text: str) -> str:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import gzip
 import io
 import json
 import math
@@ -28,7 +27,6 @@ import re
 import shutil
 import subprocess
 import time
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,8 +35,9 @@ from typing import TYPE_CHECKING, Any
 
 from oneiro import track
 from oneiro.errors import OneiroError
-from oneiro.files import read_json, write_json, write_text, write_with
+from oneiro.files import write_json, write_text
 from oneiro.interrupt import Saving
+from oneiro.records import drop_torn_line, read_info, read_log, stage_file_name, write_episodes
 from oneiro.terminal import printable
 
 if TYPE_CHECKING:
@@ -48,8 +47,6 @@ if TYPE_CHECKING:
     from oneiro.recipe import Recipe
 
 METRICS, TIMINGS = "metrics.jsonl", "timings.jsonl"
-LONGEST = 1 << 32
-"""Bytes of a file of episodes, unpacked, after which it is taken to be damaged."""
 PACKAGES = ("oneiro", "torch", "transformers", "numpy")
 ASIDE = ("about", "needs", "takes", "track", "profile", "checkpoint_minutes", "evaluation.every")
 """Settings that change no result: a run may be resumed with others."""
@@ -119,7 +116,7 @@ class Run:
             write_text(self.path / "recipe.yaml", recipes.dump(recipe))  # other intervals, say: they hold from now on
         self.recipe = recipes.read(self.path / "recipe.yaml")
         for name in (METRICS, TIMINGS, "log.txt"):
-            _drop_torn_line(self.path / name)
+            drop_torn_line(self.path / name)
         if (self.path / "run.json").exists():
             self.info = read_info(self.path)
             if self.info["status"] == "stopped":
@@ -226,7 +223,7 @@ class Run:
 
     def checkpoint_dir(self, stage: str) -> Path:
         """The folder for a stage's checkpoints."""
-        folder = self.path / "checkpoints" / _file_name(stage)
+        folder = self.path / "checkpoints" / stage_file_name(stage)
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
@@ -260,7 +257,7 @@ class Run:
             kept = [row for row in rows if row["stage"] != stage or row["step"] <= step]
             if len(kept) < len(rows):
                 write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
-        pattern = re.compile(re.escape(_file_name(stage)) + r"-(\d+)\.jsonl\.gz")
+        pattern = re.compile(re.escape(stage_file_name(stage)) + r"-(\d+)\.jsonl\.gz")
         for path in (self.path / "episodes").glob("*.jsonl.gz"):
             match = pattern.fullmatch(path.name)
             if match and int(match[1]) > step:
@@ -365,77 +362,8 @@ def _aside(key: str, recipe: Mapping[str, Any]) -> bool:
     return key in ASIDE or name in INTERVALS
 
 
-def read_info(path: str | Path) -> dict[str, Any]:
-    """What `run.json` of a run holds, as far as it can be relied on; without the file, a run without stages."""
-    file = Path(path) / "run.json"
-    if not file.exists():
-        return {"stages": {}}
-    info = read_json(file)
-    stages = info.get("stages") if isinstance(info, dict) else None
-    if not isinstance(stages, dict) or not all(_is_stage(stage) for stage in stages.values()):
-        raise OneiroError(
-            f"{file} is damaged: it does not tell the stages of a run; restore it, or delete it: stages then go on "
-            "from their checkpoints"
-        )
-    for key, kind in {"status": str, "versions": dict, "started": str}.items():
-        if not isinstance(info.setdefault(key, kind()), kind):
-            raise OneiroError(f"{file} is damaged: '{key}' is no {kind.__name__}; restore or delete it")
-    return dict(info)
-
-
 def _shown(value: Any) -> Any:
     return "unset" if value is None else value
-
-
-def read_lines(path: str | Path) -> Iterator[dict[str, Any]]:
-    """The rows of a `.jsonl` or `.jsonl.gz` file. A last line still being written is left out."""
-    path = Path(path)
-    if not path.exists():
-        return
-    number = 0
-    try:
-        if path.suffix == ".gz":
-            with gzip.open(path) as packed:
-                text = packed.read(LONGEST + 1)
-            if not path.stat().st_size:
-                raise ValueError("empty")
-            if len(text) > LONGEST:
-                raise ValueError(f"longer than {LONGEST >> 30} GiB")
-        else:
-            text = path.read_bytes()
-        for line in text.split(b"\n")[:-1]:
-            number += 1
-            if line:
-                row = json.loads(line)
-                if not isinstance(row, dict):
-                    raise ValueError("no JSON object")
-                yield row
-    except (ValueError, RecursionError, EOFError, gzip.BadGzipFile, zlib.error) as error:
-        place = f"{path}, line {number}," if number else f"{path}"
-        what = "line, or restore the file" if path.suffix != ".gz" else "file: the run makes it again if it needs it"
-        raise OneiroError(f"{place} is damaged ({_first_line(error)}); delete that {what}") from error
-
-
-def read_log(path: str | Path) -> Iterator[dict[str, Any]]:
-    """The rows of `metrics.jsonl` or `timings.jsonl`: a stage, a step, and numbers."""
-    for number, row in enumerate(read_lines(path), start=1):
-        counted = isinstance(row.get("stage"), str) and _is_number(row.get("step"), int) and row["step"] >= 0
-        if not counted or not all(
-            value is None or _is_number(row[key]) for key, value in row.items() if key != "stage"
-        ):
-            raise OneiroError(
-                f"{path}, row {number}, is damaged (no stage and step with numbers); delete that line, or restore the "
-                "file"
-            )
-        yield row
-
-
-def write_episodes(folder: Path, stage: str, step: int, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Into the run directory `folder`, by the run itself or by a process that works for it."""
-    lines = (json.dumps({"stage": stage, "step": step, **row}, ensure_ascii=False) + "\n" for row in rows)
-    data = gzip.compress("".join(lines).encode(errors="backslashreplace"), compresslevel=6, mtime=0)
-    target = folder / "episodes" / f"{_file_name(stage)}-{step:06d}.jsonl.gz"
-    write_with(target, lambda temporary: _write_bytes(temporary, data))
 
 
 def _lock(path: Path) -> int:
@@ -452,49 +380,6 @@ def _lock(path: Path) -> int:
     os.truncate(descriptor, 0)
     os.write(descriptor, f"{os.getpid()}\n".encode())
     return descriptor
-
-
-def _drop_torn_line(path: Path) -> None:
-    """A process killed while appending leaves half a line at the end."""
-    if path.exists():
-        data = path.read_bytes()
-        if not data.endswith(b"\n") and data:
-            os.truncate(path, data.rfind(b"\n") + 1)
-
-
-def _write_bytes(path: Path, data: bytes) -> None:
-    path.write_bytes(data)
-
-
-def _is_stage(stage: Any) -> bool:
-    """Whether a stage of `run.json` has what is read from it."""
-    return (
-        isinstance(stage, dict)
-        and isinstance(stage.get("status"), str)
-        and _is_number(stage.get("seconds", 0.0))
-        and _is_number(stage.get("starts", 0), int)
-        and (stage["status"] != "done" or isinstance(stage.get("result"), dict))
-    )
-
-
-def _is_number(value: Any, kind: Any = (int, float)) -> bool:
-    """A finite number that is not longer than any we write."""
-    if not isinstance(value, kind) or isinstance(value, bool):
-        return False
-    return abs(value) < 1 << 64 if isinstance(value, int) else math.isfinite(value)
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0][:120] or type(error).__name__
-
-
-def _file_name(stage: str) -> str:
-    """A stage's name as part of a file's, which it must not lead away from the run."""
-    from oneiro.recipe import NAME
-
-    if not NAME.fullmatch(stage):
-        raise OneiroError(f"{stage!r} is no name for a stage: letters, digits, spaces and . + - = @ , only")
-    return stage
 
 
 def _number(value: float) -> float | int | None:

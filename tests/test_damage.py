@@ -12,7 +12,8 @@ from oneiro import systems
 from oneiro.cli import main
 from oneiro.errors import OneiroError
 from oneiro.recipe import build
-from oneiro.run import Run, read_log, write_episodes
+from oneiro.records import read_log, write_episodes
+from oneiro.run import Run
 from oneiro.systems.spa.recipe import SpaRecipe
 from oneiro.terminal import printable
 from tests.chaos.folders import REPORT_FILES, RUN_FILES

@@ -17,7 +17,8 @@ import pytest
 from oneiro import interrupt, progress, systems
 from oneiro.errors import OneiroError
 from oneiro.files import read_json
-from oneiro.run import Run, _aside, read_lines
+from oneiro.records import read_lines
+from oneiro.run import Run, _aside
 from tests.toy_system import ToyLearn, ToyRecipe
 
 RECIPE = ToyRecipe(system="toy")

@@ -11,7 +11,7 @@ from statistics import median
 
 import torch
 
-from oneiro.errors import OneiroError
+from oneiro.errors import OneiroError, first_line
 from oneiro.models.language import default_device
 from oneiro.progress import Bar, console
 from oneiro.report.table import Cell, Table
@@ -98,7 +98,7 @@ class Contestant:
         except Exception as error:
             if self.name == OURS:
                 raise
-            self.trouble = f"failed: {(str(error).strip().splitlines() or [type(error).__name__])[0][:200]}"
+            self.trouble = f"failed: {first_line(error)}"
             return
         if counts:
             self.seconds.append(spent)

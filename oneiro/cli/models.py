@@ -66,13 +66,12 @@ def get(name: Annotated[str, typer.Argument(help="smollm2-135m, lpips, or ORG/NA
 def _from_hub(name: str) -> str:
     from huggingface_hub import snapshot_download
 
-    from oneiro.errors import OneiroError
+    from oneiro.errors import OneiroError, first_line
 
     try:
         return str(snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.model", "*.jinja", "*.txt"]))
     except Exception as error:  # the hub's client raises many kinds; the person needs one line
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise OneiroError(f"cannot fetch {name} from the Hugging Face hub: {reason[:200]}") from error
+        raise OneiroError(f"cannot fetch {name} from the Hugging Face hub: {first_line(error)}") from error
 
 
 def merge(

@@ -19,11 +19,12 @@ from typing import Any, Protocol
 import torch
 
 from oneiro import files
-from oneiro.errors import OneiroError
+from oneiro.errors import OneiroError, first_line
 from oneiro.learning.learner import Learner
 from oneiro.learning.optimiser import Optimiser
 from oneiro.learning.settings import KEPT
-from oneiro.models.language import BEST, LanguageModel, quiet, read_state, write_folder, write_state
+from oneiro.models.language import LanguageModel, quiet, read_state, write_folder, write_state
+from oneiro.models.locate import BEST
 
 NAME = re.compile(r"step-(\d+)")
 TYPES = {
@@ -237,8 +238,7 @@ def saved_weights(folder: Path, model: Any) -> dict[str, torch.Tensor]:
             folder, dtype=model.dtype, output_loading_info=True, local_files_only=True, trust_remote_code=False
         )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise OneiroError(f"the checkpoint at {folder} cannot be read ({reason}); delete it") from error
+        raise OneiroError(f"the checkpoint at {folder} cannot be read ({first_line(error)}); delete it") from error
     strangers = [*info["missing_keys"], *info["unexpected_keys"], *(str(key) for key in info["mismatched_keys"])]
     if strangers:
         raise unfit(folder, f"see '{sorted(strangers)[0]}'")

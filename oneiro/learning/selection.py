@@ -14,7 +14,8 @@ from typing import Any
 from oneiro import files
 from oneiro.errors import OneiroError
 from oneiro.learning.settings import SelectionSettings
-from oneiro.models.language import BEST, LanguageModel, write_folder
+from oneiro.models.language import LanguageModel, write_folder
+from oneiro.models.locate import BEST
 
 RECORD = "selection.json"
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from oneiro.episode import Tokens
-from oneiro.errors import OneiroError
+from oneiro.errors import OneiroError, first_line
 
 _SYSTEM, _USER, _REPLY, _AGAIN = (f"\ue000{name}\ue001" for name in ("system", "user", "reply", "again"))
 
@@ -43,9 +43,9 @@ class ChatFormat:
         try:
             return self.tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True)
         except Exception as error:  # a template is a program of its author's: it may raise anything
-            reason = str(error).strip().partition("\n")[0] or type(error).__name__
+            reason = first_line(error, 150)
             raise OneiroError(
-                f"the tokenizer's chat template cannot be used ({reason[:150]}); set another chat_template"
+                f"the tokenizer's chat template cannot be used ({reason}); set another chat_template"
             ) from error
 
     def _encode(self, text: str) -> Tokens:

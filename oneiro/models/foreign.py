@@ -35,8 +35,6 @@ def by_plan(
     **special: Any,
 ) -> tuple[Tensor, None]:
     """transformers' attention interface: queries [B, H, T, D], keys and values [B, K, T, D] -> [B, T, H, D]."""
-    if special.get("position_bias") is not None:
-        raise Unfit("its attention adds a bias by position")
     usual = query.shape[-1] ** -0.5
     if scaling is not None and not math.isclose(scaling, usual):
         query = query * (scaling / usual)

@@ -18,21 +18,20 @@ from torch import nn
 
 from oneiro import files
 from oneiro.episode import Tokens
-from oneiro.errors import OneiroError
+from oneiro.errors import OneiroError, first_line
 from oneiro.models import quantise
 from oneiro.models.admission import admit, backbone_of
 from oneiro.models.attention import Causal
 from oneiro.models.backbone import Backbone
 from oneiro.models.foreign import ForeignBackbone
-from oneiro.models.settings import LoraSettings, ModelSettings, require_place
+from oneiro.models.locate import locate, newest_weights
+from oneiro.models.settings import LoraSettings, ModelSettings
 
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 METADATA = "oneiro.json"
-BEST = "best"
-"""The folder of the weights that validation chose, among a stage's checkpoints."""
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
 
@@ -159,10 +158,10 @@ def load(settings: ModelSettings | str, device: torch.device | str | None = None
     except OneiroError:
         raise
     except Exception as error:  # every loader raises its own kind; the person needs one line
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        reason = first_line(error)
         if "trust_remote_code" in str(error):
             reason = "it needs Python code that comes with it (auto_map), which is never run; take another model"
-        raise OneiroError(f"cannot load a language model from '{source}': {reason[:200]}") from error
+        raise OneiroError(f"cannot load a language model from '{source}': {reason}") from error
     model = model if settings.quantise else model.to(device)
     language = with_lora(assemble(settings.name, model, tokenizer), settings.lora)
     if (Path(source) / METADATA).is_file():
@@ -181,65 +180,6 @@ def refuse_damaged(source: Path) -> None:
                 f"the model at {source} is damaged ({problem}); take another copy, or delete {folder} and the run's "
                 "run.json, and the same command trains it again"
             )
-
-
-def locate(name: str) -> str:
-    """Folder or hub name for a model name."""
-    if name == "tiny":
-        raise OneiroError(
-            "'tiny' is trained from scratch by a recipe; to load one, give its folder (RUN/checkpoints/...)"
-        )
-    if name == "smollm2-135m":
-        from oneiro.models import smollm
-
-        return str(smollm.fetch())
-    path = Path(name).expanduser()
-    if path.is_dir():
-        return str(newest_weights(path))
-    require_place(name)
-    if reason := missing_on_hub(name):
-        raise OneiroError(f"no model folder at '{name}', and {reason}; give a folder with config.json or smollm2-135m")
-    return name
-
-
-def missing_on_hub(name: str) -> str | None:
-    """Why the hub cannot give a model of that name; None where it can, or has before. Asks once and briefly."""
-    from huggingface_hub import HfApi, constants, try_to_load_from_cache
-    from huggingface_hub.errors import HfHubHTTPError
-
-    if isinstance(try_to_load_from_cache(name, "config.json"), str):
-        return None
-    if constants.HF_HUB_OFFLINE:
-        return "the Hugging Face hub is switched off (HF_HUB_OFFLINE) with no copy from before"
-    try:
-        HfApi().model_info(name, timeout=5.0)
-    except HfHubHTTPError:  # no such model, or no permission
-        return "the Hugging Face hub has no such model for you"
-    except Exception:  # every network library raises its own kind
-        return "the Hugging Face hub cannot be reached"
-    return None
-
-
-def newest_weights(path: Path) -> Path:
-    """The folder itself, or for a run directory or checkpoint the weights inside it: the best where some were chosen,
-    else the newest.
-    """
-    if (path / "config.json").is_file() or (path / "adapter_config.json").is_file():
-        return path
-    if (path / BEST / "model").is_dir():
-        return path / BEST / "model"
-    found = [folder for place in ("model", "step-*/model") for folder in path.glob(place)]
-    if found:
-        return max(found)
-    stages = [folder for folder in path.glob("checkpoints/*") if any(folder.glob("step-*/model"))]
-    for kind in ("rl", "sft"):
-        chosen = sorted(folder for folder in stages if folder.name.partition("-")[0] == kind)
-        if len(chosen) > 1:
-            names = ", ".join(str(folder) for folder in chosen)
-            raise OneiroError(f"'{path}' holds several models; name one of {names}")
-        if chosen:
-            return newest_weights(chosen[0])
-    raise OneiroError(f"'{path}' holds no model: no config.json there nor in its checkpoints")
 
 
 def with_lora(language: LanguageModel, settings: LoraSettings | None) -> LanguageModel:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from oneiro.errors import OneiroError
-from oneiro.run import read_lines
+from oneiro.records import read_lines
 
 STEPS = 3
 """Steps shown of each stage: first, middle, last."""

@@ -13,13 +13,14 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from oneiro.errors import OneiroError
+from oneiro.errors import OneiroError, first_line
 from oneiro.files import read_json, write_text
 from oneiro.recipe import flat
 from oneiro.recipe import read as read_recipe
+from oneiro.records import read_info, read_log
 from oneiro.report import episodes, plots
 from oneiro.report.table import Table
-from oneiro.run import METRICS, holds_run, read_info, read_log
+from oneiro.run import METRICS, holds_run
 
 TEMPLATE = Path(__file__).with_name("page.html")
 PICTURES = (".gif", ".png")
@@ -113,7 +114,7 @@ def read_summary(path: Path) -> dict[str, Any]:
             Table.read(table)
     except (ValidationError, OneiroError) as error:
         raise OneiroError(
-            f"{file} is damaged ({str(error).splitlines()[0]}); delete it, and run the same command again to have it "
+            f"{file} is damaged ({first_line(error)}); delete it, and run the same command again to have it "
             "written anew"
         ) from error
     return dict(data)

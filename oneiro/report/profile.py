@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from oneiro.files import read_json
+from oneiro.records import read_log
 from oneiro.report.table import Table
-from oneiro.run import TIMINGS, Run, read_log
+from oneiro.run import TIMINGS, Run
 
 TITLE = "Where the time went"
 PARTS = {

@@ -15,7 +15,8 @@ from pathlib import Path
 from oneiro import interrupt, plugins, threads, track
 from oneiro.errors import OneiroError, nearest
 from oneiro.recipe import Recipe, load
-from oneiro.run import Run, first_difference, holds_run, read_info
+from oneiro.records import read_info
+from oneiro.run import Run, first_difference, holds_run
 
 SYSTEMS: dict[str, str] = {
     "spa": "oneiro.systems.spa.recipe:SpaRecipe",

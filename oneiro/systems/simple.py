@@ -27,7 +27,8 @@ from oneiro.learning.optimiser import OptimiserSettings
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel, LoraSettings, load, with_lora
 from oneiro.progress import Bar, console
-from oneiro.run import holds_run, read_lines
+from oneiro.records import read_lines
+from oneiro.run import holds_run
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.worlds.base import World
 from oneiro.worlds.choice import WorldChoice

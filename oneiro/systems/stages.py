@@ -19,7 +19,8 @@ from oneiro.learning.selection import Selection
 from oneiro.learning.sft import SftSettings
 from oneiro.models import language as languages
 from oneiro.models.language import LanguageModel, ModelSettings
-from oneiro.run import METRICS, Run, read_log
+from oneiro.records import read_log
+from oneiro.run import METRICS, Run
 from oneiro.sampling.engine import Engine
 from oneiro.systems.settings import RolloutSettings as RolloutSettings
 

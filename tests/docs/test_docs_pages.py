@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from oneiro.run import read_lines
+from oneiro.records import read_lines
 from tests.docs.pages import DOCS, ROOT, Reader, blocks, entry_points, finished_run, pages, prose, title
 from tests.docs.settings import unknown_settings
 

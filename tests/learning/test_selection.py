@@ -13,7 +13,8 @@ from oneiro.errors import OneiroError
 from oneiro.learning.algorithms import Grpo
 from oneiro.learning.loop import Callbacks, reinforce
 from oneiro.learning.selection import Selection, SelectionSettings
-from oneiro.models.language import LanguageModel, load, newest_weights
+from oneiro.models.language import LanguageModel, load
+from oneiro.models.locate import newest_weights
 from tests.conftest import make_tiny
 from tests.learning.test_loop import play_with, scored, settings
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from oneiro.errors import OneiroError
-from oneiro.models.language import ModelSettings, newest_weights
+from oneiro.models.language import ModelSettings
+from oneiro.models.locate import newest_weights
 from oneiro.recipe import build
 
 

@@ -16,7 +16,8 @@ from oneiro.episode import FinishReason
 from oneiro.errors import OneiroError
 from oneiro.models.chat import ChatFormat
 from oneiro.processes import each_done
-from oneiro.run import Run, read_lines, write_episodes
+from oneiro.records import read_lines, write_episodes
+from oneiro.run import Run
 from oneiro.sampling.engine import Engine
 from oneiro.systems import stages
 from oneiro.systems.spa.recipe import SelfPlaySettings, SpaRecipe

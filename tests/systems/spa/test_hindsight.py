@@ -19,7 +19,7 @@ from oneiro.errors import OneiroError
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.recipe import load
-from oneiro.run import read_lines
+from oneiro.records import read_lines
 from oneiro.systems.spa.data import rows_of
 from oneiro.systems.spa.hindsight import Hindsight, best_known
 from oneiro.systems.spa.pipeline import VARIANTS

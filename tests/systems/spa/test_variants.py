@@ -20,7 +20,8 @@ from oneiro.errors import OneiroError
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel, train_tokenizer
 from oneiro.recipe import load
-from oneiro.run import Run, read_lines
+from oneiro.records import read_lines
+from oneiro.run import Run
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.systems.spa.data import rows_of, sample_texts
 from oneiro.systems.spa.pipeline import VARIANTS, SpaRecipe, VariantRun

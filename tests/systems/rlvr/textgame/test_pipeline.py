@@ -25,7 +25,8 @@ from oneiro.models.language import LanguageModel, LoraSettings, ModelSettings, c
 from oneiro.predictors.textgame.model import TextGameModel
 from oneiro.predictors.textgame.rollout import Predict, possible, understood
 from oneiro.predictors.textgame.task import TextGamePredictor, TextGamePredictorConfig
-from oneiro.run import Run, read_lines
+from oneiro.records import read_lines
+from oneiro.run import Run
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.systems.rlvr.textgame.command import open_evaluation
 from oneiro.systems.rlvr.textgame.data import (

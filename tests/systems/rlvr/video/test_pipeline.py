@@ -28,8 +28,9 @@ from oneiro.models.video.transformer import TransformerSettings, create
 from oneiro.predictors.video.dataset import VideoDataset
 from oneiro.predictors.video.model import find_tokenizer, open_model
 from oneiro.predictors.video.task import VideoPredictor, VideoRewardSettings
+from oneiro.records import read_lines
 from oneiro.report.videos import gif
-from oneiro.run import Run, read_lines
+from oneiro.run import Run
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.systems.rlvr.video import evaluation as video_evaluate
 from oneiro.systems.rlvr.video.command import evaluate_video, open_models
