@@ -1,0 +1,1 @@
+"""Browsers behind one interface: text (in process), Chromium, Lightpanda."""

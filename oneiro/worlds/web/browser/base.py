@@ -1,0 +1,129 @@
+"""The interface of every browser: one long-lived `Browser`, one `Session` an episode.
+
+A session never raises for what a page or an agent does: an action that cannot be carried out gives an `Outcome` with a
+reason, which the agent is shown. It raises `BrowserDied` when the browser itself is gone; the browser then starts a new
+one, and whoever plays may try the episode once more.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from oneiro.errors import OneiroError
+from oneiro.worlds.web.actions import Action
+from oneiro.worlds.web.page import Page
+from oneiro.worlds.web.sites import Web
+
+
+class BrowserDied(OneiroError):
+    """The browser is gone or does not answer: the episode is lost, not the run."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds on what a page may cost."""
+
+    nodes: int = 20_000
+    """Nodes of a tree; the rest is cut and said to be."""
+    page_bytes: int = 8 << 20
+    seconds: float = 15.0
+    """For a page to load, an action to be carried out, a tree to be read."""
+    redirects: int = 10
+    tabs: int = 8
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of an action."""
+
+    failure: str | None = None
+    """One line for the agent; None if the action was carried out."""
+    events: tuple[str, ...] = ()
+    """What happened besides, in order: `dialog`, `new tab`, `download`, `blocked`, `crash`, `timeout`."""
+
+
+class Session(ABC):
+    """One episode's tabs. Nothing of it is shared with another session."""
+
+    @abstractmethod
+    def observe(self) -> Page:
+        """The tab in front, as a tree. The ids in it are the ones the next `act` understands."""
+
+    @abstractmethod
+    def act(self, action: Action) -> Outcome:
+        """Carry out one action and wait until its effect is there (an event, never a fixed sleep)."""
+
+    @property
+    @abstractmethod
+    def url(self) -> str:
+        """The address of the tab in front."""
+
+    @abstractmethod
+    def html(self) -> str:
+        """The document of the tab in front, as it is now."""
+
+    @abstractmethod
+    def simplified_html(self) -> str:
+        """WebRL's observation of the tab in front. Its element ids are those of the same call's page."""
+
+    @abstractmethod
+    def screenshot(self) -> bytes | None:
+        """A PNG of the viewport; None from a browser that draws nothing."""
+
+    @abstractmethod
+    def visit(self, url: str) -> Visited:
+        """For graders: open `url` with the session's cookies beside the agent's tabs, which stay as they are."""
+
+    @abstractmethod
+    def locate(self, locator: str, url: str | None = None) -> str:
+        """For graders: the text that a WebArena locator (`document.querySelector(...)...`) gives on the tab in front,
+        or on `url` opened as by `visit`; '' where it finds nothing. Only known forms; never arbitrary code in process.
+        """
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Visited:
+    """A page that a grader opened."""
+
+    url: str
+    """Where redirects ended."""
+    status: int
+    html: str
+
+
+class Browser(ABC):
+    """A browser that serves many sessions."""
+
+    name: ClassVar[str]
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        self.counts: dict[str, int] = {}
+        """How often each event happened, over all sessions."""
+
+    @abstractmethod
+    def open(self, web: Web, urls: Sequence[str], cookies: Mapping[str, Mapping[str, str]] | None = None) -> Session:
+        """A session with one tab for each of `urls`, the first in front. `cookies` are by host."""
+
+    def act_many(self, sessions: Sequence[Session], actions: Sequence[Action]) -> list[Outcome]:
+        """One action in each session; browsers that wait do it at once."""
+        return [session.act(action) for session, action in zip(sessions, actions, strict=True)]
+
+    def observe_many(self, sessions: Sequence[Session]) -> list[Page]:
+        """Every session's page; browsers that wait do it at once."""
+        return [session.observe() for session in sessions]
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Browser:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.close()

@@ -1,0 +1,134 @@
+"""One episode's web: its own copy of every database, and requests answered in process.
+
+    web = Web(content=3)
+    reply = web.request("GET", "http://onestopmarket.com/")
+
+A copy is made when a site is first asked for, in about a millisecond.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from urllib.parse import unquote, urlsplit
+
+from starlette.types import Message, Scope
+
+from oneiro.worlds.web.sites.base import COOKIE, SHARED_SCHEMA, Site, application, begin_session
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer of a site."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+    def header(self, name: str) -> str:
+        """The first header of this (lower-case) name, or ''."""
+        return next((value for key, value in self.headers if key == name), "")
+
+
+NOWHERE = Reply(
+    403, (("content-type", "text/html; charset=utf-8"),), b"<title>Blocked</title><p>This address is blocked."
+)
+
+
+class Web:
+    """The sites of one episode. Nothing written here is seen by another."""
+
+    def __init__(self, content: int = 0) -> None:
+        self.content = content
+        self.databases: dict[str, sqlite3.Connection] = {}
+
+    def database(self, site: Site) -> sqlite3.Connection:
+        """This episode's copy of the site's database."""
+        store = site.store.name
+        if store not in self.databases:
+            copy = connect()
+            original(site.name, self.content).backup(copy)
+            self.databases[store] = copy
+        return self.databases[store]
+
+    def sign_in(self, site: Site) -> dict[str, str]:
+        """The cookies of the site's own user, logged in."""
+        return {COOKIE: begin_session(self.database(site), site.name, site.user)} if site.user else {}
+
+    def request(self, method: str, url: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Reply:
+        """The answer of the site that `url` names by its host; no other host is reached from here."""
+        parts = urlsplit(url)
+        site = site_at(parts.hostname or "") if parts.scheme == "http" else None
+        if site is None:
+            return NOWHERE
+        sent_headers = [(key.encode(), value.encode()) for key, value in (headers or {}).items()]
+        scope: Scope = {
+            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
+            "path": unquote(parts.path) or "/", "raw_path": (parts.path or "/").encode("ascii", "replace"),
+            "query_string": parts.query.encode("ascii", "replace"), "root_path": "",
+            "headers": [(b"host", parts.netloc.encode()), *sent_headers],
+            "server": (parts.hostname, 80), "client": None,
+            **self.scope(site),
+        }  # fmt: skip
+        sent: list[Message] = []
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        running = application(site)(scope, receive, send)
+        try:
+            running.send(None)  # pages never wait, so one push runs them to the end, without an event loop
+        except StopIteration:
+            pass
+        else:
+            running.close()
+            raise RuntimeError(f"{url}: a page waited for something")
+        start = sent[0]
+        found = tuple((key.decode(), value.decode("latin-1")) for key, value in start["headers"])
+        return Reply(start["status"], found, b"".join(message.get("body", b"") for message in sent[1:]))
+
+    def scope(self, site: Site) -> dict[str, object]:
+        """What a site's application finds in its ASGI scope."""
+        return {"site": site, "db": self.database(site)}
+
+    def close(self) -> None:
+        """Forget the databases."""
+        for database in self.databases.values():
+            database.close()
+        self.databases.clear()
+
+
+def connect() -> sqlite3.Connection:
+    """An empty database in memory. A server's thread may use it too, one request at a time."""
+    db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False, cached_statements=512)
+    db.row_factory = sqlite3.Row
+    return db
+
+
+@lru_cache(maxsize=64)
+def original(site: str, content: int) -> sqlite3.Connection:
+    """A site's database as every episode with this content begins."""
+    from oneiro.worlds.web.sites import SITES
+
+    store = SITES[site].store
+    shared = next(known for known in SITES.values() if known.store is store)
+    if shared.name != site:
+        return original(shared.name, content)
+    db = connect()
+    db.executescript(SHARED_SCHEMA + store.schema)
+    db.execute("BEGIN")
+    store.fill(db, content)
+    db.execute("COMMIT")
+    return db
+
+
+def site_at(host: str) -> Site | None:
+    """The site of a host: its public one, or `NAME.localhost` behind `oneiro web serve`."""
+    from oneiro.worlds.web.sites import HOSTS
+
+    return HOSTS.get(host)
