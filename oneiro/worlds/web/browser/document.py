@@ -29,7 +29,7 @@ INDEX = "data-oneiro-index"
 class Element:
     """An element of a page. It is never changed: what a person does to it is kept in a `State`."""
 
-    __slots__ = ("tag", "attributes", "children", "parent", "order")
+    __slots__ = ("attributes", "children", "order", "parent", "tag")
 
     def __init__(self, tag: str, attributes: dict[str, str], parent: Element | None, order: int) -> None:
         self.tag = tag
@@ -75,6 +75,11 @@ class Document:
         self.ids: dict[str, Element] = {}
         self.cut = False
         self._read(LexborHTMLParser(html).html or "", most_elements)
+        self.links = [
+            element
+            for element in self.elements
+            if element.tag == "link" and "stylesheet" in element.attributes.get("rel", "").lower()
+        ]
         self.title = ""
         for element in self.elements:
             if element.tag == "title" and element.closest("svg") is None:

@@ -243,11 +243,5 @@ BIOS = (
     "",
     "",
 )
-HANDLE_FIRST = (
-    "Quiet Copper Maple Velvet Rusty Lunar Salty Amber Hollow Brisk Paper Tidal Dusty Cobalt Mellow Frosty Gentle Wandering "
-    "Sleepy Crooked Golden Electric Misty Nimble Plain Rainy Silver Tall Urban Woolly"
-).split()
-HANDLE_LAST = (
-    "Harbor Badger Lantern Comet Teapot Walnut Otter Compass Fiddle Kettle Heron Pebble Sparrow Anvil Thimble Canoe Beacon "
-    "Magpie Ferry Turnip Marmot Pylon Sonata Cactus Willow Gecko Ledger Drummer Orchard Biscuit"
-).split()
+HANDLE_FIRST = ["Quiet", "Copper", "Maple", "Velvet", "Rusty", "Lunar", "Salty", "Amber", "Hollow", "Brisk", "Paper", "Tidal", "Dusty", "Cobalt", "Mellow", "Frosty", "Gentle", "Wandering", "Sleepy", "Crooked", "Golden", "Electric", "Misty", "Nimble", "Plain", "Rainy", "Silver", "Tall", "Urban", "Woolly"]
+HANDLE_LAST = ["Harbor", "Badger", "Lantern", "Comet", "Teapot", "Walnut", "Otter", "Compass", "Fiddle", "Kettle", "Heron", "Pebble", "Sparrow", "Anvil", "Thimble", "Canoe", "Beacon", "Magpie", "Ferry", "Turnip", "Marmot", "Pylon", "Sonata", "Cactus", "Willow", "Gecko", "Ledger", "Drummer", "Orchard", "Biscuit"]

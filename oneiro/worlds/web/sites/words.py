@@ -15,18 +15,8 @@ Vocabulary = Mapping[str, Sequence[str]]
 
 SLOT = re.compile(r"\{(\w+)\}")
 
-FIRST = (
-    "Ada Alma Amir Anouk Arlo Beatrix Bram Carys Cleo Dario Delia Edda Elio Emre Esme Farah Felix Gwen Hana Hugo Ilse "
-    "Imani Ines Ivo Jonas Juno Kaia Kenji Lars Leila Linnea Luca Maeve Malik Marta Milo Mira Nadia Nils Noor Odette Omar "
-    "Orla Pilar Priya Quentin Rafael Rhea Rosa Ruben Saskia Selim Sienna Soren Tamsin Tariq Thea Tomas Ursula Vera Viggo "
-    "Wanda Willa Yara Yusuf Zelda"
-).split()
-LAST = (
-    "Abernethy Ashdown Barlowe Bexley Calloway Castellan Corwick Dallow Drummel Eastmere Elverton Fairholt Fenwright "
-    "Garrowby Gildersleeve Hallowell Harkstead Ilverson Jessamy Kettering Kindlewood Larkspur Lindqvale Marchbank "
-    "Merriwick Northcote Oakhurst Ormsley Pellworth Pembrake Quillfeather Ravensdale Rookwood Sallowfield Silverbrook "
-    "Tamarisk Thistlewood Umberley Vantongeren Wexcombe Whitlock Winterbourne Yarrowby Zellwick"
-).split()
+FIRST = ["Ada", "Alma", "Amir", "Anouk", "Arlo", "Beatrix", "Bram", "Carys", "Cleo", "Dario", "Delia", "Edda", "Elio", "Emre", "Esme", "Farah", "Felix", "Gwen", "Hana", "Hugo", "Ilse", "Imani", "Ines", "Ivo", "Jonas", "Juno", "Kaia", "Kenji", "Lars", "Leila", "Linnea", "Luca", "Maeve", "Malik", "Marta", "Milo", "Mira", "Nadia", "Nils", "Noor", "Odette", "Omar", "Orla", "Pilar", "Priya", "Quentin", "Rafael", "Rhea", "Rosa", "Ruben", "Saskia", "Selim", "Sienna", "Soren", "Tamsin", "Tariq", "Thea", "Tomas", "Ursula", "Vera", "Viggo", "Wanda", "Willa", "Yara", "Yusuf", "Zelda"]
+LAST = ["Abernethy", "Ashdown", "Barlowe", "Bexley", "Calloway", "Castellan", "Corwick", "Dallow", "Drummel", "Eastmere", "Elverton", "Fairholt", "Fenwright", "Garrowby", "Gildersleeve", "Hallowell", "Harkstead", "Ilverson", "Jessamy", "Kettering", "Kindlewood", "Larkspur", "Lindqvale", "Marchbank", "Merriwick", "Northcote", "Oakhurst", "Ormsley", "Pellworth", "Pembrake", "Quillfeather", "Ravensdale", "Rookwood", "Sallowfield", "Silverbrook", "Tamarisk", "Thistlewood", "Umberley", "Vantongeren", "Wexcombe", "Whitlock", "Winterbourne", "Yarrowby", "Zellwick"]
 
 
 class Dice:
