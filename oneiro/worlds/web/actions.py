@@ -113,7 +113,9 @@ def normal_keys(combination: str) -> str | None:
         return None
     names = list(dict.fromkeys(MODIFIERS[part.lower()] for part in held))
     if len(last) == 1 and last.isprintable():
-        key = "Space" if last == " " else last.lower() if {"Control", "Alt"} & {*names} and "Shift" not in names else last
+        key = (
+            "Space" if last == " " else last.lower() if {"Control", "Alt"} & {*names} and "Shift" not in names else last
+        )
     else:
         key = NAMED_KEYS.get(last.lower()) or MODIFIERS.get(last.lower(), "")
     return "+".join([name for name in names if name != key] + [key]) if key else None
@@ -148,7 +150,9 @@ def parse_webarena(text: str) -> Action | Malformed:
         return Malformed(problem)
     word = text.split("[")[0].strip() if "[" in text else text.split()[0]
     if word not in _WEBARENA:
-        return Malformed(f"{_short(word)!r} is no action. Actions: {', '.join(form for _, form in _WEBARENA.values())}.")
+        return Malformed(
+            f"{_short(word)!r} is no action. Actions: {', '.join(form for _, form in _WEBARENA.values())}."
+        )
     if word == "type" and not _FLAGGED.search(text):
         text += " [1]"
     pattern, form = _WEBARENA[word]
@@ -209,7 +213,9 @@ def format_webarena(action: Action, page: Page | None) -> str:
     node = page.nodes.get(action.element) if page else None
     name = f"[{action.element}]"
     if node is None:
-        return f'Attempt to perform "{action.kind}" on element "{name}" but no matching element found. Look at the page.'
+        return (
+            f'Attempt to perform "{action.kind}" on element "{name}" but no matching element found. Look at the page.'
+        )
     typed = f" [{action.text}]" if action.kind in (Kind.TYPE, Kind.SELECT) else ""
     return f"{action.kind} {name}{typed} where {name} is {_told(node)}"
 

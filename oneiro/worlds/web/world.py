@@ -210,6 +210,10 @@ class WebWorld(World):
             self._proposed = self.taken, self.grammar.write(proposed)
         return self._proposed[1]
 
+    def stop_action(self, answer: str) -> str:
+        """The end of an episode, in the grammar of the view."""
+        return self.grammar.write(Action(Kind.STOP, text=answer))
+
     def close(self) -> None:
         if self.session is not None:
             self.session.close()
@@ -232,7 +236,8 @@ class WebWorld(World):
         if slots is None:
             return None
         wording = int(rng.integers(len(template.intents))) if self.config.paraphrase else 0
-        return Level(template, content, slots, wording)
+        level = Level(template, content, slots, wording)
+        return None if template.leaks(level.task) else level
 
     def _tested(self, template: Template) -> bool:
         return self.split is None or self.config.test == "both" or template.held_out == (self.config.test == "unseen")

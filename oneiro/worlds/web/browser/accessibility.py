@@ -480,7 +480,9 @@ class Builder:
                 if atomic is not None or role in ("alert", "status"):
                     found["atomic"] = BOOLEAN.get(atomic or "true", True)
                 found["relevant"] = attributes.get("aria-relevant", "additions text")
-        if (tag in LABELABLE and (self.disabled or "disabled" in attributes)) or attributes.get("aria-disabled") == "true":
+        if (tag in LABELABLE and (self.disabled or "disabled" in attributes)) or attributes.get(
+            "aria-disabled"
+        ) == "true":
             found["disabled"] = True
         if element is self.state.focus:
             found["focused"] = True
@@ -595,7 +597,9 @@ class Builder:
             node = Node("image" if role == "img" else role or ROLES.get(tag, ""), "", {}, [], element)
             self.properties(node, element)
             if tag in ("progress", "meter"):
-                node.properties.update(valuemin=0, valuemax=number_or(element.attributes.get("max", ""), 1), valuetext="")
+                node.properties.update(
+                    valuemin=0, valuemax=number_or(element.attributes.get("max", ""), 1), valuetext=""
+                )
         self.named.append((node, element, None))
         self.atom(self.contribution(node, element))
         if out is not None and node.role:
@@ -639,7 +643,9 @@ class Builder:
             found.update(orientation="horizontal", valuemin=number_or(attributes.get("min", ""), 0))
             found.update(valuemax=number_or(attributes.get("max", ""), 100), valuetext="")
         elif node.role == "Date":
-            named = element in self.labels or any(key in attributes for key in ("aria-label", "aria-labelledby", "title"))
+            named = element in self.labels or any(
+                key in attributes for key in ("aria-label", "aria-labelledby", "title")
+            )
             date_parts(node, value, named)
             return
         elif node.role in ("textbox", "combobox"):

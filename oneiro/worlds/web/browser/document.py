@@ -29,7 +29,7 @@ INDEX = "data-oneiro-index"
 class Element:
     """An element of a page. It is never changed: what a person does to it is kept in a `State`."""
 
-    __slots__ = ("tag", "attributes", "children", "parent", "order")
+    __slots__ = ("attributes", "children", "order", "parent", "tag")
 
     def __init__(self, tag: str, attributes: dict[str, str], parent: Element | None, order: int) -> None:
         self.tag = tag

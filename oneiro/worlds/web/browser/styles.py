@@ -66,7 +66,7 @@ class Selector:
 
 def _fits(compound: tuple[str, str, frozenset[str], str], element: Element) -> bool:
     _, tag, classes, name = compound
-    if tag and element.tag != tag or name and element.attributes.get("id") != name:
+    if (tag and element.tag != tag) or (name and element.attributes.get("id") != name):
         return False
     return not classes or classes <= set(element.attributes.get("class", "").split())
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import html
+import re
 import sqlite3
 from abc import ABC, abstractmethod
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
 
 from oneiro.worlds.base import level_key
 from oneiro.worlds.web.library.script import Script, View
-from oneiro.worlds.web.sites import SITES
+from oneiro.worlds.web.sites import SITES, Web
 from oneiro.worlds.web.sites.web import original
 from oneiro.worlds.web.tasks import AnswerCheck, Check, DatabaseCheck, DatabaseGuard, Evaluation, Spec, Task
 
@@ -98,6 +101,30 @@ class Template(ABC):
             eval=path_check(f"http://{site.host}{path}") if path is not None else None,
             spec=spec,
         )
+
+    def leaks(self, task: Task) -> bool:
+        """Whether the first page already says the answer. Small numbers, yes and no stand everywhere and do not count."""
+        assert task.spec is not None
+        answers = [check for check in task.spec.checks if isinstance(check, AnswerCheck)]
+        telling = [check.expected for check in answers if check.type in ("text", "names", "money", "date")]
+        if not telling:
+            return False
+        page = first_page(self.site, self.start, task.spec.content)
+        words = [
+            word for expected in telling for word in (expected if isinstance(expected, tuple) else (str(expected),))
+        ]
+        return all(re.search(rf"(?<!\w){re.escape(word.lower())}(?!\w)", page) for word in words)
+
+
+@lru_cache(maxsize=512)
+def first_page(site: str, start: str, content: int) -> str:
+    """What the first page of an episode says, in lower case."""
+    web = Web(content)
+    cookies = web.sign_in(SITES[site])
+    headers = {"cookie": "; ".join(f"{key}={value}" for key, value in cookies.items())}
+    reply = web.request("GET", f"http://{SITES[site].host}{start or SITES[site].home}", headers)
+    web.close()
+    return html.unescape(re.sub(r"<[^>]+>", " ", reply.body.decode())).lower()
 
 
 def path_check(url: str) -> Evaluation:

@@ -179,7 +179,11 @@ class ShowSorted(_Reddit):
     )
     skills = ("page", "sort", "navigate")
 
-    LINKS = {"newest": ("New", "new"), "best rated": ("Top", "top"), "most commented": ("Most commented", "most_commented")}  # noqa: RUF012, E501
+    LINKS = {
+        "newest": ("New", "new"),
+        "best rated": ("Top", "top"),
+        "most commented": ("Most commented", "most_commented"),
+    }  # noqa: RUF012, E501
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         return {"forum": some_forum(content, rng), "order": one_of(rng, list(self.LINKS))}
