@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 from starlette.responses import Response
 
@@ -88,8 +89,16 @@ def grid(
     page, pages, offset = paged(visit, count, PER_PAGE)
     order = f"{key} {'DESC' if down else 'ASC'}, id {'DESC' if down else 'ASC'}"
     rows = visit.rows(f"SELECT * FROM {source} WHERE {where} ORDER BY {order} LIMIT {PER_PAGE} OFFSET {offset}", *values)  # fmt: skip
+    rest = urlencode({name: text for name, text in visit.query.items() if text and name not in ("sort", "dir", "p")})
+    heads = [
+        (
+            f"{column.label} {'↓' if down else '↑'}" if column is by else column.label,
+            f"{visit.request.url.path}?{rest}{'&' if rest else ''}sort={column.name}&dir={'desc' if column is by and not down else 'asc'}",
+        )
+        for column in columns
+    ]
     return visit.page(
-        "shopping_admin/grid.html", status, title=title, columns=columns, filters=filters, rows=rows, count=count,
-        page=page, pages=pages, errors=errors, active=active, sort=by.name if by else sort, down=down, edit=edit,
+        "shopping_admin/grid.html", status, title=title, columns=[(item.name, item.kind) for item in columns], heads=heads, filters=filters, rows=rows, count=count,
+        page=page, pages=pages, errors=errors, active=active, edit=edit,
         **{"mass": (), "new": None, **more},
     )  # fmt: skip

@@ -70,7 +70,7 @@ def report(visit: Visit, title: str, sql: str, columns: tuple[Column, ...], tota
         rows = visit.rows(sql.format(length=LENGTHS[period]), ends["from"], f"{ends['to']} 24:00")
     page, pages, offset = paged(visit, len(rows), PER_PAGE)
     return visit.page(
-        "shopping_admin/report.html", 400 if errors else 200, title=title, columns=columns, periods=PERIODS,
+        "shopping_admin/report.html", 400 if errors else 200, title=title, columns=columns, kinds=[(item.name, item.kind) for item in columns], periods=PERIODS,
         period=period, errors=errors, shown=asked and not errors, rows=rows[offset : offset + PER_PAGE], page=page,
         pages=pages, count=len(rows), totals={name: sum(row[name] for row in rows) for name in totals},
     )  # fmt: skip

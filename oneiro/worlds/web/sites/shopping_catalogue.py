@@ -46,7 +46,8 @@ def home(visit: Visit) -> Response:
         f"{CARD} WHERE status = 'enabled' AND stock > 0 AND special_price IS NOT NULL ORDER BY position LIMIT 4"
     )
     loved = visit.rows(
-        f"{CARD} WHERE status = 'enabled' AND stock > 0 AND reviews >= 4 ORDER BY rating DESC, id LIMIT 8"
+        f"{CARD} WHERE status = 'enabled' AND stock > 0 AND id IN (SELECT product_id FROM review"
+        " WHERE status = 'approved' GROUP BY product_id HAVING count(*) >= 4) ORDER BY rating DESC, id LIMIT 8"
     )
     return show(visit, "home", offers=offers, loved=loved)
 
@@ -63,7 +64,8 @@ def listing(visit: Visit, where: str, values: list[Any], template: str, **more: 
             where, values = f"{where} AND final_price {comparison} ?", [*values, limit]
     count = visit.value(f"SELECT count(*) FROM listed WHERE {where}", *values)
     page, pages, offset = paged(visit, count, PER_PAGE)
-    sql = f"{CARD} WHERE {where} ORDER BY {COLUMNS[order]} {direction}, id LIMIT {PER_PAGE} OFFSET {offset}"
+    by = f"ORDER BY {COLUMNS[order]} {direction}, id"  # in two steps: ratings are worked out for one page only
+    sql = f"{CARD} WHERE id IN (SELECT id FROM listed WHERE {where} {by} LIMIT {PER_PAGE} OFFSET {offset}) {by}"
     return show(
         visit, template, products=visit.rows(sql, *values), count=count, page=page, pages=pages, first=offset + 1,
         order=order, direction=direction, sorts=SORTS, directions=DIRECTIONS, **more,

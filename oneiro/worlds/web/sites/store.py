@@ -75,7 +75,7 @@ CREATE TABLE review (
   id INTEGER PRIMARY KEY, product_id INTEGER NOT NULL REFERENCES product, customer_id INTEGER REFERENCES customer,
   nickname TEXT NOT NULL, title TEXT NOT NULL, text TEXT NOT NULL, stars INTEGER NOT NULL, created_at TEXT NOT NULL,
   status TEXT NOT NULL);
-CREATE INDEX review_product ON review (product_id, status);
+CREATE INDEX review_product ON review (product_id, status, stars);
 CREATE TABLE search_term (id INTEGER PRIMARY KEY, term TEXT NOT NULL UNIQUE, results INTEGER NOT NULL, uses INTEGER NOT NULL);
 CREATE TABLE cart_rule (
   id INTEGER PRIMARY KEY, name TEXT NOT NULL, description TEXT NOT NULL DEFAULT '', active INTEGER NOT NULL,
@@ -90,10 +90,11 @@ CREATE TABLE contact_message (
   created_at TEXT NOT NULL);
 CREATE TABLE admin_user (username TEXT PRIMARY KEY, password TEXT NOT NULL, name TEXT NOT NULL);
 CREATE VIEW listed AS
-  SELECT p.*, coalesce(p.special_price, p.price) AS final_price, c.top_id,
+  SELECT p.*, coalesce(p.special_price, p.price) AS final_price,
+    (SELECT top_id FROM category WHERE id = p.category_id) AS top_id,
     (SELECT avg(stars) FROM review WHERE product_id = p.id AND status = 'approved') AS rating,
     (SELECT count(*) FROM review WHERE product_id = p.id AND status = 'approved') AS reviews
-  FROM product p JOIN category c ON c.id = p.category_id;
+  FROM product p;
 """
 
 PAGES = (

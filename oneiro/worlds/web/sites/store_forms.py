@@ -47,7 +47,7 @@ def day(text: str) -> str:
     american = re.fullmatch(r"(\d{1,2})/(\d{1,2})/(\d{4})", text, re.ASCII)
     parts = (american[3], american[1], american[2]) if american else text.split("-")
     try:
-        return date(*(int(part) for part in parts if len(part) < 5)).isoformat()  # type: ignore[arg-type]
+        return date(*(int(part) for part in parts if len(part) < 5)).isoformat()
     except (TypeError, ValueError):
         return ""
 
