@@ -97,7 +97,9 @@ def submit(visit: Visit) -> Response:
         "VALUES (?, ?, ?, ?, ?, ?, ?, 1, 0, 1, 0, ?)"
     )
     made = slug(form["title"])
-    number = visit.change(sql, forum["name"], visit.user, form["title"], made, form["body"], form["url"], now, heat(1, now))
+    number = visit.change(
+        sql, forum["name"], visit.user, form["title"], made, form["body"], form["url"], now, heat(1, now)
+    )
     visit.change("INSERT INTO vote VALUES (?, 'post', ?, 1)", visit.user, number)
     visit.change("UPDATE forum SET submissions = submissions + 1 WHERE name = ?", forum["name"])
     return visit.redirect(f"/f/{forum['name']}/{number}/{made}", "Your post is online.")

@@ -81,11 +81,16 @@ def fill(db: sqlite3.Connection, seed: int) -> None:
                         for target in sorted(own, key=int)])  # fmt: skip
 
 
-def people(db: sqlite3.Connection, dice: Dice, topics: list[Topic], words: dict[str, dict[str, list[str]]]) -> list[str]:
+def people(
+    db: sqlite3.Connection, dice: Dice, topics: list[Topic], words: dict[str, dict[str, list[str]]]
+) -> list[str]:
     """The accounts: the one of the episode and others."""
     taken = {USER}
     for _ in range(USERS - 1):
-        distinct(lambda: f"{dice.pick(HANDLE_FIRST)}{dice.pick(HANDLE_LAST)}{dice.pick(('', '', str(dice.number(2, 99))))}", taken)
+        distinct(
+            lambda: f"{dice.pick(HANDLE_FIRST)}{dice.pick(HANDLE_LAST)}{dice.pick(('', '', str(dice.number(2, 99))))}",
+            taken,
+        )
     names = sorted(taken)
     rows = []
     for name in names:

@@ -60,9 +60,7 @@ def show(visit: Visit, template: str, project: Project, status: int = 200, **val
     return visit.page(f"gitlab/{template}", status, project=project, row=project.row, **values)
 
 
-SEEN = (
-    "(project.visibility = 'public' OR EXISTS (SELECT 1 FROM member WHERE member.project = project.id AND member.user = ?))"
-)
+SEEN = "(project.visibility = 'public' OR EXISTS (SELECT 1 FROM member WHERE member.project = project.id AND member.user = ?))"
 """A condition: projects that the user may see."""
 
 
@@ -93,5 +91,7 @@ def touch(visit: Visit, table: str, number: int) -> str:
 def tell(visit: Visit, user: str, action: str, kind: str, target: int, now: str) -> None:
     """A to-do for somebody else."""
     if user and user != visit.user:
-        sql = "INSERT INTO todo (user, author, action, kind, target, created, state) VALUES (?, ?, ?, ?, ?, ?, 'pending')"
+        sql = (
+            "INSERT INTO todo (user, author, action, kind, target, created, state) VALUES (?, ?, ?, ?, ?, ?, 'pending')"
+        )
         visit.change(sql, user, visit.user, action, kind, target, now)

@@ -112,7 +112,11 @@ def people(db: sqlite3.Connection, dice: Dice) -> list[str]:
     for number in range(USERS):
         full_name = distinct(lambda: " ".join(dice.person()), taken)
         first, last = full_name.lower().split()
-        name = USER if number == 0 else dice.pick((f"{first}{last[0]}", f"{first}.{last}", f"{last}{dice.number(2, 99)}", first[0] + last))
+        name = (
+            USER
+            if number == 0
+            else dice.pick((f"{first}{last[0]}", f"{first}.{last}", f"{last}{dice.number(2, 99)}", first[0] + last))
+        )
         if any(row["name"] == name for row in rows):
             name = f"{first}.{last}.{number}"
         rows.append({
@@ -129,7 +133,11 @@ def teams(db: sqlite3.Connection, dice: Dice, names: list[str]) -> None:
     """The groups and who is in them."""
     for path, title, description in GROUPS:
         created = dice.moment(1900, 900)
-        insert(db, "team", [{"path": path, "title": title, "description": description, "visibility": "public", "created": created}])
+        insert(
+            db,
+            "team",
+            [{"path": path, "title": title, "description": description, "visibility": "public", "created": created}],
+        )
         inside = dice.sample(names[1:], dice.number(3, 6)) + ([USER] if dice.chance(0.5) else [])
         rows = [{"team": path, "user": name, "role": "owner" if place == 0 else dice.pick(tuple(ROLES)[1:4]), "since": created}
                 for place, name in enumerate(inside)]  # fmt: skip
@@ -158,7 +166,15 @@ def write_projects(dice: Dice, names: list[str]) -> tuple[list[Row], dict[int, l
         rows = [{"project": number, "user": owner, "role": "owner", "since": created}]
         rows += [{"project": number, "user": name, "role": dice.pick(tuple(ROLES)[:4]), "since": dice.moment(290)}
                  for name in dice.sample(others, dice.number(3, 7))]  # fmt: skip
-        role = {6: "maintainer", 7: "developer", 8: "reporter", 10: "guest", 11: "developer", 12: "developer", 13: "guest"}.get(number)
+        role = {
+            6: "maintainer",
+            7: "developer",
+            8: "reporter",
+            10: "guest",
+            11: "developer",
+            12: "developer",
+            13: "guest",
+        }.get(number)
         if role:
             rows.append({"project": number, "user": USER, "role": role, "since": dice.moment(290)})
         members[number] = rows
@@ -228,10 +244,15 @@ def files(db: sqlite3.Connection, dice: Dice, projects: list[Row], themes: dict[
         }  # fmt: skip
         for part in parts:
             name = slug(part.removeprefix("the ")).replace("-", "_")
-            texts[f"src/{name}.{ending}"] = f"{mark} {part[4:].capitalize()} of {project['title']}.\n{mark} Limit: {dice.number(1, 64) * 16} rows.\n"
+            texts[f"src/{name}.{ending}"] = (
+                f"{mark} {part[4:].capitalize()} of {project['title']}.\n{mark} Limit: {dice.number(1, 64) * 16} rows.\n"
+            )
             if dice.chance(0.4):
                 texts[f"tests/test_{name}.{ending}"] = f"{mark} Checks {part}.\n"
-        rows += [{"project": project["id"], "path": name, "text": text, "updated": project["updated"]} for name, text in texts.items()]
+        rows += [
+            {"project": project["id"], "path": name, "text": text, "updated": project["updated"]}
+            for name, text in texts.items()
+        ]
     insert(db, "file", rows)
 
 
@@ -245,11 +266,21 @@ def write_issues(
     for project in projects:
         number = project["id"]
         for name, colour, description in dice.sample(LABELS, dice.number(4, 7)):
-            label_rows.append({"id": len(label_rows) + 1, "project": number, "name": name, "colour": colour, "description": description})
+            label_rows.append(
+                {
+                    "id": len(label_rows) + 1,
+                    "project": number,
+                    "name": name,
+                    "colour": colour,
+                    "description": description,
+                }
+            )
             labels.setdefault(number, []).append(len(label_rows))
         for title in dice.sample(MILESTONES, dice.number(1, 3)):
             due = stamp(TODAY + timedelta(days=dice.number(-40, 200)))[:10]
-            milestone_rows.append({"id": len(milestone_rows) + 1, "project": number, "title": title, "due": due, "state": "active"})
+            milestone_rows.append(
+                {"id": len(milestone_rows) + 1, "project": number, "title": title, "due": due, "state": "active"}
+            )
             milestones.setdefault(number, []).append(len(milestone_rows))
     insert(db, "label", label_rows)
     insert(db, "milestone", milestone_rows)
@@ -284,7 +315,11 @@ def later(dice: Dice, moment: str) -> str:
 
 
 def write_requests(
-    dice: Dice, projects: list[Row], everyone: dict[int, list[str]], branches: dict[int, list[Row]], themes: dict[int, Theme]
+    dice: Dice,
+    projects: list[Row],
+    everyone: dict[int, list[str]],
+    branches: dict[int, list[Row]],
+    themes: dict[int, Theme],
 ) -> list[Row]:
     """All merge requests, oldest first."""
     counts: dict[int, int] = {}
@@ -308,7 +343,12 @@ def write_requests(
 
 
 def notes(
-    db: sqlite3.Connection, dice: Dice, issues: list[Row], requests: list[Row], everyone: dict[int, list[str]], themes: dict[int, Theme]
+    db: sqlite3.Connection,
+    dice: Dice,
+    issues: list[Row],
+    requests: list[Row],
+    everyone: dict[int, list[str]],
+    themes: dict[int, Theme],
 ) -> None:
     """Comments on issues and merge requests, none later than the last update."""
     rows = []
@@ -322,7 +362,9 @@ def notes(
     insert(db, "note", rows)
 
 
-def todos(db: sqlite3.Connection, dice: Dice, issues: list[Row], requests: list[Row], everyone: dict[int, list[str]]) -> None:
+def todos(
+    db: sqlite3.Connection, dice: Dice, issues: list[Row], requests: list[Row], everyone: dict[int, list[str]]
+) -> None:
     """What waits for the user: things assigned, reviews asked for, mentions."""
     rows = []
     for kind, targets in (("issue", issues), ("merge_request", requests)):

@@ -61,7 +61,9 @@ def listing(visit: Visit, scope: str, scope_values: list[Any]) -> dict[str, Any]
     state, sort = chosen(visit, "state", STATES, "opened"), chosen(visit, "sort", tuple(SORTS), "created_date")
     where, values = matching(visit)
     where, values = f"{scope} AND {where}", [*scope_values, *values]
-    counts = {row[0]: row[1] for row in visit.rows(f"SELECT state, count(*) FROM issue WHERE {where} GROUP BY state", *values)}
+    counts = {
+        row[0]: row[1] for row in visit.rows(f"SELECT state, count(*) FROM issue WHERE {where} GROUP BY state", *values)
+    }
     counts["all"] = sum(counts.values())
     part = paged(visit, counts.get(state, 0), ROWS_A_PAGE)
     if state != "all":
@@ -113,7 +115,9 @@ def editable(visit: Visit) -> tuple[Project, sqlite3.Row]:
 
 
 def issue_page(visit: Visit, project: Project, row: sqlite3.Row, errors: Errors, status: int = 200) -> Response:
-    sql = "SELECT label.* FROM issue_label JOIN label ON label.id = issue_label.label WHERE issue = ? ORDER BY label.name"
+    sql = (
+        "SELECT label.* FROM issue_label JOIN label ON label.id = issue_label.label WHERE issue = ? ORDER BY label.name"
+    )
     notes = visit.rows("SELECT * FROM note WHERE kind = 'issue' AND target = ? ORDER BY created, id", row["id"])
     milestone = visit.one("SELECT * FROM milestone WHERE id = ?", row["milestone"])
     return show(visit, "issue.html", project, status, issue=row, tags=visit.rows(sql, row["id"]), notes=notes,
@@ -131,7 +135,9 @@ FIELDS = ("title", "description", "assignee", "milestone", "due", "labels")
 
 def form_page(visit: Visit, project: Project, row: sqlite3.Row | None, form: dict[str, Any], errors: Errors,
               status: int = 200) -> Response:  # fmt: skip
-    return show(visit, "issue_form.html", project, status, issue=row, form=form, errors=errors, **options(visit, project))
+    return show(
+        visit, "issue_form.html", project, status, issue=row, form=form, errors=errors, **options(visit, project)
+    )
 
 
 def show_new_issue(visit: Visit) -> Response:
@@ -199,7 +205,9 @@ def edit_issue(visit: Visit) -> Response:
     if errors:
         return form_page(visit, project, row, form, errors, 422)
     now = touch(visit, "issue", row["id"])
-    visit.change("UPDATE issue SET title = ?, description = ? WHERE id = ?", form["title"], form["description"], row["id"])
+    visit.change(
+        "UPDATE issue SET title = ?, description = ? WHERE id = ?", form["title"], form["description"], row["id"]
+    )
     if project.may("reporter"):
         milestone = int(form["milestone"]) if form["milestone"] else None
         visit.change("UPDATE issue SET assignee = ?, milestone = ?, due = ? WHERE id = ?", form["assignee"], milestone,
@@ -282,17 +290,23 @@ def new_label(visit: Visit) -> Response:
         errors["colour"] = "A colour looks like #0b57d0."
     if errors:
         return labels_page(visit, project, form, errors, 422)
-    visit.change("INSERT INTO label (project, name, colour, description) VALUES (?, ?, ?, ?)", project.id, *form.values())
+    visit.change(
+        "INSERT INTO label (project, name, colour, description) VALUES (?, ?, ?, ?)", project.id, *form.values()
+    )
     return visit.redirect(f"{project.url}/-/labels", "The label was created.")
 
 
-def milestones_page(visit: Visit, project: Project, form: dict[str, str], errors: Errors, status: int = 200) -> Response:
+def milestones_page(
+    visit: Visit, project: Project, form: dict[str, str], errors: Errors, status: int = 200
+) -> Response:
     sql = (
         "SELECT milestone.*, (SELECT count(*) FROM issue WHERE issue.milestone = milestone.id) AS issues, "
         "(SELECT count(*) FROM issue WHERE issue.milestone = milestone.id AND state = 'closed') AS closed "
         "FROM milestone WHERE project = ? ORDER BY due = '', due, id"
     )
-    return show(visit, "milestones.html", project, status, milestones=visit.rows(sql, project.id), form=form, errors=errors)
+    return show(
+        visit, "milestones.html", project, status, milestones=visit.rows(sql, project.id), form=form, errors=errors
+    )
 
 
 def milestones(visit: Visit) -> Response:

@@ -96,7 +96,9 @@ def show_new_request(visit: Visit) -> Response:
     project = asked_project(visit)
     project.need("developer")
     source = visit.query.get("source", "")
-    return form_page(visit, project, {**dict.fromkeys(FIELDS, ""), "source": source, "target": project.row["branch"]}, {})
+    return form_page(
+        visit, project, {**dict.fromkeys(FIELDS, ""), "source": source, "target": project.row["branch"]}, {}
+    )
 
 
 def new_request(visit: Visit) -> Response:

@@ -145,7 +145,9 @@ def people(visit: Visit) -> Response:
     where, values = "instr(lower(name || ' ' || full_name), lower(?))", [words]
     part = paged(visit, visit.value(f"SELECT count(*) FROM user WHERE {where}", *values), 20)
     sql = f"SELECT name, full_name, bio FROM user WHERE {where} ORDER BY full_name, name LIMIT ? OFFSET ?"
-    return visit.page("gitlab/people.html", people=visit.rows(sql, *values, part.size, part.offset), part=part, words=words)
+    return visit.page(
+        "gitlab/people.html", people=visit.rows(sql, *values, part.size, part.offset), part=part, words=words
+    )
 
 
 def show_profile(visit: Visit) -> Response:
@@ -182,7 +184,9 @@ def groups(visit: Visit) -> Response:
 
 def show_new_group(visit: Visit) -> Response:
     """The form for a new group."""
-    return visit.page("gitlab/new_group.html", form={"title": "", "path": "", "description": "", "visibility": "private"}, errors={})
+    return visit.page(
+        "gitlab/new_group.html", form={"title": "", "path": "", "description": "", "visibility": "private"}, errors={}
+    )
 
 
 def new_group(visit: Visit) -> Response:
@@ -205,7 +209,14 @@ def new_group(visit: Visit) -> Response:
     if errors:
         return visit.page("gitlab/new_group.html", 422, form=form, errors=errors)
     now = visit.now()
-    visit.change("INSERT INTO team VALUES (?, ?, ?, ?, ?)", form["path"], form["title"], form["description"], form["visibility"], now)
+    visit.change(
+        "INSERT INTO team VALUES (?, ?, ?, ?, ?)",
+        form["path"],
+        form["title"],
+        form["description"],
+        form["visibility"],
+        now,
+    )
     visit.change("INSERT INTO team_member VALUES (?, ?, 'owner', ?)", form["path"], visit.user, now)
     return visit.redirect(f"/{form['path']}", "The group was created.")
 

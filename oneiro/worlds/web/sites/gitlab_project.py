@@ -24,7 +24,9 @@ def home(visit: Visit) -> Response:
     project = asked_project(visit)
     number = project.id
     counts = {
-        "commits": visit.value("SELECT count(*) FROM revision WHERE project = ? AND branch = ?", number, project.row["branch"]),
+        "commits": visit.value(
+            "SELECT count(*) FROM revision WHERE project = ? AND branch = ?", number, project.row["branch"]
+        ),
         "branches": visit.value("SELECT count(*) FROM branch WHERE project = ?", number),
         "issues": visit.value("SELECT count(*) FROM issue WHERE project = ? AND state = 'opened'", number),
         "requests": visit.value("SELECT count(*) FROM merge_request WHERE project = ? AND state = 'opened'", number),
@@ -75,7 +77,9 @@ def blob(visit: Visit) -> Response:
     return show(visit, "blob.html", project, file=visit.found(sql, project.id, visit.path["path"]))
 
 
-def file_page(visit: Visit, project: Project, path: str, form: dict[str, str], errors: Errors, status: int = 200) -> Response:
+def file_page(
+    visit: Visit, project: Project, path: str, form: dict[str, str], errors: Errors, status: int = 200
+) -> Response:
     return show(visit, "file_form.html", project, status, path=path, form=form, errors=errors)
 
 
@@ -102,7 +106,9 @@ def edit_file(visit: Visit) -> Response:
     if not form["message"]:
         return file_page(visit, project, file["path"], form, {"message": "A commit message is needed."}, 422)
     commit(visit, project, file["path"], form["content"], form["message"])
-    return visit.redirect(f"{project.url}/-/blob/{project.row['branch']}/{file['path']}", "Your changes were committed.")
+    return visit.redirect(
+        f"{project.url}/-/blob/{project.row['branch']}/{file['path']}", "Your changes were committed."
+    )
 
 
 def show_new_file(visit: Visit) -> Response:
@@ -140,7 +146,9 @@ def commit(visit: Visit, project: Project, path: str, text: str, message: str) -
 def commits(visit: Visit) -> Response:
     """A branch's commits, newest first, perhaps of one author or day."""
     project = asked_project(visit)
-    branch = visit.found("SELECT name FROM branch WHERE project = ? AND name = ?", project.id, visit.path["branch"])["name"]
+    branch = visit.found("SELECT name FROM branch WHERE project = ? AND name = ?", project.id, visit.path["branch"])[
+        "name"
+    ]
     author, day = visit.query.get("author", ""), visit.query.get("date", "")
     where, values = "project = ? AND branch = ?", [project.id, branch]
     if author:
@@ -223,13 +231,17 @@ def invite(visit: Visit) -> Response:
         errors["username"] = "There is no such user."
     if form["role"] not in ROLES or not project.may(form["role"]):
         errors["role"] = "You cannot give this role."
-    held = visit.value("SELECT role FROM member WHERE project = ? AND user = ?", project.id, form["username"].removeprefix("@"))
+    held = visit.value(
+        "SELECT role FROM member WHERE project = ? AND user = ?", project.id, form["username"].removeprefix("@")
+    )
     if held == "owner":
         errors["username"] = "This user owns the project."
     if errors or user is None:
         return members_page(visit, project, form, errors, 422)
     if held:
-        visit.change("UPDATE member SET role = ? WHERE project = ? AND user = ?", form["role"], project.id, user["name"])
+        visit.change(
+            "UPDATE member SET role = ? WHERE project = ? AND user = ?", form["role"], project.id, user["name"]
+        )
     else:
         visit.change("INSERT INTO member VALUES (?, ?, ?, ?)", project.id, user["name"], form["role"], visit.now())
     return visit.redirect(f"{project.url}/-/project_members", f"{user['name']} is now {form['role']}.")
@@ -312,7 +324,9 @@ def show_new_project(visit: Visit) -> Response:
 
 def new_project(visit: Visit) -> Response:
     """A new project, owned by who made it."""
-    form = {name: visit.form.get(name, "") for name in ("title", "namespace", "path", "description", "visibility", "readme")}
+    form = {
+        name: visit.form.get(name, "") for name in ("title", "namespace", "path", "description", "visibility", "readme")
+    }
     path = form["path"] or slug(form["title"])
     errors: Errors = {}
     if not form["title"] or len(form["title"]) > 100:
@@ -332,7 +346,9 @@ def new_project(visit: Visit) -> Response:
         "INSERT INTO project (namespace, path, title, description, visibility, language, branch, stars, forks, created, updated) "
         "VALUES (?, ?, ?, ?, ?, '', 'main', 0, 0, ?, ?)"
     )
-    number = visit.change(sql, form["namespace"], path, form["title"], form["description"], form["visibility"], now, now)
+    number = visit.change(
+        sql, form["namespace"], path, form["title"], form["description"], form["visibility"], now, now
+    )
     visit.change("INSERT INTO member VALUES (?, ?, 'owner', ?)", number, visit.user, now)
     if form["readme"]:
         row = visit.found("SELECT * FROM project WHERE id = ?", number)
