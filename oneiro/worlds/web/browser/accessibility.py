@@ -182,7 +182,13 @@ class Builder:
             root.properties["focused"] = True
         self.children(self.document.root, root.children, "block")
         self.boundary()
+        by_others = []
         for node, element, items in self.named:
+            if element in self.labels or "aria-labelledby" in element.attributes:
+                by_others.append((node, element, items))
+            else:
+                node.name = self.name(node, element, items)
+        for node, element, items in by_others:
             node.name = self.name(node, element, items)
         return root
 

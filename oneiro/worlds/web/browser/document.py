@@ -75,6 +75,11 @@ class Document:
         self.ids: dict[str, Element] = {}
         self.cut = False
         self._read(LexborHTMLParser(html).html or "", most_elements)
+        self.links = [
+            element
+            for element in self.elements
+            if element.tag == "link" and "stylesheet" in element.attributes.get("rel", "").lower()
+        ]
         self.title = ""
         for element in self.elements:
             if element.tag == "title" and element.closest("svg") is None:
