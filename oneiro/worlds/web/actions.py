@@ -4,8 +4,8 @@ Every text gives an `Action` or a `Malformed`, never an exception; nothing of a 
 
 WebArena's texts (`click [12]`) are read by its own rules: the word before the first bracket chooses, brackets are
 matched greedily, text behind them is ignored. What its parser loses is kept here: `type [12] [0]` types a nought, a
-`stop` answer may hold newlines, any character may be typed, and key names are put right (`Ctrl+v`). `none`, the word its
-histories use, waits.
+`stop` answer may hold newlines, any character may be typed, and key names are put right (`Ctrl+v`). `none`, the word of
+its histories, waits.
 
 WebRL's texts are one call (`do`, `exit`, `go_backward`, `go_forward`) with keyword arguments that are constants, after
 any comment lines; the last such call of a text counts. All actions that its prompt advertises are there.
@@ -113,7 +113,9 @@ def normal_keys(combination: str) -> str | None:
         return None
     names = list(dict.fromkeys(MODIFIERS[part.lower()] for part in held))
     if len(last) == 1 and last.isprintable():
-        key = "Space" if last == " " else last.lower() if {"Control", "Alt"} & {*names} and "Shift" not in names else last
+        key = (
+            "Space" if last == " " else last.lower() if {"Control", "Alt"} & {*names} and "Shift" not in names else last
+        )
     else:
         key = NAMED_KEYS.get(last.lower()) or MODIFIERS.get(last.lower(), "")
     return "+".join([name for name in names if name != key] + [key]) if key else None
@@ -148,7 +150,9 @@ def parse_webarena(text: str) -> Action | Malformed:
         return Malformed(problem)
     word = text.split("[")[0].strip() if "[" in text else text.split()[0]
     if word not in _WEBARENA:
-        return Malformed(f"{_short(word)!r} is no action. Actions: {', '.join(form for _, form in _WEBARENA.values())}.")
+        return Malformed(
+            f"{_short(word)!r} is no action. Actions: {', '.join(form for _, form in _WEBARENA.values())}."
+        )
     if word == "type" and not _FLAGGED.search(text):
         text += " [1]"
     pattern, form = _WEBARENA[word]
@@ -209,8 +213,11 @@ def format_webarena(action: Action, page: Page | None) -> str:
     node = page.nodes.get(action.element) if page else None
     name = f"[{action.element}]"
     if node is None:
-        return f'Attempt to perform "{action.kind}" on element "{name}" but no matching element found. Look at the page.'
-    typed = f" [{action.text}]" if action.kind in (Kind.TYPE, Kind.SELECT) else ""
+        return (
+            f'Attempt to perform "{action.kind}" on element "{name}" but no matching element found. Look at the page.'
+        )
+    text = (action.text + "\n" * action.enter).replace("\n", " ")
+    typed = f" [{text}]" if action.kind in (Kind.TYPE, Kind.SELECT) else ""
     return f"{action.kind} {name}{typed} where {name} is {_told(node)}"
 
 
