@@ -4,8 +4,8 @@ Every text gives an `Action` or a `Malformed`, never an exception; nothing of a 
 
 WebArena's texts (`click [12]`) are read by its own rules: the word before the first bracket chooses, brackets are
 matched greedily, text behind them is ignored. What its parser loses is kept here: `type [12] [0]` types a nought, a
-`stop` answer may hold newlines, any character may be typed, and key names are put right (`Ctrl+v`). `none`, the word its
-histories use, waits.
+`stop` answer may hold newlines, any character may be typed, and key names are put right (`Ctrl+v`). `none`, the word of
+its histories, waits.
 
 WebRL's texts are one call (`do`, `exit`, `go_backward`, `go_forward`) with keyword arguments that are constants, after
 any comment lines; the last such call of a text counts. All actions that its prompt advertises are there.
@@ -216,7 +216,8 @@ def format_webarena(action: Action, page: Page | None) -> str:
         return (
             f'Attempt to perform "{action.kind}" on element "{name}" but no matching element found. Look at the page.'
         )
-    typed = f" [{action.text}]" if action.kind in (Kind.TYPE, Kind.SELECT) else ""
+    text = (action.text + "\n" * action.enter).replace("\n", " ")
+    typed = f" [{text}]" if action.kind in (Kind.TYPE, Kind.SELECT) else ""
     return f"{action.kind} {name}{typed} where {name} is {_told(node)}"
 
 
