@@ -21,7 +21,7 @@ from oneiro.errors import OneiroError, nearest
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, in_split, level_key
 from oneiro.worlds.web.actions import Action, Kind, Malformed, parse_webarena, parse_webrl, to_webarena, to_webrl
 from oneiro.worlds.web.browser.base import Browser, BrowserDied, Outcome, Session
-from oneiro.worlds.web.evaluation import Verdict, evaluate
+from oneiro.worlds.web.evaluation import Result, evaluate
 from oneiro.worlds.web.library import TEMPLATES, script_of
 from oneiro.worlds.web.library.base import Content, Slots, Template
 from oneiro.worlds.web.library.script import Lost, Script, View
@@ -49,8 +49,8 @@ GRAMMARS = {
         parse_webarena,
         to_webarena,
         clears=False,
-        help="click [id], hover [id], type [id] [text] [1 to press Enter, else 0], select [id] [option], "
-        "press [keys], scroll [up or down], goto [url], go_back, go_forward, new_tab, tab_focus [number], close_tab, "
+        help="click [id] (a drop-down list: click the option), hover [id], type [id] [text] [1 to press Enter, else 0], "
+        "press [keys], scroll [up or down], goto [url], go_back, go_forward, new_tab, tab_focus [number], close_tab, none, "
         "stop [answer]",
     ),
     "html": Grammar(
@@ -137,7 +137,7 @@ class WebWorld(World):
         else:
             key = level_key(given.model_dump_json())
         self.task: Task = given
-        self.verdict: Verdict | None = None
+        self.verdict: Result | None = None
         self.done_so_far: list[Action] = []
         self.retried = False
         self.notice, self.top = "", 0
@@ -309,10 +309,10 @@ class WebWorld(World):
 
     def _grade(self, answer: str | None) -> None:
         assert self.session is not None and self.web is not None
-        self.verdict = evaluate(self.task, self.session, self.web, answer)
+        self.verdict = evaluate(self.task, self.session, answer, web=self.web)
 
     def _told(self) -> dict[str, Any]:
-        return {"score": self.score, "checks": [str(result) for result in self.verdict.results] if self.verdict else []}
+        return {"score": self.score, "checks": [check.reason for check in self.verdict.checks if check.score < 1] if self.verdict else []}
 
 
 def _nothing() -> Script:

@@ -152,10 +152,11 @@ class SubscriberCount(_Reddit):
         yield see.stop(str(slots["count"]))
 
 
-class MostSubscribers(_Reddit):
+class MostSubmissions(_Reddit):
     name = "reddit/most-submissions"
     intents = ("Which forum has the most submissions?", "Name the forum in which most has been posted.")
     skills = ("sort", "compare")
+    start = "/create_forum"  # the front page names forums
     held_out = True
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
@@ -482,6 +483,6 @@ class DeletePost(_Reddit):
 
 
 TEMPLATES = (
-    PostAuthor, CommentCount, TopPost, NewestAuthor, SubscriberCount, MostSubscribers, ShowSorted, Subscribe, Unsubscribe,
+    PostAuthor, CommentCount, TopPost, NewestAuthor, SubscriberCount, MostSubmissions, ShowSorted, Subscribe, Unsubscribe,
     WritePost, WriteComment, ReplyTo, VotePost, Biography, Theme, CreateForum, DeletePost,
 )  # fmt: skip

@@ -32,7 +32,9 @@ class View:
     def __init__(self, *, clears: bool) -> None:
         self.page: Page | None = None
         self.clears = clears
-        """Whether typing empties the field first, in the grammar that the script's actions are written in."""
+        """WebRL's grammar, where typing empties the field first and options are chosen by a word of their own. In
+        WebArena's, a field is emptied by keys and an option is clicked.
+        """
 
     def nodes(self, role: str, name: str | None = None, *, within: str | None = None) -> list[Node]:
         """The shown nodes of this role and name, in document order. `within` names an ancestor (row, article, group,
@@ -80,7 +82,15 @@ class View:
 
     def select(self, name: str, option: str) -> Action:
         """Choose an option of a drop-down list by its text."""
-        return Action(Kind.SELECT, self.find("combobox", name), option)
+        box = self.nodes("combobox", name)
+        if not box:
+            raise Lost(f"{self.page.url if self.page else ''}: no drop-down list {name!r}")
+        if self.clears:
+            return Action(Kind.SELECT, box[0].id, option)
+        found = [node for node in walk(box[0]) if node.role == "option" and node.name == option and node.id]
+        if not found:
+            raise Lost(f"{self.page.url if self.page else ''}: {name!r} has no option {option!r}")
+        return Action(Kind.CLICK, found[0].id)
 
     def goto(self, url: str) -> Action:
         """Type an address."""
