@@ -1,6 +1,6 @@
 """Five server-rendered sites under WebArena's names, and the web of one episode."""
 
-from oneiro.worlds.web.sites import forum
+from oneiro.worlds.web.sites import admin, forum, gitlab, maps, shopping
 from oneiro.worlds.web.sites.base import TODAY, Site, Store, Visit, insert, route
 from oneiro.worlds.web.sites.web import Reply, Web
 
@@ -18,5 +18,5 @@ def _add(site: Site) -> None:
     HOSTS[site.host] = HOSTS[f"{site.name.replace('_', '-')}.localhost"] = site
 
 
-for _module in (forum,):
+for _module in (shopping, admin, forum, gitlab, maps):
     _add(_module.SITE)
