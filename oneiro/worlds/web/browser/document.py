@@ -22,6 +22,15 @@ RAW = re.compile(
 """What holds no elements of the page: it is taken out first."""
 TOKEN = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)([^>\"]*(?:\"[^\"]*\"[^>\"]*)*)>([^<]*)")
 """A tag of the normal form and the text after it."""
+LARGE = 1 << 16
+"""Larger pages are looked over before they are parsed: the parser's time grows with the square of some things."""
+LONGEST_TAG = 1 << 14
+MOST_OPEN = 2000
+WRITTEN_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)(?:[^>\"']|\"[^\"]*\"|'[^']*')*>")
+NOT_NESTED = frozenset(
+    ("dd", "dt", "li", "option", "optgroup", "p", "rb", "rp", "rt", "tbody", "td", "tfoot", "th", "thead", "tr")
+)
+"""Elements that end by themselves where the next one begins."""
 ATTRIBUTE = re.compile(r'([^\s="/>]+)(?:="([^"]*)")?')
 INDEX = "data-oneiro-index"
 
@@ -74,7 +83,7 @@ class Document:
         self.elements = [self.root]
         self.ids: dict[str, Element] = {}
         self.cut = False
-        self._read(LexborHTMLParser(html).html or "", most_elements)
+        self._read(LexborHTMLParser(html if len(html) < LARGE else tame(html)).html or "", most_elements)
         self.links = [
             element
             for element in self.elements
@@ -90,7 +99,9 @@ class Document:
         self.styles = [found[3] for found in RAW.finditer(html) if found[1] == "style"]
         here, depth, count = self.root, 0, 1
         elements, ids = self.elements, self.ids
-        for closing, tag, written, text in TOKEN.findall(RAW.sub(_empty, html)):
+        bare = RAW.sub(_empty, html)
+        tokens = TOKEN.findall(bare) if len(bare) < LARGE else (found.groups() for found in TOKEN.finditer(bare))
+        for closing, tag, written, text in tokens:
             if closing:
                 if depth <= DEEPEST:
                     here = here.parent or here
@@ -119,6 +130,26 @@ class Document:
     def find(self, *tags: str) -> list[Element]:
         """All elements with one of the tags."""
         return [element for element in self.elements if element.tag in tags]
+
+
+def tame(html: str) -> str:
+    """A large page without endless tags and endless nesting."""
+    depth = 0
+
+    def check(found: re.Match[str]) -> str:
+        nonlocal depth
+        tag = found[2].lower()
+        if tag in VOID or tag in NOT_NESTED:
+            pass
+        elif found[1]:
+            depth = max(0, depth - 1)
+        elif depth >= MOST_OPEN:
+            return ""
+        else:
+            depth += 1
+        return found[0] if len(found[0]) <= LONGEST_TAG else f"<{found[1]}{tag}>"
+
+    return WRITTEN_TAG.sub(check, html)
 
 
 def _empty(found: re.Match[str]) -> str:
