@@ -33,13 +33,14 @@ def some_forum(content: Content, rng: np.random.Generator, where: str = "1") -> 
 
 
 def some_post(content: Content, rng: np.random.Generator, where: str = "1") -> Slots | None:
-    """A post without a link, whose title only it has, nor any longer title or text around it."""
-    row = content.pick(
-        rng,
-        "SELECT * FROM post p WHERE url = '' AND (SELECT count(*) FROM post q WHERE instr(lower(q.title), lower(p.title)) "
-        f"OR instr(lower(q.body), lower(p.title))) = 1 AND ({where}) ORDER BY id",
-    )
-    return {"title": row["title"], "post": row["id"], "forum": row["forum"]} if row else None
+    """A post without a link, found by its title alone: no other post has these words in its title or text."""
+    row = content.pick(rng, f"SELECT id, title, forum FROM post p WHERE url = '' AND ({where}) ORDER BY id")
+    if row is None:
+        return None
+    found = "SELECT count(*) FROM post WHERE instr(lower(title), lower(:words)) OR instr(lower(body), lower(:words))"
+    if content.db.execute(found, {"words": row["title"]}).fetchone()[0] > 1:
+        return None
+    return {"title": row["title"], "post": row["id"], "forum": row["forum"]}
 
 
 class _Reddit(Template):
