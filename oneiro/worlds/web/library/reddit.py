@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from oneiro.worlds.web.library.base import Content, Slots, Template, holds, quoted, says
@@ -181,11 +183,11 @@ class ShowSorted(_Reddit):
     )
     skills = ("page", "sort", "navigate")
 
-    LINKS = {
+    LINKS: ClassVar = {
         "newest": ("New", "new"),
         "best rated": ("Top", "top"),
         "most commented": ("Most commented", "most_commented"),
-    }  # noqa: RUF012, E501
+    }
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         return {"forum": some_forum(content, rng), "order": one_of(rng, list(self.LINKS))}
@@ -209,7 +211,7 @@ class Subscribe(_Reddit):
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         forum = some_forum(content, rng, f"name NOT IN (SELECT forum FROM subscription WHERE user = {ME})")
-        return forum and {"forum": forum}
+        return {"forum": forum} if forum else None
 
     def checks(self, slots: Slots) -> list[Check]:
         where = f"user = {ME} AND forum = {quoted(slots['forum'])}"
@@ -232,7 +234,7 @@ class Unsubscribe(_Reddit):
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         forum = some_forum(content, rng, f"name IN (SELECT forum FROM subscription WHERE user = {ME})")
-        return forum and {"forum": forum}
+        return {"forum": forum} if forum else None
 
     def checks(self, slots: Slots) -> list[Check]:
         where = f"user = {ME} AND forum = {quoted(slots['forum'])}"
@@ -336,7 +338,9 @@ class ReplyTo(_Reddit):
             "ORDER BY id",
             post["post"],
         )
-        return row and {**post, "author": row["author"], "comment": row["id"], "text": one_of(rng, COMMENTS)}
+        if row is None:
+            return None
+        return {**post, "author": row["author"], "comment": row["id"], "text": one_of(rng, COMMENTS)}
 
     def checks(self, slots: Slots) -> list[Check]:
         query = f"SELECT post, parent FROM comment WHERE author = {ME} AND body = {quoted(slots['text'])}"
@@ -405,7 +409,7 @@ class Theme(_Reddit):
     intents = ("Switch my account to the {theme} theme.", "In my settings, choose the {theme} theme.")
     skills = ("form", "edit", "account")
 
-    THEMES = {"Dark": "dark", "High contrast": "contrast"}  # noqa: RUF012
+    THEMES: ClassVar = {"Dark": "dark", "High contrast": "contrast"}
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         theme = one_of(rng, list(self.THEMES))
@@ -484,6 +488,6 @@ class DeletePost(_Reddit):
 
 
 TEMPLATES = (
-    PostAuthor, CommentCount, TopPost, NewestAuthor, SubscriberCount, MostSubmissions, ShowSorted, Subscribe, Unsubscribe,
-    WritePost, WriteComment, ReplyTo, VotePost, Biography, Theme, CreateForum, DeletePost,
+    PostAuthor, CommentCount, TopPost, NewestAuthor, SubscriberCount, MostSubmissions, ShowSorted, Subscribe,
+    Unsubscribe, WritePost, WriteComment, ReplyTo, VotePost, Biography, Theme, CreateForum, DeletePost,
 )  # fmt: skip
