@@ -23,7 +23,9 @@ CREATE TABLE product (
   category_id INTEGER NOT NULL REFERENCES category, price INTEGER NOT NULL, special_price INTEGER,
   stock INTEGER NOT NULL, status TEXT NOT NULL DEFAULT 'enabled', short_description TEXT NOT NULL DEFAULT '',
   description TEXT NOT NULL DEFAULT '', position INTEGER NOT NULL, created_at TEXT NOT NULL);
-CREATE INDEX product_category ON product (category_id);
+CREATE INDEX product_listing ON product (category_id, status, position, name, price, special_price);
+CREATE INDEX product_search ON product (status, name, sku, position, price, special_price);
+CREATE INDEX product_offer ON product (position) WHERE special_price IS NOT NULL;
 CREATE TABLE product_attribute (
   id INTEGER PRIMARY KEY, product_id INTEGER NOT NULL REFERENCES product, name TEXT NOT NULL, value TEXT NOT NULL);
 CREATE INDEX product_attribute_product ON product_attribute (product_id);
@@ -56,13 +58,14 @@ CREATE TABLE sales_order (
   shipping INTEGER NOT NULL, total INTEGER NOT NULL, coupon TEXT NOT NULL DEFAULT '', shipping_method TEXT NOT NULL,
   payment_method TEXT NOT NULL, ship_name TEXT NOT NULL, ship_street TEXT NOT NULL, ship_city TEXT NOT NULL,
   ship_region TEXT NOT NULL, ship_postcode TEXT NOT NULL, ship_country TEXT NOT NULL, ship_phone TEXT NOT NULL);
+CREATE INDEX sales_order_status ON sales_order (status);
 CREATE INDEX sales_order_customer ON sales_order (customer_id);
-CREATE INDEX sales_order_created ON sales_order (created_at);
+CREATE INDEX sales_order_created ON sales_order (created_at, status, total);
 CREATE TABLE order_item (
   id INTEGER PRIMARY KEY, order_id INTEGER NOT NULL REFERENCES sales_order, product_id INTEGER NOT NULL,
   sku TEXT NOT NULL, name TEXT NOT NULL, options TEXT NOT NULL DEFAULT '', price INTEGER NOT NULL,
   quantity INTEGER NOT NULL);
-CREATE INDEX order_item_order ON order_item (order_id);
+CREATE INDEX order_item_order ON order_item (order_id, product_id, quantity);
 CREATE TABLE order_comment (
   id INTEGER PRIMARY KEY, order_id INTEGER NOT NULL REFERENCES sales_order, created_at TEXT NOT NULL,
   status TEXT NOT NULL, text TEXT NOT NULL, notified INTEGER NOT NULL DEFAULT 0);
@@ -254,6 +257,9 @@ def fill_marketing(db: sqlite3.Connection, draw: Draw, products: list[dict[str, 
     insert(db, "admin_user", [{"username": "admin", "password": "admin1234", "name": " ".join(draw.person())}])
 
 
+MENU = tuple((name, f"/{slug(name)}.html") for name in dict.fromkeys(shelf.path[0] for shelf in words.SHELVES))
+"""The top categories and their addresses, in every seed."""
+
 STORE = Store("store", SCHEMA, fill)
 
-__all__ = ["CUSTOMERS", "PRODUCTS", "REVIEWS", "STORE", "slug"]
+__all__ = ["CUSTOMERS", "MENU", "PRODUCTS", "REVIEWS", "STORE", "slug"]
