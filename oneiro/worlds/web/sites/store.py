@@ -128,7 +128,8 @@ def fill_categories(db: sqlite3.Connection) -> dict[tuple[str, ...], int]:
     """Every category of the shelves and those above; their ids by path."""
     ids: dict[tuple[str, ...], int] = {}
     rows = []
-    for path in sorted({shelf.path[:depth] for shelf in words.SHELVES for depth in (1, 2, 3)}, key=len):
+    paths = dict.fromkeys(shelf.path[:depth] for depth in (1, 2, 3) for shelf in words.SHELVES)
+    for path in paths:
         ids[path] = len(ids) + 1
         rows.append(
             {
@@ -174,7 +175,11 @@ def product(
     """One product; the keys that are not columns are for the tables beside it."""
     low, high = shelf.price
     price = (low + int((high - low) * draw.rng.random() ** 2)) * 100 + draw.pick((0, 49, 95, 99))
-    attributes = [("Brand", brand), ("Color", draw.pick(words.VALUES["Color"])), ("Material", draw.pick(words.VALUES["Material"]))]  # fmt: skip
+    attributes = [("Brand", brand)]
+    if shelf.path[0] in words.MATERIALS:
+        attributes.append(("Material", draw.pick(words.MATERIALS[shelf.path[0]])))
+        if "Color" not in shelf.options:
+            attributes.append(("Color", draw.pick(words.VALUES["Color"])))
     attributes += [(key, draw.pick(words.VALUES[key])) for key in shelf.attributes]
     options = []
     for key in shelf.options:
@@ -182,7 +187,7 @@ def product(
         chosen = set(draw.some(values, min(len(values), draw.number(3, 5))))
         options += [(key, value) for value in values if value in chosen]
     one, two = draw.some(shelf.aspects, 2)
-    fact = ", ".join(f"{key.lower()} {value}" for key, value in attributes[1:4])
+    fact = ", ".join(f"{key.lower()} {value}" for key, value in attributes)
     return {
         "id": number,
         "sku": f"{slug(shelf.path[-1])[:3].upper()}-{draw.number(1000, 9999)}-{number:03d}",
@@ -217,8 +222,8 @@ def fill_reviews(
         stars = draw.pick((5, 5, 5, 4, 4, 4, 3, 2, 1, 1))
         customer = draw.pick(customers)
         first, second = draw.some(item["shelf"].aspects, 2)
-        like, blame = draw.pick(words.PRAISE), draw.pick(words.BLAME)
-        parts = [like if stars > 2 else blame, like if stars > 3 else blame]
+        praise, blame = draw.some(words.PRAISE, 2), draw.some(words.BLAME, 2)
+        parts = [(praise if stars > 2 else blame)[0], (praise if stars > 3 else blame)[1]]
         ending = draw.pick(words.GOOD_ENDINGS if stars > 3 else words.MIXED_ENDINGS if stars == 3 else words.BAD_ENDINGS)  # fmt: skip
         told = [part.format(aspect=aspect) for part, aspect in zip(parts, (first, second), strict=True)]
         told = told if draw.chance(0.6) else told[:1]
