@@ -115,6 +115,8 @@ def comment(visit: Visit) -> Response:
 def ship(visit: Visit) -> Response:
     """A shipment completes an order; for a complete one it adds another tracking number."""
     row, carrier, tracking = named(visit), visit.form.get("carrier", ""), visit.form.get("tracking", "")
+    if row["status"] not in (*OPEN, "complete"):
+        return back(visit, row, "This order cannot be shipped.")
     errors = {}
     if carrier not in CARRIERS:
         errors["carrier"] = "Please choose a carrier."
@@ -122,8 +124,6 @@ def ship(visit: Visit) -> Response:
         errors["tracking"] = "Please enter at most 40 characters."
     if errors:
         return order(visit, 400, errors)
-    if row["status"] not in (*OPEN, "complete"):
-        return back(visit, row, "This order cannot be shipped.")
     sql = "INSERT INTO shipment (order_id, created_at, carrier, tracking) VALUES (?, ?, ?, ?)"
     visit.change(sql, row["id"], visit.now(), carrier, tracking)
     if row["status"] != "complete":

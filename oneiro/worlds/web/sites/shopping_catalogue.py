@@ -43,7 +43,7 @@ def customer(visit: Visit) -> sqlite3.Row:
 
 
 def home(visit: Visit) -> Response:
-    sold = "status = 'enabled' AND stock > 0"
+    sold = "+status = 'enabled' AND stock > 0"  # the plus keeps SQLite from reading all that is enabled
     offers = visit.rows(f"{CARD} WHERE special_price IS NOT NULL AND {sold} ORDER BY position LIMIT 4")
     best = visit.rows(
         "SELECT product_id FROM review WHERE status = 'approved' GROUP BY product_id HAVING count(*) >= 4"
