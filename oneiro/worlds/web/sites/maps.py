@@ -123,7 +123,8 @@ def search(visit: Visit) -> Response:
         part.offset,
     )
     towns = visit.rows("SELECT * FROM town WHERE lower(name) = lower(?)", words)
-    return visit.page("map/search.html", words=words, category=category, town=town, kinds=kinds, towns=town_names(visit),
+    return visit.page("map/search.html", words=words, category=category, town=town, kinds=kinds,
+    towns=town_names(visit),
                       places=rows, part=part, found_towns=towns)  # fmt: skip
 
 
