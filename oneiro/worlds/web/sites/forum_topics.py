@@ -253,11 +253,9 @@ BIOS = (
 )
 HANDLE_FIRST = listed(
     "Quiet Copper Maple Velvet Rusty Lunar Salty Amber Hollow Brisk Paper Tidal Dusty Cobalt Mellow Frosty Gentle "
-    "Wandering "
-    "Sleepy Crooked Golden Electric Misty Nimble Plain Rainy Silver Tall Urban Woolly"
+    "Wandering Sleepy Crooked Golden Electric Misty Nimble Plain Rainy Silver Tall Urban Woolly"
 )
 HANDLE_LAST = listed(
     "Harbor Badger Lantern Comet Teapot Walnut Otter Compass Fiddle Kettle Heron Pebble Sparrow Anvil Thimble Canoe "
-    "Beacon "
-    "Magpie Ferry Turnip Marmot Pylon Sonata Cactus Willow Gecko Ledger Drummer Orchard Biscuit"
+    "Beacon Magpie Ferry Turnip Marmot Pylon Sonata Cactus Willow Gecko Ledger Drummer Orchard Biscuit"
 )

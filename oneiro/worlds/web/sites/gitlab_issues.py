@@ -73,8 +73,7 @@ def listing(visit: Visit, scope: str, scope_values: list[Any]) -> dict[str, Any]
         "SELECT issue.*, project.namespace, project.path, milestone.title AS milestone_title, "
         "(SELECT count(*) FROM note WHERE kind = 'issue' AND target = issue.id) AS notes, "
         "(SELECT group_concat(name, '\t') FROM (SELECT label.name FROM issue_label JOIN label ON label.id = "
-        "issue_label.label "
-        "WHERE issue_label.issue = issue.id ORDER BY label.name)) AS labels "
+        "issue_label.label WHERE issue_label.issue = issue.id ORDER BY label.name)) AS labels "
         "FROM issue JOIN project ON project.id = issue.project LEFT JOIN milestone ON milestone.id = issue.milestone "
         f"WHERE {where} ORDER BY {SORTS[sort][1]} LIMIT ? OFFSET ?"
     )
@@ -183,8 +182,7 @@ def new_issue(visit: Visit) -> Response:
     now, iid = visit.now(), next_iid(visit, "issue", project)
     sql = (
         "INSERT INTO issue (project, iid, title, description, author, assignee, milestone, state, due, created, "
-        "updated) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, 'opened', ?, ?, ?)"
+        "updated) VALUES (?, ?, ?, ?, ?, ?, ?, 'opened', ?, ?, ?)"
     )
     milestone = int(form["milestone"]) if form["milestone"] else None
     number = visit.change(sql, project.id, iid, form["title"], form["description"], visit.user, form["assignee"],

@@ -175,8 +175,7 @@ def contributors(visit: Visit) -> Response:
     project = asked_project(visit)
     sql = (
         "SELECT revision.author, user.full_name, user.email, count(*) AS commits, max(revision.created) AS last FROM "
-        "revision "
-        "JOIN user ON user.name = revision.author WHERE project = ? AND branch = ? GROUP BY revision.author "
+        "revision JOIN user ON user.name = revision.author WHERE project = ? AND branch = ? GROUP BY revision.author "
         "ORDER BY commits DESC, revision.author"
     )
     return show(visit, "contributors.html", project, rows=visit.rows(sql, project.id, project.row["branch"]))
@@ -293,10 +292,9 @@ def fork(visit: Visit) -> Response:
     now = visit.now()
     sql = (
         "INSERT INTO project (namespace, path, title, description, visibility, language, branch, stars, forks, "
-        "forked_from, "
-        "created, updated) SELECT ?, path, title, description, visibility, language, branch, 0, 0, id, ?, ? FROM "
-        "project "
-        "WHERE id = ?"
+        "forked_from, created, updated) SELECT ?, path, title, description, visibility, language, branch, 0, 0, id, "
+        "?, ? FROM "
+        "project WHERE id = ?"
     )
     number = visit.change(sql, visit.user, now, now, project.id)
     visit.change("INSERT INTO member VALUES (?, ?, 'owner', ?)", number, visit.user, now)
@@ -348,8 +346,7 @@ def new_project(visit: Visit) -> Response:
     now = visit.now()
     sql = (
         "INSERT INTO project (namespace, path, title, description, visibility, language, branch, stars, forks, "
-        "created, updated) "
-        "VALUES (?, ?, ?, ?, ?, '', 'main', 0, 0, ?, ?)"
+        "created, updated) VALUES (?, ?, ?, ?, ?, '', 'main', 0, 0, ?, ?)"
     )
     number = visit.change(
         sql, form["namespace"], path, form["title"], form["description"], form["visibility"], now, now

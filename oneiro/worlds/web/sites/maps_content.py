@@ -41,12 +41,11 @@ HEADS = listed(
 TAILS = listed("bridge bury by dale field ford gate ham haven holm ley mere mouth port stead stow wick")
 STREETS = listed(
     "Alder Amber Anchor Bakers Barley Beacon Birch Canal Castle Cedar Chapel Cherry Church Copper Crescent Elm Fern "
-    "Ferry Foundry "
-    "Garden Granary Harbour Hawthorn Hazel Heron Hill Juniper Lantern Larch Lime Linden Lock Maple Market Meadow "
-    "Mill Miller "
-    "Mulberry Oak Orchard Park Pepper Pine Poplar Quarry Queen River Rowan Saddler School Silver Spring Station "
-    "Tanner Temple "
-    "Tower Vine Walnut Water Weaver Willow Windmill Yew"
+    "Ferry Foundry Garden Granary Harbour Hawthorn Hazel Heron Hill Juniper Lantern Larch Lime Linden Lock Maple "
+    "Market Meadow "
+    "Mill Miller Mulberry Oak Orchard Park Pepper Pine Poplar Quarry Queen River Rowan Saddler School Silver Spring "
+    "Station "
+    "Tanner Temple Tower Vine Walnut Water Weaver Willow Windmill Yew"
 )
 KINDS = ("Street", "Road", "Lane", "Avenue", "Way")
 

@@ -24,10 +24,9 @@ def listed(text: str, mark: str | None = None) -> list[str]:
 FIRST = listed(
     "Ada Alma Amir Anouk Arlo Beatrix Bram Carys Cleo Dario Delia Edda Elio Emre Esme Farah Felix Gwen Hana Hugo Ilse "
     "Imani Ines Ivo Jonas Juno Kaia Kenji Lars Leila Linnea Luca Maeve Malik Marta Milo Mira Nadia Nils Noor Odette "
-    "Omar "
-    "Orla Pilar Priya Quentin Rafael Rhea Rosa Ruben Saskia Selim Sienna Soren Tamsin Tariq Thea Tomas Ursula Vera "
-    "Viggo "
-    "Wanda Willa Yara Yusuf Zelda"
+    "Omar Orla Pilar Priya Quentin Rafael Rhea Rosa Ruben Saskia Selim Sienna Soren Tamsin Tariq Thea Tomas Ursula "
+    "Vera "
+    "Viggo Wanda Willa Yara Yusuf Zelda"
 )
 LAST = listed(
     "Abernethy Ashdown Barlowe Bexley Calloway Castellan Corwick Dallow Drummel Eastmere Elverton Fairholt Fenwright "
