@@ -183,7 +183,7 @@ TITLES = (
     "Beginner question about {things}",
     "{brand} or {brand2}?",
     "Where do you buy {things} these days?",
-    "My {thing} broke after a week. Recommendations?",
+    "My first {thing} was a mistake. Recommendations?",
     "A love letter to {brand}",
     "The three mistakes I made with {things}",
     "Which {thing} would you recommend under ${price}?",
