@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from oneiro import threads
-from oneiro.cli import agents, data, machine, models, runs, worlds
+from oneiro.cli import agents, data, machine, models, runs, web, worlds
 from oneiro.errors import OneiroError
 from oneiro.plugins import PluginWarning
 from oneiro.terminal import printable
@@ -67,7 +67,7 @@ def options(
     """Train world models with verifiable rewards, and the agents that use them."""
 
 
-for room in (runs, agents, worlds, data, models, machine):
+for room in (runs, agents, worlds, web, data, models, machine):
     room.offer(app)
 if find_spec("oneiro.bench"):
     machine.offer_bench(app)

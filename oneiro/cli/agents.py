@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from oneiro.cli import textgame, video
+from oneiro.cli import textgame, video, web
 from oneiro.cli.show import JsonFile, show
 
 
@@ -16,6 +16,7 @@ def offer(app: typer.Typer) -> None:
     group.command("text-game")(textgame.text_game)
     group.command("video")(video.video)
     group.command("policy")(video.policy)
+    group.command("web-tasks")(web.web_tasks)
     group.command("rt1")(video.robot_policy)
     app.add_typer(group, name="eval")
 

@@ -27,6 +27,7 @@ WORLDS: dict[str, str | type[World]] = {
     "sokoban": "oneiro.worlds.grid.sokoban.world:Sokoban",
     "sudoku": "oneiro.worlds.grid.sudoku.world:Sudoku",
     "textgame": "oneiro.worlds.textgame.world:TextGame",
+    "web": "oneiro.worlds.web.world:WebWorld",
     "webshop": "oneiro.worlds.shop.webshop:WebShop",
 }
 """Name -> `module:Class` of the worlds that come with the package; those registered by hand also as classes."""

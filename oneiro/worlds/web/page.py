@@ -1,12 +1,29 @@
-"""A page as agents see it: the accessibility tree, whichever browser made it."""
+"""A page as agents see it: the accessibility tree, whichever browser made it, and WebArena's text of it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+IGNORED_PROPERTIES = frozenset(
+    ("focusable", "editable", "readonly", "level", "settable", "multiline", "invalid", "url")
+)
+"""Properties that WebArena does not print; `url` is newer than WebArena, so its data have none."""
+SILENT_ROLES = frozenset(
+    (
+        "generic", "img", "list", "strong", "paragraph", "banner", "navigation", "Section", "LabelText", "Legend",
+        "listitem",
+    )
+)  # fmt: skip
+"""Roles that are not printed when they have neither a name nor properties."""
+LOOK_BACK = 3
+"""A text that one of this many lines before it already says is not printed again."""
+LONGEST_NAME = 4000
+MOST_CHARACTERS = 400_000
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, eq=False)
 class Node:
     """One node of the accessibility tree, with Chromium's roles, names and properties."""
 
@@ -18,6 +35,13 @@ class Node:
     """What the browser needs to find the element again."""
     id: int = 0
     """The number an agent names it by: document order of the printed nodes, from 1."""
+    depth: int = 0
+    """How many printed ancestors it has."""
+    line: str = ""
+    """What is printed of it, without its id."""
+
+    def __str__(self) -> str:
+        return f"[{self.id}] {self.line}"
 
 
 @dataclass(frozen=True)
@@ -33,3 +57,66 @@ class Page:
     """Titles of all tabs."""
     tab: int = 0
     """Which of them is in front."""
+    cut: bool = False
+    """The page was too large: its end is missing."""
+
+    def header(self) -> str:
+        """WebArena's first line: every tab's title."""
+        return " | ".join(
+            f"Tab {index}{' (current)' if index == self.tab else ''}: {title}" for index, title in enumerate(self.tabs)
+        )
+
+    def text(self) -> str:
+        """WebArena's observation: the tabs, then the tree with a tab of indentation for every printed ancestor."""
+        return f"{self.header()}\n\n" + "\n".join(["\t" * node.depth + str(node) for node in self.nodes.values()])
+
+    def lines(self) -> list[str]:
+        """The tree without indentation, a line for each node, as world models predict it."""
+        return [str(node) for node in self.nodes.values()]
+
+
+def is_printed(role: str, name: str, properties: Mapping[str, Any]) -> bool:
+    """WebArena's rule for nodes that say nothing."""
+    if name and not name.isspace():
+        return True
+    return role != "listitem" if properties else role not in SILENT_ROLES
+
+
+def number(root: Node, most_nodes: int) -> tuple[dict[int, Node], bool]:
+    """The printed nodes by their new ids, and whether some were cut off.
+
+    A text that stands in one of the three lines before is dropped. WebArena compares with whole lines, so that an id can
+    hide a text of digits; here the ids do not count.
+    """
+    nodes: dict[int, Node] = {}
+    before = [""] * LOOK_BACK
+    characters = 0
+    for node, depth in walk(root):
+        name = node.name if len(node.name) <= LONGEST_NAME else node.name[:LONGEST_NAME]
+        shown = repr(name)
+        if node.role == "StaticText":
+            said = shown[1:-1]
+            if not said or said in before[-1] or said in before[-2] or said in before[-3]:
+                continue
+        line = f"{node.role} {shown}"
+        for key, value in node.properties.items():
+            line += f" {key}: {value}"
+        characters += len(line)
+        if len(nodes) >= most_nodes or characters > MOST_CHARACTERS:
+            return nodes, True
+        before.append(line)
+        node.id, node.depth, node.line = len(nodes) + 1, depth, line
+        nodes[node.id] = node
+    return nodes, False
+
+
+def walk(root: Node) -> Iterator[tuple[Node, int]]:
+    """Every node that may be printed in document order, with its depth among them."""
+    stack = [(root, 0)]
+    while stack:
+        node, depth = stack.pop()
+        if is_printed(node.role, node.name, node.properties):
+            yield node, depth
+            depth += 1
+        if node.children:
+            stack.extend([(child, depth) for child in reversed(node.children)])

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
+from urllib.parse import quote, urlsplit, urlunsplit
 
 from oneiro.errors import OneiroError
 from oneiro.worlds.web.actions import Action
@@ -127,3 +128,27 @@ class Browser(ABC):
 
     def __exit__(self, *error: Any) -> None:
         self.close()
+
+
+def address(url: str) -> str | None:
+    """The address to ask for, or None for one that no browser may open (`file:`, `javascript:`, `data:` and the like).
+
+    There is no encryption between a browser and sites in the same process, so `https` is read as `http`.
+    """
+    url = url.strip()
+    if url == "about:blank":
+        return url
+    if "://" not in url and not url.split(":")[0].isalpha():
+        url = f"http://{url}"
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+        if parts.scheme not in ("http", "https") or not host or (parts.port or 80) < 0:
+            if parts.scheme or not url:
+                return None
+            return address(f"http://{url}") if "." in url.split("/")[0] else None
+    except ValueError:
+        return None
+    path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._")
+    query = quote(parts.query, safe="/%:@!$&'()*+,;=~-._?[]")
+    return urlunsplit(("http", parts.netloc, path, query, parts.fragment)) + ("#" if url.endswith("#") else "")

@@ -1,5 +1,6 @@
 """Five server-rendered sites under WebArena's names, and the web of one episode."""
 
+from oneiro.worlds.web.sites import admin, forum, gitlab, maps, shopping
 from oneiro.worlds.web.sites.base import TODAY, Site, Store, Visit, insert, route
 from oneiro.worlds.web.sites.web import Reply, Web
 
@@ -15,3 +16,7 @@ HOSTS: dict[str, Site] = {}
 def _add(site: Site) -> None:
     SITES[site.name] = site
     HOSTS[site.host] = HOSTS[f"{site.name.replace('_', '-')}.localhost"] = site
+
+
+for _module in (shopping, admin, forum, gitlab, maps):
+    _add(_module.SITE)

@@ -64,6 +64,8 @@ class Site:
     user: str
     """Who is logged in when an episode begins; '' for nobody."""
     pages: Sequence[Route]
+    account: tuple[str, str] | None = None
+    """What a person logs in with: name and password."""
 
     @property
     def url(self) -> str:

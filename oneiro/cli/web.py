@@ -1,0 +1,104 @@
+"""web, and eval web-tasks: our own sites for a person, for scripted agents, and beside Chromium."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from oneiro.cli.show import JsonFile, show, warn
+from oneiro.errors import OneiroError
+
+
+def offer(app: typer.Typer) -> None:
+    group = typer.Typer(no_args_is_help=True, help="Our own web: serve its sites, compare browsers on them.")
+    group.command()(serve)
+    group.command()(parity)
+    app.add_typer(group, name="web")
+
+
+def serve(
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Where to listen, on this machine only.")] = 8000,
+    content: Annotated[int, typer.Option(min=0, help="Seed of the content: other products, people, projects.")] = 0,
+) -> None:
+    """Serve the five sites on this machine, for your own browser.
+
+    \b
+    oneiro web serve --port 8000        then open http://localhost:8000/
+    """
+    _installed("starlette", "uvicorn")
+    from oneiro.worlds.web.sites.serve import serve as answer
+
+    typer.echo(f"http://localhost:{port}/ lists the sites; Ctrl-C ends")
+    answer(port, content)
+
+
+def parity(
+    pages: Annotated[int, typer.Option(min=1, help="Pages to compare, of all types.")] = 300,
+    seed: Annotated[int, typer.Option(help="Seed of the crawl.")] = 0,
+    json: JsonFile = None,
+) -> None:
+    """Compare the text browser's page with Chromium's, line by line, on a crawl over all types of pages.
+
+    Exit code 1 if a line differs.
+    """
+    _installed("starlette", "selectolax", "playwright")
+    from oneiro.report.table import Table
+    from oneiro.worlds.web.parity import compare
+
+    found = compare(pages, seed)
+    table = Table(f"Parity on {found.pages} pages of {len(found.types)} types", ["page", "line", "text", "Chromium"])
+    for difference in found.differences:
+        table.add(difference.url, difference.line, difference.text, difference.chromium)
+    table.note = f"{found.equal} of {found.lines} lines are equal"
+    show([table], json)
+    if found.differences:
+        raise typer.Exit(1)
+
+
+def web_tasks(
+    agent: Annotated[str, typer.Option(help="oracle, random, idle, exit, na, cheat-file ...; or all of them: all.")],
+    browser: Annotated[str, typer.Option(metavar="text|chromium|lightpanda", help="What the agent acts in.")] = "text",
+    tasks: Annotated[int, typer.Option(min=1, help="Tasks of each template.")] = 2,
+    site: Annotated[list[str] | None, typer.Option(help="Only tasks on this site; may be repeated.")] = None,
+    view: Annotated[
+        str, typer.Option(metavar="accessibility|html", help="WebArena's tree and actions, or WebRL's.")
+    ] = "accessibility",
+    seed: Annotated[int, typer.Option(help="Seed of the drawn tasks.")] = 0,
+    json: JsonFile = None,
+) -> None:
+    """Let a scripted agent do every task of the library. The oracle must score 1 everywhere, all others 0.
+
+    \b
+    oneiro eval web-tasks --agent oracle
+    oneiro eval web-tasks --agent all --tasks 1
+    oneiro eval web-tasks --agent oracle --browser chromium
+    """
+    _installed("starlette", "selectolax", *(["playwright"] if browser == "chromium" else []))
+    from oneiro.progress import Bar, console
+    from oneiro.recipe import build
+    from oneiro.worlds.web.exam import AGENTS, examine, library_tasks, tables
+    from oneiro.worlds.web.world import WebConfig, chosen_templates
+
+    chosen_templates(tuple(site or ()), ())
+    config = build(WebConfig, {"browser": browser, "view": view})
+    agents = AGENTS if agent == "all" else (agent,)
+    drawn = list(library_tasks(tasks, site or (), seed))
+    played = {}
+    with Bar("tasks", len(agents) * len(drawn), 0, console(), lambda line: None) as bar:
+        for name in agents:
+            played[name] = examine(name, drawn, config, lambda one: bar.advance(1))
+    show(tables(played), json)
+    wrong = [row for name, rows in played.items() for row in rows if row.score != (1.0 if name == "oracle" else 0.0)]
+    for row in wrong[:20]:
+        warn(f"{row.task.task_id}: {row.score:g} after {row.actions} actions; {'; '.join(row.reasons)}")
+    if wrong:
+        raise typer.Exit(1)
+
+
+def _installed(*modules: str) -> None:
+    from importlib.util import find_spec
+
+    missing = [name for name in modules if find_spec(name) is None]
+    if missing:
+        raise OneiroError(f"{', '.join(missing)} is not installed; pip install 'oneiro[web]'")

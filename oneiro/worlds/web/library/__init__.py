@@ -1,0 +1,15 @@
+"""Our own tasks: templates over the five sites, each with slots from the content, checks and an oracle script."""
+
+from oneiro.worlds.web.library import reddit
+from oneiro.worlds.web.library.base import Template
+from oneiro.worlds.web.library.script import Script, View
+from oneiro.worlds.web.tasks import Task
+
+TEMPLATES: dict[str, Template] = {kind.name: kind() for module in (reddit,) for kind in module.TEMPLATES}
+"""Every template by name."""
+
+
+def script_of(task: Task, see: View) -> Script:
+    """The oracle's script of one of our own tasks; nothing for a task from elsewhere."""
+    if task.spec is not None and task.spec.template_id in TEMPLATES:
+        yield from TEMPLATES[task.spec.template_id].script(see, task.spec.slots)
