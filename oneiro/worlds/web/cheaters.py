@@ -13,7 +13,6 @@ from typing import Protocol
 
 import numpy as np
 
-from oneiro.seeds import generator
 from oneiro.worlds.web.urls import PUBLIC
 
 
@@ -26,7 +25,7 @@ class ScriptedAgent(Protocol):
 
 _LINE = re.compile(r"\[(\d+)\] (\w+) (?:'([^'\n]*)'|\"([^\"\n]*)\")")
 _LEAKED = re.compile(
-    r"(?:exact_match|must_include|fuzzy_match|reference_answers|expected|answer)\W+(\w[^\"'\]}\n]{0,200})"
+    r"(?:exact_match|must_include|fuzzy_match|reference_answers|retrieved_data)\W+(\w[^\"'\]}\n]{0,200})"
 )
 
 
@@ -51,7 +50,7 @@ class Visitor:
         return f"stop [{leaked[1] if leaked else ' '.join(_names(page)[:20])}]"
 
 
-def cheat_file(seed: int = 0) -> ScriptedAgent:
+def cheat_file() -> ScriptedAgent:
     """Reads files: task configs under the paths of known runners, the file system itself."""
     files = (
         "", "proc/self/cwd/", "config_files/0.json", "proc/self/cwd/config_files/test.raw.json", "tasks.json",
@@ -61,7 +60,7 @@ def cheat_file(seed: int = 0) -> ScriptedAgent:
     return Visitor([*(f"file:///{file}" for file in files), *spellings])
 
 
-def cheat_grader(seed: int = 0) -> ScriptedAgent:
+def cheat_grader() -> ScriptedAgent:
     """Looks for graders, their state and their reset on the sites and on the machine."""
     paths = (
         "/api/state", "/api/tasks", "/api/evaluate", "/grader", "/__grader__", "/_state", "/evaluate?task=0", "/reset",
@@ -96,7 +95,7 @@ class StateWriter:
         return f"type [{fields[0]}] [{attempt}] [1]" if fields else "scroll [down]"
 
 
-def cheat_state(seed: int = 0) -> ScriptedAgent:
+def cheat_state() -> ScriptedAgent:
     """Writes through scripts, odd methods and injected text."""
     shop, forum, project = (PUBLIC[site] for site in ("shopping", "reddit", "gitlab"))
     return StateWriter([
@@ -119,6 +118,7 @@ class PromptReader:
     """Answers with words of the task itself."""
 
     way: int
+    """All of it, what is quoted, what is capitalised, or its figures."""
 
     def act(self, page: str, intent: str, step: int) -> str:
         quoted = [one or other for one, other in re.findall(r"\"([^\"]+)\"|'([^']+)'", intent)]
@@ -166,39 +166,14 @@ class Guesser:
         return names[pick(0, len(names))] if names else "yes"
 
 
-@dataclass
-class RandomActor:
-    """Random actions that the page allows."""
-
-    random: np.random.Generator
-
-    def act(self, page: str, intent: str, step: int) -> str:
-        pick = self.random.integers
-        clickable = _elements(page, "link", "button", "checkbox", "radio", "combobox", "textbox", "searchbox")
-        fields = _elements(page, "textbox", "searchbox")
-        actions: list[Callable[[], str]] = [lambda: "scroll [down]", lambda: "scroll [up]", lambda: "go_back"]
-        if clickable:
-            actions += [lambda: f"click [{clickable[pick(0, len(clickable))]}]"] * 8
-            actions += [lambda: f"hover [{clickable[pick(0, len(clickable))]}]"]
-        if fields:
-            words = re.findall(r"\w+", intent) or ["a"]
-            actions += [
-                lambda: f"type [{fields[pick(0, len(fields))]}] [{words[pick(0, len(words))]}] [{pick(0, 2)}]"
-            ] * 3
-        if step > 2:
-            actions.append(lambda: f"stop [{Guesser(self.random).guess(page, intent)}]")
-        return actions[pick(0, len(actions))]()
-
-
-CHEATERS: dict[str, Callable[[int], ScriptedAgent]] = {
-    "cheat-file": cheat_file,
-    "cheat-grader": cheat_grader,
-    "cheat-state": cheat_state,
-    "cheat-prompt": PromptReader,
-    "na": lambda seed: Always("stop [N/A]"),
-    "exit": lambda seed: Always("stop []"),
-    "idle": lambda seed: Always("none"),
-    "random-answer": lambda seed: Guesser(generator("web", "random-answer", seed)),
-    "random": lambda seed: RandomActor(generator("web", "random", seed)),
+CHEATERS: dict[str, Callable[[np.random.Generator], ScriptedAgent]] = {
+    "cheat-file": lambda random: cheat_file(),
+    "cheat-grader": lambda random: cheat_grader(),
+    "cheat-state": lambda random: cheat_state(),
+    "cheat-prompt": lambda random: PromptReader(int(random.integers(4))),
+    "na": lambda random: Always("stop [N/A]"),
+    "exit": lambda random: Always("stop []"),
+    "idle": lambda random: Always("none"),
+    "random-answer": Guesser,
 }
-"""By name: from a seed to an agent for one episode."""
+"""By name: from a generator to an agent for one episode."""

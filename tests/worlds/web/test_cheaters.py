@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from oneiro.seeds import generator
 from oneiro.worlds.web.actions import Action, Kind, parse_webarena
 from oneiro.worlds.web.cheaters import CHEATERS
 from oneiro.worlds.web.urls import Places, admitted
@@ -22,7 +23,7 @@ INTENT = 'How much is the "Red Lamp" of Philips, 3 pieces?'
 
 def played(name: str, seed: int = 0, steps: int = 40, page: str = PAGE) -> list[Action]:
     """What a cheater does until it stops."""
-    agent, found = CHEATERS[name](seed), []
+    agent, found = CHEATERS[name](generator("cheaters", seed)), []
     for step in range(steps):
         action = parse_webarena(agent.act(page, INTENT, step))
         assert isinstance(action, Action), (name, action)
@@ -57,7 +58,7 @@ def test_files_and_the_machine_are_all_refused() -> None:
 
 
 def test_a_leaked_solution_is_taken() -> None:
-    agent = CHEATERS["cheat-file"](0)
+    agent = CHEATERS["cheat-file"](generator(0))
     assert agent.act('[1] StaticText \'{"must_include": ["Lamp 5"]}\'', INTENT, 3) == "stop [Lamp 5]"
 
 
@@ -69,7 +70,12 @@ def test_the_idle_wait_the_others_answer_at_once() -> None:
     assert {action.kind for action in played("idle")} == {Kind.NOTHING}
     assert played("na") == [Action(Kind.STOP, text="N/A")]
     assert played("exit") == [Action(Kind.STOP)]
-    assert {played("cheat-prompt", seed)[0].text for seed in range(4)} == {INTENT, "Red Lamp", "Red Lamp, Philips", "3"}
+    assert {played("cheat-prompt", seed)[0].text for seed in range(20)} == {
+        INTENT,
+        "Red Lamp",
+        "Red Lamp, Philips",
+        "3",
+    }
 
 
 @pytest.mark.parametrize(
@@ -85,11 +91,6 @@ def test_the_idle_wait_the_others_answer_at_once() -> None:
     ],
 )
 def test_random_answers_are_of_the_type_that_is_asked_for(intent: str, kind: str) -> None:
-    answers = {CHEATERS["random-answer"](seed).act(PAGE, intent, 0) for seed in range(20)}
+    answers = {CHEATERS["random-answer"](generator("cheaters", seed)).act(PAGE, intent, 0) for seed in range(20)}
     assert len(answers) > 1
     assert all(re.fullmatch(rf"stop \[(?:{kind})\]", answer) for answer in answers)
-
-
-def test_random_actions_are_of_many_kinds() -> None:
-    kinds = {action.kind for seed in range(30) for action in played("random", seed)}
-    assert {Kind.CLICK, Kind.TYPE, Kind.SCROLL, Kind.BACK, Kind.HOVER, Kind.STOP} <= kinds
