@@ -87,8 +87,9 @@ def grid(
     down = visit.query.get("dir", "desc" if descending else "asc") == "desc"
     count = visit.value(f"SELECT count(*) FROM {source} WHERE {where}", *values)
     page, pages, offset = paged(visit, count, PER_PAGE)
+    shown = ", ".join(dict.fromkeys(["id", *(column.name for column in columns)]))
     order = f"{key} {'DESC' if down else 'ASC'}, id {'DESC' if down else 'ASC'}"
-    rows = visit.rows(f"SELECT * FROM {source} WHERE {where} ORDER BY {order} LIMIT {PER_PAGE} OFFSET {offset}", *values)  # fmt: skip
+    rows = visit.rows(f"SELECT {shown} FROM {source} WHERE {where} ORDER BY {order} LIMIT {PER_PAGE} OFFSET {offset}", *values)  # fmt: skip
     rest = urlencode({name: text for name, text in visit.query.items() if text and name not in ("sort", "dir", "p")})
     heads = [
         (

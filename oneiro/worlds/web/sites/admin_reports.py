@@ -44,9 +44,9 @@ def dashboard(visit: Visit) -> Response:
     return visit.page(
         "shopping_admin/dashboard.html",
         sums=visit.found("SELECT coalesce(sum(total), 0) AS total, coalesce(avg(total), 0) AS average FROM sales_order WHERE status != 'canceled'"),
-        orders=visit.rows("SELECT o.*, (SELECT sum(quantity) FROM order_item WHERE order_id = o.id) AS items FROM sales_order o ORDER BY id DESC LIMIT 5"),
+        orders=visit.rows("SELECT o.id, o.number, o.customer_name, o.total, o.status, (SELECT sum(quantity) FROM order_item WHERE order_id = o.id) AS items FROM sales_order o ORDER BY id DESC LIMIT 5"),
         terms=visit.rows("SELECT * FROM search_term ORDER BY uses DESC, id LIMIT 5"),
-        best=visit.rows("SELECT i.product_id, i.name, i.price, sum(i.quantity) AS quantity FROM order_item i JOIN sales_order o ON o.id = i.order_id WHERE o.status != 'canceled' GROUP BY i.product_id ORDER BY quantity DESC, i.product_id LIMIT 5"),
+        best=visit.rows("SELECT p.id, p.name, p.price, b.quantity FROM (SELECT i.product_id, sum(i.quantity) AS quantity FROM order_item i WHERE i.order_id NOT IN (SELECT id FROM sales_order WHERE status = 'canceled') GROUP BY i.product_id ORDER BY 2 DESC, 1 LIMIT 5) b JOIN product p ON p.id = b.product_id ORDER BY b.quantity DESC, p.id"),
         counts=visit.found("SELECT (SELECT count(*) FROM sales_order WHERE status = 'pending') AS orders, (SELECT count(*) FROM review WHERE status = 'pending') AS reviews, (SELECT count(*) FROM customer) AS customers"),
     )  # fmt: skip
 

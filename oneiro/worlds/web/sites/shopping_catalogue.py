@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from oneiro.worlds.web.sites.base import Visit
-from oneiro.worlds.web.sites.store import slug
+from oneiro.worlds.web.sites.store import MENU, slug
 from oneiro.worlds.web.sites.store_forms import cents, like, missing, paged, row_id, whole
 
 PER_PAGE = 12
@@ -28,12 +28,11 @@ STARS = tuple((n, f"{n} star{'s' if n > 1 else ''}") for n in range(5, 0, -1))
 
 def show(visit: Visit, template: str, status: int = 200, **values: Any) -> Response:
     """A page of the store with its menu and the number of things in the cart."""
-    menu = visit.rows("SELECT name, path FROM category WHERE level = 1 ORDER BY position")
     in_cart = 0
     if visit.user:
         sql = "SELECT total(quantity) FROM cart_item WHERE customer_id = (SELECT id FROM customer WHERE email = ?)"
         in_cart = int(visit.value(sql, visit.user))
-    return visit.page(f"shopping/{template}.html", status, menu=menu, in_cart=in_cart, **values)
+    return visit.page(f"shopping/{template}.html", status, menu=MENU, in_cart=in_cart, **values)
 
 
 def customer(visit: Visit) -> sqlite3.Row:
@@ -42,13 +41,15 @@ def customer(visit: Visit) -> sqlite3.Row:
 
 
 def home(visit: Visit) -> Response:
-    offers = visit.rows(
-        f"{CARD} WHERE status = 'enabled' AND stock > 0 AND special_price IS NOT NULL ORDER BY position LIMIT 4"
+    sold = "status = 'enabled' AND stock > 0"
+    offers = visit.rows(f"{CARD} WHERE special_price IS NOT NULL AND {sold} ORDER BY position LIMIT 4")
+    best = visit.rows(
+        "SELECT product_id FROM review WHERE status = 'approved' GROUP BY product_id HAVING count(*) >= 4"
+        " ORDER BY avg(stars) DESC, product_id LIMIT 12"
     )
-    loved = visit.rows(
-        f"{CARD} WHERE status = 'enabled' AND stock > 0 AND id IN (SELECT product_id FROM review"
-        " WHERE status = 'approved' GROUP BY product_id HAVING count(*) >= 4) ORDER BY rating DESC, id LIMIT 8"
-    )
+    marks = ", ".join("?" * len(best))
+    sql = f"{CARD} WHERE id IN ({marks}) AND {sold} ORDER BY rating DESC, id LIMIT 8"
+    loved = visit.rows(sql, *(row[0] for row in best))
     return show(visit, "home", offers=offers, loved=loved)
 
 
@@ -62,12 +63,14 @@ def listing(visit: Visit, where: str, values: list[Any], template: str, **more: 
         limit = cents(visit.query.get(name, ""))
         if limit is not None:
             where, values = f"{where} AND final_price {comparison} ?", [*values, limit]
-    count = visit.value(f"SELECT count(*) FROM listed WHERE {where}", *values)
-    page, pages, offset = paged(visit, count, PER_PAGE)
-    by = f"ORDER BY {COLUMNS[order]} {direction}, id"  # in two steps: ratings are worked out for one page only
-    sql = f"{CARD} WHERE id IN (SELECT id FROM listed WHERE {where} {by} LIMIT {PER_PAGE} OFFSET {offset}) {by}"
+    # in two steps: what a card shows is worked out for one page only
+    by = f"ORDER BY {COLUMNS[order]} {direction}, id"
+    found = [row[0] for row in visit.rows(f"SELECT id FROM listed WHERE {where} {by}", *values)]
+    page, pages, offset = paged(visit, len(found), PER_PAGE)
+    shown = found[offset : offset + PER_PAGE]
+    cards = {row["id"]: row for row in visit.rows(f"{CARD} WHERE id IN ({', '.join('?' * len(shown))})", *shown)}
     return show(
-        visit, template, products=visit.rows(sql, *values), count=count, page=page, pages=pages, first=offset + 1,
+        visit, template, products=[cards[number] for number in shown], count=len(found), page=page, pages=pages, first=offset + 1,
         order=order, direction=direction, sorts=SORTS, directions=DIRECTIONS, **more,
     )  # fmt: skip
 
@@ -80,14 +83,14 @@ def listing_or_product(visit: Visit) -> Response:
 
 
 def category_page(visit: Visit, category: sqlite3.Row) -> Response:
-    where = "category_id IN (SELECT id FROM category WHERE path = ? OR path LIKE ?)"
+    where = "category_id IN (SELECT id FROM category WHERE path = ? OR path BETWEEN ? AND ?)"
     path = category["path"]
     parts = path.split("/")
     trail = [
         visit.found("SELECT name, path FROM category WHERE path = ?", "/".join(parts[:i])) for i in range(1, len(parts))
     ]
     children = visit.rows("SELECT name, path FROM category WHERE parent_id = ? ORDER BY position", category["id"])
-    return listing(visit, where, [path, f"{path}/%"], "category", category=category, trail=trail, children=children)
+    return listing(visit, where, [path, f"{path}/", f"{path}/~"], "category", category=category, trail=trail, children=children)
 
 
 def search(visit: Visit) -> Response:
@@ -95,8 +98,8 @@ def search(visit: Visit) -> Response:
     text = visit.query.get("q", "").strip()[:100]
     where, values = ["1"], []
     for word in text.split()[:8]:
-        where.append("name || ' ' || sku LIKE ? ESCAPE '!'")
-        values.append(like(word))
+        where.append("(name LIKE ? ESCAPE '!' OR sku LIKE ? ESCAPE '!')")
+        values += [like(word)] * 2
     return listing(visit, " AND ".join(where if text else ["0"]), values, "search", text=text)
 
 

@@ -12,13 +12,15 @@ from oneiro.worlds.web.sites.shopping_catalogue import customer, show
 from oneiro.worlds.web.sites.store_forms import paged, row_id
 
 PER_PAGE = 10
+SUMMARY = "id, number, created_at, ship_name, total, status"
+"""The columns that a list of orders shows."""
 
 
 def history(visit: Visit) -> Response:
     owner = customer(visit)["id"]
     count = visit.value("SELECT count(*) FROM sales_order WHERE customer_id = ?", owner)
     page, pages, offset = paged(visit, count, PER_PAGE)
-    sql = "SELECT * FROM sales_order WHERE customer_id = ? ORDER BY id DESC LIMIT ? OFFSET ?"
+    sql = f"SELECT {SUMMARY} FROM sales_order WHERE customer_id = ? ORDER BY id DESC LIMIT ? OFFSET ?"
     rows = visit.rows(sql, owner, PER_PAGE, offset)
     return show(visit, "orders", orders=rows, count=count, page=page, pages=pages)
 

@@ -23,7 +23,9 @@ CREATE TABLE product (
   category_id INTEGER NOT NULL REFERENCES category, price INTEGER NOT NULL, special_price INTEGER,
   stock INTEGER NOT NULL, status TEXT NOT NULL DEFAULT 'enabled', short_description TEXT NOT NULL DEFAULT '',
   description TEXT NOT NULL DEFAULT '', position INTEGER NOT NULL, created_at TEXT NOT NULL);
-CREATE INDEX product_category ON product (category_id);
+CREATE INDEX product_listing ON product (category_id, status, position, name, price, special_price);
+CREATE INDEX product_search ON product (status, name, sku, position, price, special_price);
+CREATE INDEX product_offer ON product (position) WHERE special_price IS NOT NULL;
 CREATE TABLE product_attribute (
   id INTEGER PRIMARY KEY, product_id INTEGER NOT NULL REFERENCES product, name TEXT NOT NULL, value TEXT NOT NULL);
 CREATE INDEX product_attribute_product ON product_attribute (product_id);
@@ -56,13 +58,14 @@ CREATE TABLE sales_order (
   shipping INTEGER NOT NULL, total INTEGER NOT NULL, coupon TEXT NOT NULL DEFAULT '', shipping_method TEXT NOT NULL,
   payment_method TEXT NOT NULL, ship_name TEXT NOT NULL, ship_street TEXT NOT NULL, ship_city TEXT NOT NULL,
   ship_region TEXT NOT NULL, ship_postcode TEXT NOT NULL, ship_country TEXT NOT NULL, ship_phone TEXT NOT NULL);
+CREATE INDEX sales_order_status ON sales_order (status);
 CREATE INDEX sales_order_customer ON sales_order (customer_id);
-CREATE INDEX sales_order_created ON sales_order (created_at);
+CREATE INDEX sales_order_created ON sales_order (created_at, status, total);
 CREATE TABLE order_item (
   id INTEGER PRIMARY KEY, order_id INTEGER NOT NULL REFERENCES sales_order, product_id INTEGER NOT NULL,
   sku TEXT NOT NULL, name TEXT NOT NULL, options TEXT NOT NULL DEFAULT '', price INTEGER NOT NULL,
   quantity INTEGER NOT NULL);
-CREATE INDEX order_item_order ON order_item (order_id);
+CREATE INDEX order_item_order ON order_item (order_id, product_id, quantity);
 CREATE TABLE order_comment (
   id INTEGER PRIMARY KEY, order_id INTEGER NOT NULL REFERENCES sales_order, created_at TEXT NOT NULL,
   status TEXT NOT NULL, text TEXT NOT NULL, notified INTEGER NOT NULL DEFAULT 0);
@@ -125,7 +128,8 @@ def fill_categories(db: sqlite3.Connection) -> dict[tuple[str, ...], int]:
     """Every category of the shelves and those above; their ids by path."""
     ids: dict[tuple[str, ...], int] = {}
     rows = []
-    for path in sorted({shelf.path[:depth] for shelf in words.SHELVES for depth in (1, 2, 3)}, key=len):
+    paths = dict.fromkeys(shelf.path[:depth] for depth in (1, 2, 3) for shelf in words.SHELVES)
+    for path in paths:
         ids[path] = len(ids) + 1
         rows.append(
             {
@@ -171,7 +175,11 @@ def product(
     """One product; the keys that are not columns are for the tables beside it."""
     low, high = shelf.price
     price = (low + int((high - low) * draw.rng.random() ** 2)) * 100 + draw.pick((0, 49, 95, 99))
-    attributes = [("Brand", brand), ("Color", draw.pick(words.VALUES["Color"])), ("Material", draw.pick(words.VALUES["Material"]))]  # fmt: skip
+    attributes = [("Brand", brand)]
+    if shelf.path[0] in words.MATERIALS:
+        attributes.append(("Material", draw.pick(words.MATERIALS[shelf.path[0]])))
+        if "Color" not in shelf.options:
+            attributes.append(("Color", draw.pick(words.VALUES["Color"])))
     attributes += [(key, draw.pick(words.VALUES[key])) for key in shelf.attributes]
     options = []
     for key in shelf.options:
@@ -179,7 +187,7 @@ def product(
         chosen = set(draw.some(values, min(len(values), draw.number(3, 5))))
         options += [(key, value) for value in values if value in chosen]
     one, two = draw.some(shelf.aspects, 2)
-    fact = ", ".join(f"{key.lower()} {value}" for key, value in attributes[1:4])
+    fact = ", ".join(f"{key.lower()} {value}" for key, value in attributes)
     return {
         "id": number,
         "sku": f"{slug(shelf.path[-1])[:3].upper()}-{draw.number(1000, 9999)}-{number:03d}",
@@ -214,8 +222,8 @@ def fill_reviews(
         stars = draw.pick((5, 5, 5, 4, 4, 4, 3, 2, 1, 1))
         customer = draw.pick(customers)
         first, second = draw.some(item["shelf"].aspects, 2)
-        like, blame = draw.pick(words.PRAISE), draw.pick(words.BLAME)
-        parts = [like if stars > 2 else blame, like if stars > 3 else blame]
+        praise, blame = draw.some(words.PRAISE, 2), draw.some(words.BLAME, 2)
+        parts = [(praise if stars > 2 else blame)[0], (praise if stars > 3 else blame)[1]]
         ending = draw.pick(words.GOOD_ENDINGS if stars > 3 else words.MIXED_ENDINGS if stars == 3 else words.BAD_ENDINGS)  # fmt: skip
         told = [part.format(aspect=aspect) for part, aspect in zip(parts, (first, second), strict=True)]
         told = told if draw.chance(0.6) else told[:1]
@@ -254,6 +262,9 @@ def fill_marketing(db: sqlite3.Connection, draw: Draw, products: list[dict[str, 
     insert(db, "admin_user", [{"username": "admin", "password": "admin1234", "name": " ".join(draw.person())}])
 
 
+MENU = tuple((name, f"/{slug(name)}.html") for name in dict.fromkeys(shelf.path[0] for shelf in words.SHELVES))
+"""The top categories and their addresses, in every seed."""
+
 STORE = Store("store", SCHEMA, fill)
 
-__all__ = ["CUSTOMERS", "PRODUCTS", "REVIEWS", "STORE", "slug"]
+__all__ = ["CUSTOMERS", "MENU", "PRODUCTS", "REVIEWS", "STORE", "slug"]
