@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 from urllib.parse import urlencode
 
 import numpy as np
@@ -60,8 +61,8 @@ class LabelCount(GitLab):
             rng,
             "SELECT p.namespace || '/' || p.path AS project, l.name AS label, count(*) AS issues FROM label l "
             "JOIN issue_label ON issue_label.label = l.id JOIN issue ON issue.id = issue_label.issue "
-            f"JOIN project p ON p.id = l.project WHERE issue.state = 'opened' AND {SEEN} GROUP BY l.id HAVING issues > 2 "
-            "ORDER BY l.id",
+            f"JOIN project p ON p.id = l.project WHERE issue.state = 'opened' AND {SEEN} GROUP BY l.id "
+            "HAVING issues > 2 ORDER BY l.id",
         )
         return row and {"project": row["project"], "label": row["label"], "count": row["issues"]}
 
@@ -84,9 +85,9 @@ class CommitsInMonth(GitLab):
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         row = content.pick(
             rng,
-            "SELECT p.namespace || '/' || p.path AS project, author, substr(r.created, 1, 7) AS month, count(*) AS commits "
-            f"FROM revision r JOIN project p ON p.id = r.project WHERE r.branch = 'main' AND {SEEN} "
-            "GROUP BY p.id, author, month HAVING commits > 1 ORDER BY p.id, author, month",
+            "SELECT p.namespace || '/' || p.path AS project, author, substr(r.created, 1, 7) AS month, "
+            f"count(*) AS commits FROM revision r JOIN project p ON p.id = r.project WHERE r.branch = 'main' "
+            f"AND {SEEN} GROUP BY p.id, author, month HAVING commits > 1 ORDER BY p.id, author, month",
         )
         if row is None:
             return None
@@ -200,7 +201,8 @@ class MembersWithRole(GitLab):
         row = content.pick(
             rng,
             "SELECT p.namespace || '/' || p.path AS project, role, group_concat(user) AS users FROM member m "
-            f"JOIN project p ON p.id = m.project WHERE {SEEN} GROUP BY p.id, role HAVING count(*) > 1 ORDER BY p.id, role",
+            f"JOIN project p ON p.id = m.project WHERE {SEEN} GROUP BY p.id, role "
+            "HAVING count(*) > 1 ORDER BY p.id, role",
         )
         return row and {"project": row["project"], "role": row["role"], "users": sorted(row["users"].split(","))}
 
@@ -277,7 +279,8 @@ class IssuesInMonth(GitLab):
             rng,
             "SELECT p.namespace || '/' || p.path AS project, substr(t.created, 1, 7) AS month, count(*) AS issues "
             f"FROM issue t JOIN project p ON p.id = t.project WHERE {SEEN} AND "
-            "(SELECT count(*) FROM issue WHERE project = p.id) > 8 GROUP BY p.id, month HAVING issues > 1 ORDER BY p.id, month",
+            "(SELECT count(*) FROM issue WHERE project = p.id) > 8 GROUP BY p.id, month "
+            "HAVING issues > 1 ORDER BY p.id, month",
         )
         return row and {"project": row["project"], "month": month_name(row["month"]), "count": row["issues"]}
 
@@ -360,7 +363,8 @@ class OwnIssues(GitLab):
         row = content.pick(
             rng,
             "SELECT p.namespace || '/' || p.path AS project, count(*) AS issues FROM issue t JOIN project p "
-            f"ON p.id = t.project WHERE t.state = 'opened' AND t.assignee = {ME} AND {SEEN} GROUP BY p.id ORDER BY p.id",
+            f"ON p.id = t.project WHERE t.state = 'opened' AND t.assignee = {ME} AND {SEEN} "
+            "GROUP BY p.id ORDER BY p.id",
         )
         return row and {"project": row["project"], "count": row["issues"]}
 
@@ -433,7 +437,7 @@ class ShowOwn(GitLab):
     intents = ("Show me all {what}, from all projects.", "Open the list of {what} in any project.")
     skills = ("filter", "navigate", "account")
 
-    LISTS = {
+    LISTS: ClassVar = {
         "closed issues that I created": ("Issues", "Created by me", "Closed", "issues?author_username"),
         "closed issues that are assigned to me": ("Issues", "Assigned to me", "Closed", "issues?assignee_username"),
         "merge requests of mine that were merged": (
@@ -442,7 +446,7 @@ class ShowOwn(GitLab):
         "closed merge requests that I was asked to review": (
             "Merge requests", "Review requests for me", "Closed", "merge_requests?reviewer_username"
         ),
-    }  # fmt: skip # noqa: RUF012
+    }  # fmt: skip
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         return {"what": one_of(rng, list(self.LISTS))}

@@ -269,8 +269,8 @@ class LabelIssue(GitLab):
             return None
         row = content.pick(
             rng,
-            "SELECT id, name FROM label WHERE project = ? AND id NOT IN (SELECT label FROM issue_label WHERE issue = ?) "
-            "ORDER BY id",
+            "SELECT id, name FROM label WHERE project = ? "
+            "AND id NOT IN (SELECT label FROM issue_label WHERE issue = ?) ORDER BY id",
             found["number"],
             found["issue"],
         )
@@ -329,9 +329,10 @@ class CloseLabelled(GitLab):
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         row = content.pick(
             rng,
-            "SELECT p.namespace || '/' || p.path AS project, l.id, l.name FROM label l JOIN project p ON p.id = l.project "
-            "JOIN issue_label ON issue_label.label = l.id JOIN issue ON issue.id = issue_label.issue "
-            f"WHERE issue.state = 'opened' AND {may('reporter')} GROUP BY l.id HAVING count(*) BETWEEN 2 AND 4 ORDER BY l.id",
+            "SELECT p.namespace || '/' || p.path AS project, l.id, l.name FROM label l "
+            "JOIN project p ON p.id = l.project JOIN issue_label ON issue_label.label = l.id "
+            f"JOIN issue ON issue.id = issue_label.issue WHERE issue.state = 'opened' AND {may('reporter')} GROUP BY l.id "
+            "HAVING count(*) BETWEEN 2 AND 4 ORDER BY l.id",
         )
         if row is None:
             return None
@@ -516,10 +517,11 @@ class FinishTodo(GitLab):
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         rows = content.rows(
-            "SELECT t.id, t.kind, p.namespace || '/' || p.path AS project, coalesce(i.title, m.title) AS title FROM todo t "
-            "LEFT JOIN issue i ON t.kind = 'issue' AND i.id = t.target "
+            "SELECT t.id, t.kind, p.namespace || '/' || p.path AS project, coalesce(i.title, m.title) AS title "
+            "FROM todo t LEFT JOIN issue i ON t.kind = 'issue' AND i.id = t.target "
             "LEFT JOIN merge_request m ON t.kind = 'merge_request' AND m.id = t.target "
-            f"JOIN project p ON p.id = coalesce(i.project, m.project) WHERE t.user = {ME} AND t.state = 'pending' ORDER BY t.id"
+            f"JOIN project p ON p.id = coalesce(i.project, m.project) "
+            f"WHERE t.user = {ME} AND t.state = 'pending' ORDER BY t.id"
         )
         titles = [row["title"] for row in rows]
         alone = [row for row in rows if sum(row["title"] in title for title in titles) == 1]

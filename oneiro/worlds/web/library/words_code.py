@@ -19,7 +19,8 @@ REMARKS = (
     "I will look at this on Thursday.", "Can you add the output of the last run?", "Confirmed on two machines.",
     "The workaround from the manual helps for now.", "Please test with the nightly build.",
     "We should talk about this in the next meeting.", "My vote goes to the simpler solution.",
-    "A failing test would help a lot here.", "Blocked until the next release is out.", "Fixed for me, thanks everybody.",
+    "A failing test would help a lot here.", "Blocked until the next release is out.",
+    "Fixed for me, thanks everybody.",
 )  # fmt: skip
 STATUSES = (
     "On holiday until Monday", "Reviewing merge requests", "Out for lunch", "Deep in the release notes",
@@ -28,7 +29,7 @@ STATUSES = (
 NEW_PROJECTS = (
     ("Recipe Box", "Family recipes as plain text files"), ("Weather Diary", "Notes from our roof-top weather station"),
     ("Chess Club", "Pairings and results of the chess club"), ("Bird Log", "Who was seen at the feeder and when"),
-    ("Rehearsal Plan", "Dates, rooms and songs of the choir"), ("Bike Kitchen", "Opening times and stock of the bike kitchen"),
+    ("Rehearsal Plan", "Dates, rooms and songs of the choir"), ("Bike Kitchen", "Opening times of the bike kitchen"),
     ("Star Party", "Plans for observation nights"), ("Allotment Map", "Which plot belongs to whom"),
     ("Book Swap", "A catalogue of books to give away"), ("Trail Notes", "Conditions of the paths around the lake"),
 )  # fmt: skip
