@@ -1,6 +1,6 @@
-"""Every one of our tasks, played by scripted agents: the oracle must score 1 on each, and whoever does not do the task 0.
+"""Our tasks, played by scripted agents: the oracle must score 1 on each, and whoever does not do the task 0.
 
-rows = examine("oracle", browser="chromium", tasks=2)
+rows = examine("oracle", list(library_tasks(2)), WebConfig(browser="chromium"))
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from oneiro.errors import OneiroError, nearest
 from oneiro.report.table import Table
 from oneiro.seeds import generator
 from oneiro.worlds.base import level_key
-CHEATERS = {}
+
+from oneiro.worlds.web.cheaters import CHEATERS
 from oneiro.worlds.web.library import TEMPLATES
 from oneiro.worlds.web.library.base import Content, Template
 from oneiro.worlds.web.tasks import Task

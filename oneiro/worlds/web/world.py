@@ -49,9 +49,9 @@ GRAMMARS = {
         parse_webarena,
         to_webarena,
         clears=False,
-        help="click [id] (a drop-down list: click the option), hover [id], type [id] [text] [1 to press Enter, else 0], "
-        "press [keys], scroll [up or down], goto [url], go_back, go_forward, new_tab, tab_focus [number], close_tab, none, "
-        "stop [answer]",
+        help="click [id] (in a drop-down list: the option), hover [id], type [id] [text] [1 to press Enter, else 0], "
+        "press [keys], scroll [up or down], goto [url], go_back, go_forward, new_tab, tab_focus [number], close_tab, "
+        "none, stop [answer]",
     ),
     "html": Grammar(
         parse_webrl,
@@ -210,6 +210,10 @@ class WebWorld(World):
             self._proposed = self.taken, self.grammar.write(proposed)
         return self._proposed[1]
 
+    def ceiling(self) -> float | None:
+        """1 as long as nobody has acted: the script solves every task. Later nobody knows."""
+        return self.score if self.over else 1.0 if not self.taken else None
+
     def stop_action(self, answer: str) -> str:
         """The end of an episode, in the grammar of the view."""
         return self.grammar.write(Action(Kind.STOP, text=answer))
@@ -312,7 +316,8 @@ class WebWorld(World):
         self.verdict = evaluate(self.task, self.session, answer, web=self.web)
 
     def _told(self) -> dict[str, Any]:
-        return {"score": self.score, "checks": [check.reason for check in self.verdict.checks if check.score < 1] if self.verdict else []}
+        assert self.verdict is not None
+        return {"score": self.score, "failed": [check.reason for check in self.verdict.checks if check.score < 1]}
 
 
 def _nothing() -> Script:

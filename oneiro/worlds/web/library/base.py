@@ -103,7 +103,7 @@ class Template(ABC):
         )
 
     def leaks(self, task: Task) -> bool:
-        """Whether the first page already says the answer. Small numbers, yes and no stand everywhere and do not count."""
+        """Whether the first page already says the answer. Numbers, yes and no stand everywhere and do not count."""
         assert task.spec is not None
         answers = [check for check in task.spec.checks if isinstance(check, AnswerCheck)]
         telling = [check.expected for check in answers if check.type in ("text", "names", "money", "date")]
