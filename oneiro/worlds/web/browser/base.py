@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from oneiro.errors import OneiroError
 from oneiro.worlds.web.actions import Action
-from oneiro.worlds.web.page import Page
+from oneiro.worlds.web.page import Node, Page
 from oneiro.worlds.web.sites import Reply, Web
 
 
@@ -69,6 +69,10 @@ class Session(ABC):
     @abstractmethod
     def simplified_html(self) -> str:
         """WebRL's observation of the tab in front. Its element ids are those of the same call's page."""
+
+    @abstractmethod
+    def number_of(self, node: Node) -> int | None:
+        """The id that the last `simplified_html` gave to the element of a node; None if it gave none."""
 
     @abstractmethod
     def screenshot(self) -> bytes | None:

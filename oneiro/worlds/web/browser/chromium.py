@@ -320,6 +320,9 @@ class ChromiumSession(Session):
     def simplified_html(self) -> str:
         return self.browser.wait(self._simplified())
 
+    def number_of(self, node: Node) -> int | None:
+        return self.browser.wait(self._number_of(node))
+
     def screenshot(self) -> bytes | None:
         return self.browser.wait(self._bounded(self.tab.window.screenshot(), None))
 
@@ -599,6 +602,16 @@ class ChromiumSession(Session):
         text, numbered = simplify(document, State(), Styles(()))
         self.shown = [int(element.attributes.get(INDEX, "-1")) for element in numbered]
         return text
+
+    async def _number_of(self, node: Node) -> int | None:
+        asked = {"backendNodeId": node.handle, "executionContextId": await self._world(self.tab)}
+        try:
+            found = (await self.tab.protocol.send("DOM.resolveNode", asked))["object"]
+            place = await self._call(str(found["objectId"]), "function () { return oneiroElements.indexOf(this) }")
+        except (PlaywrightError, KeyError):
+            return None
+        given = self.shown if isinstance(self.shown, list) else []
+        return given.index(place) if place in given else None
 
     async def _evaluated(self, tab: Tab, locator: str) -> str:
         """A locator as JavaScript in our world of the page; what goes wrong in it is nothing found."""

@@ -176,6 +176,10 @@ class TextSession(Session):
         self.shown = numbered
         return text
 
+    def number_of(self, node: Node) -> int | None:
+        given = self.shown if isinstance(self.shown, list) else []
+        return next((number for number, element in enumerate(given) if element is node.handle), None)
+
     def screenshot(self) -> bytes | None:
         return None
 

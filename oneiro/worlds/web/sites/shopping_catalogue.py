@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from oneiro.worlds.web.sites.base import Visit
-from oneiro.worlds.web.sites.store import slug
+from oneiro.worlds.web.sites.store import MENU, slug
 from oneiro.worlds.web.sites.store_forms import cents, like, missing, paged, row_id, whole
 
 PER_PAGE = 12
@@ -23,17 +23,18 @@ COLUMNS = {
     "rating": "coalesce(rating, 0)",
 }
 CARD = "SELECT id, name, slug, brand, final_price, price, special_price, stock, top_id, rating, reviews FROM listed"
+APPROVED = """
+SELECT * FROM review WHERE product_id = ? AND status = 'approved' ORDER BY created_at DESC, id DESC LIMIT ? OFFSET ?"""
 STARS = tuple((n, f"{n} star{'s' if n > 1 else ''}") for n in range(5, 0, -1))
 
 
 def show(visit: Visit, template: str, status: int = 200, **values: Any) -> Response:
     """A page of the store with its menu and the number of things in the cart."""
-    menu = visit.rows("SELECT name, path FROM category WHERE level = 1 ORDER BY position")
     in_cart = 0
     if visit.user:
         sql = "SELECT total(quantity) FROM cart_item WHERE customer_id = (SELECT id FROM customer WHERE email = ?)"
         in_cart = int(visit.value(sql, visit.user))
-    return visit.page(f"shopping/{template}.html", status, menu=menu, in_cart=in_cart, **values)
+    return visit.page(f"shopping/{template}.html", status, menu=MENU, in_cart=in_cart, **values)
 
 
 def customer(visit: Visit) -> sqlite3.Row:
@@ -42,13 +43,15 @@ def customer(visit: Visit) -> sqlite3.Row:
 
 
 def home(visit: Visit) -> Response:
-    offers = visit.rows(
-        f"{CARD} WHERE status = 'enabled' AND stock > 0 AND special_price IS NOT NULL ORDER BY position LIMIT 4"
+    sold = "+status = 'enabled' AND stock > 0"  # the plus keeps SQLite from reading all that is enabled
+    offers = visit.rows(f"{CARD} WHERE special_price IS NOT NULL AND {sold} ORDER BY position LIMIT 4")
+    best = visit.rows(
+        "SELECT product_id FROM review WHERE status = 'approved' GROUP BY product_id HAVING count(*) >= 4"
+        " ORDER BY avg(stars) DESC, product_id LIMIT 12"
     )
-    loved = visit.rows(
-        f"{CARD} WHERE status = 'enabled' AND stock > 0 AND id IN (SELECT product_id FROM review"
-        " WHERE status = 'approved' GROUP BY product_id HAVING count(*) >= 4) ORDER BY rating DESC, id LIMIT 8"
-    )
+    marks = ", ".join("?" * len(best))
+    sql = f"{CARD} WHERE id IN ({marks}) AND {sold} ORDER BY rating DESC, id LIMIT 8"
+    loved = visit.rows(sql, *(row[0] for row in best))
     return show(visit, "home", offers=offers, loved=loved)
 
 
@@ -62,13 +65,15 @@ def listing(visit: Visit, where: str, values: list[Any], template: str, **more: 
         limit = cents(visit.query.get(name, ""))
         if limit is not None:
             where, values = f"{where} AND final_price {comparison} ?", [*values, limit]
-    count = visit.value(f"SELECT count(*) FROM listed WHERE {where}", *values)
-    page, pages, offset = paged(visit, count, PER_PAGE)
-    by = f"ORDER BY {COLUMNS[order]} {direction}, id"  # in two steps: ratings are worked out for one page only
-    sql = f"{CARD} WHERE id IN (SELECT id FROM listed WHERE {where} {by} LIMIT {PER_PAGE} OFFSET {offset}) {by}"
+    # in two steps: what a card shows is worked out for one page only
+    by = f"ORDER BY {COLUMNS[order]} {direction}, id"
+    found = [row[0] for row in visit.rows(f"SELECT id FROM listed WHERE {where} {by}", *values)]
+    page, pages, offset = paged(visit, len(found), PER_PAGE)
+    shown = found[offset : offset + PER_PAGE]
+    cards = {row["id"]: row for row in visit.rows(f"{CARD} WHERE id IN ({', '.join('?' * len(shown))})", *shown)}
     return show(
-        visit, template, products=visit.rows(sql, *values), count=count, page=page, pages=pages, first=offset + 1,
-        order=order, direction=direction, sorts=SORTS, directions=DIRECTIONS, **more,
+        visit, template, products=[cards[number] for number in shown], count=len(found), page=page, pages=pages,
+        first=offset + 1, order=order, direction=direction, sorts=SORTS, directions=DIRECTIONS, **more,
     )  # fmt: skip
 
 
@@ -80,14 +85,16 @@ def listing_or_product(visit: Visit) -> Response:
 
 
 def category_page(visit: Visit, category: sqlite3.Row) -> Response:
-    where = "category_id IN (SELECT id FROM category WHERE path = ? OR path LIKE ?)"
+    where = "category_id IN (SELECT id FROM category WHERE path = ? OR path BETWEEN ? AND ?)"
     path = category["path"]
     parts = path.split("/")
     trail = [
         visit.found("SELECT name, path FROM category WHERE path = ?", "/".join(parts[:i])) for i in range(1, len(parts))
     ]
     children = visit.rows("SELECT name, path FROM category WHERE parent_id = ? ORDER BY position", category["id"])
-    return listing(visit, where, [path, f"{path}/%"], "category", category=category, trail=trail, children=children)
+    return listing(
+        visit, where, [path, f"{path}/", f"{path}/~"], "category", category=category, trail=trail, children=children
+    )
 
 
 def search(visit: Visit) -> Response:
@@ -95,8 +102,8 @@ def search(visit: Visit) -> Response:
     text = visit.query.get("q", "").strip()[:100]
     where, values = ["1"], []
     for word in text.split()[:8]:
-        where.append("name || ' ' || sku LIKE ? ESCAPE '!'")
-        values.append(like(word))
+        where.append("(name LIKE ? ESCAPE '!' OR sku LIKE ? ESCAPE '!')")
+        values += [like(word)] * 2
     return listing(visit, " AND ".join(where if text else ["0"]), values, "search", text=text)
 
 
@@ -122,7 +129,7 @@ def product_options(visit: Visit, product: int) -> dict[str, list[str]]:
     return options
 
 
-def product_page(visit: Visit, path: str, status: int = 200, **values: Any) -> Response:
+def product_page(visit: Visit, path: str, status: int = 200, errors: dict[str, str] | None = None) -> Response:
     product = visit.found("SELECT * FROM listed WHERE slug = ? AND status = 'enabled'", path)
     category = visit.found("SELECT * FROM category WHERE id = ?", product["category_id"])
     parts = category["path"].split("/")
@@ -131,12 +138,13 @@ def product_page(visit: Visit, path: str, status: int = 200, **values: Any) -> R
         for i in range(len(parts))
     ]
     options = [(name, f"option_{slug(name)}", rest) for name, rest in product_options(visit, product["id"]).items()]
+    number, shelf = product["id"], product["category_id"]
+    related = f"{CARD} WHERE category_id = ? AND id != ? AND status = 'enabled' ORDER BY position LIMIT 4"
     return show(
         visit, "product", status, product=product, trail=trail, options=options,
-        attributes=visit.rows("SELECT name, value FROM product_attribute WHERE product_id = ? ORDER BY id", product["id"]),
-        related=visit.rows(f"{CARD} WHERE category_id = ? AND id != ? AND status = 'enabled' ORDER BY position LIMIT 4", product["category_id"], product["id"]),
-        latest=visit.rows("SELECT * FROM review WHERE product_id = ? AND status = 'approved' ORDER BY created_at DESC, id DESC LIMIT 3", product["id"]),
-        errors=values.get("errors", {}), form=visit.form,
+        attributes=visit.rows("SELECT name, value FROM product_attribute WHERE product_id = ? ORDER BY id", number),
+        related=visit.rows(related, shelf, number), latest=visit.rows(APPROVED, number, 3, 0),
+        errors=errors or {}, form=visit.form,
     )  # fmt: skip
 
 
@@ -144,8 +152,7 @@ def reviews(visit: Visit, status: int = 200, errors: dict[str, str] | None = Non
     """Approved reviews of a product, newest first, and the form for another."""
     product = visit.found("SELECT * FROM listed WHERE id = ? AND status = 'enabled'", row_id(visit))
     page, pages, offset = paged(visit, product["reviews"], REVIEWS_PER_PAGE)
-    sql = "SELECT * FROM review WHERE product_id = ? AND status = 'approved' ORDER BY created_at DESC, id DESC LIMIT ? OFFSET ?"
-    rows = visit.rows(sql, product["id"], REVIEWS_PER_PAGE, offset)
+    rows = visit.rows(APPROVED, product["id"], REVIEWS_PER_PAGE, offset)
     return show(
         visit, "reviews", status, product=product, rows=rows, page=page, pages=pages, errors=errors or {},
         form=visit.form, stars=STARS,

@@ -12,13 +12,15 @@ from oneiro.worlds.web.sites.shopping_catalogue import customer, show
 from oneiro.worlds.web.sites.store_forms import paged, row_id
 
 PER_PAGE = 10
+SUMMARY = "id, number, created_at, ship_name, total, status"
+"""The columns that a list of orders shows."""
 
 
 def history(visit: Visit) -> Response:
     owner = customer(visit)["id"]
     count = visit.value("SELECT count(*) FROM sales_order WHERE customer_id = ?", owner)
     page, pages, offset = paged(visit, count, PER_PAGE)
-    sql = "SELECT * FROM sales_order WHERE customer_id = ? ORDER BY id DESC LIMIT ? OFFSET ?"
+    sql = f"SELECT {SUMMARY} FROM sales_order WHERE customer_id = ? ORDER BY id DESC LIMIT ? OFFSET ?"
     rows = visit.rows(sql, owner, PER_PAGE, offset)
     return show(visit, "orders", orders=rows, count=count, page=page, pages=pages)
 
@@ -31,11 +33,12 @@ def own(visit: Visit) -> sqlite3.Row:
 
 def view(visit: Visit) -> Response:
     order = own(visit)
+    told = "SELECT * FROM order_comment WHERE order_id = ? AND notified = 1"
     return show(
         visit, "order", order=order,
         items=visit.rows("SELECT * FROM order_item WHERE order_id = ? ORDER BY id", order["id"]),
         shipments=visit.rows("SELECT * FROM shipment WHERE order_id = ? ORDER BY id", order["id"]),
-        comments=visit.rows("SELECT * FROM order_comment WHERE order_id = ? AND notified = 1 ORDER BY id DESC", order["id"]),
+        comments=visit.rows(f"{told} ORDER BY id DESC", order["id"]),
     )  # fmt: skip
 
 

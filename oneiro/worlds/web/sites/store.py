@@ -23,7 +23,9 @@ CREATE TABLE product (
   category_id INTEGER NOT NULL REFERENCES category, price INTEGER NOT NULL, special_price INTEGER,
   stock INTEGER NOT NULL, status TEXT NOT NULL DEFAULT 'enabled', short_description TEXT NOT NULL DEFAULT '',
   description TEXT NOT NULL DEFAULT '', position INTEGER NOT NULL, created_at TEXT NOT NULL);
-CREATE INDEX product_category ON product (category_id);
+CREATE INDEX product_listing ON product (category_id, status, position, name, price, special_price);
+CREATE INDEX product_search ON product (status, name, sku, position, price, special_price);
+CREATE INDEX product_offer ON product (position) WHERE special_price IS NOT NULL;
 CREATE TABLE product_attribute (
   id INTEGER PRIMARY KEY, product_id INTEGER NOT NULL REFERENCES product, name TEXT NOT NULL, value TEXT NOT NULL);
 CREATE INDEX product_attribute_product ON product_attribute (product_id);
@@ -44,10 +46,12 @@ CREATE TABLE subscriber (
   id INTEGER PRIMARY KEY, email TEXT NOT NULL UNIQUE, customer_id INTEGER REFERENCES customer, status TEXT NOT NULL);
 CREATE TABLE cart (customer_id INTEGER PRIMARY KEY REFERENCES customer, coupon TEXT NOT NULL DEFAULT '');
 CREATE TABLE cart_item (
-  id INTEGER PRIMARY KEY, customer_id INTEGER NOT NULL REFERENCES customer, product_id INTEGER NOT NULL REFERENCES product,
+  id INTEGER PRIMARY KEY, customer_id INTEGER NOT NULL REFERENCES customer,
+  product_id INTEGER NOT NULL REFERENCES product,
   options TEXT NOT NULL DEFAULT '', quantity INTEGER NOT NULL, UNIQUE (customer_id, product_id, options));
 CREATE TABLE wishlist_item (
-  id INTEGER PRIMARY KEY, customer_id INTEGER NOT NULL REFERENCES customer, product_id INTEGER NOT NULL REFERENCES product,
+  id INTEGER PRIMARY KEY, customer_id INTEGER NOT NULL REFERENCES customer,
+  product_id INTEGER NOT NULL REFERENCES product,
   comment TEXT NOT NULL DEFAULT '', added_at TEXT NOT NULL, UNIQUE (customer_id, product_id));
 CREATE TABLE sales_order (
   id INTEGER PRIMARY KEY, number TEXT NOT NULL UNIQUE, customer_id INTEGER NOT NULL REFERENCES customer,
@@ -56,13 +60,14 @@ CREATE TABLE sales_order (
   shipping INTEGER NOT NULL, total INTEGER NOT NULL, coupon TEXT NOT NULL DEFAULT '', shipping_method TEXT NOT NULL,
   payment_method TEXT NOT NULL, ship_name TEXT NOT NULL, ship_street TEXT NOT NULL, ship_city TEXT NOT NULL,
   ship_region TEXT NOT NULL, ship_postcode TEXT NOT NULL, ship_country TEXT NOT NULL, ship_phone TEXT NOT NULL);
+CREATE INDEX sales_order_status ON sales_order (status);
 CREATE INDEX sales_order_customer ON sales_order (customer_id);
-CREATE INDEX sales_order_created ON sales_order (created_at);
+CREATE INDEX sales_order_created ON sales_order (created_at, status, total);
 CREATE TABLE order_item (
   id INTEGER PRIMARY KEY, order_id INTEGER NOT NULL REFERENCES sales_order, product_id INTEGER NOT NULL,
   sku TEXT NOT NULL, name TEXT NOT NULL, options TEXT NOT NULL DEFAULT '', price INTEGER NOT NULL,
   quantity INTEGER NOT NULL);
-CREATE INDEX order_item_order ON order_item (order_id);
+CREATE INDEX order_item_order ON order_item (order_id, product_id, quantity);
 CREATE TABLE order_comment (
   id INTEGER PRIMARY KEY, order_id INTEGER NOT NULL REFERENCES sales_order, created_at TEXT NOT NULL,
   status TEXT NOT NULL, text TEXT NOT NULL, notified INTEGER NOT NULL DEFAULT 0);
@@ -76,7 +81,8 @@ CREATE TABLE review (
   nickname TEXT NOT NULL, title TEXT NOT NULL, text TEXT NOT NULL, stars INTEGER NOT NULL, created_at TEXT NOT NULL,
   status TEXT NOT NULL);
 CREATE INDEX review_product ON review (product_id, status, stars);
-CREATE TABLE search_term (id INTEGER PRIMARY KEY, term TEXT NOT NULL UNIQUE, results INTEGER NOT NULL, uses INTEGER NOT NULL);
+CREATE TABLE search_term (
+  id INTEGER PRIMARY KEY, term TEXT NOT NULL UNIQUE, results INTEGER NOT NULL, uses INTEGER NOT NULL);
 CREATE TABLE cart_rule (
   id INTEGER PRIMARY KEY, name TEXT NOT NULL, description TEXT NOT NULL DEFAULT '', active INTEGER NOT NULL,
   customer_group TEXT NOT NULL DEFAULT 'All', coupon TEXT NOT NULL DEFAULT '', action TEXT NOT NULL,
@@ -96,14 +102,6 @@ CREATE VIEW listed AS
     (SELECT count(*) FROM review WHERE product_id = p.id AND status = 'approved') AS reviews
   FROM product p;
 """
-
-PAGES = (
-    ("home", "Home Page", "Everything for the home, the desk and the trail, in one place."),
-    ("about-us", "About Us", "One Stop Market began as a market stall and is still run by people who answer their own mail. We ship from two warehouses, on weekdays before noon."),
-    ("customer-service", "Customer Service", "Call us on 555-0142, Monday to Friday, 8 am to 6 pm, or write through the contact form. Orders may be canceled until they are packed. Returns are free for 30 days after delivery."),
-    ("privacy-policy", "Privacy and Cookie Policy", "We keep what we need to send your order: your name, addresses and past orders. We sell nothing of it. One cookie remembers that you are logged in."),
-    ("shipping", "Shipping and Delivery", "Standard delivery takes three to five working days. Express delivery arrives on the next working day if you order before noon. Orders over $150 ship free by standard delivery."),
-)  # fmt: skip
 
 
 def slug(text: str) -> str:
@@ -125,7 +123,8 @@ def fill_categories(db: sqlite3.Connection) -> dict[tuple[str, ...], int]:
     """Every category of the shelves and those above; their ids by path."""
     ids: dict[tuple[str, ...], int] = {}
     rows = []
-    for path in sorted({shelf.path[:depth] for shelf in words.SHELVES for depth in (1, 2, 3)}, key=len):
+    paths = dict.fromkeys(shelf.path[:depth] for depth in (1, 2, 3) for shelf in words.SHELVES)
+    for path in paths:
         ids[path] = len(ids) + 1
         rows.append(
             {
@@ -171,7 +170,11 @@ def product(
     """One product; the keys that are not columns are for the tables beside it."""
     low, high = shelf.price
     price = (low + int((high - low) * draw.rng.random() ** 2)) * 100 + draw.pick((0, 49, 95, 99))
-    attributes = [("Brand", brand), ("Color", draw.pick(words.VALUES["Color"])), ("Material", draw.pick(words.VALUES["Material"]))]  # fmt: skip
+    attributes = [("Brand", brand)]
+    if shelf.path[0] in words.MATERIALS:
+        attributes.append(("Material", draw.pick(words.MATERIALS[shelf.path[0]])))
+        if "Color" not in shelf.options:
+            attributes.append(("Color", draw.pick(words.VALUES["Color"])))
     attributes += [(key, draw.pick(words.VALUES[key])) for key in shelf.attributes]
     options = []
     for key in shelf.options:
@@ -179,7 +182,7 @@ def product(
         chosen = set(draw.some(values, min(len(values), draw.number(3, 5))))
         options += [(key, value) for value in values if value in chosen]
     one, two = draw.some(shelf.aspects, 2)
-    fact = ", ".join(f"{key.lower()} {value}" for key, value in attributes[1:4])
+    fact = ", ".join(f"{key.lower()} {value}" for key, value in attributes)
     return {
         "id": number,
         "sku": f"{slug(shelf.path[-1])[:3].upper()}-{draw.number(1000, 9999)}-{number:03d}",
@@ -214,16 +217,18 @@ def fill_reviews(
         stars = draw.pick((5, 5, 5, 4, 4, 4, 3, 2, 1, 1))
         customer = draw.pick(customers)
         first, second = draw.some(item["shelf"].aspects, 2)
-        like, blame = draw.pick(words.PRAISE), draw.pick(words.BLAME)
-        parts = [like if stars > 2 else blame, like if stars > 3 else blame]
-        ending = draw.pick(words.GOOD_ENDINGS if stars > 3 else words.MIXED_ENDINGS if stars == 3 else words.BAD_ENDINGS)  # fmt: skip
+        praise, blame = draw.some(words.PRAISE, 2), draw.some(words.BLAME, 2)
+        parts = [(praise if stars > 2 else blame)[0], (praise if stars > 3 else blame)[1]]
+        ending = draw.pick(
+            words.GOOD_ENDINGS if stars > 3 else words.MIXED_ENDINGS if stars == 3 else words.BAD_ENDINGS
+        )
         told = [part.format(aspect=aspect) for part, aspect in zip(parts, (first, second), strict=True)]
         told = told if draw.chance(0.6) else told[:1]
         rows.append(
             {
                 "product_id": item["id"],
                 "customer_id": customer["id"] if draw.chance(0.7) else None,
-                "nickname": f"{customer['first_name']} {customer['last_name'][0]}." if draw.chance(0.5) else draw.pick(("", "the_real_", "shop")) + customer["first_name"].lower() + str(draw.number(2, 99)),
+                "nickname": nickname(draw, customer),
                 "title": draw.pick(words.TITLES[stars]).format(kind=item["kind"].lower()),
                 "text": f"{'. '.join(told)}. {ending}",
                 "stars": stars,
@@ -234,6 +239,13 @@ def fill_reviews(
     insert(db, "review", sorted(rows, key=lambda row: (row["created_at"], row["nickname"])))
 
 
+def nickname(draw: Draw, customer: dict[str, Any]) -> str:
+    """What a customer signs a review with."""
+    if draw.chance(0.5):
+        return f"{customer['first_name']} {customer['last_name'][0]}."
+    return f"{draw.pick(('', 'the_real_', 'shop'))}{customer['first_name'].lower()}{draw.number(2, 99)}"
+
+
 def fill_marketing(db: sqlite3.Connection, draw: Draw, products: list[dict[str, Any]]) -> None:
     """Search terms, price rules, pages, the administrator."""
     kinds = sorted({row["kind"].lower() for row in products} | {row["brand"].lower() for row in products})
@@ -241,19 +253,22 @@ def fill_marketing(db: sqlite3.Connection, draw: Draw, products: list[dict[str, 
     found = {term: sum(all(word in row["name"].lower() for word in term.split()) for row in products) for term in terms}
     insert(db, "search_term", [{"term": term, "results": found[term], "uses": draw.number(1, 60)} for term in terms])
     welcome, spring, wholesale = draw.pick((10, 15)), draw.pick((20, 25, 30)), draw.pick((5, 8, 12))
-    rules = (
-        ("Welcome discount", "For a first order.", 1, "All", f"WELCOME{welcome}", "by_percent", welcome, 0, "", ""),
-        (f"${spring} off large orders", "Orders of $200 and more.", 1, "All", f"SAVE{spring}", "cart_fixed", spring * 100, 20_000, "", ""),
-        ("Wholesale discount", "For wholesale customers.", 1, "Wholesale", "", "by_percent", wholesale, 0, "", ""),
-        ("Spring sale", "Over since May.", 0, "All", "SPRING", "by_percent", spring, 0, "2026-03-20", "2026-05-01"),
-        ("Newsletter thank you", "Sent to subscribers.", 1, "All", f"THANKS{draw.number(100, 999)}", "cart_fixed", 500, 2_500, "2026-01-01", ""),
-    )  # fmt: skip
-    names = ("name", "description", "active", "customer_group", "coupon", "action", "amount", "minimum", "from_date", "to_date")  # fmt: skip
-    insert(db, "cart_rule", [dict(zip(names, rule, strict=True)) for rule in rules])
-    insert(db, "cms_page", [{"slug": path, "title": title, "body": body, "updated_at": days_ago(draw, 30, 600)} for path, title, body in PAGES])  # fmt: skip
+    rules = words.rules(welcome, spring, wholesale, draw.number(100, 999))
+    insert(db, "cart_rule", rules)
+    insert(
+        db,
+        "cms_page",
+        [
+            {"slug": path, "title": title, "body": body, "updated_at": days_ago(draw, 30, 600)}
+            for path, title, body in words.PAGES
+        ],
+    )
     insert(db, "admin_user", [{"username": "admin", "password": "admin1234", "name": " ".join(draw.person())}])
 
 
+MENU = tuple((name, f"/{slug(name)}.html") for name in dict.fromkeys(shelf.path[0] for shelf in words.SHELVES))
+"""The top categories and their addresses, in every seed."""
+
 STORE = Store("store", SCHEMA, fill)
 
-__all__ = ["CUSTOMERS", "PRODUCTS", "REVIEWS", "STORE", "slug"]
+__all__ = ["CUSTOMERS", "MENU", "PRODUCTS", "REVIEWS", "STORE", "slug"]
