@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from html import escape, unescape
 
 from selectolax.lexbor import LexborHTMLParser
@@ -32,20 +33,26 @@ NOT_NESTED = frozenset(
 )
 """Elements that end by themselves where the next one begins."""
 ATTRIBUTE = re.compile(r'([^\s="/>]+)(?:="([^"]*)")?')
+NOT_PLAIN = re.compile(r"\b(?:aria-|role|hidden|style=|title=|disabled)")
+NO_ATTRIBUTES: dict[str, str] = {}
 INDEX = "data-oneiro-index"
 
 
 class Element:
     """An element of a page. It is never changed: what a person does to it is kept in a `State`."""
 
-    __slots__ = ("attributes", "children", "order", "parent", "tag")
+    __slots__ = ("attributes", "children", "order", "parent", "plain", "tag")
 
-    def __init__(self, tag: str, attributes: dict[str, str], parent: Element | None, order: int) -> None:
+    def __init__(
+        self, tag: str, attributes: dict[str, str], parent: Element | None, order: int, plain: bool = False
+    ) -> None:
         self.tag = tag
         self.attributes = attributes
         self.children: list[Element | str] = []
         self.parent = parent
         self.order = order
+        self.plain = plain
+        """None of its attributes changes its role, its name or whether it is shown."""
 
     def elements(self) -> Iterator[Element]:
         """The elements below this one in document order."""
@@ -107,11 +114,8 @@ class Document:
                     here = here.parent or here
                 depth -= 1
             else:
-                attributes = {}
-                if written:
-                    for key, value in ATTRIBUTE.findall(written):
-                        attributes[key] = unescape(value) if "&" in value else value
-                element = Element(tag, attributes, here, count)
+                attributes, plain = read_attributes(written) if written else (NO_ATTRIBUTES, True)
+                element = Element(tag, attributes, here, count, plain)
                 elements.append(element)
                 here.children.append(element)
                 count += 1
@@ -150,6 +154,13 @@ def tame(html: str) -> str:
         return found[0] if len(found[0]) <= LONGEST_TAG else f"<{found[1]}{tag}>"
 
     return WRITTEN_TAG.sub(check, html)
+
+
+@lru_cache(maxsize=20_000)
+def read_attributes(written: str) -> tuple[dict[str, str], bool]:
+    """The attributes of a tag, and whether none of them is special; the same text is read once."""
+    found = {key: unescape(value) if "&" in value else value for key, value in ATTRIBUTE.findall(written)}
+    return found, NOT_PLAIN.search(written) is None
 
 
 def _empty(found: re.Match[str]) -> str:
