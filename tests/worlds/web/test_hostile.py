@@ -44,7 +44,7 @@ SCRIPTED = {
     "popup storm": "for (let i = 0; i < 500; i++) open('/', '_blank')",
     "endless script": "for (;;) {}",
     "endless microtasks": "const f = () => Promise.resolve().then(f); f()",
-    "growing page": "setInterval(() => { for (let i = 0; i < 999; i++) document.body.append(document.createElement('p')) })",
+    "growing page": "setInterval(() => { for (let i = 0; i < 999; i++) document.body.append(new Comment('x'), 'y') })",
     "service worker": "navigator.serviceWorker?.register('/sw.js')",
     "file frame": "document.body.append(Object.assign(document.createElement('iframe'), {src: 'file:///etc/passwd'}))",
     "way out": "location = 'file:///etc/passwd'; fetch('http://169.254.169.254/'); new Image().src = 'http://10.0.0.1/'",
