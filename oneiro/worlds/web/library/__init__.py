@@ -5,7 +5,9 @@ from oneiro.worlds.web.library.base import Template
 from oneiro.worlds.web.library.script import Script, View
 from oneiro.worlds.web.tasks import Task
 
-TEMPLATES: dict[str, Template] = {kind.name: kind() for module in (reddit, shopping, admin) for kind in module.TEMPLATES}
+TEMPLATES: dict[str, Template] = {
+    kind.name: kind() for module in (reddit, shopping, admin) for kind in module.TEMPLATES
+}
 """Every template by name."""
 
 
