@@ -102,13 +102,10 @@ def normal_keys(combination: str) -> str | None:
 
     Meta means Control, as WebArena has it off macOS. A letter with Control or Alt is a lower-case one.
     """
-    combination = combination.strip() or combination[:1]
-    parts = [part.strip() for part in combination.split("+")]
-    if combination.endswith("+") and combination != "+" and len(parts) > 1:  # the last key is "+" itself
-        parts = [*parts[:-2], "+"]
-    elif combination in ("+", " "):
-        parts = [combination]
-    *held, last = parts
+    found = re.fullmatch(r"(?:(.+)\+)?(\+|[^+]+)", combination.strip() or combination[:1])
+    if found is None:
+        return None
+    held, last = [part.strip() for part in (found[1] or "").split("+") if found[1]], found[2].strip() or found[2]
     if any(part.lower() not in MODIFIERS for part in held):
         return None
     names = list(dict.fromkeys(MODIFIERS[part.lower()] for part in held))
@@ -156,7 +153,7 @@ def parse_webarena(text: str) -> Action | Malformed:
     if word == "type" and not _FLAGGED.search(text):
         text += " [1]"
     pattern, form = _WEBARENA[word]
-    match = re.search(pattern, text, re.DOTALL)
+    match = re.search(pattern, text, re.DOTALL if word in ("type", "stop") else 0)
     if match is None:
         return Malformed(f"{_short(text)!r} is not written as {form}.")
     match word:

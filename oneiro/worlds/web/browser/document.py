@@ -8,7 +8,7 @@ from html import escape, unescape
 
 from selectolax.lexbor import LexborHTMLParser
 
-DEEPEST = 400
+DEEPEST = 150
 """Elements nested deeper become children of the deepest one (Chromium does so at 512)."""
 
 VOID = frozenset(

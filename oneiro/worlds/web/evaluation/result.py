@@ -50,5 +50,5 @@ class Result:
 
 def shown(text: object, most: int = 60) -> str:
     """A text for a reason: quoted and short."""
-    written = repr(text)
+    written = repr(text[: most + 1] if isinstance(text, str) else text)
     return written if len(written) <= most else f"{written[: most - 3]}..."

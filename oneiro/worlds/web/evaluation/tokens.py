@@ -8,6 +8,7 @@ numbers that begin a list (`5. apples`).
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _RULES = tuple(
     (re.compile(pattern), replacement)
@@ -44,8 +45,9 @@ _RULES = tuple(
 )
 
 
-def tokens(text: str) -> list[str]:
+@lru_cache(maxsize=32)
+def tokens(text: str) -> tuple[str, ...]:
     """The words and signs of a text."""
     for pattern, replacement in _RULES:
         text = pattern.sub(replacement, text)
-    return text.split()
+    return tuple(text.split())

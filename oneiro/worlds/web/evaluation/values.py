@@ -26,7 +26,7 @@ _MONTHS = {
 }  # fmt: skip
 _FIGURE = r"\d[\d,]*(?:\.\d+)?"
 _DURATION = re.compile(rf"({_FIGURE})\s*(?:(days?|d)|(hours?|hrs?|h)|(minutes?|mins?|m)|(seconds?|secs?|s))(?![a-z])")
-_CLOCK = re.compile(r"(?<![\d:])(\d{1,3}):([0-5]\d)(?![\d:])")
+_CLOCK = re.compile(r"(?<![\d:])(\d{1,3}):([0-5]\d)(?::([0-5]\d))?(?![\d:])")
 _DISTANCE = re.compile(
     rf"({_FIGURE})\s*(?:(km|kilomet(?:er|re)s?)|(mi|miles?)|(m|met(?:er|re)s?)|(ft|feet|foot))(?![a-z])"
 )
@@ -54,7 +54,7 @@ def _figure(text: str) -> float:
 
 
 def durations(text: str) -> list[float]:
-    """Durations in seconds: `1h 35min`, `95 minutes`, `1:35`. Parts that follow each other are one."""
+    """Durations in seconds: `1h 35min`, `95 minutes`, `1:35`, `1:35:00`. Parts that follow each other are one."""
     found: list[float] = []
     text, end = _plain(text), -1
     for match in _DURATION.finditer(text):
@@ -68,7 +68,9 @@ def durations(text: str) -> list[float]:
         else:
             found.append(seconds)
         end = match.end()
-    return found or [int(match[1]) * 3600.0 + int(match[2]) * 60.0 for match in _CLOCK.finditer(text)]
+    return found or [
+        int(match[1]) * 3600.0 + int(match[2]) * 60.0 + int(match[3] or 0) for match in _CLOCK.finditer(text)
+    ]
 
 
 def distances(text: str) -> list[float]:

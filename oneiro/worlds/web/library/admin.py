@@ -359,7 +359,8 @@ class CustomerCount(_Admin):
         row = content.pick(
             rng,
             "SELECT a.region, c.group_name, count(*) AS count FROM customer c JOIN address a "
-            "ON a.customer_id = c.id AND a.default_billing = 1 GROUP BY a.region, c.group_name HAVING count(*) > 1 ORDER BY 1, 2",
+            "ON a.customer_id = c.id AND a.default_billing = 1 GROUP BY a.region, c.group_name HAVING count(*) > 1 "
+            "ORDER BY 1, 2",
         )
         return {"region": row["region"], "group": row["group_name"], "count": row["count"]} if row else None
 
@@ -441,11 +442,9 @@ class OpenBuyer(_Admin):
     skills = ("filter", "navigate")
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        order = some_order(content, rng)
-        row = (
-            order and content.rows("SELECT customer_id, customer_name FROM sales_order WHERE id = ?", order["order"])[0]
-        )
-        return order and {**order, "id": row["customer_id"], "customer": row["customer_name"]}
+        sql = "SELECT number, customer_id AS id, customer_name AS customer FROM sales_order ORDER BY id"
+        row = content.pick(rng, sql)
+        return dict(row) if row else None
 
     def checks(self, slots: Slots) -> list[Check]:
         return []
@@ -663,7 +662,7 @@ class JudgeAll(_Admin):
     name = "shopping_admin/judge-all"
     intents = (
         '{action} all pending reviews of the "{product}".',
-        'Go through the pending reviews of the "{product}" and {action} every one of them.',
+        'Go through the pending reviews of the "{product}". {action} every one of them.',
     )
     skills = ("filter", "form", "status", "count")
 

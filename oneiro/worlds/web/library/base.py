@@ -103,7 +103,7 @@ class Template(ABC):
         )
 
     def leaks(self, task: Task) -> bool:
-        """Whether the first page already says the answer. Small numbers, yes and no stand everywhere and do not count."""
+        """Whether the first page already says the answer. Numbers, yes and no stand everywhere and do not count."""
         assert task.spec is not None
         answers = [check for check in task.spec.checks if isinstance(check, AnswerCheck)]
         telling = [check.expected for check in answers if check.type in ("text", "names", "money", "date")]
@@ -128,8 +128,9 @@ def first_page(site: str, start: str, content: int) -> str:
 
 
 def path_check(url: str) -> Evaluation:
-    """The episode must end at this address."""
-    return Evaluation(eval_types=("url_match",), reference_url=url, url_note="EXACT")
+    """The episode must end at this address. Where it has a query, its order and what a form adds to it do not count."""
+    note = "GOLD in PRED" if "?" in url else "EXACT"
+    return Evaluation.model_validate({"eval_types": ("url_match",), "reference_url": url, "url_note": note})
 
 
 def says(kind: str, expected: Any, tolerance: float = 0.0) -> AnswerCheck:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from oneiro.worlds.web.library.base import Content, Slots, Template, holds, quoted, says
@@ -33,13 +35,14 @@ def some_forum(content: Content, rng: np.random.Generator, where: str = "1") -> 
 
 
 def some_post(content: Content, rng: np.random.Generator, where: str = "1") -> Slots | None:
-    """A post without a link, whose title only it has, nor any longer title or text around it."""
-    row = content.pick(
-        rng,
-        "SELECT * FROM post p WHERE url = '' AND (SELECT count(*) FROM post q WHERE instr(lower(q.title), lower(p.title)) "
-        f"OR instr(lower(q.body), lower(p.title))) = 1 AND ({where}) ORDER BY id",
-    )
-    return {"title": row["title"], "post": row["id"], "forum": row["forum"]} if row else None
+    """A post without a link, found by its title alone: no other post has these words in its title or text."""
+    row = content.pick(rng, f"SELECT id, title, forum FROM post p WHERE url = '' AND ({where}) ORDER BY id")
+    if row is None:
+        return None
+    found = "SELECT count(*) FROM post WHERE instr(lower(title), lower(:words)) OR instr(lower(body), lower(:words))"
+    if content.db.execute(found, {"words": row["title"]}).fetchone()[0] > 1:
+        return None
+    return {"title": row["title"], "post": row["id"], "forum": row["forum"]}
 
 
 class _Reddit(Template):
@@ -180,11 +183,11 @@ class ShowSorted(_Reddit):
     )
     skills = ("page", "sort", "navigate")
 
-    LINKS = {
+    LINKS: ClassVar = {
         "newest": ("New", "new"),
         "best rated": ("Top", "top"),
         "most commented": ("Most commented", "most_commented"),
-    }  # noqa: RUF012, E501
+    }
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         return {"forum": some_forum(content, rng), "order": one_of(rng, list(self.LINKS))}
@@ -208,7 +211,7 @@ class Subscribe(_Reddit):
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         forum = some_forum(content, rng, f"name NOT IN (SELECT forum FROM subscription WHERE user = {ME})")
-        return forum and {"forum": forum}
+        return {"forum": forum} if forum else None
 
     def checks(self, slots: Slots) -> list[Check]:
         where = f"user = {ME} AND forum = {quoted(slots['forum'])}"
@@ -231,7 +234,7 @@ class Unsubscribe(_Reddit):
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         forum = some_forum(content, rng, f"name IN (SELECT forum FROM subscription WHERE user = {ME})")
-        return forum and {"forum": forum}
+        return {"forum": forum} if forum else None
 
     def checks(self, slots: Slots) -> list[Check]:
         where = f"user = {ME} AND forum = {quoted(slots['forum'])}"
@@ -335,7 +338,9 @@ class ReplyTo(_Reddit):
             "ORDER BY id",
             post["post"],
         )
-        return row and {**post, "author": row["author"], "comment": row["id"], "text": one_of(rng, COMMENTS)}
+        if row is None:
+            return None
+        return {**post, "author": row["author"], "comment": row["id"], "text": one_of(rng, COMMENTS)}
 
     def checks(self, slots: Slots) -> list[Check]:
         query = f"SELECT post, parent FROM comment WHERE author = {ME} AND body = {quoted(slots['text'])}"
@@ -404,7 +409,7 @@ class Theme(_Reddit):
     intents = ("Switch my account to the {theme} theme.", "In my settings, choose the {theme} theme.")
     skills = ("form", "edit", "account")
 
-    THEMES = {"Dark": "dark", "High contrast": "contrast"}  # noqa: RUF012
+    THEMES: ClassVar = {"Dark": "dark", "High contrast": "contrast"}
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         theme = one_of(rng, list(self.THEMES))
@@ -483,6 +488,6 @@ class DeletePost(_Reddit):
 
 
 TEMPLATES = (
-    PostAuthor, CommentCount, TopPost, NewestAuthor, SubscriberCount, MostSubmissions, ShowSorted, Subscribe, Unsubscribe,
-    WritePost, WriteComment, ReplyTo, VotePost, Biography, Theme, CreateForum, DeletePost,
+    PostAuthor, CommentCount, TopPost, NewestAuthor, SubscriberCount, MostSubmissions, ShowSorted, Subscribe,
+    Unsubscribe, WritePost, WriteComment, ReplyTo, VotePost, Biography, Theme, CreateForum, DeletePost,
 )  # fmt: skip

@@ -64,16 +64,23 @@ def products(visit: Visit) -> Response:
 
 def product_form(visit: Visit, title: str, form: Any, status: int = 200, **values: Any) -> Response:
     """The form for a product, new or old."""
-    categories = [(row["id"], row["path"].replace("/", " / ")) for row in visit.rows("SELECT id, path FROM category ORDER BY path")]  # fmt: skip
+    categories = [
+        (row["id"], row["path"].replace("/", " / "))
+        for row in visit.rows("SELECT id, path FROM category ORDER BY path")
+    ]
     values = {"errors": {}, "product": None, "attributes": (), **values}
-    return visit.page("shopping_admin/product.html", status, title=title, form=form, categories=categories, statuses=ENABLED, **values)  # fmt: skip
+    return visit.page(
+        "shopping_admin/product.html", status, title=title, form=form, categories=categories, statuses=ENABLED, **values
+    )
 
 
 def checked(visit: Visit, own: int = 0) -> tuple[dict[str, Any], dict[str, str]]:
     """The columns of a product from its form, and what is wrong with them."""
     form = visit.form
     errors = missing(form, ("name", "sku", "price", "stock"))
-    row: dict[str, Any] = {key: form.get(key, "") for key in ("name", "sku", "brand", "status", "short_description", "description")}  # fmt: skip
+    row: dict[str, Any] = {
+        key: form.get(key, "") for key in ("name", "sku", "brand", "status", "short_description", "description")
+    }
     row["price"], row["stock"] = cents(form.get("price", "")), whole(form.get("stock", ""), 0, 10**6)
     row["special_price"] = cents(form.get("special_price", ""))
     row["category_id"] = whole(form.get("category_id", ""))
@@ -141,7 +148,9 @@ def edit_page(visit: Visit, status: int = 200, errors: dict[str, str] | None = N
         "options": options_text(visit, product["id"]),
     }
     attributes = visit.rows("SELECT name, value FROM product_attribute WHERE product_id = ? ORDER BY id", product["id"])
-    return product_form(visit, product["name"], form, status, errors=errors or {}, product=product, attributes=attributes)  # fmt: skip
+    return product_form(
+        visit, product["name"], form, status, errors=errors or {}, product=product, attributes=attributes
+    )
 
 
 def edit(visit: Visit) -> Response:
@@ -156,7 +165,15 @@ def edit(visit: Visit) -> Response:
 
 
 def reviews(visit: Visit) -> Response:
-    return grid(visit, "Reviews", REVIEW_SOURCE, REVIEW_COLUMNS, REVIEW_FILTERS, edit="/admin/review/product/edit/id/", mass=ACTIONS)  # fmt: skip
+    return grid(
+        visit,
+        "Reviews",
+        REVIEW_SOURCE,
+        REVIEW_COLUMNS,
+        REVIEW_FILTERS,
+        edit="/admin/review/product/edit/id/",
+        mass=ACTIONS,
+    )
 
 
 def change_reviews(visit: Visit) -> Response:
@@ -178,7 +195,15 @@ def change_reviews(visit: Visit) -> Response:
 def review_page(visit: Visit, status: int = 200, errors: dict[str, str] | None = None) -> Response:
     row = visit.found(f"SELECT * FROM {REVIEW_SOURCE} WHERE id = ?", row_id(visit))
     form = visit.form or dict(row)
-    return visit.page("shopping_admin/review.html", status, review=row, form=form, errors=errors or {}, statuses=REVIEW_STATUSES, stars=STARS)  # fmt: skip
+    return visit.page(
+        "shopping_admin/review.html",
+        status,
+        review=row,
+        form=form,
+        errors=errors or {},
+        statuses=REVIEW_STATUSES,
+        stars=STARS,
+    )
 
 
 def edit_review(visit: Visit) -> Response:

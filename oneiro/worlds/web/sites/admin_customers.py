@@ -12,7 +12,8 @@ from oneiro.worlds.web.sites.store_orders import GROUPS
 
 GROUP_OPTIONS = tuple((name, name) for name in GROUPS)
 SOURCE = (
-    "(SELECT c.*, c.first_name || ' ' || c.last_name AS name, coalesce(a.region, '') AS region, coalesce(a.postcode, '') AS postcode FROM customer c"
+    "(SELECT c.*, c.first_name || ' ' || c.last_name AS name, coalesce(a.region, '') AS region,"
+    " coalesce(a.postcode, '') AS postcode FROM customer c"
     " LEFT JOIN address a ON a.customer_id = c.id AND a.default_billing = 1)"
 )
 COLUMNS = (

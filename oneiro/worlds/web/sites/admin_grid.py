@@ -76,8 +76,8 @@ def conditions(visit: Visit, filters: Sequence[Filter]) -> tuple[str, list[Any],
 
 
 def grid(
-    visit: Visit, title: str, source: str, columns: Sequence[Column], filters: Sequence[Filter] = (), *, sort: str = "id",
-    descending: bool = True, edit: str = "", status: int = 200, **more: Any,
+    visit: Visit, title: str, source: str, columns: Sequence[Column], filters: Sequence[Filter] = (), *,
+    sort: str = "id", descending: bool = True, edit: str = "", status: int = 200, **more: Any,
 ) -> Response:  # fmt: skip
     """A page with one grid. `source` is what to select from; `edit` is the address of a row, before its id."""
     where, values, errors, active = conditions(visit, filters)
@@ -89,17 +89,18 @@ def grid(
     page, pages, offset = paged(visit, count, PER_PAGE)
     shown = ", ".join(dict.fromkeys(["id", *(column.name for column in columns)]))
     order = f"{key} {'DESC' if down else 'ASC'}, id {'DESC' if down else 'ASC'}"
-    rows = visit.rows(f"SELECT {shown} FROM {source} WHERE {where} ORDER BY {order} LIMIT {PER_PAGE} OFFSET {offset}", *values)  # fmt: skip
+    rows = visit.rows(
+        f"SELECT {shown} FROM {source} WHERE {where} ORDER BY {order} LIMIT {PER_PAGE} OFFSET {offset}", *values
+    )
     rest = urlencode({name: text for name, text in visit.query.items() if text and name not in ("sort", "dir", "p")})
-    heads = [
-        (
-            f"{column.label} {'↓' if down else '↑'}" if column is by else column.label,
-            f"{visit.request.url.path}?{rest}{'&' if rest else ''}sort={column.name}&dir={'desc' if column is by and not down else 'asc'}",
-        )
-        for column in columns
-    ]
+    address = f"{visit.request.url.path}?{rest}{'&' if rest else ''}"
+    heads = []
+    for column in columns:
+        marked = f"{column.label} {'↓' if down else '↑'}" if column is by else column.label
+        direction = "desc" if column is by and not down else "asc"
+        heads.append((marked, f"{address}sort={column.name}&dir={direction}"))
     return visit.page(
-        "shopping_admin/grid.html", status, title=title, columns=[(item.name, item.kind) for item in columns], heads=heads, filters=filters, rows=rows, count=count,
-        page=page, pages=pages, errors=errors, active=active, edit=edit,
-        **{"mass": (), "new": None, **more},
+        "shopping_admin/grid.html", status, title=title, columns=[(column.name, column.kind) for column in columns],
+        heads=heads, filters=filters, rows=rows, count=count, page=page, pages=pages, errors=errors, active=active,
+        edit=edit, **{"mass": (), "new": None, **more},
     )  # fmt: skip

@@ -63,7 +63,9 @@ def checked(visit: Visit, own: int = 0) -> tuple[dict[str, Any], dict[str, str]]
     """The columns of a rule from its form, and what is wrong with them."""
     form = visit.form
     errors = missing(form, ("name", "amount"))
-    row: dict[str, Any] = {key: form.get(key, "") for key in ("name", "description", "customer_group", "coupon", "action")}  # fmt: skip
+    row: dict[str, Any] = {
+        key: form.get(key, "") for key in ("name", "description", "customer_group", "coupon", "action")
+    }
     row["active"] = whole(form.get("active", ""), 0, 1)
     percent = row["action"] == "by_percent"
     row["amount"] = whole(form.get("amount", ""), 1, 100) if percent else cents(form.get("amount", ""))
@@ -128,7 +130,9 @@ def pages(visit: Visit) -> Response:
 
 def page_page(visit: Visit, status: int = 200, errors: dict[str, str] | None = None) -> Response:
     row = visit.found("SELECT * FROM cms_page WHERE id = ?", row_id(visit))
-    return visit.page("shopping_admin/page.html", status, text=row, form=visit.form or dict(row), errors=errors or {}, states=ACTIVE)  # fmt: skip
+    return visit.page(
+        "shopping_admin/page.html", status, text=row, form=visit.form or dict(row), errors=errors or {}, states=ACTIVE
+    )
 
 
 def edit_page(visit: Visit) -> Response:

@@ -17,8 +17,8 @@ LOW = 10
 """A product with fewer pieces is low in stock."""
 
 SALES = """
-SELECT substr(o.created_at, 1, {length}) AS period, count(*) AS orders, sum(o.items) AS items, sum(o.subtotal) AS subtotal,
-  sum(o.discount) AS discount, sum(o.shipping) AS shipping, sum(o.total) AS total
+SELECT substr(o.created_at, 1, {length}) AS period, count(*) AS orders, sum(o.items) AS items,
+  sum(o.subtotal) AS subtotal, sum(o.discount) AS discount, sum(o.shipping) AS shipping, sum(o.total) AS total
 FROM (SELECT s.*, (SELECT sum(quantity) FROM order_item WHERE order_id = s.id) AS items FROM sales_order s) o
 WHERE o.status != 'canceled' AND o.created_at >= ? AND o.created_at <= ?
 GROUP BY period ORDER BY period"""
@@ -37,17 +37,36 @@ FROM sales_order WHERE status != 'canceled' AND coupon != '' AND created_at >= ?
 GROUP BY period, coupon ORDER BY period, coupon"""
 
 STOCK_COLUMNS = (Column("id", "ID"), Column("name", "Product"), Column("sku", "SKU"), Column("stock", "Stock Qty"))
-STOCK_FILTERS = (Filter("name", "Product", "name"), Filter("sku", "SKU", "sku"), Filter("stock", "Stock Qty", "stock", "number"))  # fmt: skip
+STOCK_FILTERS = (
+    Filter("name", "Product", "name"),
+    Filter("sku", "SKU", "sku"),
+    Filter("stock", "Stock Qty", "stock", "number"),
+)
+
+
+SUMS = """
+SELECT coalesce(sum(total), 0) AS total, coalesce(avg(total), 0) AS average
+FROM sales_order WHERE status != 'canceled'"""
+LAST_ORDERS = """
+SELECT o.id, o.number, o.customer_name, o.total, o.status,
+  (SELECT sum(quantity) FROM order_item WHERE order_id = o.id) AS items
+FROM sales_order o ORDER BY id DESC LIMIT 5"""
+BEST = """
+SELECT p.id, p.name, p.price, b.quantity FROM (
+  SELECT product_id, sum(quantity) AS quantity FROM order_item
+  WHERE order_id NOT IN (SELECT id FROM sales_order WHERE status = 'canceled')
+  GROUP BY product_id ORDER BY 2 DESC, 1 LIMIT 5) b
+JOIN product p ON p.id = b.product_id ORDER BY b.quantity DESC, p.id"""
+COUNTS = """
+SELECT (SELECT count(*) FROM sales_order WHERE status = 'pending') AS orders,
+  (SELECT count(*) FROM review WHERE status = 'pending') AS reviews, (SELECT count(*) FROM customer) AS customers"""
 
 
 def dashboard(visit: Visit) -> Response:
     return visit.page(
-        "shopping_admin/dashboard.html",
-        sums=visit.found("SELECT coalesce(sum(total), 0) AS total, coalesce(avg(total), 0) AS average FROM sales_order WHERE status != 'canceled'"),
-        orders=visit.rows("SELECT o.id, o.number, o.customer_name, o.total, o.status, (SELECT sum(quantity) FROM order_item WHERE order_id = o.id) AS items FROM sales_order o ORDER BY id DESC LIMIT 5"),
+        "shopping_admin/dashboard.html", sums=visit.found(SUMS), counts=visit.found(COUNTS),
+        orders=visit.rows(LAST_ORDERS), best=visit.rows(BEST),
         terms=visit.rows("SELECT * FROM search_term ORDER BY uses DESC, id LIMIT 5"),
-        best=visit.rows("SELECT p.id, p.name, p.price, b.quantity FROM (SELECT i.product_id, sum(i.quantity) AS quantity FROM order_item i WHERE i.order_id NOT IN (SELECT id FROM sales_order WHERE status = 'canceled') GROUP BY i.product_id ORDER BY 2 DESC, 1 LIMIT 5) b JOIN product p ON p.id = b.product_id ORDER BY b.quantity DESC, p.id"),
-        counts=visit.found("SELECT (SELECT count(*) FROM sales_order WHERE status = 'pending') AS orders, (SELECT count(*) FROM review WHERE status = 'pending') AS reviews, (SELECT count(*) FROM customer) AS customers"),
     )  # fmt: skip
 
 
@@ -70,9 +89,10 @@ def report(visit: Visit, title: str, sql: str, columns: tuple[Column, ...], tota
         rows = visit.rows(sql.format(length=LENGTHS[period]), ends["from"], f"{ends['to']} 24:00")
     page, pages, offset = paged(visit, len(rows), PER_PAGE)
     return visit.page(
-        "shopping_admin/report.html", 400 if errors else 200, title=title, columns=columns, kinds=[(item.name, item.kind) for item in columns], periods=PERIODS,
-        period=period, errors=errors, shown=asked and not errors, rows=rows[offset : offset + PER_PAGE], page=page,
-        pages=pages, count=len(rows), totals={name: sum(row[name] for row in rows) for name in totals},
+        "shopping_admin/report.html", 400 if errors else 200, title=title, columns=columns,
+        kinds=[(column.name, column.kind) for column in columns], periods=PERIODS, period=period, errors=errors,
+        shown=asked and not errors, rows=rows[offset : offset + PER_PAGE], page=page, pages=pages,
+        totals={name: sum(row[name] for row in rows) for name in totals},
     )  # fmt: skip
 
 
@@ -87,7 +107,12 @@ def sales(visit: Visit) -> Response:
 
 
 def bestsellers(visit: Visit) -> Response:
-    columns = (Column("period", "Interval"), Column("name", "Product"), Column("price", "Price", "money"), Column("quantity", "Order Quantity"))  # fmt: skip
+    columns = (
+        Column("period", "Interval"),
+        Column("name", "Product"),
+        Column("price", "Price", "money"),
+        Column("quantity", "Order Quantity"),
+    )
     return report(visit, "Bestsellers Report", BESTSELLERS, columns, ("quantity",))
 
 

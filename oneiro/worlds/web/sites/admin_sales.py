@@ -30,7 +30,15 @@ FILTERS = (
     Filter("created_at", "Purchase Date", "created_at", "day"),
     Filter("total", "Grand Total", "total", "money"),
 )
-ADDRESS = (("ship_name", "Name"), ("ship_street", "Street Address"), ("ship_city", "City"), ("ship_region", "State/Province"), ("ship_postcode", "Zip/Postal Code"), ("ship_country", "Country"), ("ship_phone", "Phone Number"))  # fmt: skip
+ADDRESS = (
+    ("ship_name", "Name"),
+    ("ship_street", "Street Address"),
+    ("ship_city", "City"),
+    ("ship_region", "State/Province"),
+    ("ship_postcode", "Zip/Postal Code"),
+    ("ship_country", "Country"),
+    ("ship_phone", "Phone Number"),
+)
 
 
 def orders(visit: Visit) -> Response:
@@ -95,12 +103,20 @@ def comment(visit: Visit) -> Response:
     if errors:
         return order(visit, 400, errors)
     write_comment(visit, row["id"], row["status"], visit.form["comment"], int(bool(visit.form.get("notify"))))
-    return back(visit, row, "The comment was added and the customer was notified." if visit.form.get("notify") else "The comment was added.")  # fmt: skip
+    return back(
+        visit,
+        row,
+        "The comment was added and the customer was notified."
+        if visit.form.get("notify")
+        else "The comment was added.",
+    )
 
 
 def ship(visit: Visit) -> Response:
     """A shipment completes an order; for a complete one it adds another tracking number."""
     row, carrier, tracking = named(visit), visit.form.get("carrier", ""), visit.form.get("tracking", "")
+    if row["status"] not in (*OPEN, "complete"):
+        return back(visit, row, "This order cannot be shipped.")
     errors = {}
     if carrier not in CARRIERS:
         errors["carrier"] = "Please choose a carrier."
@@ -108,8 +124,6 @@ def ship(visit: Visit) -> Response:
         errors["tracking"] = "Please enter at most 40 characters."
     if errors:
         return order(visit, 400, errors)
-    if row["status"] not in (*OPEN, "complete"):
-        return back(visit, row, "This order cannot be shipped.")
     sql = "INSERT INTO shipment (order_id, created_at, carrier, tracking) VALUES (?, ?, ?, ?)"
     visit.change(sql, row["id"], visit.now(), carrier, tracking)
     if row["status"] != "complete":
@@ -120,7 +134,9 @@ def ship(visit: Visit) -> Response:
 def address_page(visit: Visit, status: int = 200, errors: dict[str, str] | None = None) -> Response:
     row = named(visit)
     form = visit.form or dict(row)
-    return visit.page("shopping_admin/order_address.html", status, order=row, form=form, labels=ADDRESS, errors=errors or {})  # fmt: skip
+    return visit.page(
+        "shopping_admin/order_address.html", status, order=row, form=form, labels=ADDRESS, errors=errors or {}
+    )
 
 
 def address(visit: Visit) -> Response:

@@ -169,7 +169,9 @@ def route(path: str, endpoint: Endpoint, *, post: bool = False, login: str | Non
         site, db = request.scope["site"], request.scope["db"]
         visit = Visit(site, db, request, await read_form(request) if request.method == "POST" else {})
         if login is not None and not visit.user:
-            return RedirectResponse(f"{login}?{urlencode({'next': request.url.path})}", 303)
+            # after logging in a form cannot be sent again, so only a page is gone back to
+            onward = f"?{urlencode({'next': request.url.path})}" if request.method == "GET" else ""
+            return RedirectResponse(login + onward, 303)
         return endpoint(visit)
 
     return Route(path, answer, methods=["POST"] if post else ["GET"], name=endpoint.__name__)
@@ -192,7 +194,7 @@ async def read_form(request: Request) -> dict[str, str]:
 @cache
 def application(site: Site) -> Starlette:
     """The site as an ASGI application. Whoever calls it puts `site` and `db` into the scope."""
-    return Starlette(routes=[*site.pages, Route("/static/{name}", style)], exception_handlers={HTTPException: refuse})
+    return Starlette(routes=[Route("/static/{name}", style), *site.pages], exception_handlers={HTTPException: refuse})
 
 
 async def style(request: Request) -> Response:

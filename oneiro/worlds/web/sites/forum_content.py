@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sqlite3
 from datetime import datetime, timedelta
+from typing import Any
 
 from oneiro.worlds.web.sites.base import TODAY, Store, insert
 from oneiro.worlds.web.sites.forum_topics import (
@@ -23,6 +24,8 @@ from oneiro.worlds.web.sites.words import Dice, distinct, slug, stamp
 USER = "MorningCourier"
 PASSWORD = "lantern-2026"
 FORUMS, POSTS, COMMENT_COUNT, USERS = 20, 400, 2000, 80
+
+Row = dict[str, Any]
 
 SCHEMA = """
 CREATE TABLE user (
@@ -78,7 +81,7 @@ def fill(db: sqlite3.Connection, seed: int) -> None:
     insert(db, "comment", comments)
     own = [post["id"] for post in dice.sample([post for post in posts if post["author"] != USER], 12)]
     insert(db, "vote", [{"user": USER, "kind": "post", "target": target, "value": dice.pick((1, 1, 1, -1))}
-                        for target in sorted(own, key=int)])  # fmt: skip
+                        for target in sorted(own)])  # fmt: skip
 
 
 def people(
@@ -140,9 +143,7 @@ def spaced(dice: Dice, own: dict[str, list[str]]) -> dict[str, list[str]]:
     }  # fmt: skip
 
 
-def write_posts(
-    dice: Dice, topics: list[Topic], words: dict[str, dict[str, list[str]]], names: list[str]
-) -> list[dict[str, object]]:
+def write_posts(dice: Dice, topics: list[Topic], words: dict[str, dict[str, list[str]]], names: list[str]) -> list[Row]:
     """All posts, oldest first."""
     taken: set[str] = set()
     writers = [name for name in names if name != USER]
@@ -150,7 +151,7 @@ def write_posts(
     wanted = [topic for topic in topics for _ in range(9)]
     wanted += [topics[dice.skewed(0, len(topics) - 1)] for _ in range(POSTS - len(wanted))]
     moments = sorted({dice.moment(420) for _ in range(POSTS + 40)})[-POSTS:]
-    posts: list[dict[str, object]] = []
+    posts: list[Row] = []
     for number, (topic, created) in enumerate(zip(dice.sample(wanted, POSTS), moments, strict=True), 1):
         own = spaced(dice, words[topic.name])
         link = dice.chance(0.25)
@@ -174,9 +175,7 @@ def write_posts(
     return posts
 
 
-def write_comments(
-    dice: Dice, posts: list[dict[str, object]], words: dict[str, dict[str, list[str]]], names: list[str]
-) -> list[dict[str, object]]:
+def write_comments(dice: Dice, posts: list[Row], words: dict[str, dict[str, list[str]]], names: list[str]) -> list[Row]:
     """All comments, each with an id above its parent's; posts count theirs."""
     shares = [dice.skewed(0, 24) for _ in posts]
     while sum(shares) != COMMENT_COUNT:
@@ -185,7 +184,7 @@ def write_comments(
             shares[place] += 1
         elif shares[place] > 0:
             shares[place] -= 1
-    comments: list[dict[str, object]] = []
+    comments: list[Row] = []
     for post, share in zip(posts, shares, strict=True):
         post["comments"] = share
         thread: list[tuple[int, datetime]] = []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from oneiro.worlds.web.sites.words import listed
+
 
 @dataclass(frozen=True)
 class Topic:
@@ -21,13 +23,14 @@ class Topic:
     def words(self) -> dict[str, list[str]]:
         """The vocabulary for its posts."""
         kinds = ("thing", "things", "did", "problem", "tip", "brand")
-        return {kind: [word.strip() for word in getattr(self, kind).split("|")] for kind in kinds}
+        return {kind: [word.strip() for word in listed(getattr(self, kind), "|")] for kind in kinds}
 
 
 TOPICS = (
     Topic("books", "Books and reading", "novel|short story collection|audiobook|library card|second-hand hardback",
           "debut novels|long series|unreliable narrators|audiobooks|book clubs",
-          "read fifty books in a year|finished a 900-page classic|started a book club at work|sorted my shelves by colour",
+          "read fifty books in a year|finished a 900-page classic|started a book club at work|sorted my shelves by "
+          "colour",
           "I keep abandoning books halfway through|my e-reader loses its place|I cannot remember the plot a week later",
           "ask your library for an inter-library loan|keep a one-line reading journal|give every book fifty pages",
           "The Salt Orchard|A Map of Quiet Rooms|Nine Bells for Winter|The Glass Ferryman|Letters to a Lighthouse"),
@@ -55,7 +58,8 @@ TOPICS = (
           "my phone forgets its Wi-Fi every morning|two-factor codes arrive an hour late|the update removed a setting",
           "back up before every update|read the privacy label|turn off features you never use",
           "the Orrery 5 phone|Northgate router|Pebblework OS|the Lattice tablet|Quillpad"),
-    Topic("personalfinance", "Budgets, saving and debt", "emergency fund|index fund|car loan|savings account|budget app",
+    Topic("personalfinance", "Budgets, saving and debt",
+    "emergency fund|index fund|car loan|savings account|budget app",
           "credit cards|subscription traps|pension plans|side jobs|fixed mortgages",
           "paid off my student loan|saved six months of expenses|cut my grocery bill by a third",
           "rent eats half of my pay|my bank charges a fee for everything|we disagree about a shared account",
@@ -67,7 +71,8 @@ TOPICS = (
           "the shelf sags in the middle|my drill bit wanders|the paint peels after one winter",
           "pre-drill hardwood|measure from the same end every time|rent the tool before you buy it",
           "the Grafton drill|Stoutbeam screws|Tannery Lane stain|the Millbrook clamp|Ironsedge blades"),
-    Topic("running", "Running, from couch to marathon", "training plan|running shoe|half marathon|heart-rate watch|hill session",
+    Topic("running", "Running, from couch to marathon",
+    "training plan|running shoe|half marathon|heart-rate watch|hill session",
           "tempo runs|trail shoes|rest days|energy gels|group runs",
           "ran my first half marathon|came back after a broken ankle|ran every day for 100 days",
           "my shins hurt after twenty minutes|I always start too fast|I get stitches on every long run",
@@ -97,7 +102,8 @@ TOPICS = (
           "one friend needs ten minutes for each turn|we never finish before midnight|the rulebook contradicts itself",
           "teach the goal before the rules|play the first round open-handed|set a timer and be kind about it",
           "Harbours of Veyl|Moss & Mortar|The Clockwork Abbey|Lantern Draft|Caravan of Kings"),
-    Topic("parenting", "Raising children, staying sane", "bedtime routine|high chair|school lunch|car seat|baby monitor",
+    Topic("parenting", "Raising children, staying sane",
+    "bedtime routine|high chair|school lunch|car seat|baby monitor",
           "screen-time rules|toddler tantrums|birthday parties|chores for children|picture books",
           "travelled twelve hours by train with twins|ended the bedtime battles|got through the first week of school",
           "our four-year-old wakes at five every day|dinner takes an hour|the school sends nine e-mails a week",
@@ -123,7 +129,8 @@ TOPICS = (
           "Port Ellery|the Silverline Express|Casa Marivel|Lake Ostrava Trail|the Old Harbour Hostel"),
     Topic("homelab", "Servers in cupboards", "mini PC|network switch|backup server|home dashboard|rack shelf",
           "used office PCs|reverse proxies|container hosts|10-gigabit links|solar-powered nodes",
-          "replaced six subscriptions with one small server|cut idle power to nine watts|ran cable through a 1930s house",
+          "replaced six subscriptions with one small server|cut idle power to nine watts|ran cable through a 1930s "
+          "house",
           "my backups have never been restored|the fans are louder than the fridge|certificates expire on holidays",
           "test a restore every month|label both ends of every cable|write down what you changed",
           "the Cubby N5|Stackrow|Quietbay cases|the Patchwell switch|Driftsync"),
@@ -136,7 +143,8 @@ TOPICS = (
     Topic("nyc", "Life in the city", "corner bakery|subway line|studio apartment|street fair|rooftop",
           "ferry rides|community gardens|rent-stabilised flats|free museums|dollar slices",
           "walked the whole length of Broadway|found a flat without a broker|ate in all five boroughs in one day",
-          "my upstairs neighbour practises tap dance|the express runs local all weekend|the radiator cannot be turned off",
+          "my upstairs neighbour practises tap dance|the express runs local all weekend|the radiator cannot be "
+          "turned off",
           "stand clear of the doors and of brokers|take the ferry at sunset|check the closing time twice",
           "Corbin's Deli|the Tenth Street Market|Halyard Hall|Marlow & Finch|the Juniper Theatre"),
     Topic("coffee", "Beans, brewing, cups", "hand grinder|pour-over kettle|espresso machine|moka pot|coffee scale",
@@ -175,7 +183,7 @@ TITLES = (
     "Beginner question about {things}",
     "{brand} or {brand2}?",
     "Where do you buy {things} these days?",
-    "My {thing} broke after a week. Recommendations?",
+    "My first {thing} was a mistake. Recommendations?",
     "A love letter to {brand}",
     "The three mistakes I made with {things}",
     "Which {thing} would you recommend under ${price}?",
@@ -243,67 +251,11 @@ BIOS = (
     "",
     "",
 )
-HANDLE_FIRST = [
-    "Quiet",
-    "Copper",
-    "Maple",
-    "Velvet",
-    "Rusty",
-    "Lunar",
-    "Salty",
-    "Amber",
-    "Hollow",
-    "Brisk",
-    "Paper",
-    "Tidal",
-    "Dusty",
-    "Cobalt",
-    "Mellow",
-    "Frosty",
-    "Gentle",
-    "Wandering",
-    "Sleepy",
-    "Crooked",
-    "Golden",
-    "Electric",
-    "Misty",
-    "Nimble",
-    "Plain",
-    "Rainy",
-    "Silver",
-    "Tall",
-    "Urban",
-    "Woolly",
-]
-HANDLE_LAST = [
-    "Harbor",
-    "Badger",
-    "Lantern",
-    "Comet",
-    "Teapot",
-    "Walnut",
-    "Otter",
-    "Compass",
-    "Fiddle",
-    "Kettle",
-    "Heron",
-    "Pebble",
-    "Sparrow",
-    "Anvil",
-    "Thimble",
-    "Canoe",
-    "Beacon",
-    "Magpie",
-    "Ferry",
-    "Turnip",
-    "Marmot",
-    "Pylon",
-    "Sonata",
-    "Cactus",
-    "Willow",
-    "Gecko",
-    "Ledger",
-    "Drummer",
-    "Orchard",
-    "Biscuit",
-]
+HANDLE_FIRST = listed(
+    "Quiet Copper Maple Velvet Rusty Lunar Salty Amber Hollow Brisk Paper Tidal Dusty Cobalt Mellow Frosty Gentle "
+    "Wandering Sleepy Crooked Golden Electric Misty Nimble Plain Rainy Silver Tall Urban Woolly"
+)
+HANDLE_LAST = listed(
+    "Harbor Badger Lantern Comet Teapot Walnut Otter Compass Fiddle Kettle Heron Pebble Sparrow Anvil Thimble Canoe "
+    "Beacon Magpie Ferry Turnip Marmot Pylon Sonata Cactus Willow Gecko Ledger Drummer Orchard Biscuit"
+)

@@ -60,7 +60,10 @@ def show(visit: Visit, template: str, project: Project, status: int = 200, **val
     return visit.page(f"gitlab/{template}", status, project=project, row=project.row, **values)
 
 
-SEEN = "(project.visibility = 'public' OR EXISTS (SELECT 1 FROM member WHERE member.project = project.id AND member.user = ?))"
+SEEN = (
+    "(project.visibility = 'public' "
+    "OR EXISTS (SELECT 1 FROM member WHERE member.project = project.id AND member.user = ?))"
+)
 """A condition: projects that the user may see."""
 
 

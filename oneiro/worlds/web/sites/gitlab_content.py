@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from oneiro.worlds.web.sites.base import TODAY, Store, insert
 from oneiro.worlds.web.sites.gitlab_words import (
-    COMMITS, CONDITIONS, ENDINGS, GROUPS, ISSUE_TEXTS, ISSUE_TITLES, JOBS, LABELS, LINE_COMMENTS, MILESTONES, NOTES, THEMES, TOWNS,
+    COMMITS,
+    CONDITIONS,
+    ENDINGS,
+    GROUPS,
+    ISSUE_TEXTS,
+    ISSUE_TITLES,
+    JOBS,
+    LABELS,
+    LINE_COMMENTS,
+    MILESTONES,
+    NOTES,
+    THEMES,
+    TOWNS,
     Theme,
 )  # fmt: skip
-from oneiro.worlds.web.sites.words import Dice, distinct, slug, stamp
+from oneiro.worlds.web.sites.words import Dice, distinct, listed, slug, stamp
 
 USER = "tidewright"
 PASSWORD = "compass-2026"
@@ -24,7 +37,8 @@ CREATE TABLE user (
   name TEXT PRIMARY KEY, password TEXT NOT NULL, full_name TEXT NOT NULL, email TEXT NOT NULL, bio TEXT NOT NULL,
   location TEXT NOT NULL, website TEXT NOT NULL, status TEXT NOT NULL, joined TEXT NOT NULL);
 CREATE TABLE team (
-  path TEXT PRIMARY KEY, title TEXT NOT NULL, description TEXT NOT NULL, visibility TEXT NOT NULL, created TEXT NOT NULL);
+  path TEXT PRIMARY KEY, title TEXT NOT NULL, description TEXT NOT NULL, visibility TEXT NOT NULL,
+  created TEXT NOT NULL);
 CREATE TABLE team_member (
   team TEXT NOT NULL, user TEXT NOT NULL, role TEXT NOT NULL, since TEXT NOT NULL, PRIMARY KEY (team, user));
 CREATE TABLE project (
@@ -67,7 +81,8 @@ CREATE INDEX revision_author ON revision (author);
 CREATE TABLE file (
   project INTEGER NOT NULL, path TEXT NOT NULL, text TEXT NOT NULL, updated TEXT NOT NULL, PRIMARY KEY (project, path));
 CREATE TABLE todo (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, user TEXT NOT NULL, author TEXT NOT NULL, action TEXT NOT NULL, kind TEXT NOT NULL,
+  id INTEGER PRIMARY KEY AUTOINCREMENT, user TEXT NOT NULL, author TEXT NOT NULL, action TEXT NOT NULL,
+  kind TEXT NOT NULL,
   target INTEGER NOT NULL, created TEXT NOT NULL, state TEXT NOT NULL);
 CREATE INDEX todo_user ON todo (user, state);
 """
@@ -108,7 +123,7 @@ def fill(db: sqlite3.Connection, seed: int) -> None:
 def people(db: sqlite3.Connection, dice: Dice) -> list[str]:
     """The accounts: the one of the episode and others."""
     taken: set[str] = set()
-    rows = []
+    rows: list[Row] = []
     for number in range(USERS):
         full_name = distinct(lambda: " ".join(dice.person()), taken)
         first, last = full_name.lower().split()
@@ -120,7 +135,8 @@ def people(db: sqlite3.Connection, dice: Dice) -> list[str]:
         if any(row["name"] == name for row in rows):
             name = f"{first}.{last}.{number}"
         rows.append({
-            "name": name, "password": PASSWORD if number == 0 else f"{last}-{dice.number(1000, 9999)}", "full_name": full_name,
+            "name": name, "password": PASSWORD if number == 0 else f"{last}-{dice.number(1000, 9999)}",
+            "full_name": full_name,
             "email": f"{first}.{last}@mail.example", "bio": dice.pick(JOBS), "location": dice.pick(TOWNS),
             "website": f"https://{first}{last}.example" if dice.chance(0.4) else "", "status": "",
             "joined": dice.moment(2400, 500),
@@ -139,7 +155,8 @@ def teams(db: sqlite3.Connection, dice: Dice, names: list[str]) -> None:
             [{"path": path, "title": title, "description": description, "visibility": "public", "created": created}],
         )
         inside = dice.sample(names[1:], dice.number(3, 6)) + ([USER] if dice.chance(0.5) else [])
-        rows = [{"team": path, "user": name, "role": "owner" if place == 0 else dice.pick(tuple(ROLES)[1:4]), "since": created}
+        rows = [{"team": path, "user": name, "role": "owner" if place == 0 else dice.pick(tuple(ROLES)[1:4]),
+        "since": created}
                 for place, name in enumerate(inside)]  # fmt: skip
         insert(db, "team_member", rows)
 
@@ -149,7 +166,7 @@ def write_projects(dice: Dice, names: list[str]) -> tuple[list[Row], dict[int, l
     projects: list[Row] = []
     members: dict[int, list[Row]] = {}
     themes: dict[int, Theme] = {}
-    wanted = dice.sample([(theme, name) for theme in THEMES for name in theme.names.split("|")], PROJECTS)
+    wanted = dice.sample([(theme, name) for theme in THEMES for name in listed(theme.names, "|")], PROJECTS)
     for number, (theme, path) in enumerate(wanted, 1):
         owner = USER if number <= 5 else dice.pick(names[1:])
         team = number > 5 and dice.chance(0.55)
@@ -159,7 +176,8 @@ def write_projects(dice: Dice, names: list[str]) -> tuple[list[Row], dict[int, l
             "id": number, "namespace": dice.pick(GROUPS)[0] if team else owner, "path": path,
             "title": path.replace("-", " ").title().replace("Ui", "UI"), "description": theme.what,
             "visibility": "private" if private else "public", "language": theme.language, "branch": "main",
-            "stars": dice.skewed(0, 900), "forks": dice.skewed(0, 90), "forked_from": None, "created": created, "updated": created,
+            "stars": dice.skewed(0, 900), "forks": dice.skewed(0, 90), "forked_from": None, "created": created,
+            "updated": created,
         })  # fmt: skip
         themes[number] = theme
         others = [name for name in names[1:] if name != owner]
@@ -189,6 +207,13 @@ def vocabulary(dice: Dice, theme: Theme) -> dict[str, list[str]]:
             "version": [f"1.{minor}"], "older": [f"1.{minor - 1}"]}  # fmt: skip
 
 
+def title_of(
+    dice: Dice, patterns: Sequence[str], words: dict[str, list[str]], project: int, taken: dict[int, set[str]]
+) -> str:
+    """A title that is new in its project."""
+    return distinct(lambda: dice.write(dice.pick(patterns), words), taken.setdefault(project, set()))
+
+
 def write_branches(dice: Dice, projects: list[Row], themes: dict[int, Theme]) -> dict[int, list[Row]]:
     """The default branch of each project and two to four others."""
     branches = {}
@@ -197,13 +222,15 @@ def write_branches(dice: Dice, projects: list[Row], themes: dict[int, Theme]) ->
         parts = [slug(part.removeprefix("the ")) for part in themes[number].words()["part"]]
         kinds = ("fix", "feature", "docs", "refactor")
         others = [f"{dice.pick(kinds)}/{part}" for part in dice.sample(parts, dice.number(2, 4))]
-        branches[number] = [{"project": number, "name": name, "created": project["created"] if name == "main" else dice.moment(120)}
+        branches[number] = [{"project": number, "name": name,
+        "created": project["created"] if name == "main" else dice.moment(120)}
                             for name in ["main", *others]]  # fmt: skip
     return branches
 
 
 def revisions(
-    db: sqlite3.Connection, dice: Dice, projects: list[Row], everyone: dict[int, list[str]], branches: dict[int, list[Row]],
+    db: sqlite3.Connection, dice: Dice, projects: list[Row], everyone: dict[int, list[str]], branches: dict[int,
+    list[Row]],
     themes: dict[int, Theme],
 ) -> None:  # fmt: skip
     """All commits, oldest first; a project's last one is when it was updated."""
@@ -233,11 +260,14 @@ def files(db: sqlite3.Connection, dice: Dice, projects: list[Row], themes: dict[
         parts = theme.words()["part"]
         ending, mark = ENDINGS[theme.language], LINE_COMMENTS.get(theme.language, "//")
         version = f"1.{dice.number(1, 9)}.{dice.number(0, 9)}"
+        last = dice.write(dice.pick(COMMITS), vocabulary(dice, theme))
         texts = {
-            "README.md": f"# {project['title']}\n\n{theme.what}.\n\n## Parts\n\n" + "".join(f"- {part}\n" for part in parts)
+            "README.md": f"# {project['title']}\n\n{theme.what}.\n\n## Parts\n\n" + "".join(f"- "
+            f"{part}\n" for part in parts)
             + f"\n## Install\n\nDownload version {version} and run `make install`.\n",
-            "LICENSE": f"{dice.pick(('MIT', 'Apache-2.0', 'GPL-3.0', 'BSD-3-Clause'))} License\n\nCopyright 2026 the authors of {path}\n",
-            "CHANGELOG.md": f"# Changes\n\n## {version}\n\n- {dice.write(dice.pick(COMMITS), vocabulary(dice, theme))}\n",
+            "LICENSE": f"{dice.pick(('MIT', 'Apache-2.0', 'GPL-3.0', 'BSD-3-Clause'))} License\n\nCopyright 2026 the "
+            f"authors of {path}\n",
+            "CHANGELOG.md": f"# Changes\n\n## {version}\n\n- {last}\n",
             "VERSION": f"{version}\n",
             "docs/index.md": f"# How to use {project['title']}\n\nStart with {parts[0]}, then look at {parts[1]}.\n",
             ".gitlab-ci.yml": "stages:\n  - test\n\ntest:\n  stage: test\n  script:\n    - make test\n",
@@ -245,7 +275,8 @@ def files(db: sqlite3.Connection, dice: Dice, projects: list[Row], themes: dict[
         for part in parts:
             name = slug(part.removeprefix("the ")).replace("-", "_")
             texts[f"src/{name}.{ending}"] = (
-                f"{mark} {part[4:].capitalize()} of {project['title']}.\n{mark} Limit: {dice.number(1, 64) * 16} rows.\n"
+                f"{mark} {part[4:].capitalize()} of {project['title']}.\n{mark} Limit: {dice.number(1, 64) * 16} "
+                f"rows.\n"
             )
             if dice.chance(0.4):
                 texts[f"tests/test_{name}.{ending}"] = f"{mark} Checks {part}.\n"
@@ -262,7 +293,8 @@ def write_issues(
     """All issues with labels and milestones, oldest first."""
     labels: dict[int, list[int]] = {}
     milestones: dict[int, list[int]] = {}
-    label_rows, milestone_rows = [], []
+    label_rows: list[Row] = []
+    milestone_rows: list[Row] = []
     for project in projects:
         number = project["id"]
         for name, colour, description in dice.sample(LABELS, dice.number(4, 7)):
@@ -285,9 +317,10 @@ def write_issues(
     insert(db, "label", label_rows)
     insert(db, "milestone", milestone_rows)
     moments = sorted(dice.moment(290) for _ in range(ISSUES))
-    taken: set[str] = set()
+    taken: dict[int, set[str]] = {}
     counts: dict[int, int] = {}
-    issues, tags = [], []
+    issues: list[Row] = []
+    tags: list[Row] = []
     for number, created in enumerate(moments, 1):
         project = projects[number % PROJECTS if number <= 4 * PROJECTS else dice.skewed(0, PROJECTS - 1)]["id"]
         words = vocabulary(dice, themes[project])
@@ -295,7 +328,7 @@ def write_issues(
         counts[project] = counts.get(project, 0) + 1
         issues.append({
             "id": number, "project": project, "iid": counts[project],
-            "title": distinct(lambda project=project, words=words: f"{project}:{dice.write(dice.pick(ISSUE_TITLES), words)}", taken).split(":", 1)[1],
+            "title": title_of(dice, ISSUE_TITLES, words, project, taken),
             "description": " ".join(dice.write(line, words) for line in dice.sample(ISSUE_TEXTS, dice.number(1, 3))),
             "author": dice.pick(people), "assignee": dice.pick(people) if dice.chance(0.5) else "",
             "milestone": dice.pick(milestones[project]) if dice.chance(0.3) else None,
@@ -323,8 +356,8 @@ def write_requests(
 ) -> list[Row]:
     """All merge requests, oldest first."""
     counts: dict[int, int] = {}
-    taken: set[str] = set()
-    rows = []
+    taken: dict[int, set[str]] = {}
+    rows: list[Row] = []
     for number, created in enumerate(sorted(dice.moment(200) for _ in range(MERGE_REQUESTS)), 1):
         project = projects[number % PROJECTS if number <= PROJECTS else dice.skewed(0, PROJECTS - 1)]["id"]
         words = vocabulary(dice, themes[project])
@@ -333,11 +366,13 @@ def write_requests(
         counts[project] = counts.get(project, 0) + 1
         rows.append({
             "id": number, "project": project, "iid": counts[project],
-            "title": distinct(lambda project=project, words=words: f"{project}:{dice.write(dice.pick(COMMITS), words)}", taken).split(":", 1)[1],
+            "title": title_of(dice, COMMITS, words, project, taken),
             "description": dice.write("This changes {part} so that it works {condition}.", words),
-            "author": author, "assignee": assignee if dice.chance(0.6) else "", "reviewer": reviewer if dice.chance(0.7) else "",
+            "author": author, "assignee": assignee if dice.chance(0.6) else "",
+            "reviewer": reviewer if dice.chance(0.7) else "",
             "source": dice.pick(branches[project][1:])["name"], "target": "main",
-            "state": dice.pick(("opened", "opened", "merged", "merged", "closed")), "created": created, "updated": later(dice, created),
+            "state": dice.pick(("opened", "opened", "merged", "merged", "closed")), "created": created,
+            "updated": later(dice, created),
         })  # fmt: skip
     return rows
 
@@ -358,7 +393,8 @@ def notes(
             for share in sorted(dice.uniform() for _ in range(dice.skewed(0, 5))):
                 words = vocabulary(dice, themes[target["project"]])
                 rows.append({"kind": kind, "target": target["id"], "author": dice.pick(everyone[target["project"]]),
-                             "body": dice.write(dice.pick(NOTES), words), "created": stamp(begun + (ended - begun) * share)})  # fmt: skip
+                             "body": dice.write(dice.pick(NOTES), words),
+                             "created": stamp(begun + (ended - begun) * share)})  # fmt: skip
     insert(db, "note", rows)
 
 
@@ -375,7 +411,8 @@ def todos(
             if target.get("reviewer") == USER:
                 action = "requested a review of"
             if action:
-                rows.append({"user": USER, "author": target["author"], "action": action, "kind": kind, "target": target["id"],
+                rows.append({"user": USER, "author": target["author"], "action": action, "kind": kind,
+                "target": target["id"],
                              "created": target["updated"], "state": "pending"})  # fmt: skip
     rows.sort(key=lambda row: (row["created"], row["kind"], row["target"]))
     insert(db, "todo", rows)

@@ -44,7 +44,8 @@ def matching(visit: Visit) -> tuple[str, list[Any]]:
             clauses.append(f"{column} = ?")
             values.append("" if wanted == "None" else wanted)
     if label := visit.query.get("label_name", ""):
-        clauses.append("issue.id IN (SELECT issue_label.issue FROM issue_label JOIN label ON label.id = issue_label.label "
+        clauses.append("issue.id IN (SELECT issue_label.issue FROM issue_label JOIN label ON label.id = "
+        "issue_label.label "
                        "WHERE label.name = ?)")  # fmt: skip
         values.append(label)
     if milestone := visit.query.get("milestone_title", ""):
@@ -71,8 +72,8 @@ def listing(visit: Visit, scope: str, scope_values: list[Any]) -> dict[str, Any]
     sql = (
         "SELECT issue.*, project.namespace, project.path, milestone.title AS milestone_title, "
         "(SELECT count(*) FROM note WHERE kind = 'issue' AND target = issue.id) AS notes, "
-        "(SELECT group_concat(name, '\t') FROM (SELECT label.name FROM issue_label JOIN label ON label.id = issue_label.label "
-        "WHERE issue_label.issue = issue.id ORDER BY label.name)) AS labels "
+        "(SELECT group_concat(name, '\t') FROM (SELECT label.name FROM issue_label JOIN label ON label.id = "
+        "issue_label.label WHERE issue_label.issue = issue.id ORDER BY label.name)) AS labels "
         "FROM issue JOIN project ON project.id = issue.project LEFT JOIN milestone ON milestone.id = issue.milestone "
         f"WHERE {where} ORDER BY {SORTS[sort][1]} LIMIT ? OFFSET ?"
     )
@@ -121,7 +122,8 @@ def issue_page(visit: Visit, project: Project, row: sqlite3.Row, errors: Errors,
     notes = visit.rows("SELECT * FROM note WHERE kind = 'issue' AND target = ? ORDER BY created, id", row["id"])
     milestone = visit.one("SELECT * FROM milestone WHERE id = ?", row["milestone"])
     return show(visit, "issue.html", project, status, issue=row, tags=visit.rows(sql, row["id"]), notes=notes,
-                milestone=milestone, editable=may_edit(visit, project, row), errors=errors, **options(visit, project))  # fmt: skip
+                milestone=milestone, editable=may_edit(visit, project, row), errors=errors, **options(visit,
+                project))  # fmt: skip
 
 
 def issue(visit: Visit) -> Response:
@@ -179,11 +181,12 @@ def new_issue(visit: Visit) -> Response:
         form = {**form, "assignee": "", "milestone": "", "due": "", "labels": []}
     now, iid = visit.now(), next_iid(visit, "issue", project)
     sql = (
-        "INSERT INTO issue (project, iid, title, description, author, assignee, milestone, state, due, created, updated) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, 'opened', ?, ?, ?)"
+        "INSERT INTO issue (project, iid, title, description, author, assignee, milestone, state, due, created, "
+        "updated) VALUES (?, ?, ?, ?, ?, ?, ?, 'opened', ?, ?, ?)"
     )
     milestone = int(form["milestone"]) if form["milestone"] else None
-    number = visit.change(sql, project.id, iid, form["title"], form["description"], visit.user, form["assignee"], milestone,
+    number = visit.change(sql, project.id, iid, form["title"], form["description"], visit.user, form["assignee"],
+    milestone,
                           form["due"], now, now)  # fmt: skip
     set_labels(visit, number, form["labels"])
     tell(visit, form["assignee"], "assigned you", "issue", number, now)
@@ -266,7 +269,8 @@ def assign_issue(visit: Visit) -> Response:
 def labels_page(visit: Visit, project: Project, form: dict[str, str], errors: Errors, status: int = 200) -> Response:
     sql = (
         "SELECT label.*, (SELECT count(*) FROM issue_label JOIN issue ON issue.id = issue_label.issue "
-        "WHERE issue_label.label = label.id AND issue.state = 'opened') AS issues FROM label WHERE project = ? ORDER BY name"
+        "WHERE issue_label.label = label.id AND issue.state = 'opened') AS issues FROM label WHERE project = ? ORDER "
+        "BY name"
     )
     return show(visit, "labels.html", project, status, labels=visit.rows(sql, project.id), form=form, errors=errors)
 

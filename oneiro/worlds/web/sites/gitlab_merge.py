@@ -43,8 +43,9 @@ def listing(visit: Visit, scope: str, scope_values: list[Any]) -> dict[str, Any]
     if state != "all":
         where, values = f"{where} AND merge_request.state = ?", [*values, state]
     sql = (
-        "SELECT merge_request.*, project.namespace, project.path, (SELECT count(*) FROM note WHERE kind = 'merge_request' "
-        "AND target = merge_request.id) AS notes FROM merge_request JOIN project ON project.id = merge_request.project "
+        "SELECT merge_request.*, project.namespace, project.path, (SELECT count(*) FROM note WHERE kind = "
+        "'merge_request' AND target = merge_request.id) AS notes FROM merge_request JOIN project ON project.id = "
+        "merge_request.project "
         f"WHERE {where} ORDER BY merge_request.created DESC, merge_request.id DESC LIMIT ? OFFSET ?"
     )
     rows = visit.rows(sql, *values, part.size, part.offset)
@@ -119,8 +120,8 @@ def new_request(visit: Visit) -> Response:
         return form_page(visit, project, form, errors, 422)
     now, iid = visit.now(), next_iid(visit, "merge_request", project)
     sql = (
-        "INSERT INTO merge_request (project, iid, title, description, author, assignee, reviewer, source, target, state, created, "
-        "updated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'opened', ?, ?)"
+        "INSERT INTO merge_request (project, iid, title, description, author, assignee, reviewer, source, target, "
+        "state, created, updated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'opened', ?, ?)"
     )
     number = visit.change(sql, project.id, iid, form["title"], form["description"], visit.user, form["assignee"],
                           form["reviewer"], form["source"], form["target"], now, now)  # fmt: skip

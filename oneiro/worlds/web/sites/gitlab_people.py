@@ -115,7 +115,10 @@ def namespace(visit: Visit) -> Response:
         inside = visit.one("SELECT 1 FROM team_member WHERE team = ? AND user = ?", name, visit.user)
         if team["visibility"] == "private" and not inside:
             raise HTTPException(404)
-        sql = "SELECT team_member.*, user.full_name FROM team_member JOIN user ON user.name = user WHERE team = ? ORDER BY since, user"
+        sql = (
+            "SELECT team_member.*, user.full_name FROM team_member JOIN user ON user.name = team_member.user "
+            "WHERE team = ? ORDER BY since, user"
+        )
         return visit.page("gitlab/team.html", team=team, members=visit.rows(sql, name), **shown)
     person = visit.found("SELECT * FROM user WHERE name = ?", name)
     follows = visit.one("SELECT 1 FROM follow WHERE user = ? AND followed = ?", visit.user, name) is not None

@@ -159,7 +159,8 @@ def commits(visit: Visit) -> Response:
     sql = f"SELECT * FROM revision WHERE {where} ORDER BY created DESC, id DESC LIMIT ? OFFSET ?"
     authors = visit.rows("SELECT DISTINCT author FROM revision WHERE project = ? ORDER BY author", project.id)
     return show(visit, "commits.html", project, branch=branch, commits=visit.rows(sql, *values, part.size, part.offset),
-                part=part, author=author, day=day, authors=[("", "Any author"), *((row[0], row[0]) for row in authors)])  # fmt: skip
+                part=part, author=author, day=day, authors=[("", "Any author"), *((row[0],
+                row[0]) for row in authors)])  # fmt: skip
 
 
 def one_commit(visit: Visit) -> Response:
@@ -173,8 +174,8 @@ def contributors(visit: Visit) -> Response:
     """Who made how many commits."""
     project = asked_project(visit)
     sql = (
-        "SELECT revision.author, user.full_name, user.email, count(*) AS commits, max(revision.created) AS last FROM revision "
-        "JOIN user ON user.name = revision.author WHERE project = ? AND branch = ? GROUP BY revision.author "
+        "SELECT revision.author, user.full_name, user.email, count(*) AS commits, max(revision.created) AS last FROM "
+        "revision JOIN user ON user.name = revision.author WHERE project = ? AND branch = ? GROUP BY revision.author "
         "ORDER BY commits DESC, revision.author"
     )
     return show(visit, "contributors.html", project, rows=visit.rows(sql, project.id, project.row["branch"]))
@@ -290,9 +291,10 @@ def fork(visit: Visit) -> Response:
         return visit.redirect(project.url, "You have a project with this name already.")
     now = visit.now()
     sql = (
-        "INSERT INTO project (namespace, path, title, description, visibility, language, branch, stars, forks, forked_from, "
-        "created, updated) SELECT ?, path, title, description, visibility, language, branch, 0, 0, id, ?, ? FROM project "
-        "WHERE id = ?"
+        "INSERT INTO project (namespace, path, title, description, visibility, language, branch, stars, forks, "
+        "forked_from, created, updated) SELECT ?, path, title, description, visibility, language, branch, 0, 0, id, "
+        "?, ? FROM "
+        "project WHERE id = ?"
     )
     number = visit.change(sql, visit.user, now, now, project.id)
     visit.change("INSERT INTO member VALUES (?, ?, 'owner', ?)", number, visit.user, now)
@@ -343,8 +345,8 @@ def new_project(visit: Visit) -> Response:
         return new_page(visit, form, errors, 422)
     now = visit.now()
     sql = (
-        "INSERT INTO project (namespace, path, title, description, visibility, language, branch, stars, forks, created, updated) "
-        "VALUES (?, ?, ?, ?, ?, '', 'main', 0, 0, ?, ?)"
+        "INSERT INTO project (namespace, path, title, description, visibility, language, branch, stars, forks, "
+        "created, updated) VALUES (?, ?, ?, ?, ?, '', 'main', 0, 0, ?, ?)"
     )
     number = visit.change(
         sql, form["namespace"], path, form["title"], form["description"], form["visibility"], now, now

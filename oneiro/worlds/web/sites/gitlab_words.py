@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from oneiro.worlds.web.sites.words import listed
+
 
 @dataclass(frozen=True)
 class Theme:
@@ -16,7 +18,7 @@ class Theme:
 
     def words(self) -> dict[str, list[str]]:
         """The parts as a vocabulary."""
-        return {"part": [word.strip() for word in self.parts.split("|")]}
+        return {"part": [word.strip() for word in listed(self.parts, "|")]}
 
 
 THEMES = (
@@ -52,12 +54,14 @@ THEMES = (
           "the contents table|the link checker|the contribution guide|the tools section|the archive"),
 )  # fmt: skip
 
-CONDITIONS = (
+CONDITIONS = listed(
     "on small screens|when the file is empty|in dark mode|with more than 1,000 rows|behind a proxy|after a restart|"
-    "with right-to-left text|on leap days|when offline|with a screen reader|on slow disks|after the last update"
-).split("|")
+    "with right-to-left text|on leap days|when offline|with a screen reader|on slow disks|after the last update",
+    "|",
+)
 ISSUE_TITLES = (
-    "{part_up} breaks {condition}", "{part_up} is slow {condition}", "Add keyboard support to {part}", "404 on the page about {part}",
+    "{part_up} breaks {condition}", "{part_up} is slow {condition}", "Add keyboard support to {part}",
+    "404 on the page about {part}",
     "Document {part}", "Better error message from {part}", "Crash in {part} {condition}", "Make {part} configurable",
     "Flaky test for {part}", "Question: how does {part} work {condition}?", "Wrong result from {part} {condition}",
     "Translate {part}", "Remove the old version of {part}", "Support high contrast in {part}", "Redesign {part}",
@@ -73,32 +77,43 @@ ISSUE_TEXTS = (
     "Please keep the old behaviour behind a setting for one release.",
 )
 NOTES = (
-    "I can reproduce this {condition}.", "Thanks for the report! Could you try version {version}?", "This is fixed on main, please check.",
-    "Let us move this to the next milestone.", "I would rather change {part} than add a setting.", "Good idea.", "Ping, any news?",
-    "The same happens with {part}.", "I opened a merge request for this.", "Could we add a test for {part} first?", "Works for me now, thank you.",
+    "I can reproduce this {condition}.", "Thanks for the report! Could you try version {version}?",
+    "This is fixed on main, please check.",
+    "Let us move this to the next milestone.", "I would rather change {part} than add a setting.", "Good idea.",
+    "Ping, any news?",
+    "The same happens with {part}.", "I opened a merge request for this.", "Could we add a test for {part} first?",
+    "Works for me now, thank you.",
     "Nice and small, I like it.", "Please rebase on main.", "One question: what happens {condition}?",
 )  # fmt: skip
 COMMITS = (
-    "Fix {part} {condition}", "Speed up {part}", "Add tests for {part}", "Document {part}", "Rename things in {part}", "Refactor {part}",
-    "Bump version to {version}", "Handle errors in {part}", "Remove dead code from {part}", "Update dependencies", "Simplify {part}",
+    "Fix {part} {condition}", "Speed up {part}", "Add tests for {part}", "Document {part}",
+    "Rename things in {part}", "Refactor {part}",
+    "Bump version to {version}", "Handle errors in {part}", "Remove dead code from {part}", "Update dependencies",
+    "Simplify {part}",
     "Make {part} accessible", "Correct a typo in the README", "Cache results of {part}",
 )  # fmt: skip
 LABELS = (
-    ("bug", "#b3261e", "Something does not work"), ("feature", "#1a7f37", "Something new"), ("documentation", "#0b57d0", "Text for people"),
+    ("bug", "#b3261e", "Something does not work"), ("feature", "#1a7f37", "Something new"), ("documentation",
+    "#0b57d0", "Text for people"),
     ("help wanted", "#7a4f01", "We would like a hand"), ("good first issue", "#6f42c1", "Small and well described"),
-    ("question", "#00639b", "More information is needed"), ("accessibility", "#8a3ffc", "Usable by everybody"), ("performance", "#9a6700", "Speed and memory"),
+    ("question", "#00639b", "More information is needed"), ("accessibility", "#8a3ffc", "Usable by everybody"),
+    ("performance", "#9a6700", "Speed and memory"),
 )  # fmt: skip
 MILESTONES = ("Spring cleaning", "Public beta", "Version 2.0", "Summer release", "Accessibility push")
 GROUPS = (
-    ("harborworks", "Harborworks", "Tools for people near the water"), ("openalmanac", "Open Almanac", "Free almanacs and calendars"),
+    ("harborworks", "Harborworks", "Tools for people near the water"), ("openalmanac", "Open Almanac",
+    "Free almanacs and calendars"),
     ("slowsoft", "Slowsoft", "Software that takes its time"), ("fieldlab", "Field Lab", "Measuring the world outdoors"),
-    ("commonthread", "Common Thread", "Craft and code"), ("lighthouse-labs", "Lighthouse Labs", "Accessible by default"),
+    ("commonthread", "Common Thread", "Craft and code"), ("lighthouse-labs", "Lighthouse Labs",
+    "Accessible by default"),
 )  # fmt: skip
 JOBS = (
-    "Maintainer of small things.", "I like tests that can fail.", "Writes code between two cups of tea.", "Accessibility first.",
+    "Maintainer of small things.", "I like tests that can fail.", "Writes code between two cups of tea.",
+    "Accessibility first.",
     "Former sailor, now debugging.", "Documentation is a feature.", "",
 )  # fmt: skip
 TOWNS = ("Port Ellery", "Westmarch", "Lindholm", "San Alder", "Brackwater", "Old Tern", "")
-ENDINGS = {"Python": "py", "Rust": "rs", "TypeScript": "ts", "Go": "go", "JavaScript": "js", "Kotlin": "kt", "Ruby": "rb", "C++": "cpp",
+ENDINGS = {"Python": "py", "Rust": "rs", "TypeScript": "ts", "Go": "go", "JavaScript": "js", "Kotlin": "kt",
+"Ruby": "rb", "C++": "cpp",
            "Shell": "sh", "Markdown": "md"}  # fmt: skip
 LINE_COMMENTS = {"Python": "#", "Ruby": "#", "Shell": "#", "Markdown": ">"}

@@ -15,8 +15,6 @@ from oneiro.worlds.web.sites.maps_content import STORE, Region, region
 from oneiro.worlds.web.sites.maps_roads import MODES, distance_text, duration_text
 
 PLACES_A_PAGE, NEAREST = 15, 12
-WHOLE = (4.0, 2.0, 54.0, 36.0)
-"""West, south, width and height of the whole region in kilometres."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,8 @@ def home(visit: Visit) -> Response:
     towns = visit.rows("SELECT * FROM town ORDER BY population DESC, name")
     here = land(visit)
     label = f"Map of {here.name} with the towns {', '.join(row['name'] for row in towns)}"
-    picture = draw(visit, WHOLE, {row["junction"]: "town" for row in towns}, (), label)
+    box = around([here.roads.points[row["junction"]] for row in towns], 3.0)
+    picture = draw(visit, box, {row["junction"]: "town" for row in towns}, (), label)
     return visit.page("map/home.html", region=here.name, towns=towns, categories=categories_of(visit), picture=picture)
 
 
@@ -123,7 +122,8 @@ def search(visit: Visit) -> Response:
         part.offset,
     )
     towns = visit.rows("SELECT * FROM town WHERE lower(name) = lower(?)", words)
-    return visit.page("map/search.html", words=words, category=category, town=town, kinds=kinds, towns=town_names(visit),
+    return visit.page("map/search.html", words=words, category=category, town=town, kinds=kinds,
+    towns=town_names(visit),
                       places=rows, part=part, found_towns=towns)  # fmt: skip
 
 
@@ -150,9 +150,8 @@ def nearest(visit: Visit) -> Response:
     tree = roads.tree(mode, centre["junction"])
     rows = visit.rows(sql, centre["id"], *([category] if category else []))
     for row in sorted(rows, key=lambda row: (tree[row["junction"]][0], row["id"]))[:NEAREST]:
-        way = roads.route(mode, centre["junction"], row["junction"])
-        assert way is not None
-        found.append((row, distance_text(way.metres), duration_text(way.seconds)))
+        metres = sum(road.metres for road in roads.walk(mode, centre["junction"], row["junction"])[1])
+        found.append((row, distance_text(metres), duration_text(tree[row["junction"]][0])))
     return visit.page(
         "map/nearest.html",
         centre=centre,

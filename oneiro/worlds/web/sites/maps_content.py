@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import sqlite3
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from oneiro.worlds.web.sites.base import Store, insert
 from oneiro.worlds.web.sites.maps_roads import Point, Road, Roads
-from oneiro.worlds.web.sites.words import LAST, Dice, distinct
+from oneiro.worlds.web.sites.words import LAST, Dice, distinct, listed
 
 PLACES = 150
 TOWN_SIZES = (7, 6, 5, 5, 4, 4)
@@ -18,7 +18,8 @@ TOWN_SIZES = (7, 6, 5, 5, 4, 4)
 
 SCHEMA = """
 CREATE TABLE region (seed INTEGER NOT NULL, name TEXT NOT NULL);
-CREATE TABLE town (name TEXT PRIMARY KEY, postcode TEXT NOT NULL, population INTEGER NOT NULL, junction INTEGER NOT NULL,
+CREATE TABLE town (name TEXT PRIMARY KEY, postcode TEXT NOT NULL, population INTEGER NOT NULL,
+junction INTEGER NOT NULL,
   lat REAL NOT NULL, lon REAL NOT NULL);
 CREATE TABLE junction (id INTEGER PRIMARY KEY, town TEXT NOT NULL, x REAL NOT NULL, y REAL NOT NULL);
 CREATE TABLE road (
@@ -34,14 +35,18 @@ CREATE INDEX place_name ON place (name COLLATE NOCASE);
 """
 
 REGIONS = ("Merrow Coast", "Tamar Vale", "Osterholm", "Lower Brindle", "Calder Shore", "The Saltmarch")
-HEADS = "Alder Bracken Cold Dun East Fern Gull Harrow Iron Kings Lang Marl North Oak Port Raven Stone Thorn Wester Winter".split()
-TAILS = "bridge bury by dale field ford gate ham haven holm ley mere mouth port stead stow wick".split()
-STREETS = (
-    "Alder Amber Anchor Bakers Barley Beacon Birch Canal Castle Cedar Chapel Cherry Church Copper Crescent Elm Fern Ferry Foundry "
-    "Garden Granary Harbour Hawthorn Hazel Heron Hill Juniper Lantern Larch Lime Linden Lock Maple Market Meadow Mill Miller "
-    "Mulberry Oak Orchard Park Pepper Pine Poplar Quarry Queen River Rowan Saddler School Silver Spring Station Tanner Temple "
-    "Tower Vine Walnut Water Weaver Willow Windmill Yew"
-).split()
+HEADS = listed(
+    "Alder Bracken Cold Dun East Fern Gull Harrow Iron Kings Lang Marl North Oak Port Raven Stone Thorn Wester Winter"
+)
+TAILS = listed("bridge bury by dale field ford gate ham haven holm ley mere mouth port stead stow wick")
+STREETS = listed(
+    "Alder Amber Anchor Bakers Barley Beacon Birch Canal Castle Cedar Chapel Cherry Church Copper Crescent Elm Fern "
+    "Ferry Foundry Garden Granary Harbour Hawthorn Hazel Heron Hill Juniper Lantern Larch Lime Linden Lock Maple "
+    "Market Meadow "
+    "Mill Miller Mulberry Oak Orchard Park Pepper Pine Poplar Quarry Queen River Rowan Saddler School Silver Spring "
+    "Station "
+    "Tanner Temple Tower Vine Walnut Water Weaver Willow Windmill Yew"
+)
 KINDS = ("Street", "Road", "Lane", "Avenue", "Way")
 
 EVERY_TOWN = (
@@ -58,26 +63,33 @@ EVERY_TOWN = (
 ONCE = ("airport", "university", "hospital", "museum", "stadium")
 """In the largest town only."""
 OTHERS = (
-    "cafe", "cafe", "restaurant", "restaurant", "restaurant", "bakery", "supermarket", "pharmacy", "museum", "park", "park", "school",
-    "hotel", "hotel", "bank", "cinema", "gym", "bookshop", "bicycle shop", "fuel station", "hospital", "theatre", "swimming pool",
+    "cafe", "cafe", "restaurant", "restaurant", "restaurant", "bakery", "supermarket", "pharmacy", "museum", "park",
+    "park", "school",
+    "hotel", "hotel", "bank", "cinema", "gym", "bookshop", "bicycle shop", "fuel station", "hospital", "theatre",
+    "swimming pool",
 )  # fmt: skip
 
-ADJECTIVES = "Copper Blue Old Golden Little Crooked Silver Green Quiet Salty Red Lucky Hidden Northern Drowsy Merry White Amber".split()
+ADJECTIVES = listed(
+    "Copper Blue Old Golden Little Crooked Silver Green Quiet Salty Red Lucky Hidden Northern Drowsy Merry White Amber"
+)
 NOUNS = {
-    "cafe": "Kettle Teapot Lantern Sparrow Cup Corner".split(),
-    "restaurant": "Table Anchor Pepperpot Trout Fig Oven".split(),
-    "bakery": "Loaf Crumb Oven Pretzel Sheaf".split(),
-    "hotel": "Swan Harbour Crown Gables Heron Terrace".split(),
-    "bookshop": "Page Quill Owl Shelf Inkwell".split(),
-    "cinema": "Reel Lantern Palace Curtain".split(),
-    "theatre": "Curtain Mask Stage".split(),
-    "bicycle shop": "Spoke Pedal Wheel".split(),
-    "gym": "Anvil Oak Ladder".split(),
+    "cafe": listed("Kettle Teapot Lantern Sparrow Cup Corner"),
+    "restaurant": listed("Table Anchor Pepperpot Trout Fig Oven"),
+    "bakery": listed("Loaf Crumb Oven Pretzel Sheaf"),
+    "hotel": listed("Swan Harbour Crown Gables Heron Terrace"),
+    "bookshop": listed("Page Quill Owl Shelf Inkwell"),
+    "cinema": listed("Reel Lantern Palace Curtain"),
+    "theatre": listed("Curtain Mask Stage"),
+    "bicycle shop": listed("Spoke Pedal Wheel"),
+    "gym": listed("Anvil Oak Ladder"),
 }
-ENDINGS = {"cafe": "Café", "restaurant": "Restaurant", "bakery": "Bakery", "hotel": "Hotel", "bookshop": "Books", "cinema": "Cinema",
+ENDINGS = {"cafe": "Café", "restaurant": "Restaurant", "bakery": "Bakery", "hotel": "Hotel", "bookshop": "Books",
+"cinema": "Cinema",
            "theatre": "Theatre", "bicycle shop": "Cycles", "gym": "Gym"}  # fmt: skip
-CHAINS = {"supermarket": ("Farrow Market", "Greenbasket", "Daily Larder"), "pharmacy": ("Wellgate Pharmacy", "Mortar & Pestle", "Thistle Pharmacy"),
-          "bank": ("Harbor Mutual", "Oakline Bank", "Tern Savings"), "fuel station": ("Northstar Fuel", "Roadside Fuel")}  # fmt: skip
+CHAINS = {"supermarket": ("Farrow Market", "Greenbasket", "Daily Larder"), "pharmacy": ("Wellgate Pharmacy",
+"Mortar & Pestle", "Thistle Pharmacy"),
+          "bank": ("Harbor Mutual", "Oakline Bank", "Tern Savings"), "fuel station": ("Northstar Fuel",
+          "Roadside Fuel")}  # fmt: skip
 HOURS = {
     "cafe": ("Mo-Fr 07:00-17:00, Sa-Su 08:00-16:00", "Mo-Su 08:00-18:00", "Tu-Su 09:00-17:30"),
     "restaurant": ("Tu-Su 12:00-22:00", "Mo-Sa 17:00-23:00", "Mo-Su 11:30-21:30"),
@@ -138,7 +150,7 @@ def position(corner: Point, x: float, y: float) -> Point:
     return round(lat + y / 111.32, 6), round(lon + x / (111.32 * math.cos(math.radians(lat))), 6)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def region(seed: int) -> Region:
     """The region of a seed."""
     dice = Dice("web", "map", seed)
@@ -163,7 +175,7 @@ def build_towns(dice: Dice, points: dict[int, Point], roads: list[Road]) -> list
         [(9.0, 9.0), (27.0, 7.0), (45.0, 11.0), (11.0, 27.0), (29.0, 25.0), (47.0, 28.0)], len(TOWN_SIZES)
     )
     taken: set[str] = set()
-    towns = []
+    towns: list[Town] = []
     for size, (cell_x, cell_y) in zip(TOWN_SIZES, cells, strict=True):
         name = distinct(lambda: dice.pick(HEADS) + dice.pick(TAILS), taken)
         west, south = cell_x + dice.uniform() * 4 - 2, cell_y + dice.uniform() * 4 - 2
@@ -248,7 +260,7 @@ def build_places(dice: Dice, towns: list[Town], points: dict[int, Point], corner
         room[town.name] -= 1
         wanted.append((town, dice.pick(OTHERS)))
     taken: set[str] = {town.name for town in towns}
-    rows = []
+    rows: list[dict[str, Any]] = []
     for town, category in wanted:
         junction = spots[town.name].pop()
         size = len(town.east)
@@ -257,10 +269,12 @@ def build_places(dice: Dice, towns: list[Town], points: dict[int, Point], corner
         x, y = points[junction]
         lat, lon = position(corner, x + 0.012, y + 0.009)
         rows.append({
-            "name": distinct(lambda category=category, town=town: place_name(dice, category, town), taken), "category": category,
-            "address": f"{dice.number(1, 180)} {street}", "town": town.name, "postcode": f"{town.postcode}{dice.number(10, 29)}",
+            "name": distinct(partial(place_name, dice, category, town), taken), "category": category,
+            "address": f"{dice.number(1, 180)} {street}", "town": town.name,
+            "postcode": f"{town.postcode}{dice.number(10, 29)}",
             "phone": f"(555) {dice.number(200, 989)}-{dice.number(1000, 9999)}",
-            "hours": dice.pick(HOURS.get(category, ("Mo-Su 00:00-24:00",))), "rating": round(2.5 + 2.5 * dice.uniform(), 1),
+            "hours": dice.pick(HOURS.get(category, ("Mo-Su 00:00-24:00",))),
+            "rating": round(2.5 + 2.5 * dice.uniform(), 1),
             "wheelchair": dice.pick(("yes", "yes", "limited", "no")), "lat": lat, "lon": lon, "junction": junction,
         })  # fmt: skip
     rows.sort(key=lambda row: row["name"])
@@ -288,7 +302,8 @@ def fill(db: sqlite3.Connection, seed: int) -> None:
     insert(db, "region", [{"seed": seed, "name": land.name}])
     for town in land.towns:
         lat, lon = land.position(*land.roads.points[town.centre])
-        insert(db, "town", [{"name": town.name, "postcode": town.postcode, "population": town.population, "junction": town.centre,
+        insert(db, "town", [{"name": town.name, "postcode": town.postcode, "population": town.population,
+        "junction": town.centre,
                              "lat": lat, "lon": lon}])  # fmt: skip
     insert(
         db,
@@ -298,7 +313,8 @@ def fill(db: sqlite3.Connection, seed: int) -> None:
             for number, (x, y) in land.roads.points.items()
         ],
     )
-    insert(db, "road", [{"start": road.start, "end": road.end, "metres": road.metres, "name": road.name, "kind": road.kind}
+    insert(db, "road", [{"start": road.start, "end": road.end, "metres": road.metres, "name": road.name,
+    "kind": road.kind}
                         for road in land.roads.roads])  # fmt: skip
     insert(db, "place", land.places)
 

@@ -84,7 +84,10 @@ def dashboard(visit: Visit) -> Response:
 def default_addresses(visit: Visit, owner: int) -> list[tuple[str, str, Any]]:
     """The two default addresses: their kind, title and row (None without one)."""
     sql = "SELECT * FROM address WHERE customer_id = ? AND {} = 1"
-    return [(kind, f"Default {kind.title()} Address", visit.one(sql.format(f"default_{kind}"), owner)) for kind in ("billing", "shipping")]  # fmt: skip
+    return [
+        (kind, f"Default {kind.title()} Address", visit.one(sql.format(f"default_{kind}"), owner))
+        for kind in ("billing", "shipping")
+    ]
 
 
 def edit_page(visit: Visit, status: int = 200, errors: dict[str, str] | None = None) -> Response:
@@ -135,7 +138,12 @@ def address_form(visit: Visit, title: str, status: int = 200, **values: Any) -> 
 
 def new_address_page(visit: Visit) -> Response:
     owner = customer(visit)
-    known = {"first_name": owner["first_name"], "last_name": owner["last_name"], "phone": owner["phone"], "country": "United States"}  # fmt: skip
+    known = {
+        "first_name": owner["first_name"],
+        "last_name": owner["last_name"],
+        "phone": owner["phone"],
+        "country": "United States",
+    }
     return address_form(visit, "Add New Address", form=known)
 
 
@@ -157,7 +165,12 @@ def set_defaults(visit: Visit, owner: int, address: int) -> None:
     """Make an address the default where its form says so; there is one of each kind."""
     for column in ("default_billing", "default_shipping"):
         if visit.form.get(column):
-            visit.change(f"UPDATE address SET {column} = (id = ?) WHERE customer_id = ? AND {column} != (id = ?)", address, owner, address)  # fmt: skip
+            visit.change(
+                f"UPDATE address SET {column} = (id = ?) WHERE customer_id = ? AND {column} != (id = ?)",
+                address,
+                owner,
+                address,
+            )
 
 
 def edit_address_page(visit: Visit) -> Response:
@@ -222,14 +235,20 @@ def save_newsletter(visit: Visit) -> Response:
     wanted = bool(visit.form.get("is_subscribed"))
     if wanted != is_subscribed(visit):
         set_subscription(visit, visit.user, customer(visit)["id"], "subscribed" if wanted else "unsubscribed")
-    return visit.redirect(HOME, "We have saved your subscription." if wanted else "We have removed your newsletter subscription.")  # fmt: skip
+    return visit.redirect(
+        HOME, "We have saved your subscription." if wanted else "We have removed your newsletter subscription."
+    )
 
 
 def contact(visit: Visit, status: int = 200, errors: dict[str, str] | None = None) -> Response:
     form = visit.form
     if not form and visit.user:
         owner = customer(visit)
-        form = {"name": f"{owner['first_name']} {owner['last_name']}", "email": owner["email"], "telephone": owner["phone"]}  # fmt: skip
+        form = {
+            "name": f"{owner['first_name']} {owner['last_name']}",
+            "email": owner["email"],
+            "telephone": owner["phone"],
+        }
     return show(visit, "contact", status, errors=errors or {}, form=form)
 
 

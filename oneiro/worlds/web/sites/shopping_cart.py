@@ -16,7 +16,16 @@ from oneiro.worlds.web.sites.store_orders import FREE, FREE_FROM, PAYMENTS, SHIP
 
 MOST = 999
 ADDRESS_FIELDS = ("first_name", "last_name", "street", "city", "region", "postcode", "country", "phone")
-LABELS = (("first_name", "First Name"), ("last_name", "Last Name"), ("street", "Street Address"), ("city", "City"), ("region", "State/Province"), ("postcode", "Zip/Postal Code"), ("country", "Country"), ("phone", "Phone Number"))  # fmt: skip
+LABELS = (
+    ("first_name", "First Name"),
+    ("last_name", "Last Name"),
+    ("street", "Street Address"),
+    ("city", "City"),
+    ("region", "State/Province"),
+    ("postcode", "Zip/Postal Code"),
+    ("country", "Country"),
+    ("phone", "Phone Number"),
+)
 
 
 @dataclass(frozen=True)
@@ -68,7 +77,9 @@ def cart(visit: Visit, status: int = 200, errors: dict[str, str] | None = None) 
 
 def add(visit: Visit) -> Response:
     """Into the cart from a product's page; options and stock are checked there."""
-    product = visit.found("SELECT * FROM product WHERE id = ? AND status = 'enabled'", whole(visit.form.get("product", "")))  # fmt: skip
+    product = visit.found(
+        "SELECT * FROM product WHERE id = ? AND status = 'enabled'", whole(visit.form.get("product", ""))
+    )
     owner = customer(visit)
     errors, chosen = {}, []
     for name, values in product_options(visit, product["id"]).items():
@@ -141,7 +152,9 @@ def coupon(visit: Visit) -> Response:
         "INSERT INTO cart VALUES (?, ?) ON CONFLICT (customer_id) DO UPDATE SET coupon = excluded.coupon",
         owner["id"], code,
     )  # fmt: skip
-    return visit.redirect("/checkout/cart", f'You used coupon code "{code}".' if code else "You canceled the coupon code.")  # fmt: skip
+    return visit.redirect(
+        "/checkout/cart", f'You used coupon code "{code}".' if code else "You canceled the coupon code."
+    )
 
 
 def addresses_of(visit: Visit, owner: int) -> list[sqlite3.Row]:
@@ -155,7 +168,10 @@ def checkout(visit: Visit, status: int = 200, errors: dict[str, str] | None = No
     bought = basket(visit, owner)
     if not bought.items:
         return visit.redirect("/checkout/cart", "You have no items in your shopping cart.")
-    known = [(row["id"], ", ".join(row[key] for key in ("street", "city", "region", "postcode"))) for row in addresses_of(visit, owner["id"])]  # fmt: skip
+    known = [
+        (row["id"], ", ".join(row[key] for key in ("street", "city", "region", "postcode")))
+        for row in addresses_of(visit, owner["id"])
+    ]
     return show(
         visit, "checkout", status, basket=bought, addresses=known, labels=LABELS, payments=PAYMENTS,
         errors=errors or {}, form=visit.form, owner=owner,
@@ -206,11 +222,16 @@ def write_order(
     )  # fmt: skip
     for item in bought.items:
         visit.change(
-            "INSERT INTO order_item (order_id, product_id, sku, name, options, price, quantity) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO order_item (order_id, product_id, sku, name, options, price, quantity)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
             number, item["product_id"], item["sku"], item["name"], item["options"], item["price"], item["quantity"],
         )  # fmt: skip
         visit.change("UPDATE product SET stock = stock - ? WHERE id = ?", item["quantity"], item["product_id"])
-    visit.change("INSERT INTO order_comment (order_id, created_at, status, text) VALUES (?, ?, 'pending', 'Order received.')", number, now)  # fmt: skip
+    visit.change(
+        "INSERT INTO order_comment (order_id, created_at, status, text) VALUES (?, ?, 'pending', 'Order received.')",
+        number,
+        now,
+    )
     visit.change("DELETE FROM cart_item WHERE customer_id = ?", owner["id"])
     visit.change("DELETE FROM cart WHERE customer_id = ?", owner["id"])
     return int(number)
@@ -230,7 +251,9 @@ def wishlist(visit: Visit) -> Response:
 
 
 def wish(visit: Visit) -> Response:
-    product = visit.found("SELECT * FROM product WHERE id = ? AND status = 'enabled'", whole(visit.form.get("product", "")))  # fmt: skip
+    product = visit.found(
+        "SELECT * FROM product WHERE id = ? AND status = 'enabled'", whole(visit.form.get("product", ""))
+    )
     owner = customer(visit)["id"]
     if not visit.one("SELECT 1 FROM wishlist_item WHERE customer_id = ? AND product_id = ?", owner, product["id"]):
         sql = "INSERT INTO wishlist_item (customer_id, product_id, added_at) VALUES (?, ?, ?)"

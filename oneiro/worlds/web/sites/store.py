@@ -46,10 +46,12 @@ CREATE TABLE subscriber (
   id INTEGER PRIMARY KEY, email TEXT NOT NULL UNIQUE, customer_id INTEGER REFERENCES customer, status TEXT NOT NULL);
 CREATE TABLE cart (customer_id INTEGER PRIMARY KEY REFERENCES customer, coupon TEXT NOT NULL DEFAULT '');
 CREATE TABLE cart_item (
-  id INTEGER PRIMARY KEY, customer_id INTEGER NOT NULL REFERENCES customer, product_id INTEGER NOT NULL REFERENCES product,
+  id INTEGER PRIMARY KEY, customer_id INTEGER NOT NULL REFERENCES customer,
+  product_id INTEGER NOT NULL REFERENCES product,
   options TEXT NOT NULL DEFAULT '', quantity INTEGER NOT NULL, UNIQUE (customer_id, product_id, options));
 CREATE TABLE wishlist_item (
-  id INTEGER PRIMARY KEY, customer_id INTEGER NOT NULL REFERENCES customer, product_id INTEGER NOT NULL REFERENCES product,
+  id INTEGER PRIMARY KEY, customer_id INTEGER NOT NULL REFERENCES customer,
+  product_id INTEGER NOT NULL REFERENCES product,
   comment TEXT NOT NULL DEFAULT '', added_at TEXT NOT NULL, UNIQUE (customer_id, product_id));
 CREATE TABLE sales_order (
   id INTEGER PRIMARY KEY, number TEXT NOT NULL UNIQUE, customer_id INTEGER NOT NULL REFERENCES customer,
@@ -79,7 +81,8 @@ CREATE TABLE review (
   nickname TEXT NOT NULL, title TEXT NOT NULL, text TEXT NOT NULL, stars INTEGER NOT NULL, created_at TEXT NOT NULL,
   status TEXT NOT NULL);
 CREATE INDEX review_product ON review (product_id, status, stars);
-CREATE TABLE search_term (id INTEGER PRIMARY KEY, term TEXT NOT NULL UNIQUE, results INTEGER NOT NULL, uses INTEGER NOT NULL);
+CREATE TABLE search_term (
+  id INTEGER PRIMARY KEY, term TEXT NOT NULL UNIQUE, results INTEGER NOT NULL, uses INTEGER NOT NULL);
 CREATE TABLE cart_rule (
   id INTEGER PRIMARY KEY, name TEXT NOT NULL, description TEXT NOT NULL DEFAULT '', active INTEGER NOT NULL,
   customer_group TEXT NOT NULL DEFAULT 'All', coupon TEXT NOT NULL DEFAULT '', action TEXT NOT NULL,
@@ -99,14 +102,6 @@ CREATE VIEW listed AS
     (SELECT count(*) FROM review WHERE product_id = p.id AND status = 'approved') AS reviews
   FROM product p;
 """
-
-PAGES = (
-    ("home", "Home Page", "Everything for the home, the desk and the trail, in one place."),
-    ("about-us", "About Us", "One Stop Market began as a market stall and is still run by people who answer their own mail. We ship from two warehouses, on weekdays before noon."),
-    ("customer-service", "Customer Service", "Call us on 555-0142, Monday to Friday, 8 am to 6 pm, or write through the contact form. Orders may be canceled until they are packed. Returns are free for 30 days after delivery."),
-    ("privacy-policy", "Privacy and Cookie Policy", "We keep what we need to send your order: your name, addresses and past orders. We sell nothing of it. One cookie remembers that you are logged in."),
-    ("shipping", "Shipping and Delivery", "Standard delivery takes three to five working days. Express delivery arrives on the next working day if you order before noon. Orders over $150 ship free by standard delivery."),
-)  # fmt: skip
 
 
 def slug(text: str) -> str:
@@ -224,14 +219,16 @@ def fill_reviews(
         first, second = draw.some(item["shelf"].aspects, 2)
         praise, blame = draw.some(words.PRAISE, 2), draw.some(words.BLAME, 2)
         parts = [(praise if stars > 2 else blame)[0], (praise if stars > 3 else blame)[1]]
-        ending = draw.pick(words.GOOD_ENDINGS if stars > 3 else words.MIXED_ENDINGS if stars == 3 else words.BAD_ENDINGS)  # fmt: skip
+        ending = draw.pick(
+            words.GOOD_ENDINGS if stars > 3 else words.MIXED_ENDINGS if stars == 3 else words.BAD_ENDINGS
+        )
         told = [part.format(aspect=aspect) for part, aspect in zip(parts, (first, second), strict=True)]
         told = told if draw.chance(0.6) else told[:1]
         rows.append(
             {
                 "product_id": item["id"],
                 "customer_id": customer["id"] if draw.chance(0.7) else None,
-                "nickname": f"{customer['first_name']} {customer['last_name'][0]}." if draw.chance(0.5) else draw.pick(("", "the_real_", "shop")) + customer["first_name"].lower() + str(draw.number(2, 99)),
+                "nickname": nickname(draw, customer),
                 "title": draw.pick(words.TITLES[stars]).format(kind=item["kind"].lower()),
                 "text": f"{'. '.join(told)}. {ending}",
                 "stars": stars,
@@ -242,6 +239,13 @@ def fill_reviews(
     insert(db, "review", sorted(rows, key=lambda row: (row["created_at"], row["nickname"])))
 
 
+def nickname(draw: Draw, customer: dict[str, Any]) -> str:
+    """What a customer signs a review with."""
+    if draw.chance(0.5):
+        return f"{customer['first_name']} {customer['last_name'][0]}."
+    return f"{draw.pick(('', 'the_real_', 'shop'))}{customer['first_name'].lower()}{draw.number(2, 99)}"
+
+
 def fill_marketing(db: sqlite3.Connection, draw: Draw, products: list[dict[str, Any]]) -> None:
     """Search terms, price rules, pages, the administrator."""
     kinds = sorted({row["kind"].lower() for row in products} | {row["brand"].lower() for row in products})
@@ -249,16 +253,16 @@ def fill_marketing(db: sqlite3.Connection, draw: Draw, products: list[dict[str, 
     found = {term: sum(all(word in row["name"].lower() for word in term.split()) for row in products) for term in terms}
     insert(db, "search_term", [{"term": term, "results": found[term], "uses": draw.number(1, 60)} for term in terms])
     welcome, spring, wholesale = draw.pick((10, 15)), draw.pick((20, 25, 30)), draw.pick((5, 8, 12))
-    rules = (
-        ("Welcome discount", "For a first order.", 1, "All", f"WELCOME{welcome}", "by_percent", welcome, 0, "", ""),
-        (f"${spring} off large orders", "Orders of $200 and more.", 1, "All", f"SAVE{spring}", "cart_fixed", spring * 100, 20_000, "", ""),
-        ("Wholesale discount", "For wholesale customers.", 1, "Wholesale", "", "by_percent", wholesale, 0, "", ""),
-        ("Spring sale", "Over since May.", 0, "All", "SPRING", "by_percent", spring, 0, "2026-03-20", "2026-05-01"),
-        ("Newsletter thank you", "Sent to subscribers.", 1, "All", f"THANKS{draw.number(100, 999)}", "cart_fixed", 500, 2_500, "2026-01-01", ""),
-    )  # fmt: skip
-    names = ("name", "description", "active", "customer_group", "coupon", "action", "amount", "minimum", "from_date", "to_date")  # fmt: skip
-    insert(db, "cart_rule", [dict(zip(names, rule, strict=True)) for rule in rules])
-    insert(db, "cms_page", [{"slug": path, "title": title, "body": body, "updated_at": days_ago(draw, 30, 600)} for path, title, body in PAGES])  # fmt: skip
+    rules = words.rules(welcome, spring, wholesale, draw.number(100, 999))
+    insert(db, "cart_rule", rules)
+    insert(
+        db,
+        "cms_page",
+        [
+            {"slug": path, "title": title, "body": body, "updated_at": days_ago(draw, 30, 600)}
+            for path, title, body in words.PAGES
+        ],
+    )
     insert(db, "admin_user", [{"username": "admin", "password": "admin1234", "name": " ".join(draw.person())}])
 
 

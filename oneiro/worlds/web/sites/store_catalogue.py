@@ -1,5 +1,7 @@
 """What the store sells: categories, kinds of products and the words their texts are made of."""
 
+# ruff: noqa: E501 (tables read better with one row a line)
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -141,3 +143,26 @@ TITLES = {
     1: ("Broke quickly", "Do not buy", "Waste of money", "Very poor quality", "Returned it"),
 }
 SEARCHES = ("gift", "wireless", "kids", "bamboo", "usb-c", "sale", "travel case", "hoodie", "olive oil", "standing desk", "yoga mat", "knife", "tent", "phone case", "ssd", "leggings", "shampoo")  # fmt: skip
+
+PAGES = (
+    ("home", "Home Page", "Everything for the home, the desk and the trail, in one place."),
+    ("about-us", "About Us", "One Stop Market began as a market stall and is still run by people who answer their own mail. We ship from two warehouses, on weekdays before noon."),
+    ("customer-service", "Customer Service", "Call us on 555-0142, Monday to Friday, 8 am to 6 pm, or write through the contact form. Orders may be canceled until they are packed. Returns are free for 30 days after delivery."),
+    ("privacy-policy", "Privacy and Cookie Policy", "We keep what we need to send your order: your name, addresses and past orders. We sell nothing of it. One cookie remembers that you are logged in."),
+    ("shipping", "Shipping and Delivery", "Standard delivery takes three to five working days. Express delivery arrives on the next working day if you order before noon. Orders over $150 ship free by standard delivery."),
+)  # fmt: skip
+"""Written pages: the last part of the address, title, text."""
+
+RULE_COLUMNS = ("name", "description", "active", "customer_group", "coupon", "action", "amount", "minimum", "from_date", "to_date")  # fmt: skip
+
+
+def rules(welcome: int, spring: int, wholesale: int, number: int) -> list[dict[str, str | int]]:
+    """The price rules that a store begins with, as rows."""
+    rows: tuple[tuple[str | int, ...], ...] = (
+        ("Welcome discount", "For a first order.", 1, "All", f"WELCOME{welcome}", "by_percent", welcome, 0, "", ""),
+        (f"${spring} off large orders", "Orders of $200 and more.", 1, "All", f"SAVE{spring}", "cart_fixed", spring * 100, 20_000, "", ""),
+        ("Wholesale discount", "For wholesale customers.", 1, "Wholesale", "", "by_percent", wholesale, 0, "", ""),
+        ("Spring sale", "Over since May.", 0, "All", "SPRING", "by_percent", 10, 0, "2026-03-20", "2026-05-01"),
+        ("Newsletter thank you", "Sent to subscribers.", 1, "All", f"THANKS{number}", "cart_fixed", 500, 2_500, "2026-01-01", ""),
+    )  # fmt: skip
+    return [dict(zip(RULE_COLUMNS, row, strict=True)) for row in rows]

@@ -1,4 +1,4 @@
-"""What the pages of the store and of its back office share: reading what people typed, paging, coming back after log-in."""
+"""What the store and its back office share: reading what people typed, paging, coming back after log-in."""
 
 from __future__ import annotations
 

@@ -56,14 +56,17 @@ def fill_customers(db: sqlite3.Connection, draw: Draw) -> list[dict[str, Any]]:
         }
         for place in range(draw.pick((1, 1, 2)) if rows else 3):
             default = int(place == 0)
-            addresses.append(
-                {"customer_id": row["id"], "first_name": first, "last_name": last, **draw.address(), "phone": row["phone"], "default_billing": default, "default_shipping": default}
-            )  # fmt: skip
+            owner = {"customer_id": row["id"], "first_name": first, "last_name": last, "phone": row["phone"]}
+            addresses.append({**owner, **draw.address(), "default_billing": default, "default_shipping": default})
         rows.append(row)
     insert(db, "customer", rows)
     insert(db, "address", addresses)
     subscribed = [row for row in rows[1:] if draw.chance(0.4)]
-    insert(db, "subscriber", [{"email": row["email"], "customer_id": row["id"], "status": "subscribed"} for row in subscribed])  # fmt: skip
+    insert(
+        db,
+        "subscriber",
+        [{"email": row["email"], "customer_id": row["id"], "status": "subscribed"} for row in subscribed],
+    )
     for row in rows:
         row["address"] = next(address for address in addresses if address["customer_id"] == row["id"])
     return rows
@@ -86,14 +89,30 @@ def fill_orders(
         items += bought
         comments.append({"order_id": number, "created_at": created, "status": "pending", "text": "Order received."})
         if order["status"] == "complete":
-            shipments.append({"order_id": number, "created_at": created, "carrier": draw.pick(CARRIERS), "tracking": f"{draw.number(10**9, 10**10 - 1)}"})  # fmt: skip
+            shipments.append(
+                {
+                    "order_id": number,
+                    "created_at": created,
+                    "carrier": draw.pick(CARRIERS),
+                    "tracking": f"{draw.number(10**9, 10**10 - 1)}",
+                }
+            )
         if order["status"] == "canceled":
             text = draw.pick(("Canceled by the customer.", "Payment did not arrive.", "Item was no longer available."))
             comments.append({"order_id": number, "created_at": created, "status": "canceled", "text": text})
-    for table, rows in (("sales_order", orders), ("order_item", items), ("order_comment", comments), ("shipment", shipments)):  # fmt: skip
+    for table, rows in (
+        ("sales_order", orders),
+        ("order_item", items),
+        ("order_comment", comments),
+        ("shipment", shipments),
+    ):
         insert(db, table, rows)
     wished = draw.some([row for row in products if row["status"] == "enabled"], 4)
-    insert(db, "wishlist_item", [{"customer_id": 1, "product_id": row["id"], "added_at": days_ago(draw, 3, 90)} for row in wished])  # fmt: skip
+    insert(
+        db,
+        "wishlist_item",
+        [{"customer_id": 1, "product_id": row["id"], "added_at": days_ago(draw, 3, 90)} for row in wished],
+    )
 
 
 def basket(draw: Draw, order: int, products: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,5 +1,7 @@
 """Names and places of made-up people, and draws from a seeded generator."""
 
+# ruff: noqa: E501 (tables read better with one row a line)
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -22,7 +24,20 @@ LAST_NAMES = (
     "Rahman", "Rourke", "Santoro", "Szabo", "Tanaka", "Thackeray", "Ueda", "Valdez", "Vance", "Whitlock", "Yilmaz",
     "Zamora",
 )  # fmt: skip
-STREETS = ("Maple Street", "Harbor Road", "Cedar Avenue", "Willow Lane", "Mill Road", "Orchard Drive", "Station Street", "Prospect Avenue", "Lakeview Terrace", "Chapel Hill Road", "Juniper Court", "Union Square")  # fmt: skip
+STREETS = (
+    "Maple Street",
+    "Harbor Road",
+    "Cedar Avenue",
+    "Willow Lane",
+    "Mill Road",
+    "Orchard Drive",
+    "Station Street",
+    "Prospect Avenue",
+    "Lakeview Terrace",
+    "Chapel Hill Road",
+    "Juniper Court",
+    "Union Square",
+)
 CITIES = (
     ("Portland", "Oregon", "972"), ("Madison", "Wisconsin", "537"), ("Austin", "Texas", "787"), ("Savannah", "Georgia", "314"),
     ("Boulder", "Colorado", "803"), ("Ithaca", "New York", "148"), ("Tucson", "Arizona", "857"), ("Duluth", "Minnesota", "558"),

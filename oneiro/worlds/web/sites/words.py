@@ -15,120 +15,25 @@ Vocabulary = Mapping[str, Sequence[str]]
 
 SLOT = re.compile(r"\{(\w+)\}")
 
-FIRST = [
-    "Ada",
-    "Alma",
-    "Amir",
-    "Anouk",
-    "Arlo",
-    "Beatrix",
-    "Bram",
-    "Carys",
-    "Cleo",
-    "Dario",
-    "Delia",
-    "Edda",
-    "Elio",
-    "Emre",
-    "Esme",
-    "Farah",
-    "Felix",
-    "Gwen",
-    "Hana",
-    "Hugo",
-    "Ilse",
-    "Imani",
-    "Ines",
-    "Ivo",
-    "Jonas",
-    "Juno",
-    "Kaia",
-    "Kenji",
-    "Lars",
-    "Leila",
-    "Linnea",
-    "Luca",
-    "Maeve",
-    "Malik",
-    "Marta",
-    "Milo",
-    "Mira",
-    "Nadia",
-    "Nils",
-    "Noor",
-    "Odette",
-    "Omar",
-    "Orla",
-    "Pilar",
-    "Priya",
-    "Quentin",
-    "Rafael",
-    "Rhea",
-    "Rosa",
-    "Ruben",
-    "Saskia",
-    "Selim",
-    "Sienna",
-    "Soren",
-    "Tamsin",
-    "Tariq",
-    "Thea",
-    "Tomas",
-    "Ursula",
-    "Vera",
-    "Viggo",
-    "Wanda",
-    "Willa",
-    "Yara",
-    "Yusuf",
-    "Zelda",
-]
-LAST = [
-    "Abernethy",
-    "Ashdown",
-    "Barlowe",
-    "Bexley",
-    "Calloway",
-    "Castellan",
-    "Corwick",
-    "Dallow",
-    "Drummel",
-    "Eastmere",
-    "Elverton",
-    "Fairholt",
-    "Fenwright",
-    "Garrowby",
-    "Gildersleeve",
-    "Hallowell",
-    "Harkstead",
-    "Ilverson",
-    "Jessamy",
-    "Kettering",
-    "Kindlewood",
-    "Larkspur",
-    "Lindqvale",
-    "Marchbank",
-    "Merriwick",
-    "Northcote",
-    "Oakhurst",
-    "Ormsley",
-    "Pellworth",
-    "Pembrake",
-    "Quillfeather",
-    "Ravensdale",
-    "Rookwood",
-    "Sallowfield",
-    "Silverbrook",
-    "Tamarisk",
-    "Thistlewood",
-    "Umberley",
-    "Vantongeren",
-    "Wexcombe",
-    "Whitlock",
-    "Winterbourne",
-    "Yarrowby",
-    "Zellwick",
-]
+
+def listed(text: str, mark: str | None = None) -> list[str]:
+    """The words of a text, or its parts between marks."""
+    return text.split(mark)
+
+
+FIRST = listed(
+    "Ada Alma Amir Anouk Arlo Beatrix Bram Carys Cleo Dario Delia Edda Elio Emre Esme Farah Felix Gwen Hana Hugo Ilse "
+    "Imani Ines Ivo Jonas Juno Kaia Kenji Lars Leila Linnea Luca Maeve Malik Marta Milo Mira Nadia Nils Noor Odette "
+    "Omar Orla Pilar Priya Quentin Rafael Rhea Rosa Ruben Saskia Selim Sienna Soren Tamsin Tariq Thea Tomas Ursula "
+    "Vera "
+    "Viggo Wanda Willa Yara Yusuf Zelda"
+)
+LAST = listed(
+    "Abernethy Ashdown Barlowe Bexley Calloway Castellan Corwick Dallow Drummel Eastmere Elverton Fairholt Fenwright "
+    "Garrowby Gildersleeve Hallowell Harkstead Ilverson Jessamy Kettering Kindlewood Larkspur Lindqvale Marchbank "
+    "Merriwick Northcote Oakhurst Ormsley Pellworth Pembrake Quillfeather Ravensdale Rookwood Sallowfield Silverbrook "
+    "Tamarisk Thistlewood Umberley Vantongeren Wexcombe Whitlock Winterbourne Yarrowby Zellwick"
+)
 
 
 class Dice:

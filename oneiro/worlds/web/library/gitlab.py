@@ -1,0 +1,473 @@
+"""Tasks on the code host that ask for an answer or a page; those that change something are in `gitlab_changes`."""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+from urllib.parse import urlencode
+
+import numpy as np
+
+from oneiro.worlds.web.library import gitlab_changes
+from oneiro.worlds.web.library.base import Content, Slots, says
+from oneiro.worlds.web.library.gitlab_parts import (
+    ME,
+    MINE,
+    SEEN,
+    GitLab,
+    month_name,
+    open_part,
+    open_project,
+    some_project,
+    some_row,
+    tab,
+    to_the_end,
+)
+from oneiro.worlds.web.library.script import Script, View
+from oneiro.worlds.web.library.words import one_of
+from oneiro.worlds.web.sites.gitlab_content import USER
+from oneiro.worlds.web.tasks import Check
+
+
+class StarCount(GitLab):
+    name = "gitlab/star-count"
+    intents = ("How many stars does the project {project} have?", "Tell me the number of stars of {project}.")
+    skills = ("search", "read")
+
+    def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
+        found = some_project(
+            content, rng, f"{SEEN} AND NOT {MINE} AND stars > 1"
+        )  # the first page lists those of the user
+        return found and {**found, "stars": content.value("SELECT stars FROM project WHERE id = ?", found["number"])}
+
+    def checks(self, slots: Slots) -> list[Check]:
+        return [says("number", slots["stars"])]
+
+    def script(self, see: View, slots: Slots) -> Script:
+        yield see.type("Search projects", slots["project"], enter=True)
+        yield see.stop(str(slots["stars"]))
+
+
+class LabelCount(GitLab):
+    name = "gitlab/label-count"
+    intents = (
+        'How many open issues of {project} have the label "{label}"?',
+        'Count the open issues in the project {project} that are labelled "{label}".',
+    )
+    skills = ("search", "read", "filter", "count")
+
+    def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
+        row = content.pick(
+            rng,
+            "SELECT p.namespace || '/' || p.path AS project, l.name AS label, count(*) AS issues FROM label l "
+            "JOIN issue_label ON issue_label.label = l.id JOIN issue ON issue.id = issue_label.issue "
+            f"JOIN project p ON p.id = l.project WHERE issue.state = 'opened' AND {SEEN} GROUP BY l.id "
+            "HAVING issues > 2 ORDER BY l.id",
+        )
+        return row and {"project": row["project"], "label": row["label"], "count": row["issues"]}
+
+    def checks(self, slots: Slots) -> list[Check]:
+        return [says("number", slots["count"])]
+
+    def script(self, see: View, slots: Slots) -> Script:
+        yield from open_part(see, slots["project"], "Labels")
+        yield see.stop(str(slots["count"]))
+
+
+class CommitsInMonth(GitLab):
+    name = "gitlab/commits-in-month"
+    intents = (
+        "How many commits did {author} make to the main branch of {project} in {month}?",
+        "Count the commits of the user {author} on main in {project} in {month}.",
+    )
+    skills = ("search", "filter", "page", "count")
+
+    def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
+        row = content.pick(
+            rng,
+            "SELECT p.namespace || '/' || p.path AS project, author, substr(r.created, 1, 7) AS month, "
+            f"count(*) AS commits FROM revision r JOIN project p ON p.id = r.project WHERE r.branch = 'main' "
+            f"AND {SEEN} GROUP BY p.id, author, month HAVING commits > 1 ORDER BY p.id, author, month",
+        )
+        if row is None:
+            return None
+        return {
+            "project": row["project"],
+            "author": row["author"],
+            "month": month_name(row["month"]),
+            "count": row["commits"],
+        }
+
+    def checks(self, slots: Slots) -> list[Check]:
+        return [says("number", slots["count"])]
+
+    def script(self, see: View, slots: Slots) -> Script:
+        yield from open_part(see, slots["project"], "Commits")
+        yield see.select("Author", slots["author"])
+        yield see.click("button", "Filter")
+        yield from to_the_end(see)
+        yield see.stop(str(slots["count"]))
+
+
+class TopContributor(GitLab):
+    name = "gitlab/top-contributor"
+    intents = (
+        "Who has made the most commits to the main branch of {project}? Give the user name.",
+        "Give the user name of the most active contributor to main in {project}.",
+    )
+    skills = ("search", "compare", "read")
+
+    def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
+        found = some_project(content, rng)
+        if found is None:
+            return None
+        rows = content.rows(
+            "SELECT author, count(*) AS commits FROM revision WHERE project = ? AND branch = 'main' GROUP BY author "
+            "ORDER BY commits DESC LIMIT 2",
+            found["number"],
+        )
+        if len(rows) < 2 or rows[0]["commits"] == rows[1]["commits"]:
+            return None
+        return {**found, "author": rows[0]["author"]}
+
+    def checks(self, slots: Slots) -> list[Check]:
+        return [says("text", slots["author"])]
+
+    def script(self, see: View, slots: Slots) -> Script:
+        yield from open_part(see, slots["project"], "Contributors")
+        yield see.stop(slots["author"])
+
+
+class OldestIssue(GitLab):
+    name = "gitlab/oldest-issue"
+    intents = (
+        "What is the title of the oldest open issue of {project}?",
+        "Which open issue of the project {project} was created first? Give its title.",
+    )
+    skills = ("search", "sort", "read")
+
+    def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
+        found = some_project(content, rng)
+        if found is None:
+            return None
+        rows = content.rows(
+            "SELECT title, created FROM issue WHERE project = ? AND state = 'opened' ORDER BY created LIMIT 2",
+            found["number"],
+        )
+        return (
+            None if len(rows) < 2 or rows[0]["created"] == rows[1]["created"] else {**found, "title": rows[0]["title"]}
+        )
+
+    def checks(self, slots: Slots) -> list[Check]:
+        return [says("text", slots["title"])]
+
+    def script(self, see: View, slots: Slots) -> Script:
+        yield from open_part(see, slots["project"], "Issues")
+        yield see.select("Sort by", "Oldest first")
+        yield see.click("button", "Filter")
+        yield see.stop(slots["title"])
+
+
+class IssueAssignee(GitLab):
+    name = "gitlab/issue-assignee"
+    intents = (
+        'Who is assigned to the issue "{title}" of {project}? Give the user name.',
+        'Give the user name of the assignee of the open issue "{title}" in {project}.',
+    )
+    skills = ("search", "read")
+
+    def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
+        row = some_row(content, rng, "issue", f"t.state = 'opened' AND t.assignee != '' AND {SEEN}")
+        return row and {"project": row["name"], "title": row["title"], "assignee": row["assignee"]}
+
+    def checks(self, slots: Slots) -> list[Check]:
+        return [says("text", slots["assignee"])]
+
+    def script(self, see: View, slots: Slots) -> Script:
+        yield from open_part(see, slots["project"], "Issues")
+        yield see.type("Search", slots["title"], enter=True)
+        yield see.stop(slots["assignee"])
+
+
+class MembersWithRole(GitLab):
+    name = "gitlab/members-with-role"
+    intents = (
+        "Which members of {project} have the role {role}? List their user names.",
+        "List the user names of everybody who is {role} in the project {project}.",
+    )
+    skills = ("search", "read", "compare")
+
+    def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
+        row = content.pick(
+            rng,
+            "SELECT p.namespace || '/' || p.path AS project, role, group_concat(user) AS users FROM member m "
+            f"JOIN project p ON p.id = m.project WHERE {SEEN} GROUP BY p.id, role "
+            "HAVING count(*) > 1 ORDER BY p.id, role",
+        )
+        return row and {"project": row["project"], "role": row["role"], "users": sorted(row["users"].split(","))}
+
+    def checks(self, slots: Slots) -> list[Check]:
+        return [says("names", slots["users"])]
+
+    def script(self, see: View, slots: Slots) -> Script:
+        yield from open_part(see, slots["project"], "Members")
+        yield see.stop(", ".join(slots["users"]))
+
+
+class RowLimit(GitLab):
+    name = "gitlab/row-limit"
+    intents = (
+        "The file {file} of {project} begins with a comment about a limit. How many rows is it?",
+        "Look into {file} in the project {project}: which limit of rows does the comment name?",
+    )
+    skills = ("search", "read")
+
+    def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
+        row = content.pick(
+            rng,
+            "SELECT p.namespace || '/' || p.path AS project, f.path AS file, f.text FROM file f JOIN project p "
+            f"ON p.id = f.project WHERE f.path LIKE 'src/%' AND {SEEN} ORDER BY p.id, f.path",
+        )
+        limit = row and re.search(r"Limit: (\d+) rows", row["text"])
+        return {"project": row["project"], "file": row["file"], "rows": int(limit[1])} if row and limit else None
+
+    def checks(self, slots: Slots) -> list[Check]:
+        return [says("number", slots["rows"])]
+
+    def script(self, see: View, slots: Slots) -> Script:
+        yield from open_project(see, slots["project"])
+        for part in slots["file"].split("/"):
+            yield see.click("link", part)
+        yield see.stop(str(slots["rows"]))
+
+
+class MilestoneDue(GitLab):
+    name = "gitlab/milestone-due"
+    intents = (
+        'When is the milestone "{milestone}" of {project} due?',
+        'On which date does the milestone "{milestone}" in {project} end?',
+    )
+    skills = ("search", "read")
+
+    def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
+        row = content.pick(
+            rng,
+            "SELECT p.namespace || '/' || p.path AS project, m.title, m.due FROM milestone m JOIN project p "
+            f"ON p.id = m.project WHERE m.due != '' AND {SEEN} ORDER BY m.id",
+        )
+        return row and {"project": row["project"], "milestone": row["title"], "due": row["due"]}
+
+    def checks(self, slots: Slots) -> list[Check]:
+        return [says("date", slots["due"])]
+
+    def script(self, see: View, slots: Slots) -> Script:
+        yield from open_part(see, slots["project"], "Milestones")
+        yield see.stop(slots["due"])
+
+
+class IssuesInMonth(GitLab):
+    name = "gitlab/issues-in-month"
+    intents = (
+        "How many issues of {project}, open or closed, were created in {month}?",
+        "Count all the issues, whether open or not, that were reported to {project} in {month}.",
+    )
+    skills = ("search", "filter", "page", "count")
+    held_out = True
+
+    def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
+        row = content.pick(
+            rng,
+            "SELECT p.namespace || '/' || p.path AS project, substr(t.created, 1, 7) AS month, count(*) AS issues "
+            f"FROM issue t JOIN project p ON p.id = t.project WHERE {SEEN} AND "
+            "(SELECT count(*) FROM issue WHERE project = p.id) > 8 GROUP BY p.id, month "
+            "HAVING issues > 1 ORDER BY p.id, month",
+        )
+        return row and {"project": row["project"], "month": month_name(row["month"]), "count": row["issues"]}
+
+    def checks(self, slots: Slots) -> list[Check]:
+        return [says("number", slots["count"])]
+
+    def script(self, see: View, slots: Slots) -> Script:
+        yield from open_part(see, slots["project"], "Issues")
+        yield tab(see, "All")
+        yield from to_the_end(see)
+        yield see.stop(str(slots["count"]))
+
+
+class MostStarred(GitLab):
+    name = "gitlab/most-starred"
+    intents = (
+        "Which project of the group {group} has the most stars? Answer with the project's name, without the group.",
+        "Name the project with the most stars in the group {group}, without the group's own name.",
+    )
+    skills = ("read", "compare")
+    start = "/projects/new"  # the first page lists projects
+    held_out = True
+
+    def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
+        team = content.pick(rng, "SELECT path, title FROM team ORDER BY path")
+        if team is None:
+            return None
+        rows = content.rows(
+            f"SELECT path, stars FROM project p WHERE namespace = ? AND {SEEN} ORDER BY stars DESC LIMIT 2",
+            team["path"],
+        )
+        if len(rows) < 2 or rows[0]["stars"] == rows[1]["stars"]:
+            return None
+        return {"group": team["title"], "name": rows[0]["path"]}
+
+    def checks(self, slots: Slots) -> list[Check]:
+        return [says("text", slots["name"])]
+
+    def script(self, see: View, slots: Slots) -> Script:
+        yield see.click("link", "Groups")
+        yield see.click("link", slots["group"])
+        yield see.stop(slots["name"])
+
+
+class WasMerged(GitLab):
+    name = "gitlab/was-merged"
+    intents = (
+        'Has the merge request "{title}" of {project} been merged? Answer yes or no, and add the day it was created.',
+        'Tell me whether the merge request "{title}" in {project} is merged, yes or no, and its creation date.',
+    )
+    skills = ("search", "filter", "read")
+    held_out = True
+
+    def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
+        row = some_row(content, rng, "merge_request", SEEN)
+        if row is None:
+            return None
+        merged = row["state"] == "merged"
+        return {"project": row["name"], "title": row["title"], "merged": merged, "day": row["created"][:10]}
+
+    def checks(self, slots: Slots) -> list[Check]:
+        return [says("yes_no", slots["merged"]), says("date", slots["day"])]
+
+    def script(self, see: View, slots: Slots) -> Script:
+        yield from open_part(see, slots["project"], "Merge requests")
+        yield tab(see, "All")
+        yield see.type("Search", slots["title"], enter=True)
+        yield see.stop(f"{'Yes' if slots['merged'] else 'No'}, {slots['day']}")
+
+
+class OwnIssues(GitLab):
+    name = "gitlab/own-issues"
+    intents = (
+        "How many open issues of {project} are assigned to me?",
+        "Count the open issues in {project} that I am the assignee of.",
+    )
+    skills = ("read", "count", "account")
+
+    def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
+        row = content.pick(
+            rng,
+            "SELECT p.namespace || '/' || p.path AS project, count(*) AS issues FROM issue t JOIN project p "
+            f"ON p.id = t.project WHERE t.state = 'opened' AND t.assignee = {ME} AND {SEEN} "
+            "GROUP BY p.id ORDER BY p.id",
+        )
+        return row and {"project": row["project"], "count": row["issues"]}
+
+    def checks(self, slots: Slots) -> list[Check]:
+        return [says("number", slots["count"])]
+
+    def script(self, see: View, slots: Slots) -> Script:
+        yield see.click("link", "Issues")
+        yield from to_the_end(see)
+        yield see.stop(str(slots["count"]))
+
+
+class ShowLabelled(GitLab):
+    name = "gitlab/show-labelled"
+    intents = (
+        'Show the closed issues of {project} that have the label "{label}".',
+        'Open the list of closed issues labelled "{label}" in the project {project}.',
+    )
+    skills = ("search", "filter", "navigate")
+
+    def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
+        row = content.pick(
+            rng,
+            "SELECT DISTINCT p.namespace || '/' || p.path AS project, l.name AS label FROM label l "
+            "JOIN issue_label ON issue_label.label = l.id JOIN issue ON issue.id = issue_label.issue "
+            f"JOIN project p ON p.id = l.project WHERE issue.state = 'closed' AND {SEEN} ORDER BY l.id",
+        )
+        return row and {"project": row["project"], "label": row["label"]}
+
+    def checks(self, slots: Slots) -> list[Check]:
+        return []
+
+    def url(self, slots: Slots) -> str:
+        return f"/{slots['project']}/-/issues?{urlencode({'state': 'closed', 'label_name': slots['label']})}"
+
+    def script(self, see: View, slots: Slots) -> Script:
+        yield from open_part(see, slots["project"], "Issues")
+        yield tab(see, "Closed")
+        yield see.select("Label", slots["label"])
+        yield see.click("button", "Filter")
+        yield see.stop()
+
+
+class OpenRequest(GitLab):
+    name = "gitlab/open-request"
+    intents = (
+        'Open the page of the merge request "{title}" of {project}.',
+        'Take me to the open merge request "{title}" in the project {project}.',
+    )
+    skills = ("search", "navigate")
+
+    def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
+        row = some_row(content, rng, "merge_request", f"t.state = 'opened' AND {SEEN}")
+        return row and {"project": row["name"], "title": row["title"], "iid": row["iid"]}
+
+    def checks(self, slots: Slots) -> list[Check]:
+        return []
+
+    def url(self, slots: Slots) -> str:
+        return f"/{slots['project']}/-/merge_requests/{slots['iid']}"
+
+    def script(self, see: View, slots: Slots) -> Script:
+        yield from open_part(see, slots["project"], "Merge requests")
+        yield see.click("link", slots["title"])
+        yield see.stop()
+
+
+class ShowOwn(GitLab):
+    name = "gitlab/show-own"
+    intents = ("Show me all {what}, from all projects.", "Open the list of {what} in any project.")
+    skills = ("filter", "navigate", "account")
+
+    LISTS: ClassVar = {
+        "closed issues that I created": ("Issues", "Created by me", "Closed", "issues?author_username"),
+        "closed issues that are assigned to me": ("Issues", "Assigned to me", "Closed", "issues?assignee_username"),
+        "merge requests of mine that were merged": (
+            "Merge requests", "Created by me", "Merged", "merge_requests?author_username"
+        ),
+        "closed merge requests that I was asked to review": (
+            "Merge requests", "Review requests for me", "Closed", "merge_requests?reviewer_username"
+        ),
+    }  # fmt: skip
+
+    def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
+        return {"what": one_of(rng, list(self.LISTS))}
+
+    def checks(self, slots: Slots) -> list[Check]:
+        return []
+
+    def url(self, slots: Slots) -> str:
+        _, _, state, path = self.LISTS[slots["what"]]
+        return f"/dashboard/{path}={USER}&state={state.lower()}"
+
+    def script(self, see: View, slots: Slots) -> Script:
+        link, whose, state, _ = self.LISTS[slots["what"]]
+        yield see.click("link", link)
+        yield see.click("link", whose)
+        yield tab(see, state)
+        yield see.stop()
+
+
+TEMPLATES = (
+    StarCount, LabelCount, CommitsInMonth, TopContributor, OldestIssue, IssueAssignee, MembersWithRole, RowLimit,
+    MilestoneDue, IssuesInMonth, MostStarred, WasMerged, OwnIssues, ShowLabelled, OpenRequest, ShowOwn,
+    *gitlab_changes.TEMPLATES,
+)  # fmt: skip
