@@ -24,12 +24,12 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 COMMA := ,
 
-.PHONY: demo test mutants chaos docs venv clean graphics
+.PHONY: demo test mutants chaos docs venv clean graphics browser
 
 demo: $(VENV)/.installed
 	$(BIN)/oneiro run spa/frozen-lake --out $(OUT)
 
-test: $(VENV)/.installed-dev graphics docs
+test: $(VENV)/.installed-dev graphics browser docs
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -59,6 +59,16 @@ graphics:
 		|| (apt-get update -qq && apt-get install -qq -y libosmesa6 libgl1 libegl1) >/dev/null 2>&1 \
 		|| echo "OSMesa could not be installed; tests of robot frames may be skipped"; \
 	else echo "OSMesa is not installed (apt-get install libosmesa6 libgl1 libegl1); tests of robot frames may be skipped"; \
+	fi
+
+# Chromium, beside which the text browser is tested. Where it is missing and cannot be installed, those tests are skipped.
+browser:
+	@if command -v chromium >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get install -qq -y --no-install-recommends chromium >/dev/null 2>&1 \
+		|| (apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium) >/dev/null 2>&1 \
+		|| echo "Chromium could not be installed; tests of it are skipped"; \
+	else echo "Chromium is not installed (apt-get install chromium); tests of it are skipped"; \
 	fi
 
 # A stamp is younger than what it was installed from, or the packages are installed again.

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from oneiro.cli.show import JsonFile, show, warn
+from oneiro.cli.show import JsonFile, at_work, show, warn
 from oneiro.errors import OneiroError
+from oneiro.terminal import printable
 
 
 def offer(app: typer.Typer) -> None:
@@ -35,7 +36,8 @@ def serve(
 
 def parity(
     pages: Annotated[int, typer.Option(min=1, help="Pages to compare, of all types.")] = 300,
-    seed: Annotated[int, typer.Option(help="Seed of the crawl.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the crawl and of the content.")] = 0,
+    site: Annotated[list[str] | None, typer.Option(help="Only pages of this site; may be repeated.")] = None,
     json: JsonFile = None,
 ) -> None:
     """Compare the text browser's page with Chromium's, line by line, on a crawl over all types of pages.
@@ -43,16 +45,23 @@ def parity(
     Exit code 1 if a line differs.
     """
     _installed("starlette", "selectolax", "playwright")
+    from oneiro.files import write_json
     from oneiro.report.table import Table
+    from oneiro.worlds.web.browser.chromium import ChromiumBrowser
+    from oneiro.worlds.web.browser.text import TextBrowser
     from oneiro.worlds.web.parity import compare
 
-    found = compare(pages, seed)
-    table = Table(f"Parity on {found.pages} pages of {len(found.types)} types", ["page", "line", "text", "Chromium"])
-    for difference in found.differences:
-        table.add(difference.url, difference.line, difference.text, difference.chromium)
-    table.note = f"{found.equal} of {found.lines} lines are equal"
-    show([table], json)
-    if found.differences:
+    with at_work("parity"), TextBrowser() as text, ChromiumBrowser() as chromium:
+        found = compare(text, chromium, pages, seed, site)
+    table = Table("The text browser beside Chromium", ["pages", "types", "equal pages", "lines", "equal lines"])
+    kinds, equal = {page.kind for page in found.pages}, len(found.pages) - len(found.different)
+    table.add(len(found.pages), len(kinds), equal, found.lines, found.equal_lines)
+    show([table], None)
+    for page in found.different:
+        typer.echo(printable("\n".join([page.url, *page.differences])))
+    if json is not None:
+        write_json(json, found.as_json())
+    if found.different:
         raise typer.Exit(1)
 
 

@@ -13,6 +13,7 @@ from oneiro.report.table import Table
 from oneiro.seeds import generator
 from oneiro.worlds.base import level_key
 
+from oneiro.worlds.web.actions import Malformed, parse_webarena
 from oneiro.worlds.web.cheaters import CHEATERS
 from oneiro.worlds.web.library import TEMPLATES
 from oneiro.worlds.web.library.base import Content, Template
@@ -91,7 +92,7 @@ def play(world: WebWorld, agent: str, task: Task) -> Played:
     cheater = CHEATERS[agent](rng) if agent in CHEATERS else None
     while not world.over:
         if cheater is not None:
-            action = cheater.act(observation, task.intent, world.taken)
+            action = in_grammar(world, cheater.act(observation, task.intent, world.taken))
         elif agent == "oracle":
             action = world.oracle() or world.stop_action("")
         else:
@@ -99,6 +100,17 @@ def play(world: WebWorld, agent: str, task: Task) -> Played:
         observation, *_ = world.step(action)
     reasons = tuple(f"{check.name}: {check.reason}" for check in world.verdict.checks) if world.verdict else ()
     return Played(task, world.score, world.taken, reasons)
+
+
+def in_grammar(world: WebWorld, text: str) -> str:
+    """A cheater's action, which is WebArena's text, in the grammar of the world's view; as it is where that has none."""
+    parsed = parse_webarena(text)
+    if isinstance(parsed, Malformed):
+        return text
+    try:
+        return world.grammar.write(parsed)
+    except OneiroError:
+        return text
 
 
 def tables(played: Mapping[str, Sequence[Played]]) -> list[Table]:

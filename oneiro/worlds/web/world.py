@@ -10,7 +10,7 @@ from __future__ import annotations
 import atexit
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, ClassVar, Literal
 
@@ -191,9 +191,10 @@ class WebWorld(World):
         fields = [found for found in nodes if found.role in ("textbox", "searchbox")]
         if fields and draw < 0.25:
             chosen = fields[int(rng.integers(len(fields)))]
-            return self.grammar.write(Action(Kind.TYPE, chosen.id, word, clear=self.grammar.clears, enter=True))
+            typed = Action(Kind.TYPE, chosen.id, word, clear=self.grammar.clears, enter=True)
+            return self.grammar.write(self._numbered(typed))
         links = [found for found in nodes if found.role in ("link", "button", "checkbox", "radio")] or [node]
-        return self.grammar.write(Action(Kind.CLICK, links[int(rng.integers(len(links)))].id))
+        return self.grammar.write(self._numbered(Action(Kind.CLICK, links[int(rng.integers(len(links)))].id)))
 
     def oracle(self) -> str | None:
         if self.over:
@@ -207,7 +208,7 @@ class WebWorld(World):
                 proposed = None
             if proposed is None:
                 return None
-            self._proposed = self.taken, self.grammar.write(proposed)
+            self._proposed = self.taken, self.grammar.write(self._numbered(proposed))
         return self._proposed[1]
 
     def ceiling(self) -> float | None:
@@ -229,6 +230,14 @@ class WebWorld(World):
     def score(self) -> float:
         """The grade; 0 before it was given."""
         return self.verdict.score if self.verdict is not None else 0.0
+
+    def _numbered(self, action: Action) -> Action:
+        """A script's action with the id that the shown view has for its element."""
+        if action.element is None or self.config.view == "accessibility":
+            return action
+        assert self.session is not None
+        number = self.session.number_of(self.page.nodes[action.element])
+        return replace(action, element=number if number is not None else action.element)
 
     def _draw(self, rng: np.random.Generator) -> Level | None:
         template = self.offered[int(rng.integers(len(self.offered)))]
@@ -286,10 +295,20 @@ class WebWorld(World):
         assert self.session is not None
         self.page: Page = self.session.observe()
         self.see.page = self.page
+        self.body = self._text_in(self.config.view)
+
+    def _text_in(self, view: str) -> str:
+        """The page in a view. The session then understands the ids of that view."""
+        assert self.session is not None
+        return self.page.text() if view == "accessibility" else self.session.simplified_html()
 
     def _body(self, view: str | None = None) -> str:
-        assert self.session is not None
-        return self.page.text() if self.view_named(view) == "accessibility" else self.session.simplified_html()
+        """The page in a view, while actions go on to mean the ids of the configured one."""
+        if self.view_named(view) == self.config.view:
+            return self.body
+        text = self._text_in(self.view_named(view))
+        self._observe()
+        return text
 
     def _window(self, text: str) -> str:
         """The lines of a page that are in view, and how many are not."""
@@ -302,7 +321,7 @@ class WebWorld(World):
         return "\n".join([*before, *shown, *([f"({below} lines below)"] if below > 0 else [])])
 
     def _shown(self) -> tuple[str, int, str]:
-        return self.page.url, self.top, self.page.text()
+        return self.page.url, self.top, self.body
 
     def _after(self, *, valid: bool, effective: bool) -> Step:
         """The step's result; the last one that the budget allows is graded as it stands, without an answer."""

@@ -117,7 +117,7 @@ def test_what_a_person_does_lies_over_the_page():
     state.focus = document.ids["t"]
     nodes, _ = number(tree(document, state, Styles(())), 100)
     assert [node.line for node in nodes.values()] == [
-        "RootWebArea ''", "textbox '' focused: True required: False", "StaticText 'new'", "checkbox '' checked: true",
+        "RootWebArea '' focused: True", "textbox '' focused: True required: False", "StaticText 'new'", "checkbox '' checked: true",
         "combobox '' hasPopup: menu expanded: False", "MenuListPopup ''", "option 'a' selected: False",
         "option 'b' selected: True",
     ]  # fmt: skip

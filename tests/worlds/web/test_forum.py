@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Callable
 
 import pytest
 
@@ -41,7 +42,8 @@ def test_the_content_has_the_promised_sizes_and_counts_itself_correctly(seed: in
     counted = "SELECT count(*) FROM post WHERE forum = forum.name"
     assert not forum.value(f"SELECT count(*) FROM forum WHERE submissions != ({counted}) OR submissions = 0")
     assert not forum.value("SELECT count(*) FROM comment JOIN comment AS above ON above.id = comment.parent "
-                           "WHERE above.post != comment.post OR above.id >= comment.id OR above.created > comment.created")  # fmt: skip
+                           "WHERE above.post != comment.post OR above.id >= comment.id OR above.created > "
+                           "comment.created")  # fmt: skip
     assert forum.value("SELECT count(*) FROM post WHERE author = ?", USER)
     assert forum.value("SELECT count(DISTINCT title) FROM post") == 400
     assert not forum.value("SELECT count(*) FROM post WHERE title LIKE '%{%' OR body LIKE '%{%'")
@@ -120,7 +122,10 @@ def test_a_post_that_is_wrong_changes_nothing(forum: Visitor, form: dict[str, st
 def test_comments_and_replies_stand_under_what_they_answer(forum: Visitor) -> None:
     number, name, slug = of_others(forum)
     counted = forum.value("SELECT comments FROM post WHERE id = ?", number)
-    act = lambda **form: lambda: forum.follow(forum.post(f"/f/{name}/{number}/comment", **form))  # noqa: E731
+
+    def act(**form: object) -> Callable[[], str]:
+        return lambda: forum.follow(forum.post(f"/f/{name}/{number}/comment", **form))
+
     assert forum.changes(act(body="First <i>words</i>")) == {"comment": (0, 1), "vote": (0, 1), "post": (1, 1)}
     above = forum.value("SELECT max(id) FROM comment")
     assert f"?reply={above}" in forum.text(f"/f/{name}/{number}/{slug}")
@@ -138,13 +143,18 @@ def test_comments_and_replies_stand_under_what_they_answer(forum: Visitor) -> No
 @pytest.mark.parametrize("kind", ["post", "comment"])
 def test_a_vote_is_cast_turned_and_taken_back(forum: Visitor, kind: str) -> None:
     number = of_others(forum)[0] if kind == "post" else 7
-    read = lambda: tuple(
-        forum.db.execute(f"SELECT upvotes, downvotes, score FROM {kind} WHERE id = ?", (number,)).fetchone()
-    )  # noqa: E731
+
+    def read() -> tuple[int, int, int]:
+        up, down, score = forum.db.execute(
+            f"SELECT upvotes, downvotes, score FROM {kind} WHERE id = ?", (number,)
+        ).fetchone()
+        return up, down, score
+
     up, down, score = read()
     own_vote = ("SELECT value FROM vote WHERE user = ? AND kind = ? AND target = ?", USER, kind, number)
     for choice, value, expected in (
-        ("up", 1, (up + 1, down, score + 1)), ("up", 1, (up + 1, down, score + 1)), ("down", -1, (up, down + 1, score - 1)),
+        ("up", 1, (up + 1, down, score + 1)), ("up", 1, (up + 1, down, score + 1)), ("down", -1, (up, down + 1,
+        score - 1)),
         ("none", None, (up, down, score)),
     ):  # fmt: skip
         assert forum.post(f"/vote/{kind}/{number}", choice=choice).status == 303
@@ -256,7 +266,8 @@ def test_who_is_not_logged_in_reads_and_is_sent_to_log_in_for_the_rest() -> None
 
 
 def test_unknown_things_are_not_found(forum: Visitor) -> None:
-    for path in ("/f/none_such", "/f/none_such/1", "/user/nobody_here", "/sideways", "/forums/by_luck", "/f/books/999999999",
+    for path in ("/f/none_such", "/f/none_such/1", "/user/nobody_here", "/sideways", "/forums/by_luck",
+    "/f/books/999999999",
                  "/f/books/99999999999999999999", "/comment/999999/edit"):  # fmt: skip
         assert forum.get(path).status == 404, path
 

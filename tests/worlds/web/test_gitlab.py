@@ -17,7 +17,10 @@ def host() -> Visitor:
 def project(host: Visitor, role: str) -> tuple[int, str]:
     """A project in which the user has this role ('' for none): id and address."""
     held = "SELECT role FROM member WHERE project = project.id AND user = ?"
-    sql = f"SELECT id, '/' || namespace || '/' || path FROM project WHERE coalesce(({held}), '') = ? AND visibility = 'public'"
+    sql = (
+        f"SELECT id, '/' || namespace || '/' || path FROM project WHERE coalesce(({held}), '') = ? AND visibility "
+        "= 'public'"
+    )
     number, url = host.db.execute(sql, (USER, role)).fetchone()
     return number, url
 
@@ -131,8 +134,10 @@ def test_guests_report_and_comment_but_neither_assign_nor_push(host: Visitor) ->
     assert row["assignee"] == "" and not host.value("SELECT 1 FROM issue_label WHERE issue = ?", row["id"])
     other = host.value("SELECT iid FROM issue WHERE project = ? AND author != ?", number, USER)
     refused = [
-        (f"{url}/-/issues/{other}/close", {}), (f"{url}/-/issues/{other}/edit", {"title": "x"}), (f"{url}/-/issues/{other}/assign", {}),
-        (f"{url}/-/edit/main/README.md", {"content": "x", "message": "x"}), (f"{url}/-/new/main", {"path": "x", "message": "x"}),
+        (f"{url}/-/issues/{other}/close", {}), (f"{url}/-/issues/{other}/edit", {"title": "x"}),
+        (f"{url}/-/issues/{other}/assign", {}),
+        (f"{url}/-/edit/main/README.md", {"content": "x", "message": "x"}), (f"{url}/-/new/main", {"path": "x",
+        "message": "x"}),
         (f"{url}/-/branches", {"name": "x"}), (f"{url}/-/labels", {"name": "x", "colour": "#000000"}),
         (f"{url}/-/milestones", {"title": "x"}), (f"{url}/-/merge_requests/new", {"title": "x"}),
         (f"{url}/-/project_members", {"username": USER, "role": "owner"}),
@@ -168,8 +173,10 @@ def test_an_issue_is_closed_reopened_assigned_edited_and_discussed(host: Visitor
 
 
 def test_issue_filters_give_exactly_the_rows_of_a_query(host: Visitor) -> None:
-    number, url = host.db.execute("SELECT project.id, '/' || namespace || '/' || path FROM project JOIN issue ON issue.project = "
-                                  "project.id WHERE visibility = 'public' GROUP BY project.id ORDER BY count(*) DESC").fetchone()  # fmt: skip
+    number, url = host.db.execute("SELECT project.id, '/' || namespace || '/' || path FROM project JOIN issue ON "
+    "issue.project = "
+                                  "project.id WHERE visibility = 'public' GROUP BY project.id ORDER BY count(*) "
+                                  "DESC").fetchone()  # fmt: skip
     row = host.db.execute(
         "SELECT * FROM issue WHERE project = ? AND assignee != '' AND milestone NOT NULL", (number,)
     ).fetchone()
@@ -251,7 +258,8 @@ def test_members_are_invited_changed_and_removed_by_maintainers(host: Visitor) -
         "member": (1, 1)
     }
     owner = host.value("SELECT user FROM member WHERE project = ? AND role = 'owner'", number)
-    for form in ({"username": "nobody", "role": "guest"}, {"username": name, "role": "owner"}, {"username": name, "role": "king"},
+    for form in ({"username": "nobody", "role": "guest"}, {"username": name, "role": "owner"}, {"username": name,
+    "role": "king"},
                  {"username": owner, "role": "guest"}):  # fmt: skip
         assert host.post(f"{url}/-/project_members", **form).status == 422
     assert host.changes(lambda: host.post(f"{url}/-/project_members/{name}/remove")) == {"member": (1, 0)}
@@ -260,7 +268,10 @@ def test_members_are_invited_changed_and_removed_by_maintainers(host: Visitor) -
 
 
 def test_stars_and_forks_are_counted(host: Visitor) -> None:
-    sql = "SELECT id, '/' || namespace || '/' || path FROM project WHERE visibility = 'public' AND namespace != ? AND id NOT IN (SELECT project FROM star)"
+    sql = (
+        "SELECT id, '/' || namespace || '/' || path FROM project WHERE visibility = 'public' AND namespace != ? "
+        "AND id NOT IN (SELECT project FROM star)"
+    )
     number, url = host.db.execute(sql, (USER,)).fetchone()
     stars = host.value("SELECT stars FROM project WHERE id = ?", number)
     assert host.changes(lambda: host.post(f"{url}/-/star")) == {"star": (0, 1), "project": (1, 1)}
@@ -299,7 +310,8 @@ def test_a_file_is_changed_by_a_commit(host: Visitor) -> None:
 
 def test_contributors_and_commit_filters_count_as_a_query_does(host: Visitor) -> None:
     number, url = project(host, "owner")
-    rows = host.db.execute("SELECT author, count(*) FROM revision WHERE project = ? AND branch = 'main' GROUP BY author "
+    rows = host.db.execute("SELECT author, count(*) FROM revision WHERE project = ? AND branch = 'main' GROUP BY "
+    "author "
                            "ORDER BY count(*) DESC, author", (number,)).fetchall()  # fmt: skip
     page = host.text(f"{url}/-/graphs/main")
     places = [page.index(f'<a href="/{name}">{name}</a></td>') for name, _ in rows]
@@ -353,8 +365,10 @@ def test_who_is_not_logged_in_is_sent_to_sign_in() -> None:
 
 def test_unknown_things_are_not_found(host: Visitor) -> None:
     _, url = project(host, "owner")
-    for path in ("/nobody", "/nobody/nothing", f"{url}/-/issues/99999", f"{url}/-/issues/999999999999999999", f"{url}/-/tree/none",
-                 f"{url}/-/tree/main/none", f"{url}/-/blob/main/none", f"{url}/-/commits/none", f"{url}/-/commit/0", f"{url}/-/other"):  # fmt: skip
+    for path in ("/nobody", "/nobody/nothing", f"{url}/-/issues/99999", f"{url}/-/issues/999999999999999999",
+    f"{url}/-/tree/none",
+                 f"{url}/-/tree/main/none", f"{url}/-/blob/main/none", f"{url}/-/commits/none", f"{url}/-/commit/0",
+                 f"{url}/-/other"):  # fmt: skip
         assert host.get(path).status == 404, path
     assert host.get("/static/gitlab.css").status == 200
 
@@ -366,7 +380,8 @@ def test_hostile_input_is_shown_as_text_and_breaks_nothing(host: Visitor, text: 
         ("p", "search", "sort", "state", "label_name", "author_username", "milestone_title", "name", "author", "date"),
         text,
     )
-    for path in ("/explore/projects", "/explore/users", "/dashboard/issues", "/dashboard/todos", "/dashboard/merge_requests",
+    for path in ("/explore/projects", "/explore/users", "/dashboard/issues", "/dashboard/todos",
+    "/dashboard/merge_requests",
                  f"{url}/-/issues", f"{url}/-/merge_requests", f"{url}/-/commits/main"):  # fmt: skip
         assert "<script>alert" not in host.text(path, **query)
     page = host.follow(host.post(f"{url}/-/issues/new", title=f"t {text}", description=text))

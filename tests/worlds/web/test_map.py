@@ -23,7 +23,8 @@ def toy() -> Roads:
     """Four junctions: a square whose diagonal is a footpath and whose long way round is a motorway."""
     points = {1: (0.0, 0.0), 2: (1.0, 0.0), 3: (1.0, 1.0), 4: (0.0, 1.0)}
     return Roads(points, [
-        Road(1, 2, 1000, "South Street", "street"), Road(2, 3, 1000, "East Street", "street"), Road(1, 3, 1500, "Green Path", "path"),
+        Road(1, 2, 1000, "South Street", "street"), Road(2, 3, 1000, "East Street", "street"), Road(1, 3, 1500,
+        "Green Path", "path"),
         Road(1, 4, 2500, "Ring", "motorway"), Road(4, 3, 2500, "Ring", "motorway"),
     ])  # fmt: skip
 
@@ -120,7 +121,8 @@ def test_search_finds_by_name_category_and_town(atlas: Visitor) -> None:
     row = atlas.db.execute("SELECT * FROM place WHERE category = 'cafe'").fetchone()
     page = atlas.text("/search", query=row["name"].upper())
     assert page.index(f'/place/{row["id"]}"') == page.index("/place/")
-    for query, where in (({"category": "cafe"}, "category = 'cafe'"), ({"town": row["town"]}, f"town = '{row['town']}'"),
+    for query, where in (({"category": "cafe"}, "category = 'cafe'"), ({"town": row["town"]},
+    f"town = '{row['town']}'"),
                          ({"query": f"cafe {row['town']}"}, None)):  # fmt: skip
         if where:
             assert f"{atlas.value(f'SELECT count(*) FROM place WHERE {where}')} places" in atlas.text(
@@ -160,7 +162,8 @@ def test_directions_say_distance_time_and_steps(atlas: Visitor) -> None:
 def test_directions_to_nowhere_say_what_is_wrong(atlas: Visitor) -> None:
     name = region(0).places[3]["name"]
     for query, error in (({"from": name, "to": ""}, "Where to?"), ({"from": "", "to": name}, "Where from?"),
-                         ({"from": name, "to": "zzzz"}, "No place is called that."), ({"from": name, "to": "Library"}, "choose one")):  # fmt: skip
+                         ({"from": name, "to": "zzzz"}, "No place is called that."), ({"from": name,
+                         "to": "Library"}, "choose one")):  # fmt: skip
         page = atlas.text("/directions", **query)
         assert error in page and "Arrive at" not in page
 

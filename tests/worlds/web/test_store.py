@@ -216,9 +216,9 @@ def test_every_link_leads_to_a_page(site, capsys):
         kinds[kind] += 1
         if kinds[kind] > (60 if place.endswith("X.html") else 5) or "logout" in path:
             continue
-        start = time.perf_counter()
+        start = time.process_time()
         reply = client.send("GET", path)
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
         assert reply.status == 200, (reply.status, path)
         text = reply.body.decode()
         assert text.count("<h1>") == 1, path

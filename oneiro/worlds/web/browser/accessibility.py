@@ -177,9 +177,7 @@ class Builder:
 
     def build(self) -> Node:
         """The whole tree."""
-        root = Node("RootWebArea", self.document.title, {}, [], self.document.root)
-        if self.state.focus is None:
-            root.properties["focused"] = True
+        root = Node("RootWebArea", self.document.title, {"focused": True}, [], self.document.root)
         self.children(self.document.root, root.children, "block")
         self.boundary()
         by_others = []
@@ -742,9 +740,11 @@ def date_parts(node: Node, value: str, named: bool) -> None:
     """The three fields in which Chromium shows a date, and its button."""
     found = DATE.fullmatch(value)
     year, month, day = (found[1], found[2], found[3]) if found else ("", "", "")
+    focused = node.properties.pop("focused", False)
     off = {"disabled": True} if "disabled" in node.properties else {}
     for name, most, text, empty in (("Month", 12, month, "mm"), ("Day", 31, day, "dd"), ("Year", 275760, year, "yyyy")):
-        said = {**off, "required": False, "valuemin": 1, "valuemax": most, "valuetext": text}
+        held = {"focused": True} if name == "Month" and focused else {}
+        said = {**off, **held, "required": False, "valuemin": 1, "valuemax": most, "valuetext": text}
         part = Node("spinbutton", f"{name} {name}" if named else name, said, [], node.handle)
         part.children.append(Node("StaticText", text or empty, {}, [], node.handle))
         node.children.append(part)

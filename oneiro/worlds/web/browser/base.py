@@ -15,8 +15,8 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from oneiro.errors import OneiroError
 from oneiro.worlds.web.actions import Action
-from oneiro.worlds.web.page import Page
-from oneiro.worlds.web.sites import Web
+from oneiro.worlds.web.page import Node, Page
+from oneiro.worlds.web.sites import Reply, Web
 
 
 class BrowserDied(OneiroError):
@@ -69,6 +69,10 @@ class Session(ABC):
     @abstractmethod
     def simplified_html(self) -> str:
         """WebRL's observation of the tab in front. Its element ids are those of the same call's page."""
+
+    @abstractmethod
+    def number_of(self, node: Node) -> int | None:
+        """The id that the last `simplified_html` gave to the element of a node; None if it gave none."""
 
     @abstractmethod
     def screenshot(self) -> bytes | None:
@@ -128,6 +132,17 @@ class Browser(ABC):
 
     def __exit__(self, *error: Any) -> None:
         self.close()
+
+
+SHOWN = ("text/", "application/json", "application/xhtml+xml")
+"""Types of answers that are shown in a tab."""
+
+
+def is_download(reply: Reply) -> bool:
+    """Whether an answer is a file rather than a page. No browser here keeps files."""
+    if "attachment" in reply.header("content-disposition").lower():
+        return True
+    return not (reply.header("content-type").lower() or "text/html").startswith(SHOWN)
 
 
 def address(url: str) -> str | None:

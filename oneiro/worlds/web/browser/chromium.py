@@ -69,14 +69,20 @@ SWITCHES = (
 LISTEN = """addEventListener("invalid", event => {
   if (!globalThis.oneiroComplaint) globalThis.oneiroComplaint = event.target.validationMessage;
 }, true)"""
-POINT = """function() {
-  const element = this.nodeType === 1 ? this : this.parentElement;
+HOME = """
+  let element = this.nodeType === 1 ? this : this.parentElement;
+  const around = element && element.getRootNode();
+  if (around instanceof ShadowRoot && around.host.tagName === "INPUT") element = around.host;
+"""
+"""The element that is meant: that of a text, and the input whose inner part was named."""
+POINT = "function() {" + HOME + """
   if (!element) return null;
   const tag = element.tagName.toLowerCase();
   if (tag === "option" || tag === "select") return {tag};
+  if (element.type === "date") return {tag: "select"};
   element.scrollIntoViewIfNeeded();
   let box = element.getBoundingClientRect();
-  if (this.nodeType === 3) {
+  if (this.nodeType === 3 && element.contains(this)) {
     const range = document.createRange();
     range.selectNodeContents(this);
     box = range.getBoundingClientRect();
@@ -103,8 +109,8 @@ PICK = """function(wanted) {
   select.dispatchEvent(new Event("change", {bubbles: true}));
   return "";
 }"""
-FIELD = """function(clear) {
-  let field = this.nodeType === 1 ? this : this.parentElement;
+FIELD = "function(clear) {" + HOME + """
+  let field = element;
   if (field && field.tagName === "LABEL" && field.control) field = field.control;
   const kinds = ["checkbox", "radio", "submit", "reset", "button", "image", "file", "hidden", "range", "color"];
   const text = field && (field.tagName === "TEXTAREA" || field.isContentEditable ||
@@ -120,8 +126,8 @@ FIELD = """function(clear) {
   }
   return field.type || "text";
 }"""
-SET_DATE = """function(value) {
-  const field = this.nodeType === 1 ? this : this.parentElement;
+SET_DATE = "function(value) {" + HOME + """
+  const field = element;
   field.value = value;
   field.dispatchEvent(new Event("input", {bubbles: true}));
   field.dispatchEvent(new Event("change", {bubbles: true}));
@@ -131,6 +137,15 @@ SETTLE = """new Promise(done => setTimeout(() => {
   globalThis.oneiroComplaint = "";
   done(complaint);
 }, 0))"""
+FORGET = """for (const control of document.querySelectorAll("input, textarea, select")) {
+  if (control.tagName === "SELECT") {
+    const options = [...control.options];
+    options.forEach(option => option.selected = option.defaultSelected);
+    if (!control.multiple && control.selectedIndex < 0) control.selectedIndex = options.findIndex(o => !o.disabled);
+  } else if (["checkbox", "radio"].includes(control.type)) control.checked = control.defaultChecked;
+  else if (control.type !== "file" && control.value !== control.defaultValue) control.value = control.defaultValue;
+}"""
+"""On the way back, what was typed into a page is forgotten."""
 MARKED = """(() => {
   const kept = [...document.documentElement.getElementsByTagName("*")];
   const copy = document.documentElement.cloneNode(true);
@@ -305,6 +320,9 @@ class ChromiumSession(Session):
     def simplified_html(self) -> str:
         return self.browser.wait(self._simplified())
 
+    def number_of(self, node: Node) -> int | None:
+        return self.browser.wait(self._number_of(node))
+
     def screenshot(self) -> bytes | None:
         return self.browser.wait(self._bounded(self.tab.window.screenshot(), None))
 
@@ -341,7 +359,7 @@ class ChromiumSession(Session):
 
     async def _open(self, urls: Sequence[str], cookies: Mapping[str, Mapping[str, str]]) -> None:
         assert self.browser.process is not None
-        self.secret = self.browser.server.admit(self.web, lambda: self.event("blocked"))
+        self.secret = self.browser.server.admit(self.web, self.event)
         self.context = await self.browser.process.new_context(
             viewport=VIEWPORT,  # type: ignore[arg-type]
             service_workers="block",
@@ -585,6 +603,16 @@ class ChromiumSession(Session):
         self.shown = [int(element.attributes.get(INDEX, "-1")) for element in numbered]
         return text
 
+    async def _number_of(self, node: Node) -> int | None:
+        asked = {"backendNodeId": node.handle, "executionContextId": await self._world(self.tab)}
+        try:
+            found = (await self.tab.protocol.send("DOM.resolveNode", asked))["object"]
+            place = await self._call(str(found["objectId"]), "function () { return oneiroElements.indexOf(this) }")
+        except (PlaywrightError, KeyError):
+            return None
+        given = self.shown if isinstance(self.shown, list) else []
+        return given.index(place) if place in given else None
+
     async def _evaluated(self, tab: Tab, locator: str) -> str:
         """A locator as JavaScript in our world of the page; what goes wrong in it is nothing found."""
         value = await self._bounded(self._run(tab, f"(() => {{ try {{ return ({locator}) }} catch {{ }} }})()"), None)
@@ -764,11 +792,11 @@ class ChromiumSession(Session):
                 await self._call(target, PICK, None)
             return
         if where["tag"] == "select":
-            await self._call(target, "function() { if (!this.disabled) this.focus(); }")
+            await self._call(target, "function() {" + HOME + "if (!element.disabled) element.focus(); }")
             return
         if not where["hit"]:
             if kind is Kind.CLICK:
-                click = "function() { (this.nodeType === 1 ? this : this.parentElement).click(); }"
+                click = "function() {" + HOME + "element.click(); }"
                 await self._call(target, click, gesture=True)
             return
         mouse = self.tab.window.mouse
@@ -827,6 +855,8 @@ class ChromiumSession(Session):
             await tab.window.go_back(wait_until="load")
         else:
             await tab.window.go_forward(wait_until="load")
+        if tab.world is None:
+            await self._run(tab, FORGET)
 
 
 def _all(root: Node) -> list[Node]:
@@ -834,6 +864,12 @@ def _all(root: Node) -> list[Node]:
     for node in found:
         found.extend(node.children)
     return found
+
+
+def is_bubble(given: Mapping[str, Any]) -> bool:
+    """The bubble at a field of a form that was not sent: it goes by itself, and the action's outcome says it already."""
+    relevant = [item["value"].get("value") for item in given.get("properties", ()) if item["name"] == "relevant"]
+    return relevant == ["additions"] and not given.get("childIds")
 
 
 def converted(nodes: Sequence[Mapping[str, Any]]) -> Node:
@@ -844,14 +880,15 @@ def converted(nodes: Sequence[Mapping[str, Any]]) -> Node:
     while stack:
         given, out = stack.pop()
         role = given.get("role", {}).get("value", "")
-        if role == "InlineTextBox":
+        if role == "InlineTextBox" or (role == "alert" and given.get("parentId") == nodes[0]["nodeId"] and is_bubble(given)):
             continue
         if not given.get("ignored") and "name" in given:
             name = given["name"].get("value", "")
             properties = {
                 item["name"]: item["value"]["value"]
                 for item in given.get("properties", ())
-                if "value" in item["value"] and item["name"] not in IGNORED_PROPERTIES
+                if item["value"].get("value", "") != "" or (item["name"] == "valuetext" and "value" in item["value"])
+                if item["name"] not in IGNORED_PROPERTIES
             }
             if is_printed(role, name, properties):
                 node = Node(role, name, properties, [], given.get("backendDOMNodeId"))

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
-from oneiro.worlds.web.browser.base import Limits
+from oneiro.worlds.web.browser.base import Limits, is_download
 from oneiro.worlds.web.sites import Web
 from oneiro.worlds.web.sites.web import NOWHERE, Reply
 
@@ -22,6 +22,9 @@ LONGEST_HEAD = 1 << 16
 LONGEST_BODY = 1 << 20
 MOST_CONNECTIONS = 512
 NOT_PASSED = frozenset(("connection", "content-length", "transfer-encoding", "keep-alive", "upgrade"))
+NO_ICON = Reply(404, (), b"")
+STAY = Reply(204, (), b"")
+"""The answer to a link to a file: the tab stays where it is."""
 LATE = Reply(504, (("content-type", "text/html"),), b"<title>Too slow</title><p>The site did not answer in time.")
 
 
@@ -30,8 +33,8 @@ class Guest:
     """A session behind the proxy."""
 
     web: Web
-    blocked: Callable[[], None]
-    """Called when it asked for something outside."""
+    tell: Callable[[str], None]
+    """Called with `blocked` when it asked for something outside, with `download` when it was given a file."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Its databases take one request at a time."""
 
@@ -58,10 +61,10 @@ class Server:
         if self._server is not None:
             self._server.close()
 
-    def admit(self, web: Web, blocked: Callable[[], None]) -> str:
+    def admit(self, web: Web, tell: Callable[[str], None]) -> str:
         """Let a session in; the secret that its requests must carry."""
         secret = secrets.token_hex(16)
-        self.guests[secret] = Guest(web, blocked)
+        self.guests[secret] = Guest(web, tell)
         return secret
 
     def forget(self, secret: str) -> None:
@@ -95,7 +98,7 @@ class Server:
         if guest is None or method == "CONNECT" or "upgrade" in headers:
             self.refused += 1
             if guest is not None:
-                guest.blocked()
+                guest.tell("blocked")
             await self._send(writer, NOWHERE, method)
             return False
         length = int(headers.get("content-length", "0"))
@@ -107,6 +110,8 @@ class Server:
         return True
 
     async def _ask(self, guest: Guest, method: str, url: str, headers: dict[str, str], body: bytes) -> Reply:
+        if url.endswith("/favicon.ico"):
+            return NO_ICON
         for name in ("host", "proxy-connection", "connection"):
             headers.pop(name, None)
         try:
@@ -115,7 +120,10 @@ class Server:
         except TimeoutError:
             return LATE
         if reply is NOWHERE:
-            guest.blocked()
+            guest.tell("blocked")
+        elif headers.get("accept", "").startswith("text/html") and reply.status == 200 and is_download(reply):
+            guest.tell("download")
+            return STAY
         return reply
 
     async def _send(self, writer: asyncio.StreamWriter, reply: Reply, method: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urldefrag, urljoin, urlsplit
@@ -17,7 +17,7 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 from oneiro.worlds.web.actions import Action, Kind
 from oneiro.worlds.web.browser import forms
 from oneiro.worlds.web.browser.accessibility import State, is_disabled, labelled, option_name, tree
-from oneiro.worlds.web.browser.base import Browser, Limits, Outcome, Session, Visited, address
+from oneiro.worlds.web.browser.base import Browser, Limits, Outcome, Session, Visited, address, is_download
 from oneiro.worlds.web.browser.document import Document, Element, serialise
 from oneiro.worlds.web.browser.keys import split_keys
 from oneiro.worlds.web.browser.locator import NotKnown, evaluate
@@ -33,7 +33,6 @@ MOST_SHEETS = 8
 LONGEST_COOKIES = 8192
 CHARSET = re.compile(r"charset=[\"']?([\w-]+)", re.IGNORECASE)
 META_CHARSET = re.compile(rb"<meta[^>]+charset=[\"']?([\w-]+)", re.IGNORECASE)
-SHOWN_AS_TEXT = ("text/", "application/json")
 NUMBER_KEYS = frozenset("0123456789+-.eE")
 ACTIVE = ("a", "button", "input", "label", "summary", "select", "option", "textarea")
 
@@ -177,6 +176,10 @@ class TextSession(Session):
         self.shown = numbered
         return text
 
+    def number_of(self, node: Node) -> int | None:
+        given = self.shown if isinstance(self.shown, list) else []
+        return next((number for number, element in enumerate(given) if element is node.handle), None)
+
     def screenshot(self) -> bytes | None:
         return None
 
@@ -280,14 +283,11 @@ class TextSession(Session):
     def loaded(self, url: str, reply: Reply, posted: bool) -> Loaded | None:
         """An answer as a page."""
         kind = reply.header("content-type").lower() or "text/html"
-        if "attachment" in reply.header("content-disposition").lower():
+        if is_download(reply):
             self.event("download")
             return None
         html = decode(reply.body[: self.limits.page_bytes], kind)
         if "html" not in kind:
-            if not kind.startswith(SHOWN_AS_TEXT):
-                self.event("download")
-                return None
             html = f"<pre>{html.replace('&', '&amp;').replace('<', '&lt;')}</pre>"
         document = read(html, self.limits.nodes)
         shown = rendering(html, self.sheets_of(document, url), self.limits.nodes)
@@ -320,8 +320,7 @@ class TextSession(Session):
             raise Failed(f"Addresses that begin with '{scheme}:' are blocked.")
         bare, fragment = urldefrag(target)
         if method == "GET" and not new_tab and (fragment or "#" in target) and bare == urldefrag(here)[0]:
-            page = self.page
-            self.tab.go(Loaded(target, page.status, page.html, page.rendering, page.state, page.posted))
+            self.tab.go(replace(self.page, url=target))
             return
         page_there = self.fetch(target, method, body, here)
         if page_there is None:
@@ -413,6 +412,8 @@ class TextSession(Session):
             there.state = State()
         elif urldefrag(there.url)[0] != urldefrag(tab.page.url)[0]:
             there = self.fetch(there.url) or there
+        else:
+            there = replace(tab.page, url=there.url)
         tab.place, tab.scroll = place, 0.0
         tab.history[place] = there
 

@@ -150,9 +150,8 @@ def nearest(visit: Visit) -> Response:
     tree = roads.tree(mode, centre["junction"])
     rows = visit.rows(sql, centre["id"], *([category] if category else []))
     for row in sorted(rows, key=lambda row: (tree[row["junction"]][0], row["id"]))[:NEAREST]:
-        way = roads.route(mode, centre["junction"], row["junction"])
-        assert way is not None
-        found.append((row, distance_text(way.metres), duration_text(way.seconds)))
+        metres = sum(road.metres for road in roads.walk(mode, centre["junction"], row["junction"])[1])
+        found.append((row, distance_text(metres), duration_text(tree[row["junction"]][0])))
     return visit.page(
         "map/nearest.html",
         centre=centre,

@@ -150,7 +150,7 @@ def position(corner: Point, x: float, y: float) -> Point:
     return round(lat + y / 111.32, 6), round(lon + x / (111.32 * math.cos(math.radians(lat))), 6)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def region(seed: int) -> Region:
     """The region of a seed."""
     dice = Dice("web", "map", seed)

@@ -21,6 +21,9 @@ SPEEDS: Mapping[str, Mapping[str, float]] = {
 TURNS = ((20.0, "Continue on"), (60.0, "Bear {side} onto"), (130.0, "Turn {side} onto"), (180.0, "Turn back onto"))
 COMPASS = ("north", "north-east", "east", "south-east", "south", "south-west", "west", "north-west")
 
+MOST_TREES = 128
+"""How many searches a graph remembers."""
+
 Point = tuple[float, float]
 """Kilometres east and north of the region's corner."""
 
@@ -72,6 +75,8 @@ class Roads:
     def tree(self, mode: str, source: int) -> dict[int, tuple[float, int, Road | None]]:
         """Seconds to every junction that can be reached, the junction before it and the road between (Dijkstra)."""
         if (mode, source) not in self.trees:
+            if len(self.trees) >= MOST_TREES:
+                self.trees.clear()
             self.trees[mode, source] = self._search(mode, source)
         return self.trees[mode, source]
 
@@ -96,16 +101,23 @@ class Roads:
         tree = self.tree(mode, low)
         if high not in tree:
             return None
-        junctions, roads = [high], []
-        while junctions[-1] != low:
-            _, before, road = tree[junctions[-1]]
-            assert road is not None
-            roads.append(road)
-            junctions.append(before)
+        junctions, roads = self.walk(mode, low, high)
         if start == low:
             junctions, roads = junctions[::-1], roads[::-1]
         steps = self.directions(junctions, roads)
         return Route(sum(road.metres for road in roads), tree[high][0], tuple(junctions), steps)
+
+    def walk(self, mode: str, start: int, end: int) -> tuple[list[int], list[Road]]:
+        """The fastest way's junctions and roads from its end back to its start."""
+        tree = self.tree(mode, start)
+        junctions: list[int] = [end]
+        roads: list[Road] = []
+        while junctions[-1] != start:
+            _, before, road = tree[junctions[-1]]
+            assert road is not None
+            roads.append(road)
+            junctions.append(before)
+        return junctions, roads
 
     def directions(self, junctions: Sequence[int], roads: Sequence[Road]) -> tuple[Step, ...]:
         """A route in words: one line for each road that keeps its name."""

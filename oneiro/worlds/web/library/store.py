@@ -1,0 +1,77 @@
+"""What the tasks on the store and on its back office share."""
+
+from __future__ import annotations
+
+import sqlite3
+from calendar import monthrange
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from oneiro.worlds.web.actions import Action, Kind
+from oneiro.worlds.web.library.base import Content, Slots, holds, quoted
+from oneiro.worlds.web.library.script import Lost, View, walk
+from oneiro.worlds.web.tasks import DatabaseCheck
+
+SHOPPER_ID = 1
+"""The customer who is logged in at the store."""
+
+
+def money(cents: int) -> str:
+    """A sum as the pages show it."""
+    return f"${cents / 100:,.2f}"
+
+
+def day(stamp: str) -> str:
+    """A day as the store shows it."""
+    return datetime.fromisoformat(stamp).strftime("%b %-d, %Y")
+
+
+def month_slots(month: str) -> Slots:
+    """`2026-02` in words, with its first and its last day."""
+    year, number = map(int, month.split("-"))
+    return {
+        "month": datetime(year, number, 1).strftime("%B %Y"),
+        "from": f"{month}-01",
+        "to": f"{month}-{monthrange(year, number)[1]}",
+    }
+
+
+def some_product(content: Content, rng: np.random.Generator, where: str = "1") -> sqlite3.Row | None:
+    """A product that the store shows."""
+    return content.pick(rng, f"SELECT * FROM listed WHERE status = 'enabled' AND ({where}) ORDER BY id")
+
+
+def last_id(content: Content, table: str) -> int:
+    """The highest id of a table; new rows have higher ones."""
+    return int(content.value(f"SELECT coalesce(max(id), 0) FROM {table}"))
+
+
+def row_of(content: Content, table: str, number: int, columns: Sequence[str], **new: Any) -> dict[str, Any]:
+    """Some columns of a row as they must be at the end: as they are, but for the new values."""
+    row = content.rows(f"SELECT {', '.join(columns)} FROM {table} WHERE id = ?", number)[0]
+    return {**dict(row), **new}
+
+
+def holds_row(site: str, table: str, number: int, row: Mapping[str, Any]) -> DatabaseCheck:
+    """The row of this number has these values."""
+    return holds(site, f"SELECT {', '.join(row)} FROM {table} WHERE id = {number}", tuple(row.values()))
+
+
+def listed(values: Sequence[Any]) -> str:
+    """Values as an SQL list."""
+    return ", ".join(quoted(value) if isinstance(value, str) else str(value) for value in values)
+
+
+def click_after(see: View, text: str, role: str, name: str) -> Action:
+    """Click the first such node below a text, for lists whose items are no nodes of their own."""
+    if see.page is None:
+        raise Lost("no page was observed yet")
+    seen = False
+    for node in walk(see.page.root):
+        if seen and node.id and node.role == role and node.name == name:
+            return Action(Kind.CLICK, node.id)
+        seen = seen or (text in node.name and node.role in ("StaticText", "link", "heading", "cell"))
+    raise Lost(f"{see.page.url}: no {role} {name!r} after {text!r}")
