@@ -80,10 +80,10 @@ class LabelCount(GitLab):
 class CommitsInMonth(GitLab):
     name = "gitlab/commits-in-month"
     intents = (
-        "How many commits did {author} make to the main branch of {project} in {month}, and how many in {other}? Answer "
-        "with two numbers in this order.",
-        "Count the commits of the user {author} on main in {project}, first in {month}, then in {other}. Answer with two "
-        "numbers.",
+        "How many commits did {author} make to the main branch of {project} in {month}, and how many in {other}? "
+        "Answer with two numbers in this order.",
+        "Count the commits of the user {author} on main in {project}, first in {month}, then in {other}. Answer with "
+        "two numbers.",
     )
     skills = ("search", "filter", "page", "count")
 
@@ -271,10 +271,10 @@ class MilestoneDue(GitLab):
 class IssuesInMonth(GitLab):
     name = "gitlab/issues-in-month"
     intents = (
-        "How many issues of {project}, open or closed, were created in {month}, and how many in {other}? Answer with two "
-        "numbers in this order.",
-        "Count all the issues, whether open or not, that were reported to {project}, first in {month}, then in {other}. "
-        "Answer with two numbers.",
+        "How many issues of {project}, open or closed, were created in {month}, and how many in {other}? Answer with "
+        "two numbers in this order.",
+        "Count all the issues, whether open or not, that were reported to {project}, first in {month}, then in "
+        "{other}. Answer with two numbers.",
     )
     skills = ("search", "filter", "page", "count")
     held_out = True
@@ -354,9 +354,9 @@ class WasMerged(GitLab):
 class OwnIssues(GitLab):
     name = "gitlab/own-issues"
     intents = (
-        "How many open issues of {project} are assigned to me, and how many of {other}? Answer with two numbers in this "
-        "order.",
-        "Count the open issues that I am the assignee of, first in {project}, then in {other}. Answer with two numbers.",
+        "How many open issues of {project} are assigned to me, and how many of {other}? Answer with two numbers in "
+        "this order.",
+        "Count the open issues that I am assigned to, first in {project}, then in {other}. Answer with two numbers.",
     )
     skills = ("read", "count", "account")
 

@@ -187,8 +187,8 @@ class Address(_Map):
 class CategoryCount(_Map):
     name = "map/category-count"
     intents = (
-        "How many places of the category {category} are there in {town}, and how many in {other}? Answer with two numbers "
-        "in this order.",
+        "How many places of the category {category} are there in {town}, and how many in {other}? Answer with two "
+        "numbers in this order.",
         "Count the places that are listed under {category}, first in {town}, then in {other}. Answer with two numbers.",
     )
     skills = ("filter", "count")
