@@ -95,9 +95,7 @@ def some_review(content: Content, rng: np.random.Generator, where: str) -> Slots
 
 def some_month(content: Content, rng: np.random.Generator) -> Slots:
     """A month of the last two years that is over."""
-    rows = content.rows(
-        "SELECT DISTINCT substr(created_at, 1, 7) FROM sales_order WHERE created_at < '2026-06' ORDER BY 1"
-    )
+    rows = content.rows("SELECT DISTINCT substr(created_at, 1, 7) FROM sales_order WHERE created_at < '2026-06' ORDER BY 1")
     return month_slots(one_of(rng, rows)[0])
 
 
@@ -430,9 +428,7 @@ class OpenBuyer(_Admin):
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         order = some_order(content, rng)
-        row = (
-            order and content.rows("SELECT customer_id, customer_name FROM sales_order WHERE id = ?", order["order"])[0]
-        )
+        row = order and content.rows("SELECT customer_id, customer_name FROM sales_order WHERE id = ?", order["order"])[0]
         return order and {**order, "id": row["customer_id"], "customer": row["customer_name"]}
 
     def checks(self, slots: Slots) -> list[Check]:

@@ -513,11 +513,7 @@ class OpenExtreme(_Shopping):
         found = " AND ".join(f"name LIKE {quoted(f'%{word}%')}" for word in brand.split())
         sql = f"SELECT * FROM listed WHERE status = 'enabled' AND {found} ORDER BY final_price {direction}"
         rows = content.rows(sql)
-        if (
-            len(rows) < 4
-            or rows[0]["final_price"] == rows[1]["final_price"]
-            or any(row["brand"] != brand for row in rows)
-        ):
+        if len(rows) < 4 or rows[0]["final_price"] == rows[1]["final_price"] or any(row["brand"] != brand for row in rows):
             return None
         return {"brand": brand, "extreme": extreme, "product": rows[0]["name"], "slug": rows[0]["slug"]}
 
