@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -159,18 +160,39 @@ def test_a_json_file_that_cannot_be_written_is_noticed_before_the_run(toy: Path,
     assert not (tmp_path / "run").exists()
 
 
-def test_control_c_while_the_command_is_loaded_leaves_no_traceback_and_promises_nothing() -> None:
-    for module, said in {"oneiro.cli": "", "oneiro.doctor": "stopped"}.items():
+def test_control_c_while_the_command_is_loaded_and_at_its_end_leaves_no_traceback_and_promises_nothing() -> None:
+    """A signal meets the loading of the commands, then that of one command's work, then the end of the process."""
+    loading = {"oneiro.cli": (-signal.SIGINT, ""), "oneiro.doctor": (130, "stopped"), "": (-signal.SIGINT, "")}
+    for module, expected in loading.items():
         program = (
-            "import sys, oneiro.__main__\n"
+            "import atexit, os, signal, sys, oneiro.__main__\n"
+            "def interrupt(): os.kill(os.getpid(), signal.SIGINT)\n"
             "class Late:\n"
             "    def find_spec(self, name, path=None, target=None):\n"
-            f"        if name == {module!r}: raise KeyboardInterrupt\n"
-            "sys.meta_path.insert(0, Late()); sys.argv = ['oneiro', 'doctor']\n"
+            f"        if name == {module!r}: interrupt()\n"
+            "sys.meta_path.insert(0, Late()); sys.argv = ['oneiro', 'doctor' if {0} else '--version']\n"
+            "if not {0}: atexit.register(interrupt)\n"
             "sys.exit(oneiro.__main__.main())"
-        )
+        ).replace("{0}", str(bool(module)))
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-        assert (done.returncode, done.stderr.strip()) == (130, said)
+        assert (done.returncode, done.stderr.strip()) == expected
+
+
+def test_the_entry_point_imports_nothing_of_ours_that_control_c_could_meet() -> None:
+    program = "import sys, oneiro.__main__; print(*(name for name in sys.modules if name.startswith('oneiro')))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["oneiro", "oneiro.__main__"]
+
+
+def test_run_of_the_package_is_the_function_whenever_its_module_is_imported() -> None:
+    program = (
+        "import inspect, oneiro; first = oneiro.run\n"
+        "import oneiro.run\n"
+        "from oneiro.run import Run\n"
+        "assert inspect.isfunction(first) and oneiro.run is first and oneiro.Run is Run"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_measurements_that_take_hours_are_smaller_without_a_gpu_unless_asked_for() -> None:
