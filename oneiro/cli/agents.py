@@ -21,7 +21,7 @@ def offer(app: typer.Typer) -> None:
 
 
 def agent(
-    world: Annotated[str, typer.Option(help="The world to play in.")],
+    world: Annotated[str, typer.Option(help="The world to play in; or module:Class.")],
     model: Annotated[
         str | None, typer.Option(metavar="DIR|NAME", help="A checkpoint, a model folder or a model's name.")
     ] = None,
@@ -71,12 +71,13 @@ def agent(
     from oneiro.agents.evaluate import evaluate_agent
     from oneiro.progress import Bar, console
     from oneiro.sampling.server import ServerConfig
+    from oneiro.worlds.registry import adopt
 
     asked = assignments(server_settings or ())
     screen = console()
     with Bar("episodes", 2 * levels * samples, 0, screen, lambda line: None) as bar:
         found = evaluate_agent(
-            world,
+            adopt(world),
             model,
             policy,
             levels,

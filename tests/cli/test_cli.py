@@ -299,3 +299,32 @@ def test_every_recipe_runs_its_smoke_preset(name: str, finished: Callable[[str, 
     assert (run / "report.html").exists()
     assert json.loads((run / "run.json").read_text())["status"] == "done"
     assert all(table["rows"] for table in json.loads((run / "summary.json").read_text())["tables"])
+
+
+OWN = """
+from oneiro.worlds.grid.frozen_lake.world import FrozenLake
+
+class Pond(FrozenLake):
+    name = "pond"
+"""
+
+
+def test_a_world_of_ones_own_is_checked_by_its_import_path(tmp_path: Path) -> None:
+    (tmp_path / "waters").mkdir()
+    (tmp_path / "waters" / "pond.py").write_text(OWN)
+    done = oneiro("check", "waters.pond:Pond", "size=3", "--json", tmp_path / "check.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    table = json.loads((tmp_path / "check.json").read_text())
+    assert table["title"] == "Check of pond"
+    assert {"status": "ok", "finding": "same seed, same episode in another process"} in table["rows"]
+    for path, said in {
+        "waters.pond:Pond:slipery": "world 'pond' has no variant 'slipery'; did you mean 'slippery'?",
+        "waters.pond:Lake": "has no attribute 'Lake'",
+        "waters.lake:Pond": "No module named 'waters.lake'",
+        "waters.pond": "write package.module:Class",
+        "waters/pond.py:Pond": "write waters.pond:Pond",
+        "waters.pond:FrozenLake.x": "write package.module:Class",
+        "pathlib:Path": "is not a World class",
+        "frozen-lak:slippery": "did you mean 'frozen-lake'?",
+    }.items():
+        assert said in mistake("check", path, cwd=tmp_path)
