@@ -128,7 +128,7 @@ class RecipeCard:
     takes: str
     presets: tuple[str, ...]
     models: tuple[str, ...] = ()
-    """Models that it has settings for."""
+    """Models that it has settings for, and which."""
 
 
 def load(name: str, overrides: Sequence[str] = (), recipe_class: type[Recipe] | None = None) -> Recipe:
@@ -136,6 +136,13 @@ def load(name: str, overrides: Sequence[str] = (), recipe_class: type[Recipe] | 
 
     Without `recipe_class` the file's `system` decides it.
     """
+    return load_explained(name, overrides, recipe_class)[0]
+
+
+def load_explained(
+    name: str, overrides: Sequence[str] = (), recipe_class: type[Recipe] | None = None
+) -> tuple[Recipe, str]:
+    """The same, and in one line which settings its model gets and why; nothing where the file has no choice of them."""
     data = read(find(name))
     presets, models = _named_settings(data, "presets", name), _named_settings(data, "models", name)
     chosen, changes = _split(overrides)
@@ -145,7 +152,8 @@ def load(name: str, overrides: Sequence[str] = (), recipe_class: type[Recipe] | 
     if recipe_class is None:
         # Found by name when asked for: systems stand above recipes, and importing one may import torch.
         recipe_class = pkgutil.resolve_name("oneiro.systems:recipe_class")(str(data.get("system", "")))
-    return build(recipe_class, _overlay(data, models, layers, changes, recipe_class))
+    resolved, why = _overlay(data, models, layers, changes, recipe_class)
+    return build(recipe_class, resolved), why
 
 
 def build(settings_class: type[Built], data: Mapping[str, Any]) -> Built:
@@ -185,12 +193,12 @@ def listing() -> list[RecipeCard]:
     for name, path in sorted(_named_files().items()):
         try:
             data = read(path)
-            presets, models = (tuple(_named_settings(data, section, str(path))) for section in ("presets", "models"))
+            presets, models = (_named_settings(data, section, str(path)) for section in ("presets", "models"))
         except OneiroError as error:
             plugins.skip(error)
             continue
         words = {field: str(data.get(field, "")) for field in ("about", "needs", "takes")}
-        cards.append(RecipeCard(name, presets=presets, models=models, **words))
+        cards.append(RecipeCard(name, presets=tuple(presets), models=pretrained.choices(models), **words))
     return cards
 
 
@@ -276,8 +284,13 @@ def _split(overrides: Sequence[str]) -> tuple[list[str], list[tuple[list[str], A
     return presets, sorted(changes, key=lambda change: len(change[0]))
 
 
-def _overlay(file: Plain, models: Plain, presets: list[Plain], changes: list[Any], recipe_class: type[Recipe]) -> Plain:
-    """Merge the layers. The model's own overlay lies low, but its name may be decided by any layer above it."""
+def _overlay(
+    file: Plain, models: Plain, presets: list[Plain], changes: list[Any], recipe_class: type[Recipe]
+) -> tuple[Plain, str]:
+    """Merge the layers. The model's own overlay lies low, but its name may be decided by any layer above it.
+
+    Beside it, which settings the model gets.
+    """
     fitted = [preset.get("models") or {} for preset in presets]
     presets = [{key: value for key, value in preset.items() if key != "models"} for preset in presets]
     named = _merged(file, *presets)
@@ -294,7 +307,8 @@ def _overlay(file: Plain, models: Plain, presets: list[Plain], changes: list[Any
     result = _merged(file, *model, *presets)
     # A published protocol brings its own settings, whatever the model.
     fits = general and not result.get("protocol")
-    return _change(pretrained.fit(result, final) if fits else result, changes)
+    why = pretrained.reason(final, written, models, str(result.get("protocol") or "")) if models else ""
+    return _change(pretrained.fit(result, final) if fits else result, changes), why
 
 
 def _named_settings(data: Plain, section: str, where: str) -> Plain:

@@ -42,8 +42,11 @@ def run(
     from oneiro.run import holds_run
 
     if dry_run:
-        resolved = recipes_.load(f"{recipe}/recipe.yaml" if holds_run(recipe) else recipe, overrides or ())
+        name = f"{recipe}/recipe.yaml" if holds_run(recipe) else recipe
+        resolved, why = recipes_.load_explained(name, overrides or ())
         systems.check(resolved)
+        if why:
+            typer.echo(f"# model {why}")
         typer.echo(recipes_.dump(resolved), nl=False)
         if json is not None:
             write_json(json, recipes_.plain(resolved))
@@ -67,19 +70,32 @@ def recipes(
     oneiro run NAME preset=smoke     runs a very small version of it
     """
     import shutil
+    import textwrap
 
     from oneiro.recipe import find, listing
 
-    cards = listing()
+    cards, columns = listing(), shutil.get_terminal_size().columns
     if name is not None:
         find(name)  # says what was meant
         cards = [card for card in cards if card.name == name] or cards
         for key, value in vars(cards[0]).items():
-            typer.echo(f"{key:<8} {', '.join(value) if isinstance(value, tuple) else value}".rstrip())
+            lines = value if key == "models" else [", ".join(value) if isinstance(value, tuple) else value]
+            for number, line in enumerate(lines):
+                label = "" if number else key
+                typer.echo(
+                    textwrap.fill(
+                        f"{label:<8} {line}",
+                        columns,
+                        subsequent_indent=" " * 9,
+                        break_on_hyphens=False,
+                        break_long_words=False,
+                    ).rstrip()
+                )
     else:
-        widest, columns = max(len(card.name) for card in cards), shutil.get_terminal_size().columns
+        widest = max(len(card.name) for card in cards)
         for card in cards:
             typer.echo(f"{card.name:<{widest}}  {_shortened(card.about, columns - widest - 2)}")
+        typer.echo("oneiro recipes NAME: the whole text, needs, time, presets and models")
     if json is not None:
         from oneiro.files import write_json
         from oneiro.report.table import Table

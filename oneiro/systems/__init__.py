@@ -14,7 +14,7 @@ from pathlib import Path
 
 from oneiro import interrupt, plugins, threads, track
 from oneiro.errors import OneiroError, nearest
-from oneiro.recipe import Recipe, load
+from oneiro.recipe import Recipe, load_explained
 from oneiro.records import read_info
 from oneiro.run import Run, first_difference, holds_run
 
@@ -66,9 +66,9 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
     `runs/NAME-N`. Stages that are done are skipped, so calling it again with the same arguments resumes.
     """
     if isinstance(recipe, Recipe):
-        name, chosen = recipe.system, recipe
+        name, chosen, why = recipe.system, recipe, ""
     elif holds_run(recipe):
-        name, chosen = str(recipe), load(f"{recipe}/recipe.yaml", overrides)
+        name, (chosen, why) = str(recipe), load_explained(f"{recipe}/recipe.yaml", overrides)
         elsewhere = out is not None and Path(out).resolve() != Path(recipe).resolve()
         if elsewhere or (difference := first_difference(recipe, chosen)):
             why = f"--out {out} is another place" if elsewhere else difference
@@ -77,7 +77,7 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
             )
         out = recipe
     else:
-        name, chosen = str(recipe), load(str(recipe), overrides)
+        name, (chosen, why) = str(recipe), load_explained(str(recipe), overrides)
     if not holds_run(name):  # a run looked when it began, and may have all it needs by now
         check(chosen)
     from oneiro.report import page, profile  # drawing is not needed to say that a recipe has a mistake
@@ -85,6 +85,8 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
     with interrupt.handled(), _going_on(), Run.open(out or _default_out(name, chosen), chosen) as opened:
         time = f", {chosen.takes}" if chosen.takes else ""
         opened.say(f"in {opened.path}{time}; Ctrl-C stops it, the same command goes on")
+        if why:
+            opened.say(f"model {why}")
         with interrupt.postponed():  # this brings torch, which aborts where a signal meets its loading
             work = pipeline(chosen.system)
         _use_threads(chosen, opened)

@@ -6,9 +6,9 @@ Other packages add worlds through the entry-point group `oneiro.worlds` (`name =
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -58,7 +58,7 @@ def adopt(name: str) -> str:
         raise OneiroError(f"world '{target}' is not an import path; write {dotted}:{path or 'Class'}")
     if not path.isidentifier() or not all(map(str.isidentifier, module.split("."))):
         raise OneiroError(f"world '{target}' is not an import path; write package.module:Class")
-    if (here := os.getcwd()) not in sys.path:
+    if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)  # behind everything that is installed
     found = _require_class(target, plugins.resolve(target, f"world '{target}'"), target)
     own = getattr(found, "name", found.__name__.lower())

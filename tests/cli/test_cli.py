@@ -16,7 +16,7 @@ from oneiro import cli, progress
 from oneiro.cli import show, video
 from oneiro.errors import OneiroError
 from oneiro.recipe import find as find_recipe
-from oneiro.recipe import listing, read
+from oneiro.recipe import listing, load, read
 
 TOY = "system: toy\nabout: a toy\nlearn: {steps: 4}\npresets: {smoke: {learn: {steps: 2}}}\n"
 
@@ -147,10 +147,26 @@ def test_a_dry_run_finds_mistakes_in_names_without_loading_torch(tmp_path: Path)
 
 def test_recipes_are_one_line_each_and_one_recipe_is_told_in_full() -> None:
     lines = oneiro("recipes").stdout.splitlines()
-    assert [line.split()[0] for line in lines] == [card.name for card in listing()]
+    assert [line.split()[0] for line in lines[:-1]] == [card.name for card in listing()]
     assert all(len(line) <= 80 for line in lines)
+    assert any(line.endswith("...") for line in lines) and "oneiro recipes NAME" in lines[-1]
     told = oneiro("recipes", "spa/frozen-lake").stdout
+    assert all(len(line) <= 80 for line in told.splitlines())
     assert "needs    2 CPU cores" in told and "presets  smoke" in told and "smollm2-135m" in told
+    card = next(card for card in listing() if card.name == "spa/frozen-lake")
+    assert card.about in " ".join(told.split())
+    assert "Qwen/Qwen2.5-0.5B-Instruct (protocol spa)" in told and "any other pretrained model" in told
+
+
+def test_which_settings_a_model_gets_is_said_at_the_start_of_a_run_and_of_a_dry_run(toy: Path, tmp_path: Path) -> None:
+    said = "# model Qwen/Qwen3-0.6B: general settings, those of smollm2-135m"
+    dry = oneiro("run", "spa/bandit", "model=Qwen/Qwen3-0.6B", "--dry-run").stdout
+    assert dry.startswith(said)
+    (tmp_path / "again.yaml").write_text(dry)  # the line is a comment
+    assert load(str(tmp_path / "again.yaml")) == load("spa/bandit", ["model=Qwen/Qwen3-0.6B"])
+    toy.write_text(f"{TOY}model: tiny\nmodels: {{other: {{seed: 4}}}}\n")
+    done = oneiro("run", toy, "model=other", "--out", tmp_path / "run")
+    assert "model other: settings that this recipe has for it" in done.stdout.splitlines()[1]
 
 
 def test_a_json_file_that_cannot_be_written_is_noticed_before_the_run(toy: Path, tmp_path: Path) -> None:
