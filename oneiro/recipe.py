@@ -17,7 +17,7 @@ import difflib
 import pkgutil
 import re
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
@@ -145,7 +145,7 @@ def load_explained(
     """The same, and in one line which settings its model gets and why; nothing where the file has no choice of them."""
     data = read(find(name))
     presets, models = _named_settings(data, "presets", name), _named_settings(data, "models", name)
-    chosen, changes = _split(overrides)
+    chosen, changes = _split(overrides, presets)
     layers = [_pick(presets, preset, f"preset of {name}") for preset in chosen]
     for layer in layers:
         _named_settings(dict(layer), "models", f"a preset of {name}")
@@ -154,6 +154,11 @@ def load_explained(
         recipe_class = pkgutil.resolve_name("oneiro.systems:recipe_class")(str(data.get("system", "")))
     resolved, why = _overlay(data, models, layers, changes, recipe_class)
     return build(recipe_class, resolved), why
+
+
+def chosen_presets(overrides: Sequence[str]) -> list[str]:
+    """The presets that `preset=NAME` or `preset=NAME,NAME` asks for."""
+    return _split(overrides)[0]
 
 
 def build(settings_class: type[Built], data: Mapping[str, Any]) -> Built:
@@ -265,14 +270,20 @@ def _one_line(error: Exception) -> str:
 # Overlays ------------------------------------------------------------------------------------------------------------
 
 
-def _split(overrides: Sequence[str]) -> tuple[list[str], list[tuple[list[str], Any]]]:
-    """`["preset=smoke", "sft.lr=1e-3"]` -> the chosen presets, and the other overrides as (path, value)."""
+def _split(overrides: Sequence[str], known: Iterable[str] = ()) -> tuple[list[str], list[tuple[list[str], Any]]]:
+    """`["preset=smoke", "sft.lr=1e-3"]` -> the chosen presets, and the other overrides as (path, value).
+
+    `known` are the presets that a bare word may have meant.
+    """
+    if isinstance(overrides, str):
+        raise OneiroError(f"overrides: expected a list of texts, write [{overrides!r}]")
     presets: list[str] = []
     changes: list[tuple[list[str], Any]] = []
     for override in overrides:
         key, equals, text = override.partition("=")
         if not equals or not all(key.split(".")):
-            raise OneiroError(f"{override!r} is not an override; write key=value, for instance seed=1")
+            meant = f"preset={override}" if override in known else "key=value, for instance seed=1"
+            raise OneiroError(f"{override!r} is not an override; write {meant}")
         if key == "preset":
             presets += [name.strip() for name in text.strip("[]").split(",") if name.strip()]
             continue
@@ -369,6 +380,20 @@ def _pick(overlays: Any, name: str, what: str) -> Plain:
 # Mistakes ------------------------------------------------------------------------------------------------------------
 
 
+EXPECTED = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "string": "a text",
+    "dict": "a section, whose settings are written section.key=value",
+    "model": "a section, whose settings are written section.key=value",
+    "list": "a list in brackets, [a,b]",
+    "tuple": "a list in brackets, [a,b]",
+}
+"""What a value of a type is called."""
+WRONG_TYPE = re.compile("_(type|parsing|from_float|attributes_type)$")
+
+
 def explain(error: ValidationError, recipe_class: type[BaseModel], data: Any) -> str:
     """The first mistake in one line, with the full dotted key."""
     problems = error.errors(include_url=False)
@@ -389,7 +414,8 @@ def explain(error: ValidationError, recipe_class: type[BaseModel], data: Any) ->
     if first["type"] == "list_type" and isinstance(first["input"], str):
         return f"{key}: expected a list; write {key}=[{first['input']}]{more}"
     message = first["msg"].removeprefix("Value error, ")
-    expected = re.sub(r"^Input should be ", "expected ", message)
+    plainly = EXPECTED.get(first["type"].partition("_")[0]) if WRONG_TYPE.search(first["type"]) else None
+    expected = f"expected {plainly}" if plainly else re.sub(r"^Input should be ", "expected ", message)
     given = repr(first["input"])
     return f"{key or 'recipe'}: got {given if len(given) <= 60 else given[:57] + '...'}, {expected}{more}"
 

@@ -3,15 +3,36 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from oneiro.cli.show import JsonFile
+from oneiro.errors import OneiroError
+
+
+class Overridden(TyperCommand):
+    """A command with settings as `key=value`: an option that it does not have was meant as one."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            name = str(getattr(error, "option_name", "") or "")
+            if getattr(error, "possibilities", None) or not name.startswith("--"):
+                raise
+            place = next(i for i, word in enumerate(given) if word.partition("=")[0] == name)
+            words = [*given[place].partition("=")[2:], *given[place + 1 :], "VALUE"]
+            value = next(word for word in words if word and not word.startswith("-"))
+            raise OneiroError(
+                f"no option is called {name}; settings are written {name[2:].replace('-', '_')}={value}"
+            ) from error
 
 
 def offer(app: typer.Typer) -> None:
-    app.command()(run)
+    app.command(cls=Overridden)(run)
     app.command()(recipes)
     app.command()(report)
 

@@ -7,6 +7,7 @@ recipe is read and checked before the pipeline is imported, which may bring torc
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from oneiro import interrupt, plugins, threads, track
 from oneiro.errors import OneiroError, nearest
-from oneiro.recipe import Recipe, load_explained
+from oneiro.recipe import Recipe, chosen_presets, load_explained
 from oneiro.records import read_info
 from oneiro.run import Run, first_difference, holds_run
 
@@ -85,6 +86,8 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
     with interrupt.handled(), _going_on(), Run.open(out or _default_out(name, chosen), chosen) as opened:
         time = f", {chosen.takes}" if chosen.takes else ""
         opened.say(f"in {opened.path}{time}; Ctrl-C stops it, the same command goes on")
+        if not isinstance(recipe, Recipe) and (command := _without_smoke(name, overrides)):
+            opened.remember("real_command", command)
         if why:
             opened.say(f"model {why}")
         with interrupt.postponed():  # this brings torch, which aborts where a signal meets its loading
@@ -97,7 +100,19 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
             opened.say(table)
         opened.finish()
         opened.say(f"{page.write([opened.path])} shows the run")
+        if command := opened.info.get("real_command"):
+            opened.say(f"a smoke run only tests that everything works, its numbers mean nothing; a result: {command}")
     return opened
+
+
+def _without_smoke(name: str, overrides: Sequence[str]) -> str | None:
+    """The command that a run of the preset `smoke` is a test of; None for other runs."""
+    presets = chosen_presets(overrides)
+    if "smoke" not in presets:
+        return None
+    kept = [word for word in overrides if not word.startswith("preset=")]
+    others = ",".join(preset for preset in presets if preset != "smoke")
+    return shlex.join(["oneiro", "run", name, *([f"preset={others}"] if others else []), *kept])
 
 
 @contextmanager

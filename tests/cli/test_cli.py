@@ -46,6 +46,7 @@ def test_a_run_prints_its_table_writes_it_and_points_to_the_report(toy: Path, tm
     done = oneiro("run", toy, "preset=smoke", "--out", tmp_path / "run", "--json", tmp_path / "run.json")
     assert done.returncode == 0, done.stderr
     assert "Toy" in done.stdout and "report.html shows the run" in done.stdout
+    assert done.stdout.splitlines()[-1].endswith(f"its numbers mean nothing; a result: oneiro run {toy}")
     written = json.loads((tmp_path / "run.json").read_text())
     assert written["run"] == str(tmp_path / "run")
     assert [row["arm"] for row in written["tables"][0]["rows"]] == ["toy"]
@@ -56,7 +57,9 @@ def test_a_run_prints_its_table_writes_it_and_points_to_the_report(toy: Path, tm
 def test_a_run_goes_on_by_its_directory_alone(toy: Path, tmp_path: Path) -> None:
     assert oneiro("run", toy, "--out", tmp_path / "run").returncode == 0
     again = oneiro("run", tmp_path / "run")
-    assert again.returncode == 0 and "Toy" in again.stdout
+    assert again.returncode == 0 and "Toy" in again.stdout and "smoke" not in again.stdout
+    assert oneiro("run", toy, "preset=smoke", "seed=2", "--out", tmp_path / "smoke").returncode == 0
+    assert oneiro("run", tmp_path / "smoke").stdout.endswith(f"a result: oneiro run {toy} seed=2\n")
     assert "keeps its recipe" in mistake("run", tmp_path / "run", "seed=3")
     assert "seed was 0, now 3" in mistake("run", toy, "seed=3", "--out", tmp_path / "run")
 
@@ -72,12 +75,20 @@ def test_a_dry_run_prints_the_resolved_recipe_and_does_nothing(toy: Path, tmp_pa
 
 def test_mistakes_are_one_line_and_exit_2(toy: Path, tmp_path: Path) -> None:
     assert mistake("run", toy, "learn.stps=3") == "unknown key 'learn.stps'; did you mean 'learn.steps'?"
-    assert mistake("run", toy, "learn.steps=many").startswith("learn.steps: got 'many', expected a valid integer")
+    assert mistake("run", toy, "learn.steps=many").endswith("learn.steps: got 'many', expected a whole number")
     assert "does not exist" in mistake("run", tmp_path / "none.yaml")
     assert "no recipe called 'spa/frozenlake'" in mistake("run", "spa/frozenlake")
     assert "no such command 'rum'" in mistake("rum").lower()
     assert "no such option: --outt" in mistake("run", toy, "--outt", "x").lower()
-    assert "is not a run directory" in mistake("report", tmp_path)
+    assert mistake("run", toy, "--preset", "smoke") == "no option is called --preset; settings are written preset=smoke"
+    assert mistake("run", toy, "--seed=3", "--out", "x").endswith("settings are written seed=3")
+    assert mistake("report", tmp_path) == (
+        f"{tmp_path} is not a run directory: it has no recipe.yaml; give one that `oneiro run` made"
+    )
+    assert mistake("report", "mine/nothing") == "there is no folder mine/nothing; give one that `oneiro run` made"
+    (tmp_path / "all" / "lake").mkdir(parents=True)
+    (tmp_path / "all" / "lake" / "recipe.yaml").touch()
+    assert mistake("report", "all", cwd=tmp_path).endswith("did you mean all/lake?")
     assert "toy.yaml" in mistake("recipes", "--json", toy / "inside-a-file.json")
     assert "either --model DIR_OR_NAME or --policy" in mistake("eval", "agent", "--world", "frozen-lake")
     assert "did you mean 'oracle'" in mistake("eval", "agent", "--world", "frozen-lake", "--policy", "oracel")
