@@ -203,7 +203,7 @@ def test_a_server_that_hangs_is_named_in_the_meantime(
     assert done.exit_code == 0, done.output
     lines = [line for line in done.output.splitlines() if line.startswith("megabytes")]
     assert sum(line.endswith("waiting for 127.0.0.1: data.bin") for line in lines) >= 2
-    assert lines[-1].endswith("  data.bin") and len(asked) == 2
+    assert len(asked) == 2
 
 
 def test_an_unreachable_source_says_where_the_file_goes(server: Server, tmp_path: Path) -> None:

@@ -119,8 +119,8 @@ def _without_smoke(name: str, overrides: Sequence[str]) -> str | None:
 def _going_on() -> Iterator[None]:
     try:
         yield
-    except KeyboardInterrupt as error:
-        raise interrupt.Stopped("stopped; the same command resumes") from error
+    except KeyboardInterrupt:
+        raise interrupt.Stopped("stopped; the same command resumes") from None
 
 
 def _use_threads(recipe: Recipe, run: Run) -> None:
