@@ -59,7 +59,7 @@ def fit(settings: dict[str, Any], name: str) -> dict[str, Any]:
 
 def reason(name: str, written: str, models: Mapping[str, Any], protocol: str) -> str:
     """In one line which settings a recipe with `models` gives the model `name`, and why; `written` is the file's."""
-    if protocol:
+    if protocol not in ("", "own"):
         whose = "this recipe has it for this model" if _protocol(models.get(name)) else "asked for"
         return f"{name}: the published protocol '{protocol}' ({whose})"
     if name in models:

@@ -318,7 +318,9 @@ def _overlay(
     result = _merged(file, *model, *presets)
     # A published protocol brings its own settings, whatever the model.
     fits = general and not result.get("protocol")
-    why = pretrained.reason(final, written, models, str(result.get("protocol") or "")) if models else ""
+    why = pretrained.reason(final, written, models, str(result.get("protocol") or ""))
+    if not models and final == written:
+        why = ""  # nothing to choose from: also the stored recipe of a run
     return _change(pretrained.fit(result, final) if fits else result, changes), why
 
 

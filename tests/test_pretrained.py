@@ -107,3 +107,5 @@ def test_a_recipe_says_which_settings_a_model_gets_and_why(overrides: list[str],
 def test_a_recipe_without_settings_for_models_says_nothing_of_them(tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text(recipe.dump(load("spa/frozen-lake")))
     assert recipe.load_explained(str(tmp_path / "recipe.yaml")) == (load("spa/frozen-lake"), "")
+    _, why = recipe.load_explained(str(tmp_path / "recipe.yaml"), ["model=Qwen/Qwen3-0.6B"])
+    assert why == "Qwen/Qwen3-0.6B: settings that this recipe has for tiny (it has none for this model)"

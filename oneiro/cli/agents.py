@@ -68,16 +68,22 @@ def agent(
         raise OneiroError("--server URL and --server-model NAME go together")
     if server_settings and server is None:
         raise OneiroError("--server-settings belong to --server URL")
+    from oneiro.models.settings import require_place
+    from oneiro.worlds.registry import adopt, world_class
+
+    world = adopt(world)
+    world_class(world)
+    if model is not None:
+        require_place(model)  # said before torch is loaded
     from oneiro.agents.evaluate import evaluate_agent
     from oneiro.progress import Bar, console
     from oneiro.sampling.server import ServerConfig
-    from oneiro.worlds.registry import adopt
 
     asked = assignments(server_settings or ())
     screen = console()
     with Bar("episodes", 2 * levels * samples, 0, screen, lambda line: None) as bar:
         found = evaluate_agent(
-            adopt(world),
+            world,
             model,
             policy,
             levels,

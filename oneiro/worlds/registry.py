@@ -95,7 +95,7 @@ def world_class(name: str) -> type[World]:
     targets = _targets()
     if base not in targets:
         own = "; a class of your own gets its name by an entry point (docs/extending.md)" if "." in base else ""
-        raise OneiroError(f"no world is called '{base}'{own or nearest(base, targets)}")
+        raise OneiroError(f"no world is called '{base}'{own or nearest(base, targets)} (`oneiro worlds` lists them)")
     target = targets[base]
     found = plugins.resolve(target, f"world '{base}'") if isinstance(target, str) else target
     return _require_class(base, found, str(target))
