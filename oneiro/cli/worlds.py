@@ -40,7 +40,7 @@ def worlds(json: JsonFile = None) -> None:
 
 
 def check(
-    world: Annotated[str, typer.Argument(metavar="WORLD", help="A world, or a variant of one as world:variant.")],
+    world: Annotated[str, typer.Argument(metavar="WORLD", help="A world, world:variant, or module:Class.")],
     settings: KeyValues = None,
     json: JsonFile = None,
 ) -> None:
@@ -51,12 +51,15 @@ def check(
     \b
     oneiro check frozen-lake
     oneiro check frozen-lake size=6
+    oneiro check mine.courier:Courier    a class of your own, by its import path
     """
     from oneiro import worlds
     from oneiro.recipe import assignments
     from oneiro.report.table import Table
     from oneiro.worlds.check import worst
+    from oneiro.worlds.registry import adopt
 
+    world = adopt(world)
     with at_work(f"check of {world}"):
         findings = worlds.check(world, **assignments(settings or ()))
     table = Table(f"Check of {world}", ["status", "finding"])
@@ -68,7 +71,7 @@ def check(
 
 
 def play(
-    world: Annotated[str, typer.Argument(metavar="WORLD", help="A world, or a variant of one as world:variant.")],
+    world: Annotated[str, typer.Argument(metavar="WORLD", help="A world, world:variant, or module:Class.")],
     settings: Annotated[
         list[str] | None,
         typer.Argument(metavar="[VARIANT] KEY=VALUE", help="A variant, and settings over the defaults."),
@@ -93,6 +96,9 @@ def play(
     oneiro play textgame brew-tea --model runs/games
     oneiro play robot --model runs/video --out frames
     """
+    from oneiro.worlds.registry import adopt
+
+    world = adopt(world)
     name = world.partition(":")[0]
     if model is not None and name == "robot":
         from oneiro.cli.video import drive
