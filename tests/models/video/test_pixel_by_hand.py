@@ -91,7 +91,7 @@ def test_training_is_adamw_on_disturbed_frames_in_units_of_the_targets_spread() 
     torch.manual_seed(seeds.derive("reader", 7))
     reader = PixelReader(SIZE, 2, SETTINGS)
     wanted = (targets - targets.mean(axis=0)) / targets.std(axis=0)
-    weights = [parameter for parameter in reader.parameters()]
+    weights = list(reader.parameters())
     first, second = [torch.zeros_like(w) for w in weights], [torch.zeros_like(w) for w in weights]
     states, losses = {}, []
     for step in (1, 2):
