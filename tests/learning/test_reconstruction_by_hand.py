@@ -13,7 +13,6 @@ from oneiro import seeds
 from oneiro.errors import OneiroError
 from oneiro.interrupt import Saving
 from oneiro.learning import checkpoint
-
 from oneiro.learning.optimiser import Optimiser
 from oneiro.learning.reconstruction import (
     Adversary,

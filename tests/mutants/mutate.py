@@ -1,7 +1,8 @@
 """Small deliberate errors in a module, each of which some test should notice.
 
 A mutant is one change of the syntax tree: a comparison, sign, constant, argument, guard or statement. Annotations,
-texts, assertions and the bounds of settings are left alone: no result depends on them.
+texts, assertions (`zip`'s `strict` is one) and the bounds of settings are left alone: no result depends on them. Nor on
+how numbers lie in memory, on names of threads, on progress bars, and on which of two kernels for the same step is used.
 """
 
 from __future__ import annotations
@@ -36,10 +37,13 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitOr: ast.BitAnd,
 }
 NAMES = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum", "any": "all", "all": "any"}
-STEPS = {"detach", "clone", "float", "abs", "exp", "neg", "neg_", "square", "sqrt", "contiguous", "copy"}
+STEPS = {"detach", "clone", "float", "abs", "exp", "neg", "neg_", "square", "sqrt", "copy"}
 """Methods without arguments whose result stands in for the value they are called on."""
-BOUNDS = {"ge", "gt", "le", "lt", "min_length", "max_length", "description", "device"}
-"""What a settings class allows, not what it does; and where a tensor lies, of which a CPU has one place."""
+BOUNDS = {"ge", "gt", "le", "lt", "min_length", "max_length", "description"}
+"""What a settings class allows, not what it does."""
+INERT = {"device", "strict", "set_to_none", "thread_name_prefix", "show_progress", "fused", "use_reentrant"}
+"""Where a tensor lies, of which a CPU has one place; what only asserts; what only saves memory or time."""
+LEFT = BOUNDS | INERT
 SYMMETRIC = {"transpose", "movedim", "minimum", "maximum", "min", "max", "logical_or", "logical_and", "isinstance"}
 """Functions whose first two arguments may change places, or never can."""
 UNUSED = (ast.Import, ast.ImportFrom, ast.Assert, ast.Global, ast.Nonlocal)
@@ -127,7 +131,7 @@ def parts(statement: ast.stmt) -> Iterator[ast.expr]:
 
 def expressions(node: ast.AST) -> Iterator[ast.AST]:
     """A node and all inside it, without texts and bounds."""
-    if isinstance(node, ast.JoinedStr | ast.arguments) or (isinstance(node, ast.keyword) and node.arg in BOUNDS):
+    if isinstance(node, ast.JoinedStr | ast.arguments) or (isinstance(node, ast.keyword) and node.arg in LEFT):
         return
     yield node
     for child in ast.iter_child_nodes(node):
@@ -250,7 +254,7 @@ def call_edits(node: ast.Call) -> Iterator[Edit]:
     if len(node.args) > 1 and not starred and name not in SYMMETRIC:
         yield attribute("swap arguments", node, "args", [node.args[1], node.args[0], *node.args[2:]])
     for place, keyword in enumerate(node.keywords):
-        if keyword.arg is not None and keyword.arg not in BOUNDS:
+        if keyword.arg is not None and keyword.arg not in LEFT:
             rest = node.keywords[:place] + node.keywords[place + 1 :]
             yield attribute("drop an argument", node, "keywords", rest)
 

@@ -63,6 +63,8 @@ def test_each_piece_of_code_has_these_mutants(code: str, expected: list[str], tm
         "def f(x: list[int]) -> dict[str, int]:\n    pass",
         "assert a < b",
         "x = Field(a, ge=0)",
+        "x = zip(a, strict=True)",
+        "x = a.contiguous()",
         "import a",
         "raise_if = f'{a + b}'",
     ],

@@ -237,24 +237,23 @@ def test_a_reply_may_be_so_long_as_its_tokens_need() -> None:
 
 
 def test_reading_ends_one_byte_beyond_the_longest_or_when_it_is_late() -> None:
-    class Response(io.BytesIO):
-        asked: list[int] = []
+    asked: list[int] = []
+    late, late_at = threading.Event(), 0
 
+    class Response(io.BytesIO):
         def read(self, size: int | None = -1) -> bytes:
-            self.asked.append(size or 0)
-            if late_at == len(self.asked):
+            asked.append(size or 0)
+            if late_at == len(asked):
                 late.set()
             return super().read(size)
 
-    late, late_at = threading.Event(), 0
-
     def read(size: int, longest: int) -> int:
-        Response.asked = []
+        asked.clear()
         return len(server._read(Response(b"x" * size), longest, late))  # type: ignore[arg-type]
 
-    assert read(10, 100) == 10 and Response.asked == [101, 91]
-    assert read(200, 100) == 101 and Response.asked == [101]
-    assert read(70000, 70000) == 70000 and Response.asked == [65536, 4465, 1]
+    assert read(10, 100) == 10 and asked == [101, 91]
+    assert read(200, 100) == 101 and asked == [101]
+    assert read(70000, 70000) == 70000 and asked == [65536, 4465, 1]
     late_at = 1
     assert read(200_000, 1 << 20) == 65536
 
