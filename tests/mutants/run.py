@@ -53,6 +53,8 @@ ACCEPTED = Path(__file__).with_name("accepted.yaml")
 GOAL = 0.95
 TEST_SECONDS = 40.0
 """Processor time of tests, as measured without an error, that a mutant is given at most."""
+FIRST_SECONDS = 2.0
+"""That of the tests which are run before all others."""
 MEMORY = 16 << 30
 QUIET = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not published and not slow"]
 
@@ -170,28 +172,50 @@ def warm_up() -> None:
 
 
 def covered(fresh: bool) -> dict[str, Any]:
-    """From the last time, unless a source or test has changed since."""
+    """From the last time, but for test files that have changed since; all anew where a source has."""
     kept = FOLDER / "lines.json"
-    sources = [*files(), *(path for name in TESTS for path in [ROOT / name, *(ROOT / name).rglob("*.py")])]
-    if fresh or not kept.exists() or kept.stat().st_mtime < max(path.stat().st_mtime for path in sources):
+    tests = sorted({path for name in TESTS for path in [ROOT / name, *(ROOT / name).rglob("*.py")] if path.is_file()})
+    common = [*files(), *(path for path in tests if not path.name.startswith("test_"))]
+    before = kept.stat().st_mtime if kept.exists() and not fresh else 0.0
+    changed = [path for path in tests if path.stat().st_mtime > before and path.name.startswith("test_")]
+    known: dict[str, Any] = {"seconds": {}, "lines": {}}
+    if max(path.stat().st_mtime for path in common) > before:
+        changed = list(TESTS)  # type: ignore[arg-type]
+    else:
+        known = without(json.loads(kept.read_text()), {str(path.relative_to(ROOT)) for path in changed})
+    if changed:
         print("finding out which tests run which lines; this takes some minutes", flush=True)
         pid = os.fork()
         if pid == 0:
-            leave(collect(kept))
+            leave(collect(kept, [str(path) for path in changed], known))
         if os.waitpid(pid, 0)[1] != 0 or not kept.exists():
             raise SystemExit("the tests could not be traced; see build/mutants/tests.txt")
     found: dict[str, Any] = json.loads(kept.read_text())
     return found
 
 
-def collect(kept: Path) -> int:
+def without(data: dict[str, Any], test_files: set[str]) -> dict[str, Any]:
+    """What is known about tests, but for those of some files, and of files that are gone."""
+
+    def stays(test: str) -> bool:
+        file = test.partition("::")[0]
+        return file not in test_files and (ROOT / file).is_file()
+
+    return {
+        "seconds": {test: seconds for test, seconds in data["seconds"].items() if stays(test)},
+        "lines": {key: found for key, found in data["lines"].items() if stays(key.partition(":")[2])},
+    }
+
+
+def collect(kept: Path, tests: Sequence[str], known: dict[str, Any]) -> int:
     import pytest
 
     redirect(FOLDER / "tests.txt")
     recorder = Recorder({str(path): str(path.relative_to(ROOT)) for path in files()})
-    code = pytest.main([*QUIET[1:], *TESTS], plugins=[recorder])
+    code = pytest.main([*QUIET[1:], *tests], plugins=[recorder])
     if code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-        kept.write_text(json.dumps(recorder.data()))
+        found = recorder.data()
+        kept.write_text(json.dumps({part: known[part] | found[part] for part in known}))
         return 0
     return 1
 
@@ -208,8 +232,10 @@ def leave(code: int) -> None:
     os._exit(code)
 
 
-def run_tests(path: Path, number: int, tests: Sequence[str], seconds: int) -> int:
-    """In a fork: 0 when every test passes."""
+def run_tests(path: Path, number: int, tests: Sequence[str], first: int, seconds: int) -> int:
+    """In a fork: 0 when every test passes. The `first` ones by themselves: most errors are found by then, and files of
+    tests that need not run need not be imported.
+    """
     import pytest
 
     os.setsid()
@@ -218,7 +244,7 @@ def run_tests(path: Path, number: int, tests: Sequence[str], seconds: int) -> in
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     found = next(m for n, m in enumerate(mutants_of(path, str(path.relative_to(ROOT)))) if n == number)
     sys.meta_path.insert(0, Changed(path, found))
-    return int(pytest.main([*QUIET, *tests]) != 0)
+    return int(any(pytest.main([*QUIET, *part]) != 0 for part in (tests[:first], tests[first:]) if part))
 
 
 def judge(chosen: Sequence[tuple[Path, int, Mutant]], coverage: Coverage, workers: int) -> list[Result]:
@@ -237,12 +263,13 @@ def judge(chosen: Sequence[tuple[Path, int, Mutant]], coverage: Coverage, worker
                 if not tests:
                     results.append(Result(mutant, "unreached"))
                     continue
+                first = len(few(tests, coverage, FIRST_SECONDS))
                 seconds = int(20 + 5 * sum(coverage.seconds[test] for test in tests))
                 pid = os.fork()
                 if pid == 0:
                     code = 1  # an error while importing is noticed too
                     try:
-                        code = run_tests(path, number, tests, seconds)
+                        code = run_tests(path, number, tests, first, seconds)
                     finally:
                         leave(code)
                 running[pid] = mutant, time.monotonic() + 10 * seconds
@@ -262,12 +289,12 @@ def at_import(mutant: Mutant) -> bool:
     return mutant.scope.split(".")[-1].lstrip("_")[:1].isupper() or not mutant.scope
 
 
-def few(tests: list[str], coverage: Coverage) -> list[str]:
-    """The quickest, within a mutant's time."""
+def few(tests: list[str], coverage: Coverage, most: float = TEST_SECONDS) -> list[str]:
+    """The quickest, within so many seconds."""
     chosen, spent = [], 0.0
     for test in tests:
         spent += coverage.seconds[test]
-        if chosen and spent > TEST_SECONDS:
+        if chosen and spent > most:
             break
         chosen.append(test)
     return chosen
