@@ -39,7 +39,7 @@ EXCLUDED = ("oneiro/learning/kernels.py", "oneiro/models/kernels", "oneiro/sampl
 """Kernels that run on a GPU only: their tests (tests/sampling/test_gpu.py and others) are skipped elsewhere."""
 TESTS = (
     "tests/learning", "tests/models", "tests/sampling", "tests/agents", "tests/test_threads.py",
-    "tests/docs/test_docs_tables.py",
+    "tests/test_model_check.py", "tests/docs/test_docs_tables.py",
 )  # fmt: skip
 WARM = (
     "torch", "numpy", "pytest", "hypothesis", "peft", "pydantic", "transformers.models.auto",
@@ -318,10 +318,11 @@ def ended(running: dict[int, tuple[Mutant, float]]) -> list[Result]:
 
 
 def accepted_reason(mutant: Mutant, accepted: Iterable[dict[str, str]]) -> str:
-    """An entry names a place, and, unless all of the place is meant, the change."""
+    """An entry names a place, and, unless all of the place is meant, the change, or how it begins."""
     for entry in accepted:
         inside = mutant.where == entry["where"] or mutant.where.startswith((entry["where"] + ".", entry["where"] + ":"))
-        if inside and entry.get("change", mutant.change) == mutant.change:
+        meant = entry.get("change", mutant.change) == mutant.change
+        if inside and meant and mutant.change.startswith(entry.get("begins", "")):
             return entry["reason"]
     return ""
 

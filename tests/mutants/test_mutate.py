@@ -102,6 +102,9 @@ def test_the_report_counts_what_could_be_noticed(tmp_path: Path) -> None:
     assert [accepted_reason(mutant, entries) for mutant in found[:3]] == ["", "no effect", ""]
     assert accepted_reason(found[0], [{"where": "code.py", "reason": "all of it"}]) == "all of it"
     assert accepted_reason(found[0], [{"where": "code.py::g", "reason": "elsewhere"}]) == ""
+    begun = {"where": "code.py::f", "begins": found[0].change[:7], "reason": "so it begins"}
+    other = {"where": "code.py::f", "begins": "another", "reason": "so it does not"}
+    assert (accepted_reason(found[0], [other, begun]), accepted_reason(found[0], [other])) == ("so it begins", "")
     verdicts = ["killed", "accepted", "survived", "timeout"]
     results = [Result(mutant, verdict) for mutant, verdict in zip(found, verdicts, strict=False)]
     assert noticed(results) == 2 / 3
