@@ -229,6 +229,11 @@ def test_everything_about_the_information_is_as_written_out_sample_by_sample() -
         better = [sum(value > row[own[i]] for value in row) for i, row in enumerate(scores)]
         expected[f"retrieval@{k}"] = np.mean([place < k for place in better])
     assert found == pytest.approx(expected)
+    # Long reasoning is so unlikely that no float holds its probability.
+    far = information(scores - [[4000.0, 2000, 4000, 4000, 4000]], own, lengths)
+    assert far["mi"] == pytest.approx(
+        np.mean([scores[i, o] - scores[i, 1] - (o != 1) * 2000 for i, o in enumerate(own)]) + math.log(5)
+    )
     first = information(scores, own, lengths)
     assert first["marginal_std_ema"] == pytest.approx(std) and first["mi_z_ema"] == pytest.approx(first["mi_z"])
 

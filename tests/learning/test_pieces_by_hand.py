@@ -546,6 +546,43 @@ def test_an_optimiser_counts_what_it_applied_and_returns_the_norm() -> None:
     assert weight.detach().flatten().tolist() == pytest.approx([1 - 0.0625 - 0.125] * 4, abs=1e-4)
 
 
+def test_muon_and_adamw_get_the_settings_and_come_back_from_a_state() -> None:
+    settings = OptimiserSettings(name="muon", lr=0.5, betas=(0.8, 0.7), weight_decay=0.03)
+
+    def made() -> tuple[list[torch.nn.Parameter], Optimiser]:
+        torch.manual_seed(0)
+        parameters = [torch.nn.Parameter(torch.randn(3, 3)) for _ in range(2)] + [torch.nn.Parameter(torch.ones(3))]
+        named = list(zip(("inside", "outside", "norm"), parameters, strict=True))
+        return parameters, Optimiser(named, settings, hidden={"inside"})
+
+    parameters, optimiser = made()
+    (muon,), (matrices, vectors) = (part.param_groups for part in optimiser.parts)
+    assert (muon["weight_decay"], muon["momentum"], muon["adjust_lr_fn"], muon["lr"]) == (
+        0.03,
+        0.7,
+        "match_rms_adamw",
+        0.5,
+    )
+    assert (matrices["weight_decay"], vectors["weight_decay"], matrices["betas"]) == (0.03, 0.0, (0.8, 0.7))
+    assert muon["params"] == parameters[:1] and matrices["params"] == parameters[1:2]
+    again, other = made()
+
+    def step(own: list[torch.nn.Parameter], optimiser: Optimiser, seed: int) -> None:
+        torch.manual_seed(seed)
+        for parameter in own:
+            parameter.grad = torch.randn(parameter.shape)
+        optimiser.step(0.1)
+
+    step(parameters, optimiser, 1)
+    other.restore({key: value.clone() for key, value in optimiser.state().items()})
+    with torch.no_grad():
+        for mine, theirs in zip(again, parameters, strict=True):
+            mine.copy_(theirs)
+    for own, each in ((parameters, optimiser), (again, other)):
+        step(own, each, 2)
+    assert all(torch.equal(a, b) for a, b in zip(parameters, again, strict=True))
+
+
 # Checkpoints ----------------------------------------------------------------------------------------------------------
 
 

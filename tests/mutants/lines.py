@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -111,14 +111,15 @@ class Coverage:
             tests.sort(key=lambda test: (seconds[test], test))
         return cls(seconds, by_line, by_file)
 
-    def tests(self, path: str, lines: range, at_import: bool) -> list[str]:
+    def tests(self, path: str, lines: range, at_import: bool, named: Collection[str] = ()) -> list[str]:
         """Those that run any of the lines, quickest first.
 
-        What takes effect at import: those that run any line of the file, and those that compare defaults with pages.
+        What takes effect at import: those that run any line of the file, those that compare defaults with pages, and
+        those of the files in `named`, which name the class that it is part of: its fields are no lines that run.
         """
         if at_import:
-            pages = [test for test in self.seconds if test.startswith(PAGES)]
-            found = {*self.by_file.get(path, []), *pages}
+            others = [test for test in self.seconds if test.startswith(PAGES) or test.partition("::")[0] in named]
+            found = {*self.by_file.get(path, []), *others}
         else:
             found = {test for line in lines for test in self.by_line.get((path, line), [])}
         return sorted(found, key=lambda test: (self.seconds[test], test))

@@ -16,6 +16,7 @@ import importlib.util
 import json
 import os
 import random
+import re
 import resource
 import signal
 import sys
@@ -23,6 +24,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -259,7 +261,8 @@ def judge(chosen: Sequence[tuple[Path, int, Mutant]], coverage: Coverage, worker
                 if reason := accepted_reason(mutant, accepted):
                     results.append(Result(mutant, "accepted", reason))
                     continue
-                tests = few(coverage.tests(mutant.path, mutant.lines, at_import(mutant)), coverage)
+                named = naming(mutant.scope.partition(".")[0])
+                tests = few(coverage.tests(mutant.path, mutant.lines, at_import(mutant), named), coverage)
                 if not tests:
                     results.append(Result(mutant, "unreached"))
                     continue
@@ -287,6 +290,14 @@ def judge(chosen: Sequence[tuple[Path, int, Mutant]], coverage: Coverage, worker
 def at_import(mutant: Mutant) -> bool:
     """A default, a constant or a field: it takes effect when the module is imported."""
     return mutant.scope.split(".")[-1].lstrip("_")[:1].isupper() or not mutant.scope
+
+
+@cache
+def naming(name: str) -> frozenset[str]:
+    """The files of tests in which a name stands."""
+    found = [path for part in TESTS for path in [ROOT / part, *(ROOT / part).rglob("test_*.py")] if path.is_file()]
+    word = re.compile(rf"\b{name}\b") if name else None
+    return frozenset(str(path.relative_to(ROOT)) for path in found if word and word.search(path.read_text("utf-8")))
 
 
 def few(tests: list[str], coverage: Coverage, most: float = TEST_SECONDS) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.mutants.lines import Coverage
 from tests.mutants.mutate import mutants_of
-from tests.mutants.run import Result, accepted_reason, few, noticed, report
+from tests.mutants.run import Result, accepted_reason, few, naming, noticed, report
 from tests.mutants.run import parse as parse_options
 
 
@@ -65,6 +65,7 @@ def test_each_piece_of_code_has_these_mutants(code: str, expected: list[str], tm
         "x = Field(a, ge=0)",
         "x = zip(a, strict=True)",
         "x = a.contiguous()",
+        "x = time.monotonic() < a",
         "import a",
         "raise_if = f'{a + b}'",
     ],
@@ -90,6 +91,8 @@ def test_tests_are_those_that_run_a_line_quickest_first() -> None:
     assert coverage.tests("a.py", range(1, 3), at_import=False) == ["quick", "slow"]
     assert coverage.tests("a.py", range(5, 6), at_import=False) == []
     assert coverage.tests("a.py", range(5, 6), at_import=True) == ["quick", "other", "slow"]
+    assert coverage.tests("c.py", range(5, 6), at_import=True, named={"other"}) == ["other"]
+    assert "tests/mutants/test_mutate.py" not in naming("Coverage") and "tests/learning/test_loop.py" in naming("Grpo")
     assert few(["quick", "other", "slow"], coverage) == ["quick", "other"]
     assert few(["slow", "other"], coverage) == ["slow"]  # one at least
 
