@@ -242,3 +242,5 @@ def test_filters_at_their_edges() -> None:
     assert kept(name="softmax-top-p", keep=0.49) == [2] and kept(name="softmax-top-p", keep=0.5) == [0, 2]
     assert kept(name="softmax-top-p", keep=1.0) == [0, 1, 2, 3, 4]
     assert filters.keep([], FilterSettings(name="varied")) == []
+    far = [group(0, 4000), group(0, 1)]
+    assert filters.keep(far, FilterSettings(name="softmax-top-p", keep=0.5)) == far[:1]

@@ -232,7 +232,7 @@ def test_scores_and_gradients_of_a_capped_head_in_parts(temperature: float, monk
     mass = head.log_kept_mass(hidden, output, targets, cold, params)
     for row in range(count):
         best = set(scores[row].topk(3).indices.tolist()) | {int(targets[row])}
-        assert float(mass[row]) == pytest.approx(float(scores[row, list(best)].exp().sum().log()), abs=1e-5)
+        assert float(mass[row]) == pytest.approx(float(scores[row, list(best)].detach().exp().sum().log()), abs=1e-5)
 
 
 def test_clips_and_estimates_beyond_their_bounds() -> None:
@@ -544,6 +544,18 @@ def test_an_optimiser_counts_what_it_applied_and_returns_the_norm() -> None:
         optimiser.step(0.1)
     assert weight.grad is None and optimiser.applied == 1
     assert weight.detach().flatten().tolist() == pytest.approx([1 - 0.0625 - 0.125] * 4, abs=1e-4)
+
+
+def test_coarse_weights_without_a_gradient_stay_what_they_are() -> None:
+    moved, still = (torch.nn.Parameter(torch.ones(2, dtype=torch.bfloat16)) for _ in range(2))
+    optimiser = Optimiser([("moved", moved), ("still", still)], OptimiserSettings())
+    moved.grad = torch.ones(2, dtype=torch.bfloat16)
+    optimiser.step(0.25)
+    assert moved.detach().tolist() == [0.75, 0.75] and still.detach().tolist() == [1, 1] and moved.grad is None
+    assert set(optimiser.state()) == {
+        "still/master",
+        *(f"moved/{k}" for k in ("master", "step", "exp_avg", "exp_avg_sq")),
+    }
 
 
 def test_muon_and_adamw_get_the_settings_and_come_back_from_a_state() -> None:

@@ -48,6 +48,10 @@ def changes(code: str, tmp_path: Path) -> list[str]:
         ("if a:\n    raise ValueError('no')", ["if not a:", ""]),
         ("def f():\n    return a", ["return None"]),
         ("for a in b:\n    continue", ["break"]),
+        ("def f():\n    return False", ["return True"]),
+        ("x = a.sum(-1)", ["x = a.sum(-2)"]),
+        ("x = f(a, dim=-1)", ["x = f(a)", "x = f(a, dim=-2)"]),
+        ("x = f(-1)", ["x = f(1)", "x = f(-2)"]),
     ],
 )
 def test_each_piece_of_code_has_these_mutants(code: str, expected: list[str], tmp_path: Path) -> None:
