@@ -344,10 +344,19 @@ def noticed(results: Sequence[Result]) -> float:
     return sum(r.verdict in ("killed", "timeout") for r in counted) / max(1, len(counted))
 
 
+def interval(share: float, count: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share of `count`."""
+    z = 1.96
+    middle, scale = share + z * z / (2 * count), 1 + z * z / count
+    half = z * (share * (1 - share) / count + z * z / (4 * count * count)) ** 0.5
+    return (middle - half) / scale, (middle + half) / scale
+
+
 def report(results: Sequence[Result], options: argparse.Namespace) -> str:
     drawn = f"a sample of {options.sample} (seed {options.seed})" if options.sample else "all mutants"
     drawn = "the last time's survivors" if options.survivors else drawn
-    lines = ["# Mutants", "", f"{noticed(results):.1%} of {drawn} noticed.", ""]
+    low, high = interval(noticed(results), max(1, sum(r.verdict != "accepted" for r in results)))
+    lines = ["# Mutants", "", f"{noticed(results):.1%} of {drawn} noticed; 95 % interval {low:.1%} to {high:.1%}.", ""]
     lines += ["| file | killed | timeout | survived | unreached | accepted |", "|---|---|---|---|---|---|"]
     for path in sorted({r.mutant.path for r in results}):
         counts = Counter(r.verdict for r in results if r.mutant.path == path)

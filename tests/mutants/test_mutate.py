@@ -116,5 +116,9 @@ def test_the_report_counts_what_could_be_noticed(tmp_path: Path) -> None:
     results = [Result(mutant, verdict) for mutant, verdict in zip(found, verdicts, strict=False)]
     assert noticed(results) == 2 / 3
     text = report(results, parse_options(["--sample", "4"]))
-    assert "66.7% of a sample of 4 (seed 0) noticed" in text and "| code.py | 1 | 1 | 1 | 0 | 1 |" in text
+    # Wilson: (2/3 + 1.96^2/6 -+ 1.96 sqrt(2/27 + 1.96^2/36)) / (1 + 1.96^2/3).
+    assert (
+        "66.7% of a sample of 4 (seed 0) noticed; 95 % interval 20.8% to 93.9%" in text
+        and "| code.py | 1 | 1 | 1 | 0 | 1 |" in text
+    )
     assert found[2].change in text and found[0].change not in text
