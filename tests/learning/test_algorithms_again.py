@@ -151,6 +151,11 @@ def test_returns_to_come_are_whitened_over_all_tokens(baseline: bool) -> None:
     check(Reinforce(gamma=0.9, baseline=baseline), trajectories, whitened(expected))
 
 
+def test_tokens_that_are_all_alike_whiten_to_nothing() -> None:
+    alike = [Trajectory(np.array([2.0], np.float32), np.array([True]), 0, 2.0)] * 3
+    assert [found.tolist() for found in Reinforce().estimate(alike).advantages] == [[0.0]] * 3
+
+
 @pytest.mark.parametrize("bi_level", [False, True])
 def test_ppo_sums_discounted_surprises(bi_level: bool) -> None:
     gamma, lam, turn_gamma = 0.9, 0.7, 0.6

@@ -15,6 +15,7 @@ from oneiro.errors import OneiroError
 from oneiro.learning.algorithms import Algorithm, Grpo, choice
 from oneiro.models import admission
 from oneiro.models.admission import excerpt, first_layers, first_of_each, probe, unquantised
+from oneiro.models.foreign import ForeignBackbone, Unfit, by_plan
 from oneiro.models.metadata import ModelMetadata
 from oneiro.models.small import first_kinds, random_model, small_config
 from tests.conftest import make_tiny
@@ -139,3 +140,35 @@ def test_offered_algorithms_have_names_of_their_own(monkeypatch: pytest.MonkeyPa
     assert ["exists" in line for line in said] == [True, False, False, False, True]
     assert all("there:It is not an Algorithm" in line for line in said[1:4]) and "'p1' of package 'pkg'" in said[0]
     assert choice._names(Grpo) == ("grpo",) and choice._names(Nameless) == () == choice._names(int)
+
+
+def test_a_foreign_layers_scale_comes_with_its_queries() -> None:
+    query, key, value = (torch.randn(1, 2, 3, 4, generator=torch.Generator().manual_seed(i)) for i in range(3))
+    layer = SimpleNamespace(layer_idx=0)
+    for scaling in (None, 0.5, 0.2):
+        found, nothing = by_plan(layer, query, key, value, None, scaling)  # type: ignore[arg-type]
+        expected = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling)
+        torch.testing.assert_close(found, expected.transpose(1, 2))
+        assert nothing is None
+
+
+def test_a_model_without_a_head_of_its_own_is_unfit() -> None:
+    config = SimpleNamespace(get_text_config=lambda: None)
+    whole = SimpleNamespace(config=config, get_output_embeddings=lambda: nn.Linear(1, 1))
+    whole.base_model = whole
+    headless = SimpleNamespace(config=config, get_output_embeddings=lambda: None, base_model=nn.Linear(1, 1))
+    for model in (whole, headless):
+        with pytest.raises(Unfit, match="its vocabulary head cannot be told from its layers"):
+            ForeignBackbone(model)
+
+
+def test_a_probe_that_fails_is_one_line_of_the_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = random_model(small_config(LlamaConfig()))
+    for error, said in ((OneiroError("known"), "^known$"), (IndexError("odd"), "'llama' are not supported")):
+
+        def ways(*arguments: Any, error: Exception = error) -> Any:
+            raise error
+
+        monkeypatch.setattr(admission, "ways", ways)
+        with pytest.raises(OneiroError, match=said):
+            probe(model)

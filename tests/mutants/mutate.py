@@ -101,6 +101,8 @@ def mutants_of(path: Path, shown: str) -> Iterator[Mutant]:
                 first, last = getattr(node, "lineno", statement.lineno), getattr(node, "end_lineno", statement.lineno)
                 if after != before:
                     lines = range(statement.lineno, (last or first) + 1)
+                    if isinstance(statement, ast.FunctionDef):  # a default takes effect where the function is called
+                        lines = range(statement.body[0].lineno, (statement.end_lineno or first) + 1)
                     yield Mutant(shown, first, lines, scope, f"{words}: {before} -> {after}", tree)
                 undo()
 

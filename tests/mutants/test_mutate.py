@@ -84,6 +84,9 @@ def test_a_mutant_knows_its_place(tmp_path: Path) -> None:
     constant, none = mutants_of(path, "code.py")
     assert (constant.where, constant.line, constant.lines) == ("code.py::A.f", 4, range(3, 5))
     assert (none.where, none.line) == ("code.py::A.f", 6)
+    path.write_text("@cached\ndef f(x=1):\n    y = x\n    z = y\n")
+    (default,) = mutants_of(path, "code.py")
+    assert (default.where, default.line, default.lines) == ("code.py::f", 2, range(3, 5))
 
 
 def test_tests_are_those_that_run_a_line_quickest_first() -> None:
