@@ -171,6 +171,7 @@ def test_batches_hold_what_fits_the_budget_and_no_more() -> None:
     assert [len(c) for c in batching.filled_sequences(sequences, rows, 10)] == [2, 1]
     assert [len(c) for c in batching.filled_sequences(sequences, rows, 9)] == [1, 1, 1]
     assert [len(c) for c in batching.filled_sequences(sequences, rows, 27)] == [3]
+    assert [len(c) for c in batching.filled_sequences(sequences, rows, 1)] == [1, 1, 1]
     assert list(batching.filled([], rows, 9)) == [] == list(batching.filled_sequences([], rows, 9))
     # A group that is too large is cut between rows; each part pays for its prefix again.
     whole = PrefixGroup(2, [0, 1, 2, 3])  # own parts 2, 3, 3, 7
