@@ -167,6 +167,8 @@ def test_batches_hold_what_fits_the_budget_and_no_more() -> None:
     groups = [PrefixGroup(2, [0, 1]), PrefixGroup(1, [2])]
     assert len(list(batching.filled(groups, rows, 3 * 4 + 2 * 2))) == 1
     assert len(list(batching.filled(groups, rows, 3 * 4 + 2 * 2 - 1))) == 2
+    uneven = [PrefixGroup(2, [0, 3]), PrefixGroup(1, [2])]  # the longest own part has 7
+    assert [len(list(batching.filled(uneven, rows, budget))) for budget in (3 * 7 + 2 * 2, 3 * 7 + 2 * 2 - 1)] == [1, 2]
     sequences = [PrefixGroup(2, [0]), PrefixGroup(2, [1]), PrefixGroup(2, [3])]
     assert [len(c) for c in batching.filled_sequences(sequences, rows, 10)] == [2, 1]
     assert [len(c) for c in batching.filled_sequences(sequences, rows, 9)] == [1, 1, 1]

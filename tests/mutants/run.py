@@ -117,8 +117,8 @@ def all_mutants(only: str = "") -> list[tuple[Path, int, Mutant]]:
 def sample(found: list[tuple[Path, int, Mutant]], size: int, seed: int) -> list[tuple[Path, int, Mutant]]:
     if not size or size >= len(found):
         return found
-    picked = random.Random(seed).sample(range(len(found)), size)
-    return [found[place] for place in sorted(picked)]
+    # In the order in which they are drawn: what is done when somebody stops it is a sample too.
+    return [found[place] for place in random.Random(seed).sample(range(len(found)), size)]
 
 
 def survivors() -> list[tuple[Path, int, Mutant]]:
@@ -280,6 +280,8 @@ def judge(chosen: Sequence[tuple[Path, int, Mutant]], coverage: Coverage, worker
                 results.append(result)
                 if result.verdict == "survived":
                     print(f"{len(results)}/{len(chosen)} {result.mutant.where}, {result.mutant.change}", flush=True)
+                elif len(results) % 10 == 0:
+                    print(f"{len(results)}/{len(chosen)}, {noticed(results):.0%} noticed", flush=True)
             time.sleep(0.05)
     except KeyboardInterrupt:
         for pid in running:
