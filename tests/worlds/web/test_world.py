@@ -86,7 +86,7 @@ def test_a_side_effect_fails_a_task_that_is_done(world: WebWorld) -> None:
     others = [node.id for node in world.page.nodes.values() if node.role == "button" and node.name == "Downvote"]
     world.step(f"click [{others[0]}]")
     *_, info = world.step("stop []")
-    assert not info["success"] and any("vote" in reason for reason in info["failed"])
+    assert not info["success"] and any("changed where it must not be" in reason for reason in info["failed"])
 
 
 def test_a_text_that_is_no_action_is_shown_to_the_agent_and_costs_one(world: WebWorld) -> None:
