@@ -117,7 +117,7 @@ def rate(once: Callable[[], int], seconds: float) -> float:
 
 def reset_time(browser: Browser, seconds: float) -> float:
     """Milliseconds from nothing to the first page as text: the median over the sites' contents as they come."""
-    names, taken = list(SITES), []
+    names, taken = list(SITES), list[float]()
     for name in names:
         Web(0).database(SITES[name])  # the content itself is made once a process
     began = time.perf_counter()
