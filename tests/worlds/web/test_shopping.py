@@ -225,7 +225,12 @@ def test_addresses_are_added_changed_made_default_and_deleted(shop):
     assert (rows[new]["street"], rows[new]["default_shipping"], rows[new]["default_billing"]) == ("2 New Road", 1, 0)
     assert (rows[1]["default_shipping"], rows[1]["default_billing"]) == (0, 1)
     with Changes(shop) as changes:
-        shop.post("/customer/address/delete/id/2")
+        shop.post("/customer/address/edit/id/2", **ADDRESS, default_shipping="1")
+    changes.are(changed={"address": 2})
+    default = "SELECT id FROM address WHERE customer_id = 1 AND default_shipping = 1"
+    assert [row[0] for row in shop.db.execute(default)] == [2]
+    with Changes(shop) as changes:
+        shop.post("/customer/address/delete/id/3")
     changes.are(removed={"address": 1})
 
 

@@ -13,7 +13,6 @@ from typing import Any
 from oneiro.errors import OneiroError
 from oneiro.worlds.web.evaluation.result import Checked, shown
 from oneiro.worlds.web.sites import SITES, Site, Web
-from oneiro.worlds.web.sites.base import BOOKKEEPING
 from oneiro.worlds.web.sites.web import original
 from oneiro.worlds.web.tasks import DatabaseCheck, DatabaseGuard
 
@@ -78,11 +77,11 @@ def check_unchanged(guard: DatabaseGuard, web: Web) -> Checked:
         now, before = web.databases[store], original(site.name, web.content)
         if _tables(now) != _tables(before):
             return Checked("db_guard", 0.0, f"{store}: the tables are others")
-        for table, _ in _tables(before):
+        for (table,) in query(now, "SELECT name FROM touched"):
             rule = allowed.get(store, {}).get(table, "0")
-            if table in BOOKKEEPING or rule is None:
+            if rule is None:
                 continue
-            if query(now, _others(table, rule)) != _before(site.name, web.content, table, rule):
+            if Counter(query(now, _others(table, rule))) != _before(site.name, web.content, table, rule):
                 return Checked("db_guard", 0.0, f"{store}: {table} was changed where it must not be")
     return Checked("db_guard", 1.0, "nothing else was changed")
 
@@ -101,9 +100,9 @@ def _others(table: str, rule: str) -> str:
     """The rows of a table to which a rule does not apply."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", table):
         raise OneiroError(f"{table!r} is no name of a table")
-    return f'SELECT * FROM "{table}" WHERE ({rule}) IS NOT TRUE ORDER BY rowid'
+    return f'SELECT * FROM "{table}" WHERE ({rule}) IS NOT TRUE'
 
 
 @lru_cache(maxsize=1024)
-def _before(site: str, content: int, table: str, rule: str) -> list[tuple[Any, ...]]:
-    return query(original(site, content), _others(table, rule))
+def _before(site: str, content: int, table: str, rule: str) -> Counter[tuple[Any, ...]]:
+    return Counter(query(original(site, content), _others(table, rule)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from typing import ClassVar
 
 import numpy as np
 
@@ -18,7 +19,12 @@ from oneiro.worlds.web.tasks import Check
 
 PRODUCT_COLUMNS = ("name", "sku", "brand", "price", "special_price", "stock", "status", "category_id", "description")
 REVIEW_COLUMNS = ("status", "stars", "nickname", "title", "text")
+RULE_COLUMNS = (
+    "name", "description", "customer_group", "coupon", "action", "amount", "minimum", "from_date", "to_date", "active",
+)  # fmt: skip
 PLACE_COLUMNS = ("ship_name", "ship_street", "ship_city", "ship_region", "ship_postcode", "ship_country", "ship_phone")
+TIMES = (("01-01", "03-31"), ("04-01", "06-30"), ("07-01", "09-30"), ("10-01", "12-31"), ("01-01", "12-31"))
+"""Parts of a year."""
 OPEN = "status IN ('pending', 'processing')"
 
 
@@ -69,33 +75,39 @@ def show_report(see: View, report: str, slots: Slots, period: str) -> Script:
 def some_order(content: Content, rng: np.random.Generator, where: str = "1") -> Slots | None:
     """An order of anybody."""
     row = content.pick(rng, f"SELECT id, number FROM sales_order WHERE {where} ORDER BY id")
-    return row and {"number": row["number"], "order": row["id"]}
+    return {"number": row["number"], "order": row["id"]} if row else None
 
 
 def some_customer(content: Content, rng: np.random.Generator, where: str = "1") -> sqlite3.Row | None:
     """A customer, whose name no other name holds."""
-    return content.pick(
-        rng,
-        "SELECT *, first_name || ' ' || last_name AS name FROM customer c WHERE (SELECT count(*) FROM customer WHERE "
-        f"first_name || ' ' || last_name LIKE '%' || c.first_name || ' ' || c.last_name || '%') = 1 AND ({where}) "
-        "ORDER BY id",
+    row = content.pick(
+        rng, f"SELECT *, first_name || ' ' || last_name AS name FROM customer c WHERE {where} ORDER BY id"
     )
+    return row if row and found_once(content, row["name"]) else None
+
+
+def found_once(content: Content, customer: str) -> bool:
+    """Whether a filter by this name finds one customer only."""
+    sql = "SELECT count(*) FROM customer WHERE first_name || ' ' || last_name LIKE '%' || ? || '%'"
+    return bool(content.value(sql, customer) == 1)
 
 
 def some_review(content: Content, rng: np.random.Generator, where: str) -> Slots | None:
     """A review that its author and its product tell apart from all others."""
     row = content.pick(
         rng,
-        "SELECT r.id, r.nickname, r.title, p.name AS product FROM review r JOIN product p ON p.id = r.product_id WHERE "
-        "(SELECT count(*) FROM review WHERE product_id = r.product_id AND nickname LIKE '%' || r.nickname || '%') = 1 "
-        f"AND ({where}) ORDER BY r.id",
+        "SELECT r.id, r.nickname, r.title, r.product_id, p.name AS product FROM review r JOIN product p "
+        f"ON p.id = r.product_id WHERE {where} ORDER BY r.id",
     )
-    return row and dict(row)
+    sql = "SELECT count(*) FROM review WHERE product_id = ? AND nickname LIKE '%' || ? || '%'"
+    return dict(row) if row and content.value(sql, row["product_id"], row["nickname"]) == 1 else None
 
 
 def some_month(content: Content, rng: np.random.Generator) -> Slots:
     """A month of the last two years that is over."""
-    rows = content.rows("SELECT DISTINCT substr(created_at, 1, 7) FROM sales_order WHERE created_at < '2026-06' ORDER BY 1")
+    rows = content.rows(
+        "SELECT DISTINCT substr(created_at, 1, 7) FROM sales_order WHERE created_at < '2026-06' ORDER BY 1"
+    )
     return month_slots(one_of(rng, rows)[0])
 
 
@@ -116,7 +128,7 @@ class CustomerPhone(_Admin):
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         row = some_customer(content, rng, "phone != ''")
-        return row and {"customer": row["name"], "phone": row["phone"]}
+        return {"customer": row["name"], "phone": row["phone"]} if row else None
 
     def checks(self, slots: Slots) -> list[Check]:
         return [says("text", slots["phone"])]
@@ -162,7 +174,9 @@ class OrderCount(_Admin):
             "SELECT customer_name, status, count(*) AS count FROM sales_order GROUP BY customer_name, status "
             "HAVING count(*) > 1 ORDER BY 1, 2",
         )
-        return row and {"customer": row["customer_name"], "status": row["status"], "count": row["count"]}
+        if row is None or not found_once(content, row["customer_name"]):
+            return None
+        return {"customer": row["customer_name"], "status": row["status"], "count": row["count"]}
 
     def checks(self, slots: Slots) -> list[Check]:
         return [says("number", slots["count"])]
@@ -206,7 +220,7 @@ class Bestseller(_Admin):
     skills = ("report", "form", "compare")
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        first, last = one_of(rng, (("01-01", "03-31"), ("04-01", "06-30"), ("07-01", "09-30"), ("10-01", "12-31"), ("01-01", "12-31")))  # fmt: skip
+        first, last = one_of(rng, TIMES)
         year = one_of(rng, ("2025", "2026", "2024"))
         ends = {"from": f"{year}-{first}", "to": f"{year}-{last}"}
         rows = content.rows(BESTSELLERS.format(length=4), ends["from"], f"{ends['to']} 24:00")
@@ -260,11 +274,11 @@ class LowStock(_Admin):
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         row = content.pick(
             rng,
-            f"SELECT brand FROM product p WHERE stock < {LOW} AND NOT EXISTS (SELECT 1 FROM product WHERE "
-            "name LIKE '%' || p.brand || '%' AND brand != p.brand) GROUP BY brand HAVING count(*) BETWEEN 2 AND 6 "
+            f"SELECT brand FROM product WHERE stock < {LOW} GROUP BY brand HAVING count(*) BETWEEN 2 AND 6 "
             "ORDER BY brand",
         )
-        if row is None:
+        sql = "SELECT count(*) FROM product WHERE name LIKE '%' || ? || '%' AND brand != ?"
+        if row is None or content.value(sql, row["brand"], row["brand"]):
             return None
         skus = content.rows(f"SELECT sku FROM product WHERE brand = ? AND stock < {LOW} ORDER BY id", row["brand"])
         return {"brand": row["brand"], "low": LOW, "skus": [sku[0] for sku in skus]}
@@ -290,12 +304,12 @@ class ReviewCount(_Admin):
         most = int(rng.integers(least + 1, 6))
         row = content.pick(
             rng,
-            "SELECT p.name, count(*) AS count FROM review r JOIN product p ON p.id = r.product_id WHERE r.stars BETWEEN "
-            "? AND ? GROUP BY p.id HAVING count(*) > 2 ORDER BY p.id",
+            "SELECT p.name, count(*) AS count FROM review r JOIN product p ON p.id = r.product_id WHERE "
+            "r.stars BETWEEN ? AND ? GROUP BY p.id HAVING count(*) > 2 ORDER BY p.id",
             least,
             most,
         )
-        return row and {"product": row["name"], "least": least, "most": most, "count": row["count"]}
+        return {"product": row["name"], "least": least, "most": most, "count": row["count"]} if row else None
 
     def checks(self, slots: Slots) -> list[Check]:
         return [says("number", slots["count"])]
@@ -344,10 +358,11 @@ class CustomerCount(_Admin):
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         row = content.pick(
             rng,
-            "SELECT a.region, c.group_name, count(*) AS count FROM customer c JOIN address a ON a.customer_id = c.id AND "
-            "a.default_billing = 1 GROUP BY a.region, c.group_name HAVING count(*) > 1 ORDER BY 1, 2",
+            "SELECT a.region, c.group_name, count(*) AS count FROM customer c JOIN address a "
+            "ON a.customer_id = c.id AND a.default_billing = 1 GROUP BY a.region, c.group_name HAVING count(*) > 1 "
+            "ORDER BY 1, 2",
         )
-        return row and {"region": row["region"], "group": row["group_name"], "count": row["count"]}
+        return {"region": row["region"], "group": row["group_name"], "count": row["count"]} if row else None
 
     def checks(self, slots: Slots) -> list[Check]:
         return [says("number", slots["count"])]
@@ -377,8 +392,8 @@ class CouponDiscount(_Admin):
             return None
         found = {"coupon": coupon[0], "from": f"{year}-{first}", "to": f"{year}-{last}"}
         row = content.rows(
-            "SELECT sum(discount) AS discount, count(*) AS uses FROM sales_order WHERE status != 'canceled' AND coupon = ? "
-            "AND created_at BETWEEN ? AND ? || ' 24:00'",
+            "SELECT sum(discount) AS discount, count(*) AS uses FROM sales_order WHERE status != 'canceled' "
+            "AND coupon = ? AND created_at BETWEEN ? AND ? || ' 24:00'",
             *found.values(),
         )[0]
         return {**found, "discount": money(row["discount"])} if row["uses"] > 1 else None
@@ -427,9 +442,9 @@ class OpenBuyer(_Admin):
     skills = ("filter", "navigate")
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        order = some_order(content, rng)
-        row = order and content.rows("SELECT customer_id, customer_name FROM sales_order WHERE id = ?", order["order"])[0]
-        return order and {**order, "id": row["customer_id"], "customer": row["customer_name"]}
+        sql = "SELECT number, customer_id AS id, customer_name AS customer FROM sales_order ORDER BY id"
+        row = content.pick(rng, sql)
+        return dict(row) if row else None
 
     def checks(self, slots: Slots) -> list[Check]:
         return []
@@ -450,7 +465,7 @@ class OpenProduct(_Admin):
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         row = content.pick(rng, "SELECT id, sku FROM product ORDER BY id")
-        return row and dict(row)
+        return dict(row) if row else None
 
     def checks(self, slots: Slots) -> list[Check]:
         return []
@@ -471,7 +486,7 @@ class OpenProduct(_Admin):
 class _EditProduct(_Admin):
     """One product changes in one column."""
 
-    skills = ("filter", "form", "edit")
+    skills: ClassVar[tuple[str, ...]] = ("filter", "form", "edit")
 
     def checks(self, slots: Slots) -> list[Check]:
         return [holds_row(self.site, "product", slots["id"], slots["row"])]
@@ -556,11 +571,15 @@ class DisableProduct(_EditProduct):
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         row = some_product(content, rng)
-        return row and {
-            "product": row["name"],
-            "id": row["id"],
-            "row": row_of(content, "product", row["id"], PRODUCT_COLUMNS, status="disabled"),
-        }
+        return (
+            {
+                "product": row["name"],
+                "id": row["id"],
+                "row": row_of(content, "product", row["id"], PRODUCT_COLUMNS, status="disabled"),
+            }
+            if row
+            else None
+        )
 
     def script(self, see: View, slots: Slots) -> Script:
         yield from open_product(see, slots["product"])
@@ -643,7 +662,7 @@ class JudgeAll(_Admin):
     name = "shopping_admin/judge-all"
     intents = (
         '{action} all pending reviews of the "{product}".',
-        'Go through the pending reviews of the "{product}" and {action} every one of them.',
+        'Go through the pending reviews of the "{product}". {action} every one of them.',
     )
     skills = ("filter", "form", "status", "count")
 
@@ -740,7 +759,7 @@ class CancelOrder(_Admin):
             "SELECT id, number, customer_name FROM sales_order WHERE status = 'pending' GROUP BY customer_name "
             "HAVING count(*) = 1 ORDER BY id",
         )
-        if row is None:
+        if row is None or not found_once(content, row["customer_name"]):
             return None
         stocks = returned(content, row["id"])
         return {"customer": row["customer_name"], "number": row["number"], "order": row["id"], "stocks": stocks}
@@ -878,12 +897,16 @@ class CustomerGroup(_Admin):
         group = one_of(rng, GROUPS)
         row = some_customer(content, rng, f"group_name != {quoted(group)}")
         columns = ("email", "first_name", "last_name", "phone", "group_name")
-        return row and {
-            "customer": row["name"],
-            "group": group,
-            "id": row["id"],
-            "row": row_of(content, "customer", row["id"], columns, group_name=group),
-        }
+        return (
+            {
+                "customer": row["name"],
+                "group": group,
+                "id": row["id"],
+                "row": row_of(content, "customer", row["id"], columns, group_name=group),
+            }
+            if row
+            else None
+        )
 
     def checks(self, slots: Slots) -> list[Check]:
         return [holds_row(self.site, "customer", slots["id"], slots["row"])]
@@ -901,7 +924,7 @@ class CustomerGroup(_Admin):
 class CreateRule(_Admin):
     name = "shopping_admin/create-rule"
     intents = (
-        'Create a cart price rule "{rule}" for {group} customers: with the coupon {coupon} they get {amount} percent off.',
+        'Create a cart price rule "{rule}" for {group} customers: the coupon {coupon} gives {amount} percent off.',
         'Set up the price rule "{rule}": coupon code {coupon}, {amount}% discount, customer group {group}.',
     )
     skills = ("form", "write", "create")
@@ -946,12 +969,15 @@ class EndRule(_Admin):
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         row = content.pick(rng, "SELECT id, name FROM cart_rule WHERE active = 1 ORDER BY id")
-        columns = ("name", "description", "customer_group", "coupon", "action", "amount", "minimum", "from_date", "to_date", "active")  # fmt: skip
-        return row and {
-            "rule": row["name"],
-            "id": row["id"],
-            "row": row_of(content, "cart_rule", row["id"], columns, active=0),
-        }
+        return (
+            {
+                "rule": row["name"],
+                "id": row["id"],
+                "row": row_of(content, "cart_rule", row["id"], RULE_COLUMNS, active=0),
+            }
+            if row
+            else None
+        )
 
     def checks(self, slots: Slots) -> list[Check]:
         return [holds_row(self.site, "cart_rule", slots["id"], slots["row"])]

@@ -129,7 +129,7 @@ def some_purchase(content: Content, rng: np.random.Generator, where: str = "1") 
 def some_order(content: Content, rng: np.random.Generator, where: str = "1") -> Slots | None:
     """An order of the shopper."""
     row = content.pick(rng, f"SELECT * FROM sales_order WHERE {OWN} AND ({where}) ORDER BY id")
-    return row and {"number": row["number"], "order": row["id"], "total": money(row["total"])}
+    return {"number": row["number"], "order": row["id"], "total": money(row["total"])} if row else None
 
 
 class _Shopping(Template):
@@ -149,7 +149,7 @@ class ProductPrice(_Shopping):
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         row = some_product(content, rng)
-        return row and {"product": row["name"], "price": money(row["final_price"])}
+        return {"product": row["name"], "price": money(row["final_price"])} if row else None
 
     def checks(self, slots: Slots) -> list[Check]:
         return [says("money", slots["price"])]
@@ -168,14 +168,13 @@ class ProductAttribute(_Shopping):
     skills = ("search", "read")
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        row = some_product(content, rng)
-        fact = row and content.pick(
+        row = content.pick(
             rng,
-            "SELECT name, value FROM product_attribute a WHERE product_id = ? AND name != 'Brand' AND "
-            "(SELECT count(*) FROM product_attribute WHERE product_id = a.product_id AND name = a.name) = 1 ORDER BY id",
-            row["id"],
+            "SELECT p.name AS product, lower(a.name) AS attribute, max(a.value) AS value FROM product_attribute a "
+            "JOIN product p ON p.id = a.product_id WHERE p.status = 'enabled' AND a.name != 'Brand' "
+            "GROUP BY p.id, a.name HAVING count(*) = 1 ORDER BY p.id, a.name",
         )
-        return fact and {"product": row["name"], "attribute": fact["name"].lower(), "value": fact["value"]}
+        return dict(row) if row else None
 
     def checks(self, slots: Slots) -> list[Check]:
         return [says("text", slots["value"])]
@@ -338,11 +337,11 @@ class ReviewDate(_Shopping):
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         row = content.pick(
             rng,
-            "SELECT r.nickname, r.created_at, p.name FROM review r JOIN product p ON p.id = r.product_id WHERE "
-            "r.status = 'approved' AND p.status = 'enabled' AND (SELECT count(*) FROM review WHERE product_id = p.id "
-            "AND nickname = r.nickname AND status = 'approved') = 1 ORDER BY r.id",
+            "SELECT r.nickname, max(r.created_at) AS date, p.name FROM review r JOIN product p ON p.id = r.product_id "
+            "WHERE r.status = 'approved' AND p.status = 'enabled' GROUP BY p.id, r.nickname HAVING count(*) = 1 "
+            "ORDER BY r.id",
         )
-        return row and {"product": row["name"], "nickname": row["nickname"], "date": day(row["created_at"])}
+        return {"product": row["name"], "nickname": row["nickname"], "date": day(row["date"])} if row else None
 
     def checks(self, slots: Slots) -> list[Check]:
         return [says("date", slots["date"])]
@@ -429,7 +428,7 @@ class SpentInMonth(_Shopping):
             f"SELECT substr(created_at, 1, 7) AS month, sum(total) AS total FROM sales_order WHERE {OWN} AND "
             "status != 'canceled' GROUP BY 1 HAVING count(*) BETWEEN 2 AND 5 ORDER BY 1",
         )
-        return row and {**month_slots(row["month"]), "sum": money(row["total"])}
+        return {**month_slots(row["month"]), "sum": money(row["total"])} if row else None
 
     def checks(self, slots: Slots) -> list[Check]:
         return [says("money", slots["sum"])]
@@ -513,7 +512,11 @@ class OpenExtreme(_Shopping):
         found = " AND ".join(f"name LIKE {quoted(f'%{word}%')}" for word in brand.split())
         sql = f"SELECT * FROM listed WHERE status = 'enabled' AND {found} ORDER BY final_price {direction}"
         rows = content.rows(sql)
-        if len(rows) < 4 or rows[0]["final_price"] == rows[1]["final_price"] or any(row["brand"] != brand for row in rows):
+        if (
+            len(rows) < 4
+            or rows[0]["final_price"] == rows[1]["final_price"]
+            or any(row["brand"] != brand for row in rows)
+        ):
             return None
         return {"brand": brand, "extreme": extreme, "product": rows[0]["name"], "slug": rows[0]["slug"]}
 
@@ -610,11 +613,11 @@ def with_coupon(content: Content, rng: np.random.Generator, purchase: Slots | No
         return None
     row = content.pick(
         rng,
-        "SELECT coupon FROM cart_rule WHERE active = 1 AND coupon != '' AND customer_group = 'All' AND to_date = '' AND "
-        "(from_date = '' OR from_date < '2026-06-01') AND minimum <= ? ORDER BY id",
+        "SELECT coupon FROM cart_rule WHERE active = 1 AND coupon != '' AND customer_group = 'All' AND to_date = '' "
+        "AND (from_date = '' OR from_date < '2026-06-01') AND minimum <= ? ORDER BY id",
         purchase["price"] * purchase["quantity"],
     )
-    return row and {**purchase, "coupon": row["coupon"]}
+    return {**purchase, "coupon": row["coupon"]} if row else None
 
 
 class Wish(_Shopping):
@@ -627,7 +630,7 @@ class Wish(_Shopping):
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         row = some_product(content, rng, not_wished())
-        return row and {"product": row["name"], "id": row["id"]}
+        return {"product": row["name"], "id": row["id"]} if row else None
 
     def checks(self, slots: Slots) -> list[Check]:
         return [wished(slots["id"], 1)]
@@ -655,8 +658,8 @@ class WishCheaper(_Shopping):
     name = "shopping/wish-cheaper"
     intents = (
         'Is the "{one}" cheaper than the "{other}"? Answer yes or no, and put the cheaper one on my wish list.',
-        'Compare the prices of the "{one}" and the "{other}". Add the cheaper one to my wish list and tell me, yes or no, '
-        "whether it is the first of the two.",
+        'Compare the prices of the "{one}" and the "{other}". Add the cheaper one to my wish list and tell me, yes or '
+        "no, whether it is the first of the two.",
     )
     skills = ("search", "compare", "form")
 
@@ -696,7 +699,7 @@ class Unwish(_Shopping):
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         row = some_product(content, rng, f"NOT ({not_wished()})")
-        return row and {"product": row["name"], "id": row["id"]}
+        return {"product": row["name"], "id": row["id"]} if row else None
 
     def checks(self, slots: Slots) -> list[Check]:
         return [wished(slots["id"], 0)]
@@ -783,8 +786,8 @@ class Checkout(_Shopping):
 class CheckoutCoupon(Checkout):
     name = "shopping/checkout-coupon"
     intents = (
-        'With the discount code {coupon}, order {quantity} of the "{product}"{wish}. Send it to my address in {city} by '
-        "{method}, and pay by {payment}.",
+        'With the discount code {coupon}, order {quantity} of the "{product}"{wish}. Send it to my address in {city} '
+        "by {method}, and pay by {payment}.",
         'Buy {quantity} of the "{product}"{wish} and use my code {coupon}: ship to {city}, {method}, payment method '
         "{payment}.",
     )
@@ -893,15 +896,19 @@ class WriteReview(_Shopping):
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         row = some_product(content, rng)
         title, text = one_of(rng, REVIEWS)
-        return row and {
-            "product": row["name"],
-            "id": row["id"],
-            "stars": int(rng.integers(2, 6)),
-            "nickname": one_of(rng, NICKNAMES),
-            "title": title,
-            "text": text,
-            "last": last_id(content, "review"),
-        }
+        return (
+            {
+                "product": row["name"],
+                "id": row["id"],
+                "stars": int(rng.integers(2, 6)),
+                "nickname": one_of(rng, NICKNAMES),
+                "title": title,
+                "text": text,
+                "last": last_id(content, "review"),
+            }
+            if row
+            else None
+        )
 
     def checks(self, slots: Slots) -> list[Check]:
         query = f"SELECT product_id, stars, nickname, title, text FROM review WHERE id > {slots['last']}"
@@ -1053,7 +1060,7 @@ class DeleteAddress(_Shopping):
             f"SELECT id, city, street FROM address a WHERE {OWN} AND default_billing + default_shipping = 0 AND "
             f"(SELECT count(*) FROM address WHERE {OWN} AND city = a.city) = 1 ORDER BY id",
         )
-        return row and dict(row)
+        return dict(row) if row else None
 
     def checks(self, slots: Slots) -> list[Check]:
         return [holds(self.site, f"SELECT count(*) FROM address WHERE id = {slots['id']}", (0,))]

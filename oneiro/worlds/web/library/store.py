@@ -41,7 +41,8 @@ def month_slots(month: str) -> Slots:
 
 def some_product(content: Content, rng: np.random.Generator, where: str = "1") -> sqlite3.Row | None:
     """A product that the store shows."""
-    return content.pick(rng, f"SELECT * FROM listed WHERE status = 'enabled' AND ({where}) ORDER BY id")
+    row = content.pick(rng, f"SELECT id FROM listed WHERE status = 'enabled' AND ({where}) ORDER BY id")
+    return row and content.rows("SELECT * FROM listed WHERE id = ?", row["id"])[0]
 
 
 def last_id(content: Content, table: str) -> int:

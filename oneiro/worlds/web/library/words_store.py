@@ -12,7 +12,9 @@ REVIEWS = (
     ("Too fragile", "One corner broke off in the first week."),
     ("Second one already", "The first one lasted three years, so I did not look for anything else."),
 )
-NICKNAMES = ("tea_at_four", "Norah P.", "bluekettle", "J. from upstate", "two_left_shoes", "MapReader", "Ivo K.", "late_bloomer")  # fmt: skip
+NICKNAMES = (
+    "tea_at_four", "Norah P.", "bluekettle", "J. from upstate", "two_left_shoes", "MapReader", "Ivo K.", "late_bloomer",
+)  # fmt: skip
 MESSAGES = (
     "The parcel arrived with a torn corner. Is that covered?",
     "Do you ship to mailboxes as well?",
@@ -30,14 +32,16 @@ ADDRESSES = (
     ("1204 Riverside Drive", "Austin", "Texas", "78701"), ("68 Foundry Street", "Pittsburgh", "Pennsylvania", "15222"),
 )  # fmt: skip
 NOTES = (
-    "The customer asked for delivery after 5 pm.", "Payment was checked by hand.", "Please pack this one with extra paper.",
+    "The customer asked for delivery after 5 pm.", "Payment was checked by hand.",
+    "Please pack this one with extra paper.",
     "The parcel comes back to us, the street was wrong.", "One item is late and follows next week.",
     "Gift: leave the invoice out of the box.", "We called the customer about the color.",
     "The carrier reported a delay of two days.",
 )  # fmt: skip
 RULES = (
-    ("Summer picnic", "PICNIC"), ("Back to school", "PENCIL"), ("Rainy day offer", "UMBRELLA"), ("Friends and family", "FAMILY"),
-    ("Inventory clearance", "LASTCALL"), ("Anniversary sale", "CANDLES"), ("Early bird", "EARLYBIRD"), ("Moving week", "BOXES"),
+    ("Summer picnic", "PICNIC"), ("Back to school", "PENCIL"), ("Rainy day offer", "UMBRELLA"),
+    ("Friends and family", "FAMILY"), ("Inventory clearance", "LASTCALL"),
+    ("Anniversary sale", "CANDLES"), ("Early bird", "EARLYBIRD"), ("Moving week", "BOXES"),
 )  # fmt: skip
 PRODUCTS = (
     ("Harrow & Finch Copper Watering Can", "HF-CAN"), ("Tallow Street Beeswax Candle", "TS-CANDLE"),

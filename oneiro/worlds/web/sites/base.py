@@ -33,9 +33,10 @@ SHARED_SCHEMA = """
 CREATE TABLE session (token TEXT PRIMARY KEY, site TEXT NOT NULL, user TEXT NOT NULL, note TEXT NOT NULL DEFAULT '');
 CREATE TABLE clock (ticks INTEGER NOT NULL);
 INSERT INTO clock VALUES (0);
+CREATE TABLE touched (name TEXT PRIMARY KEY);
 """
-BOOKKEEPING = ("session", "clock", "sqlite_sequence")
-"""Tables that no task is about."""
+BOOKKEEPING = ("session", "clock", "touched", "sqlite_sequence")
+"""Tables that no task is about. `touched` names the others that were written to since the episode began."""
 
 Endpoint = Callable[["Visit"], Response]
 

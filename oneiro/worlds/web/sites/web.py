@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from starlette.types import Message, Scope
 
-from oneiro.worlds.web.sites.base import COOKIE, SHARED_SCHEMA, Site, application, begin_session
+from oneiro.worlds.web.sites.base import BOOKKEEPING, COOKIE, SHARED_SCHEMA, Site, application, begin_session
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,18 @@ def original(site: str, content: int) -> sqlite3.Connection:
     db.execute("BEGIN")
     store.fill(db, content)
     db.execute("COMMIT")
+    note_writes(db)
     return db
+
+
+def note_writes(db: sqlite3.Connection) -> None:
+    """From now on `touched` names each table that is written to, so that a guard need not compare the others."""
+    tables = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    for table in tables:
+        if table not in BOOKKEEPING:
+            for event in ("INSERT", "UPDATE", "DELETE"):
+                note = f"INSERT OR IGNORE INTO touched VALUES ('{table}')"
+                db.execute(f'CREATE TRIGGER "{table} {event}" AFTER {event} ON "{table}" BEGIN {note}; END')
 
 
 def site_at(host: str) -> Site | None:
