@@ -14,7 +14,7 @@ from oneiro.worlds.web.browser.text import TextBrowser
 from oneiro.worlds.web.sites import SITES, Web
 from tests.worlds.web.pages import Pages, html, one
 from tests.worlds.web.test_accessibility import CASES
-from tests.worlds.web.test_text_browser import FORM, HERE, click, find, sent, write
+from tests.worlds.web.test_text_browser import FORM, HERE, LOCATED, LOCATORS, click, find, sent, write
 
 chromium = pytest.importorskip(
     "oneiro.worlds.web.browser.chromium", reason="needs Playwright (pip install oneiro[web])"
@@ -122,6 +122,9 @@ def test_graders_look_without_leaving_a_trace(open_page):
     assert session.locate("document.querySelector('p').outerText", "http://here.test/to?z=1") == "GET z=1"
     assert session.url == HERE
     assert session.observe().header() == "Tab 0 (current): Page"
+    assert session.act(Action(Kind.GOTO, text="http://here.test/to")).failure is None
+    located = open_page(LOCATED)
+    assert [located.locate(locator) for locator, _ in LOCATORS] == [found for _, found in LOCATORS]
     assert (session.screenshot() or b"").startswith(b"\x89PNG")
 
 

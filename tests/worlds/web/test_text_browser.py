@@ -296,3 +296,46 @@ def test_scrolling_hovering_and_waiting_succeed():
         Action(Kind.RIGHT_CLICK, find(session, "heading")), Action(Kind.NOTHING), Action(Kind.STOP, text="x"),
     ):  # fmt: skip
         assert session.act(action).failure is None
+
+
+LOCATED = """<div class="submission__inner"><h1 class="t">Head</h1><p>See <a href="/a">this</a> and <a href="/b">that</a></p>
+</div><div id="notes"><p>one</p><p><b class="body">two</b></p></div>
+<select name="s"><option>a<option selected value="2">b</select>
+<input name="product[price]" value="9.5"><input type="checkbox" title="General" checked><form class="up"></form>"""
+INNER = "document.querySelector('.submission__inner')"
+EACH = "e => e.getAttribute('href') || e.getAttribute('src')"
+LINKS = f"[...{INNER}.querySelectorAll('[href],[src]')].map({EACH}).join(' ')"
+    f"[...{INNER}.querySelectorAll('[href],[src]')].map(e => e.getAttribute('href') || e.getAttribute('src')).join(' ')"
+)
+
+
+LOCATORS = [
+    (f"{INNER}.outerText", "Head\n\nSee this and that"),
+    (LINKS, "/a /b"),
+    (f"{INNER}.outerText + {LINKS}", "Head\n\nSee this and that/a /b"),
+    ("document.querySelector('.t').outerText + (document.querySelector('.no')?.outerText || '')", "Head"),
+    ("document.querySelector('[id=\"notes\"').lastElementChild.querySelector('.body').outerText", "two"),
+    ("document.querySelector('#notes').firstElementChild.outerText", "one"),
+    ("document.querySelector('.t').lastChild.textContent", "Head"),
+    ("document.querySelectorAll('.submission__inner a')[1].outerText", "that"),
+    ("document.querySelector('[name=\"product[price]\"').value", "9.5"),
+    ("document.querySelector('[name=s]').selectedIndex", "1"),
+    ("document.querySelector('[name=s]').value", "2"),
+    ("document.querySelector('[title=\"General\"').checked.toString()", "true"),
+    ("document.querySelector('body').querySelector('form').getAttribute('class')", "up"),
+    ("document.querySelector('.no').outerText", ""),
+]
+
+
+@pytest.mark.parametrize(
+    ("locator", "found"),
+    [
+        *LOCATORS,
+        ("document.cookie", ""),
+        ("fetch('/x')", ""),
+        ("document.querySelector('.t').remove()", ""),
+    ],
+)
+def test_locators_of_webarena_are_read_without_running_anything(locator, found):
+    session = open_page(LOCATED)
+    assert session.locate(locator) == found
