@@ -17,12 +17,16 @@ from oneiro.worlds.web.sites.admin_reports import BESTSELLERS, LOW
 from oneiro.worlds.web.sites.store_orders import CARRIERS, GROUPS
 from oneiro.worlds.web.tasks import Check
 
-PRODUCT_COLUMNS = ("name", "sku", "brand", "price", "special_price", "stock", "status", "category_id", "description")
+PRODUCT_COLUMNS = (
+    "name", "sku", "brand", "price", "special_price", "stock", "status", "category_id", "short_description", "description",
+)  # fmt: skip
 REVIEW_COLUMNS = ("status", "stars", "nickname", "title", "text")
 RULE_COLUMNS = (
     "name", "description", "customer_group", "coupon", "action", "amount", "minimum", "from_date", "to_date", "active",
 )  # fmt: skip
-PLACE_COLUMNS = ("ship_name", "ship_street", "ship_city", "ship_region", "ship_postcode", "ship_country", "ship_phone")
+ORDER_COLUMNS = (
+    "status", "ship_name", "ship_street", "ship_city", "ship_region", "ship_postcode", "ship_country", "ship_phone",
+)  # fmt: skip
 TIMES = (("01-01", "03-31"), ("04-01", "06-30"), ("07-01", "09-30"), ("10-01", "12-31"), ("01-01", "12-31"))
 """Parts of a year."""
 OPEN = "status IN ('pending', 'processing')"
@@ -76,6 +80,11 @@ def some_order(content: Content, rng: np.random.Generator, where: str = "1") -> 
     """An order of anybody."""
     row = content.pick(rng, f"SELECT id, number FROM sales_order WHERE {where} ORDER BY id")
     return {"number": row["number"], "order": row["id"]} if row else None
+
+
+def with_row(content: Content, order: Slots | None, **new: str) -> Slots | None:
+    """An order, and what its row must be at the end: as it is, but for the new values."""
+    return order and {**order, "row": row_of(content, "sales_order", order["order"], ORDER_COLUMNS, **new)}
 
 
 def some_customer(content: Content, rng: np.random.Generator, where: str = "1") -> sqlite3.Row | None:
@@ -731,10 +740,10 @@ class HoldOrder(_Admin):
     skills = ("filter", "status")
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        return some_order(content, rng, OPEN)
+        return with_row(content, some_order(content, rng, OPEN), status="on hold")
 
     def checks(self, slots: Slots) -> list[Check]:
-        return [holds_row(self.site, "sales_order", slots["order"], {"status": "on hold"})]
+        return [holds_row(self.site, "sales_order", slots["order"], slots["row"])]
 
     def changes(self, slots: Slots) -> dict[str, str | None]:
         return {"sales_order": f"id = {slots['order']}"}
@@ -761,11 +770,11 @@ class CancelOrder(_Admin):
         )
         if row is None or not found_once(content, row["customer_name"]):
             return None
-        stocks = returned(content, row["id"])
-        return {"customer": row["customer_name"], "number": row["number"], "order": row["id"], "stocks": stocks}
+        order = {"customer": row["customer_name"], "number": row["number"], "order": row["id"]}
+        return with_row(content, {**order, "stocks": returned(content, row["id"])}, status="canceled")
 
     def checks(self, slots: Slots) -> list[Check]:
-        return canceled(self.site, slots)
+        return [*canceled(self.site, slots), holds_row(self.site, "sales_order", slots["order"], slots["row"])]
 
     def changes(self, slots: Slots) -> dict[str, str | None]:
         return canceling(slots)
@@ -789,7 +798,7 @@ class ShipOrder(_Admin):
     skills = ("filter", "form", "status")
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        order = some_order(content, rng, OPEN)
+        order = with_row(content, some_order(content, rng, OPEN), status="complete")
         tracking = str(int(rng.integers(10**9, 10**10)))
         return order and {
             **order,
@@ -802,7 +811,7 @@ class ShipOrder(_Admin):
         query = f"SELECT order_id, carrier, tracking FROM shipment WHERE id > {slots['last']}"
         return [
             holds(self.site, query, (slots["order"], slots["carrier"], slots["tracking"])),
-            holds_row(self.site, "sales_order", slots["order"], {"status": "complete"}),
+            holds_row(self.site, "sales_order", slots["order"], slots["row"]),
         ]
 
     def changes(self, slots: Slots) -> dict[str, str | None]:
@@ -861,12 +870,9 @@ class OrderAddress(_Admin):
     held_out = True
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        order = some_order(content, rng, OPEN)
-        if order is None:
-            return None
         street = one_of(rng, ADDRESSES)[0]
-        row = row_of(content, "sales_order", order["order"], ("status", *PLACE_COLUMNS), ship_street=street)
-        return {**order, "street": street, "row": row}
+        order = with_row(content, some_order(content, rng, OPEN), ship_street=street)
+        return order and {**order, "street": street}
 
     def checks(self, slots: Slots) -> list[Check]:
         return [holds_row(self.site, "sales_order", slots["order"], slots["row"])]

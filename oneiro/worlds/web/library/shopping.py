@@ -842,7 +842,7 @@ def canceling(slots: Slots) -> dict[str, str | None]:
     """What canceling an order changes."""
     return {
         "sales_order": f"id = {slots['order']}",
-        "order_comment": f"order_id = {slots['order']}",
+        "order_comment": f"order_id = {slots['order']} AND text LIKE 'Canceled by %'",
         "product": f"id IN ({listed([product for product, _ in slots['stocks']])})",
     }
 
