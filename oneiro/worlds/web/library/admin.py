@@ -18,7 +18,8 @@ from oneiro.worlds.web.sites.store_orders import CARRIERS, GROUPS
 from oneiro.worlds.web.tasks import Check
 
 PRODUCT_COLUMNS = (
-    "name", "sku", "brand", "price", "special_price", "stock", "status", "category_id", "short_description", "description",
+    "name", "sku", "brand", "price", "special_price", "stock", "status", "category_id",
+    "short_description", "description",
 )  # fmt: skip
 REVIEW_COLUMNS = ("status", "stars", "nickname", "title", "text")
 RULE_COLUMNS = (
