@@ -357,32 +357,34 @@ class LargestOrder(_Admin):
         yield see.stop(slots["customer"])
 
 
-class CustomerCount(_Admin):
-    name = "shopping_admin/customer-count"
+class CustomersFrom(_Admin):
+    name = "shopping_admin/customers-from"
     intents = (
-        "How many customers of the group {group} have their billing address in {region}?",
-        "Count our {group} customers from {region}.",
+        "Which customers of the group {group} have their billing address in {region}? List their full names.",
+        "List the full names of our {group} customers from {region}, going by the billing address.",
     )
-    skills = ("filter", "count")
+    skills = ("filter", "read")
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         row = content.pick(
             rng,
-            "SELECT a.region, c.group_name, count(*) AS count FROM customer c JOIN address a "
-            "ON a.customer_id = c.id AND a.default_billing = 1 GROUP BY a.region, c.group_name HAVING count(*) > 1 "
-            "ORDER BY 1, 2",
+            "SELECT a.region, c.group_name, group_concat(c.first_name || ' ' || c.last_name, '|') AS names "
+            "FROM customer c JOIN address a ON a.customer_id = c.id AND a.default_billing = 1 "
+            "GROUP BY a.region, c.group_name HAVING count(*) BETWEEN 2 AND 6 ORDER BY 1, 2",
         )
-        return {"region": row["region"], "group": row["group_name"], "count": row["count"]} if row else None
+        if row is None:
+            return None
+        return {"region": row["region"], "group": row["group_name"], "names": sorted(row["names"].split("|"))}
 
     def checks(self, slots: Slots) -> list[Check]:
-        return [says("number", slots["count"])]
+        return [says("names", tuple(slots["names"]))]
 
     def script(self, see: View, slots: Slots) -> Script:
         yield see.click("link", "Customers")
         yield see.select("Group", slots["group"])
         yield see.type("State/Province", slots["region"])
         yield see.click("button", "Apply Filters")
-        yield see.stop(str(slots["count"]))
+        yield see.stop(", ".join(slots["names"]))
 
 
 class CouponDiscount(_Admin):
@@ -1035,7 +1037,7 @@ class PageTitle(_Admin):
 
 TEMPLATES = (
     CustomerPhone, OrderEmail, OrderCount, SalesInMonth, Bestseller, TopTerm, LowStock, ReviewCount, LargestOrder,
-    CustomerCount, CouponDiscount, LifetimeSales, OpenBuyer, OpenProduct, ChangePrice, SpecialPrice, Restock,
+    CustomersFrom, CouponDiscount, LifetimeSales, OpenBuyer, OpenProduct, ChangePrice, SpecialPrice, Restock,
     DisableProduct, CreateProduct, JudgeReview, JudgeAll, DeleteReview, HoldOrder, CancelOrder, ShipOrder, OrderNote,
     OrderAddress, CustomerGroup, CreateRule, EndRule, PageTitle,
 )  # fmt: skip
