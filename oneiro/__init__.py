@@ -8,15 +8,17 @@ agent = oneiro.train_agent("smollm2-135m", MyWorld, out="runs/agent")           
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import sys
+from types import ModuleType
 
-# Imported before `run` is defined, so that `oneiro.run` is the function and not its module.
-from oneiro.run import Run
-
+TYPE_CHECKING = False  # typing.TYPE_CHECKING, without the import: Ctrl-C while this page is read cannot be caught
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+    from typing import Any
+
     from oneiro.recipe import Recipe
+    from oneiro.run import Run
     from oneiro.systems.simple import train, train_agent
 
 __version__ = "0.3.0"
@@ -34,7 +36,11 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
 
 
 def __getattr__(name: str) -> Any:
-    """`train` and `train_agent`, imported when they are asked for: they bring torch."""
+    """What brings more than this page is imported when it is asked for; `train` and `train_agent` bring torch."""
+    if name == "Run":
+        from oneiro.run import Run
+
+        return Run
     if name not in ("train", "train_agent"):
         raise AttributeError(f"module 'oneiro' has no attribute '{name}'")
     from oneiro import threads
@@ -43,3 +49,14 @@ def __getattr__(name: str) -> Any:
     from oneiro.systems import simple
 
     return getattr(simple, name)
+
+
+class _Package(ModuleType):
+    """A package whose `run` stays the function when its module `oneiro.run` is imported, at whatever time that is."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name == "run" and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

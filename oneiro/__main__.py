@@ -1,16 +1,25 @@
 """The `oneiro` command, which `python -m oneiro` is too."""
 
+import signal
 import sys
 
 
 def main() -> int:
-    """The entry point. Ctrl-C while the command is still being loaded ends it as quietly as later."""
-    try:
-        from oneiro.cli import main as command
+    """The entry point. Ctrl-C while the command is loaded, and after its work, ends the process at once and quietly."""
+    heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else a shell has set it aside
+    if heard:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from oneiro.cli import main as command
 
+    try:
+        if heard:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         return command()
     except KeyboardInterrupt:
         return 130
+    finally:
+        if heard:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 if __name__ == "__main__":

@@ -36,9 +36,16 @@ class Unreachable(OneiroError):
 
 
 def download(
-    url: str, target: Path, *, most: int, seconds: float, sha256: str = "", advance: Advance | None = None
+    url: str,
+    target: Path,
+    *,
+    most: int,
+    seconds: float,
+    sha256: str = "",
+    advance: Advance | None = None,
+    tell: Callable[[str], None] = lambda text: None,
 ) -> str:
-    """Bring `url` to `target`; returns "kept", "resumed" or "new".
+    """Bring `url` to `target`; returns "kept", "resumed" or "new". `tell` hears what it waits for.
 
     A file of more than `most` bytes is refused, and after `seconds` the download ends, to be resumed by the same call.
     """
@@ -50,9 +57,10 @@ def download(
     deadline = time.monotonic() + seconds
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        resumed, broken = _size(part) > 0, 0
+        resumed, broken, reason = _size(part) > 0, 0, ""
         while True:
             before = _size(part)
+            tell(f"waiting for {urllib.parse.urlsplit(url).hostname}: {target.name}{reason and f' ({reason}; again)'}")
             try:
                 if _more(url, part, version, most, deadline, advance):
                     break

@@ -10,6 +10,10 @@ class OneiroError(Exception):
     """A user's mistake or a broken input file. The message is one line and names the remedy."""
 
 
+class Notice(UserWarning):
+    """What a person should know while work goes on. The message is one line, and shown without a place in the code."""
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` for the closest known word, else the short list of what is known."""
     names = sorted(known)

@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from oneiro.errors import OneiroError
+from oneiro.errors import Notice, OneiroError
 
 Kind = Literal["worlds", "algorithms", "systems", "predictors", "trackers", "recipes"]
 
@@ -32,7 +32,7 @@ PREFIX = "oneiro."
 """The group of a kind is this and its name."""
 
 
-class PluginWarning(UserWarning):
+class PluginWarning(Notice):
     """Part of another package cannot be used. The message is one line."""
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 TEMPLATE, TEMPLATE_PARAMETERS = "smollm2-135m", 135e6
 """The model that recipes have settings for, and its size."""
+GENERAL = f"general settings, those of {TEMPLATE} with learning rates by size"
 SMALLEST = 20e6
 """A model below this many parameters is like `tiny`: the recipe's own settings suit it."""
 UNKNOWN = 1e9
@@ -54,6 +55,31 @@ def fit(settings: dict[str, Any], name: str) -> dict[str, Any]:
         section = fitted.get("model")
         fitted["model"] = {**(section if isinstance(section, Mapping) else {"name": name}), "lora": LORA}
     return fitted
+
+
+def reason(name: str, written: str, models: Mapping[str, Any], protocol: str) -> str:
+    """In one line which settings a recipe with `models` gives the model `name`, and why; `written` is the file's."""
+    if protocol not in ("", "own"):
+        whose = "this recipe has it for this model" if _protocol(models.get(name)) else "asked for"
+        return f"{name}: the published protocol '{protocol}' ({whose})"
+    if name in models:
+        return f"{name}: settings that this recipe has for it"
+    if stands_in(name, models):
+        size = f"{in_words(parameters)} parameters" if (parameters := parameters_of(name)) else "an unknown size"
+        return f"{name}: {GENERAL}, for {size} (the recipe has none of its own for this model)"
+    if name != written:
+        return f"{name}: settings that this recipe has for {written} (it has none for this model)"
+    return f"{name}: the recipe's own settings"
+
+
+def choices(models: Mapping[str, Any]) -> tuple[str, ...]:
+    """The models that a recipe has settings for, with the protocol that some bring; then all others."""
+    named = [f"{name} (protocol {own})" if (own := _protocol(models[name])) else name for name in models]
+    return (*named, f"any other pretrained model ({GENERAL})") if TEMPLATE in models else tuple(named)
+
+
+def _protocol(settings: Any) -> str:
+    return str(settings.get("protocol") or "") if isinstance(settings, Mapping) else ""
 
 
 def rl_rate(parameters: float) -> float:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
@@ -102,6 +103,11 @@ class Bar:
         if time.monotonic() - self._last_line >= EVERY:
             self._line()
             self._heart.spoke()
+
+    def tell(self, text: str) -> None:
+        """What it is at, beside the numbers; also in the line that comes when nothing moves."""
+        self._shown = text
+        self._bar.update(self._task, shown=escape(text))
 
     def __enter__(self) -> Bar:
         if self._console.is_terminal:

@@ -17,7 +17,7 @@ import difflib
 import pkgutil
 import re
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
@@ -128,7 +128,7 @@ class RecipeCard:
     takes: str
     presets: tuple[str, ...]
     models: tuple[str, ...] = ()
-    """Models that it has settings for."""
+    """Models that it has settings for, and which."""
 
 
 def load(name: str, overrides: Sequence[str] = (), recipe_class: type[Recipe] | None = None) -> Recipe:
@@ -136,16 +136,29 @@ def load(name: str, overrides: Sequence[str] = (), recipe_class: type[Recipe] | 
 
     Without `recipe_class` the file's `system` decides it.
     """
+    return load_explained(name, overrides, recipe_class)[0]
+
+
+def load_explained(
+    name: str, overrides: Sequence[str] = (), recipe_class: type[Recipe] | None = None
+) -> tuple[Recipe, str]:
+    """The same, and in one line which settings its model gets and why; nothing where the file has no choice of them."""
     data = read(find(name))
     presets, models = _named_settings(data, "presets", name), _named_settings(data, "models", name)
-    chosen, changes = _split(overrides)
+    chosen, changes = _split(overrides, presets)
     layers = [_pick(presets, preset, f"preset of {name}") for preset in chosen]
     for layer in layers:
         _named_settings(dict(layer), "models", f"a preset of {name}")
     if recipe_class is None:
         # Found by name when asked for: systems stand above recipes, and importing one may import torch.
         recipe_class = pkgutil.resolve_name("oneiro.systems:recipe_class")(str(data.get("system", "")))
-    return build(recipe_class, _overlay(data, models, layers, changes, recipe_class))
+    resolved, why = _overlay(data, models, layers, changes, recipe_class)
+    return build(recipe_class, resolved), why
+
+
+def chosen_presets(overrides: Sequence[str]) -> list[str]:
+    """The presets that `preset=NAME` or `preset=NAME,NAME` asks for."""
+    return _split(overrides)[0]
 
 
 def build(settings_class: type[Built], data: Mapping[str, Any]) -> Built:
@@ -185,12 +198,12 @@ def listing() -> list[RecipeCard]:
     for name, path in sorted(_named_files().items()):
         try:
             data = read(path)
-            presets, models = (tuple(_named_settings(data, section, str(path))) for section in ("presets", "models"))
+            presets, models = (_named_settings(data, section, str(path)) for section in ("presets", "models"))
         except OneiroError as error:
             plugins.skip(error)
             continue
         words = {field: str(data.get(field, "")) for field in ("about", "needs", "takes")}
-        cards.append(RecipeCard(name, presets=presets, models=models, **words))
+        cards.append(RecipeCard(name, presets=tuple(presets), models=pretrained.choices(models), **words))
     return cards
 
 
@@ -257,14 +270,20 @@ def _one_line(error: Exception) -> str:
 # Overlays ------------------------------------------------------------------------------------------------------------
 
 
-def _split(overrides: Sequence[str]) -> tuple[list[str], list[tuple[list[str], Any]]]:
-    """`["preset=smoke", "sft.lr=1e-3"]` -> the chosen presets, and the other overrides as (path, value)."""
+def _split(overrides: Sequence[str], known: Iterable[str] = ()) -> tuple[list[str], list[tuple[list[str], Any]]]:
+    """`["preset=smoke", "sft.lr=1e-3"]` -> the chosen presets, and the other overrides as (path, value).
+
+    `known` are the presets that a bare word may have meant.
+    """
+    if isinstance(overrides, str):
+        raise OneiroError(f"overrides: expected a list of texts, write [{overrides!r}]")
     presets: list[str] = []
     changes: list[tuple[list[str], Any]] = []
     for override in overrides:
         key, equals, text = override.partition("=")
         if not equals or not all(key.split(".")):
-            raise OneiroError(f"{override!r} is not an override; write key=value, for instance seed=1")
+            meant = f"preset={override}" if override in known else "key=value, for instance seed=1"
+            raise OneiroError(f"{override!r} is not an override; write {meant}")
         if key == "preset":
             presets += [name.strip() for name in text.strip("[]").split(",") if name.strip()]
             continue
@@ -276,8 +295,13 @@ def _split(overrides: Sequence[str]) -> tuple[list[str], list[tuple[list[str], A
     return presets, sorted(changes, key=lambda change: len(change[0]))
 
 
-def _overlay(file: Plain, models: Plain, presets: list[Plain], changes: list[Any], recipe_class: type[Recipe]) -> Plain:
-    """Merge the layers. The model's own overlay lies low, but its name may be decided by any layer above it."""
+def _overlay(
+    file: Plain, models: Plain, presets: list[Plain], changes: list[Any], recipe_class: type[Recipe]
+) -> tuple[Plain, str]:
+    """Merge the layers. The model's own overlay lies low, but its name may be decided by any layer above it.
+
+    Beside it, which settings the model gets.
+    """
     fitted = [preset.get("models") or {} for preset in presets]
     presets = [{key: value for key, value in preset.items() if key != "models"} for preset in presets]
     named = _merged(file, *presets)
@@ -294,7 +318,10 @@ def _overlay(file: Plain, models: Plain, presets: list[Plain], changes: list[Any
     result = _merged(file, *model, *presets)
     # A published protocol brings its own settings, whatever the model.
     fits = general and not result.get("protocol")
-    return _change(pretrained.fit(result, final) if fits else result, changes)
+    why = pretrained.reason(final, written, models, str(result.get("protocol") or ""))
+    if not models and final == written:
+        why = ""  # nothing to choose from: also the stored recipe of a run
+    return _change(pretrained.fit(result, final) if fits else result, changes), why
 
 
 def _named_settings(data: Plain, section: str, where: str) -> Plain:
@@ -355,6 +382,20 @@ def _pick(overlays: Any, name: str, what: str) -> Plain:
 # Mistakes ------------------------------------------------------------------------------------------------------------
 
 
+EXPECTED = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "string": "a text",
+    "dict": "a section, whose settings are written section.key=value",
+    "model": "a section, whose settings are written section.key=value",
+    "list": "a list in brackets, [a,b]",
+    "tuple": "a list in brackets, [a,b]",
+}
+"""What a value of a type is called."""
+WRONG_TYPE = re.compile("_(type|parsing|from_float|attributes_type)$")
+
+
 def explain(error: ValidationError, recipe_class: type[BaseModel], data: Any) -> str:
     """The first mistake in one line, with the full dotted key."""
     problems = error.errors(include_url=False)
@@ -375,7 +416,8 @@ def explain(error: ValidationError, recipe_class: type[BaseModel], data: Any) ->
     if first["type"] == "list_type" and isinstance(first["input"], str):
         return f"{key}: expected a list; write {key}=[{first['input']}]{more}"
     message = first["msg"].removeprefix("Value error, ")
-    expected = re.sub(r"^Input should be ", "expected ", message)
+    plainly = EXPECTED.get(first["type"].partition("_")[0]) if WRONG_TYPE.search(first["type"]) else None
+    expected = f"expected {plainly}" if plainly else re.sub(r"^Input should be ", "expected ", message)
     given = repr(first["input"])
     return f"{key or 'recipe'}: got {given if len(given) <= 60 else given[:57] + '...'}, {expected}{more}"
 

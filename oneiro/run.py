@@ -80,7 +80,7 @@ class Run:
             track.require(recipe.track)
         if not holds_run(path):
             if recipe is None:
-                raise OneiroError(f"{path} is not a run directory: it has no recipe.yaml")
+                require_run(path)
             if path.is_dir() and any(not entry.name.startswith(".") for entry in path.iterdir()):
                 raise OneiroError(f"{path} is not empty and holds no run; choose another --out")
         try:
@@ -339,6 +339,16 @@ class Run:
 def holds_run(path: str | Path) -> bool:
     """Whether a directory is a run."""
     return (Path(path) / "recipe.yaml").is_file()
+
+
+def require_run(path: Path) -> None:
+    """See that a directory is a run; one line says what it lacks."""
+    if not path.exists():
+        raise OneiroError(f"there is no folder {path}; give one that `oneiro run` made")
+    if not holds_run(path):
+        inside = sorted(str(entry) for entry in path.iterdir() if holds_run(entry)) if path.is_dir() else []
+        meant = f"did you mean {inside[0]}?" if inside else "give one that `oneiro run` made"
+        raise OneiroError(f"{path} is not a run directory: it has no recipe.yaml; {meant}")
 
 
 def first_difference(path: str | Path, recipe: Recipe) -> str:

@@ -82,8 +82,12 @@ def get(
     shards: int | None = None,
     advance: Callable[[File, int, int | None], None] | None = None,
     seconds: float = SECONDS_A_FILE,
+    tell: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Got]:
-    """Bring a source's files into `folder`, one after the other; the same call goes on where it broke off."""
+    """Bring a source's files into `folder`, one after the other; the same call goes on where it broke off.
+
+    `advance` is told a file's bytes, `tell` what is waited for.
+    """
     files = source.chosen(shards)
     _need_room(source, folder, files, source.bytes(shards))
     for file in files:
@@ -94,7 +98,7 @@ def get(
                 advance(file, here, total)
 
         try:
-            how = download(file.url, path, most=file.most, seconds=seconds, sha256=file.sha256, advance=told)
+            how = download(file.url, path, most=file.most, seconds=seconds, sha256=file.sha256, advance=told, tell=tell)
         except Unreachable as error:
             raise OneiroError(
                 f"{error}; get it from {source.page} elsewhere, put it at {path}, and run the same command again"
@@ -147,12 +151,18 @@ def _rlds(where: str, name: str, **splits: int) -> tuple[File, ...]:
 SOURCES = (
     Source(
         "bytesized32",
-        "text-game transitions, reasoned answers",
+        "text-game transitions (train, test), reasoned answers",
         "https://huggingface.co/datasets/thuml/bytesized32-world-model-cot",
         "see its page",
         0,
-        _hub("thuml/bytesized32-world-model-cot", "test_state_difference.parquet", "generated_cot.parquet"),
-        "oneiro data bytesized32 --from {folder}/test_state_difference.parquet --out data/bytesized32",
+        _hub(
+            "thuml/bytesized32-world-model-cot",
+            "test_state_difference.parquet",
+            "generated_cot.parquet",
+            "train_state_difference_gold.parquet",
+            "train_state_difference_non_gold.parquet",
+        ),
+        "oneiro data bytesized32 --from {folder} --out data/bytesized32",
     ),
     Source(
         "bridge",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from oneiro import download as room
-from oneiro import sources
+from oneiro import progress, sources
 from oneiro.cli import app
 from oneiro.download import Unreachable, download
 from oneiro.errors import OneiroError
@@ -182,6 +183,27 @@ def test_the_command_downloads_and_says_what_comes_next(
     assert done.exit_code == 0, done.output
     assert (tmp_path / "toy" / "data.bin").read_bytes() == BODY
     assert "licence: MIT" in done.output and "102,400" in done.output and f"oneiro use {tmp_path}" in done.output
+
+
+def test_a_server_that_hangs_is_named_in_the_meantime(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first connection gets no answer in time, the second one the file."""
+    monkeypatch.setattr(progress, "EVERY", 0.1)
+    monkeypatch.setattr(room, "SILENCE_S", 0.35)
+    monkeypatch.setattr(sources, "SOURCES", (source(server.url),))
+    answer, asked = server.answer, []
+
+    def late(request: BaseHTTPRequestHandler) -> None:
+        asked.append(request.path)
+        time.sleep(0.5) if len(asked) == 1 else answer(request)
+
+    monkeypatch.setattr(server, "answer", late)
+    done = CliRunner().invoke(app, ["data", "get", "toy", "--out", str(tmp_path / "toy")])
+    assert done.exit_code == 0, done.output
+    lines = [line for line in done.output.splitlines() if line.startswith("megabytes")]
+    assert sum(line.endswith("waiting for 127.0.0.1: data.bin") for line in lines) >= 2
+    assert len(asked) == 2
 
 
 def test_an_unreachable_source_says_where_the_file_goes(server: Server, tmp_path: Path) -> None:

@@ -80,3 +80,32 @@ def test_a_small_folder_keeps_the_recipes_own_settings(tmp_path: Path) -> None:
     own, with_folder = (load("spa/frozen-lake", overrides) for overrides in ([], [f"model={folder}"]))
     assert with_folder.takes == own.takes
     assert recipe.flat(with_folder.model_dump())["sft.learner.optimiser.lr"] == 3e-3
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ([], "tiny: the recipe's own settings"),
+        (["model=smollm2-135m"], "smollm2-135m: settings that this recipe has for it"),
+        (
+            ["model=Qwen/Qwen2.5-0.5B-Instruct"],
+            "Qwen/Qwen2.5-0.5B-Instruct: the published protocol 'spa' (this recipe has it for this model)",
+        ),
+        (["model=Qwen/Qwen3-0.6B", "preset=ragen"], "Qwen/Qwen3-0.6B: the published protocol 'ragen' (asked for)"),
+        (
+            ["model=Qwen/Qwen3-0.6B"],
+            f"Qwen/Qwen3-0.6B: {pretrained.GENERAL}, for 600M parameters "
+            "(the recipe has none of its own for this model)",
+        ),
+        (["model=org/thing"], f"org/thing: {pretrained.GENERAL}, for an unknown size (the recipe"),
+    ],
+)
+def test_a_recipe_says_which_settings_a_model_gets_and_why(overrides: list[str], said: str) -> None:
+    assert recipe.load_explained("spa/frozen-lake", overrides)[1].startswith(said)
+
+
+def test_a_recipe_without_settings_for_models_says_nothing_of_them(tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text(recipe.dump(load("spa/frozen-lake")))
+    assert recipe.load_explained(str(tmp_path / "recipe.yaml")) == (load("spa/frozen-lake"), "")
+    _, why = recipe.load_explained(str(tmp_path / "recipe.yaml"), ["model=Qwen/Qwen3-0.6B"])
+    assert why == "Qwen/Qwen3-0.6B: settings that this recipe has for tiny (it has none for this model)"

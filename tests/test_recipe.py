@@ -125,8 +125,12 @@ def test_an_unknown_key_that_looks_like_nothing_lists_its_section(file: str) -> 
 
 def test_a_value_of_the_wrong_type_is_shown_with_what_is_expected(file: str) -> None:
     message = mistake(file, "learn.lr=fast")
-    assert message.startswith("learn.lr: got 'fast', expected a valid number")
-    assert mistake(file, "learn=3").startswith("learn: got 3, expected a valid dictionary")
+    assert message.startswith("learn.lr: got 'fast', expected a number")
+    assert mistake(file, "learn=3").startswith("learn: got 3, expected a section, whose settings")
+    assert mistake(file, "learn.steps=2.5") == "learn.steps: got 2.5, expected a whole number"
+    assert mistake(file, "profile=3") == "profile: got 3, expected true or false"
+    assert mistake(file, "about=[3]") == "about: got [3], expected a text"
+    assert mistake(file, "checkpoint_minutes=0") == "checkpoint_minutes: got 0, expected greater than 0"
     assert "(and 1 more)" in mistake(file, "learn.lr=fast", "seed=x")
 
 
@@ -147,7 +151,7 @@ class Union(Recipe):
 def test_a_mistake_inside_a_union_names_the_key_that_was_written(tmp_path: Path) -> None:
     path = tmp_path / "union.yaml"
     path.write_text("system: toy\nalgorithm: {kind: ppo, clip: wide}")
-    with pytest.raises(OneiroError, match=r"^algorithm\.clip: got 'wide', expected a valid number"):
+    with pytest.raises(OneiroError, match=r"^algorithm\.clip: got 'wide', expected a number"):
         load(str(path), (), Union)
 
 
@@ -243,3 +247,10 @@ def test_an_old_name_is_answered_with_the_new_one(name: str, override: str, said
         if override.startswith("system="):
             recipe_class(override.partition("=")[2])
         load(name, [override])
+
+
+def test_a_bare_word_that_is_a_preset_and_one_text_for_a_list_of_overrides_are_told_how_to_write(file: str) -> None:
+    assert mistake(file, "smoke") == "'smoke' is not an override; write preset=smoke"
+    assert "write key=value" in mistake(file, "smok")
+    with pytest.raises(OneiroError, match=r"^overrides: expected a list of texts, write \['preset=smoke'\]$"):
+        load(file, "preset=smoke")

@@ -24,6 +24,7 @@ BENCHES: dict[str, str] = {
     "textgame": "oneiro.bench.textgame",
     "train": "oneiro.bench.train",
     "video": "oneiro.bench.video",
+    "web": "oneiro.bench.web",
     "worlds": "oneiro.bench.worlds",
 }
 """Benchmark name -> its module."""

@@ -17,8 +17,7 @@ from typer.core import TyperGroup
 
 from oneiro import threads
 from oneiro.cli import agents, data, machine, models, runs, web, worlds
-from oneiro.errors import OneiroError
-from oneiro.plugins import PluginWarning
+from oneiro.errors import Notice, OneiroError
 from oneiro.terminal import printable
 
 STOPPED = 130
@@ -77,7 +76,7 @@ def _one_line(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
     """How a warning is shown: one that is meant for a person comes without the place in our code."""
-    if issubclass(category, PluginWarning):
+    if issubclass(category, Notice):
         return f"{printable(str(message))}\n"
     return _FULL(message, category, filename, lineno, line)
 

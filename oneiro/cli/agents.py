@@ -22,7 +22,7 @@ def offer(app: typer.Typer) -> None:
 
 
 def agent(
-    world: Annotated[str, typer.Option(help="The world to play in.")],
+    world: Annotated[str, typer.Option(help="The world to play in; or module:Class.")],
     model: Annotated[
         str | None, typer.Option(metavar="DIR|NAME", help="A checkpoint, a model folder or a model's name.")
     ] = None,
@@ -69,6 +69,13 @@ def agent(
         raise OneiroError("--server URL and --server-model NAME go together")
     if server_settings and server is None:
         raise OneiroError("--server-settings belong to --server URL")
+    from oneiro.models.settings import require_place
+    from oneiro.worlds.registry import adopt, world_class
+
+    world = adopt(world)
+    world_class(world)
+    if model is not None:
+        require_place(model)  # said before torch is loaded
     from oneiro.agents.evaluate import evaluate_agent
     from oneiro.progress import Bar, console
     from oneiro.sampling.server import ServerConfig

@@ -65,10 +65,11 @@ def get(
         def count(file: sources.File, received: int, total: int | None) -> None:
             nonlocal here
             here = received
+            bar.tell(file.name)
             bar.expect(max(bar.total, (before + (total or 0)) // sources.MB))
             bar.advance(max(0, (before + here) // sources.MB - bar.done))
 
-        for got in sources.get(source, folder, shards, count):
+        for got in sources.get(source, folder, shards, count, tell=bar.tell):
             before, here = before + got.path.stat().st_size, 0
             table.add(got.path.name, got.path.stat().st_size, got.how, "right" if got.checked else "none known")
     show([table], json)

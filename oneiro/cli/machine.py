@@ -37,7 +37,7 @@ def doctor(json: JsonFile = None) -> None:
 
 def bench(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="cpu, sample, train, step, memory, worlds, textgame or video.")
+        str, typer.Argument(metavar="NAME", help="cpu, sample, train, step, memory, worlds, web, textgame or video.")
     ],
     model: Annotated[
         str | None, typer.Option(metavar="NAME|DIR", help="tiny, 14m, smollm2-135m, a folder, or shape:NAME.")
@@ -59,7 +59,7 @@ def bench(
         bool | None, typer.Option("--load", help="`cpu`: what a busy neighbour costs, by the choice of threads.")
     ] = None,
     seeds: Annotated[int | None, typer.Option(help="Runs of each for the curves.")] = None,
-    seconds: Annotated[float | None, typer.Option(help="`worlds`, `textgame`: how long each rate is taken.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="`worlds`, `web`, `textgame`: seconds a rate is taken.")] = None,
     json: JsonFile = None,
 ) -> None:
     """Measure this engine and learner beside their peers and the machine's limits, in one run, on the same work.

@@ -3,15 +3,36 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from oneiro.cli.show import JsonFile
+from oneiro.errors import OneiroError
+
+
+class Overridden(TyperCommand):
+    """A command with settings as `key=value`: an option that it does not have was meant as one."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            name = str(getattr(error, "option_name", "") or "")
+            if getattr(error, "possibilities", None) or not name.startswith("--"):
+                raise
+            place = next(i for i, word in enumerate(given) if word.partition("=")[0] == name)
+            words = [*given[place].partition("=")[2:], *given[place + 1 :], "VALUE"]
+            value = next(word for word in words if word and not word.startswith("-"))
+            raise OneiroError(
+                f"no option is called {name}; settings are written {name[2:].replace('-', '_')}={value}"
+            ) from error
 
 
 def offer(app: typer.Typer) -> None:
-    app.command()(run)
+    app.command(cls=Overridden)(run)
     app.command()(recipes)
     app.command()(report)
 
@@ -42,8 +63,11 @@ def run(
     from oneiro.run import holds_run
 
     if dry_run:
-        resolved = recipes_.load(f"{recipe}/recipe.yaml" if holds_run(recipe) else recipe, overrides or ())
+        name = f"{recipe}/recipe.yaml" if holds_run(recipe) else recipe
+        resolved, why = recipes_.load_explained(name, overrides or ())
         systems.check(resolved)
+        if why:
+            typer.echo(f"# model {why}")
         typer.echo(recipes_.dump(resolved), nl=False)
         if json is not None:
             write_json(json, recipes_.plain(resolved))
@@ -67,19 +91,32 @@ def recipes(
     oneiro run NAME preset=smoke     runs a very small version of it
     """
     import shutil
+    import textwrap
 
     from oneiro.recipe import find, listing
 
-    cards = listing()
+    cards, columns = listing(), shutil.get_terminal_size().columns
     if name is not None:
         find(name)  # says what was meant
         cards = [card for card in cards if card.name == name] or cards
         for key, value in vars(cards[0]).items():
-            typer.echo(f"{key:<8} {', '.join(value) if isinstance(value, tuple) else value}".rstrip())
+            lines = value if key == "models" else [", ".join(value) if isinstance(value, tuple) else value]
+            for number, line in enumerate(lines):
+                label = "" if number else key
+                typer.echo(
+                    textwrap.fill(
+                        f"{label:<8} {line}",
+                        columns,
+                        subsequent_indent=" " * 9,
+                        break_on_hyphens=False,
+                        break_long_words=False,
+                    ).rstrip()
+                )
     else:
-        widest, columns = max(len(card.name) for card in cards), shutil.get_terminal_size().columns
+        widest = max(len(card.name) for card in cards)
         for card in cards:
             typer.echo(f"{card.name:<{widest}}  {_shortened(card.about, columns - widest - 2)}")
+        typer.echo("oneiro recipes NAME: the whole text, needs, time, presets and models")
     if json is not None:
         from oneiro.files import write_json
         from oneiro.report.table import Table

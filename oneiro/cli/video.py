@@ -222,7 +222,7 @@ def drive(model: str, data: Path | None, episode: int, out: Path, seed: int) -> 
         if sys.stdout.isatty():
             typer.echo(blocks(driven.frame))
         try:
-            line = input(f"frame {len(driven.shown) - 1} > ").strip()
+            line = input(f"frame {len(driven.shown)} > ").strip()
         except EOFError:
             line = "q"
         for key in keys_of(line):

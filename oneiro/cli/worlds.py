@@ -40,7 +40,7 @@ def worlds(json: JsonFile = None) -> None:
 
 
 def check(
-    world: Annotated[str, typer.Argument(metavar="WORLD", help="A world, or a variant of one as world:variant.")],
+    world: Annotated[str, typer.Argument(metavar="WORLD", help="A world, world:variant, or module:Class.")],
     settings: KeyValues = None,
     json: JsonFile = None,
 ) -> None:
@@ -51,12 +51,15 @@ def check(
     \b
     oneiro check frozen-lake
     oneiro check frozen-lake size=6
+    oneiro check mine.courier:Courier    a class of your own, by its import path
     """
     from oneiro import worlds
     from oneiro.recipe import assignments
     from oneiro.report.table import Table
     from oneiro.worlds.check import worst
+    from oneiro.worlds.registry import adopt
 
+    world = adopt(world)
     with at_work(f"check of {world}"):
         findings = worlds.check(world, **assignments(settings or ()))
     table = Table(f"Check of {world}", ["status", "finding"])
@@ -68,7 +71,7 @@ def check(
 
 
 def play(
-    world: Annotated[str, typer.Argument(metavar="WORLD", help="A world, or a variant of one as world:variant.")],
+    world: Annotated[str, typer.Argument(metavar="WORLD", help="A world, world:variant, or module:Class.")],
     settings: Annotated[
         list[str] | None,
         typer.Argument(metavar="[VARIANT] KEY=VALUE", help="A variant, and settings over the defaults."),
@@ -82,6 +85,9 @@ def play(
     ] = None,
     episode: Annotated[int, typer.Option(min=0, help="robot with --model: which test episode.")] = 0,
     out: Annotated[Path, typer.Option(metavar="DIR", help="robot with --model: where frames go.")] = Path("frames"),
+    site: Annotated[str | None, typer.Option(help="web: tasks on this site only.")] = None,
+    browser: Annotated[str | None, typer.Option(metavar="text|chromium", help="web: what to act in.")] = None,
+    headed: Annotated[bool, typer.Option("--headed", help="web: show Chromium's window.")] = False,
 ) -> None:
     """Play a world yourself, in the terminal.
 
@@ -93,6 +99,9 @@ def play(
     oneiro play textgame brew-tea --model runs/games
     oneiro play robot --model runs/video --out frames
     """
+    from oneiro.worlds.registry import adopt
+
+    world = adopt(world)
     name = world.partition(":")[0]
     if model is not None and name == "robot":
         from oneiro.cli.video import drive
@@ -102,6 +111,10 @@ def play(
     from oneiro.recipe import assignments
 
     world, settings = variant(world, settings or ())
+    given = {"sites": site and f"[{site}]", "browser": browser, "headed": headed and "true"}
+    if any(given.values()) and name != "web":
+        raise OneiroError(f"--site, --browser and --headed belong to oneiro play web, not to '{name}'")
+    settings += [f"{key}={value}" for key, value in given.items() if value]
     if model is None:
         game = worlds.make(world, **assignments(settings))
     elif name == "textgame":

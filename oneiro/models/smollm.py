@@ -66,7 +66,7 @@ def convert(gguf: Path, target: Path) -> Path:
     with _new_folder(target, source=gguf.name) as folder:
         try:
             model, tokenizer = _dense_model(gguf), _tokenizer(gguf)
-        except (ValueError, OSError, KeyError, RuntimeError) as error:
+        except Exception as error:  # a damaged file shows itself in many ways
             raise OneiroError(f"{gguf} cannot be read as a model ({_line(error)}); get a fresh copy") from error
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)

@@ -20,7 +20,7 @@ from oneiro.recipe import read as read_recipe
 from oneiro.records import read_info, read_log
 from oneiro.report import episodes, plots
 from oneiro.report.table import Table
-from oneiro.run import METRICS, holds_run
+from oneiro.run import METRICS, require_run
 
 TEMPLATE = Path(__file__).with_name("page.html")
 PICTURES = (".gif", ".png")
@@ -74,8 +74,7 @@ def write(paths: Sequence[str | Path], out: str | Path | None = None) -> Path:
 def find(path: str | Path) -> Found:
     """Read a run directory, finished or not."""
     path = Path(path)
-    if not holds_run(path):
-        raise OneiroError(f"{path} is not a run directory: it has no recipe.yaml")
+    require_run(path)
     return Found(
         path, read_recipe(path / "recipe.yaml"), read_info(path), read_summary(path), list(read_log(path / METRICS))
     )

@@ -18,6 +18,7 @@ import threading
 import time
 import urllib.parse
 import urllib.request
+import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -27,7 +28,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from oneiro.clock import spent
-from oneiro.errors import OneiroError
+from oneiro.errors import Notice, OneiroError
 from oneiro.seeds import derive, generator
 from oneiro.terminal import printable
 
@@ -185,6 +186,9 @@ class Server:
             except ServerFault as error:
                 fault = error
             if attempt < self.config.retries:
+                batch.told(
+                    f"{self.config.base_url}: {self._line(str(fault))}; trying again (retries={self.config.retries})"
+                )
                 jitter = generator(self.config.seed or 0, "backoff", index, round_, attempt).uniform(0.5, 1.0)
                 wait = max(min(LONGEST_WAIT_S, FIRST_WAIT_S * 2**attempt) * jitter, fault.retry_after)
                 if not batch.pause(wait):
@@ -257,6 +261,15 @@ class _Batch:
     _stop: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _open: set[http.client.HTTPConnection] = field(default_factory=set)
+
+    _warned: bool = False
+
+    def told(self, line: str) -> None:
+        """Say the first fault of the batch while others are still tried; the same words only once in a process."""
+        with self._lock:
+            first, self._warned = not self._warned, True
+        if first:
+            warnings.warn(line, Notice, stacklevel=1)
 
     def left(self) -> float:
         return max(self.deadline - time.monotonic(), 0.01)

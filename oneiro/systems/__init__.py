@@ -7,6 +7,7 @@ recipe is read and checked before the pipeline is imported, which may bring torc
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from oneiro import interrupt, plugins, threads, track
 from oneiro.errors import OneiroError, nearest
-from oneiro.recipe import Recipe, load
+from oneiro.recipe import Recipe, chosen_presets, load_explained
 from oneiro.records import read_info
 from oneiro.run import Run, first_difference, holds_run
 
@@ -66,9 +67,9 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
     `runs/NAME-N`. Stages that are done are skipped, so calling it again with the same arguments resumes.
     """
     if isinstance(recipe, Recipe):
-        name, chosen = recipe.system, recipe
+        name, chosen, why = recipe.system, recipe, ""
     elif holds_run(recipe):
-        name, chosen = str(recipe), load(f"{recipe}/recipe.yaml", overrides)
+        name, (chosen, why) = str(recipe), load_explained(f"{recipe}/recipe.yaml", overrides)
         elsewhere = out is not None and Path(out).resolve() != Path(recipe).resolve()
         if elsewhere or (difference := first_difference(recipe, chosen)):
             why = f"--out {out} is another place" if elsewhere else difference
@@ -77,7 +78,7 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
             )
         out = recipe
     else:
-        name, chosen = str(recipe), load(str(recipe), overrides)
+        name, (chosen, why) = str(recipe), load_explained(str(recipe), overrides)
     if not holds_run(name):  # a run looked when it began, and may have all it needs by now
         check(chosen)
     from oneiro.report import page, profile  # drawing is not needed to say that a recipe has a mistake
@@ -85,6 +86,10 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
     with interrupt.handled(), _going_on(), Run.open(out or _default_out(name, chosen), chosen) as opened:
         time = f", {chosen.takes}" if chosen.takes else ""
         opened.say(f"in {opened.path}{time}; Ctrl-C stops it, the same command goes on")
+        if not isinstance(recipe, Recipe) and (command := _without_smoke(name, overrides)):
+            opened.remember("real_command", command)
+        if why:
+            opened.say(f"model {why}")
         with interrupt.postponed():  # this brings torch, which aborts where a signal meets its loading
             work = pipeline(chosen.system)
         _use_threads(chosen, opened)
@@ -95,15 +100,27 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
             opened.say(table)
         opened.finish()
         opened.say(f"{page.write([opened.path])} shows the run")
+        if command := opened.info.get("real_command"):
+            opened.say(f"a smoke run only tests that everything works, its numbers mean nothing; a result: {command}")
     return opened
+
+
+def _without_smoke(name: str, overrides: Sequence[str]) -> str | None:
+    """The command that a run of the preset `smoke` is a test of; None for other runs."""
+    presets = chosen_presets(overrides)
+    if "smoke" not in presets:
+        return None
+    kept = [word for word in overrides if not word.startswith("preset=")]
+    others = ",".join(preset for preset in presets if preset != "smoke")
+    return shlex.join(["oneiro", "run", name, *([f"preset={others}"] if others else []), *kept])
 
 
 @contextmanager
 def _going_on() -> Iterator[None]:
     try:
         yield
-    except KeyboardInterrupt as error:
-        raise interrupt.Stopped("stopped; the same command resumes") from error
+    except KeyboardInterrupt:
+        raise interrupt.Stopped("stopped; the same command resumes") from None
 
 
 def _use_threads(recipe: Recipe, run: Run) -> None:

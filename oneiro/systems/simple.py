@@ -1,19 +1,22 @@
 """RL in a few lines of Python: a model with prompts and a reward function, or a model in a world.
 
-Both resume when they are called again with the same folder. For stages, reports and comparisons there are recipes.
+Both resume when they are called again with the same folder. Ctrl-C ends the step, saves, and raises `Stopped`, a
+`KeyboardInterrupt`. For stages, reports and comparisons there are recipes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
-from oneiro import files, pretrained, seeds
+from oneiro import files, interrupt, pretrained, seeds, threads
 from oneiro.agents.loading import AgentMetadata
 from oneiro.agents.policies import ModelPolicy
 from oneiro.agents.prompts import DialogueSettings
@@ -165,6 +168,30 @@ def _settings(language: LanguageModel, steps: int) -> RlSettings:
     return RlSettings(steps=steps, learner=learner)
 
 
+@contextmanager
+def _stoppable(out: Path) -> Iterator[None]:
+    """Ctrl-C saves, as in a run of a recipe; one line says how to go on."""
+    try:
+        with interrupt.handled():
+            yield
+    except KeyboardInterrupt:
+        raise interrupt.Stopped(f"stopped; the same call goes on from what is saved in {out}") from None
+
+
+@contextmanager
+def _threads(language: LanguageModel, arguments: Path) -> Iterator[None]:
+    """Inside, as many threads as the model's size asks for, or as the folder was begun with."""
+    before, known = torch.get_num_threads(), files.read_json(arguments)
+    if "threads" not in known:
+        known["threads"] = threads.choose(language.backbone.shape.parameters)
+        files.write_json(arguments, known)
+    torch.set_num_threads(known["threads"])
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def _reinforced(
     language: LanguageModel,
     play_step: Callable[[int], list[Episode]],
@@ -175,7 +202,11 @@ def _reinforced(
 ) -> LanguageModel:
     screen, metrics = console(), out / "metrics.jsonl"
     rows = list(read_lines(metrics)) if metrics.exists() else []
-    with Bar("RL", settings.steps, 0, screen, lambda line: None) as bar:
+    with (
+        _stoppable(out),
+        _threads(language, out / "arguments.json"),
+        Bar("RL", settings.steps, 0, screen, lambda line: None) as bar,
+    ):
 
         def log(step: int, values: dict[str, float]) -> None:
             rows.append({"step": step, **values})

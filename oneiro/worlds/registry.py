@@ -6,7 +6,9 @@ Other packages add worlds through the entry-point group `oneiro.worlds` (`name =
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -43,6 +45,28 @@ def register(name: str, target: str | type[World]) -> None:
     announce(name)
 
 
+def adopt(name: str) -> str:
+    """A name as `make` takes it. `mine.courier:Courier` is a class by its import path, registered under its own name;
+    `mine.courier:Courier:small` is a variant of it. Modules of the working directory are found too.
+    """
+    module, _, rest = name.partition(":")
+    path, _, variant = rest.partition(":")
+    if module in _targets() or not ("." in module or path[:1].isupper()):
+        return name
+    target = f"{module}:{path}"
+    if "/" in module or module.endswith(".py"):
+        dotted = module.removesuffix(".py").strip("./").replace("/", ".")
+        raise OneiroError(f"world '{target}' is not an import path; write {dotted}:{path or 'Class'}")
+    if not path.isidentifier() or not all(map(str.isidentifier, module.split("."))):
+        raise OneiroError(f"world '{target}' is not an import path; write package.module:Class")
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)  # behind everything that is installed
+    found = _require_class(target, plugins.resolve(target, f"world '{target}'"), target)
+    own = getattr(found, "name", found.__name__.lower())
+    register(own, found)
+    return f"{own}:{variant}" if variant else own
+
+
 def names(variants: bool = False) -> list[str]:
     """Every known world, sorted; with its variants (`sokoban:harder`) if asked, which imports them all.
 
@@ -71,7 +95,8 @@ def world_class(name: str) -> type[World]:
     base = name.partition(":")[0]
     targets = _targets()
     if base not in targets:
-        raise OneiroError(f"no world is called '{base}'{nearest(base, targets)}")
+        own = "; a class of your own gets its name by an entry point (docs/extending.md)" if "." in base else ""
+        raise OneiroError(f"no world is called '{base}'{own or nearest(base, targets)} (`oneiro worlds` lists them)")
     target = targets[base]
     found = plugins.resolve(target, f"world '{base}'") if isinstance(target, str) else target
     return _require_class(base, found, str(target))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ from oneiro import cli, progress
 from oneiro.cli import show, video
 from oneiro.errors import OneiroError
 from oneiro.recipe import find as find_recipe
-from oneiro.recipe import listing, read
+from oneiro.recipe import listing, load, read
 
 TOY = "system: toy\nabout: a toy\nlearn: {steps: 4}\npresets: {smoke: {learn: {steps: 2}}}\n"
 
@@ -45,6 +46,7 @@ def test_a_run_prints_its_table_writes_it_and_points_to_the_report(toy: Path, tm
     done = oneiro("run", toy, "preset=smoke", "--out", tmp_path / "run", "--json", tmp_path / "run.json")
     assert done.returncode == 0, done.stderr
     assert "Toy" in done.stdout and "report.html shows the run" in done.stdout
+    assert done.stdout.splitlines()[-1].endswith(f"its numbers mean nothing; a result: oneiro run {toy}")
     written = json.loads((tmp_path / "run.json").read_text())
     assert written["run"] == str(tmp_path / "run")
     assert [row["arm"] for row in written["tables"][0]["rows"]] == ["toy"]
@@ -55,7 +57,9 @@ def test_a_run_prints_its_table_writes_it_and_points_to_the_report(toy: Path, tm
 def test_a_run_goes_on_by_its_directory_alone(toy: Path, tmp_path: Path) -> None:
     assert oneiro("run", toy, "--out", tmp_path / "run").returncode == 0
     again = oneiro("run", tmp_path / "run")
-    assert again.returncode == 0 and "Toy" in again.stdout
+    assert again.returncode == 0 and "Toy" in again.stdout and "smoke" not in again.stdout
+    assert oneiro("run", toy, "preset=smoke", "seed=2", "--out", tmp_path / "smoke").returncode == 0
+    assert oneiro("run", tmp_path / "smoke").stdout.endswith(f"a result: oneiro run {toy} seed=2\n")
     assert "keeps its recipe" in mistake("run", tmp_path / "run", "seed=3")
     assert "seed was 0, now 3" in mistake("run", toy, "seed=3", "--out", tmp_path / "run")
 
@@ -71,12 +75,20 @@ def test_a_dry_run_prints_the_resolved_recipe_and_does_nothing(toy: Path, tmp_pa
 
 def test_mistakes_are_one_line_and_exit_2(toy: Path, tmp_path: Path) -> None:
     assert mistake("run", toy, "learn.stps=3") == "unknown key 'learn.stps'; did you mean 'learn.steps'?"
-    assert mistake("run", toy, "learn.steps=many").startswith("learn.steps: got 'many', expected a valid integer")
+    assert mistake("run", toy, "learn.steps=many").endswith("learn.steps: got 'many', expected a whole number")
     assert "does not exist" in mistake("run", tmp_path / "none.yaml")
     assert "no recipe called 'spa/frozenlake'" in mistake("run", "spa/frozenlake")
     assert "no such command 'rum'" in mistake("rum").lower()
     assert "no such option: --outt" in mistake("run", toy, "--outt", "x").lower()
-    assert "is not a run directory" in mistake("report", tmp_path)
+    assert mistake("run", toy, "--preset", "smoke") == "no option is called --preset; settings are written preset=smoke"
+    assert mistake("run", toy, "--seed=3", "--out", "x").endswith("settings are written seed=3")
+    assert mistake("report", tmp_path) == (
+        f"{tmp_path} is not a run directory: it has no recipe.yaml; give one that `oneiro run` made"
+    )
+    assert mistake("report", "mine/nothing") == "there is no folder mine/nothing; give one that `oneiro run` made"
+    (tmp_path / "all" / "lake").mkdir(parents=True)
+    (tmp_path / "all" / "lake" / "recipe.yaml").touch()
+    assert mistake("report", "all", cwd=tmp_path).endswith("did you mean all/lake?")
     assert "toy.yaml" in mistake("recipes", "--json", toy / "inside-a-file.json")
     assert "either --model DIR_OR_NAME or --policy" in mistake("eval", "agent", "--world", "frozen-lake")
     assert "did you mean 'oracle'" in mistake("eval", "agent", "--world", "frozen-lake", "--policy", "oracel")
@@ -146,10 +158,26 @@ def test_a_dry_run_finds_mistakes_in_names_without_loading_torch(tmp_path: Path)
 
 def test_recipes_are_one_line_each_and_one_recipe_is_told_in_full() -> None:
     lines = oneiro("recipes").stdout.splitlines()
-    assert [line.split()[0] for line in lines] == [card.name for card in listing()]
+    assert [line.split()[0] for line in lines[:-1]] == [card.name for card in listing()]
     assert all(len(line) <= 80 for line in lines)
+    assert any(line.endswith("...") for line in lines) and "oneiro recipes NAME" in lines[-1]
     told = oneiro("recipes", "spa/frozen-lake").stdout
+    assert all(len(line) <= 80 for line in told.splitlines())
     assert "needs    2 CPU cores" in told and "presets  smoke" in told and "smollm2-135m" in told
+    card = next(card for card in listing() if card.name == "spa/frozen-lake")
+    assert card.about in " ".join(told.split())
+    assert "Qwen/Qwen2.5-0.5B-Instruct (protocol spa)" in told and "any other pretrained model" in told
+
+
+def test_which_settings_a_model_gets_is_said_at_the_start_of_a_run_and_of_a_dry_run(toy: Path, tmp_path: Path) -> None:
+    said = "# model Qwen/Qwen3-0.6B: general settings, those of smollm2-135m"
+    dry = oneiro("run", "spa/bandit", "model=Qwen/Qwen3-0.6B", "--dry-run").stdout
+    assert dry.startswith(said)
+    (tmp_path / "again.yaml").write_text(dry)  # the line is a comment
+    assert load(str(tmp_path / "again.yaml")) == load("spa/bandit", ["model=Qwen/Qwen3-0.6B"])
+    toy.write_text(f"{TOY}model: tiny\nmodels: {{other: {{seed: 4}}}}\n")
+    done = oneiro("run", toy, "model=other", "--out", tmp_path / "run")
+    assert "model other: settings that this recipe has for it" in done.stdout.splitlines()[1]
 
 
 def test_a_json_file_that_cannot_be_written_is_noticed_before_the_run(toy: Path, tmp_path: Path) -> None:
@@ -159,18 +187,39 @@ def test_a_json_file_that_cannot_be_written_is_noticed_before_the_run(toy: Path,
     assert not (tmp_path / "run").exists()
 
 
-def test_control_c_while_the_command_is_loaded_leaves_no_traceback_and_promises_nothing() -> None:
-    for module, said in {"oneiro.cli": "", "oneiro.doctor": "stopped"}.items():
+def test_control_c_while_the_command_is_loaded_and_at_its_end_leaves_no_traceback_and_promises_nothing() -> None:
+    """A signal meets the loading of the commands, then that of one command's work, then the end of the process."""
+    loading = {"oneiro.cli": (-signal.SIGINT, ""), "oneiro.doctor": (130, "stopped"), "": (-signal.SIGINT, "")}
+    for module, expected in loading.items():
         program = (
-            "import sys, oneiro.__main__\n"
+            "import atexit, os, signal, sys, oneiro.__main__\n"
+            "def interrupt(): os.kill(os.getpid(), signal.SIGINT)\n"
             "class Late:\n"
             "    def find_spec(self, name, path=None, target=None):\n"
-            f"        if name == {module!r}: raise KeyboardInterrupt\n"
-            "sys.meta_path.insert(0, Late()); sys.argv = ['oneiro', 'doctor']\n"
+            f"        if name == {module!r}: interrupt()\n"
+            "sys.meta_path.insert(0, Late()); sys.argv = ['oneiro', 'doctor' if {0} else '--version']\n"
+            "if not {0}: atexit.register(interrupt)\n"
             "sys.exit(oneiro.__main__.main())"
-        )
+        ).replace("{0}", str(bool(module)))
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-        assert (done.returncode, done.stderr.strip()) == (130, said)
+        assert (done.returncode, done.stderr.strip()) == expected
+
+
+def test_the_entry_point_imports_nothing_of_ours_that_control_c_could_meet() -> None:
+    program = "import sys, oneiro.__main__; print(*(name for name in sys.modules if name.startswith('oneiro')))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["oneiro", "oneiro.__main__"]
+
+
+def test_run_of_the_package_is_the_function_whenever_its_module_is_imported() -> None:
+    program = (
+        "import inspect, oneiro; first = oneiro.run\n"
+        "import oneiro.run\n"
+        "from oneiro.run import Run\n"
+        "assert inspect.isfunction(first) and oneiro.run is first and oneiro.Run is Run"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_measurements_that_take_hours_are_smaller_without_a_gpu_unless_asked_for() -> None:
@@ -277,3 +326,32 @@ def test_every_recipe_runs_its_smoke_preset(name: str, finished: Callable[[str, 
     assert (run / "report.html").exists()
     assert json.loads((run / "run.json").read_text())["status"] == "done"
     assert all(table["rows"] for table in json.loads((run / "summary.json").read_text())["tables"])
+
+
+OWN = """
+from oneiro.worlds.grid.frozen_lake.world import FrozenLake
+
+class Pond(FrozenLake):
+    name = "pond"
+"""
+
+
+def test_a_world_of_ones_own_is_checked_by_its_import_path(tmp_path: Path) -> None:
+    (tmp_path / "waters").mkdir()
+    (tmp_path / "waters" / "pond.py").write_text(OWN)
+    done = oneiro("check", "waters.pond:Pond", "size=3", "--json", tmp_path / "check.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    table = json.loads((tmp_path / "check.json").read_text())
+    assert table["title"] == "Check of pond"
+    assert {"status": "ok", "finding": "same seed, same episode in another process"} in table["rows"]
+    for path, said in {
+        "waters.pond:Pond:slipery": "world 'pond' has no variant 'slipery'; did you mean 'slippery'?",
+        "waters.pond:Lake": "has no attribute 'Lake'",
+        "waters.lake:Pond": "No module named 'waters.lake'",
+        "waters.pond": "write package.module:Class",
+        "waters/pond.py:Pond": "write waters.pond:Pond",
+        "waters.pond:FrozenLake.x": "write package.module:Class",
+        "pathlib:Path": "is not a World class",
+        "frozen-lak:slippery": "did you mean 'frozen-lake'?",
+    }.items():
+        assert said in mistake("check", path, cwd=tmp_path)

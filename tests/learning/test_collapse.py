@@ -15,6 +15,7 @@ from oneiro.learning.collapse import (
     CollapseMonitorSettings,
     Pairs,
     cross,
+    first_reply,
     information,
     pass_over,
     retrieval,
@@ -192,3 +193,119 @@ def test_a_run_that_ended_early_stays_ended_when_it_is_started_again(tmp_path: P
 
     assert go() == [1, 2, 3, 4, 5]
     assert go() == []
+
+
+# Once more, written out -----------------------------------------------------------------------------------------------
+
+
+def test_everything_about_the_information_is_as_written_out_sample_by_sample() -> None:
+    random = np.random.default_rng(0)
+    scores, own, lengths = (
+        random.normal(-8, 3, (7, 5)),
+        np.array([0, 1, 2, 3, 4, 2, 0]),
+        np.array([1, 2, 3, 4, 5, 6, 7]),
+    )
+
+    def gains(table: np.ndarray) -> tuple[list[float], list[float]]:
+        matched = [table[i, own[i]] for i in range(7)]
+        return matched, [math.log(sum(math.exp(v) for v in row) / 5) for row in table]
+
+    matched, marginal = gains(scores)
+    each, marginal_each = gains(scores / lengths[:, None])
+    std = float(np.std(marginal_each))
+    token = float(np.mean(each) - np.mean(marginal_each))
+    found = information(scores, own, lengths, deviation=2.0)
+    expected = {
+        "mi": np.mean(matched) - np.mean(marginal),
+        "mi_most": math.log(5),
+        "mi_token": token,
+        "mi_z": token / (std + 0.001),
+        "mi_z_ema": token / (0.9 * 2 + 0.1 * std + 0.001),
+        "marginal_std_ema": 0.9 * 2 + 0.1 * std,
+        "reasoning_nats": -np.mean(each),
+        "retrieval_chance": 0.2,
+    }
+    for k in (1, 2, 4):
+        better = [sum(value > row[own[i]] for value in row) for i, row in enumerate(scores)]
+        expected[f"retrieval@{k}"] = np.mean([place < k for place in better])
+    assert found == pytest.approx(expected)
+    # Long reasoning is so unlikely that no float holds its probability.
+    far = information(scores - [[4000.0, 2000, 4000, 4000, 4000]], own, lengths)
+    assert far["mi"] == pytest.approx(
+        np.mean([scores[i, o] - scores[i, 1] - (o != 1) * 2000 for i, o in enumerate(own)]) + math.log(5)
+    )
+    first = information(scores, own, lengths)
+    assert first["marginal_std_ema"] == pytest.approx(std) and first["mi_z_ema"] == pytest.approx(first["mi_z"])
+
+
+def test_the_first_reply_ends_where_somebody_else_speaks() -> None:
+    def reply(*tokens: int) -> Segment:
+        return Segment(list(tokens), sampled=True, logprobs=np.zeros(len(tokens)), params=SamplingParams(0.5))
+
+    def found(*segments: Segment) -> tuple[list[int], list[int]] | None:
+        answer = first_reply(Row(list(segments)))
+        return answer and (answer[0].tolist(), answer[1].tolist())
+
+    assert found(given([1, 2]), reply(3, 4), given([5]), reply(6)) == ([1, 2], [3, 4])
+    assert found(given([1]), reply(3, 4)) == ([1], [3, 4])
+    assert found(reply(3), reply(4)) == ([], [3, 4])
+    assert found(given([1, 2])) is None
+
+
+def test_pairs_leave_out_empty_reasoning_and_prompts_beyond_the_first_few() -> None:
+    played = [episode([g, g], [3, 4, 5][: m + 1], g) for g in range(6) for m in range(3)]
+    pairs = Pairs.of(played, samples=9, reasoning=lambda tokens: len(tokens) - 1)
+    # Two prompts at most for 9 samples; of each the replies with reasoning, first ones first.
+    assert [p.tolist() for p in pairs.prompts] == [[0, 0], [1, 1]]
+    assert [r.tolist() for r in pairs.replies] == [[3], [3], [3, 4], [3, 4]] and pairs.own.tolist() == [0, 1, 0, 1]
+    assert len(Pairs.of(played, samples=12).prompts) == 3
+    assert len(Pairs.of(played, samples=2).prompts) == 2 and len(Pairs.of(played, samples=5).replies) == 5
+    unused = Pairs.of([episode([1], [2], 0)] * 5 + [episode([2], [2], 1)] * 5, samples=4)
+    assert unused.own.tolist() == [0, 1, 0, 1] and unused.temperature == 0.5
+    assert Pairs.of([], 8).temperature == 1.0
+
+
+def test_a_look_comes_every_so_many_steps_and_takes_two_prompts() -> None:
+    learner = Learner(make_tiny().backbone, LearnerSettings(), 1)
+    played = [episode([3, 4], [5, 6], 0), episode([7], [8], 1), episode([7], [9, 5], 1)]
+    watch = CollapseMonitor(CollapseMonitorSettings(every=3, samples=8))
+    looks = [set(watch.measure(step, played, learner)) for step in range(1, 8)]
+    assert [bool(look) for look in looks] == [True, False, False, True, False, False, True]
+    assert watch.measure(1, played[:1], learner) == {}
+    assert CollapseMonitor(CollapseMonitorSettings(every=0)).measure(1, played, learner) == {}
+    pairs = Pairs.of(played, 8)
+    plain = information(cross(learner, pairs), pairs.own, pairs.lengths)
+    assert watch.measure(4, played, learner) == pytest.approx(plain)
+    watch.deviation = 5.0
+    assert watch.measure(4, played, learner)["marginal_std_ema"] == pytest.approx(4.5 + 0.1 * plain["marginal_std_ema"])
+    short = CollapseMonitor(CollapseMonitorSettings(every=1, samples=8), reasoning=lambda tokens: 1)
+    assert short.measure(1, played, learner)["mi"] != pytest.approx(plain["mi"])
+
+
+def test_the_watch_at_its_edges() -> None:
+    watch = CollapseMonitor(CollapseMonitorSettings(min_std=0.5, patience=2))
+    # Exactly half of the first ten steps' mean is alike; the first ten are never judged.
+    assert steps(watch, [0.0] * 5 + [4.0] * 5 + [1.0, 1.01, 1.0, 1.0])[-2:] != [None, None]
+    assert watch.alike == 2 and watch.reason is not None and "step 14" in watch.reason
+    assert len(watch.first) == 10
+    watch = CollapseMonitor(CollapseMonitorSettings())
+    for step, success in enumerate([0.0, 0.0, 0.0, 0.0, 0.01, 0.0], start=1):
+        watch.see(step, {"group_std": 1.0, "success": 0.2, "eval_success": success})
+    assert (watch.lost, watch.notes) == (1, [])
+    watch.see(7, {"group_std": 1.0, "success": 0.2, "eval_success": None, "marginal_std_ema": 0.25})
+    watch.see(8, {"group_std": 1.0, "success": 0.2, "marginal_std_ema": None})
+    assert (watch.lost, watch.deviation) == (1, 0.25)
+    for success, said in ((0.9, "has collapsed"), (0.91, "little left")):
+        watch = CollapseMonitor(CollapseMonitorSettings(patience=1))
+        assert said in str(steps(watch, [1.0] * 10 + [0.1], success=success)[-1])
+
+
+def test_pass_at_k_goes_as_far_as_the_smallest_group() -> None:
+    def groups(*sizes: int) -> dict[str, float]:
+        return pass_over([episode([1], [2], g, m == 0) for g, size in enumerate(sizes) for m in range(size)])
+
+    assert set(groups(3, 5)) == {"pass@2"} and set(groups(4, 9)) == {"pass@2", "pass@4"}
+    assert set(groups(7, 8)) == {"pass@2", "pass@4"} and set(groups(8)) == {"pass@2", "pass@4", "pass@8"}
+    assert groups(1, 4) == {} and groups(2) == {"pass@2": 1.0}
+    # One of four succeeded, and one of five: 1 - C(3,2)/C(4,2) = 1/2, 1 - C(4,2)/C(5,2) = 2/5.
+    assert groups(4, 5)["pass@2"] == pytest.approx(0.45)

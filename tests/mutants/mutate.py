@@ -1,7 +1,8 @@
 """Small deliberate errors in a module, each of which some test should notice.
 
 A mutant is one change of the syntax tree: a comparison, sign, constant, argument, guard or statement. Annotations,
-texts, assertions and the bounds of settings are left alone: no result depends on them.
+texts, assertions (`zip`'s `strict` is one) and the bounds of settings are left alone: no result depends on them. Nor on
+how numbers lie in memory, on names of threads, on progress bars, and on which of two kernels for the same step is used.
 """
 
 from __future__ import annotations
@@ -36,12 +37,33 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitOr: ast.BitAnd,
 }
 NAMES = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum", "any": "all", "all": "any"}
-STEPS = {"detach", "clone", "float", "abs", "exp", "neg", "neg_", "square", "sqrt", "contiguous", "copy"}
+STEPS = {"detach", "clone", "float", "abs", "exp", "neg", "neg_", "square", "sqrt", "copy"}
 """Methods without arguments whose result stands in for the value they are called on."""
-BOUNDS = {"ge", "gt", "le", "lt", "min_length", "max_length", "description", "device"}
-"""What a settings class allows, not what it does; and where a tensor lies, of which a CPU has one place."""
-SYMMETRIC = {"transpose", "movedim", "minimum", "maximum", "min", "max", "logical_or", "logical_and", "isinstance"}
+BOUNDS = {"ge", "gt", "le", "lt", "min_length", "max_length", "description"}
+"""What a settings class allows, not what it does."""
+INERT = {"device", "strict", "set_to_none", "thread_name_prefix", "show_progress", "fused", "use_reentrant"}
+"""Where a tensor lies, of which a CPU has one place; what only asserts; what only saves memory or time."""
+LEFT = BOUNDS | INERT
+SYMMETRIC = {
+    "transpose",
+    "movedim",
+    "minimum",
+    "maximum",
+    "min",
+    "max",
+    "logical_or",
+    "logical_and",
+    "isinstance",
+    "suppress",
+}
 """Functions whose first two arguments may change places, or never can."""
+AXES = {
+    "softmax", "log_softmax", "logsumexp", "sum", "mean", "cumsum", "argmax", "sort", "topk", "unflatten", "flatten",
+}  # fmt: skip
+"""Functions that take an axis. One that is counted from the end is, of two, the one counted from the start; an axis
+that is wrong is the other mutant of the same number."""
+ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+"""A clock is never seen at its very bound."""
 UNUSED = (ast.Import, ast.ImportFrom, ast.Assert, ast.Global, ast.Nonlocal)
 
 
@@ -79,6 +101,8 @@ def mutants_of(path: Path, shown: str) -> Iterator[Mutant]:
                 first, last = getattr(node, "lineno", statement.lineno), getattr(node, "end_lineno", statement.lineno)
                 if after != before:
                     lines = range(statement.lineno, (last or first) + 1)
+                    if isinstance(statement, ast.FunctionDef):  # a default takes effect where the function is called
+                        lines = range(statement.body[0].lineno, (statement.end_lineno or first) + 1)
                     yield Mutant(shown, first, lines, scope, f"{words}: {before} -> {after}", tree)
                 undo()
 
@@ -127,11 +151,23 @@ def parts(statement: ast.stmt) -> Iterator[ast.expr]:
 
 def expressions(node: ast.AST) -> Iterator[ast.AST]:
     """A node and all inside it, without texts and bounds."""
-    if isinstance(node, ast.JoinedStr | ast.arguments) or (isinstance(node, ast.keyword) and node.arg in BOUNDS):
+    if isinstance(node, ast.JoinedStr | ast.arguments) or (isinstance(node, ast.keyword) and node.arg in LEFT):
         return
     yield node
     for child in ast.iter_child_nodes(node):
-        yield from expressions(child)
+        if not is_axis(node, child):
+            yield from expressions(child)
+        else:
+            yield child.operand  # type: ignore[attr-defined]
+
+
+def is_axis(node: ast.AST, child: ast.AST) -> bool:
+    """Whether `child` is a -1 that names an axis in the call `node`, or its keyword `dim`."""
+    if ast.unparse(child) != "-1":
+        return False
+    if isinstance(node, ast.keyword):
+        return node.arg in ("dim", "axis")
+    return isinstance(node, ast.Call) and called(node) in AXES
 
 
 # What may be changed --------------------------------------------------------------------------------------------------
@@ -140,7 +176,7 @@ def expressions(node: ast.AST) -> Iterator[ast.AST]:
 def statement_edits(statement: ast.stmt) -> Iterator[Edit]:
     if isinstance(statement, ast.Raise | ast.AugAssign) or is_action(statement):
         yield from vanish(statement)
-    if isinstance(statement, ast.Return) and statement.value is not None and not is_none(statement.value):
+    if isinstance(statement, ast.Return) and statement.value is not None and not is_nothing(statement.value):
         yield attribute("return None", statement, "value", ast.Constant(None))
     if isinstance(statement, ast.If | ast.While):
         yield attribute("negate", statement, "test", ast.UnaryOp(ast.Not(), statement.test))
@@ -209,6 +245,8 @@ def edits(node: ast.AST) -> Iterator[Edit]:
     match node:
         case ast.Compare():
             for place, op in enumerate(node.ops):
+                if isinstance(op, ORDER) and "monotonic()" in ast.unparse(node):
+                    continue
                 others = [*node.ops]
                 others[place] = COMPARISONS[type(op)]()
                 yield attribute("comparison", node, "ops", others)
@@ -245,18 +283,24 @@ def call_edits(node: ast.Call) -> Iterator[Edit]:
         yield attribute("min/max", function, "attr", NAMES[function.attr])
     if isinstance(function, ast.Name) and function.id in NAMES:
         yield attribute("min/max", function, "id", NAMES[function.id])
-    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    name = called(node)
     starred = any(isinstance(argument, ast.Starred) for argument in node.args[:2])
     if len(node.args) > 1 and not starred and name not in SYMMETRIC:
         yield attribute("swap arguments", node, "args", [node.args[1], node.args[0], *node.args[2:]])
     for place, keyword in enumerate(node.keywords):
-        if keyword.arg is not None and keyword.arg not in BOUNDS:
+        if keyword.arg is not None and keyword.arg not in LEFT:
             rest = node.keywords[:place] + node.keywords[place + 1 :]
             yield attribute("drop an argument", node, "keywords", rest)
 
 
-def is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
+def called(node: ast.Call) -> str:
+    """The name of a function, without what it is a part of."""
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def is_nothing(node: ast.expr) -> bool:
+    """None already, or False, which counts as much; that it is True is another mutant."""
+    return isinstance(node, ast.Constant) and (node.value is None or node.value is False)
 
 
 def is_text(node: ast.BinOp) -> bool:

@@ -16,6 +16,7 @@ import importlib.util
 import json
 import os
 import random
+import re
 import resource
 import signal
 import sys
@@ -23,6 +24,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -39,7 +41,7 @@ EXCLUDED = ("oneiro/learning/kernels.py", "oneiro/models/kernels", "oneiro/sampl
 """Kernels that run on a GPU only: their tests (tests/sampling/test_gpu.py and others) are skipped elsewhere."""
 TESTS = (
     "tests/learning", "tests/models", "tests/sampling", "tests/agents", "tests/test_threads.py",
-    "tests/docs/test_docs_tables.py",
+    "tests/test_model_check.py", "tests/docs/test_docs_tables.py",
 )  # fmt: skip
 WARM = (
     "torch", "numpy", "pytest", "hypothesis", "peft", "pydantic", "transformers.models.auto",
@@ -53,6 +55,8 @@ ACCEPTED = Path(__file__).with_name("accepted.yaml")
 GOAL = 0.95
 TEST_SECONDS = 40.0
 """Processor time of tests, as measured without an error, that a mutant is given at most."""
+FIRST_SECONDS = 2.0
+"""That of the tests which are run before all others."""
 MEMORY = 16 << 30
 QUIET = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not published and not slow"]
 
@@ -113,8 +117,8 @@ def all_mutants(only: str = "") -> list[tuple[Path, int, Mutant]]:
 def sample(found: list[tuple[Path, int, Mutant]], size: int, seed: int) -> list[tuple[Path, int, Mutant]]:
     if not size or size >= len(found):
         return found
-    picked = random.Random(seed).sample(range(len(found)), size)
-    return [found[place] for place in sorted(picked)]
+    # In the order in which they are drawn: what is done when somebody stops it is a sample too.
+    return [found[place] for place in random.Random(seed).sample(range(len(found)), size)]
 
 
 def survivors() -> list[tuple[Path, int, Mutant]]:
@@ -170,28 +174,50 @@ def warm_up() -> None:
 
 
 def covered(fresh: bool) -> dict[str, Any]:
-    """From the last time, unless a source or test has changed since."""
+    """From the last time, but for test files that have changed since; all anew where a source has."""
     kept = FOLDER / "lines.json"
-    sources = [*files(), *(path for name in TESTS for path in [ROOT / name, *(ROOT / name).rglob("*.py")])]
-    if fresh or not kept.exists() or kept.stat().st_mtime < max(path.stat().st_mtime for path in sources):
+    tests = sorted({path for name in TESTS for path in [ROOT / name, *(ROOT / name).rglob("*.py")] if path.is_file()})
+    common = [*files(), *(path for path in tests if not path.name.startswith("test_"))]
+    before = kept.stat().st_mtime if kept.exists() and not fresh else 0.0
+    changed = [path for path in tests if path.stat().st_mtime > before and path.name.startswith("test_")]
+    known: dict[str, Any] = {"seconds": {}, "lines": {}}
+    if max(path.stat().st_mtime for path in common) > before:
+        changed = list(TESTS)  # type: ignore[arg-type]
+    else:
+        known = without(json.loads(kept.read_text()), {str(path.relative_to(ROOT)) for path in changed})
+    if changed:
         print("finding out which tests run which lines; this takes some minutes", flush=True)
         pid = os.fork()
         if pid == 0:
-            leave(collect(kept))
+            leave(collect(kept, [str(path) for path in changed], known))
         if os.waitpid(pid, 0)[1] != 0 or not kept.exists():
             raise SystemExit("the tests could not be traced; see build/mutants/tests.txt")
     found: dict[str, Any] = json.loads(kept.read_text())
     return found
 
 
-def collect(kept: Path) -> int:
+def without(data: dict[str, Any], test_files: set[str]) -> dict[str, Any]:
+    """What is known about tests, but for those of some files, and of files that are gone."""
+
+    def stays(test: str) -> bool:
+        file = test.partition("::")[0]
+        return file not in test_files and (ROOT / file).is_file()
+
+    return {
+        "seconds": {test: seconds for test, seconds in data["seconds"].items() if stays(test)},
+        "lines": {key: found for key, found in data["lines"].items() if stays(key.partition(":")[2])},
+    }
+
+
+def collect(kept: Path, tests: Sequence[str], known: dict[str, Any]) -> int:
     import pytest
 
     redirect(FOLDER / "tests.txt")
     recorder = Recorder({str(path): str(path.relative_to(ROOT)) for path in files()})
-    code = pytest.main([*QUIET[1:], *TESTS], plugins=[recorder])
+    code = pytest.main([*QUIET[1:], *tests], plugins=[recorder])
     if code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-        kept.write_text(json.dumps(recorder.data()))
+        found = recorder.data()
+        kept.write_text(json.dumps({part: known[part] | found[part] for part in known}))
         return 0
     return 1
 
@@ -208,8 +234,10 @@ def leave(code: int) -> None:
     os._exit(code)
 
 
-def run_tests(path: Path, number: int, tests: Sequence[str], seconds: int) -> int:
-    """In a fork: 0 when every test passes."""
+def run_tests(path: Path, number: int, tests: Sequence[str], first: int, seconds: int) -> int:
+    """In a fork: 0 when every test passes. The `first` ones by themselves: most errors are found by then, and files of
+    tests that need not run need not be imported.
+    """
     import pytest
 
     os.setsid()
@@ -218,7 +246,7 @@ def run_tests(path: Path, number: int, tests: Sequence[str], seconds: int) -> in
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     found = next(m for n, m in enumerate(mutants_of(path, str(path.relative_to(ROOT)))) if n == number)
     sys.meta_path.insert(0, Changed(path, found))
-    return int(pytest.main([*QUIET, *tests]) != 0)
+    return int(any(pytest.main([*QUIET, *part]) != 0 for part in (tests[:first], tests[first:]) if part))
 
 
 def judge(chosen: Sequence[tuple[Path, int, Mutant]], coverage: Coverage, workers: int) -> list[Result]:
@@ -233,16 +261,18 @@ def judge(chosen: Sequence[tuple[Path, int, Mutant]], coverage: Coverage, worker
                 if reason := accepted_reason(mutant, accepted):
                     results.append(Result(mutant, "accepted", reason))
                     continue
-                tests = few(coverage.tests(mutant.path, mutant.lines, at_import(mutant)), coverage)
+                named = naming(mutant.scope.partition(".")[0])
+                tests = few(coverage.tests(mutant.path, mutant.lines, at_import(mutant), named), coverage)
                 if not tests:
                     results.append(Result(mutant, "unreached"))
                     continue
+                first = len(few(tests, coverage, FIRST_SECONDS))
                 seconds = int(20 + 5 * sum(coverage.seconds[test] for test in tests))
                 pid = os.fork()
                 if pid == 0:
                     code = 1  # an error while importing is noticed too
                     try:
-                        code = run_tests(path, number, tests, seconds)
+                        code = run_tests(path, number, tests, first, seconds)
                     finally:
                         leave(code)
                 running[pid] = mutant, time.monotonic() + 10 * seconds
@@ -250,6 +280,8 @@ def judge(chosen: Sequence[tuple[Path, int, Mutant]], coverage: Coverage, worker
                 results.append(result)
                 if result.verdict == "survived":
                     print(f"{len(results)}/{len(chosen)} {result.mutant.where}, {result.mutant.change}", flush=True)
+                elif len(results) % 10 == 0:
+                    print(f"{len(results)}/{len(chosen)}, {noticed(results):.0%} noticed", flush=True)
             time.sleep(0.05)
     except KeyboardInterrupt:
         for pid in running:
@@ -262,12 +294,20 @@ def at_import(mutant: Mutant) -> bool:
     return mutant.scope.split(".")[-1].lstrip("_")[:1].isupper() or not mutant.scope
 
 
-def few(tests: list[str], coverage: Coverage) -> list[str]:
-    """The quickest, within a mutant's time."""
+@cache
+def naming(name: str) -> frozenset[str]:
+    """The files of tests in which a name stands."""
+    found = [path for part in TESTS for path in [ROOT / part, *(ROOT / part).rglob("test_*.py")] if path.is_file()]
+    word = re.compile(rf"\b{name}\b") if name else None
+    return frozenset(str(path.relative_to(ROOT)) for path in found if word and word.search(path.read_text("utf-8")))
+
+
+def few(tests: list[str], coverage: Coverage, most: float = TEST_SECONDS) -> list[str]:
+    """The quickest, within so many seconds."""
     chosen, spent = [], 0.0
     for test in tests:
         spent += coverage.seconds[test]
-        if chosen and spent > TEST_SECONDS:
+        if chosen and spent > most:
             break
         chosen.append(test)
     return chosen
@@ -291,10 +331,11 @@ def ended(running: dict[int, tuple[Mutant, float]]) -> list[Result]:
 
 
 def accepted_reason(mutant: Mutant, accepted: Iterable[dict[str, str]]) -> str:
-    """An entry names a place, and, unless all of the place is meant, the change."""
+    """An entry names a place, and, unless all of the place is meant, the change, or how it begins."""
     for entry in accepted:
         inside = mutant.where == entry["where"] or mutant.where.startswith((entry["where"] + ".", entry["where"] + ":"))
-        if inside and entry.get("change", mutant.change) == mutant.change:
+        meant = entry.get("change", mutant.change) == mutant.change
+        if inside and meant and mutant.change.startswith(entry.get("begins", "")):
             return entry["reason"]
     return ""
 
@@ -305,10 +346,19 @@ def noticed(results: Sequence[Result]) -> float:
     return sum(r.verdict in ("killed", "timeout") for r in counted) / max(1, len(counted))
 
 
+def interval(share: float, count: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share of `count`."""
+    z = 1.96
+    middle, scale = share + z * z / (2 * count), 1 + z * z / count
+    half = z * (share * (1 - share) / count + z * z / (4 * count * count)) ** 0.5
+    return (middle - half) / scale, (middle + half) / scale
+
+
 def report(results: Sequence[Result], options: argparse.Namespace) -> str:
     drawn = f"a sample of {options.sample} (seed {options.seed})" if options.sample else "all mutants"
     drawn = "the last time's survivors" if options.survivors else drawn
-    lines = ["# Mutants", "", f"{noticed(results):.1%} of {drawn} noticed.", ""]
+    low, high = interval(noticed(results), max(1, sum(r.verdict != "accepted" for r in results)))
+    lines = ["# Mutants", "", f"{noticed(results):.1%} of {drawn} noticed; 95 % interval {low:.1%} to {high:.1%}.", ""]
     lines += ["| file | killed | timeout | survived | unreached | accepted |", "|---|---|---|---|---|---|"]
     for path in sorted({r.mutant.path for r in results}):
         counts = Counter(r.verdict for r in results if r.mutant.path == path)

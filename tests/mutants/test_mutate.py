@@ -9,7 +9,7 @@ import pytest
 
 from tests.mutants.lines import Coverage
 from tests.mutants.mutate import mutants_of
-from tests.mutants.run import Result, accepted_reason, few, noticed, report
+from tests.mutants.run import Result, accepted_reason, few, naming, noticed, report
 from tests.mutants.run import parse as parse_options
 
 
@@ -48,6 +48,10 @@ def changes(code: str, tmp_path: Path) -> list[str]:
         ("if a:\n    raise ValueError('no')", ["if not a:", ""]),
         ("def f():\n    return a", ["return None"]),
         ("for a in b:\n    continue", ["break"]),
+        ("def f():\n    return False", ["return True"]),
+        ("x = a.sum(-1)", ["x = a.sum(-2)"]),
+        ("x = f(a, dim=-1)", ["x = f(a)", "x = f(a, dim=-2)"]),
+        ("x = f(-1)", ["x = f(1)", "x = f(-2)"]),
     ],
 )
 def test_each_piece_of_code_has_these_mutants(code: str, expected: list[str], tmp_path: Path) -> None:
@@ -63,6 +67,9 @@ def test_each_piece_of_code_has_these_mutants(code: str, expected: list[str], tm
         "def f(x: list[int]) -> dict[str, int]:\n    pass",
         "assert a < b",
         "x = Field(a, ge=0)",
+        "x = zip(a, strict=True)",
+        "x = a.contiguous()",
+        "x = time.monotonic() < a",
         "import a",
         "raise_if = f'{a + b}'",
     ],
@@ -77,6 +84,9 @@ def test_a_mutant_knows_its_place(tmp_path: Path) -> None:
     constant, none = mutants_of(path, "code.py")
     assert (constant.where, constant.line, constant.lines) == ("code.py::A.f", 4, range(3, 5))
     assert (none.where, none.line) == ("code.py::A.f", 6)
+    path.write_text("@cached\ndef f(x=1):\n    y = x\n    z = y\n")
+    (default,) = mutants_of(path, "code.py")
+    assert (default.where, default.line, default.lines) == ("code.py::f", 2, range(3, 5))
 
 
 def test_tests_are_those_that_run_a_line_quickest_first() -> None:
@@ -88,6 +98,8 @@ def test_tests_are_those_that_run_a_line_quickest_first() -> None:
     assert coverage.tests("a.py", range(1, 3), at_import=False) == ["quick", "slow"]
     assert coverage.tests("a.py", range(5, 6), at_import=False) == []
     assert coverage.tests("a.py", range(5, 6), at_import=True) == ["quick", "other", "slow"]
+    assert coverage.tests("c.py", range(5, 6), at_import=True, named={"other"}) == ["other"]
+    assert "tests/mutants/test_mutate.py" not in naming("Coverage") and "tests/learning/test_loop.py" in naming("Grpo")
     assert few(["quick", "other", "slow"], coverage) == ["quick", "other"]
     assert few(["slow", "other"], coverage) == ["slow"]  # one at least
 
@@ -100,9 +112,16 @@ def test_the_report_counts_what_could_be_noticed(tmp_path: Path) -> None:
     assert [accepted_reason(mutant, entries) for mutant in found[:3]] == ["", "no effect", ""]
     assert accepted_reason(found[0], [{"where": "code.py", "reason": "all of it"}]) == "all of it"
     assert accepted_reason(found[0], [{"where": "code.py::g", "reason": "elsewhere"}]) == ""
+    begun = {"where": "code.py::f", "begins": found[0].change[:7], "reason": "so it begins"}
+    other = {"where": "code.py::f", "begins": "another", "reason": "so it does not"}
+    assert (accepted_reason(found[0], [other, begun]), accepted_reason(found[0], [other])) == ("so it begins", "")
     verdicts = ["killed", "accepted", "survived", "timeout"]
     results = [Result(mutant, verdict) for mutant, verdict in zip(found, verdicts, strict=False)]
     assert noticed(results) == 2 / 3
     text = report(results, parse_options(["--sample", "4"]))
-    assert "66.7% of a sample of 4 (seed 0) noticed" in text and "| code.py | 1 | 1 | 1 | 0 | 1 |" in text
+    # Wilson: (2/3 + 1.96^2/6 -+ 1.96 sqrt(2/27 + 1.96^2/36)) / (1 + 1.96^2/3).
+    assert (
+        "66.7% of a sample of 4 (seed 0) noticed; 95 % interval 20.8% to 93.9%" in text
+        and "| code.py | 1 | 1 | 1 | 0 | 1 |" in text
+    )
     assert found[2].change in text and found[0].change not in text

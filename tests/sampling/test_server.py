@@ -7,6 +7,7 @@ import json
 import threading
 import time
 import urllib.parse
+import warnings
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -14,9 +15,11 @@ from typing import Any, Self
 import pytest
 from pydantic import ValidationError
 
-from oneiro.errors import OneiroError
+from oneiro.errors import Notice, OneiroError
 from oneiro.sampling import server as server_module
 from oneiro.sampling.server import HIDDEN, Server, ServerConfig
+
+pytestmark = pytest.mark.filterwarnings("ignore::oneiro.errors.Notice")
 
 
 class Host:
@@ -319,6 +322,24 @@ def test_the_key_comes_from_the_environment_and_a_missing_one_is_named(
     monkeypatch.delenv("SOME_KEY")
     with pytest.raises(OneiroError, match="SOME_KEY"):
         host.client(api_key_env="SOME_KEY")
+
+
+def test_the_reason_is_said_at_the_first_fault_while_others_are_still_tried(host: Host) -> None:
+    """The notice of a batch of many requests is one, and it comes before the second attempt."""
+    attempts: list[int] = []
+
+    def answer(body: dict[str, Any], handler: BaseHTTPRequestHandler) -> None:
+        attempts.append(len(noted))
+        send(handler, {"error": {"message": "loading\nthe model"}}, 503)
+
+    host.answer = answer
+    with warnings.catch_warnings(record=True) as noted:
+        warnings.simplefilter("always")
+        host.client(retries=2, concurrency=2).chat([say("a"), say("b")])
+    (notice,) = noted
+    assert issubclass(notice.category, Notice)
+    assert str(notice.message).endswith("/v1: HTTP 503: loading the model; trying again (retries=2)")
+    assert attempts[0] == 0 and attempts[2:] == [1] * 4
 
 
 def test_a_server_that_is_not_there_is_an_error_reply() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 import torch
 
 import oneiro
+from oneiro import threads
 from oneiro.agents.loading import AgentMetadata
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.errors import OneiroError
@@ -63,6 +66,44 @@ def test_stopped_training_goes_on_to_the_same_weights(tmp_path: Path) -> None:
     resumed = oneiro.train(folder, ["hello"], share_of_a, out=tmp_path / "cut", steps=12, **SMALL)
     for (name, a), (_, b) in zip(whole.trainable(), resumed.trainable(), strict=True):
         assert torch.equal(a, b), name
+
+
+def test_control_c_saves_the_step_and_ends_with_a_line_that_says_how_to_go_on(tmp_path: Path) -> None:
+    """A real signal in the third step of a script of one's own; the folder holds that step, and the call goes on."""
+    folder = make_tiny().save(tmp_path / "model")
+    script = tmp_path / "mine.py"
+    script.write_text(
+        "import os, signal, oneiro\n"
+        "replies = 0\n"
+        "def reward(prompt, reply):\n"
+        "    global replies\n"
+        "    replies += 1\n"
+        "    if replies == 20: os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return len(reply)\n"
+        f"oneiro.train({str(folder)!r}, ['hello'], reward, out='out', steps=9, group_size=8, max_tokens=4)\n"
+    )
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    lines = done.stderr.strip().splitlines()
+    assert lines[-1].endswith("Stopped: stopped; the same call goes on from what is saved in out")
+    assert lines[0].startswith("stopping after this step") and len([line for line in lines if "File " in line]) <= 5
+    assert sorted(path.name for path in (tmp_path / "out").glob("step-*")) == ["step-000000", "step-000003"]
+
+
+def test_training_uses_threads_by_the_model_s_size_and_keeps_their_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "choose", lambda parameters: 2 if parameters < 10**6 else 1)
+    before, seen = torch.get_num_threads(), []
+
+    def reward(prompt: str, reply: str) -> float:
+        seen.append(torch.get_num_threads())
+        return share_of_a(prompt, reply)
+
+    model, small = make_tiny(), {**SMALL, "group_size": 2}
+    oneiro.train(model, ["hello"], reward, out=tmp_path / "out", steps=1, **small)
+    monkeypatch.setattr(threads, "choose", lambda parameters: 1)
+    oneiro.train(model, ["hello"], reward, out=tmp_path / "out", steps=2, **small)
+    assert seen == [2, 2, 2, 2] and torch.get_num_threads() == before
 
 
 def test_training_without_anything_to_learn_says_so_and_resumes(

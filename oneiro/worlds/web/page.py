@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,8 +17,6 @@ SILENT_ROLES = frozenset(
     )
 )  # fmt: skip
 """Roles that are not printed when they have neither a name nor properties."""
-LOOK_BACK = 3
-"""A text that one of this many lines before it already says is not printed again."""
 LONGEST_NAME = 4000
 MOST_CHARACTERS = 400_000
 
@@ -89,34 +87,30 @@ def number(root: Node, most_nodes: int) -> tuple[dict[int, Node], bool]:
     hide a text of digits; here the ids do not count.
     """
     nodes: dict[int, Node] = {}
-    before = [""] * LOOK_BACK
-    characters = 0
-    for node, depth in walk(root):
-        name = node.name if len(node.name) <= LONGEST_NAME else node.name[:LONGEST_NAME]
-        shown = repr(name)
-        if node.role == "StaticText":
-            said = shown[1:-1]
-            if not said or said in before[-1] or said in before[-2] or said in before[-3]:
-                continue
-        line = f"{node.role} {shown}"
-        for key, value in node.properties.items():
-            line += f" {key}: {value}"
-        characters += len(line)
-        if len(nodes) >= most_nodes or characters > MOST_CHARACTERS:
-            return nodes, True
-        before.append(line)
-        node.id, node.depth, node.line = len(nodes) + 1, depth, line
-        nodes[node.id] = node
-    return nodes, False
-
-
-def walk(root: Node) -> Iterator[tuple[Node, int]]:
-    """Every node that may be printed in document order, with its depth among them."""
+    third, second, first = "", "", ""
+    characters = count = 0
     stack = [(root, 0)]
     while stack:
         node, depth = stack.pop()
-        if is_printed(node.role, node.name, node.properties):
-            yield node, depth
+        role, name, properties = node.role, node.name, node.properties
+        if is_printed(role, name, properties):
+            shown = repr(name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME])
+            if role == "StaticText":
+                said = shown[1:-1]
+                if not said or said in first or said in second or said in third:
+                    continue
+            line = f"{role} {shown}"
+            for key, value in properties.items():
+                line += f" {key}: {value}"
+            characters += len(line)
+            if count >= most_nodes or characters > MOST_CHARACTERS:
+                return nodes, True
+            third, second, first = second, first, line
+            count += 1
+            node.id, node.depth, node.line = count, depth, line
+            nodes[count] = node
             depth += 1
-        if node.children:
-            stack.extend([(child, depth) for child in reversed(node.children)])
+        children = node.children
+        if children:
+            stack.extend([(child, depth) for child in reversed(children)])
+    return nodes, False

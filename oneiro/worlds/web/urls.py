@@ -41,9 +41,9 @@ def _parts(url: str) -> tuple[SplitResult, str, int] | None:
     except ValueError:
         return None
     scheme = parts.scheme.lower()
-    if scheme not in _DEFAULT_PORTS or not url[len(scheme) :].startswith("://") or "@" in parts.netloc:
+    if scheme not in _DEFAULT_PORTS or not url[len(scheme) :].startswith("://"):
         return None
-    name = re.fullmatch(r"([^:\\%\s\[\]]+)(:[0-9]*)?", parts.netloc)
+    name = re.fullmatch(r"([^@:\\%\s\[\]]+)(:[0-9]*)?", parts.netloc)
     if name is None:
         return None
     host = unicodedata.normalize("NFKC", name[1]).replace("\u3002", ".").lower().removesuffix(".")

@@ -71,7 +71,9 @@ class WebConfig(WorldConfig):
     max_actions: int = Field(default=30, ge=1)
     view: str = "accessibility"
     """`accessibility`: WebArena's tree and actions. `html`: WebRL's."""
-    browser: Literal["text", "chromium", "lightpanda"] = "text"
+    browser: Literal["text", "chromium"] = "text"
+    headed: bool = False
+    """Show Chromium's window."""
     sites: tuple[str, ...] = ()
     """Take tasks on these sites only."""
     templates: tuple[str, ...] = ()
@@ -261,7 +263,7 @@ class WebWorld(World):
         self.web = Web(self.task.spec.content if self.task.spec else 0)
         log_ins = [SITES[name] for name in self.task.log_ins if name in SITES]
         cookies = {site.host: self.web.sign_in(site) for site in log_ins}
-        self.session = browser(self.config.browser).open(self.web, self.task.start_urls, cookies)
+        self.session = browser(self.config.browser, self.config.headed).open(self.web, self.task.start_urls, cookies)
         self._observe()
 
     def _act(self, action: Action) -> Outcome:
@@ -372,20 +374,16 @@ def chosen_templates(sites: tuple[str, ...], names: tuple[str, ...]) -> tuple[Te
 
 
 @cache
-def browser(name: str) -> Browser:
+def browser(name: str, headed: bool = False) -> Browser:
     """The browser of this process; it is closed when the process ends."""
     found: Browser
     if name == "text":
         from oneiro.worlds.web.browser.text import TextBrowser
 
         found = TextBrowser()
-    elif name == "chromium":
+    else:
         from oneiro.worlds.web.browser.chromium import ChromiumBrowser
 
-        found = ChromiumBrowser()
-    else:
-        from oneiro.worlds.web.browser.lightpanda import LightpandaBrowser
-
-        found = LightpandaBrowser()
+        found = ChromiumBrowser(headed=headed)
     atexit.register(found.close)
     return found

@@ -17,6 +17,8 @@ def test_every_byte_becomes_a_pixel_and_comes_back() -> None:
     np.testing.assert_array_equal(images(frames), every)
     beyond = torch.tensor([-1.0, 0.0, 0.2, 1.0, 7.0]).view(1, 1, 5).expand(3, 1, 5)
     assert images(beyond)[0, :, 0].tolist() == [0, 0, 51, 255, 255]
+    # Of half precision only the numbers are coarse: 131/256 of 255 is 130.49, and 130.5 in half precision.
+    assert images(torch.full((3, 1, 1), 131 / 256).bfloat16()).flatten().tolist() == [130] * 3
 
 
 def test_a_reader_answers_in_the_size_of_its_targets() -> None:

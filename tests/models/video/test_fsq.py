@@ -66,3 +66,11 @@ def test_half_precision_does_not_move_a_code() -> None:
         inside = fsq(z)
     assert inside.dtype == torch.float32
     assert torch.equal(inside, fsq(z.float()))
+
+
+def test_constants_are_no_weights() -> None:
+    assert (
+        Fsq((8, 5)).state_dict() == {}
+        and Fsq((8, 5)).levels.tolist() == [8, 5]
+        and Fsq((8, 5)).middle.tolist() == [4, 2]
+    )

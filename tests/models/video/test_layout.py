@@ -151,3 +151,90 @@ def test_an_update_leaves_unspoken_rows_of_the_head_alone(model: LanguageModel) 
     Learner(model.backbone, settings, 1).update([Example.of(row)])
     after = model.backbone.head.weight.detach()
     assert not torch.equal(after[:20], before[:20]) and torch.equal(after[20:], before[20:])
+
+
+# Rows, segment by segment ---------------------------------------------------------------------------------------------
+
+
+def described(layout: Layout, **how: float) -> list[tuple[list[int], str, str, int, float]]:
+    """Tokens, role, tag, turn and cross-entropy weight of a row's segments."""
+    actions = np.arange(2 * layout.frames).reshape(-1, 2) % layout.bins
+    frames = np.arange(3 * layout.frames).reshape(-1, 3)
+    row = layout.row(np.arange(layout.context_tokens), frames, actions, **how)
+    return [(s.tokens.tolist(), s.role, s.tag, s.turn, s.weights.get("ce", 0.0)) for s in row.segments]  # type: ignore[misc]
+
+
+def test_the_segments_of_a_multi_step_row() -> None:
+    assert described(TINY) == [
+        ([20, 21, 22, 23, 0, 1, 2, 40, 41], "user", "past", 0, 0.0),
+        ([3, 4, 5], "assistant", "frame", 1, 1.0),
+        ([42, 43], "user", "action", 1, 0.0),
+        ([6, 7, 8], "assistant", "frame", 2, 1.0),
+        ([44, 40], "user", "action", 2, 0.0),
+    ]
+
+
+def test_the_segments_of_a_single_step_row_with_a_history() -> None:
+    longer = Layout.single_step(codes=20, frame_tokens=3, action_tokens=2, past=3, bins=5)
+    tail = [([9, 10, 11], "assistant", "frame", 1, 1.0), ([26], "user", "end", 1, 0.0)]
+    whole = [0, 1, 2, 20, 21, 3, 4, 5, 22, 23, 6, 7, 8, 24, 20, 25]
+    assert described(longer) == [(whole, "user", "past", 0, 0.0), *tail]
+    assert described(longer, history=0.25) == [
+        ([0, 1, 2, 20, 21], "user", "past", 0, 0.0),
+        ([3, 4, 5], "user", "frame", 0, 0.25),
+        ([22, 23], "user", "action", 0, 0.0),
+        ([6, 7, 8], "user", "frame", 0, 0.25),
+        ([24, 20], "user", "action", 0, 0.0),
+        ([25], "user", "past", 0, 0.0),
+        *tail,
+    ]
+    # Without marks and with a context: the rest of the prompt is empty, and the first given frame is never learned.
+    several = Layout(20, 3, 2, past=2, future=1, context_tokens=4, bins=5)
+    assert described(several, history=0.5) == [
+        ([20, 21, 22, 23, 0, 1, 2, 40, 41], "user", "past", 0, 0.0),
+        ([3, 4, 5], "user", "frame", 0, 0.5),
+        ([42, 43], "user", "action", 0, 0.0),
+        ([], "user", "past", 0, 0.0),
+        ([6, 7, 8], "assistant", "frame", 1, 1.0),
+        ([44, 40], "user", "action", 1, 0.0),
+    ]
+
+
+def test_sizes_of_layouts_by_hand() -> None:
+    assert (TINY.frames, TINY.step_tokens, TINY.prompt_length, TINY.reply_length, TINY.length) == (3, 5, 9, 8, 19)
+    assert (PAIR.frames, PAIR.step_tokens, PAIR.prompt_length, PAIR.reply_length, PAIR.length) == (3, 5, 11, 3, 15)
+    assert (TINY.first_context, TINY.first_action, TINY.bos, TINY.eos, TINY.vocabulary) == (20, 40, 45, 46, 47)
+    assert (PAIR.first_context, PAIR.first_action, PAIR.bos, PAIR.eos, PAIR.vocabulary) == (20, 20, 25, 26, 27)
+    single, multi = Layout.single_step(9, 3, 2), Layout.multi_step(9, 3, 4, 2)
+    assert (single.past, single.future, single.bins, single.context_tokens, single.marks) == (4, 1, 256, 0, True)
+    assert (multi.past, multi.future, multi.bins, multi.context_tokens, multi.marks) == (1, 7, 256, 4, False)
+    assert Layout(9, 3, 2, 1, 1) == Layout(9, 3, 2, 1, 1, context_tokens=0, bins=256, marks=False)
+
+
+def test_an_opening_has_as_many_frames_as_there_are_and_forced_actions_follow_the_past() -> None:
+    frames, actions = np.arange(6).reshape(2, 3), np.array([[0, 1], [2, 3]])
+    assert TINY.opening(np.arange(4), frames, actions).tolist() == [20, 21, 22, 23, 0, 1, 2, 40, 41, 3, 4, 5, 42, 43]
+    assert PAIR.opening(np.zeros(0, int), frames[:1], actions[:1]).tolist() == [0, 1, 2, 20, 21, 25]
+    assert PAIR.opening(np.zeros(0, int), frames[:1], actions[:1]).dtype == np.int32
+    three = Layout(20, 3, 2, past=2, future=3, bins=5)
+    taken = np.arange(10).reshape(5, 2) % 5
+    assert three.forced(taken).tolist() == [FREE] * 3 + [24, 20] + [FREE] * 3 + [21, 22] + [FREE] * 3
+    assert three.reply_frames(np.arange(13, dtype=np.int32)).tolist() == [[0, 1, 2], [5, 6, 7], [10, 11, 12]]
+
+
+def test_the_transformer_of_a_layout_is_a_llama_of_these_sizes() -> None:
+    made = create(TransformerSettings(layers=2, width=32, heads=2, mlp=64, tied=True), TINY, seed=1)
+    config = made.model.config
+    assert (config.vocab_size, config.hidden_size, config.intermediate_size) == (47, 32, 64)
+    assert (config.num_hidden_layers, config.num_attention_heads, config.num_key_value_heads) == (2, 2, 2)
+    assert (config.max_position_embeddings, config.rms_norm_eps, config.tie_word_embeddings) == (8192, 1e-6, True)
+    assert (config.bos_token_id, config.eos_token_id, config.pad_token_id, config.output_vocab) == (
+        None,
+        None,
+        None,
+        20,
+    )
+    assert made.name == "small" and made.tokenizer is None and made.end_tokens == []
+    same, other = (create(TransformerSettings(layers=1, width=8, heads=1), TINY, seed) for seed in (1, 2))
+    assert not torch.equal(same.backbone.head_weight, other.backbone.head_weight)
+    assert not same.model.config.tie_word_embeddings

@@ -143,7 +143,8 @@ def test_no_answer_scores_nothing_and_the_words_of_a_runner_only_on_request() ->
     assert evaluate(asked, RecordedSession(), None).score == 0
     released = evaluate(asked, RecordedSession(), None, early_stop_text="Early stop: Reach max steps 5")
     assert released.score == 1
-    assert evaluate(asked, RecordedSession(), "6", early_stop_text="Early stop: Reach max steps 5").score == 0
+    for answer in ("6", ""):
+        assert evaluate(asked, RecordedSession(), answer, early_stop_text="Early stop: Reach max steps 5").score == 0
 
 
 def test_na_is_said_plainly_or_its_reason_is_judged_in_place_of_all_before() -> None:

@@ -308,6 +308,14 @@ def test_a_file_is_changed_by_a_commit(host: Visitor) -> None:
         assert host.post(f"{url}/-/new/main", path=path, content="x", message="m").status == 422
 
 
+def test_a_branch_is_created_once_by_developers(host: Visitor) -> None:
+    number, url = project(host, "developer")
+    assert host.changes(lambda: host.follow(host.post(f"{url}/-/branches", name="fix/tides"))) == {"branch": (0, 1)}
+    for name in ("fix/tides", "no spaces", ""):
+        assert host.post(f"{url}/-/branches", name=name).status == 422
+    assert host.value("SELECT count(*) FROM branch WHERE project = ? AND name = 'fix/tides'", number) == 1
+
+
 def test_contributors_and_commit_filters_count_as_a_query_does(host: Visitor) -> None:
     number, url = project(host, "owner")
     rows = host.db.execute("SELECT author, count(*) FROM revision WHERE project = ? AND branch = 'main' GROUP BY "

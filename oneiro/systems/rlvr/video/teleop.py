@@ -75,17 +75,17 @@ class Teleop:
         return next(((entry, key == more) for entry, (less, more) in enumerate(self.keys) if key in (less, more)), None)
 
     def finish(self) -> Path:
-        """All frames as one moving picture."""
+        """All frames as one moving picture, with the numbers of their files."""
         target = self.out / "rollout.gif"
-        save_gif(target, {"predicted": np.stack(self.shown)})
+        save_gif(target, {"model": np.stack(self.shown)}, given={"model": 1})
         return target
 
     def _keep(self, frame: Images) -> None:
         from PIL import Image
 
+        self.shown.append(frame)
         path = self.out / f"frame-{len(self.shown):04d}.png"
         files.write_with(path, lambda part: Image.fromarray(frame).save(part, "PNG"))
-        self.shown.append(frame)
 
 
 def open_teleop(model: str | Path, data: str | Path | None, episode: int, out: Path, seed: int) -> Teleop:

@@ -145,6 +145,20 @@ def is_hidden(element: Element, style: dict[str, str]) -> bool:
     )
 
 
+PLAIN = {
+    **dict.fromkeys(("html", "body", "div", "span", "p", "b", "i", "u", "small", "strong", "tbody", "section", "cite"), ""),
+    **dict.fromkeys(("li", "kbd"), ""),
+    **{tag: ROLES[tag] for tag in ("article", "form", "dl", "dt", "dd", "time", "em", "code", "main", "td", "tr")},
+    **{tag: ROLES[tag] for tag in ("h1", "h2", "h3", "h4")},
+    "a": "link",
+}
+"""Roles of the most frequent elements when nothing in their attributes changes them; '' without a node."""
+NO_PROPERTIES: dict[str, Any] = {}
+NO_CHILDREN: list[Node] = []
+"""Shared by all texts, which never have any."""
+WHITE = " \n\t\r\f"
+
+
 class Builder:
     """One walk over a document."""
 
@@ -158,7 +172,11 @@ class Builder:
         self.label_texts: set[int] = set()
         """Which lists are the texts of labels: controls add nothing to them."""
         self.after_atom = False
-        self.named: list[tuple[Node, Element, list[Node | str] | None]] = []
+        self.named: list[tuple[Node, Element | None, list[Node | str] | None]] = []
+        """Nodes to be named when all is read, inner ones first; without an element, only their contents count."""
+        self.tables: dict[Element, bool] = {}
+        self.data_table = False
+        """Whether the table around holds data."""
         self.preformatted = False
         self.disabled = False
         self.scopes = 0
@@ -173,16 +191,17 @@ class Builder:
                     self.labels.setdefault(control, []).append(element)
             elif "aria-labelledby" in element.attributes:
                 self.referenced.update(element.attributes["aria-labelledby"].split())
-        self.needed = {label for labels in self.labels.values() for label in labels}
 
     def build(self) -> Node:
         """The whole tree."""
         root = Node("RootWebArea", self.document.title, {"focused": True}, [], self.document.root)
         self.children(self.document.root, root.children, "block")
         self.boundary()
-        by_others = []
+        by_others: list[tuple[Node, Element, list[Node | str] | None]] = []
         for node, element, items in self.named:
-            if element in self.labels or "aria-labelledby" in element.attributes:
+            if element is None:
+                node.name = join(items or [])
+            elif element in self.labels or "aria-labelledby" in element.attributes:
                 by_others.append((node, element, items))
             else:
                 node.name = self.name(node, element, items)
@@ -202,7 +221,7 @@ class Builder:
             if not text:
                 return
             self.line_start = text[-1] == " "
-        node = Node("StaticText", text, {}, [], element)
+        node = Node("StaticText", text, NO_PROPERTIES, NO_CHILDREN, element)
         self.last = None if self.preformatted else node
         if text != " " and out is not None:
             out.append(node)
@@ -248,7 +267,8 @@ class Builder:
         apart = display in FLEXIBLE
         for child in element.children:
             if isinstance(child, str):
-                self.text(child, element, out)
+                if not (self.line_start and not self.preformatted and not child.strip(WHITE)):
+                    self.text(child, element, out)
             elif apart:
                 self.boundary()
                 self.element(child, out)
@@ -258,6 +278,8 @@ class Builder:
 
     def element(self, element: Element, out: list[Node] | None) -> None:
         """One element and what is in it."""
+        if element.plain and out is not None and self.plain(element, out):
+            return
         tag, attributes = element.tag, element.attributes
         if tag in NEVER_SHOWN:
             return
@@ -323,6 +345,57 @@ class Builder:
         assert out is not None
         out.append(node)
 
+    def plain(self, element: Element, out: list[Node]) -> bool:
+        """The short way for frequent elements without anything special; False where there is something."""
+        tag = element.tag
+        role = PLAIN.get(tag)
+        if role is None or element is self.state.focus:
+            return False
+        if tag == "li" and "none" not in self.list_style:
+            return False
+        style = self.styles.of(element)
+        display = "block" if tag in BLOCK else "inline"
+        if style:
+            if "white-space" in style or "visibility" in style or "list-style" in style:
+                return False
+            display = style.get("display", display)
+            if display in INLINE_OUTSIDE or display == "none":
+                return False
+        if self.referenced and "id" in element.attributes:
+            return False
+        if tag == "td" or tag == "tr":
+            if not self.data_table:
+                return False
+        elif tag == "a" and "href" not in element.attributes:
+            role = ""
+        around = self.collectors
+        node = None
+        if role:
+            node = Node(role, "", {}, [], element)
+            out.append(node)
+            out = node.children
+            if role in FROM_CONTENTS:
+                items: list[Node | str] = []
+                self.collectors = [items]
+            elif role in NEVER_CONTRIBUTE:
+                self.collectors = []
+        scoped = tag in SCOPES
+        self.scopes += scoped
+        if display == "inline":
+            self.children(element, out, display)
+        else:
+            self.boundary()
+            self.children(element, out, display)
+            self.boundary()
+        self.scopes -= scoped
+        if self.collectors is not around:
+            self.collectors = around
+            if node is not None and role in FROM_CONTENTS:
+                self.named.append((node, None, items))
+                for collector in around:
+                    collector.extend((node,) if display == "inline" else (BREAK, node, BREAK))
+        return True
+
     def collect(self, element: Element, out: list[Node] | None, style: dict[str, str]) -> None:
         """An element that has no node but whose text names another."""
         items = self.collected[element] = []
@@ -351,6 +424,9 @@ class Builder:
         space = style.get("white-space")
         if tag == "pre" or space is not None:
             self.preformatted = (space or "pre") in ("pre", "pre-wrap", "break-spaces")
+        outer_table = self.data_table
+        if tag == "table":
+            self.data_table = self.holds_data(element) and not element.attributes.get("role")
         if tag in SCOPES:
             self.scopes += 1
         if tag == "fieldset" and "disabled" in element.attributes:
@@ -376,6 +452,7 @@ class Builder:
             self.boundary()
         if tag in SCOPES:
             self.scopes -= 1
+        self.data_table = outer_table
         self.preformatted, self.disabled, self.list_style, self.depth_of_lists = saved
 
     def contents(self, element: Element, out: list[Node] | None, display: str) -> None:
@@ -450,14 +527,20 @@ class Builder:
     def table_role(self, element: Element) -> str:
         """Rows and cells of a table that only serves layout have roles of their own."""
         table = element.closest("table")
-        if table is None or is_data_table(table):
+        if table is None or self.holds_data(table):
             return ROLES[element.tag]
         return {"table": "LayoutTable", "tr": "LayoutTableRow", "td": "LayoutTableCell"}[element.tag]
+
+    def holds_data(self, table: Element) -> bool:
+        """Whether a table is one of data, found once."""
+        if table not in self.tables:
+            self.tables[table] = is_data_table(table)
+        return self.tables[table]
 
     def header_role(self, element: Element) -> str:
         """A header cell heads its row if a data cell is beside it, else its column."""
         table = element.closest("table")
-        if table is not None and not is_data_table(table):
+        if table is not None and not self.holds_data(table):
             return "LayoutTableCell"
         scope = element.attributes.get("scope", "").lower()
         if scope in ("row", "rowgroup"):
@@ -613,7 +696,8 @@ class Builder:
         """What a control adds to a name around it: its value, or else its name."""
         labels = self.labels.get(element, [])
         if element.tag == "select":
-            return " ".join(option_name(o) for o in element.elements() if o in self.state.options(element))
+            chosen = self.state.options(element)
+            return " ".join(option_name(o) for o in element.elements() if o in chosen)
         if element.tag in ("progress", "meter"):
             return element.attributes.get("value", "")
         if node.role in ("textbox", "searchbox", "spinbutton", "combobox"):
@@ -703,6 +787,8 @@ class Builder:
 
 def join(items: list[Node | str]) -> str:
     """A name from its pieces: words of one line as they stand, a space where boxes meet."""
+    if len(items) == 1 and not isinstance(items[0], str) and "\n" not in items[0].name:
+        return items[0].name
     found, wanted = "", False
     for item in items:
         text = item if isinstance(item, str) else item.name

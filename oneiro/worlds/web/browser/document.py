@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from html import escape, unescape
 
 from selectolax.lexbor import LexborHTMLParser
@@ -22,21 +23,36 @@ RAW = re.compile(
 """What holds no elements of the page: it is taken out first."""
 TOKEN = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)([^>\"]*(?:\"[^\"]*\"[^>\"]*)*)>([^<]*)")
 """A tag of the normal form and the text after it."""
+LARGE = 1 << 16
+"""Larger pages are looked over before they are parsed: the parser's time grows with the square of some things."""
+LONGEST_TAG = 1 << 14
+MOST_OPEN = 2000
+WRITTEN_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)(?:[^>\"']|\"[^\"]*\"|'[^']*')*>")
+NOT_NESTED = frozenset(
+    ("dd", "dt", "li", "option", "optgroup", "p", "rb", "rp", "rt", "tbody", "td", "tfoot", "th", "thead", "tr")
+)
+"""Elements that end by themselves where the next one begins."""
 ATTRIBUTE = re.compile(r'([^\s="/>]+)(?:="([^"]*)")?')
+NOT_PLAIN = re.compile(r"\b(?:aria-|role|hidden|style=|title=|disabled)")
+NO_ATTRIBUTES: dict[str, str] = {}
 INDEX = "data-oneiro-index"
 
 
 class Element:
     """An element of a page. It is never changed: what a person does to it is kept in a `State`."""
 
-    __slots__ = ("attributes", "children", "order", "parent", "tag")
+    __slots__ = ("attributes", "children", "order", "parent", "plain", "tag")
 
-    def __init__(self, tag: str, attributes: dict[str, str], parent: Element | None, order: int) -> None:
+    def __init__(
+        self, tag: str, attributes: dict[str, str], parent: Element | None, order: int, plain: bool = False
+    ) -> None:
         self.tag = tag
         self.attributes = attributes
         self.children: list[Element | str] = []
         self.parent = parent
         self.order = order
+        self.plain = plain
+        """None of its attributes changes its role, its name or whether it is shown."""
 
     def elements(self) -> Iterator[Element]:
         """The elements below this one in document order."""
@@ -74,7 +90,7 @@ class Document:
         self.elements = [self.root]
         self.ids: dict[str, Element] = {}
         self.cut = False
-        self._read(LexborHTMLParser(html).html or "", most_elements)
+        self._read(LexborHTMLParser(html if len(html) < LARGE else tame(html)).html or "", most_elements)
         self.links = [
             element
             for element in self.elements
@@ -90,17 +106,16 @@ class Document:
         self.styles = [found[3] for found in RAW.finditer(html) if found[1] == "style"]
         here, depth, count = self.root, 0, 1
         elements, ids = self.elements, self.ids
-        for closing, tag, written, text in TOKEN.findall(RAW.sub(_empty, html)):
+        bare = RAW.sub(_empty, html)
+        tokens = TOKEN.findall(bare) if len(bare) < LARGE else (found.groups() for found in TOKEN.finditer(bare))
+        for closing, tag, written, text in tokens:
             if closing:
                 if depth <= DEEPEST:
                     here = here.parent or here
                 depth -= 1
             else:
-                attributes = {}
-                if written:
-                    for key, value in ATTRIBUTE.findall(written):
-                        attributes[key] = unescape(value) if "&" in value else value
-                element = Element(tag, attributes, here, count)
+                attributes, plain = read_attributes(written) if written else (NO_ATTRIBUTES, True)
+                element = Element(tag, attributes, here, count, plain)
                 elements.append(element)
                 here.children.append(element)
                 count += 1
@@ -119,6 +134,33 @@ class Document:
     def find(self, *tags: str) -> list[Element]:
         """All elements with one of the tags."""
         return [element for element in self.elements if element.tag in tags]
+
+
+def tame(html: str) -> str:
+    """A large page without endless tags and endless nesting."""
+    depth = 0
+
+    def check(found: re.Match[str]) -> str:
+        nonlocal depth
+        tag = found[2].lower()
+        if tag in VOID or tag in NOT_NESTED:
+            pass
+        elif found[1]:
+            depth = max(0, depth - 1)
+        elif depth >= MOST_OPEN:
+            return ""
+        else:
+            depth += 1
+        return found[0] if len(found[0]) <= LONGEST_TAG else f"<{found[1]}{tag}>"
+
+    return WRITTEN_TAG.sub(check, html)
+
+
+@lru_cache(maxsize=20_000)
+def read_attributes(written: str) -> tuple[dict[str, str], bool]:
+    """The attributes of a tag, and whether none of them is special; the same text is read once."""
+    found = {key: unescape(value) if "&" in value else value for key, value in ATTRIBUTE.findall(written)}
+    return found, NOT_PLAIN.search(written) is None
 
 
 def _empty(found: re.Match[str]) -> str:

@@ -71,6 +71,11 @@ def _fits(compound: tuple[str, str, frozenset[str], str], element: Element) -> b
     return not classes or classes <= set(element.attributes.get("class", "").split())
 
 
+Candidates = tuple[dict[str, str], list[tuple[Selector, dict[str, str]]]]
+NOTHING: dict[str, str] = {}
+MOST_KNOWN = 10_000
+
+
 class Styles:
     """The style sheets of a page, asked element by element."""
 
@@ -83,28 +88,39 @@ class Styles:
             _, tag, classes, name = selector.chain[0]
             key = f"#{name}" if name else f".{min(classes)}" if classes else tag
             self.last.setdefault(key, []).append(index)
-        self.known: dict[tuple[str, str, str], dict[str, str] | None] = {}
+        self.known: dict[tuple[str, str, str], Candidates] = {}
 
     def of(self, element: Element) -> dict[str, str]:
         """The declarations that win for an element, without inherited ones."""
         attributes = element.attributes
         key = (element.tag, attributes.get("class", ""), attributes.get("id", ""))
-        found = self.known.get(key, self)
-        if found is None or found is self:
-            candidates = sorted(
-                index
-                for name in ("", key[0], *(f".{name}" for name in key[1].split()), f"#{key[2]}")
-                for index in self.last.get(name, ())
-            )
-            found = {}
-            for index in candidates:
-                if self.rules[index][0].matches(element):
-                    found.update(self.rules[index][1])
-            alone = all(len(self.rules[index][0].chain) == 1 for index in candidates)
-            self.known[key] = found if alone else None
+        known = self.known.get(key)
+        if known is None:
+            if len(self.known) > MOST_KNOWN:
+                self.known.clear()
+            known = self.known[key] = self.candidates(key)
+        fixed, rules = known
+        if rules:
+            fixed = dict(fixed)
+            for rule, said in rules:
+                if rule.matches(element):
+                    fixed.update(said)
         if "style" in attributes:
-            found = {**found, **declarations(attributes["style"])}
-        return found  # type: ignore[return-value]
+            return {**fixed, **declarations(attributes["style"])}
+        return fixed
+
+    def candidates(self, key: tuple[str, str, str]) -> Candidates:
+        """For elements of one kind: what holds for all of them, and the rules that depend on where they stand."""
+        names = ("", key[0], *(f".{name}" for name in key[1].split()), f"#{key[2]}")
+        rules = [self.rules[index] for index in sorted(index for name in names for index in self.last.get(name, ()))]
+        if any(len(rule.chain) > 1 for rule, _ in rules):
+            return NOTHING, rules
+        found: dict[str, str] = {}
+        alone = Element(key[0], {"class": key[1], "id": key[2]}, None, 0)
+        for rule, said in rules:
+            if rule.matches(alone):
+                found.update(said)
+        return found or NOTHING, []
 
 
 @lru_cache(maxsize=256)

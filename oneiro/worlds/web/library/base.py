@@ -107,12 +107,15 @@ class Template(ABC):
         assert task.spec is not None
         answers = [check for check in task.spec.checks if isinstance(check, AnswerCheck)]
         telling = [check.expected for check in answers if check.type in ("text", "names", "money", "date")]
-        if not telling:
+        words = [
+            word
+            for expected in telling
+            for word in (expected if isinstance(expected, tuple) else (str(expected),))
+            if not (word.isdigit() and len(word) < 4)
+        ]
+        if not words:
             return False
         page = first_page(self.site, self.start, task.spec.content)
-        words = [
-            word for expected in telling for word in (expected if isinstance(expected, tuple) else (str(expected),))
-        ]
         return all(re.search(rf"(?<!\w){re.escape(word.lower())}(?!\w)", page) for word in words)
 
 
@@ -136,6 +139,11 @@ def path_check(url: str) -> Evaluation:
 def says(kind: str, expected: Any, tolerance: float = 0.0) -> AnswerCheck:
     """The answer is this value (`number`, `money` in units, `date`, `names`, `yes_no`, `text`, ...)."""
     return AnswerCheck.model_validate({"type": kind, "expected": expected, "tolerance": tolerance})
+
+
+def counts(*numbers: int) -> AnswerCheck:
+    """The answer lists these numbers in this order. A single small number is too easily guessed."""
+    return AnswerCheck(type="names", expected=tuple(map(str, numbers)), ordered=True)
 
 
 def holds(site: str, query: str, *rows: tuple[Any, ...]) -> DatabaseCheck:

@@ -9,15 +9,16 @@ from urllib.parse import urlencode
 import numpy as np
 
 from oneiro.worlds.web.library import gitlab_changes
-from oneiro.worlds.web.library.base import Content, Slots, says
+from oneiro.worlds.web.library.base import Content, Slots, counts, says
 from oneiro.worlds.web.library.gitlab_parts import (
     ME,
     MINE,
     SEEN,
     GitLab,
-    month_name,
+    listed,
     open_part,
     open_project,
+    some_months,
     some_project,
     some_row,
     tab,
@@ -35,9 +36,8 @@ class StarCount(GitLab):
     skills = ("search", "read")
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        found = some_project(
-            content, rng, f"{SEEN} AND NOT {MINE} AND stars > 1"
-        )  # the first page lists those of the user
+        others = f"{SEEN} AND NOT {MINE} AND stars > 50"  # the first page lists those of the user
+        found = some_project(content, rng, others)
         return found and {**found, "stars": content.value("SELECT stars FROM project WHERE id = ?", found["number"])}
 
     def checks(self, slots: Slots) -> list[Check]:
@@ -51,62 +51,63 @@ class StarCount(GitLab):
 class LabelCount(GitLab):
     name = "gitlab/label-count"
     intents = (
-        'How many open issues of {project} have the label "{label}"?',
-        'Count the open issues in the project {project} that are labelled "{label}".',
+        'How many open and how many closed issues of {project} have the label "{label}"? Answer with two numbers, the '
+        "open ones first.",
+        'Count the issues in {project} that are labelled "{label}": first the open ones, then the closed ones. Answer '
+        "with two numbers.",
     )
     skills = ("search", "read", "filter", "count")
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         row = content.pick(
             rng,
-            "SELECT p.namespace || '/' || p.path AS project, l.name AS label, count(*) AS issues FROM label l "
+            "SELECT p.namespace || '/' || p.path AS project, l.name AS label, sum(issue.state = 'opened') AS open, "
+            "sum(issue.state = 'closed') AS closed FROM label l "
             "JOIN issue_label ON issue_label.label = l.id JOIN issue ON issue.id = issue_label.issue "
-            f"JOIN project p ON p.id = l.project WHERE issue.state = 'opened' AND {SEEN} GROUP BY l.id "
-            "HAVING issues > 2 ORDER BY l.id",
+            f"JOIN project p ON p.id = l.project WHERE {SEEN} GROUP BY l.id HAVING count(*) > 2 ORDER BY l.id",
         )
-        return row and {"project": row["project"], "label": row["label"], "count": row["issues"]}
+        return row and {"project": row["project"], "label": row["label"], "counts": [row["open"], row["closed"]]}
 
     def checks(self, slots: Slots) -> list[Check]:
-        return [says("number", slots["count"])]
+        return [counts(*slots["counts"])]
 
     def script(self, see: View, slots: Slots) -> Script:
         yield from open_part(see, slots["project"], "Labels")
-        yield see.stop(str(slots["count"]))
+        yield see.click("link", slots["label"])
+        yield see.stop(listed(slots))
 
 
 class CommitsInMonth(GitLab):
     name = "gitlab/commits-in-month"
     intents = (
-        "How many commits did {author} make to the main branch of {project} in {month}?",
-        "Count the commits of the user {author} on main in {project} in {month}.",
+        "How many commits did {author} make to the main branch of {project} in {month}, and how many in {other}? "
+        "Answer with two numbers in this order.",
+        "Count the commits of the user {author} on main in {project}, first in {month}, then in {other}. Answer with "
+        "two numbers.",
     )
     skills = ("search", "filter", "page", "count")
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         row = content.pick(
             rng,
-            "SELECT p.namespace || '/' || p.path AS project, author, substr(r.created, 1, 7) AS month, "
-            f"count(*) AS commits FROM revision r JOIN project p ON p.id = r.project WHERE r.branch = 'main' "
-            f"AND {SEEN} GROUP BY p.id, author, month HAVING commits > 1 ORDER BY p.id, author, month",
+            "SELECT p.namespace || '/' || p.path AS project, p.id, author FROM revision r JOIN project p "
+            f"ON p.id = r.project WHERE r.branch = 'main' AND {SEEN} GROUP BY p.id, author HAVING count(*) > 3 "
+            "ORDER BY p.id, author",
         )
-        if row is None:
-            return None
-        return {
-            "project": row["project"],
-            "author": row["author"],
-            "month": month_name(row["month"]),
-            "count": row["commits"],
-        }
+        months = row and some_months(
+            content, rng, "revision WHERE branch = 'main' AND project = ? AND author = ?", row["id"], row["author"]
+        )
+        return {"project": row["project"], "author": row["author"], **months} if row and months else None
 
     def checks(self, slots: Slots) -> list[Check]:
-        return [says("number", slots["count"])]
+        return [counts(*slots["counts"])]
 
     def script(self, see: View, slots: Slots) -> Script:
         yield from open_part(see, slots["project"], "Commits")
         yield see.select("Author", slots["author"])
         yield see.click("button", "Filter")
         yield from to_the_end(see)
-        yield see.stop(str(slots["count"]))
+        yield see.stop(listed(slots))
 
 
 class TopContributor(GitLab):
@@ -229,7 +230,9 @@ class RowLimit(GitLab):
             f"ON p.id = f.project WHERE f.path LIKE 'src/%' AND {SEEN} ORDER BY p.id, f.path",
         )
         limit = row and re.search(r"Limit: (\d+) rows", row["text"])
-        return {"project": row["project"], "file": row["file"], "rows": int(limit[1])} if row and limit else None
+        if row is None or limit is None or int(limit[1]) < 50:
+            return None
+        return {"project": row["project"], "file": row["file"], "rows": int(limit[1])}
 
     def checks(self, slots: Slots) -> list[Check]:
         return [says("number", slots["rows"])]
@@ -268,30 +271,27 @@ class MilestoneDue(GitLab):
 class IssuesInMonth(GitLab):
     name = "gitlab/issues-in-month"
     intents = (
-        "How many issues of {project}, open or closed, were created in {month}?",
-        "Count all the issues, whether open or not, that were reported to {project} in {month}.",
+        "How many issues of {project}, open or closed, were created in {month}, and how many in {other}? Answer with "
+        "two numbers in this order.",
+        "Count all the issues, whether open or not, that were reported to {project}, first in {month}, then in "
+        "{other}. Answer with two numbers.",
     )
     skills = ("search", "filter", "page", "count")
     held_out = True
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        row = content.pick(
-            rng,
-            "SELECT p.namespace || '/' || p.path AS project, substr(t.created, 1, 7) AS month, count(*) AS issues "
-            f"FROM issue t JOIN project p ON p.id = t.project WHERE {SEEN} AND "
-            "(SELECT count(*) FROM issue WHERE project = p.id) > 8 GROUP BY p.id, month "
-            "HAVING issues > 1 ORDER BY p.id, month",
-        )
-        return row and {"project": row["project"], "month": month_name(row["month"]), "count": row["issues"]}
+        found = some_project(content, rng, f"{SEEN} AND (SELECT count(*) FROM issue WHERE project = p.id) > 8")
+        months = found and some_months(content, rng, "issue WHERE project = ?", found["number"])
+        return {**found, **months} if found and months else None
 
     def checks(self, slots: Slots) -> list[Check]:
-        return [says("number", slots["count"])]
+        return [counts(*slots["counts"])]
 
     def script(self, see: View, slots: Slots) -> Script:
         yield from open_part(see, slots["project"], "Issues")
         yield tab(see, "All")
         yield from to_the_end(see)
-        yield see.stop(str(slots["count"]))
+        yield see.stop(listed(slots))
 
 
 class MostStarred(GitLab):
@@ -354,27 +354,30 @@ class WasMerged(GitLab):
 class OwnIssues(GitLab):
     name = "gitlab/own-issues"
     intents = (
-        "How many open issues of {project} are assigned to me?",
-        "Count the open issues in {project} that I am the assignee of.",
+        "How many open issues of {project} are assigned to me, and how many of {other}? Answer with two numbers in "
+        "this order.",
+        "Count the open issues that I am assigned to, first in {project}, then in {other}. Answer with two numbers.",
     )
     skills = ("read", "count", "account")
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        row = content.pick(
-            rng,
+        rows = content.rows(
             "SELECT p.namespace || '/' || p.path AS project, count(*) AS issues FROM issue t JOIN project p "
             f"ON p.id = t.project WHERE t.state = 'opened' AND t.assignee = {ME} AND {SEEN} "
             "GROUP BY p.id ORDER BY p.id",
         )
-        return row and {"project": row["project"], "count": row["issues"]}
+        if len(rows) < 2:
+            return None
+        one, other = (rows[number] for number in rng.permutation(len(rows))[:2])
+        return {"project": one["project"], "other": other["project"], "counts": [one["issues"], other["issues"]]}
 
     def checks(self, slots: Slots) -> list[Check]:
-        return [says("number", slots["count"])]
+        return [counts(*slots["counts"])]
 
     def script(self, see: View, slots: Slots) -> Script:
         yield see.click("link", "Issues")
         yield from to_the_end(see)
-        yield see.stop(str(slots["count"]))
+        yield see.stop(listed(slots))
 
 
 class ShowLabelled(GitLab):

@@ -331,7 +331,8 @@ class CloseLabelled(GitLab):
             rng,
             "SELECT p.namespace || '/' || p.path AS project, l.id, l.name FROM label l "
             "JOIN project p ON p.id = l.project JOIN issue_label ON issue_label.label = l.id "
-            f"JOIN issue ON issue.id = issue_label.issue WHERE issue.state = 'opened' AND {may('reporter')} GROUP BY l.id "
+            "JOIN issue ON issue.id = issue_label.issue "
+            f"WHERE issue.state = 'opened' AND {may('reporter')} GROUP BY l.id "
             "HAVING count(*) BETWEEN 2 AND 4 ORDER BY l.id",
         )
         if row is None:

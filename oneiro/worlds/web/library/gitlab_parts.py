@@ -82,6 +82,22 @@ def some_issue(content: Content, rng: np.random.Generator, where: str) -> Slots 
     }
 
 
+def some_months(content: Content, rng: np.random.Generator, table: str, *values: str | int) -> Slots | None:
+    """Two months in which something was created, and how often; `table` with its conditions."""
+    sql = f"SELECT substr(created, 1, 7) AS month, count(*) AS times FROM {table} GROUP BY month ORDER BY month"
+    rows = content.rows(sql, *values)
+    if len(rows) < 2:
+        return None
+    one, other = (rows[number] for number in rng.permutation(len(rows))[:2])
+    times = [one["times"], other["times"]]
+    return {"month": month_name(one["month"]), "other": month_name(other["month"]), "counts": times}
+
+
+def listed(slots: Slots) -> str:
+    """The counts of a task as an answer."""
+    return ", ".join(map(str, slots["counts"]))
+
+
 def issue_holds(slots: Slots, labels: list[int] | None = None, **changed: Any) -> list[Check]:
     """The issue says what it said before but for what has changed, and has these labels, or those that it had."""
     number, said = slots["issue"], {**slots["before"], **changed}

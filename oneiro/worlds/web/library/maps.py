@@ -10,7 +10,7 @@ import numpy as np
 
 from oneiro.worlds.web.actions import Action, Kind
 from oneiro.worlds.web.evaluation.values import read_one
-from oneiro.worlds.web.library.base import Content, Slots, Template, says
+from oneiro.worlds.web.library.base import Content, Slots, Template, counts, says
 from oneiro.worlds.web.library.script import Script, View
 from oneiro.worlds.web.library.words import one_of
 from oneiro.worlds.web.sites.maps_content import region
@@ -187,21 +187,30 @@ class Address(_Map):
 class CategoryCount(_Map):
     name = "map/category-count"
     intents = (
-        "How many places of the category {category} are there in {town}?",
-        "Count the places in {town} that are listed under {category}.",
+        "How many places of the category {category} are there in {town}, and how many in {other}? Answer with two "
+        "numbers in this order.",
+        "Count the places that are listed under {category}, first in {town}, then in {other}. Answer with two numbers.",
     )
     skills = ("filter", "count")
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        part = some_part(content, rng, 2, 99)
-        return part and {"category": part["category"], "town": part["town"], "count": part["places"]}
+        sql = "SELECT town, count(*) AS places FROM place WHERE category = ? GROUP BY town ORDER BY town"
+        category = some_category(content, rng, 5)
+        rows = content.rows(sql, category)
+        if len(rows) < 2:
+            return None
+        one, other = (rows[number] for number in rng.permutation(len(rows))[:2])
+        names = {"category": category, "town": one["town"], "other": other["town"]}
+        return {**names, "counts": [one["places"], other["places"]]} if one["places"] + other["places"] > 2 else None
 
     def checks(self, slots: Slots) -> list[Check]:
-        return [says("number", slots["count"])]
+        return [counts(*slots["counts"])]
 
     def script(self, see: View, slots: Slots) -> Script:
         yield from list_places(see, slots["category"], slots["town"])
-        yield see.stop(str(slots["count"]))
+        yield see.select("Town", slots["other"])
+        yield see.click("button", "Search")
+        yield see.stop(", ".join(map(str, slots["counts"])))
 
 
 class TravelTime(_Map):

@@ -163,6 +163,7 @@ SITE = Site(
     home="/",
     store=STORE,
     user=USER,
+    account=(USER, "lantern-2026"),
     pages=[
         *account_routes(LOGIN, "/logout"),
         route("/", front),

@@ -33,6 +33,7 @@ SITE = Site(
     home="/",
     store=STORE,
     user=USER,
+    account=("tidewright", "compass-2026"),
     pages=[
         *account_routes(LOGIN, "/users/sign_out"),
         route("/", people.home),

@@ -181,14 +181,18 @@ def contributors(visit: Visit) -> Response:
     return show(visit, "contributors.html", project, rows=visit.rows(sql, project.id, project.row["branch"]))
 
 
-def branches(visit: Visit) -> Response:
-    """All branches."""
-    project = asked_project(visit)
+def branches_page(visit: Visit, project: Project, name: str, errors: Errors, status: int = 200) -> Response:
     sql = (
         "SELECT branch.*, (SELECT count(*) FROM revision WHERE revision.project = branch.project AND "
         "revision.branch = branch.name) AS commits FROM branch WHERE project = ? ORDER BY name"
     )
-    return show(visit, "branches.html", project, branches=visit.rows(sql, project.id), errors={}, name="")
+    rows = visit.rows(sql, project.id)
+    return show(visit, "branches.html", project, status, branches=rows, errors=errors, name=name)
+
+
+def branches(visit: Visit) -> Response:
+    """All branches."""
+    return branches_page(visit, asked_project(visit), "", {})
 
 
 def new_branch(visit: Visit) -> Response:
@@ -196,13 +200,13 @@ def new_branch(visit: Visit) -> Response:
     project = asked_project(visit)
     project.need("developer")
     name = visit.form.get("name", "")
-    error = ""
+    errors: Errors = {}
     if not PATH.fullmatch(name) or len(name) > 100:
-        error = "Letters, digits, dots, dashes and slashes only."
+        errors["name"] = "Letters, digits, dots, dashes and slashes only."
     elif visit.one("SELECT 1 FROM branch WHERE project = ? AND name = ?", project.id, name):
-        error = "A branch with this name exists."
-    if error:
-        return visit.redirect(f"{project.url}/-/branches", error)
+        errors["name"] = "A branch with this name exists."
+    if errors:
+        return branches_page(visit, project, name, errors, 422)
     visit.change("INSERT INTO branch VALUES (?, ?, ?)", project.id, name, visit.now())
     return visit.redirect(f"{project.url}/-/branches", f"The branch {name} was created.")
 

@@ -60,4 +60,4 @@ PAGES = (
     route("/{path:path}.html", catalogue.listing_or_product),
 )
 
-SITE = Site("shopping", "One Stop Market", "onestopmarket.com", "/", STORE, SHOPPER, PAGES)
+SITE = Site("shopping", "One Stop Market", "onestopmarket.com", "/", STORE, SHOPPER, PAGES, account=(SHOPPER, "shopper-1"))

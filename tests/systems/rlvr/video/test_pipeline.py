@@ -157,7 +157,8 @@ def test_playing_writes_a_frame_for_every_key(alone: Path, tmp_path: Path) -> No
     command = [*COMMAND, "play", "robot", "--model", str(alone), "--out", str(out)]
     done = subprocess.run(command, env=ENVIRONMENT, input="dw.\n?\nq\n", text=True, check=True, capture_output=True)
     assert "'?' means nothing here" in done.stdout
-    assert sorted(path.name for path in out.iterdir()) == [*(f"frame-{i:04d}.png" for i in range(4)), "rollout.gif"]
+    assert sorted(path.name for path in out.iterdir()) == [*(f"frame-{i:04d}.png" for i in range(1, 5)), "rollout.gif"]
+    assert "frame 4 > " in done.stdout  # as the fourth of the moving picture's frames is numbered
 
 
 def test_a_key_moves_one_entry_to_the_end_of_its_range(alone: Path, tmp_path: Path) -> None:
