@@ -728,7 +728,9 @@ def with_delivery(content: Content, rng: np.random.Generator, purchase: Slots | 
         f"SELECT * FROM address a WHERE {OWN} AND (SELECT count(*) FROM address WHERE {OWN} AND city = a.city) = 1 "
         "ORDER BY id",
     )
-    return place and {
+    if place is None:
+        return None
+    return {
         **purchase,
         "city": place["city"],
         "street": place["street"],
