@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import urlencode
 
 import numpy as np
@@ -45,14 +46,19 @@ def way(content: Content, mode: str, start: sqlite3.Row, end: sqlite3.Row) -> Wa
     return Way(found.metres, distance_text(found.metres), duration_text(found.seconds))
 
 
+@lru_cache(maxsize=64)
+def clear_names(seed: int) -> frozenset[int]:
+    """The places whose name stands in no other's, so that it means one place only."""
+    names = {place["id"]: place["name"].lower() for place in region(seed).places}
+    every = "\n".join(names.values())
+    return frozenset(number for number, name in names.items() if every.count(name) == 1)
+
+
 def some_place(content: Content, rng: np.random.Generator, where: str = "1", *values: str | int) -> sqlite3.Row | None:
-    """A place whose name no other begins with."""
-    return content.pick(
-        rng,
-        "SELECT * FROM place p WHERE (SELECT count(*) FROM place q WHERE instr(lower(q.name), lower(p.name))) = 1 "
-        f"AND ({where}) ORDER BY id",
-        *values,
-    )
+    """A place with a clear name."""
+    rows = content.rows(f"SELECT * FROM place WHERE {where} ORDER BY id", *values)
+    clear = [row for row in rows if row["id"] in clear_names(content.seed)]
+    return one_of(rng, clear) if clear else None
 
 
 def two_places(content: Content, rng: np.random.Generator, where: str = "1") -> tuple[sqlite3.Row, sqlite3.Row] | None:
