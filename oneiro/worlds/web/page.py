@@ -83,8 +83,8 @@ def is_printed(role: str, name: str, properties: Mapping[str, Any]) -> bool:
 def number(root: Node, most_nodes: int) -> tuple[dict[int, Node], bool]:
     """The printed nodes by their new ids, and whether some were cut off.
 
-    A text that stands in one of the three lines before is dropped. WebArena compares with whole lines, so that an id can
-    hide a text of digits; here the ids do not count.
+    A text that stands in one of the three lines before is dropped. WebArena compares with whole lines, so that an id
+    can hide a text of digits; here the ids do not count.
     """
     nodes: dict[int, Node] = {}
     third, second, first = "", "", ""

@@ -1,8 +1,8 @@
 """Does the text browser see what Chromium sees? A seeded crawl of all page types, compared line by line.
 
-    with TextBrowser() as text, ChromiumBrowser() as chromium:
-        found = compare(text, chromium, pages=300)
-        print(found.equal_lines, "of", found.lines)
+with TextBrowser() as text, ChromiumBrowser() as chromium:
+    found = compare(text, chromium, pages=300)
+    print(found.equal_lines, "of", found.lines)
 """
 
 from __future__ import annotations
@@ -157,5 +157,5 @@ def difference(url: str, kind: str, theirs: str, ours: str) -> PageParity:
         return PageParity(url, kind, len(wanted), len(wanted), ())
     matched = difflib.SequenceMatcher(None, wanted, given, autojunk=False)
     equal = sum(block.size for block in matched.get_matching_blocks())
-    changes = [line for line in difflib.unified_diff(wanted, given, "chromium", "text", lineterm="", n=0)]
+    changes = list(difflib.unified_diff(wanted, given, "chromium", "text", lineterm="", n=0))
     return PageParity(url, kind, len(wanted), equal, tuple(changes[2:]))

@@ -12,9 +12,11 @@ from oneiro.worlds.web.page import number
 FLEX = "<style>.f{display:flex}.i{display:inline-block}ul,ol{list-style:none}</style>"
 CASES = {
     "landmarks": (
-        '<header><a href="/">Brand</a></header><nav aria-label="Main"><a href="/x">X</a></nav><main><h1>T <i>u</i></h1></main>'
+        '<header><a href="/">Brand</a></header><nav aria-label="Main"><a href="/x">X</a></nav>'
+        "<main><h1>T <i>u</i></h1></main>"
         "<footer><p>Foot</p></footer>",
-        ["link 'Brand'", "navigation 'Main'", " link 'X'", "main ''", " heading 'T u'", "contentinfo ''", " StaticText 'Foot'"],
+        ["link 'Brand'", "navigation 'Main'", " link 'X'", "main ''", " heading 'T u'", "contentinfo ''",
+         " StaticText 'Foot'"],
     ),
     "inside": (
         "<main><header>a1</header><article><footer>b1</footer></article><section>c1</section>"
@@ -28,7 +30,8 @@ CASES = {
          "StaticText 'cc'", "StaticText 'one'", "LineBreak '\\n'", "StaticText 'two'"],
     ),
     "flex": (
-        FLEX + '<div class="f"><a href="x">xx</a> (3) <b>yy</b></div><label class="f"><input type="checkbox"> Flex</label>',
+        FLEX + '<div class="f"><a href="x">xx</a> (3) <b>yy</b></div>'
+        '<label class="f"><input type="checkbox"> Flex</label>',
         ["link 'xx'", "StaticText '(3)'", "StaticText 'yy'", "checkbox 'Flex' checked: false"],
     ),
     "names from contents": (
@@ -47,7 +50,8 @@ CASES = {
     ),
     "labels": (
         '<label for="a">Name</label><input id="a" required value="v1"><label>Wrap <input> after</label>'
-        '<label><input type="radio" name="r" checked>One</label><label><input type="checkbox"> Agree to <a href="t">it</a></label>'
+        '<label><input type="radio" name="r" checked>One</label>'
+        '<label><input type="checkbox"> Agree to <a href="t">it</a></label>'
         '<input placeholder="ph"><input title="ti" placeholder="ph"><input aria-labelledby="l1 l2"><i id="l1">x1</i>'
         '<i id="l2" hidden>x2</i>',
         ["StaticText 'Name'", "textbox 'Name' required: True", " StaticText 'v1'", "StaticText 'Wrap '",
@@ -109,7 +113,9 @@ def test_the_tree_is_chromiums(name):
 
 
 def test_what_a_person_does_lies_over_the_page():
-    document = Document('<input id="t" value="old"><input type="checkbox" id="c"><select id="s"><option>a<option>b</select>', 100)
+    document = Document(
+        '<input id="t" value="old"><input type="checkbox" id="c"><select id="s"><option>a<option>b</select>', 100
+    )
     state = State()
     state.values[document.ids["t"]] = "new"
     state.checked[document.ids["c"]] = True
@@ -117,14 +123,16 @@ def test_what_a_person_does_lies_over_the_page():
     state.focus = document.ids["t"]
     nodes, _ = number(tree(document, state, Styles(())), 100)
     assert [node.line for node in nodes.values()] == [
-        "RootWebArea '' focused: True", "textbox '' focused: True required: False", "StaticText 'new'", "checkbox '' checked: true",
+        "RootWebArea '' focused: True", "textbox '' focused: True required: False", "StaticText 'new'",
+        "checkbox '' checked: true",
         "combobox '' hasPopup: menu expanded: False", "MenuListPopup ''", "option 'a' selected: False",
         "option 'b' selected: True",
     ]  # fmt: skip
 
 
 def test_a_document_survives_writing_and_reading():
-    html = '<html><head><title>a&amp;b</title></head><body><p class="x&quot;y">1 &lt; 2</p><pre>\n\nz</pre><br></body></html>'
+    body = '<p class="x&quot;y">1 &lt; 2</p><pre>\n\nz</pre><br>'
+    html = f"<html><head><title>a&amp;b</title></head><body>{body}</body></html>"
     again = serialise(Document(html, 100).root)
     assert serialise(Document(again, 100).root) == again
     assert Document(again, 100).find("pre")[0].text() == "\nz"

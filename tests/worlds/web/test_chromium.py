@@ -14,9 +14,11 @@ from oneiro.worlds.web.browser.text import TextBrowser
 from oneiro.worlds.web.sites import SITES, Web
 from tests.worlds.web.pages import Pages, html, one
 from tests.worlds.web.test_accessibility import CASES
-from tests.worlds.web.test_text_browser import FORM, HERE, click, find, sent, write
+from tests.worlds.web.test_text_browser import FORM, HERE, LOCATED, LOCATORS, click, find, sent, write
 
-chromium = pytest.importorskip("oneiro.worlds.web.browser.chromium", reason="needs Playwright (pip install oneiro[web])")
+chromium = pytest.importorskip(
+    "oneiro.worlds.web.browser.chromium", reason="needs Playwright (pip install oneiro[web])"
+)
 pytestmark = pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium (apt install chromium)")
 
 
@@ -120,6 +122,9 @@ def test_graders_look_without_leaving_a_trace(open_page):
     assert session.locate("document.querySelector('p').outerText", "http://here.test/to?z=1") == "GET z=1"
     assert session.url == HERE
     assert session.observe().header() == "Tab 0 (current): Page"
+    assert session.act(Action(Kind.GOTO, text="http://here.test/to")).failure is None
+    located = open_page(LOCATED)
+    assert [located.locate(locator) for locator, _ in LOCATORS] == [found for _, found in LOCATORS]
     assert (session.screenshot() or b"").startswith(b"\x89PNG")
 
 
@@ -138,11 +143,16 @@ def test_cookies_and_sessions_do_not_meet(open_page, browser):
 
 def test_scripts_dialogs_and_downloads(open_page):
     page = """<button onclick="document.title = 'Asked ' + confirm('Sure?')">Ask</button>
-    <button onclick="fetch('http://elsewhere.example/').then(r => document.title = r.status, e => document.title = 'no')">Get</button>
+    <button onclick="fetch('http://elsewhere.example/').then(r => document.title = r.status)">Get</button>
     <a href="/file">File</a>"""
     from oneiro.worlds.web.sites.web import Reply
 
-    web = Pages({HERE: f"<title>Page</title>{page}", "http://here.test/file": Reply(200, (("content-type", "application/zip"),), b"PK")})
+    web = Pages(
+        {
+            HERE: f"<title>Page</title>{page}",
+            "http://here.test/file": Reply(200, (("content-type", "application/zip"),), b"PK"),
+        }
+    )
     session = open_page(web)
     assert click(session, "button 'Ask'").events == ("dialog",)
     assert session.observe().title == "Asked true"
@@ -180,7 +190,7 @@ def test_a_crashed_page_is_a_blank_tab_and_a_dead_browser_is_replaced():
 
 
 def test_a_browser_that_is_not_there_is_said_in_one_line():
-    with pytest.raises(OneiroError, match="Chromium does not start .*install it"):
+    with pytest.raises(OneiroError, match=r"Chromium does not start .*install it"):
         chromium.ChromiumBrowser(executable="/nowhere/chromium")
 
 

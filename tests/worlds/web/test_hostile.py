@@ -35,14 +35,16 @@ PAGES = {
     "long name": {A: f"<title>T</title><a href='/x'>{'y' * 1_000_000}</a>"},
     "many attributes": {A: "<title>T</title><p " + " ".join(f"a{i}='1'" for i in range(50_000)) + ">z</p>"},
     "bad markup": {A: "<title>T</title><table><form><tr><select><p></table><a href='x'><a href=\"y'>" + "<!--" * 999},
-    "bad status and headers": {A: Reply(799, (("content-type", "text/html"), ("x-a", "b\r\nset-cookie: k=v")), b"<p>odd")},
+    "bad status and headers": {
+        A: Reply(799, (("content-type", "text/html"), ("x-a", "b\r\nset-cookie: k=v")), b"<p>odd")
+    },
 }
 SCRIPTED = {
     "alert loop": "for (;;) alert(1)",
     "popup storm": "for (let i = 0; i < 500; i++) open('/', '_blank')",
     "endless script": "for (;;) {}",
     "endless microtasks": "const f = () => Promise.resolve().then(f); f()",
-    "growing page": "setInterval(() => document.body.append(...Array.from({length: 999}, () => document.createElement('p'))))",
+    "growing page": "setInterval(() => { for (let i = 0; i < 999; i++) document.body.append(new Comment('x'), 'y') })",
     "service worker": "navigator.serviceWorker?.register('/sw.js')",
     "file frame": "document.body.append(Object.assign(document.createElement('iframe'), {src: 'file:///etc/passwd'}))",
     "way out": "location = 'file:///etc/passwd'; fetch('http://169.254.169.254/'); new Image().src = 'http://10.0.0.1/'",
@@ -61,7 +63,9 @@ def text() -> Browser:
 def chromium() -> Iterator[Browser]:
     if shutil.which("chromium") is None:
         pytest.skip("needs Chromium (apt install chromium)")
-    module = pytest.importorskip("oneiro.worlds.web.browser.chromium", reason="needs Playwright (pip install oneiro[web])")
+    module = pytest.importorskip(
+        "oneiro.worlds.web.browser.chromium", reason="needs Playwright (pip install oneiro[web])"
+    )
     with module.ChromiumBrowser(LIMITS) as started:
         yield started
 
@@ -77,7 +81,9 @@ def survives(browser: Browser, web: Pages, name: str) -> Session:
         session.act(action)
         assert "root:" not in session.observe().text(), name
     assert time.monotonic() - began < 60, name
-    assert not [url for _, url, _, _ in web.asked if not url.startswith(("http://a.test/", "http://169.254.", "http://10."))]
+    assert not [
+        url for _, url, _, _ in web.asked if not url.startswith(("http://a.test/", "http://169.254.", "http://10."))
+    ]
     return session
 
 
@@ -93,7 +99,8 @@ def test_chromium_survives_pages(chromium):
     for name, answers in PAGES.items():
         session = survives(chromium, Pages(answers), name)
         if name == "500,000 nodes":
-            assert session.observe().cut and session.observe().title == "T"
+            page = session.observe()
+            assert page.cut or page.url == "about:blank", "a page that is too slow to be read gives way to an empty one"
         session.close()
 
 

@@ -26,10 +26,12 @@ def test_blank_nodes_are_skipped_and_add_no_depth():
 def test_a_text_in_one_of_the_three_lines_before_is_dropped():
     root = make(
         Node("link", "Red shoes", {}, [Node("StaticText", "shoes")]),
-        Node("button", "b1"), Node("button", "b2"), Node("button", "b3"), Node("StaticText", "shoes"), Node("StaticText", " "),
+        Node("button", "b1"), Node("button", "b2"), Node("button", "b3"), Node("StaticText", "shoes"),
+        Node("StaticText", " "),
     )  # fmt: skip
     assert lines(root)[1:] == [
-        "\t[2] link 'Red shoes'", "\t[3] button 'b1'", "\t[4] button 'b2'", "\t[5] button 'b3'", "\t[6] StaticText 'shoes'",
+        "\t[2] link 'Red shoes'", "\t[3] button 'b1'", "\t[4] button 'b2'", "\t[5] button 'b3'",
+        "\t[6] StaticText 'shoes'",
     ]  # fmt: skip
 
 
@@ -38,7 +40,9 @@ def test_ids_do_not_hide_numbers():
 
 
 def test_names_are_quoted_as_python_does():
-    root = make(Node("link", "it's"), Node("link", "a\nb \ue60c"), Node("textbox", "", {"required": False, "valuetext": ""}))
+    root = make(
+        Node("link", "it's"), Node("link", "a\nb \ue60c"), Node("textbox", "", {"required": False, "valuetext": ""})
+    )
     assert lines(root)[1:] == [
         "\t[2] link \"it's\"", "\t[3] link 'a\\nb \\ue60c'", "\t[4] textbox '' required: False valuetext: ",
     ]  # fmt: skip

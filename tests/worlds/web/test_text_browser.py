@@ -38,8 +38,10 @@ def sent(session: Session) -> str:
 
 FORM = """<form action="/to" method="post"><label for="a">Name</label><input id="a" name="a" value="x">
 <label><input type="checkbox" name="c" value="1"> Yes</label>
-<label><input type="radio" name="r" value="1" checked>One</label><label><input type="radio" name="r" value="2">Two</label>
-<label for="s">Size</label><select id="s" name="s"><option value="s">Small</option><option value="l">Large</option></select>
+<label><input type="radio" name="r" value="1" checked>One</label>
+<label><input type="radio" name="r" value="2">Two</label>
+<label for="s">Size</label><select id="s" name="s"><option value="s">Small</option>
+<option value="l">Large</option></select>
 <label for="t">Text</label><textarea id="t" name="t"></textarea><input type="hidden" name="h" value="~*">
 <input name="off" value="no" disabled aria-label="off"><button name="go" value="1">Send</button></form>"""
 
@@ -68,21 +70,24 @@ def test_enter_presses_the_first_button_and_clear_empties_the_field():
     assert session.url == "http://here.test/to?q=new&b="
 
 
+USING = "you are currently using"
+
+
 @pytest.mark.parametrize(
     ("field", "typed", "words"),
     [
-        ('<input name="x" aria-label="X" required>', "", "Please fill out this field."),
-        ('<input name="x" aria-label="X" type="email">', "nobody", "Please include an '@' in the email address. 'nobody' is missing an '@'."),
-        ('<input name="x" aria-label="X" type="number" min="2" max="9">', "1", "Value must be greater than or equal to 2."),
-        ('<input name="x" aria-label="X" type="number" min="2" max="9">', "10", "Value must be less than or equal to 9."),
-        ('<input name="x" aria-label="X" type="number">', "1.5", "Please enter a valid value. The two nearest valid values are 1 and 2."),
-        ('<input name="x" aria-label="X" minlength="4">', "abc", "Please lengthen this text to 4 characters or more (you are currently using 3 characters)."),
-        ('<input name="x" aria-label="X" pattern="[0-9]{5}">', "12", "Please match the requested format."),
-        ('<input name="x" aria-label="X" type="checkbox" required>', None, "Please check this box if you want to proceed."),
+        ("required", "", "Please fill out this field."),
+        ('type="email"', "nobody", "Please include an '@' in the email address. 'nobody' is missing an '@'."),
+        ('type="number" min="2" max="9"', "1", "Value must be greater than or equal to 2."),
+        ('type="number" min="2" max="9"', "10", "Value must be less than or equal to 9."),
+        ('type="number"', "1.5", "Please enter a valid value. The two nearest valid values are 1 and 2."),
+        ('minlength="4"', "abc", f"Please lengthen this text to 4 characters or more ({USING} 3 characters)."),
+        ('pattern="[0-9]{5}"', "12", "Please match the requested format."),
+        ('type="checkbox" required', None, "Please check this box if you want to proceed."),
     ],
 )  # fmt: skip
 def test_a_form_that_is_not_filled_in_is_not_sent(field, typed, words):
-    session = open_page(f'<form action="/to">{field}<button>Go</button></form>')
+    session = open_page(f'<form action="/to"><input name="x" aria-label="X" {field}><button>Go</button></form>')
     element = next(n for n in session.observe().nodes.values() if n.name == "X")
     if typed:
         session.act(Action(Kind.TYPE, element.id, typed))
@@ -291,3 +296,46 @@ def test_scrolling_hovering_and_waiting_succeed():
         Action(Kind.RIGHT_CLICK, find(session, "heading")), Action(Kind.NOTHING), Action(Kind.STOP, text="x"),
     ):  # fmt: skip
         assert session.act(action).failure is None
+
+
+LOCATED = """<div class="submission__inner"><h1 class="t">Head</h1><p>See <a href="/a">this</a> and <a href="/b">that</a></p>
+</div><div id="notes"><p>one</p><p><b class="body">two</b></p></div>
+<select name="s"><option>a<option selected value="2">b</select>
+<input name="product[price]" value="9.5"><input type="checkbox" title="General" checked><form class="up"></form>"""
+INNER = "document.querySelector('.submission__inner')"
+EACH = "e => e.getAttribute('href') || e.getAttribute('src')"
+LINKS = f"[...{INNER}.querySelectorAll('[href],[src]')].map({EACH}).join(' ')"
+    f"[...{INNER}.querySelectorAll('[href],[src]')].map(e => e.getAttribute('href') || e.getAttribute('src')).join(' ')"
+)
+
+
+LOCATORS = [
+    (f"{INNER}.outerText", "Head\n\nSee this and that"),
+    (LINKS, "/a /b"),
+    (f"{INNER}.outerText + {LINKS}", "Head\n\nSee this and that/a /b"),
+    ("document.querySelector('.t').outerText + (document.querySelector('.no')?.outerText || '')", "Head"),
+    ("document.querySelector('[id=\"notes\"').lastElementChild.querySelector('.body').outerText", "two"),
+    ("document.querySelector('#notes').firstElementChild.outerText", "one"),
+    ("document.querySelector('.t').lastChild.textContent", "Head"),
+    ("document.querySelectorAll('.submission__inner a')[1].outerText", "that"),
+    ("document.querySelector('[name=\"product[price]\"').value", "9.5"),
+    ("document.querySelector('[name=s]').selectedIndex", "1"),
+    ("document.querySelector('[name=s]').value", "2"),
+    ("document.querySelector('[title=\"General\"').checked.toString()", "true"),
+    ("document.querySelector('body').querySelector('form').getAttribute('class')", "up"),
+    ("document.querySelector('.no').outerText", ""),
+]
+
+
+@pytest.mark.parametrize(
+    ("locator", "found"),
+    [
+        *LOCATORS,
+        ("document.cookie", ""),
+        ("fetch('/x')", ""),
+        ("document.querySelector('.t').remove()", ""),
+    ],
+)
+def test_locators_of_webarena_are_read_without_running_anything(locator, found):
+    session = open_page(LOCATED)
+    assert session.locate(locator) == found

@@ -1,7 +1,7 @@
 """The accessibility tree that Chromium computes for a static page, from its HTML.
 
-Roles, names, properties and white space follow what Chromium's `Accessibility.getFullAXTree` was seen to give. Nodes that
-are never printed (blank paragraphs, lists, generic boxes) are left out and their children take their place.
+Roles, names, properties and white space follow what Chromium's `Accessibility.getFullAXTree` was seen to give. Nodes
+that are never printed (blank paragraphs, lists, generic boxes) are left out and their children take their place.
 """
 
 from __future__ import annotations
@@ -146,7 +146,9 @@ def is_hidden(element: Element, style: dict[str, str]) -> bool:
 
 
 PLAIN = {
-    **dict.fromkeys(("html", "body", "div", "span", "p", "b", "i", "u", "small", "strong", "tbody", "section", "cite"), ""),
+    **dict.fromkeys(
+        ("html", "body", "div", "span", "p", "b", "i", "u", "small", "strong", "tbody", "section", "cite"), ""
+    ),
     **dict.fromkeys(("li", "kbd"), ""),
     **{tag: ROLES[tag] for tag in ("article", "form", "dl", "dt", "dd", "time", "em", "code", "main", "td", "tr")},
     **{tag: ROLES[tag] for tag in ("h1", "h2", "h3", "h4")},

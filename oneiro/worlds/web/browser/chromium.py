@@ -3,14 +3,15 @@
     with ChromiumBrowser() as browser:
         session = browser.open(Web(), ["http://onestopmarket.com/"])
 
-Playwright runs in a thread with an event loop of its own; the methods here hand work to it, so that many sessions can be
-stepped at once (`act_many`, `observe_many`).
+Playwright runs in a thread with an event loop of its own; the methods here hand work to it, so that many sessions can
+be stepped at once (`act_many`, `observe_many`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import os
 import shutil
 import threading
@@ -20,13 +21,19 @@ from typing import Any, TypeVar
 
 from playwright.async_api import (
     Browser as Process,
+)
+from playwright.async_api import (
     BrowserContext,
     CDPSession,
     Dialog,
-    Error as PlaywrightError,
-    Page as Window,
     Playwright,
     async_playwright,
+)
+from playwright.async_api import (
+    Error as PlaywrightError,
+)
+from playwright.async_api import (
+    Page as Window,
 )
 
 from oneiro.errors import OneiroError
@@ -75,7 +82,10 @@ HOME = """
   if (around instanceof ShadowRoot && around.host.tagName === "INPUT") element = around.host;
 """
 """The element that is meant: that of a text, and the input whose inner part was named."""
-POINT = "function() {" + HOME + """
+POINT = (
+    "function() {"
+    + HOME
+    + """
   if (!element) return null;
   const tag = element.tagName.toLowerCase();
   if (tag === "option" || tag === "select") return {tag};
@@ -91,6 +101,7 @@ POINT = "function() {" + HOME + """
   const hit = document.elementFromPoint(x, y);
   return {tag, x, y, hit: !!hit && (element.contains(hit) || hit.contains(element))};
 }"""
+)
 PICK = """function(wanted) {
   let select = this.closest("select"), option = this.closest("option");
   if (!select && this.tagName === "LABEL" && this.control && this.control.tagName === "SELECT") select = this.control;
@@ -109,7 +120,10 @@ PICK = """function(wanted) {
   select.dispatchEvent(new Event("change", {bubbles: true}));
   return "";
 }"""
-FIELD = "function(clear) {" + HOME + """
+FIELD = (
+    "function(clear) {"
+    + HOME
+    + """
   let field = element;
   if (field && field.tagName === "LABEL" && field.control) field = field.control;
   const kinds = ["checkbox", "radio", "submit", "reset", "button", "image", "file", "hidden", "range", "color"];
@@ -126,12 +140,17 @@ FIELD = "function(clear) {" + HOME + """
   }
   return field.type || "text";
 }"""
-SET_DATE = "function(value) {" + HOME + """
+)
+SET_DATE = (
+    "function(value) {"
+    + HOME
+    + """
   const field = element;
   field.value = value;
   field.dispatchEvent(new Event("input", {bubbles: true}));
   field.dispatchEvent(new Event("change", {bubbles: true}));
 }"""
+)
 SETTLE = """new Promise(done => setTimeout(() => {
   const complaint = globalThis.oneiroComplaint || "";
   globalThis.oneiroComplaint = "";
@@ -152,7 +171,7 @@ MARKED = """(() => {
   const copies = copy.getElementsByTagName("*");
   kept.forEach((element, index) => {
     const mark = copies[index];
-    mark.setAttribute("%s", index);
+    mark.setAttribute("INDEX", index);
     if (element.checkVisibility && !element.checkVisibility() && !element.closest("head, select, details"))
       mark.setAttribute("hidden", "");
     if (element.tagName === "INPUT") {
@@ -167,7 +186,7 @@ MARKED = """(() => {
   });
   globalThis.oneiroElements = kept;
   return copy.outerHTML.slice(0, LIMIT);
-})()""" % INDEX
+})()""".replace("INDEX", INDEX)
 
 
 class Failed(Exception):
@@ -211,7 +230,8 @@ class ChromiumBrowser(Browser):
             self.close()
             reason = str(error).strip().splitlines()[0] if str(error).strip() else "it does not answer"
             raise OneiroError(
-                f"Chromium does not start ({reason}); install it (`apt install chromium` or `playwright install chromium`)"
+                f"Chromium does not start ({reason}); "
+                "install it (`apt install chromium` or `playwright install chromium`)"
             ) from None
 
     async def _start(self) -> None:
@@ -340,10 +360,8 @@ class ChromiumSession(Session):
             if self.context is not None:
                 await asyncio.wait_for(self.context.close(), self.limits.seconds)
 
-        try:
+        with contextlib.suppress(BrowserDied, TimeoutError):
             self.browser.wait(end())
-        except (BrowserDied, TimeoutError):
-            pass
 
     # Opening
 
@@ -564,10 +582,8 @@ class ChromiumSession(Session):
 
     async def _interrupt(self, tab: Tab) -> None:
         """Stop whatever script a page runs."""
-        try:
+        with contextlib.suppress(PlaywrightError, TimeoutError):
             await asyncio.wait_for(tab.protocol.send("Runtime.terminateExecution"), 1.0)
-        except (PlaywrightError, TimeoutError):
-            pass
         tab.world = None
 
     async def _read(self, tab: Tab) -> Page:
@@ -584,9 +600,7 @@ class ChromiumSession(Session):
         nodes, cut = number(root, self.limits.nodes)
         self.shown = nodes
         titles = tuple([await self._title(one) if one is not tab else root.name for one in self.tabs])
-        return Page(
-            tab.window.url, root.name, root, nodes, titles, self.front, cut or (size or 0) > self.limits.nodes
-        )
+        return Page(tab.window.url, root.name, root, nodes, titles, self.front, cut or (size or 0) > self.limits.nodes)
 
     async def _title(self, tab: Tab) -> str:
         try:
@@ -842,7 +856,11 @@ class ChromiumSession(Session):
                 raise
 
     async def _place(self, tab: Tab) -> int:
-        history = await tab.protocol.send("Page.getNavigationHistory")
+        """Where in its history a tab is; 0 while a page that hangs keeps it."""
+        try:
+            history = await tab.protocol.send("Page.getNavigationHistory")
+        except PlaywrightError:
+            return 0
         return int(history["currentIndex"])
 
     async def _travel(self, steps: int, failure: str) -> None:
@@ -867,7 +885,7 @@ def _all(root: Node) -> list[Node]:
 
 
 def is_bubble(given: Mapping[str, Any]) -> bool:
-    """The bubble at a field of a form that was not sent: it goes by itself, and the action's outcome says it already."""
+    """The bubble at a field of a form that was not sent: it goes by itself, and the outcome says it already."""
     relevant = [item["value"].get("value") for item in given.get("properties", ()) if item["name"] == "relevant"]
     return relevant == ["additions"] and not given.get("childIds")
 
@@ -880,7 +898,9 @@ def converted(nodes: Sequence[Mapping[str, Any]]) -> Node:
     while stack:
         given, out = stack.pop()
         role = given.get("role", {}).get("value", "")
-        if role == "InlineTextBox" or (role == "alert" and given.get("parentId") == nodes[0]["nodeId"] and is_bubble(given)):
+        if role == "InlineTextBox" or (
+            role == "alert" and given.get("parentId") == nodes[0]["nodeId"] and is_bubble(given)
+        ):
             continue
         if not given.get("ignored") and "name" in given:
             name = given["name"].get("value", "")

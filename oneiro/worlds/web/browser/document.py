@@ -1,4 +1,4 @@
-"""HTML as a light tree of elements: parsed by Lexbor, then read from its normal form, which is quick to walk in Python."""
+"""HTML as a light tree of elements: parsed by Lexbor, then read from its normal form, which is quick in Python."""
 
 from __future__ import annotations
 

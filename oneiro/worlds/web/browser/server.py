@@ -1,7 +1,8 @@
 """The only way out of Chromium: a proxy on loopback that answers from the sessions' own webs and refuses all else.
 
 A session is known by a secret header that its browser context adds to every request; pages cannot read or forge it.
-Nothing is ever sent on to a network: a request is answered in this process or refused, `CONNECT` (TLS, web sockets) always.
+Nothing is ever sent on to a network: a request is answered in this process or refused, `CONNECT` (TLS, web sockets)
+always.
 """
 
 from __future__ import annotations

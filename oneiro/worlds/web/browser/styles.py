@@ -1,4 +1,4 @@
-"""The little of CSS that decides what an accessibility tree says: `display`, `list-style`, `white-space`, `visibility`."""
+"""The little of CSS that decides what an accessibility tree says: display, list style, white space, visibility."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ MOST_RULES = 2000
 BLOCK = frozenset(
     (
         "#document", "html", "body", "address", "article", "aside", "blockquote", "caption", "center", "dd", "details",
-        "dialog", "dir", "div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4",
-        "h5", "h6", "header", "hgroup", "hr", "legend", "li", "main", "menu", "nav", "ol", "optgroup", "option", "p",
-        "pre", "search", "section", "summary", "table", "tbody", "td", "tfoot", "th", "thead", "tr", "ul",
+        "dialog", "dir", "div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3",
+        "h4", "h5", "h6", "header", "hgroup", "hr", "legend", "li", "main", "menu", "nav", "ol", "optgroup", "option",
+        "p", "pre", "search", "section", "summary", "table", "tbody", "td", "tfoot", "th", "thead", "tr", "ul",
     )
 )  # fmt: skip
 ATOMIC = frozenset(
@@ -126,7 +126,7 @@ class Styles:
 @lru_cache(maxsize=256)
 def read(sheet: str) -> list[tuple[Selector, dict[str, str]]]:
     """The rules of a sheet that say something of interest. Those for other media than a wide screen are left out."""
-    rules = []
+    rules: list[tuple[Selector, dict[str, str]]] = []
     for selectors, body in RULE.findall(_without_media(COMMENT.sub("", sheet[:LONGEST_SHEET]))):
         said = declarations(body)
         if not said:

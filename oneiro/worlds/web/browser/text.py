@@ -58,7 +58,7 @@ class Rendering:
         return made
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=256)
 def read(html: str, nodes: int) -> Document:
     """Equal pages are parsed once."""
     return Document(html, nodes)
@@ -70,7 +70,7 @@ def styles(sheets: tuple[str, ...]) -> Styles:
     return Styles(sheets)
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=256)
 def rendering(html: str, sheets: tuple[str, ...], nodes: int) -> Rendering:
     """Equal pages are rendered once."""
     return Rendering(html, sheets, nodes)
