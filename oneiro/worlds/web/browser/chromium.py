@@ -460,7 +460,7 @@ class ChromiumSession(Session):
         protocol = tab.protocol
 
         def on(name: str, react: Callable[[dict[str, Any]], None]) -> None:
-            protocol.on(name, react)  # type: ignore[arg-type]
+            protocol.on(name, react)
 
         frame = (await protocol.send("Page.getFrameTree"))["frameTree"]["frame"]["id"]
 

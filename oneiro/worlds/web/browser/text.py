@@ -471,7 +471,7 @@ class TextSession(Session):
             form = forms.owner(element, document)
             for control in forms.controls(form, document) if form is not None else []:
                 for kept in (state.values, state.checked, state.chosen):
-                    kept.pop(control, None)  # type: ignore[attr-defined]
+                    kept.pop(control, None)
 
     def turn_on(self, radio: Element) -> None:
         """A radio button goes on and the others of its group go off."""
@@ -617,7 +617,7 @@ class TextSession(Session):
         if not order:
             return
         if state.focus in order:
-            place = order.index(state.focus) + step  # type: ignore[arg-type]
+            place = order.index(state.focus) + step
             state.focus = order[place] if 0 <= place < len(order) else None
         else:
             state.focus = order[0 if step > 0 else -1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 from urllib.parse import urlencode
 
 import numpy as np
@@ -136,7 +137,7 @@ class Phone(_Map):
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         place = some_place(content, rng)
-        return place and {"place": place["name"], "phone": place["phone"]}
+        return None if place is None else {"place": place["name"], "phone": place["phone"]}
 
     def checks(self, slots: Slots) -> list[Check]:
         return [says("text", slots["phone"])]
@@ -156,7 +157,7 @@ class OpeningHours(_Map):
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         place = some_place(content, rng)
-        return place and {"place": place["name"], "hours": place["hours"]}
+        return None if place is None else {"place": place["name"], "hours": place["hours"]}
 
     def checks(self, slots: Slots) -> list[Check]:
         return [says("text", slots["hours"])]
@@ -366,7 +367,7 @@ class Nearest(_Map):
         "Which {category} is nearest to {place} on foot?",
         "I am at {place} and look for a {category}. To which one do I walk the shortest time?",
     )
-    skills = ("search", "form", "route")
+    skills: ClassVar[tuple[str, ...]] = ("search", "form", "route")
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         place, category = some_place(content, rng), some_category(content, rng, 3)
@@ -428,7 +429,11 @@ class NearestPhone(Nearest):
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         found = super().draw(content, rng)
-        return found and {**found, "phone": content.value("SELECT phone FROM place WHERE name = ?", found["nearest"])}
+        return (
+            None
+            if found is None
+            else {**found, "phone": content.value("SELECT phone FROM place WHERE name = ?", found["nearest"])}
+        )
 
     def checks(self, slots: Slots) -> list[Check]:
         return [says("text", slots["phone"])]
@@ -573,7 +578,7 @@ class ShowCategory(_Map):
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         part = some_part(content, rng, 1, 99)
-        return part and {"category": part["category"], "town": part["town"]}
+        return None if part is None else {"category": part["category"], "town": part["town"]}
 
     def checks(self, slots: Slots) -> list[Check]:
         return []
