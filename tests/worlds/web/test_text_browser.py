@@ -299,7 +299,8 @@ def test_scrolling_hovering_and_waiting_succeed():
 
 
 LOCATED = """<div class="submission__inner"><h1 class="t">Head</h1>
-<p>See <a href="/a">this</a> and <a href="/b">that</a></p></div><div id="notes"><p>one</p><p><b class="body">two</b></p></div>
+<p>See <a href="/a">this</a> and <a href="/b">that</a></p></div>
+<div id="notes"><p>one</p><p><b class="body">two</b></p></div>
 <select name="s"><option>a<option selected value="2">b</select>
 <input name="product[price]" value="9.5"><input type="checkbox" title="General" checked><form class="up"></form>"""
 INNER = "document.querySelector('.submission__inner')"
