@@ -143,7 +143,7 @@ class PrefixGroups:
         seen &= order[None, :] <= order[:, None]
         if window is not None:
             # A row's first token stands right behind the prefix, wherever the row lies in the sequence.
-            edges = F.pad(row_id[:, 1:] != row_id[:, :-1], (1, 0), value=True)
+            edges = F.pad(row_id[:, 1:] != row_id[:, :-1], (1, 0))  # position 0 is itself where it begins
             begin = torch.where(edges, order, 0).cummax(1).values
             prefix = (row_id == 0).sum(1, keepdim=True)
             at = torch.where(row_id == 0, order, prefix + order - begin)

@@ -355,7 +355,7 @@ def interval(share: float, count: int) -> tuple[float, float]:
 
 
 def report(results: Sequence[Result], options: argparse.Namespace) -> str:
-    drawn = f"a sample of {options.sample} (seed {options.seed})" if options.sample else "all mutants"
+    drawn = f"a sample of {len(results)} (seed {options.seed})" if options.sample else "all mutants"
     drawn = "the last time's survivors" if options.survivors else drawn
     low, high = interval(noticed(results), max(1, sum(r.verdict != "accepted" for r in results)))
     lines = ["# Mutants", "", f"{noticed(results):.1%} of {drawn} noticed; 95 % interval {low:.1%} to {high:.1%}.", ""]

@@ -323,6 +323,7 @@ def test_rows_share_prompts_by_batches_and_forget_those_that_nobody_continues() 
     assert sharing.batch.tolist()[:5] == [1, NONE, NONE, NONE, 2] and sharing.start.tolist()[1:4] == [0, 0, 0]
     alike = torch.tensor([0] * 6 + [1, 2])
     assert not sharing.admit(slice(0, 8), caches(3, 3), alike, torch.ones(8, dtype=torch.long))
+    assert sharing.admit(slice(2, 6), one, torch.tensor([0, 1, 1, 0]), torch.tensor([3, 2, 2, 3]))
     sharing.clear()
     assert sharing.prefixes == {} and sharing.batch.tolist() == [NONE] * 8 and sharing.start.tolist() == [0] * 8
 

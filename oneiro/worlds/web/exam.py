@@ -12,7 +12,6 @@ from oneiro.errors import OneiroError, nearest
 from oneiro.report.table import Table
 from oneiro.seeds import generator
 from oneiro.worlds.base import level_key
-
 from oneiro.worlds.web.actions import Malformed, parse_webarena
 from oneiro.worlds.web.cheaters import CHEATERS
 from oneiro.worlds.web.library import TEMPLATES
@@ -103,7 +102,7 @@ def play(world: WebWorld, agent: str, task: Task) -> Played:
 
 
 def in_grammar(world: WebWorld, text: str) -> str:
-    """A cheater's action, which is WebArena's text, in the grammar of the world's view; as it is where that has none."""
+    """A cheater's action, written as WebArena's, in the grammar of the view; as it is where that cannot say it."""
     parsed = parse_webarena(text)
     if isinstance(parsed, Malformed):
         return text

@@ -17,12 +17,17 @@ from oneiro.worlds.web.sites.admin_reports import BESTSELLERS, LOW
 from oneiro.worlds.web.sites.store_orders import CARRIERS, GROUPS
 from oneiro.worlds.web.tasks import Check
 
-PRODUCT_COLUMNS = ("name", "sku", "brand", "price", "special_price", "stock", "status", "category_id", "description")
+PRODUCT_COLUMNS = (
+    "name", "sku", "brand", "price", "special_price", "stock", "status", "category_id",
+    "short_description", "description",
+)  # fmt: skip
 REVIEW_COLUMNS = ("status", "stars", "nickname", "title", "text")
 RULE_COLUMNS = (
     "name", "description", "customer_group", "coupon", "action", "amount", "minimum", "from_date", "to_date", "active",
 )  # fmt: skip
-PLACE_COLUMNS = ("ship_name", "ship_street", "ship_city", "ship_region", "ship_postcode", "ship_country", "ship_phone")
+ORDER_COLUMNS = (
+    "status", "ship_name", "ship_street", "ship_city", "ship_region", "ship_postcode", "ship_country", "ship_phone",
+)  # fmt: skip
 TIMES = (("01-01", "03-31"), ("04-01", "06-30"), ("07-01", "09-30"), ("10-01", "12-31"), ("01-01", "12-31"))
 """Parts of a year."""
 OPEN = "status IN ('pending', 'processing')"
@@ -76,6 +81,11 @@ def some_order(content: Content, rng: np.random.Generator, where: str = "1") -> 
     """An order of anybody."""
     row = content.pick(rng, f"SELECT id, number FROM sales_order WHERE {where} ORDER BY id")
     return {"number": row["number"], "order": row["id"]} if row else None
+
+
+def with_row(content: Content, order: Slots | None, **new: str) -> Slots | None:
+    """An order, and what its row must be at the end: as it is, but for the new values."""
+    return order and {**order, "row": row_of(content, "sales_order", order["order"], ORDER_COLUMNS, **new)}
 
 
 def some_customer(content: Content, rng: np.random.Generator, where: str = "1") -> sqlite3.Row | None:
@@ -347,32 +357,34 @@ class LargestOrder(_Admin):
         yield see.stop(slots["customer"])
 
 
-class CustomerCount(_Admin):
-    name = "shopping_admin/customer-count"
+class CustomersFrom(_Admin):
+    name = "shopping_admin/customers-from"
     intents = (
-        "How many customers of the group {group} have their billing address in {region}?",
-        "Count our {group} customers from {region}.",
+        "Which customers of the group {group} have their billing address in {region}? List their full names.",
+        "List the full names of our {group} customers from {region}, going by the billing address.",
     )
-    skills = ("filter", "count")
+    skills = ("filter", "read")
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         row = content.pick(
             rng,
-            "SELECT a.region, c.group_name, count(*) AS count FROM customer c JOIN address a "
-            "ON a.customer_id = c.id AND a.default_billing = 1 GROUP BY a.region, c.group_name HAVING count(*) > 1 "
-            "ORDER BY 1, 2",
+            "SELECT a.region, c.group_name, group_concat(c.first_name || ' ' || c.last_name, '|') AS names "
+            "FROM customer c JOIN address a ON a.customer_id = c.id AND a.default_billing = 1 "
+            "GROUP BY a.region, c.group_name HAVING count(*) BETWEEN 2 AND 6 ORDER BY 1, 2",
         )
-        return {"region": row["region"], "group": row["group_name"], "count": row["count"]} if row else None
+        if row is None:
+            return None
+        return {"region": row["region"], "group": row["group_name"], "names": sorted(row["names"].split("|"))}
 
     def checks(self, slots: Slots) -> list[Check]:
-        return [says("number", slots["count"])]
+        return [says("names", tuple(slots["names"]))]
 
     def script(self, see: View, slots: Slots) -> Script:
         yield see.click("link", "Customers")
         yield see.select("Group", slots["group"])
         yield see.type("State/Province", slots["region"])
         yield see.click("button", "Apply Filters")
-        yield see.stop(str(slots["count"]))
+        yield see.stop(", ".join(slots["names"]))
 
 
 class CouponDiscount(_Admin):
@@ -731,10 +743,10 @@ class HoldOrder(_Admin):
     skills = ("filter", "status")
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        return some_order(content, rng, OPEN)
+        return with_row(content, some_order(content, rng, OPEN), status="on hold")
 
     def checks(self, slots: Slots) -> list[Check]:
-        return [holds_row(self.site, "sales_order", slots["order"], {"status": "on hold"})]
+        return [holds_row(self.site, "sales_order", slots["order"], slots["row"])]
 
     def changes(self, slots: Slots) -> dict[str, str | None]:
         return {"sales_order": f"id = {slots['order']}"}
@@ -761,11 +773,11 @@ class CancelOrder(_Admin):
         )
         if row is None or not found_once(content, row["customer_name"]):
             return None
-        stocks = returned(content, row["id"])
-        return {"customer": row["customer_name"], "number": row["number"], "order": row["id"], "stocks": stocks}
+        order = {"customer": row["customer_name"], "number": row["number"], "order": row["id"]}
+        return with_row(content, {**order, "stocks": returned(content, row["id"])}, status="canceled")
 
     def checks(self, slots: Slots) -> list[Check]:
-        return canceled(self.site, slots)
+        return [*canceled(self.site, slots), holds_row(self.site, "sales_order", slots["order"], slots["row"])]
 
     def changes(self, slots: Slots) -> dict[str, str | None]:
         return canceling(slots)
@@ -789,7 +801,7 @@ class ShipOrder(_Admin):
     skills = ("filter", "form", "status")
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        order = some_order(content, rng, OPEN)
+        order = with_row(content, some_order(content, rng, OPEN), status="complete")
         tracking = str(int(rng.integers(10**9, 10**10)))
         return order and {
             **order,
@@ -802,7 +814,7 @@ class ShipOrder(_Admin):
         query = f"SELECT order_id, carrier, tracking FROM shipment WHERE id > {slots['last']}"
         return [
             holds(self.site, query, (slots["order"], slots["carrier"], slots["tracking"])),
-            holds_row(self.site, "sales_order", slots["order"], {"status": "complete"}),
+            holds_row(self.site, "sales_order", slots["order"], slots["row"]),
         ]
 
     def changes(self, slots: Slots) -> dict[str, str | None]:
@@ -861,12 +873,9 @@ class OrderAddress(_Admin):
     held_out = True
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        order = some_order(content, rng, OPEN)
-        if order is None:
-            return None
         street = one_of(rng, ADDRESSES)[0]
-        row = row_of(content, "sales_order", order["order"], ("status", *PLACE_COLUMNS), ship_street=street)
-        return {**order, "street": street, "row": row}
+        order = with_row(content, some_order(content, rng, OPEN), ship_street=street)
+        return order and {**order, "street": street}
 
     def checks(self, slots: Slots) -> list[Check]:
         return [holds_row(self.site, "sales_order", slots["order"], slots["row"])]
@@ -1028,7 +1037,7 @@ class PageTitle(_Admin):
 
 TEMPLATES = (
     CustomerPhone, OrderEmail, OrderCount, SalesInMonth, Bestseller, TopTerm, LowStock, ReviewCount, LargestOrder,
-    CustomerCount, CouponDiscount, LifetimeSales, OpenBuyer, OpenProduct, ChangePrice, SpecialPrice, Restock,
+    CustomersFrom, CouponDiscount, LifetimeSales, OpenBuyer, OpenProduct, ChangePrice, SpecialPrice, Restock,
     DisableProduct, CreateProduct, JudgeReview, JudgeAll, DeleteReview, HoldOrder, CancelOrder, ShipOrder, OrderNote,
     OrderAddress, CustomerGroup, CreateRule, EndRule, PageTitle,
 )  # fmt: skip

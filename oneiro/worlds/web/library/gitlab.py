@@ -38,7 +38,11 @@ class StarCount(GitLab):
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         others = f"{SEEN} AND NOT {MINE} AND stars > 50"  # the first page lists those of the user
         found = some_project(content, rng, others)
-        return found and {**found, "stars": content.value("SELECT stars FROM project WHERE id = ?", found["number"])}
+        return (
+            None
+            if found is None
+            else {**found, "stars": content.value("SELECT stars FROM project WHERE id = ?", found["number"])}
+        )
 
     def checks(self, slots: Slots) -> list[Check]:
         return [says("number", slots["stars"])]
@@ -66,7 +70,11 @@ class LabelCount(GitLab):
             "JOIN issue_label ON issue_label.label = l.id JOIN issue ON issue.id = issue_label.issue "
             f"JOIN project p ON p.id = l.project WHERE {SEEN} GROUP BY l.id HAVING count(*) > 2 ORDER BY l.id",
         )
-        return row and {"project": row["project"], "label": row["label"], "counts": [row["open"], row["closed"]]}
+        return (
+            None
+            if row is None
+            else {"project": row["project"], "label": row["label"], "counts": [row["open"], row["closed"]]}
+        )
 
     def checks(self, slots: Slots) -> list[Check]:
         return [counts(*slots["counts"])]
@@ -179,7 +187,7 @@ class IssueAssignee(GitLab):
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         row = some_row(content, rng, "issue", f"t.state = 'opened' AND t.assignee != '' AND {SEEN}")
-        return row and {"project": row["name"], "title": row["title"], "assignee": row["assignee"]}
+        return None if row is None else {"project": row["name"], "title": row["title"], "assignee": row["assignee"]}
 
     def checks(self, slots: Slots) -> list[Check]:
         return [says("text", slots["assignee"])]
@@ -205,7 +213,11 @@ class MembersWithRole(GitLab):
             f"JOIN project p ON p.id = m.project WHERE {SEEN} GROUP BY p.id, role "
             "HAVING count(*) > 1 ORDER BY p.id, role",
         )
-        return row and {"project": row["project"], "role": row["role"], "users": sorted(row["users"].split(","))}
+        return (
+            None
+            if row is None
+            else {"project": row["project"], "role": row["role"], "users": sorted(row["users"].split(","))}
+        )
 
     def checks(self, slots: Slots) -> list[Check]:
         return [says("names", slots["users"])]
@@ -258,7 +270,7 @@ class MilestoneDue(GitLab):
             "SELECT p.namespace || '/' || p.path AS project, m.title, m.due FROM milestone m JOIN project p "
             f"ON p.id = m.project WHERE m.due != '' AND {SEEN} ORDER BY m.id",
         )
-        return row and {"project": row["project"], "milestone": row["title"], "due": row["due"]}
+        return None if row is None else {"project": row["project"], "milestone": row["title"], "due": row["due"]}
 
     def checks(self, slots: Slots) -> list[Check]:
         return [says("date", slots["due"])]
@@ -395,7 +407,7 @@ class ShowLabelled(GitLab):
             "JOIN issue_label ON issue_label.label = l.id JOIN issue ON issue.id = issue_label.issue "
             f"JOIN project p ON p.id = l.project WHERE issue.state = 'closed' AND {SEEN} ORDER BY l.id",
         )
-        return row and {"project": row["project"], "label": row["label"]}
+        return None if row is None else {"project": row["project"], "label": row["label"]}
 
     def checks(self, slots: Slots) -> list[Check]:
         return []
@@ -421,7 +433,7 @@ class OpenRequest(GitLab):
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         row = some_row(content, rng, "merge_request", f"t.state = 'opened' AND {SEEN}")
-        return row and {"project": row["name"], "title": row["title"], "iid": row["iid"]}
+        return None if row is None else {"project": row["name"], "title": row["title"], "iid": row["iid"]}
 
     def checks(self, slots: Slots) -> list[Check]:
         return []

@@ -193,7 +193,7 @@ class CommentIssue(GitLab):
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         found = some_issue(content, rng, SEEN)
-        return found and {**found, "text": one_of(rng, REMARKS)}
+        return None if found is None else {**found, "text": one_of(rng, REMARKS)}
 
     def checks(self, slots: Slots) -> list[Check]:
         query = f"SELECT kind, target FROM note WHERE author = {ME} AND body = {quoted(slots['text'])}"
@@ -274,7 +274,7 @@ class LabelIssue(GitLab):
             found["number"],
             found["issue"],
         )
-        return row and {**found, "label": row["name"], "added": row["id"]}
+        return None if row is None else {**found, "label": row["name"], "added": row["id"]}
 
     def checks(self, slots: Slots) -> list[Check]:
         return issue_holds(slots, [*slots["labels"], slots["added"]])
@@ -379,7 +379,7 @@ class CreateLabel(GitLab):
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         found = some_project(content, rng, may("reporter"))
         label, colour = one_of(rng, NEW_LABELS)
-        return found and {**found, "label": label, "colour": colour}
+        return None if found is None else {**found, "label": label, "colour": colour}
 
     def checks(self, slots: Slots) -> list[Check]:
         where = f"project = {slots['number']} AND name = {quoted(slots['label'])}"
@@ -408,7 +408,7 @@ class CreateMilestone(GitLab):
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         found = some_project(content, rng, may("reporter"))
-        return found and {**found, "title": one_of(rng, NEW_MILESTONES), "due": some_day(rng)}
+        return None if found is None else {**found, "title": one_of(rng, NEW_MILESTONES), "due": some_day(rng)}
 
     def checks(self, slots: Slots) -> list[Check]:
         query = f"SELECT title, due, state FROM milestone WHERE {self.new(slots)}"
@@ -444,7 +444,7 @@ class InviteMember(GitLab):
         sql = "SELECT name FROM user WHERE name NOT IN (SELECT user FROM member WHERE project = ?) ORDER BY name"
         row = content.pick(rng, sql, found["number"])
         role = one_of(rng, ("reporter", "developer", "maintainer"))  # the form proposes a guest
-        return row and {**found, "user": row["name"], "role": role}
+        return None if row is None else {**found, "user": row["name"], "role": role}
 
     def checks(self, slots: Slots) -> list[Check]:
         return [holds(self.site, f"SELECT role FROM member WHERE {self.new(slots)}", (slots["role"],))]
@@ -578,7 +578,7 @@ class FollowUser(GitLab):
             f"SELECT name, full_name FROM user WHERE name != {ME} AND name NOT IN (SELECT followed FROM follow "
             f"WHERE user = {ME}) ORDER BY name",
         )
-        return row and {"person": row["full_name"], "user": row["name"]}
+        return None if row is None else {"person": row["full_name"], "user": row["name"]}
 
     def checks(self, slots: Slots) -> list[Check]:
         return [holds(self.site, f"SELECT count(*) FROM follow WHERE {self.new(slots)}", (1,))]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
 from urllib.parse import urlencode
 
 import numpy as np
@@ -45,14 +47,19 @@ def way(content: Content, mode: str, start: sqlite3.Row, end: sqlite3.Row) -> Wa
     return Way(found.metres, distance_text(found.metres), duration_text(found.seconds))
 
 
+@lru_cache(maxsize=64)
+def clear_names(seed: int) -> frozenset[int]:
+    """The places whose name stands in no other's, so that it means one place only."""
+    names = {place["id"]: place["name"].lower() for place in region(seed).places}
+    every = "\n".join(names.values())
+    return frozenset(number for number, name in names.items() if every.count(name) == 1)
+
+
 def some_place(content: Content, rng: np.random.Generator, where: str = "1", *values: str | int) -> sqlite3.Row | None:
-    """A place whose name no other begins with."""
-    return content.pick(
-        rng,
-        "SELECT * FROM place p WHERE (SELECT count(*) FROM place q WHERE instr(lower(q.name), lower(p.name))) = 1 "
-        f"AND ({where}) ORDER BY id",
-        *values,
-    )
+    """A place with a clear name."""
+    rows = content.rows(f"SELECT * FROM place WHERE {where} ORDER BY id", *values)
+    clear = [row for row in rows if row["id"] in clear_names(content.seed)]
+    return one_of(rng, clear) if clear else None
 
 
 def two_places(content: Content, rng: np.random.Generator, where: str = "1") -> tuple[sqlite3.Row, sqlite3.Row] | None:
@@ -130,7 +137,7 @@ class Phone(_Map):
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         place = some_place(content, rng)
-        return place and {"place": place["name"], "phone": place["phone"]}
+        return None if place is None else {"place": place["name"], "phone": place["phone"]}
 
     def checks(self, slots: Slots) -> list[Check]:
         return [says("text", slots["phone"])]
@@ -150,7 +157,7 @@ class OpeningHours(_Map):
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         place = some_place(content, rng)
-        return place and {"place": place["name"], "hours": place["hours"]}
+        return None if place is None else {"place": place["name"], "hours": place["hours"]}
 
     def checks(self, slots: Slots) -> list[Check]:
         return [says("text", slots["hours"])]
@@ -360,7 +367,7 @@ class Nearest(_Map):
         "Which {category} is nearest to {place} on foot?",
         "I am at {place} and look for a {category}. To which one do I walk the shortest time?",
     )
-    skills = ("search", "form", "route")
+    skills: ClassVar[tuple[str, ...]] = ("search", "form", "route")
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         place, category = some_place(content, rng), some_category(content, rng, 3)
@@ -422,7 +429,11 @@ class NearestPhone(Nearest):
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         found = super().draw(content, rng)
-        return found and {**found, "phone": content.value("SELECT phone FROM place WHERE name = ?", found["nearest"])}
+        return (
+            None
+            if found is None
+            else {**found, "phone": content.value("SELECT phone FROM place WHERE name = ?", found["nearest"])}
+        )
 
     def checks(self, slots: Slots) -> list[Check]:
         return [says("text", slots["phone"])]
@@ -567,7 +578,7 @@ class ShowCategory(_Map):
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         part = some_part(content, rng, 1, 99)
-        return part and {"category": part["category"], "town": part["town"]}
+        return None if part is None else {"category": part["category"], "town": part["town"]}
 
     def checks(self, slots: Slots) -> list[Check]:
         return []

@@ -369,23 +369,26 @@ class OrderTotal(_Shopping):
         yield see.stop(slots["total"])
 
 
-class OrderCount(_Shopping):
-    name = "shopping/order-count"
-    intents = ("How many of my orders are {status}?", "Count all orders of mine with the status {status}.")
+class OrdersByStatus(_Shopping):
+    name = "shopping/orders-by-status"
+    intents = (
+        "Which of my orders are {status}? List all their order numbers.",
+        "List the order numbers of all orders of mine that have the status {status}.",
+    )
     skills = ("account", "page", "count")
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        status = one_of(rng, ("canceled", "complete", "processing"))
-        count = content.value(f"SELECT count(*) FROM sales_order WHERE {OWN} AND status = ?", status)
-        return {"status": status, "count": count} if count > 1 else None
+        status = one_of(rng, ("canceled", "pending", "processing"))
+        rows = content.rows(f"SELECT number FROM sales_order WHERE {OWN} AND status = ? ORDER BY id", status)
+        return {"status": status, "numbers": [row["number"] for row in rows]} if 1 < len(rows) < 9 else None
 
     def checks(self, slots: Slots) -> list[Check]:
-        return [says("number", slots["count"])]
+        return [says("names", tuple(slots["numbers"]))]
 
     def script(self, see: View, slots: Slots) -> Script:
         yield from open_orders(see)
         yield from turn_all_pages(see)
-        yield see.stop(str(slots["count"]))
+        yield see.stop(", ".join(slots["numbers"]))
 
 
 class DearestOrder(_Shopping):
@@ -725,7 +728,9 @@ def with_delivery(content: Content, rng: np.random.Generator, purchase: Slots | 
         f"SELECT * FROM address a WHERE {OWN} AND (SELECT count(*) FROM address WHERE {OWN} AND city = a.city) = 1 "
         "ORDER BY id",
     )
-    return place and {
+    if place is None:
+        return None
+    return {
         **purchase,
         "city": place["city"],
         "street": place["street"],
@@ -842,7 +847,7 @@ def canceling(slots: Slots) -> dict[str, str | None]:
     """What canceling an order changes."""
     return {
         "sales_order": f"id = {slots['order']}",
-        "order_comment": f"order_id = {slots['order']}",
+        "order_comment": f"order_id = {slots['order']} AND text LIKE 'Canceled by %'",
         "product": f"id IN ({listed([product for product, _ in slots['stocks']])})",
     }
 
@@ -1077,7 +1082,7 @@ class DeleteAddress(_Shopping):
 
 TEMPLATES = (
     ProductPrice, ProductAttribute, CategoryExtreme, PriceRangeCount, BrandCount, StarCount, Critics, ReviewDate,
-    OrderTotal, OrderCount, DearestOrder, SpentInMonth, Tracking, ShowSorted, OpenExtreme, OpenOrder, AddToCart,
+    OrderTotal, OrdersByStatus, DearestOrder, SpentInMonth, Tracking, ShowSorted, OpenExtreme, OpenOrder, AddToCart,
     CartCoupon, Wish, WishCheaper, Unwish, Checkout, CheckoutCoupon, CancelOrder, Reorder, WriteReview, Contact, Phone,
     NewAddress, MoveAddress, DeleteAddress,
 )  # fmt: skip

@@ -54,4 +54,13 @@ PAGES = (
     route("/admin/reports/report_product/lowstock", reports.low_stock, login=WALL),
 )
 
-SITE = Site("shopping_admin", "Luma Back Office", "luma.com", "/admin", STORE, "admin", PAGES)
+SITE = Site(
+    "shopping_admin",
+    "Luma Back Office",
+    "luma.com",
+    "/admin",
+    STORE,
+    "admin",
+    PAGES,
+    account=("admin", "admin1234"),
+)

@@ -60,4 +60,13 @@ PAGES = (
     route("/{path:path}.html", catalogue.listing_or_product),
 )
 
-SITE = Site("shopping", "One Stop Market", "onestopmarket.com", "/", STORE, SHOPPER, PAGES, account=(SHOPPER, "shopper-1"))
+SITE = Site(
+    "shopping",
+    "One Stop Market",
+    "onestopmarket.com",
+    "/",
+    STORE,
+    SHOPPER,
+    PAGES,
+    account=(SHOPPER, "shopper-1"),
+)
