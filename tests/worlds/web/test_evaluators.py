@@ -17,7 +17,7 @@ from oneiro.worlds.web.evaluation import PromptJudge, Result, evaluate
 from oneiro.worlds.web.evaluation.database import query
 from oneiro.worlds.web.evaluation.tokens import tokens
 from oneiro.worlds.web.evaluation.values import agrees, dates, durations, is_na, money, names, numbers, read_one
-from oneiro.worlds.web.page import Page
+from oneiro.worlds.web.page import Node, Page
 from oneiro.worlds.web.sites import SITES, Site, Store, Web
 from oneiro.worlds.web.sites.web import original
 from oneiro.worlds.web.tasks import Evaluation, PageTarget, Task, load_tasks, read_task
@@ -54,6 +54,9 @@ class RecordedSession(Session):
 
     def act(self, action: Action) -> Outcome:
         raise AssertionError("graders do not act")
+
+    def number_of(self, node: Node) -> int | None:
+        raise NotImplementedError
 
     def simplified_html(self) -> str:
         raise AssertionError("graders do not observe")

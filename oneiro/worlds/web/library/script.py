@@ -42,8 +42,13 @@ class View:
         """
         if self.page is None:
             raise Lost("no page was observed yet")
-        start = self.page.root if within is None else self._around(within, role, name)
-        return [node for node in walk(start) if node.id and node.role == role and name in (None, node.name)]
+        if within is None:
+            return [node for node in walk(self.page.root) if is_it(node, role, name)]
+        inside = list(walk(self._around(within, role, name)))
+        named = next(place for place, node in enumerate(inside) if within in node.name)
+        found = [(place, node) for place, node in enumerate(inside) if is_it(node, role, name)]
+        # Where nothing encloses both alone, as in a list whose items have no box of their own, what follows is meant.
+        return [node for _, node in sorted(found, key=lambda each: (each[0] < named, each[0]))]
 
     def has(self, role: str, name: str | None = None) -> bool:
         """Whether such a node is on the page."""
@@ -111,8 +116,7 @@ class View:
 
         def holds(node: Node) -> bool:
             inside = list(walk(node))
-            wanted = any(below.id and below.role == role and name in (None, below.name) for below in inside)
-            return wanted and any(text in below.name for below in inside)
+            return any(is_it(below, role, name) for below in inside) and any(text in below.name for below in inside)
 
         node = self.page.root
         if not holds(node):
@@ -120,6 +124,11 @@ class View:
         while (inner := next((child for child in node.children if holds(child)), None)) is not None:
             node = inner
         return node
+
+
+def is_it(node: Node, role: str, name: str | None) -> bool:
+    """Whether a node is shown, and of this role and name."""
+    return bool(node.id) and node.role == role and name in (None, node.name)
 
 
 def walk(node: Node) -> Iterator[Node]:

@@ -134,7 +134,9 @@ def note_writes(db: sqlite3.Connection) -> None:
     for table in tables:
         if table not in BOOKKEEPING:
             for event in ("INSERT", "UPDATE", "DELETE"):
-                note = f"INSERT OR IGNORE INTO touched VALUES ('{table}')"
+                # Not OR IGNORE: inside a trigger the statement that fired it decides on conflicts.
+                known = f"SELECT 1 FROM touched WHERE name = '{table}'"
+                note = f"INSERT INTO touched SELECT '{table}' WHERE NOT EXISTS ({known})"
                 db.execute(f'CREATE TRIGGER "{table} {event}" AFTER {event} ON "{table}" BEGIN {note}; END')
 
 
