@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,8 @@ def run(model: str | None = None, *, seconds: float = 5.0) -> list[Table]:
     rates = Table("Web: actions with the page as text after them", ["browser", "pages", "episodes at once", "steps/s"])
     resets = Table("Web: a new episode, until its first page is there as text", ["browser", "pages", "ms"])
     with TextBrowser() as text:
-        rates.add("text", "our sites", 1, round(site_rate(text, 1, seconds), 1))
+        for name in SITES:
+            rates.add("text", name, 1, round(site_rate(text, 1, seconds, [name]), 1))
         resets.add("text", "our sites", round(reset_time(text, seconds), 2))
     try:
         from oneiro.worlds.web.browser.chromium import ChromiumBrowser
@@ -77,9 +78,9 @@ def opened(browser: Browser, site: str, content: int) -> tuple[Web, Session]:
     return web, browser.open(web, [found.url], {found.host: web.sign_in(found)})
 
 
-def site_rate(browser: Browser, episodes: int, seconds: float) -> float:
+def site_rate(browser: Browser, episodes: int, seconds: float, sites: Sequence[str] = ()) -> float:
     """Random clicks on links of our sites, in so many episodes at once."""
-    names, chance = list(SITES), generator("bench", "web", episodes)
+    names, chance = list(sites or SITES), generator("bench", "web", episodes)
     with ExitStack() as stack:
         sessions = []
         for index in range(episodes):

@@ -86,12 +86,12 @@ def web_tasks(
     _installed("starlette", "selectolax", *(["playwright"] if browser == "chromium" else []))
     from oneiro.progress import Bar, console
     from oneiro.recipe import build
-    from oneiro.worlds.web.exam import AGENTS, examine, library_tasks, tables
+    from oneiro.worlds.web.exam import AGENTS, examine, known_agent, library_tasks, tables
     from oneiro.worlds.web.world import WebConfig, chosen_templates
 
     chosen_templates(tuple(site or ()), ())
     config = build(WebConfig, {"browser": browser, "view": view})
-    agents = AGENTS if agent == "all" else (agent,)
+    agents = AGENTS if agent == "all" else (known_agent(agent),)
     drawn = list(library_tasks(tasks, site or (), seed))
     played = {}
     with Bar("tasks", len(agents) * len(drawn), 0, console(), lambda line: None) as bar:

@@ -63,6 +63,13 @@ def drawn_task(template: Template, seed: int, number: int) -> Task:
     raise OneiroError(f"template {template.name}: no task in {DRAWS} draws")
 
 
+def known_agent(name: str) -> str:
+    """The name, if somebody is called so."""
+    if name not in AGENTS:
+        raise OneiroError(f"no agent is called '{name}'{nearest(name, AGENTS)}")
+    return name
+
+
 def examine(
     agent: str,
     tasks: Sequence[Task],
@@ -70,8 +77,7 @@ def examine(
     done: Callable[[Played], None] | None = None,
 ) -> list[Played]:
     """Every task, played by a scripted agent."""
-    if agent not in AGENTS:
-        raise OneiroError(f"no agent is called '{agent}'{nearest(agent, AGENTS)}")
+    known_agent(agent)
     world = WebWorld(config)
     rows = []
     try:

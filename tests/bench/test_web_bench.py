@@ -1,0 +1,27 @@
+"""`oneiro bench web`: what it measures is there, and a peer that is missing is said to be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from oneiro.bench import web
+from oneiro.bench.process import PEER_PYTHON
+from oneiro.errors import OneiroError
+from oneiro.worlds.web.browser.text import TextBrowser
+
+
+def test_rates_and_resets_are_measured() -> None:
+    with TextBrowser() as browser:
+        assert web.site_rate(browser, 2, 0.2) > 10
+        assert 0 < web.reset_time(browser, 0.1) < 1000
+
+
+def test_a_peer_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv(PEER_PYTHON, raising=False)
+    (said,) = web.browsergym(0.1).values()
+    assert PEER_PYTHON in said and "browsergym" in said
+    monkeypatch.setenv(PEER_PYTHON, str(tmp_path / "none"))
+    with pytest.raises(OneiroError, match="cannot run"):
+        web.browsergym(0.1)

@@ -1,0 +1,79 @@
+"""The sites for a person: the list of sites, their hosts, and beginning again."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+
+from oneiro.errors import OneiroError
+from oneiro.worlds.web.sites import SITES
+from oneiro.worlds.web.sites.serve import Served, serve
+
+
+def ask(app: Served, host: str, path: str = "/", method: str = "GET", body: bytes = b"") -> tuple[int, str, str]:
+    """Status, location and text of an answer."""
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [(b"host", host.encode()), (b"content-type", b"application/x-www-form-urlencoded")]
+    scope = {
+        "type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b"", "root_path": "",
+        "headers": headers, "scheme": "http", "server": ("127.0.0.1", 8000), "client": None, "http_version": "1.1",
+        "asgi": {"version": "3.0"},
+    }  # fmt: skip
+    asyncio.run(app(scope, receive, send))
+    location = dict(sent[0]["headers"]).get(b"location", b"").decode()
+    return sent[0]["status"], location, b"".join(part.get("body", b"") for part in sent[1:]).decode()
+
+
+def test_the_first_page_leads_to_every_site_and_names_its_account() -> None:
+    app = Served()
+    status, _, page = ask(app, "localhost:8000")
+    assert status == 200
+    for site in SITES.values():
+        assert f'href="http://{site.name.replace("_", "-")}.localhost:8000{site.home}"' in page
+        assert site.account is None or site.account[1] in page
+        assert ask(app, f"{site.name.replace('_', '-')}.localhost:8000", site.home)[0] in (200, 303)
+
+
+def test_the_accounts_log_in() -> None:
+    app = Served()
+    forms = {
+        "shopping": ("/customer/account/login", "email"),
+        "shopping_admin": ("/admin/auth/login", "username"),
+        "reddit": ("/login", "username"),
+        "gitlab": ("/users/sign_in", "username"),
+    }
+    for name, (path, field) in forms.items():
+        account = SITES[name].account
+        assert account is not None
+        host = f"{name.replace('_', '-')}.localhost:8000"
+        right = f"{field}={account[0].replace('@', '%40')}&password={account[1]}".encode()
+        assert ask(app, host, path, "POST", right)[0] == 303, name
+        assert ask(app, host, path, "POST", right + b"x")[0] != 303, name
+
+
+def test_all_visitors_share_one_web_until_it_begins_again() -> None:
+    app = Served(content=2)
+    before = app.web.database(SITES["reddit"])
+    before.execute("DELETE FROM post")
+    assert app.web.database(SITES["reddit"]).execute("SELECT count(*) FROM post").fetchone()[0] == 0
+    assert ask(app, "localhost:8000", "/", "POST")[:2] == (303, "/")
+    assert app.web.content == 2
+    assert app.web.database(SITES["reddit"]).execute("SELECT count(*) FROM post").fetchone()[0] == 400
+
+
+def test_a_port_that_is_taken_is_one_line() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(OneiroError, match="cannot listen on 127.0.0.1"):
+            serve(taken.getsockname()[1])
