@@ -34,6 +34,8 @@ CONTEXTS = (1, 4, 16)
 TASKS = ("click-test", "click-checkboxes", "click-dialog", "enter-text", "login-user", "search-engine")
 CLICKS = 5
 """Clicks on a MiniWoB++ page before the next one."""
+LEAVE = ("log out", "sign out")
+"""Links that would leave nothing but the page to log in."""
 PATIENCE = 20
 """How many times as long as it should a peer may take."""
 
@@ -103,7 +105,7 @@ def site_rate(browser: Browser, episodes: int, seconds: float, sites: Sequence[s
 
 def random_link(page: Page, chance: np.random.Generator) -> Action:
     """A click that leads to another page of the site; back to the start where there is none."""
-    links = [node.id for node in page.nodes.values() if node.role == "link" and node.name != "Log out"]
+    links = [node.id for node in page.nodes.values() if node.role == "link" and node.name.lower() not in LEAVE]
     return Action(Kind.CLICK, links[int(chance.integers(len(links)))]) if links else Action(Kind.BACK)
 
 

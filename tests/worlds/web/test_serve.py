@@ -75,5 +75,5 @@ def test_a_port_that_is_taken_is_one_line() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(OneiroError, match="cannot listen on 127.0.0.1"):
+        with pytest.raises(OneiroError, match=r"cannot listen on 127\.0\.0\.1"):
             serve(taken.getsockname()[1])
