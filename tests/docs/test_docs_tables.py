@@ -19,12 +19,13 @@ from oneiro.worlds import make, names
 from oneiro.worlds.registry import world_class
 from oneiro.worlds.robot.policies import PERTURBATIONS
 from oneiro.worlds.textgame.games import GAMES
+from oneiro.worlds.web.world import WebConfig
 from tests.docs.pages import DOCS, ROOT
 
 HEADING = re.compile(r"^\| setting(?: of `(\w+)`)? \| default \|.*\n\|[-| :]+\|\n((?:\|.*\n?)+)", re.MULTILINE)
 SYSTEM = {"rlvr": "rlvr/text-game", "video": "rlvr/video", "robot": "rlvr/video"}
 """Page -> the system whose sections it explains; the others explain those of SPA."""
-APART: dict[str, type[BaseModel]] = {"server": ServerConfig, "recipe": Recipe}
+APART: dict[str, type[BaseModel]] = {"server": ServerConfig, "recipe": Recipe, "web": WebConfig}
 """Sections that are no part of a recipe class."""
 REQUIRED = {
     "models": ("model", "lora"),
