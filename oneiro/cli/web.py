@@ -76,7 +76,7 @@ def web_tasks(
     seed: Annotated[int, typer.Option(help="Seed of the drawn tasks.")] = 0,
     json: JsonFile = None,
 ) -> None:
-    """Let a scripted agent do every task of the library. The oracle must score 1 everywhere, all others 0.
+    """Let a scripted agent do tasks of every template. The oracle must score 1 everywhere, all others 0.
 
     \b
     oneiro eval web-tasks --agent oracle
@@ -86,13 +86,13 @@ def web_tasks(
     _installed("starlette", "selectolax", *(["playwright"] if browser == "chromium" else []))
     from oneiro.progress import Bar, console
     from oneiro.recipe import build
-    from oneiro.worlds.web.exam import AGENTS, examine, known_agent, library_tasks, tables
+    from oneiro.worlds.web.exam import AGENTS, examine, known_agent, tables, template_tasks
     from oneiro.worlds.web.world import WebConfig, chosen_templates
 
     chosen_templates(tuple(site or ()), ())
     config = build(WebConfig, {"browser": browser, "view": view})
     agents = AGENTS if agent == "all" else (known_agent(agent),)
-    drawn = list(library_tasks(tasks, site or (), seed))
+    drawn = list(template_tasks(tasks, site or (), seed))
     played = {}
     with Bar("tasks", len(agents) * len(drawn), 0, console(), lambda line: None) as bar:
         for name in agents:

@@ -1,6 +1,6 @@
 """Our tasks, played by scripted agents: the oracle must score 1 on each, and whoever does not do the task 0.
 
-rows = examine("oracle", list(library_tasks(2)), WebConfig(browser="chromium"))
+rows = examine("oracle", list(template_tasks(2)), WebConfig(browser="chromium"))
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from oneiro.seeds import generator
 from oneiro.worlds.base import level_key
 from oneiro.worlds.web.actions import Malformed, parse_webarena
 from oneiro.worlds.web.cheaters import CHEATERS
-from oneiro.worlds.web.library import TEMPLATES
-from oneiro.worlds.web.library.base import Content, Template
 from oneiro.worlds.web.tasks import Task
+from oneiro.worlds.web.templates import TEMPLATES
+from oneiro.worlds.web.templates.base import Content, Template
 from oneiro.worlds.web.world import WebConfig, WebWorld, contents_in
 
 AGENTS = ("oracle", "random", *CHEATERS)
@@ -41,7 +41,7 @@ class Played:
         return str(self.task.intent_template_id)
 
 
-def library_tasks(each: int, sites: Sequence[str] = (), seed: int = 0) -> Iterator[Task]:
+def template_tasks(each: int, sites: Sequence[str] = (), seed: int = 0) -> Iterator[Task]:
     """`each` tasks of every template, on contents of both splits."""
     for template in TEMPLATES.values():
         if not sites or template.site in sites:

@@ -22,12 +22,12 @@ from oneiro.worlds.base import Step, World, WorldConfig, draw_level, in_split, l
 from oneiro.worlds.web.actions import Action, Kind, Malformed, parse_webarena, parse_webrl, to_webarena, to_webrl
 from oneiro.worlds.web.browser.base import Browser, BrowserDied, Outcome, Session
 from oneiro.worlds.web.evaluation import Result, evaluate
-from oneiro.worlds.web.library import TEMPLATES, script_of
-from oneiro.worlds.web.library.base import Content, Slots, Template
-from oneiro.worlds.web.library.script import Lost, Script, View
 from oneiro.worlds.web.page import Page
 from oneiro.worlds.web.sites import SITES, Web
 from oneiro.worlds.web.tasks import Task
+from oneiro.worlds.web.templates import TEMPLATES, script_of
+from oneiro.worlds.web.templates.base import Content, Slots, Template
+from oneiro.worlds.web.templates.script import Lost, Script, View
 
 CONTENTS = 64
 """Seeds of content. One in eight belongs to the evaluation split, decided by `oneiro.worlds.base.in_split`."""

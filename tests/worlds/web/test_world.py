@@ -13,10 +13,10 @@ from oneiro.seeds import generator
 from oneiro.worlds.web.actions import Action
 from oneiro.worlds.web.browser.base import BrowserDied, Outcome
 from oneiro.worlds.web.browser.text import TextSession
-from oneiro.worlds.web.exam import AGENTS, drawn_task, examine, library_tasks
-from oneiro.worlds.web.library import TEMPLATES
-from oneiro.worlds.web.library.base import Content, first_page
+from oneiro.worlds.web.exam import AGENTS, drawn_task, examine, template_tasks
 from oneiro.worlds.web.tasks import Task
+from oneiro.worlds.web.templates import TEMPLATES
+from oneiro.worlds.web.templates.base import Content, first_page
 from oneiro.worlds.web.world import WebConfig, WebWorld, contents_in
 
 
@@ -168,7 +168,7 @@ def test_who_does_not_do_the_task_scores_nothing(agent: str) -> None:
 
 
 def test_tasks_are_the_same_in_every_process_and_differ_by_number() -> None:
-    one, two = (list(library_tasks(2, ("map",))) for _ in range(2))
+    one, two = (list(template_tasks(2, ("map",))) for _ in range(2))
     assert [found.model_dump() for found in one] == [found.model_dump() for found in two]
     assert len({found.task_id for found in one}) > len(one) * 0.8
     assert Task.model_validate(json.loads(one[0].model_dump_json())) == one[0]

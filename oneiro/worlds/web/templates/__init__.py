@@ -1,9 +1,9 @@
 """Our own tasks: templates over the five sites, each with slots from the content, checks and an oracle script."""
 
-from oneiro.worlds.web.library import admin, gitlab, maps, reddit, shopping
-from oneiro.worlds.web.library.base import Template
-from oneiro.worlds.web.library.script import Script, View
 from oneiro.worlds.web.tasks import Task
+from oneiro.worlds.web.templates import admin, gitlab, maps, reddit, shopping
+from oneiro.worlds.web.templates.base import Template
+from oneiro.worlds.web.templates.script import Script, View
 
 TEMPLATES: dict[str, Template] = {
     kind.name: kind() for module in (shopping, admin, reddit, gitlab, maps) for kind in module.TEMPLATES

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from oneiro.worlds.web.library.base import Content, Slots, Template, holds, quoted, says
-from oneiro.worlds.web.library.script import Script, View
-from oneiro.worlds.web.library.store import (
+from oneiro.worlds.web.sites.store_orders import EXPRESS, PAYMENTS, SHIPPING, STANDARD
+from oneiro.worlds.web.tasks import Check
+from oneiro.worlds.web.templates.base import Content, Slots, Template, holds, quoted, says
+from oneiro.worlds.web.templates.script import Script, View
+from oneiro.worlds.web.templates.store import (
     SHOPPER_ID,
     click_after,
     day,
@@ -18,10 +20,8 @@ from oneiro.worlds.web.library.store import (
     row_of,
     some_product,
 )
-from oneiro.worlds.web.library.words import one_of
-from oneiro.worlds.web.library.words_store import ADDRESSES, MESSAGES, NICKNAMES, REVIEWS
-from oneiro.worlds.web.sites.store_orders import EXPRESS, PAYMENTS, SHIPPING, STANDARD
-from oneiro.worlds.web.tasks import Check
+from oneiro.worlds.web.templates.words import one_of
+from oneiro.worlds.web.templates.words_store import ADDRESSES, MESSAGES, NICKNAMES, REVIEWS
 
 OWN = f"customer_id = {SHOPPER_ID}"
 ADDRESS_COLUMNS = ("first_name", "last_name", "street", "city", "region", "postcode", "country", "phone")

@@ -6,11 +6,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from oneiro.worlds.web.library.base import Content, Slots, Template, holds, quoted, says
-from oneiro.worlds.web.library.script import Script, View
-from oneiro.worlds.web.library.words import BIOGRAPHIES, COMMENTS, POSTS, TOPICS, one_of
 from oneiro.worlds.web.sites.forum_content import USER
 from oneiro.worlds.web.tasks import Check
+from oneiro.worlds.web.templates.base import Content, Slots, Template, holds, quoted, says
+from oneiro.worlds.web.templates.script import Script, View
+from oneiro.worlds.web.templates.words import BIOGRAPHIES, COMMENTS, POSTS, TOPICS, one_of
 
 ME = quoted(USER)
 

@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from oneiro.worlds.base import level_key
-from oneiro.worlds.web.library.script import Script, View
 from oneiro.worlds.web.sites import SITES, Web
 from oneiro.worlds.web.sites.web import original
 from oneiro.worlds.web.tasks import AnswerCheck, Check, DatabaseCheck, DatabaseGuard, Evaluation, Spec, Task
+from oneiro.worlds.web.templates.script import Script, View
 
 Slots = dict[str, Any]
 """Values of one task: those named in the intent, and those its checks and its script need. Plain JSON."""
@@ -44,7 +44,7 @@ class Content:
 
 
 class Template(ABC):
-    """Tasks of one kind. Subclasses are listed in `oneiro.worlds.web.library.TEMPLATES`."""
+    """Tasks of one kind. Subclasses are listed in `oneiro.worlds.web.templates.TEMPLATES`."""
 
     name: ClassVar[str]
     """`site/what-is-asked`."""

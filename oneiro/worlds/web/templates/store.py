@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from oneiro.worlds.web.actions import Action, Kind
-from oneiro.worlds.web.library.base import Content, Slots, holds, quoted
-from oneiro.worlds.web.library.script import Lost, View, walk
 from oneiro.worlds.web.tasks import DatabaseCheck
+from oneiro.worlds.web.templates.base import Content, Slots, holds, quoted
+from oneiro.worlds.web.templates.script import Lost, View, walk
 
 SHOPPER_ID = 1
 """The customer who is logged in at the store."""

@@ -12,12 +12,12 @@ import numpy as np
 
 from oneiro.worlds.web.actions import Action, Kind
 from oneiro.worlds.web.evaluation.values import read_one
-from oneiro.worlds.web.library.base import Content, Slots, Template, counts, says
-from oneiro.worlds.web.library.script import Script, View
-from oneiro.worlds.web.library.words import one_of
 from oneiro.worlds.web.sites.maps_content import region
 from oneiro.worlds.web.sites.maps_roads import MODES, distance_text, duration_text
 from oneiro.worlds.web.tasks import Check
+from oneiro.worlds.web.templates.base import Content, Slots, Template, counts, says
+from oneiro.worlds.web.templates.script import Script, View
+from oneiro.worlds.web.templates.words import one_of
 
 TRAVEL = {"car": "by car", "bicycle": "by bicycle", "foot": "on foot"}
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from oneiro.seeds import generator
-from oneiro.worlds.web.library import TEMPLATES
-from oneiro.worlds.web.library.base import Content, Slots, Template
-from oneiro.worlds.web.library.script import Script, View
 from oneiro.worlds.web.sites.gitlab_content import USER
+from oneiro.worlds.web.templates import TEMPLATES
+from oneiro.worlds.web.templates.base import Content, Slots, Template
+from oneiro.worlds.web.templates.script import Script, View
 from oneiro.worlds.web.world import WebConfig, WebWorld
 
 OURS = [template for template in TEMPLATES.values() if template.site in ("gitlab", "map")]

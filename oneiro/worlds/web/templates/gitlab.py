@@ -8,9 +8,11 @@ from urllib.parse import urlencode
 
 import numpy as np
 
-from oneiro.worlds.web.library import gitlab_changes
-from oneiro.worlds.web.library.base import Content, Slots, counts, says
-from oneiro.worlds.web.library.gitlab_parts import (
+from oneiro.worlds.web.sites.gitlab_content import USER
+from oneiro.worlds.web.tasks import Check
+from oneiro.worlds.web.templates import gitlab_changes
+from oneiro.worlds.web.templates.base import Content, Slots, counts, says
+from oneiro.worlds.web.templates.gitlab_parts import (
     ME,
     MINE,
     SEEN,
@@ -24,10 +26,8 @@ from oneiro.worlds.web.library.gitlab_parts import (
     tab,
     to_the_end,
 )
-from oneiro.worlds.web.library.script import Script, View
-from oneiro.worlds.web.library.words import one_of
-from oneiro.worlds.web.sites.gitlab_content import USER
-from oneiro.worlds.web.tasks import Check
+from oneiro.worlds.web.templates.script import Script, View
+from oneiro.worlds.web.templates.words import one_of
 
 
 class StarCount(GitLab):

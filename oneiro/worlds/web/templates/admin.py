@@ -7,15 +7,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from oneiro.worlds.web.library.base import Content, Slots, Template, holds, quoted, says
-from oneiro.worlds.web.library.script import Script, View
-from oneiro.worlds.web.library.shopping import canceled, canceling, returned
-from oneiro.worlds.web.library.store import holds_row, last_id, listed, money, month_slots, row_of, some_product
-from oneiro.worlds.web.library.words import one_of
-from oneiro.worlds.web.library.words_store import ADDRESSES, NOTES, PRODUCTS, RULES, TITLES
 from oneiro.worlds.web.sites.admin_reports import BESTSELLERS, LOW
 from oneiro.worlds.web.sites.store_orders import CARRIERS, GROUPS
 from oneiro.worlds.web.tasks import Check
+from oneiro.worlds.web.templates.base import Content, Slots, Template, holds, quoted, says
+from oneiro.worlds.web.templates.script import Script, View
+from oneiro.worlds.web.templates.shopping import canceled, canceling, returned
+from oneiro.worlds.web.templates.store import holds_row, last_id, listed, money, month_slots, row_of, some_product
+from oneiro.worlds.web.templates.words import one_of
+from oneiro.worlds.web.templates.words_store import ADDRESSES, NOTES, PRODUCTS, RULES, TITLES
 
 PRODUCT_COLUMNS = (
     "name", "sku", "brand", "price", "special_price", "stock", "status", "category_id",

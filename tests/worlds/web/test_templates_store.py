@@ -6,8 +6,8 @@ import pytest
 
 from oneiro.seeds import generator
 from oneiro.worlds.web.actions import Kind
-from oneiro.worlds.web.library import TEMPLATES
-from oneiro.worlds.web.library.base import Content
+from oneiro.worlds.web.templates import TEMPLATES
+from oneiro.worlds.web.templates.base import Content
 from oneiro.worlds.web.world import WebConfig, WebWorld
 
 CONTENT = 3

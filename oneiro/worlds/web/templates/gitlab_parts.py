@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from oneiro.worlds.web.actions import Action
-from oneiro.worlds.web.library.base import Content, Slots, Template, holds, quoted
-from oneiro.worlds.web.library.script import Lost, Script, View
 from oneiro.worlds.web.sites.gitlab_content import ROLES, USER
 from oneiro.worlds.web.tasks import Check
+from oneiro.worlds.web.templates.base import Content, Slots, Template, holds, quoted
+from oneiro.worlds.web.templates.script import Lost, Script, View
 
 ME = quoted(USER)
 MINE = f"p.id IN (SELECT project FROM member WHERE user = {ME})"

@@ -6,8 +6,12 @@ from datetime import timedelta
 
 import numpy as np
 
-from oneiro.worlds.web.library.base import Content, Slots, holds, quoted
-from oneiro.worlds.web.library.gitlab_parts import (
+from oneiro.worlds.web.sites.base import TODAY
+from oneiro.worlds.web.sites.gitlab_content import USER
+from oneiro.worlds.web.sites.words import slug
+from oneiro.worlds.web.tasks import Check
+from oneiro.worlds.web.templates.base import Content, Slots, holds, quoted
+from oneiro.worlds.web.templates.gitlab_parts import (
     ME,
     SEEN,
     GitLab,
@@ -23,9 +27,9 @@ from oneiro.worlds.web.library.gitlab_parts import (
     some_project,
     told,
 )
-from oneiro.worlds.web.library.script import Script, View
-from oneiro.worlds.web.library.words import one_of
-from oneiro.worlds.web.library.words_code import (
+from oneiro.worlds.web.templates.script import Script, View
+from oneiro.worlds.web.templates.words import one_of
+from oneiro.worlds.web.templates.words_code import (
     NEW_LABELS,
     NEW_MILESTONES,
     NEW_PROJECTS,
@@ -34,10 +38,6 @@ from oneiro.worlds.web.library.words_code import (
     REQUESTS,
     STATUSES,
 )
-from oneiro.worlds.web.sites.base import TODAY
-from oneiro.worlds.web.sites.gitlab_content import USER
-from oneiro.worlds.web.sites.words import slug
-from oneiro.worlds.web.tasks import Check
 
 
 def some_day(rng: np.random.Generator) -> str:
