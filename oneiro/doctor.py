@@ -19,6 +19,8 @@ from oneiro import threads
 GIB = 2**30
 EXTRAS = {
     "smollm": ("gguf",),
+    "web": ("starlette", "uvicorn", "selectolax", "playwright"),
+    "lightpanda": ("lightpanda", "websockets"),
     "robot": ("mujoco", "metaworld", "imageio", "PIL"),
     "quantise": ("bitsandbytes", "accelerate"),
     "track": ("tensorboard", "wandb", "trackio"),

@@ -125,7 +125,10 @@ def test_graders_look_without_leaving_a_trace(open_page):
     assert session.act(Action(Kind.GOTO, text="http://here.test/to")).failure is None
     located = open_page(LOCATED)
     assert [located.locate(locator) for locator, _ in LOCATORS] == [found for _, found in LOCATORS]
-    assert (session.screenshot() or b"").startswith(b"\x89PNG")
+
+
+def test_a_screenshot_is_a_picture(open_page):
+    assert open_page("<p>Here").screenshot().startswith(b"\x89PNG")
 
 
 def test_cookies_and_sessions_do_not_meet(open_page, browser):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 
 import pytest
 
 from oneiro.errors import OneiroError
+from oneiro.worlds.registry import make
 from oneiro.worlds.web.actions import Action, Kind
+from oneiro.worlds.web.browser.base import Browser
 from oneiro.worlds.web.miniwob import HOST, Episode, MiniWob, task_names
 from oneiro.worlds.web.page import Page
 
@@ -48,10 +51,22 @@ def element(page: Page, role: str) -> int:
     return next(node.id for node in page.nodes.values() if node.role == role)
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium")
-def test_tasks_are_solved_and_failed_in_chromium() -> None:
-    chromium = pytest.importorskip("oneiro.worlds.web.browser.chromium")
-    with chromium.ChromiumBrowser() as browser:
+def chromium() -> Browser:
+    if shutil.which("chromium") is None:
+        pytest.skip("needs Chromium (apt install chromium)")
+    started: Browser = pytest.importorskip("oneiro.worlds.web.browser.chromium").ChromiumBrowser()
+    return started
+
+
+def lightpanda() -> Browser:
+    pytest.importorskip("lightpanda", reason="needs Lightpanda (pip install oneiro[lightpanda])")
+    started: Browser = pytest.importorskip("oneiro.worlds.web.browser.lightpanda").LightpandaBrowser()
+    return started
+
+
+@pytest.mark.parametrize("start", [chromium, lightpanda])
+def test_tasks_are_solved_and_failed_in_a_browser_that_runs_scripts(start: Callable[[], Browser]) -> None:
+    with start() as browser:
         with Episode(browser, "click-test", 0) as episode:
             assert episode.intent == "Click the button."
             page = episode.session.observe()
@@ -70,3 +85,21 @@ def test_tasks_are_solved_and_failed_in_chromium() -> None:
                 played.act(Action(Kind.TYPE, element=element(page, "textbox"), text=typed))
                 played.act(Action(Kind.CLICK, element=element(played.session.observe(), "button")))
                 assert (played.done, played.reward) == (True, reward)
+
+
+def test_the_world_plays_a_task_with_its_own_reward() -> None:
+    pytest.importorskip("lightpanda", reason="needs Lightpanda (pip install oneiro[lightpanda])")
+    with pytest.raises(OneiroError, match="did you mean 'click-test'"):
+        make("miniwob", tasks=("click-tset",))
+    world = make("miniwob", tasks=("click-test", "click-button"), browser="lightpanda")
+    first, info = world.reset(seed=4, options={"split": "train"})
+    assert first.startswith(f"Task: {world.intent}\n")
+    assert world.reset(seed=4, options={"split": "train"}) == (first, info)
+    assert world.step("click nothing")[4]["valid"] is False
+    wanted = world.intent.split('"')[1] if '"' in world.intent else "Click Me!"
+    button = next(line for line in first.splitlines() if f"button '{wanted}'" in line)
+    _, reward, done, _, told = world.step(f"click [{button.split(']')[0].strip()[1:]}]")
+    assert (reward, done, told["success"]) == (1.0, True, True)
+    world.reset(seed=5)
+    assert world.step("stop [done]")[1:3] == (0.0, True)
+    world.close()
