@@ -12,8 +12,8 @@ from oneiro.worlds.web.actions import Action, Kind
 from oneiro.worlds.web.browser.base import Failed, address
 from oneiro.worlds.web.browser.chromium_scripts import FIELD, FORGET, HOME, PICK, POINT, SET_DATE, SETTLE
 from oneiro.worlds.web.browser.chromium_tabs import Tab, Tabs
+from oneiro.worlds.web.browser.fields import date_value
 from oneiro.worlds.web.browser.keys import split_keys
-from oneiro.worlds.web.browser.text import date_value
 
 STARTED_SECONDS = 0.5
 """How long a navigation that was asked for may take to begin."""

@@ -10,7 +10,7 @@ from playwright.async_api import (
 )
 
 from oneiro.worlds.web.actions import Action
-from oneiro.worlds.web.browser.accessibility import State, tree
+from oneiro.worlds.web.browser.accessibility import tree
 from oneiro.worlds.web.browser.base import BrowserDied, Failed, Outcome, Session, Visited, address
 from oneiro.worlds.web.browser.chromium_actions import ActingTabs
 from oneiro.worlds.web.browser.chromium_scripts import MARKED
@@ -18,6 +18,7 @@ from oneiro.worlds.web.browser.chromium_tabs import Tab
 from oneiro.worlds.web.browser.chromium_tree import converted
 from oneiro.worlds.web.browser.document import INDEX, Document
 from oneiro.worlds.web.browser.simplified import simplify
+from oneiro.worlds.web.browser.state import State
 from oneiro.worlds.web.browser.styles import Styles
 from oneiro.worlds.web.page import Node, Page, number
 
