@@ -18,9 +18,9 @@ from starlette.routing import Match
 from oneiro.seeds import generator
 from oneiro.worlds.web.actions import Action, Kind
 from oneiro.worlds.web.browser import forms
-from oneiro.worlds.web.browser.accessibility import State
 from oneiro.worlds.web.browser.base import Browser, Session
 from oneiro.worlds.web.browser.document import Document
+from oneiro.worlds.web.browser.state import State
 from oneiro.worlds.web.sites import HOSTS, SITES, Site, Web
 
 MOST_KNOWN = 20_000

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from oneiro.worlds.web.browser.accessibility import State, tree
+from oneiro.worlds.web.browser.accessibility import tree
 from oneiro.worlds.web.browser.document import DEEPEST, Document, serialise
+from oneiro.worlds.web.browser.state import State
 from oneiro.worlds.web.browser.styles import Styles
 from oneiro.worlds.web.page import number
 

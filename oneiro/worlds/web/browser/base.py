@@ -23,6 +23,10 @@ class BrowserDied(OneiroError):
     """The browser is gone or does not answer: the episode is lost, not the run."""
 
 
+class Failed(Exception):
+    """An action that cannot be carried out; its text is for the agent."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """Bounds on what a page may cost."""

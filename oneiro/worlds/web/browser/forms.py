@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from urllib.parse import quote_plus
 
-from oneiro.worlds.web.browser.accessibility import State, int_or, is_disabled
 from oneiro.worlds.web.browser.document import Document, Element
+from oneiro.worlds.web.browser.state import State, int_or, is_disabled
 
 CONTROLS = ("input", "select", "textarea", "button")
 TEXT_TYPES = frozenset(("text", "search", "email", "url", "tel", "password", "number", "date", "month", "week", "time"))

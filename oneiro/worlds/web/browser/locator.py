@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 
-from oneiro.worlds.web.browser.accessibility import State, is_hidden
 from oneiro.worlds.web.browser.document import INDEX, Document, Element, serialise
 from oneiro.worlds.web.browser.forms import option_value
+from oneiro.worlds.web.browser.state import State, is_hidden
 from oneiro.worlds.web.browser.styles import BLOCK, NEVER_SHOWN, Styles
 
 LONGEST = 2000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
-from oneiro.worlds.web.browser.accessibility import State, is_disabled, is_hidden, labelled
 from oneiro.worlds.web.browser.document import Document, Element
+from oneiro.worlds.web.browser.state import State, is_disabled, is_hidden, labelled
 from oneiro.worlds.web.browser.styles import NEVER_SHOWN, Styles
 
 LONGEST_TEXT = 500

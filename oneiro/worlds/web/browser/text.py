@@ -7,85 +7,24 @@ with TextBrowser() as browser:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from http.cookies import CookieError, SimpleCookie
+from dataclasses import dataclass, replace
 from urllib.parse import urldefrag, urljoin, urlsplit
 
 from oneiro.worlds.web.actions import Action, Kind
-from oneiro.worlds.web.browser import forms
-from oneiro.worlds.web.browser.accessibility import State, is_disabled, labelled, option_name, tree
-from oneiro.worlds.web.browser.base import Browser, Limits, Outcome, Session, Visited, address, is_download
-from oneiro.worlds.web.browser.document import Document, Element, serialise
+from oneiro.worlds.web.browser import fields, forms
+from oneiro.worlds.web.browser.base import Browser, Failed, Limits, Outcome, Session, Visited, address
+from oneiro.worlds.web.browser.document import Element, serialise
 from oneiro.worlds.web.browser.keys import split_keys
+from oneiro.worlds.web.browser.loading import BLANK, Loaded, Loader
 from oneiro.worlds.web.browser.locator import NotKnown, evaluate
 from oneiro.worlds.web.browser.simplified import simplify
-from oneiro.worlds.web.browser.styles import Styles
-from oneiro.worlds.web.page import Node, Page, number
+from oneiro.worlds.web.browser.state import State, is_disabled, labelled
+from oneiro.worlds.web.page import Node, Page
 from oneiro.worlds.web.sites import Web
-from oneiro.worlds.web.sites.web import NOWHERE, Reply
 
 DONE = Outcome()
-BLANK = "about:blank"
-MOST_SHEETS = 8
-LONGEST_COOKIES = 8192
-CHARSET = re.compile(r"charset=[\"']?([\w-]+)", re.IGNORECASE)
-META_CHARSET = re.compile(rb"<meta[^>]+charset=[\"']?([\w-]+)", re.IGNORECASE)
-NUMBER_KEYS = frozenset("0123456789+-.eE")
 ACTIVE = ("a", "button", "input", "label", "summary", "select", "option", "textarea")
-
-
-class Rendering:
-    """A document, its style sheets, and its tree as long as nobody touched it."""
-
-    def __init__(self, html: str, sheets: tuple[str, ...], nodes: int) -> None:
-        self.document = read(html, nodes)
-        self.styles = styles((*self.document.styles, *sheets))
-        self.fresh: tuple[Node, dict[int, Node], bool] | None = None
-
-    def tree(self, state: State, nodes: int) -> tuple[Node, dict[int, Node], bool]:
-        """Root, printed nodes, and whether the page was cut."""
-        untouched = not (state.focus or state.values or state.checked or state.chosen or state.opened)
-        if untouched and self.fresh is not None:
-            return self.fresh
-        root = tree(self.document, state, self.styles)
-        printed, cut = number(root, nodes)
-        made = (root, printed, cut or self.document.cut)
-        if untouched:
-            self.fresh = made
-        return made
-
-
-@lru_cache(maxsize=256)
-def read(html: str, nodes: int) -> Document:
-    """Equal pages are parsed once."""
-    return Document(html, nodes)
-
-
-@lru_cache(maxsize=256)
-def styles(sheets: tuple[str, ...]) -> Styles:
-    """Equal style sheets are read once."""
-    return Styles(sheets)
-
-
-@lru_cache(maxsize=256)
-def rendering(html: str, sheets: tuple[str, ...], nodes: int) -> Rendering:
-    """Equal pages are rendered once."""
-    return Rendering(html, sheets, nodes)
-
-
-@dataclass
-class Loaded:
-    """A page in a tab."""
-
-    url: str
-    status: int
-    html: str
-    rendering: Rendering
-    state: State = field(default_factory=State)
-    posted: bool = False
 
 
 @dataclass
@@ -109,10 +48,6 @@ class Tab:
         self.scroll = 0.0
 
 
-class Failed(Exception):
-    """An action that cannot be carried out; its text is for the agent."""
-
-
 class TextBrowser(Browser):
     """The browser in this process."""
 
@@ -133,8 +68,7 @@ class TextSession(Session):
     ) -> None:
         self.browser, self.web = browser, web
         self.limits: Limits = browser.limits
-        self.cookies: dict[str, dict[str, str]] = {host: dict(values) for host, values in cookies.items()}
-        self.sheets: dict[str, str] = {}
+        self.loader = Loader(web, browser.limits, cookies, self.event)
         self.events: list[str] = []
         self.shown: dict[int, Node] | list[Element] | None = None
         """What the last observation numbered: nodes of the tree, or elements of the simplified HTML."""
@@ -142,9 +76,7 @@ class TextSession(Session):
         self.tabs: list[Tab] = []
         self.front = 0
         for url in urls or [BLANK]:
-            self.tabs.append(Tab([self.opened(url)]))
-
-    # Reading
+            self.tabs.append(Tab([self.loader.opened(url)]))
 
     @property
     def tab(self) -> Tab:
@@ -190,12 +122,12 @@ class TextSession(Session):
     def beside(self, url: str) -> Loaded:
         """A page opened with the session's cookies, without leaving a trace in it."""
         kept = (
-            {host: dict(values) for host, values in self.cookies.items()},
+            {host: dict(values) for host, values in self.loader.cookies.items()},
             list(self.events),
             dict(self.browser.counts),
         )
-        page = self.opened(url)
-        self.cookies, self.events, self.browser.counts = kept
+        page = self.loader.opened(url)
+        self.loader.cookies, self.events, self.browser.counts = kept
         return page
 
     def locate(self, locator: str, url: str | None = None) -> str:
@@ -206,108 +138,13 @@ class TextSession(Session):
             return ""
 
     def close(self) -> None:
-        self.tabs = [Tab([self.blank()])]
+        self.tabs = [Tab([self.loader.blank()])]
         self.front = 0
-
-    # Loading
-
-    def opened(self, url: str) -> Loaded:
-        """A page for a tab of its own; an empty one where it cannot be had."""
-        target = address(url)
-        try:
-            page = self.fetch(target) if target and target != BLANK else None
-        except Failed:
-            page = None
-        return page or self.blank()
-
-    def blank(self) -> Loaded:
-        """An empty page."""
-        return Loaded(BLANK, 200, "", rendering("", (), self.limits.nodes))
 
     def event(self, name: str) -> None:
         """Count what happened besides."""
         self.events.append(name)
         self.browser.counts[name] = self.browser.counts.get(name, 0) + 1
-
-    def request(self, method: str, url: str, body: bytes, referrer: str) -> Reply:
-        """One request with the cookies of its host, and the cookies it sets."""
-        host = urlsplit(url).hostname or ""
-        headers = {"accept": "text/html", **({"referer": referrer} if referrer.startswith("http") else {})}
-        if self.cookies.get(host):
-            headers["cookie"] = "; ".join(f"{key}={value}" for key, value in self.cookies[host].items())
-        if method == "POST":
-            headers["content-type"] = "application/x-www-form-urlencoded"
-            headers["content-length"] = str(len(body))
-        reply = self.web.request(method, url, headers, body)
-        for key, value in reply.headers:
-            if key == "set-cookie":
-                self.keep_cookie(host, value)
-        return reply
-
-    def keep_cookie(self, host: str, header: str) -> None:
-        """One `Set-Cookie`; a life of zero forgets the cookie."""
-        jar = self.cookies.setdefault(host, {})
-        try:
-            found = SimpleCookie(header[:LONGEST_COOKIES])
-        except CookieError:
-            return
-        for name, morsel in found.items():
-            if morsel["max-age"] == "0" or "01 Jan 1970" in morsel["expires"]:
-                jar.pop(name, None)
-            elif sum(map(len, jar.values())) < LONGEST_COOKIES:
-                jar[name] = morsel.value
-
-    def fetch(self, url: str, method: str = "GET", body: bytes = b"", referrer: str = "") -> Loaded | None:
-        """The page at an address after its redirects; None where the tab stays as it is (a download)."""
-        posted = method == "POST"
-        for _ in range(self.limits.redirects + 1):
-            reply = self.request(method, urldefrag(url)[0], body, referrer)
-            target = reply.header("location")
-            if reply.status not in (301, 302, 303, 307, 308) or not target:
-                break
-            joined = address(urljoin(url, target))
-            if joined is None:
-                self.event("blocked")
-                reply = NOWHERE
-                break
-            if reply.status == 303 or (reply.status in (301, 302) and method == "POST"):
-                method, body, posted = "GET", b"", False
-            url = joined
-        else:
-            self.event("blocked")
-            raise Failed("The page sends on from address to address without end.")
-        if reply is NOWHERE:
-            self.event("blocked")
-        return self.loaded(url, reply, posted)
-
-    def loaded(self, url: str, reply: Reply, posted: bool) -> Loaded | None:
-        """An answer as a page."""
-        kind = reply.header("content-type").lower() or "text/html"
-        if is_download(reply):
-            self.event("download")
-            return None
-        html = decode(reply.body[: self.limits.page_bytes], kind)
-        if "html" not in kind:
-            html = f"<pre>{html.replace('&', '&amp;').replace('<', '&lt;')}</pre>"
-        document = read(html, self.limits.nodes)
-        shown = rendering(html, self.sheets_of(document, url), self.limits.nodes)
-        page = Loaded(url, reply.status, html, shown, posted=posted)
-        page.state.focus = next((e for e in document.elements if "autofocus" in e.attributes), None)
-        return page
-
-    def sheets_of(self, document: Document, url: str) -> tuple[str, ...]:
-        """The linked style sheets of a page."""
-        found = []
-        for element in document.links[:MOST_SHEETS]:
-            target = address(urljoin(url, element.attributes.get("href", "")))
-            if target is None:
-                continue
-            if target not in self.sheets:
-                reply = self.web.request("GET", target)
-                fine = reply.status == 200 and "css" in reply.header("content-type")
-                self.sheets[target] = decode(reply.body, "text/css") if fine else ""
-            found.append(self.sheets[target])
-        return tuple(found)
 
     def navigate(self, url: str, method: str = "GET", body: bytes = b"", new_tab: bool = False) -> None:
         """Follow an address from the page in front."""
@@ -322,7 +159,7 @@ class TextSession(Session):
         if method == "GET" and not new_tab and (fragment or "#" in target) and bare == urldefrag(here)[0]:
             self.tab.go(replace(self.page, url=target))
             return
-        page_there = self.fetch(target, method, body, here)
+        page_there = self.loader.fetch(target, method, body, here)
         if page_there is None:
             return
         if new_tab:
@@ -334,8 +171,6 @@ class TextSession(Session):
             self.event("new tab")
         else:
             self.tab.go(page_there)
-
-    # Acting
 
     def act(self, action: Action) -> Outcome:
         self.events = []
@@ -360,7 +195,7 @@ class TextSession(Session):
             case Kind.TYPE:
                 self.type(action)
             case Kind.SELECT:
-                self.choose(self.target(action), action.text)
+                fields.choose(self.page, self.target(action), action.text)
             case Kind.PRESS:
                 self.press(action.text)
             case Kind.SCROLL:
@@ -368,7 +203,7 @@ class TextSession(Session):
             case Kind.NEW_TAB:
                 if len(self.tabs) >= self.limits.tabs:
                     raise Failed(f"No more than {self.limits.tabs} tabs can be open.")
-                self.tabs.append(Tab([self.blank()]))
+                self.tabs.append(Tab([self.loader.blank()]))
                 self.front = len(self.tabs) - 1
             case Kind.FOCUS_TAB:
                 if not 0 <= action.tab < len(self.tabs):
@@ -377,7 +212,7 @@ class TextSession(Session):
             case Kind.CLOSE_TAB:
                 self.tabs.pop(self.front)
                 if not self.tabs:
-                    self.tabs.append(Tab([self.blank()]))
+                    self.tabs.append(Tab([self.loader.blank()]))
                 self.front = len(self.tabs) - 1
             case Kind.GOTO:
                 self.navigate(address(action.text) or action.text)
@@ -411,7 +246,7 @@ class TextSession(Session):
         if there.posted or there.url == BLANK:
             there.state = State()
         elif urldefrag(there.url)[0] != urldefrag(tab.page.url)[0]:
-            there = self.fetch(there.url) or there
+            there = self.loader.fetch(there.url) or there
         else:
             there = replace(tab.page, url=there.url)
         tab.place, tab.scroll = place, 0.0
@@ -450,7 +285,7 @@ class TextSession(Session):
         if tag == "option":
             select = element.closest("select")
             if select is not None:
-                self.pick(select, element)
+                fields.pick(self.page, select, element)
             return
         state.focus = element
         if tag == "a":
@@ -462,7 +297,7 @@ class TextSession(Session):
         elif what == "checkbox":
             state.checked[element] = not state.is_checked(element)
         elif what == "radio":
-            self.turn_on(element)
+            fields.turn_on(self.page, element)
         elif what in ("submit", "image") and tag in ("input", "button"):
             form = forms.owner(element, document)
             if form is not None:
@@ -472,15 +307,6 @@ class TextSession(Session):
             for control in forms.controls(form, document) if form is not None else []:
                 for kept in (state.values, state.checked, state.chosen):
                     kept.pop(control, None)
-
-    def turn_on(self, radio: Element) -> None:
-        """A radio button goes on and the others of its group go off."""
-        document, state = self.page.rendering.document, self.page.state
-        name, form = radio.attributes.get("name", ""), forms.owner(radio, document)
-        for other in document.find("input"):
-            same = other.attributes.get("name", "") == name and forms.owner(other, document) is form
-            if forms.kind(other) == "radio" and (other is radio or (name and same)):
-                state.checked[other] = other is radio
 
     def submit(self, form: Element, button: Element | None) -> None:
         """Send a form as a browser does, if it is filled in as it asks."""
@@ -514,52 +340,9 @@ class TextSession(Session):
         focus = self.page.state.focus
         if focus is None or not forms.is_editable(focus):
             raise Failed("There is no field to type into: click one first.")
-        self.write(focus, action.text, clear=action.clear or self.select_all)
+        fields.write(self.page, focus, action.text, clear=action.clear or self.select_all)
         if action.enter:
             self.press("Enter")
-
-    def write(self, element: Element, text: str, clear: bool) -> None:
-        """Put text at the end of a field, or in place of what was there."""
-        state, what = self.page.state, forms.kind(element)
-        text = text.replace("\r", "")
-        if element.tag != "textarea":
-            text = text.replace("\n", "")
-        if what == "number":
-            text = "".join(letter for letter in text if letter in NUMBER_KEYS)
-        if what == "date":
-            state.values[element] = date_value(text)
-            return
-        value = text if clear else state.value(element) + text
-        most = element.attributes.get("maxlength", "")
-        state.values[element] = value[: int(most)] if most.isdigit() and len(most) < 9 else value
-
-    def choose(self, element: Element, text: str) -> None:
-        """Pick an option by its words."""
-        if element.tag == "option":
-            element = element.closest("select") or element
-        elif element.tag == "label":
-            element = labelled(element, self.page.rendering.document) or element
-        if element.tag != "select" or is_disabled(element):
-            raise Failed("That element is not a list of options to choose from.")
-        wanted = " ".join(text.split()).casefold()
-        options = [option for option in element.elements() if option.tag == "option" and not is_disabled(option)]
-        named = [(option, option_name(option).casefold()) for option in options]
-        found = next((option for option, name in named if name == wanted), None)
-        found = found or next((option for option, name in named if wanted in name), None)
-        if found is None:
-            raise Failed(f"No option contains '{text}'.")
-        self.page.state.focus = element
-        self.pick(element, found)
-
-    def pick(self, select: Element, option: Element) -> None:
-        """Choose an option; in a list of several, it is added or taken away."""
-        state = self.page.state
-        if is_disabled(option) or is_disabled(select):
-            return
-        several = "multiple" in select.attributes
-        state.chosen[select] = state.options(select) ^ {option} if several else frozenset([option])
-
-    # Keys
 
     def press(self, combination: str) -> None:
         """A key, with modifiers, on what has the focus."""
@@ -571,12 +354,12 @@ class TextSession(Session):
         if key == "Enter" and not modifiers:
             self.enter(focus)
         elif key == "Tab" and modifiers <= {"Shift"}:
-            self.move_focus(-1 if modifiers else 1)
+            fields.move_focus(self.page, -1 if modifiers else 1)
         elif key == " " and not modifiers and focus is not None and not forms.is_editable(focus):
             if focus.tag != "a":
                 self.click(focus)
         elif key in ("ArrowUp", "ArrowDown") and not modifiers and focus is not None:
-            self.arrow(focus, 1 if key == "ArrowDown" else -1)
+            fields.arrow(self.page, focus, 1 if key == "ArrowDown" else -1)
         elif key in ("PageDown", "PageUp") and (focus is None or not forms.is_editable(focus)):
             self.tab.scroll = max(0.0, self.tab.scroll + (1 if key == "PageDown" else -1))
         elif key in ("ArrowLeft", "ArrowRight") and modifiers == {"Alt"}:
@@ -587,7 +370,7 @@ class TextSession(Session):
                 kept = "" if self.select_all else value[:-1] if key == "Backspace" else value
                 self.page.state.values[focus] = kept
             elif len(key) == 1:
-                self.write(focus, key, clear=self.select_all)
+                fields.write(self.page, focus, key, clear=self.select_all)
 
     def enter(self, focus: Element | None) -> None:
         """Enter follows links, presses buttons, sends forms and breaks lines."""
@@ -596,7 +379,7 @@ class TextSession(Session):
         document = self.page.rendering.document
         if focus.tag == "textarea":
             if forms.is_editable(focus):
-                self.write(focus, "\n", clear=self.select_all)
+                fields.write(self.page, focus, "\n", clear=self.select_all)
         elif focus.tag in ("a", "button", "summary") or forms.kind(focus) in ("submit", "reset", "button", "image"):
             self.click(focus)
         elif focus.tag == "input":
@@ -609,87 +392,3 @@ class TextSession(Session):
                     self.submit(form, button)
             elif sum(forms.is_text(control) for control in forms.controls(form, document)) <= 1:
                 self.submit(form, None)
-
-    def move_focus(self, step: int) -> None:
-        """To the next thing that takes keys."""
-        document, state = self.page.rendering.document, self.page.state
-        order = [element for element in document.elements if self.takes_focus(element)]
-        if not order:
-            return
-        if state.focus in order:
-            place = order.index(state.focus) + step
-            state.focus = order[place] if 0 <= place < len(order) else None
-        else:
-            state.focus = order[0 if step > 0 else -1]
-
-    def takes_focus(self, element: Element) -> bool:
-        """Whether Tab stops here."""
-        attributes = element.attributes
-        if attributes.get("tabindex", "").startswith("-") or element.closest("head", "template") is not None:
-            return False
-        if element.tag in ("input", "select", "textarea", "button"):
-            if is_disabled(element) or forms.kind(element) == "hidden":
-                return False
-            if forms.kind(element) == "radio" and not self.page.state.is_checked(element):
-                group = [e for e in self.page.rendering.document.find("input") if forms.kind(e) == "radio"]
-                same = [e for e in group if e.attributes.get("name") == attributes.get("name")]
-                return not any(map(self.page.state.is_checked, same))
-        elif element.tag == "a":
-            if "href" not in attributes:
-                return False
-        elif element.tag != "summary" and "tabindex" not in attributes:
-            return False
-        around: Element | None = element
-        while around is not None:
-            if "hidden" in around.attributes:
-                return False
-            closed = around.parent is not None and around.parent.tag == "details" and around.tag != "summary"
-            if closed and around.parent is not None and not self.page.state.is_open(around.parent):
-                return False
-            around = around.parent
-        return True
-
-    def arrow(self, focus: Element, step: int) -> None:
-        """Up and down move through options, radio buttons and numbers."""
-        state = self.page.state
-        if focus.tag == "select" and "multiple" not in focus.attributes:
-            options = [e for e in focus.elements() if e.tag == "option" and not is_disabled(e)]
-            chosen = next((index for index, e in enumerate(options) if e in state.options(focus)), -1)
-            if 0 <= chosen + step < len(options):
-                state.chosen[focus] = frozenset([options[chosen + step]])
-        elif forms.kind(focus) == "radio":
-            name = focus.attributes.get("name")
-            group = [e for e in self.page.rendering.document.find("input") if e.attributes.get("name") == name]
-            group = [e for e in group if forms.kind(e) == "radio" and not is_disabled(e)]
-            state.focus = group[(group.index(focus) + step) % len(group)]
-            self.turn_on(state.focus)
-        elif forms.kind(focus) == "number" and forms.is_editable(focus):
-            value = state.value(focus)
-            base = float(value) if re.fullmatch(r"-?\d{1,15}(\.\d{1,15})?", value) else 0.0
-            state.values[focus] = f"{base - step:g}"
-
-
-def date_value(text: str) -> str:
-    """A date as inputs keep it, from `2026-06-15` or `06/15/2026`; '' for anything else."""
-    found = re.fullmatch(r"\s*(\d{4})-(\d\d?)-(\d\d?)\s*", text)
-    if found is None:
-        american = re.fullmatch(r"\s*(\d\d?)/(\d\d?)/(\d{4})\s*", text)
-        if american is None:
-            return ""
-        year, month, day = american[3], american[1], american[2]
-    else:
-        year, month, day = found[1], found[2], found[3]
-    return f"{year}-{int(month):02}-{int(day):02}" if 1 <= int(month) <= 12 and 1 <= int(day) <= 31 else ""
-
-
-def decode(body: bytes, kind: str) -> str:
-    """Bytes of a page as text, by the header, the page's own word, or what fits."""
-    said = CHARSET.search(kind)
-    name = said[1] if said else ""
-    if not name:
-        found = META_CHARSET.search(body[:1024])
-        name = found[1].decode("ascii") if found else "utf-8"
-    try:
-        return body.decode(name, "replace")
-    except LookupError:
-        return body.decode("utf-8", "replace")

@@ -91,6 +91,13 @@ def touch(visit: Visit, table: str, number: int) -> str:
     return now
 
 
+def add_comment(visit: Visit, project: Project, table: str, row: sqlite3.Row, body: str) -> Response:
+    """Somebody's comment on an issue or a merge request, and back to its page."""
+    sql = "INSERT INTO note (kind, target, author, body, created) VALUES (?, ?, ?, ?, ?)"
+    visit.change(sql, table, row["id"], visit.user, body, touch(visit, table, row["id"]))
+    return visit.redirect(f"{project.url}/-/{table}s/{row['iid']}", "Your comment was added.")
+
+
 def tell(visit: Visit, user: str, action: str, kind: str, target: int, now: str) -> None:
     """A to-do for somebody else."""
     if user and user != visit.user:

@@ -13,6 +13,7 @@ from oneiro.worlds.web.sites.base import Visit
 from oneiro.worlds.web.sites.gitlab_access import (
     Errors,
     Project,
+    add_comment,
     asked_project,
     check_title,
     member_names,
@@ -228,9 +229,7 @@ def comment_issue(visit: Visit) -> Response:
     body = visit.form.get("body", "")
     if not body:
         return issue_page(visit, project, row, {"body": "Write something first."}, 422)
-    sql = "INSERT INTO note (kind, target, author, body, created) VALUES ('issue', ?, ?, ?, ?)"
-    visit.change(sql, row["id"], visit.user, body, touch(visit, "issue", row["id"]))
-    return visit.redirect(f"{project.url}/-/issues/{row['iid']}", "Your comment was added.")
+    return add_comment(visit, project, "issue", row, body)
 
 
 def close_issue(visit: Visit) -> Response:

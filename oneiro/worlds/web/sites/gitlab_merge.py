@@ -12,6 +12,7 @@ from oneiro.worlds.web.sites.base import Visit
 from oneiro.worlds.web.sites.gitlab_access import (
     Errors,
     Project,
+    add_comment,
     asked_project,
     check_title,
     member_names,
@@ -137,9 +138,7 @@ def comment_request(visit: Visit) -> Response:
     body = visit.form.get("body", "")
     if not body:
         return request_page(visit, project, row, {"body": "Write something first."}, 422)
-    sql = "INSERT INTO note (kind, target, author, body, created) VALUES ('merge_request', ?, ?, ?, ?)"
-    visit.change(sql, row["id"], visit.user, body, touch(visit, "merge_request", row["id"]))
-    return visit.redirect(f"{project.url}/-/merge_requests/{row['iid']}", "Your comment was added.")
+    return add_comment(visit, project, "merge_request", row, body)
 
 
 def assign_request(visit: Visit) -> Response:

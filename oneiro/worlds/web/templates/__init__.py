@@ -1,13 +1,44 @@
-"""Our own tasks: templates over the five sites, each with slots from the content, checks and an oracle script."""
+"""Our own tasks: templates over the five sites, each with slots from the content, checks and an oracle script.
+
+Each site has a module of what its tasks share (`SITE_parts`) and modules of templates.
+"""
 
 from oneiro.worlds.web.tasks import Task
-from oneiro.worlds.web.templates import admin, gitlab, maps, reddit, shopping
+from oneiro.worlds.web.templates import (
+    admin_catalogue,
+    admin_marketing,
+    admin_orders,
+    admin_pages,
+    admin_questions,
+    gitlab_account,
+    gitlab_additions,
+    gitlab_issues,
+    gitlab_pages,
+    gitlab_projects,
+    gitlab_questions,
+    maps_pages,
+    maps_questions,
+    reddit_changes,
+    reddit_questions,
+    shopping_account,
+    shopping_cart,
+    shopping_orders,
+    shopping_pages,
+    shopping_questions,
+)
 from oneiro.worlds.web.templates.base import Template
 from oneiro.worlds.web.templates.script import Script, View
 
-TEMPLATES: dict[str, Template] = {
-    kind.name: kind() for module in (shopping, admin, reddit, gitlab, maps) for kind in module.TEMPLATES
-}
+MODULES = (
+    shopping_questions, shopping_pages, shopping_cart, shopping_orders, shopping_account,
+    admin_questions, admin_pages, admin_catalogue, admin_orders, admin_marketing,
+    reddit_questions, reddit_changes,
+    gitlab_questions, gitlab_pages, gitlab_projects, gitlab_issues, gitlab_additions, gitlab_account,
+    maps_questions, maps_pages,
+)  # fmt: skip
+"""Where the templates are, in the order in which they are drawn."""
+
+TEMPLATES: dict[str, Template] = {kind.name: kind() for module in MODULES for kind in module.TEMPLATES}
 """Every template by name."""
 
 

@@ -64,9 +64,9 @@ class Template(ABC):
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         """Slots for one task, or None where this draw gives no task with a unique, non-empty answer."""
 
-    @abstractmethod
     def checks(self, slots: Slots) -> list[Check]:
         """What must hold at the end. All of them must; `changes` and `url` add theirs."""
+        return []
 
     def changes(self, slots: Slots) -> dict[str, str | None]:
         """The tables that the task is meant to change, each with an SQL condition on the rows that may differ (None:
@@ -117,6 +117,26 @@ class Template(ABC):
             return False
         page = first_page(self.site, self.start, task.spec.content)
         return all(re.search(rf"(?<!\w){re.escape(word.lower())}(?!\w)", page) for word in words)
+
+
+class Question(Template):
+    """A task that asks for one value, which is one of its slots."""
+
+    answer: ClassVar[tuple[str, str]]
+    """The type of the answer (see `says`) and its slot."""
+
+    def checks(self, slots: Slots) -> list[Check]:
+        kind, slot = self.answer
+        return [says(kind, slots[slot])]
+
+    @abstractmethod
+    def look_up(self, see: View, slots: Slots) -> Script:
+        """The oracle's way to a page that shows the answer."""
+
+    def script(self, see: View, slots: Slots) -> Script:
+        yield from self.look_up(see, slots)
+        answer = slots[self.answer[1]]
+        yield see.stop(", ".join(answer) if isinstance(answer, list) else str(answer))
 
 
 @lru_cache(maxsize=512)

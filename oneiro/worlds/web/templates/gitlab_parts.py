@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
 
 from oneiro.worlds.web.actions import Action
+from oneiro.worlds.web.sites.base import TODAY
 from oneiro.worlds.web.sites.gitlab_content import ROLES, USER
 from oneiro.worlds.web.tasks import Check
 from oneiro.worlds.web.templates.base import Content, Slots, Template, holds, quoted
@@ -124,6 +126,11 @@ def some_member(content: Content, rng: np.random.Generator, project: int, but: s
         rng, "SELECT user FROM member WHERE project = ? AND user NOT IN (?, ?) ORDER BY user", project, USER, but
     )
     return row["user"] if row else None
+
+
+def some_day(rng: np.random.Generator) -> str:
+    """A day in the coming half year."""
+    return (TODAY + timedelta(days=int(rng.integers(10, 180)))).strftime("%Y-%m-%d")
 
 
 # Ways ----------------------------------------------------------------------------------------------------------------

@@ -6,13 +6,13 @@ import sqlite3
 from calendar import monthrange
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from oneiro.worlds.web.actions import Action, Kind
-from oneiro.worlds.web.tasks import DatabaseCheck
-from oneiro.worlds.web.templates.base import Content, Slots, holds, quoted
+from oneiro.worlds.web.tasks import Check, DatabaseCheck
+from oneiro.worlds.web.templates.base import Content, Slots, Template, holds, quoted
 from oneiro.worlds.web.templates.script import Lost, View, walk
 
 SHOPPER_ID = 1
@@ -61,6 +61,20 @@ def holds_row(site: str, table: str, number: int, row: Mapping[str, Any]) -> Dat
     return holds(site, f"SELECT {', '.join(row)} FROM {table} WHERE id = {number}", tuple(row.values()))
 
 
+class EditsRow(Template):
+    """A task that changes one row: the slot `row` has what it must say at the end."""
+
+    table: ClassVar[str]
+    number: ClassVar[str] = "id"
+    """The slot with the row's number."""
+
+    def checks(self, slots: Slots) -> list[Check]:
+        return [holds_row(self.site, self.table, slots[self.number], slots["row"])]
+
+    def changes(self, slots: Slots) -> dict[str, str | None]:
+        return {self.table: f"id = {slots[self.number]}"}
+
+
 def listed(values: Sequence[Any]) -> str:
     """Values as an SQL list."""
     return ", ".join(quoted(value) if isinstance(value, str) else str(value) for value in values)
@@ -76,3 +90,32 @@ def click_after(see: View, text: str, role: str, name: str) -> Action:
             return Action(Kind.CLICK, node.id)
         seen = seen or (text in node.name and node.role in ("StaticText", "link", "heading", "cell"))
     raise Lost(f"{see.page.url}: no {role} {name!r} after {text!r}")
+
+
+def returned(content: Content, order: int) -> list[list[int]]:
+    """What the products of an order have in stock when its items are back."""
+    rows = content.rows(
+        "SELECT p.id, p.stock + sum(i.quantity) FROM order_item i JOIN product p ON p.id = i.product_id "
+        "WHERE i.order_id = ? GROUP BY p.id ORDER BY p.id",
+        order,
+    )
+    return [list(row) for row in rows]
+
+
+def canceled(site: str, slots: Slots) -> list[Check]:
+    """An order is canceled and its items are back in stock."""
+    products = listed([product for product, _ in slots["stocks"]])
+    stocks = [(product, stock) for product, stock in slots["stocks"]]
+    return [
+        holds(site, f"SELECT status FROM sales_order WHERE id = {slots['order']}", ("canceled",)),
+        holds(site, f"SELECT id, stock FROM product WHERE id IN ({products})", *stocks),
+    ]
+
+
+def canceling(slots: Slots) -> dict[str, str | None]:
+    """What canceling an order changes."""
+    return {
+        "sales_order": f"id = {slots['order']}",
+        "order_comment": f"order_id = {slots['order']} AND text LIKE 'Canceled by %'",
+        "product": f"id IN ({listed([product for product, _ in slots['stocks']])})",
+    }

@@ -1,17 +1,13 @@
-"""Tasks on the code host that ask for an answer or a page; those that change something are in `gitlab_changes`."""
+"""Questions that the code host answers."""
 
 from __future__ import annotations
 
 import re
-from typing import ClassVar
-from urllib.parse import urlencode
 
 import numpy as np
 
-from oneiro.worlds.web.sites.gitlab_content import USER
 from oneiro.worlds.web.tasks import Check
-from oneiro.worlds.web.templates import gitlab_changes
-from oneiro.worlds.web.templates.base import Content, Slots, counts, says
+from oneiro.worlds.web.templates.base import Content, Question, Slots, counts, says
 from oneiro.worlds.web.templates.gitlab_parts import (
     ME,
     MINE,
@@ -27,13 +23,13 @@ from oneiro.worlds.web.templates.gitlab_parts import (
     to_the_end,
 )
 from oneiro.worlds.web.templates.script import Script, View
-from oneiro.worlds.web.templates.words import one_of
 
 
-class StarCount(GitLab):
+class StarCount(Question, GitLab):
     name = "gitlab/star-count"
     intents = ("How many stars does the project {project} have?", "Tell me the number of stars of {project}.")
     skills = ("search", "read")
+    answer = ("number", "stars")
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         others = f"{SEEN} AND NOT {MINE} AND stars > 50"  # the first page lists those of the user
@@ -44,12 +40,8 @@ class StarCount(GitLab):
             else {**found, "stars": content.value("SELECT stars FROM project WHERE id = ?", found["number"])}
         )
 
-    def checks(self, slots: Slots) -> list[Check]:
-        return [says("number", slots["stars"])]
-
-    def script(self, see: View, slots: Slots) -> Script:
+    def look_up(self, see: View, slots: Slots) -> Script:
         yield see.type("Search projects", slots["project"], enter=True)
-        yield see.stop(str(slots["stars"]))
 
 
 class LabelCount(GitLab):
@@ -118,13 +110,14 @@ class CommitsInMonth(GitLab):
         yield see.stop(listed(slots))
 
 
-class TopContributor(GitLab):
+class TopContributor(Question, GitLab):
     name = "gitlab/top-contributor"
     intents = (
         "Who has made the most commits to the main branch of {project}? Give the user name.",
         "Give the user name of the most active contributor to main in {project}.",
     )
     skills = ("search", "compare", "read")
+    answer = ("text", "author")
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         found = some_project(content, rng)
@@ -139,21 +132,18 @@ class TopContributor(GitLab):
             return None
         return {**found, "author": rows[0]["author"]}
 
-    def checks(self, slots: Slots) -> list[Check]:
-        return [says("text", slots["author"])]
-
-    def script(self, see: View, slots: Slots) -> Script:
+    def look_up(self, see: View, slots: Slots) -> Script:
         yield from open_part(see, slots["project"], "Contributors")
-        yield see.stop(slots["author"])
 
 
-class OldestIssue(GitLab):
+class OldestIssue(Question, GitLab):
     name = "gitlab/oldest-issue"
     intents = (
         "What is the title of the oldest open issue of {project}?",
         "Which open issue of the project {project} was created first? Give its title.",
     )
     skills = ("search", "sort", "read")
+    answer = ("text", "title")
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         found = some_project(content, rng)
@@ -167,44 +157,38 @@ class OldestIssue(GitLab):
             None if len(rows) < 2 or rows[0]["created"] == rows[1]["created"] else {**found, "title": rows[0]["title"]}
         )
 
-    def checks(self, slots: Slots) -> list[Check]:
-        return [says("text", slots["title"])]
-
-    def script(self, see: View, slots: Slots) -> Script:
+    def look_up(self, see: View, slots: Slots) -> Script:
         yield from open_part(see, slots["project"], "Issues")
         yield see.select("Sort by", "Oldest first")
         yield see.click("button", "Filter")
-        yield see.stop(slots["title"])
 
 
-class IssueAssignee(GitLab):
+class IssueAssignee(Question, GitLab):
     name = "gitlab/issue-assignee"
     intents = (
         'Who is assigned to the issue "{title}" of {project}? Give the user name.',
         'Give the user name of the assignee of the open issue "{title}" in {project}.',
     )
     skills = ("search", "read")
+    answer = ("text", "assignee")
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         row = some_row(content, rng, "issue", f"t.state = 'opened' AND t.assignee != '' AND {SEEN}")
         return None if row is None else {"project": row["name"], "title": row["title"], "assignee": row["assignee"]}
 
-    def checks(self, slots: Slots) -> list[Check]:
-        return [says("text", slots["assignee"])]
-
-    def script(self, see: View, slots: Slots) -> Script:
+    def look_up(self, see: View, slots: Slots) -> Script:
         yield from open_part(see, slots["project"], "Issues")
         yield see.type("Search", slots["title"], enter=True)
-        yield see.stop(slots["assignee"])
 
 
-class MembersWithRole(GitLab):
+class MembersWithRole(Question, GitLab):
     name = "gitlab/members-with-role"
     intents = (
         "Which members of {project} have the role {role}? List their user names.",
         "List the user names of everybody who is {role} in the project {project}.",
     )
     skills = ("search", "read", "compare")
+    answer = ("names", "users")
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         row = content.pick(
@@ -219,21 +203,18 @@ class MembersWithRole(GitLab):
             else {"project": row["project"], "role": row["role"], "users": sorted(row["users"].split(","))}
         )
 
-    def checks(self, slots: Slots) -> list[Check]:
-        return [says("names", slots["users"])]
-
-    def script(self, see: View, slots: Slots) -> Script:
+    def look_up(self, see: View, slots: Slots) -> Script:
         yield from open_part(see, slots["project"], "Members")
-        yield see.stop(", ".join(slots["users"]))
 
 
-class RowLimit(GitLab):
+class RowLimit(Question, GitLab):
     name = "gitlab/row-limit"
     intents = (
         "The file {file} of {project} begins with a comment about a limit. How many rows is it?",
         "Look into {file} in the project {project}: which limit of rows does the comment name?",
     )
     skills = ("search", "read")
+    answer = ("number", "rows")
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         row = content.pick(
@@ -246,23 +227,20 @@ class RowLimit(GitLab):
             return None
         return {"project": row["project"], "file": row["file"], "rows": int(limit[1])}
 
-    def checks(self, slots: Slots) -> list[Check]:
-        return [says("number", slots["rows"])]
-
-    def script(self, see: View, slots: Slots) -> Script:
+    def look_up(self, see: View, slots: Slots) -> Script:
         yield from open_project(see, slots["project"])
         for part in slots["file"].split("/"):
             yield see.click("link", part)
-        yield see.stop(str(slots["rows"]))
 
 
-class MilestoneDue(GitLab):
+class MilestoneDue(Question, GitLab):
     name = "gitlab/milestone-due"
     intents = (
         'When is the milestone "{milestone}" of {project} due?',
         'On which date does the milestone "{milestone}" in {project} end?',
     )
     skills = ("search", "read")
+    answer = ("date", "due")
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         row = content.pick(
@@ -272,12 +250,8 @@ class MilestoneDue(GitLab):
         )
         return None if row is None else {"project": row["project"], "milestone": row["title"], "due": row["due"]}
 
-    def checks(self, slots: Slots) -> list[Check]:
-        return [says("date", slots["due"])]
-
-    def script(self, see: View, slots: Slots) -> Script:
+    def look_up(self, see: View, slots: Slots) -> Script:
         yield from open_part(see, slots["project"], "Milestones")
-        yield see.stop(slots["due"])
 
 
 class IssuesInMonth(GitLab):
@@ -306,7 +280,7 @@ class IssuesInMonth(GitLab):
         yield see.stop(listed(slots))
 
 
-class MostStarred(GitLab):
+class MostStarred(Question, GitLab):
     name = "gitlab/most-starred"
     intents = (
         "Which project of the group {group} has the most stars? Answer with the project's name, without the group.",
@@ -315,6 +289,7 @@ class MostStarred(GitLab):
     skills = ("read", "compare")
     start = "/projects/new"  # the first page lists projects
     held_out = True
+    answer = ("text", "name")
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         team = content.pick(rng, "SELECT path, title FROM team ORDER BY path")
@@ -328,13 +303,9 @@ class MostStarred(GitLab):
             return None
         return {"group": team["title"], "name": rows[0]["path"]}
 
-    def checks(self, slots: Slots) -> list[Check]:
-        return [says("text", slots["name"])]
-
-    def script(self, see: View, slots: Slots) -> Script:
+    def look_up(self, see: View, slots: Slots) -> Script:
         yield see.click("link", "Groups")
         yield see.click("link", slots["group"])
-        yield see.stop(slots["name"])
 
 
 class WasMerged(GitLab):
@@ -392,97 +363,18 @@ class OwnIssues(GitLab):
         yield see.stop(listed(slots))
 
 
-class ShowLabelled(GitLab):
-    name = "gitlab/show-labelled"
-    intents = (
-        'Show the closed issues of {project} that have the label "{label}".',
-        'Open the list of closed issues labelled "{label}" in the project {project}.',
-    )
-    skills = ("search", "filter", "navigate")
-
-    def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        row = content.pick(
-            rng,
-            "SELECT DISTINCT p.namespace || '/' || p.path AS project, l.name AS label FROM label l "
-            "JOIN issue_label ON issue_label.label = l.id JOIN issue ON issue.id = issue_label.issue "
-            f"JOIN project p ON p.id = l.project WHERE issue.state = 'closed' AND {SEEN} ORDER BY l.id",
-        )
-        return None if row is None else {"project": row["project"], "label": row["label"]}
-
-    def checks(self, slots: Slots) -> list[Check]:
-        return []
-
-    def url(self, slots: Slots) -> str:
-        return f"/{slots['project']}/-/issues?{urlencode({'state': 'closed', 'label_name': slots['label']})}"
-
-    def script(self, see: View, slots: Slots) -> Script:
-        yield from open_part(see, slots["project"], "Issues")
-        yield tab(see, "Closed")
-        yield see.select("Label", slots["label"])
-        yield see.click("button", "Filter")
-        yield see.stop()
-
-
-class OpenRequest(GitLab):
-    name = "gitlab/open-request"
-    intents = (
-        'Open the page of the merge request "{title}" of {project}.',
-        'Take me to the open merge request "{title}" in the project {project}.',
-    )
-    skills = ("search", "navigate")
-
-    def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        row = some_row(content, rng, "merge_request", f"t.state = 'opened' AND {SEEN}")
-        return None if row is None else {"project": row["name"], "title": row["title"], "iid": row["iid"]}
-
-    def checks(self, slots: Slots) -> list[Check]:
-        return []
-
-    def url(self, slots: Slots) -> str:
-        return f"/{slots['project']}/-/merge_requests/{slots['iid']}"
-
-    def script(self, see: View, slots: Slots) -> Script:
-        yield from open_part(see, slots["project"], "Merge requests")
-        yield see.click("link", slots["title"])
-        yield see.stop()
-
-
-class ShowOwn(GitLab):
-    name = "gitlab/show-own"
-    intents = ("Show me all {what}, from all projects.", "Open the list of {what} in any project.")
-    skills = ("filter", "navigate", "account")
-
-    LISTS: ClassVar = {
-        "closed issues that I created": ("Issues", "Created by me", "Closed", "issues?author_username"),
-        "closed issues that are assigned to me": ("Issues", "Assigned to me", "Closed", "issues?assignee_username"),
-        "merge requests of mine that were merged": (
-            "Merge requests", "Created by me", "Merged", "merge_requests?author_username"
-        ),
-        "closed merge requests that I was asked to review": (
-            "Merge requests", "Review requests for me", "Closed", "merge_requests?reviewer_username"
-        ),
-    }  # fmt: skip
-
-    def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        return {"what": one_of(rng, list(self.LISTS))}
-
-    def checks(self, slots: Slots) -> list[Check]:
-        return []
-
-    def url(self, slots: Slots) -> str:
-        _, _, state, path = self.LISTS[slots["what"]]
-        return f"/dashboard/{path}={USER}&state={state.lower()}"
-
-    def script(self, see: View, slots: Slots) -> Script:
-        link, whose, state, _ = self.LISTS[slots["what"]]
-        yield see.click("link", link)
-        yield see.click("link", whose)
-        yield tab(see, state)
-        yield see.stop()
-
-
 TEMPLATES = (
-    StarCount, LabelCount, CommitsInMonth, TopContributor, OldestIssue, IssueAssignee, MembersWithRole, RowLimit,
-    MilestoneDue, IssuesInMonth, MostStarred, WasMerged, OwnIssues, ShowLabelled, OpenRequest, ShowOwn,
-    *gitlab_changes.TEMPLATES,
-)  # fmt: skip
+    StarCount,
+    LabelCount,
+    CommitsInMonth,
+    TopContributor,
+    OldestIssue,
+    IssueAssignee,
+    MembersWithRole,
+    RowLimit,
+    MilestoneDue,
+    IssuesInMonth,
+    MostStarred,
+    WasMerged,
+    OwnIssues,
+)

@@ -1,4 +1,4 @@
-"""Tasks on the forum."""
+"""Tasks that change something on the forum."""
 
 from __future__ import annotations
 
@@ -8,249 +8,54 @@ import numpy as np
 
 from oneiro.worlds.web.sites.forum_content import USER
 from oneiro.worlds.web.tasks import Check
-from oneiro.worlds.web.templates.base import Content, Slots, Template, holds, quoted, says
+from oneiro.worlds.web.templates.base import Content, Slots, holds, quoted
+from oneiro.worlds.web.templates.reddit_parts import ME, Reddit, open_forum, open_post, some_forum, some_post
 from oneiro.worlds.web.templates.script import Script, View
 from oneiro.worlds.web.templates.words import BIOGRAPHIES, COMMENTS, POSTS, TOPICS, one_of
 
-ME = quoted(USER)
 
+class Subscription(Reddit):
+    """A forum is subscribed to or no longer."""
 
-def open_forum(see: View, forum: str) -> Script:
-    """From any page to a forum's."""
-    yield see.click("link", "Forums")
-    yield from see.turn_pages_to("link", forum)
-    yield see.click("link", forum)
-
-
-def open_post(see: View, title: str) -> Script:
-    """From any page to a post's, by its title."""
-    yield see.type("Search query", title, enter=True)
-    yield see.click("link", title)
-
-
-def some_forum(content: Content, rng: np.random.Generator, where: str = "1") -> str | None:
-    """The name of a forum with posts."""
-    row = content.pick(rng, f"SELECT name FROM forum WHERE submissions > 2 AND ({where}) ORDER BY name")
-    return row["name"] if row else None
-
-
-def some_post(content: Content, rng: np.random.Generator, where: str = "1") -> Slots | None:
-    """A post without a link, found by its title alone: no other post has these words in its title or text."""
-    row = content.pick(rng, f"SELECT id, title, forum FROM post p WHERE url = '' AND ({where}) ORDER BY id")
-    if row is None:
-        return None
-    found = "SELECT count(*) FROM post WHERE instr(lower(title), lower(:words)) OR instr(lower(body), lower(:words))"
-    if content.db.execute(found, {"words": row["title"]}).fetchone()[0] > 1:
-        return None
-    return {"title": row["title"], "post": row["id"], "forum": row["forum"]}
-
-
-class _Reddit(Template):
-    site = "reddit"
-
-
-class PostAuthor(_Reddit):
-    name = "reddit/post-author"
-    intents = (
-        'Who submitted the post "{title}"? Give the user name.',
-        'Give the user name of the author of the post "{title}".',
-    )
-    skills = ("search", "read")
+    skills = ("page", "form")
+    button: ClassVar[str]
+    subscribed: ClassVar[int]
+    """Whether the user is a subscriber at the end."""
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        post = some_post(content, rng)
-        return post and {**post, "author": content.value("SELECT author FROM post WHERE id = ?", post["post"])}
+        own = f"name IN (SELECT forum FROM subscription WHERE user = {ME})"
+        forum = some_forum(content, rng, f"NOT {own}" if self.subscribed else own)
+        return {"forum": forum} if forum else None
 
     def checks(self, slots: Slots) -> list[Check]:
-        return [says("text", slots["author"])]
+        where = f"user = {ME} AND forum = {quoted(slots['forum'])}"
+        return [holds(self.site, f"SELECT count(*) FROM subscription WHERE {where}", (self.subscribed,))]
 
-    def script(self, see: View, slots: Slots) -> Script:
-        yield see.type("Search query", slots["title"], enter=True)
-        yield see.stop(slots["author"])
-
-
-class CommentCount(_Reddit):
-    name = "reddit/comment-count"
-    intents = (
-        'How many comments does the post "{title}" in {forum} have?',
-        'Count the comments on the post "{title}" in the forum {forum}.',
-    )
-    skills = ("search", "read", "count")
-
-    def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        post = some_post(content, rng, "comments > 1")
-        return post and {**post, "count": content.value("SELECT comments FROM post WHERE id = ?", post["post"])}
-
-    def checks(self, slots: Slots) -> list[Check]:
-        return [says("number", slots["count"])]
-
-    def script(self, see: View, slots: Slots) -> Script:
-        yield from open_post(see, slots["title"])
-        yield see.stop(str(slots["count"]))
-
-
-class TopPost(_Reddit):
-    name = "reddit/top-post"
-    intents = (
-        "What is the title of the post with the highest score of all time in the forum {forum}?",
-        "Give the title of the best rated post ever in {forum}.",
-    )
-    skills = ("sort", "compare", "read")
-
-    def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        forum = some_forum(content, rng)
-        posts = content.rows("SELECT title, score FROM post WHERE forum = ? ORDER BY score DESC, id LIMIT 2", forum)
-        if len(posts) < 2 or posts[0]["score"] == posts[1]["score"]:
-            return None
-        return {"forum": forum, "title": posts[0]["title"]}
-
-    def checks(self, slots: Slots) -> list[Check]:
-        return [says("text", slots["title"])]
+    def changes(self, slots: Slots) -> dict[str, str | None]:
+        forum = quoted(slots["forum"])
+        return {"subscription": f"user = {ME} AND forum = {forum}", "forum": f"name = {forum}"}
 
     def script(self, see: View, slots: Slots) -> Script:
         yield from open_forum(see, slots["forum"])
-        yield see.click("link", "Top")
-        yield see.stop(slots["title"])
-
-
-class NewestAuthor(_Reddit):
-    name = "reddit/newest-author"
-    intents = (
-        "Who wrote the newest post in the forum {forum}? Give the user name.",
-        "Give the user name of whoever posted last in {forum}.",
-    )
-    skills = ("sort", "read")
-
-    def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        forum = some_forum(content, rng)
-        posts = content.rows("SELECT author, created FROM post WHERE forum = ? ORDER BY created DESC LIMIT 2", forum)
-        if len(posts) < 2 or posts[0]["created"] == posts[1]["created"]:
-            return None
-        return {"forum": forum, "author": posts[0]["author"]}
-
-    def checks(self, slots: Slots) -> list[Check]:
-        return [says("text", slots["author"])]
-
-    def script(self, see: View, slots: Slots) -> Script:
-        yield from open_forum(see, slots["forum"])
-        yield see.click("link", "New")
-        yield see.stop(slots["author"])
-
-
-class SubscriberCount(_Reddit):
-    name = "reddit/subscriber-count"
-    intents = ("How many subscribers does the forum {forum} have?", "Give the number of subscribers of {forum}.")
-    skills = ("page", "read")
-
-    def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        forum = some_forum(content, rng)
-        return {"forum": forum, "count": content.value("SELECT subscribers FROM forum WHERE name = ?", forum)}
-
-    def checks(self, slots: Slots) -> list[Check]:
-        return [says("number", slots["count"])]
-
-    def script(self, see: View, slots: Slots) -> Script:
-        yield see.click("link", "Forums")
-        yield from see.turn_pages_to("link", slots["forum"])
-        yield see.stop(str(slots["count"]))
-
-
-class MostSubmissions(_Reddit):
-    name = "reddit/most-submissions"
-    intents = ("Which forum has the most submissions?", "Name the forum in which most has been posted.")
-    skills = ("sort", "compare")
-    start = "/create_forum"  # the front page names forums
-    held_out = True
-
-    def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        rows = content.rows("SELECT name, submissions FROM forum ORDER BY submissions DESC, name LIMIT 2")
-        return None if rows[0]["submissions"] == rows[1]["submissions"] else {"forum": rows[0]["name"]}
-
-    def checks(self, slots: Slots) -> list[Check]:
-        return [says("text", slots["forum"])]
-
-    def script(self, see: View, slots: Slots) -> Script:
-        yield see.click("link", "Forums")
-        yield see.click("link", "By submissions")
-        yield see.stop(slots["forum"])
-
-
-class ShowSorted(_Reddit):
-    name = "reddit/show-sorted"
-    intents = (
-        "Show the posts of the forum {forum}, {order} first.",
-        "Open the forum {forum} so that the {order} posts come first.",
-    )
-    skills = ("page", "sort", "navigate")
-
-    LINKS: ClassVar = {
-        "newest": ("New", "new"),
-        "best rated": ("Top", "top"),
-        "most commented": ("Most commented", "most_commented"),
-    }
-
-    def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        return {"forum": some_forum(content, rng), "order": one_of(rng, list(self.LINKS))}
-
-    def checks(self, slots: Slots) -> list[Check]:
-        return []
-
-    def url(self, slots: Slots) -> str:
-        return f"/f/{slots['forum']}/{self.LINKS[slots['order']][1]}"
-
-    def script(self, see: View, slots: Slots) -> Script:
-        yield from open_forum(see, slots["forum"])
-        yield see.click("link", self.LINKS[slots["order"]][0])
+        yield see.click("button", self.button)
         yield see.stop()
 
 
-class Subscribe(_Reddit):
+class Subscribe(Subscription):
     name = "reddit/subscribe"
     intents = ("Subscribe to the forum {forum}.", "I want to follow the forum {forum}. Subscribe me to it.")
-    skills = ("page", "form")
-
-    def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        forum = some_forum(content, rng, f"name NOT IN (SELECT forum FROM subscription WHERE user = {ME})")
-        return {"forum": forum} if forum else None
-
-    def checks(self, slots: Slots) -> list[Check]:
-        where = f"user = {ME} AND forum = {quoted(slots['forum'])}"
-        return [holds(self.site, f"SELECT count(*) FROM subscription WHERE {where}", (1,))]
-
-    def changes(self, slots: Slots) -> dict[str, str | None]:
-        forum = quoted(slots["forum"])
-        return {"subscription": f"user = {ME} AND forum = {forum}", "forum": f"name = {forum}"}
-
-    def script(self, see: View, slots: Slots) -> Script:
-        yield from open_forum(see, slots["forum"])
-        yield see.click("button", "Subscribe")
-        yield see.stop()
+    button = "Subscribe"
+    subscribed = 1
 
 
-class Unsubscribe(_Reddit):
+class Unsubscribe(Subscription):
     name = "reddit/unsubscribe"
     intents = ("Unsubscribe from the forum {forum}.", "I no longer want to follow {forum}. Unsubscribe me.")
-    skills = ("page", "form")
-
-    def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        forum = some_forum(content, rng, f"name IN (SELECT forum FROM subscription WHERE user = {ME})")
-        return {"forum": forum} if forum else None
-
-    def checks(self, slots: Slots) -> list[Check]:
-        where = f"user = {ME} AND forum = {quoted(slots['forum'])}"
-        return [holds(self.site, f"SELECT count(*) FROM subscription WHERE {where}", (0,))]
-
-    def changes(self, slots: Slots) -> dict[str, str | None]:
-        forum = quoted(slots["forum"])
-        return {"subscription": f"user = {ME} AND forum = {forum}", "forum": f"name = {forum}"}
-
-    def script(self, see: View, slots: Slots) -> Script:
-        yield from open_forum(see, slots["forum"])
-        yield see.click("button", "Unsubscribe")
-        yield see.stop()
+    button = "Unsubscribe"
+    subscribed = 0
 
 
-class WritePost(_Reddit):
+class WritePost(Reddit):
     name = "reddit/write-post"
     intents = (
         'Submit a post in the forum {forum} with the title "{title}" and the text "{body}".',
@@ -283,7 +88,7 @@ class WritePost(_Reddit):
         yield see.stop()
 
 
-class WriteComment(_Reddit):
+class WriteComment(Reddit):
     name = "reddit/write-comment"
     intents = (
         'Write the comment "{text}" on the post "{title}" in {forum}.',
@@ -319,7 +124,7 @@ def written(slots: Slots) -> dict[str, str | None]:
     }
 
 
-class ReplyTo(_Reddit):
+class ReplyTo(Reddit):
     name = "reddit/reply"
     intents = (
         'Reply "{text}" to the comment of {author} on the post "{title}" in {forum}.',
@@ -357,7 +162,7 @@ class ReplyTo(_Reddit):
         yield see.stop()
 
 
-class VotePost(_Reddit):
+class VotePost(Reddit):
     name = "reddit/vote"
     intents = ('{vote} the post "{title}" in {forum}.', 'Find the post "{title}" in {forum} and {vote} it.')
     skills = ("search", "form")
@@ -382,7 +187,7 @@ class VotePost(_Reddit):
         yield see.stop()
 
 
-class Biography(_Reddit):
+class Biography(Reddit):
     name = "reddit/biography"
     intents = ('Change my biography to "{text}".', 'Set the biography on my profile to "{text}".')
     skills = ("form", "edit", "account")
@@ -404,7 +209,7 @@ class Biography(_Reddit):
         yield see.stop()
 
 
-class Theme(_Reddit):
+class Theme(Reddit):
     name = "reddit/theme"
     intents = ("Switch my account to the {theme} theme.", "In my settings, choose the {theme} theme.")
     skills = ("form", "edit", "account")
@@ -429,7 +234,7 @@ class Theme(_Reddit):
         yield see.stop()
 
 
-class CreateForum(_Reddit):
+class CreateForum(Reddit):
     name = "reddit/create-forum"
     intents = (
         'Create a forum named {forum} with the title "{title}" and the description "{text}".',
@@ -460,7 +265,7 @@ class CreateForum(_Reddit):
         yield see.stop()
 
 
-class DeletePost(_Reddit):
+class DeletePost(Reddit):
     name = "reddit/delete-post"
     intents = ('Delete my post "{title}" in {forum}.', 'Remove the post "{title}" that I wrote in {forum}.')
     skills = ("search", "delete", "account")
@@ -488,6 +293,14 @@ class DeletePost(_Reddit):
 
 
 TEMPLATES = (
-    PostAuthor, CommentCount, TopPost, NewestAuthor, SubscriberCount, MostSubmissions, ShowSorted, Subscribe,
-    Unsubscribe, WritePost, WriteComment, ReplyTo, VotePost, Biography, Theme, CreateForum, DeletePost,
-)  # fmt: skip
+    Subscribe,
+    Unsubscribe,
+    WritePost,
+    WriteComment,
+    ReplyTo,
+    VotePost,
+    Biography,
+    Theme,
+    CreateForum,
+    DeletePost,
+)
