@@ -9,13 +9,9 @@ be stepped at once (`act_many`, `observe_many`).
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
 import os
 import shutil
-import threading
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
 
 from playwright.async_api import (
     Browser as Process,
@@ -29,14 +25,11 @@ from playwright.async_api import (
 )
 
 from oneiro.errors import OneiroError
-from oneiro.worlds.web.actions import Action
-from oneiro.worlds.web.browser.base import Browser, BrowserDied, Limits, Outcome, Session
+from oneiro.worlds.web.browser.base import BrowserDied, Limits, Session
 from oneiro.worlds.web.browser.chromium_session import ChromiumSession
-from oneiro.worlds.web.browser.server import Server
-from oneiro.worlds.web.page import Page
+from oneiro.worlds.web.browser.waiting import WaitingBrowser
 from oneiro.worlds.web.sites import Web
 
-Result = TypeVar("Result")
 START_SECONDS = 60.0
 SWITCHES = (
     "--proxy-bypass-list=<-loopback>",
@@ -55,19 +48,16 @@ SWITCHES = (
 )
 
 
-class ChromiumBrowser(Browser):
+class ChromiumBrowser(WaitingBrowser):
     """One Chromium for all sessions."""
 
     name = "chromium"
+    failure = PlaywrightError
 
     def __init__(self, limits: Limits | None = None, executable: str | None = None, headed: bool = False) -> None:
         super().__init__(limits)
         self.executable = executable or shutil.which("chromium")
         self.headed = headed
-        self.loop = asyncio.new_event_loop()
-        self.thread = threading.Thread(target=self.loop.run_forever, name="chromium", daemon=True)
-        self.thread.start()
-        self.server = Server(self.limits)
         self.playwright: Playwright | None = None
         self.process: Process | None = None
         try:
@@ -95,18 +85,6 @@ class ChromiumBrowser(Browser):
             timeout=START_SECONDS * 1000,
         )
 
-    def wait(self, work: Coroutine[Any, Any, Result], seconds: float | None = None) -> Result:
-        """Run something in the browser's thread. A browser that does not answer at all is dead."""
-        bound = seconds if seconds is not None else 4 * self.limits.seconds + 10
-        future = asyncio.run_coroutine_threadsafe(work, self.loop)
-        try:
-            return future.result(bound)
-        except concurrent.futures.TimeoutError:
-            future.cancel()
-            raise BrowserDied("Chromium does not answer") from None
-        except PlaywrightError as error:
-            raise BrowserDied(f"Chromium: {str(error).splitlines()[0]}") from None
-
     def open(self, web: Web, urls: Sequence[str], cookies: Mapping[str, Mapping[str, str]] | None = None) -> Session:
         if self.process is None or not self.process.is_connected():
             self.count("restart")
@@ -115,36 +93,8 @@ class ChromiumBrowser(Browser):
         self.wait(session._open(urls, cookies or {}))
         return session
 
-    def count(self, event: str) -> None:
-        """One more of an event."""
-        self.counts[event] = self.counts.get(event, 0) + 1
-
-    def act_many(self, sessions: Sequence[Session], actions: Sequence[Action]) -> list[Outcome]:
-        return self._at_once([(one, one._act(action)) for one, action in zip(sessions, actions, strict=True)])  # type: ignore[attr-defined]
-
-    def observe_many(self, sessions: Sequence[Session]) -> list[Page]:
-        return self._at_once([(one, one._observe()) for one in sessions])  # type: ignore[attr-defined]
-
-    def _at_once(self, work: list[tuple[Session, Coroutine[Any, Any, Result]]]) -> list[Result]:
-        async def together() -> list[Result]:
-            return list(await asyncio.gather(*[coroutine for _, coroutine in work]))
-
-        return self.wait(together(), 4 * self.limits.seconds + 10 + len(work))
-
-    def close(self) -> None:
-        async def stop() -> None:
-            if self.process is not None:
-                await self.process.close()
-            if self.playwright is not None:
-                await self.playwright.stop()
-            await self.server.stop()
-
-        if not self.thread.is_alive():
-            return
-        try:
-            self.wait(stop(), 20.0)
-        except BrowserDied:
-            pass
-        finally:
-            self.loop.call_soon_threadsafe(self.loop.stop)
-            self.thread.join(5.0)
+    async def _stop(self) -> None:
+        if self.process is not None:
+            await self.process.close()
+        if self.playwright is not None:
+            await self.playwright.stop()

@@ -1,0 +1,77 @@
+"""What browsers in other processes share: an event loop in a thread, a proxy, and many sessions stepped at once."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Coroutine, Sequence
+from typing import Any, ClassVar, TypeVar
+
+from oneiro.worlds.web.actions import Action
+from oneiro.worlds.web.browser.base import Browser, BrowserDied, Limits, Outcome, Session
+from oneiro.worlds.web.browser.server import Server
+from oneiro.worlds.web.page import Page
+
+Result = TypeVar("Result")
+
+
+class WaitingBrowser(Browser):
+    """Sessions work in the thread's event loop; their methods with an underscore are coroutines there."""
+
+    failure: ClassVar[type[Exception]]
+    """What the protocol raises where the browser is gone."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        super().__init__(limits)
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever, name=self.name, daemon=True)
+        self.thread.start()
+        self.server = Server(self.limits)
+
+    def wait(self, work: Coroutine[Any, Any, Result], seconds: float | None = None) -> Result:
+        """Run something in the browser's thread. A browser that does not answer at all is dead."""
+        bound = seconds if seconds is not None else 4 * self.limits.seconds + 10
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return future.result(bound)
+        except concurrent.futures.TimeoutError:
+            future.cancel()
+            raise BrowserDied(f"{self.name.capitalize()} does not answer") from None
+        except self.failure as error:
+            raise BrowserDied(f"{self.name.capitalize()}: {(str(error) or 'gone').splitlines()[0]}") from None
+
+    def act_many(self, sessions: Sequence[Session], actions: Sequence[Action]) -> list[Outcome]:
+        return self._at_once([one._act(action) for one, action in zip(sessions, actions, strict=True)])  # type: ignore[attr-defined]
+
+    def observe_many(self, sessions: Sequence[Session]) -> list[Page]:
+        return self._at_once([one._observe() for one in sessions])  # type: ignore[attr-defined]
+
+    def _at_once(self, work: list[Coroutine[Any, Any, Result]]) -> list[Result]:
+        async def together() -> list[Result]:
+            return list(await asyncio.gather(*work))
+
+        return self.wait(together(), 4 * self.limits.seconds + 10 + len(work))
+
+    def count(self, event: str) -> None:
+        """One more of an event."""
+        self.counts[event] = self.counts.get(event, 0) + 1
+
+    async def _stop(self) -> None:
+        """End the process."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        async def stop() -> None:
+            await self._stop()
+            await self.server.stop()
+
+        if not self.thread.is_alive():
+            return
+        try:
+            self.wait(stop(), 20.0)
+        except BrowserDied:
+            pass
+        finally:
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self.thread.join(5.0)
