@@ -66,7 +66,8 @@ class Page:
 
     def text(self) -> str:
         """WebArena's observation: the tabs, then the tree with a tab of indentation for every printed ancestor."""
-        return f"{self.header()}\n\n" + "\n".join(["\t" * node.depth + str(node) for node in self.nodes.values()])
+        lines = ["\t" * node.depth + f"[{node.id}] {node.line}" for node in self.nodes.values()]
+        return f"{self.header()}\n\n" + "\n".join(lines)
 
     def lines(self) -> list[str]:
         """The tree without indentation, a line for each node, as world models predict it."""

@@ -62,6 +62,12 @@ def _joined(parts: SplitResult, host: str, port: int) -> str:
     return urlunsplit(parts._replace(netloc=netloc, path=parts.path or "/"))
 
 
+def plain(url: str) -> str | None:
+    """`url` written plainly if it is a web address that every browser reads alike, whatever its host; else None."""
+    found = _parts(url)
+    return _joined(*found) if found is not None else None
+
+
 def admitted(url: str, hosts: Collection[str]) -> str | None:
     """`url` written plainly if it is a web address at one of `hosts`, else None.
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from oneiro.worlds.web.actions import Action, Kind
-from oneiro.worlds.web.browser.base import Limits, Session
+from oneiro.worlds.web.browser.base import Limits, Session, address
 from oneiro.worlds.web.browser.text import TextBrowser
 from oneiro.worlds.web.sites.web import Reply
 from tests.worlds.web.pages import Pages, html, one, redirect
@@ -201,6 +201,25 @@ def test_no_other_scheme_is_opened(url):
         assert outcome.failure == f"Addresses that begin with '{scheme}:' are blocked."
         assert outcome.events == ("blocked",)
     assert session.url == HERE
+
+
+@pytest.mark.parametrize(
+    ("written", "asked"),
+    [
+        ("here.test", "http://here.test/"),
+        ("https://HERE.test:443/a b?c=d e#f", "http://here.test/a%20b?c=d%20e#f"),
+        ("about:blank", "about:blank"),
+        ("http://here.test@elsewhere.test/", None),
+        ("http://here.test\\@elsewhere.test/", None),
+        ("http:here.test", None),
+        ("http://here%2etest/", None),
+        ("http://here.test/\x00", None),
+        ("http://[::1]/", None),
+        ("localhost:9222", None),
+    ],
+)
+def test_an_address_in_which_two_readers_could_see_two_hosts_is_refused(written: str, asked: str | None):
+    assert address(written) == asked
 
 
 def test_a_host_outside_shows_that_it_is_blocked():

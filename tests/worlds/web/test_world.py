@@ -124,6 +124,19 @@ def test_answers_do_not_stand_on_the_first_page() -> None:
     assert not template.leaks(template.task(content, {**slots, "author": "NobodyOfThisName"}))
 
 
+def test_money_leaks_as_pages_write_it_whether_the_answer_is_a_text_or_a_number() -> None:
+    template = TEMPLATES["shopping/product-price"]
+    content = contents_in("train")[0]
+    cents = next(
+        cents
+        for (cents,) in Content("shopping", content).rows("SELECT final_price FROM listed ORDER BY id")
+        if f"${cents / 100:,.2f}" in first_page("shopping", "", content)
+    )
+    for price in (f"${cents / 100:,.2f}", cents / 100):
+        assert template.leaks(template.task(content, {"product": "x", "price": price}))
+    assert not template.leaks(template.task(content, {"product": "x", "price": 98765.43}))
+
+
 def test_a_long_page_is_shown_a_window_at_a_time() -> None:
     whole, part = WebWorld(WebConfig(sites=("reddit",))), WebWorld(WebConfig(sites=("reddit",), lines=20))
     lines = whole.reset(seed=1)[0].splitlines()[2:]

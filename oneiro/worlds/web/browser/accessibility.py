@@ -171,7 +171,7 @@ class Builder:
             node = Node(role, "", {}, [], element)
             add_properties(node, element, self.state, self.disabled)
         if node is None:
-            if tag == "label" or attributes.get("id") in self.names.referenced:
+            if tag == "label" or attributes.get("id") in self.document.referenced:
                 self.collect(element, out, style)
             else:
                 self.inside(element, out, style, self.display(element, style))
@@ -188,7 +188,7 @@ class Builder:
                 self.spaces(around)
         if (
             role in FROM_CONTENTS
-            or attributes.get("id") in self.names.referenced
+            or attributes.get("id") in self.document.referenced
             or tag in ("legend", "caption", "label")
         ):
             items = self.names.collected[element] = []
@@ -223,7 +223,7 @@ class Builder:
             display = style.get("display", display)
             if display in INLINE_OUTSIDE or display == "none":
                 return False
-        if self.names.referenced and "id" in element.attributes:
+        if self.document.referenced and "id" in element.attributes:
             return False
         if tag == "td" or tag == "tr":
             if not self.data_table:

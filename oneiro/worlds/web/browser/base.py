@@ -17,6 +17,7 @@ from oneiro.errors import OneiroError
 from oneiro.worlds.web.actions import Action
 from oneiro.worlds.web.page import Node, Page
 from oneiro.worlds.web.sites import Reply, Web
+from oneiro.worlds.web.urls import plain
 
 
 class BrowserDied(OneiroError):
@@ -150,7 +151,8 @@ def is_download(reply: Reply) -> bool:
 
 
 def address(url: str) -> str | None:
-    """The address to ask for, or None for one that no browser may open (`file:`, `javascript:`, `data:` and the like).
+    """The address to ask for, or None for one that no browser may open: `file:`, `javascript:`, `data:` and the like,
+    and those in which two readers could see two hosts (`oneiro.worlds.web.urls`).
 
     There is no encryption between a browser and sites in the same process, so `https` is read as `http`.
     """
@@ -159,15 +161,18 @@ def address(url: str) -> str | None:
         return url
     if "://" not in url and not url.split(":")[0].isalpha():
         url = f"http://{url}"
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname
-        if parts.scheme not in ("http", "https") or not host or (parts.port or 80) < 0:
-            if parts.scheme or not url:
-                return None
-            return address(f"http://{url}") if "." in url.split("/")[0] else None
-    except ValueError:
+    known = plain(url)
+    if known is None:
         return None
-    path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._")
+    parts = urlsplit(known)
+    path = quote(parts.path, safe="/%:@!$&'()*+,;=~-._")
     query = quote(parts.query, safe="/%:@!$&'()*+,;=~-._?[]")
     return urlunsplit(("http", parts.netloc, path, query, parts.fragment)) + ("#" if url.endswith("#") else "")
+
+
+def refused(url: str) -> Failed:
+    """What an agent is told when `address` gives None."""
+    scheme = url.strip().split(":")[0].lower()
+    if scheme in ("http", "https"):
+        return Failed("That address cannot be read without doubt, so it is blocked.")
+    return Failed(f"Addresses that begin with '{scheme}:' are blocked.")

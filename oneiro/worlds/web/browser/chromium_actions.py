@@ -9,7 +9,7 @@ from playwright.async_api import (
 )
 
 from oneiro.worlds.web.actions import Action, Kind
-from oneiro.worlds.web.browser.base import Failed, address
+from oneiro.worlds.web.browser.base import Failed, address, refused
 from oneiro.worlds.web.browser.chromium_scripts import FIELD, FORGET, HOME, PICK, POINT, SET_DATE, SETTLE
 from oneiro.worlds.web.browser.chromium_tabs import Tab, Tabs
 from oneiro.worlds.web.browser.fields import date_value
@@ -172,7 +172,7 @@ class ActingTabs(Tabs):
         target = address(url)
         if target is None:
             self.event("blocked")
-            raise Failed(f"Addresses that begin with '{url.strip().split(':')[0].lower()}:' are blocked.")
+            raise refused(url)
         try:
             await self.tab.window.goto(target, wait_until="load")
         except PlaywrightError as error:

@@ -34,7 +34,11 @@ NOT_NESTED = frozenset(
 """Elements that end by themselves where the next one begins."""
 ATTRIBUTE = re.compile(r'([^\s="/>]+)(?:="([^"]*)")?')
 NOT_PLAIN = re.compile(r"\b(?:aria-|role|hidden|style=|title=|disabled)")
-NO_ATTRIBUTES: dict[str, str] = {}
+MARKS = ("id", "autofocus", "aria-labelledby")
+"""Attributes by which elements are found later."""
+NOTED = frozenset(("label", "link", "title"))
+"""Elements that are found later by their tag."""
+NO_ATTRIBUTES: tuple[dict[str, str], bool, bool] = ({}, True, False)
 INDEX = "data-oneiro-index"
 
 
@@ -90,22 +94,19 @@ class Document:
         self.elements = [self.root]
         self.ids: dict[str, Element] = {}
         self.cut = False
+        self.labels: list[Element] = []
+        self.links: list[Element] = []
+        """Those to style sheets."""
+        self.autofocus: Element | None = None
+        self.referenced: set[str] = set()
+        """Ids that `aria-labelledby` points at."""
+        self.title, self._titled = "", False
         self._read(LexborHTMLParser(html if len(html) < LARGE else tame(html)).html or "", most_elements)
-        self.links = [
-            element
-            for element in self.elements
-            if element.tag == "link" and "stylesheet" in element.attributes.get("rel", "").lower()
-        ]
-        self.title = ""
-        for element in self.elements:
-            if element.tag == "title" and element.closest("svg") is None:
-                self.title = " ".join(element.text().split())
-                break
 
     def _read(self, html: str, most_elements: int) -> None:
         self.styles = [found[3] for found in RAW.finditer(html) if found[1] == "style"]
         here, depth, count = self.root, 0, 1
-        elements, ids = self.elements, self.ids
+        elements, noted = self.elements, list[Element]()
         bare = RAW.sub(_empty, html)
         tokens = TOKEN.findall(bare) if len(bare) < LARGE else (found.groups() for found in TOKEN.finditer(bare))
         for closing, tag, written, text in tokens:
@@ -114,22 +115,40 @@ class Document:
                     here = here.parent or here
                 depth -= 1
             else:
-                attributes, plain = read_attributes(written) if written else (NO_ATTRIBUTES, True)
+                attributes, plain, marked = read_attributes(written) if written else NO_ATTRIBUTES
                 element = Element(tag, attributes, here, count, plain)
                 elements.append(element)
                 here.children.append(element)
                 count += 1
-                if "id" in attributes:
-                    ids.setdefault(attributes["id"], element)
+                if marked or tag in NOTED:
+                    noted.append(element)
                 if tag not in VOID:
                     depth += 1
                     if depth <= DEEPEST:
                         here = element
                 if count > most_elements:
                     self.cut = True
-                    return
+                    break
             if text:
                 here.children.append(unescape(text) if "&" in text else text)
+        for element in noted:
+            self._note(element)
+
+    def _note(self, element: Element) -> None:
+        """Keep an element that is looked for later."""
+        tag, attributes = element.tag, element.attributes
+        if "id" in attributes:
+            self.ids.setdefault(attributes["id"], element)
+        if "autofocus" in attributes and self.autofocus is None:
+            self.autofocus = element
+        if tag == "label":
+            self.labels.append(element)
+        elif "aria-labelledby" in attributes:
+            self.referenced.update(attributes["aria-labelledby"].split())
+        if tag == "link" and "stylesheet" in attributes.get("rel", "").lower():
+            self.links.append(element)
+        elif tag == "title" and not self._titled and element.closest("svg") is None:
+            self.title, self._titled = " ".join(element.text().split()), True
 
     def find(self, *tags: str) -> list[Element]:
         """All elements with one of the tags."""
@@ -157,10 +176,12 @@ def tame(html: str) -> str:
 
 
 @lru_cache(maxsize=20_000)
-def read_attributes(written: str) -> tuple[dict[str, str], bool]:
-    """The attributes of a tag, and whether none of them is special; the same text is read once."""
+def read_attributes(written: str) -> tuple[dict[str, str], bool, bool]:
+    """The attributes of a tag, whether none of them is special, and whether it is marked by one; the same text is read
+    once.
+    """
     found = {key: unescape(value) if "&" in value else value for key, value in ATTRIBUTE.findall(written)}
-    return found, NOT_PLAIN.search(written) is None
+    return found, NOT_PLAIN.search(written) is None, any(mark in found for mark in MARKS)
 
 
 def _empty(found: re.Match[str]) -> str:

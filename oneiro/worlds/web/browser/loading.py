@@ -162,7 +162,7 @@ class Loader:
         document = read(html, self.limits.nodes)
         shown = rendering(html, self.sheets_of(document, url), self.limits.nodes)
         page = Loaded(url, reply.status, html, shown, posted=posted)
-        page.state.focus = next((e for e in document.elements if "autofocus" in e.attributes), None)
+        page.state.focus = document.autofocus
         return page
 
     def sheets_of(self, document: Document, url: str) -> tuple[str, ...]:

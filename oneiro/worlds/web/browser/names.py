@@ -35,16 +35,11 @@ class Names:
     def __init__(self, document: Document) -> None:
         self.document = document
         self.labels: dict[Element, list[Element]] = {}
-        self.referenced: set[str] = set()
-        """Ids that `aria-labelledby` points at."""
         self.collected: dict[Element, list[Node | str]] = {}
-        for element in document.elements:
-            if element.tag == "label":
-                control = labelled(element, document)
-                if control is not None:
-                    self.labels.setdefault(control, []).append(element)
-            elif "aria-labelledby" in element.attributes:
-                self.referenced.update(element.attributes["aria-labelledby"].split())
+        for label in document.labels:
+            control = labelled(label, document)
+            if control is not None:
+                self.labels.setdefault(control, []).append(label)
 
     def of(self, node: Node, element: Element, items: list[Node | str] | None) -> str:
         """The accessible name."""

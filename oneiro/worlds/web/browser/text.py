@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from urllib.parse import urldefrag, urljoin, urlsplit
+from urllib.parse import urldefrag, urljoin
 
 from oneiro.worlds.web.actions import Action, Kind
 from oneiro.worlds.web.browser import fields, forms
-from oneiro.worlds.web.browser.base import Browser, Failed, Limits, Outcome, Session, Visited, address
+from oneiro.worlds.web.browser.base import Browser, Failed, Limits, Outcome, Session, Visited, address, refused
 from oneiro.worlds.web.browser.document import Element, serialise
 from oneiro.worlds.web.browser.keys import split_keys
 from oneiro.worlds.web.browser.loading import BLANK, Loaded, Loader
@@ -150,11 +150,10 @@ class TextSession(Session):
         """Follow an address from the page in front."""
         here = self.page.url
         joined = urljoin(here if here != BLANK else "", url.strip())
-        scheme = urlsplit(joined).scheme.lower()
         target = address(joined)
         if target is None:
             self.event("blocked")
-            raise Failed(f"Addresses that begin with '{scheme}:' are blocked.")
+            raise refused(joined)
         bare, fragment = urldefrag(target)
         if method == "GET" and not new_tab and (fragment or "#" in target) and bare == urldefrag(here)[0]:
             self.tab.go(replace(self.page, url=target))

@@ -3,7 +3,8 @@
     web = Web(content=3)
     reply = web.request("GET", "http://onestopmarket.com/")
 
-A copy is made when a site is first asked for, in about a millisecond.
+A copy is made when a site is first asked for, in about a millisecond. Pages that do not write are remembered over all
+episodes (`oneiro.worlds.web.sites.replies`).
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from starlette.types import Message, Scope
 
 from oneiro.worlds.web.sites.base import BOOKKEEPING, COOKIE, SHARED_SCHEMA, Site, application, begin_session
+from oneiro.worlds.web.sites.replies import Past, Replies
 
 
 @dataclass(frozen=True)
@@ -37,12 +39,19 @@ NOWHERE = Reply(
 )
 
 
+REPLIES: Replies[Reply] = Replies(2048)
+"""About 10 kB each."""
+READ_HEADERS = ("cookie", "content-type", "content-length")
+"""The others never reach a site, so that its pages cannot depend on them."""
+
+
 class Web:
     """The sites of one episode. Nothing written here is seen by another."""
 
     def __init__(self, content: int = 0) -> None:
         self.content = content
         self.databases: dict[str, sqlite3.Connection] = {}
+        self.pasts: dict[str, Past] = {}
 
     def database(self, site: Site) -> sqlite3.Connection:
         """This episode's copy of the site's database."""
@@ -51,11 +60,18 @@ class Web:
             copy = connect()
             original(site.name, self.content).backup(copy)
             self.databases[store] = copy
+            self.pasts[store] = Past(copy, store, self.content)
         return self.databases[store]
 
     def sign_in(self, site: Site) -> dict[str, str]:
         """The cookies of the site's own user, logged in."""
-        return {COOKIE: begin_session(self.database(site), site.name, site.user)} if site.user else {}
+        if not site.user:
+            return {}
+        db, past = self.database(site), self.pasts[site.store.name]
+        past.look()
+        token = begin_session(db, site.name, site.user)
+        past.wrote("sign in", site.name)
+        return {COOKIE: token}
 
     def request(self, method: str, url: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Reply:
         """The answer of the site that `url` names by its host; no other host is reached from here."""
@@ -63,12 +79,27 @@ class Web:
         site = site_at(parts.hostname or "") if parts.scheme == "http" else None
         if site is None:
             return NOWHERE
-        sent_headers = [(key.encode(), value.encode()) for key, value in (headers or {}).items()]
+        self.database(site)
+        past = self.pasts[site.store.name]
+        read = tuple([(key, value) for key, value in (headers or {}).items() if key in READ_HEADERS])
+        state = past.look()
+        known = REPLIES.get((site, state, url, read)) if method == "GET" and state else None
+        if known is not None:
+            return known
+        reply = self.answer(site, method, url, parts, read, body)
+        if not past.wrote(site.name, method, url, read, body) and method == "GET" and state:
+            REPLIES.keep((site, state, url, read), reply)
+        return reply
+
+    def answer(
+        self, site: Site, method: str, url: str, parts: SplitResult, headers: tuple[tuple[str, str], ...], body: bytes
+    ) -> Reply:
+        """What the site's application says."""
         scope: Scope = {
             "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
             "path": unquote(parts.path) or "/", "raw_path": (parts.path or "/").encode("ascii", "replace"),
             "query_string": parts.query.encode("ascii", "replace"), "root_path": "",
-            "headers": [(b"host", parts.netloc.encode()), *sent_headers],
+            "headers": [(b"host", parts.netloc.encode()), *[(key.encode(), value.encode()) for key, value in headers]],
             "server": (parts.hostname, 80), "client": None,
             **self.scope(site),
         }  # fmt: skip
@@ -101,6 +132,7 @@ class Web:
         for database in self.databases.values():
             database.close()
         self.databases.clear()
+        self.pasts.clear()
 
 
 def connect() -> sqlite3.Connection:

@@ -106,13 +106,8 @@ class Template(ABC):
         """Whether the first page already says the answer. Numbers, yes and no stand everywhere and do not count."""
         assert task.spec is not None
         answers = [check for check in task.spec.checks if isinstance(check, AnswerCheck)]
-        telling = [check.expected for check in answers if check.type in ("text", "names", "money", "date")]
-        words = [
-            word
-            for expected in telling
-            for word in (expected if isinstance(expected, tuple) else (str(expected),))
-            if not (word.isdigit() and len(word) < 4)
-        ]
+        telling = [check for check in answers if check.type in ("text", "names", "money", "date")]
+        words = [word for check in telling for word in shown(check) if not (word.isdigit() and len(word) < 4)]
         if not words:
             return False
         page = first_page(self.site, self.start, task.spec.content)
@@ -148,6 +143,16 @@ def first_page(site: str, start: str, content: int) -> str:
     reply = web.request("GET", f"http://{SITES[site].host}{start or SITES[site].home}", headers)
     web.close()
     return html.unescape(re.sub(r"<[^>]+>", " ", reply.body.decode())).lower()
+
+
+def shown(check: AnswerCheck) -> tuple[str, ...]:
+    """The answer as pages write it."""
+    value = check.expected
+    if isinstance(value, tuple):
+        return value
+    if check.type == "money" and isinstance(value, int | float):
+        return (f"${value:,.2f}",)
+    return (str(value),)
 
 
 def path_check(url: str) -> Evaluation:
