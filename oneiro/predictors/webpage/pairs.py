@@ -36,7 +36,7 @@ class ScoredPairs:
         table = Table(
             f"Predicted changes of pages, {self.scorer} scorer",
             ["rows", *figures, *(["unreadable"] if self.scorer == "strict" else [])],
-            {name: "%" for name in (*figures, "unreadable")},
+            dict.fromkeys((*figures, "unreadable"), "%"),
             note="Means over rows. Intervals take rows for independent; rows of one episode are not.",
         )
         cells: list[Cell] = [bootstrap([getattr(score, name) for _, score in self.scores]) for name in figures]

@@ -50,7 +50,7 @@ class PagePrediction:
     false: tuple[int, int, int] = (0, 0, 0)
     """Lines of each block that are no items of it."""
     outcome: Mapping[str, str] = field(default_factory=dict)
-    """Heads by name, in lower case."""
+    """Heads by name."""
 
 
 def parse(text: str, page: Mapping[int, Item] | None = None) -> PagePrediction | Malformed:
@@ -78,7 +78,7 @@ def parse(text: str, page: Mapping[int, Item] | None = None) -> PagePrediction |
         return Malformed(Flaw.SHAPE, f"no line '{missing[0]}'")
     found = [_items(blocks[name], page if name == DELETED else None) for name in (NEW, DELETED, UPDATED)]
     (new, bad_new), (deleted, bad_deleted), (updated, bad_updated) = found
-    heads = dict(line.lower().split(": ", 1) for line in blocks.get(OUTCOME, []) if ": " in line)
+    heads = dict(line.split(": ", 1) for line in blocks.get(OUTCOME, []) if ": " in line)
     return PagePrediction(Diff(new, deleted, updated), (bad_new, bad_deleted, bad_updated), heads)
 
 

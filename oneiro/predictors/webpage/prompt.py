@@ -40,8 +40,8 @@ that is not on the page, a click on plain text, a form without a required field.
 Write three lists under the headings "{NEW}", "{DELETED}" and "{UPDATED}", each heading on a line of its own, with an \
 empty line between the lists and {NONE} in a list without items. An item is one line of the page without indentation: \
 its id in brackets, its role, its name in quotes, then properties such as focused, required, checked, expanded, \
-hasPopup or disabled with their values. An updated item keeps its id and is written in its new form. Ids count the lines of a \
-page: a new item has the number of its line on the next page.
+hasPopup or disabled with their values. An updated item keeps its id and is written in its new form. Ids count the \
+lines of a page: a new item has the number of its line on the next page.
 
 Example of an answer:
 {NEW}

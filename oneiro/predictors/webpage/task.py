@@ -118,7 +118,7 @@ class WebPagePredictor(Predictor[PageTransition, Messages, str, PagePrediction])
         read = self.parse(text, case)
         said = {} if isinstance(read, Malformed) else read.outcome
         true = dict(line.split(": ", 1) for line in outcome_lines(case, self.config.heads))
-        return {head: float(said.get(head) == value.lower()) for head, value in true.items()}
+        return {head: float(said.get(head) == value) for head, value in true.items()}
 
     def reward(self, text: str, case: PageTransition) -> Reward:
         f1 = self.scored(text, case).f1
