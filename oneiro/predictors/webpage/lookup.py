@@ -12,16 +12,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
+from oneiro.predictors.webpage.prompt import brief_text
 from oneiro.predictors.webpage.state import (
     PageState,
     PageTransition,
     Situation,
+    same_items,
     shown,
     true_diff,
-    window_after,
 )
 from oneiro.worlds.web.actions import Malformed, parse_webarena
-from oneiro.worlds.web.diff import Diff, Item, diff
+from oneiro.worlds.web.diff import Diff, Item
 
 COMPARED = 64
 """Training steps whose pages are compared, of those with the same key; the first ones."""
@@ -34,20 +35,28 @@ class Lookup:
 
     def __init__(self, train: Iterable[PageTransition], lines: int) -> None:
         self.lines = lines
+        self.keys = lru_cache(maxsize=8192)(lambda case: keys(case, lines))
         self.places: dict[Key, list[PageTransition]] = defaultdict(list)
         for case in train:
-            for key in keys(case):
+            for key in self.keys(case):
                 if len(self.places[key]) < COMPARED:
                     self.places[key].append(case)
         self.text_of = lru_cache(maxsize=8192)(lambda case: frozenset(item.line for item in shown(case, lines)))
 
-    def nearest(self, case: Situation, count: int = 1) -> list[PageTransition]:
-        """The nearest training steps, best first; never a step of the same episode."""
-        own = getattr(case, "episode", None)
+    def nearest(self, case: Situation, count: int = 1, apart: bool = False) -> list[PageTransition]:
+        """The nearest training steps, best first. With `apart`, none of the same episode and none that asks the same:
+        a prompt that shows them must not tell the answer of a training step.
+        """
+        own = case.episode if apart and isinstance(case, PageTransition) else None
         lines = {item.line for item in shown(case, self.lines)}
         found: list[PageTransition] = []
-        for key in keys(case):
-            group = [other for other in self.places.get(key, ()) if other.episode != own and other not in found]
+        for key in self.keys(case)[1 if apart else 0 :]:
+            asked = self.keys(case)[0] if apart else None
+            group = [
+                other
+                for other in self.places.get(key, ())
+                if other.episode != own and other not in found and self.keys(other)[0] != asked
+            ]
             group.sort(key=lambda other: -_overlap(lines, self.text_of(other)))
             found += group[: count - len(found)]
             if len(found) == count:
@@ -61,8 +70,9 @@ class Lookup:
             return Diff()
         there = near[0]
         if not there.state.same_document(there.after):
-            after = window_after(there, there.after, self.lines).of(there.after)
-            return diff(shown(case, self.lines), after)
+            same = same_items(case.state, there.after, [-1] * len(there.after.items))
+            step = PageTransition(case.site, "", case.state, case.action, after=there.after, matched=same)
+            return true_diff(step, self.lines)
         return transplanted(true_diff(there, self.lines), shown(there, self.lines), shown(case, self.lines))
 
 
@@ -84,8 +94,8 @@ def transplanted(change: Diff, there: Sequence[Item], here: Sequence[Item]) -> D
     return Diff(tuple(item._replace(id=max(1, item.id + shift)) for item in change.new), deleted, updated)
 
 
-def keys(case: Situation) -> list[Key]:
-    """From what has most in common to what has least."""
+def keys(case: Situation, lines: int) -> list[Key]:
+    """From what has most in common to what has least: first of all the same question."""
     parsed = parse_webarena(case.action)
     kind = "malformed" if isinstance(parsed, Malformed) else str(parsed.kind)
     item = case.state.item(case.element)
@@ -93,6 +103,7 @@ def keys(case: Situation) -> list[Key]:
     role = element.partition(" ")[0]
     place = page_type(case.state)
     return [
+        (case.site, brief_text(case, lines)),
         (case.site, place, kind, element),
         (case.site, kind, element),
         (case.site, place, kind, role),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,6 @@ from oneiro.worlds.web.diff import Item, Items
 
 SOURCE = "web_agent"
 BATCH = 256
-_PAGE = pa.struct(
-    [
-        ("url", pa.string()),
-        ("ids", pa.list_(pa.int32())),
-        ("lines", pa.list_(pa.string())),
-        ("depths", pa.list_(pa.int16())),
-    ]
-)
 _FACTS = ("site", "objective", "action", "valid", "probe", "done", "reward", "id", "episode", "template", "content")
 _EXTRA = pa.struct(
     [
@@ -49,9 +42,9 @@ _EXTRA = pa.struct(
         ("episode", pa.string()),
         ("template", pa.string()),
         ("content", pa.int64()),
-        ("before", _PAGE),
-        ("after", _PAGE),
-        ("matched", pa.list_(pa.int32())),
+        ("before", pa.string()),
+        ("after", pa.string()),
+        ("matched", pa.string()),
     ]
 )
 _TEXTS = (
@@ -117,7 +110,7 @@ def _row(case: PageTransition, index: int, number: int, task: WebPagePredictor) 
             **{name: getattr(case, name) for name in _FACTS},
             "before": _page(case.state),
             "after": _page(case.after),
-            "matched": list(case.matched),
+            "matched": json.dumps(case.matched),
         },
     }
 
@@ -126,13 +119,8 @@ def _block(items: Items) -> str:
     return "\n".join(map(str, items)) or NONE
 
 
-def _page(state: PageState) -> dict[str, Any]:
-    return {
-        "url": state.url,
-        "ids": [item.id for item in state.items],
-        "lines": [item.line for item in state.items],
-        "depths": [item.depth for item in state.items],
-    }
+def _page(state: PageState) -> str:
+    return json.dumps([state.url, state.items])
 
 
 def read_parquet(path: str | Path) -> list[PageTransition]:
@@ -151,20 +139,21 @@ def read_parquet(path: str | Path) -> list[PageTransition]:
 
 def _read(path: Path) -> Iterator[PageTransition]:
     columns = ["step_idx", "previous_actions", "extra_info"]
+    page = lru_cache(maxsize=64)(_state)  # a page is mostly the one after the step before
     for batch in pq.ParquetFile(path).iter_batches(BATCH, columns=columns):
         for row in batch.to_pylist():
             extra, said = row["extra_info"], tuple(row["previous_actions"])
             yield PageTransition(
                 **{name: extra[name] for name in _FACTS},
-                state=_state(extra["before"]),
-                after=_state(extra["after"]),
-                matched=tuple(extra["matched"]),
+                state=page(extra["before"]),
+                after=page(extra["after"]),
+                matched=tuple(json.loads(extra["matched"])),
                 previous=() if said == (NONE,) else said,
                 step=row["step_idx"],
                 split=extra["split"],
             )
 
 
-def _state(page: dict[str, Any]) -> PageState:
-    lines = zip(page["ids"], page["lines"], page["depths"], strict=True)
-    return PageState(page["url"], tuple(Item(number, line, depth) for number, line, depth in lines))
+def _state(text: str) -> PageState:
+    url, items = json.loads(text)
+    return PageState(url, tuple(Item(number, line, depth) for number, line, depth in items))

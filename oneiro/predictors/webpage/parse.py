@@ -19,6 +19,8 @@ from oneiro.worlds.web.diff import Diff, Item
 MAX_CHARACTERS = 262_144
 """25 times the longest published answer. A longer text is no answer."""
 MAX_LINES = 4096
+MAX_PROPERTIES = 64
+"""Of an item; what follows is the value of the last."""
 THINKING = "</think>"
 _ITEM = re.compile(r"\[([0-9]{1,9})\] ?(.*)\Z", re.DOTALL)
 _RECORD = re.compile(
@@ -104,7 +106,7 @@ def record(item: Item) -> Record:
     read = _RECORD.match(item.line.strip())
     if read is None:
         return Record(item.id, "", item.line.strip(), frozenset())
-    parts = _PROPERTY.split(read["rest"])
+    parts = _PROPERTY.split(read["rest"], MAX_PROPERTIES)
     properties = frozenset((key, value.strip()) for key, value in zip(parts[1::2], parts[2::2], strict=True))
     rest = {("", parts[0].strip())} if parts[0].strip() else set()
     return Record(item.id, read["role"], read["name"], properties | rest)

@@ -78,12 +78,17 @@ def situation_text(case: Situation, lines: int) -> str:
 
 
 def brief_text(case: Situation, lines: int) -> str:
-    """Address, lines and action: what a small model that is fine-tuned on the task needs."""
+    """Address, lines, action and the line that it names: what a small model that is fine-tuned on the task needs.
+
+    The line stands at the end as it stands on the page, so that the same tokens name it.
+    """
     address = case.state.url.removeprefix("http://").partition("?")
     tree = "\n".join(map(str, shown(case, lines)))
+    if case.element is None:
+        return f"{address[0]}{address[1]}\n{tree}\n{case.action}"
     item = case.state.item(case.element)
-    named = f" {item.line}" if item is not None else ""
-    return f"{address[0]}{address[1]}\n{tree}\n{case.action}{named}"
+    rest = case.action.replace(f" [{case.element}]", "", 1)
+    return f"{address[0]}{address[1]}\n{tree}\n{rest}\n{item if item is not None else f'[{case.element}]'}"
 
 
 def answer(change: Diff, deletions: Deletions = "lines", outcome: Sequence[str] = ()) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from oneiro.errors import OneiroError
-from oneiro.predictors.webpage.state import PageState, PageTransition, Situation
+from oneiro.predictors.webpage.state import PageState, PageTransition, Situation, same_items
 from oneiro.seeds import derive, generator
 from oneiro.worlds.base import Step, WorldConfig
 from oneiro.worlds.baselines import Policy
@@ -48,6 +48,7 @@ class RecordedWeb(WebWorld):
             return super().step(action)
         before, asked = self.page, self.situation(action)
         found = super().step(action)
+        after = PageState.of(self.page)
         self.steps.append(
             PageTransition(
                 site=asked.site,
@@ -55,8 +56,8 @@ class RecordedWeb(WebWorld):
                 state=asked.state,
                 action=asked.action,
                 previous=asked.previous,
-                after=PageState.of(self.page),
-                matched=tuple(compare(before, self.page)),
+                after=after,
+                matched=same_items(asked.state, after, compare(before, self.page)),
                 valid=found[4]["valid"],
                 probe=self.probing,
                 done=self.over,

@@ -11,6 +11,7 @@ from typing import Any
 
 from oneiro.predictors.base import Malformed
 from oneiro.predictors.webpage.parse import MAX_LINES, PagePrediction
+from oneiro.predictors.webpage.prompt import brief_text
 from oneiro.predictors.webpage.score import figures
 from oneiro.predictors.webpage.state import PageState, PageTransition, Situation, window_before
 from oneiro.predictors.webpage.task import WebPagePredictor
@@ -48,8 +49,8 @@ def imagine(task: WebPagePredictor, case: Situation, text: str) -> Imagined | No
     url = read.outcome.get("url", state.url)[:LONGEST_URL]
     here = state.items[state.main].id if state.items else 1
     first = seen[0].id if seen else here
-    # Without a word on the address, a page is left when most of what is shown of it goes.
-    leaves = url != state.url if "url" in read.outcome else 2 * len(read.change.deleted) > len(seen)
+    # Another page replaces what is shown of this one, but for the line that opens a page's own part.
+    leaves = url != state.url if "url" in read.outcome else len({*read.change.deleted}) >= max(1, len(seen) - 1)
     if leaves or any(item.id < first for item in read.change.new):
         first, above, below = here, state.items[: state.main], ()
         if not task.config.lines:
@@ -125,11 +126,18 @@ def _lines(state: PageState, lines: int) -> Counter[str]:
 
 
 def true_predictor(task: WebPagePredictor, cases: Sequence[PageTransition]) -> Predict:
-    """The truth where a situation is a recorded one; elsewhere that nothing changes: the ceiling of rollouts."""
-    known = {(case.state, case.action): case for case in cases}
+    """The truth where what is shown and asked was recorded, elsewhere that nothing changes: the ceiling of rollouts.
+
+    It lies below 1 where a step needs lines that a window never showed.
+    """
+
+    def key(case: Situation) -> str:
+        return brief_text(case, task.config.lines)
+
+    known = {key(case): case for case in cases}
 
     def predict(situations: Sequence[Situation]) -> list[str]:
-        found = [known.get((case.state, case.action)) for case in situations]
+        found = [known.get(key(case)) for case in situations]
         return [task.target(one) if one else task.no_change(case) for one, case in zip(found, situations, strict=True)]
 
     return predict

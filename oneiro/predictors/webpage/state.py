@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 
 from oneiro.worlds.web.actions import Kind, Malformed, parse_webarena
-from oneiro.worlds.web.diff import Diff, Item, Items, diff, items_of
+from oneiro.worlds.web.diff import Diff, Item, Items, diff, items_of, match
 from oneiro.worlds.web.page import Page
 
 MAIN = "main"
@@ -40,9 +41,35 @@ class PageState:
         """The place of the first line of the page's own part."""
         return next((place for place, item in enumerate(self.items) if item.line.startswith(f"{MAIN} ")), 0)
 
+    def frame(self) -> tuple[int, int]:
+        """How many lines stand above a page's own part, with the line that opens it, and where it ends."""
+        top = self.main
+        if not self.items or not self.items[top].line.startswith(f"{MAIN} "):
+            return 0, len(self.items)
+        depth = self.items[top].depth
+        inside = range(top + 1, len(self.items))
+        return top + 1, next((place for place in inside if self.items[place].depth <= depth), len(self.items))
+
     def same_document(self, other: PageState) -> bool:
         """Whether the address, but for its fragment, is the same."""
         return self.url.partition("#")[0] == other.url.partition("#")[0]
+
+
+def same_items(before: PageState, after: PageState, by_element: Sequence[int]) -> tuple[int, ...]:
+    """Which lines are the same item after an action (`oneiro.worlds.web.diff.Matched`).
+
+    On one address, as `by_element` says. Another address is another document: its own part is new, and only the frame
+    that the site puts around every page is compared.
+    """
+    if before.same_document(after):
+        return tuple(by_element)
+    matched = [-1] * len(after.items)
+    (head, foot), (head_after, foot_after) = before.frame(), after.frame()
+    for part, part_after in ((slice(0, head), slice(0, head_after)), (slice(foot, None), slice(foot_after, None))):
+        start, start_after = part.start, part_after.start
+        for at, place in enumerate(match(before.items[part], after.items[part_after])):
+            matched[start_after + at] = start + place if place >= 0 else -1
+    return tuple(matched)
 
 
 @dataclass(frozen=True)

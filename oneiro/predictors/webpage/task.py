@@ -162,7 +162,7 @@ class WebPagePredictor(Predictor[PageTransition, Messages, str, PagePrediction])
     def _retrieved(self, case: Situation) -> str:
         if not self.config.retrieve:
             return ""
-        near = self._lookup.nearest(case, self.config.retrieve)
+        near = self._lookup.nearest(case, self.config.retrieve, apart=True)
         texts = []
         for other in near:
             lines = self.write(self.truth(other)).split("\n")

@@ -9,18 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from oneiro import seeds
-from oneiro.agents.policies import mixture
 from oneiro.episode import Row, given
 from oneiro.errors import OneiroError
 from oneiro.models.chat import ChatFormat
 from oneiro.predictors.webpage.evaluate import distinct
 from oneiro.predictors.webpage.parquet import read_parquet, write_parquet
-from oneiro.predictors.webpage.record import collect, recorded_web
 from oneiro.predictors.webpage.state import PageTransition
 from oneiro.predictors.webpage.task import WebPagePredictor
 from oneiro.run import Run
-from oneiro.systems.rlvr.webpage.recipe import WebPageDataSettings, WebPageRecipe
-from oneiro.worlds.baselines import Policy, oracle_policy, random_policy
+from oneiro.systems.rlvr.webpage.collect import Collection, steps_of
+from oneiro.systems.rlvr.webpage.recipe import WebPageRecipe
 
 TRAIN, TEST = "train", "test"
 VALIDATED = 8
@@ -37,15 +35,6 @@ class Data:
     """Every question once."""
     episodes: Sequence[PageTransition]
     """All test steps in order, for rollouts."""
-
-
-def policy_named(settings: WebPageDataSettings) -> Policy:
-    known: dict[str, Policy] = {
-        "random": random_policy,
-        "oracle": oracle_policy,
-        "mixture": mixture(settings.oracle_share),
-    }
-    return known[settings.policy]
 
 
 def data_stage(recipe: WebPageRecipe, run: Run) -> dict[str, Any]:
@@ -66,23 +55,19 @@ def data_stage(recipe: WebPageRecipe, run: Run) -> dict[str, Any]:
 def record(recipe: WebPageRecipe, run: Run, split: str) -> None:
     """Play tasks of a split: test tasks have other content and templates that training never has."""
     settings, test = recipe.data, split == TEST
-    count = settings.test_episodes if test else settings.episodes
-    world = recorded_web("web", {"sites": settings.sites, **({"test": "unseen"} if test else {})})
-    try:
-        with run.progress(f"data, {split}", count) as bar:
-            steps = collect(
-                world,
-                policy_named(settings),
-                count,
-                split="eval" if test else "train",
-                seed=seeds.derive(recipe.seed, "web data"),
-                probes=settings.probes,
-                steps=settings.steps,
-                advance=bar.advance,
-            )
-            write_parquet(folder(run) / f"{split}.parquet", steps, WebPagePredictor(recipe.task))
-    finally:
-        world.close()
+    asked = Collection(
+        world="web",
+        settings={"sites": settings.sites, **({"test": "unseen"} if test else {})},
+        policy=settings.policy,
+        episodes=settings.test_episodes if test else settings.episodes,
+        split=split,
+        steps=settings.steps,
+        probes=settings.probes,
+        oracle_share=settings.oracle_share,
+        seed=seeds.derive(recipe.seed, "web data"),
+    )
+    with run.progress(f"data, {split}", asked.episodes) as bar:
+        write_parquet(folder(run) / f"{split}.parquet", steps_of(asked, bar.advance), WebPagePredictor(recipe.task))
 
 
 def folder(run: Run) -> Path:
