@@ -33,7 +33,8 @@ class LearnedPage(LearnedWorld, WebWorld):
     the predictor's reward head says, and 0 where it has none: nobody grades an imagined database.
     """
 
-    name: ClassVar[str] = "learned-web"
+    name: ClassVar[str] = WebWorld.name
+    """The name seeds the tasks: a seed gives the task that it gives in the true web."""
 
     def __init__(self, task: WebPagePredictor, predict: Predict, config: WorldConfig | None = None) -> None:
         super().__init__(config)
