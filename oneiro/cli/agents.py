@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from oneiro.cli import textgame, video, web
+from oneiro.cli import textgame, video, web, webpage
 from oneiro.cli.show import JsonFile, show
 
 
@@ -17,6 +17,7 @@ def offer(app: typer.Typer) -> None:
     group.command("video")(video.video)
     group.command("policy")(video.policy)
     group.command("web-tasks")(web.web_tasks)
+    group.command("web-page")(webpage.web_page)
     group.command("rt1")(video.robot_policy)
     app.add_typer(group, name="eval")
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from oneiro.cli import webpage
 from oneiro.cli.show import JsonFile, show, warn
 
 
@@ -15,6 +16,7 @@ def offer(app: typer.Typer) -> None:
     group.command()(get)
     group.command()(bytesized32)
     group.command()(text_game)
+    group.command("web")(webpage.data_web)
     group.command()(robot)
     group.command()(rlds)
     group.command()(levels)

@@ -10,6 +10,7 @@ from oneiro.predictors.base import Predictor
 
 PREDICTORS: dict[str, str] = {
     "text-game": "oneiro.predictors.textgame.task:TextGamePredictor",
+    "web-page": "oneiro.predictors.webpage.task:WebPagePredictor",
     "video": "oneiro.predictors.video.task:VideoPredictor",
 }
 """Name -> `module:Class` of the predictors that come with the package."""

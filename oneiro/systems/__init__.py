@@ -22,6 +22,7 @@ from oneiro.run import Run, first_difference, holds_run
 SYSTEMS: dict[str, str] = {
     "spa": "oneiro.systems.spa.recipe:SpaRecipe",
     "rlvr/text-game": "oneiro.systems.rlvr.textgame.recipe:TextGameRecipe",
+    "rlvr/web-page": "oneiro.systems.rlvr.webpage.recipe:WebPageRecipe",
     "rlvr/video": "oneiro.systems.rlvr.video.recipe:VideoRecipe",
 }
 """System name -> its recipe class, `module:Class`."""

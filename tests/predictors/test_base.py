@@ -15,12 +15,18 @@ from oneiro.predictors.textgame.rollout import true_predictor
 from oneiro.predictors.textgame.task import TextGamePredictor, TextGamePredictorConfig
 from oneiro.predictors.textgame.world import LearnedTextGame
 from oneiro.predictors.video.world import LearnedFrames, LearnedVideo, LearnedVideoConfig
+from oneiro.predictors.webpage.evaluate import distinct
+from oneiro.predictors.webpage.rollout import true_predictor as page_predictor
+from oneiro.predictors.webpage.task import WebPagePredictor, WebPagePredictorConfig
+from oneiro.predictors.webpage.world import LearnedPage
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.worlds.robot import puck
 from oneiro.worlds.robot.episodes import open_episodes
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl
 from oneiro.worlds.textgame.world import TextGameConfig
+from oneiro.worlds.web.world import WebConfig
 from tests.predictors.video.test_task import clips_and_cases, model_of, task_of
+from tests.predictors.webpage.cases import recorded
 
 
 @dataclass
@@ -30,12 +36,15 @@ class Subject:
     garbage: list[Any]
 
 
-@pytest.fixture(scope="module", params=["text-game", "video"])
+@pytest.fixture(scope="module", params=["text-game", "web-page", "video"])
 def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Subject:
     if request.param == "text-game":
         task = TextGamePredictor(TextGamePredictorConfig(rules="none", reward="shaped"))
         cases = list(crawl(["bake-bread"], "train", CrawlConfig(levels=2, max_steps=5)))[:24]
         return Subject(task, cases, ["", "[", "{}" * 500, '{"modified": 3}', "\ud800"])
+    if request.param == "web-page":
+        pages = WebPagePredictor(WebPagePredictorConfig(lines=14, brief=True))
+        return Subject(pages, distinct(recorded()), ["", "New items:", "[1]" * 500, "{}", "\ud800"])
     folder = tmp_path_factory.mktemp("pucks")
     puck.record(folder, 6, 12, 16, seed=0)
     episodes = open_episodes(folder, every=3)
@@ -72,11 +81,14 @@ def test_the_lookup_answers_a_training_case_with_its_own_outcome(subject: Subjec
         assert task.reward(lookup(case), case).value == pytest.approx(task.reward(task.target(case), case).value)
 
 
-@pytest.fixture(params=["text-game", "video"])
+@pytest.fixture(params=["text-game", "web-page", "video"])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> LearnedWorld:
     if request.param == "text-game":
         task = TextGamePredictor(TextGamePredictorConfig(rules="none"))
         return LearnedTextGame(task, true_predictor(task), TextGameConfig(game="bake-bread", max_actions=6))
+    if request.param == "web-page":
+        pages = WebPagePredictor(WebPagePredictorConfig(lines=14, brief=True))
+        return LearnedPage(pages, page_predictor(pages, recorded()), WebConfig(sites=("reddit",), max_actions=5))
     puck.record(tmp_path, 4, 12, 16, seed=0)
     episodes = open_episodes(tmp_path, every=2)
     video = task_of("multi", episodes)

@@ -1,0 +1,171 @@
+"""Web pages as a prediction task: given a page and an action, which items are new, deleted and updated?
+
+task = WebPagePredictor(WebPagePredictorConfig(brief=True, lines=24))
+messages = task.prompt(transition)
+task.reward(model_text, transition).value
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from oneiro.predictors.base import Malformed, Messages, Predictor, Reward
+from oneiro.predictors.webpage.lookup import Lookup
+from oneiro.predictors.webpage.official_score import official_score
+from oneiro.predictors.webpage.parse import PagePrediction, parse
+from oneiro.predictors.webpage.prompt import (
+    Deletions,
+    Head,
+    answer,
+    brief_text,
+    instructions,
+    outcome_lines,
+    situation_text,
+)
+from oneiro.predictors.webpage.score import PageScore, judge
+from oneiro.predictors.webpage.state import PageTransition, Situation, shown, true_diff
+from oneiro.worlds.web.diff import Diff
+
+Scorer = Literal["strict", "official"]
+HEADS_SHARE = 0.2
+"""Of the reward, where heads are asked for."""
+SHOWN_LINES = 24
+"""Lines that are shown of each retrieved change."""
+
+
+class WebPagePredictorConfig(BaseModel):
+    """What is asked, how it is shown and how it is rewarded."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    lines: int = Field(0, ge=0)
+    """Lines of a page that are shown: its own part from the beginning, or around the element of the action. 0: all."""
+    brief: bool = False
+    """Leave out instructions, objective and history: for small models that are fine-tuned on the task."""
+    deletions: Deletions = "lines"
+    """How deleted items are written: as whole lines, as published, or as ids alone."""
+    heads: tuple[Head, ...] = ()
+    """What is predicted besides the change: the next address, whether the episode ends, its reward."""
+    retrieve: int = Field(0, ge=0)
+    """Similar training steps that the prompt shows with what they changed."""
+    reasoning: bool = False
+    """Whether the model is to think in words first."""
+    scorer: Scorer = "strict"
+    """What the reward is: F1 over records, or the published F1 over lines of the whole text."""
+
+
+class WebPagePredictor(Predictor[PageTransition, Messages, str, PagePrediction]):
+    """The prediction task over steps of any web world in the accessibility view."""
+
+    name: ClassVar[str] = "web-page"
+    Config: ClassVar[type[WebPagePredictorConfig]] = WebPagePredictorConfig
+
+    def __init__(
+        self, config: WebPagePredictorConfig | None = None, *, examples: Sequence[PageTransition] = ()
+    ) -> None:
+        """`examples` are the training steps that retrieval looks among."""
+        self.config = config if config is not None else WebPagePredictorConfig()
+        self.examples = examples
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        return 0.0, 1.0
+
+    def prompt(self, case: Situation) -> Messages:
+        """One user message; what all situations share comes first."""
+        config = self.config
+        if config.brief:
+            text = f"{self._retrieved(case)}{brief_text(case, config.lines)}"
+        else:
+            opening = instructions(config.reasoning, config.heads)
+            text = f"{opening}\n\n{self._retrieved(case)}{situation_text(case, config.lines)}"
+        return [{"role": "user", "content": text}]
+
+    def target(self, case: PageTransition) -> str:
+        return self.write(self.truth(case), outcome_lines(case, self.config.heads))
+
+    def truth(self, case: PageTransition) -> Diff:
+        """What the action changed of what is shown."""
+        return true_diff(case, self.config.lines)
+
+    def write(self, change: Diff, outcome: Sequence[str] = ()) -> str:
+        return answer(change, self.config.deletions, outcome)
+
+    def parse(self, text: str, case: Situation) -> PagePrediction | Malformed:
+        return parse(text, {item.id: item for item in shown(case, self.config.lines)})
+
+    def judge(self, text: str, case: PageTransition) -> PageScore:
+        """The strict comparison of an answer with the truth."""
+        return judge(self.parse(text, case), self.truth(case))
+
+    def official(self, text: str, case: PageTransition) -> PageScore:
+        """The published figures; the truth is written as answers are."""
+        return official_score(text, self.write(self.truth(case)))
+
+    def scored(self, text: str, case: PageTransition) -> PageScore:
+        return self.official(text, case) if self.config.scorer == "official" else self.judge(text, case)
+
+    def changes(self, case: PageTransition) -> bool:
+        """Whether the action changes anything of what is shown."""
+        return bool(self.truth(case))
+
+    def heads_right(self, text: str, case: PageTransition) -> dict[str, float]:
+        """Which of the heads an answer gets right."""
+        read = self.parse(text, case)
+        said = {} if isinstance(read, Malformed) else read.outcome
+        true = dict(line.split(": ", 1) for line in outcome_lines(case, self.config.heads))
+        return {head: float(said.get(head) == value) for head, value in true.items()}
+
+    def reward(self, text: str, case: PageTransition) -> Reward:
+        f1 = self.scored(text, case).f1
+        if not self.config.heads:
+            return Reward(f1, {"f1": f1})
+        right = self.heads_right(text, case)
+        heads = HEADS_SHARE * sum(right.values()) / len(right)
+        return Reward((1 - HEADS_SHARE) * f1 + heads, {"f1": (1 - HEADS_SHARE) * f1, "heads": heads})
+
+    def metrics(self, text: str, case: PageTransition) -> dict[str, float]:
+        """Precision, recall and F1 under the configured scorer, F1 without ids, and whether the answer could be
+        read."""
+        strict, found = self.judge(text, case), self.scored(text, case)
+        return {
+            **found.figures(),
+            "id_free_f1": strict.id_free_f1,
+            "parsed": float(strict.flaw is None),
+            **{f"{head}_right": right for head, right in self.heads_right(text, case).items()},
+        }
+
+    def baselines(self, train: Sequence[PageTransition] = ()) -> dict[str, Callable[[PageTransition], str]]:
+        """Nothing changes, the page is loaded again, the nearest training step, and the truth."""
+        found: dict[str, Callable[[PageTransition], str]] = {"no change": self.no_change, "copy": self.copy}
+        if len(train):
+            lookup = Lookup(train, self.config.lines)
+            found["lookup"] = lambda case: self.write(lookup(case))
+        return {**found, "perfect": self.target}
+
+    def no_change(self, case: Situation) -> str:
+        return self.write(Diff())
+
+    def copy(self, case: Situation) -> str:
+        """The page copied: every line goes, and comes again."""
+        items = shown(case, self.config.lines)
+        return self.write(Diff(new=items, deleted=items))
+
+    @cached_property
+    def _lookup(self) -> Lookup:
+        return Lookup(self.examples, self.config.lines)
+
+    def _retrieved(self, case: Situation) -> str:
+        if not self.config.retrieve:
+            return ""
+        near = self._lookup.nearest(case, self.config.retrieve, apart=True)
+        texts = []
+        for other in near:
+            lines = self.write(self.truth(other)).split("\n")
+            cut = [*lines[:SHOWN_LINES], "..."] if len(lines) > SHOWN_LINES else lines
+            texts.append(f"A similar step: {other.described}\n" + "\n".join(cut))
+        return "\n\n".join(texts) + "\n\n" if texts else ""

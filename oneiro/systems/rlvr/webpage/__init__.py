@@ -1,0 +1,1 @@
+"""RLVR on web pages."""
