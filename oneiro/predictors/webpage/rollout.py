@@ -51,13 +51,9 @@ def imagine(task: WebPagePredictor, case: Situation, text: str) -> Imagined | No
     first = seen[0].id if seen else here
     # Another page replaces what is shown of this one, but for the line that opens a page's own part.
     leaves = url != state.url if "url" in read.outcome else len({*read.change.deleted}) >= max(1, len(seen) - 1)
-    if leaves or any(item.id < first for item in read.change.new):
+    above, below = state.items[: window.top], state.items[window.top + len(seen) :]
+    if task.config.lines and (leaves or any(item.id < first for item in read.change.new)):
         first, above, below = here, state.items[: state.main], ()
-        if not task.config.lines:
-            first, above = (state.items[0].id if state.items else 1), ()
-    else:
-        above = state.items[: window.top]
-        below = state.items[window.top + len(seen) :] if task.config.lines else ()
     items = [*above, *apply(seen, read.change, first), *below]
     if not items or len(items) > MAX_LINES:
         return None

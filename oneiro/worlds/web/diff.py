@@ -120,7 +120,7 @@ def apply(before: Sequence[Item], change: Diff, first: int | None = None) -> Ite
     found: list[Item] = []
     waiting = iter(kept)
     for place in range(len(kept) + len(places)):
-        item = places.pop(place, None) or next(waiting, None)
+        item = places.pop(place) if place in places else next(waiting, None)
         if item is None:  # the places left lie beyond the end: what is new there follows in order
             break
         found.append(item)

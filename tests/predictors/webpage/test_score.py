@@ -18,6 +18,7 @@ TRUTH = f"New items:\n{A}\n{B}\n\nDeleted items:\nNone\n\nUpdated items:\n{C}"
 NOTHING = "New items:\nNone\n\nDeleted items:\nNone\n\nUpdated items:\nNone"
 EMPTY = "New items:\n\nDeleted items:\n\nUpdated items:\n"
 END = "<|im_end|>"
+BOLD = TRUTH.replace(" items:", " items:**").replace("New", "**New").replace("Del", "**Del").replace("Upd", "**Upd")
 OTHER = "New items:\n[1] link 'x'\n\nDeleted items:\n[2] link 'y'\n\nUpdated items:\nNone".replace("\nNone", f"\n{C}")
 
 
@@ -33,7 +34,7 @@ OTHER = "New items:\n[1] link 'x'\n\nDeleted items:\n[2] link 'y'\n\nUpdated ite
         (EMPTY, EMPTY, 0.0),
         (NOTHING, TRUTH, 2 / 7),
         ("New items: None\nDeleted items: None\nUpdated items: None", NOTHING, 0.0),
-        (TRUTH.replace("New items:", "**New items:**").replace("Deleted items:", "**Deleted items:**").replace("Updated items:", "**Updated items:**"), TRUTH, 0.0),
+        (BOLD, TRUTH, 0.0),
         (TRUTH.replace("[", "- ["), TRUTH, 0.25),
         (TRUTH.replace(A, f"{A}\n{A}"), TRUTH, 1.0),
         (f"Updated items:\n{C}\n\nNew items:\n{B}\n{A}\n\nDeleted items:\nNone", TRUTH, 1.0),

@@ -22,7 +22,9 @@ from tests.predictors.webpage.cases import recorded, state, step
 BRIEF = WebPagePredictorConfig(lines=14, brief=True, deletions="ids")
 
 
-@pytest.mark.parametrize("config", [WebPagePredictorConfig(), BRIEF, WebPagePredictorConfig(retrieve=2, heads=("url",))])
+@pytest.mark.parametrize(
+    "config", [WebPagePredictorConfig(), BRIEF, WebPagePredictorConfig(retrieve=2, heads=("url",))]
+)
 def test_a_prompt_does_not_depend_on_the_outcome(config: WebPagePredictorConfig) -> None:
     task = WebPagePredictor(config, examples=recorded())
     for case in recorded():
@@ -116,11 +118,11 @@ def test_files_keep_every_step_and_have_the_published_columns(tmp_path: Path) ->
     path, cases = tmp_path / "steps.parquet", list(recorded())
     assert write_parquet(path, cases) == len(cases) and read_parquet(path) == cases
     row = pq.read_table(path).to_pylist()[0]
-    published = (
-        "task_id step_idx previous_actions next_state_acctree refined_tao raw_prediction "
-        "next_state_description_with_tao new_items updated_items deleted_items question answer data_source prompt "
-        "ability reward_model extra_info"
-    ).split()
+    published = [
+        *("task_id", "step_idx", "previous_actions", "next_state_acctree", "refined_tao", "raw_prediction"),
+        *("next_state_description_with_tao", "new_items", "updated_items", "deleted_items", "question", "answer"),
+        *("data_source", "prompt", "ability", "reward_model", "extra_info"),
+    ]
     assert list(row) == published and row["data_source"] == "web_agent"
     task = WebPagePredictor()
     assert row["prompt"] == [{"role": "user", "content": row["question"]}]

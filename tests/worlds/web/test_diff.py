@@ -74,7 +74,9 @@ def test_a_diff_carried_out_is_the_next_page(before: list[str], after: list[str]
     lines,
     *(st.lists(st.builds(Item, st.integers(0, 10**9), st.sampled_from(["a", "link 'b'"])), max_size=6) for _ in "nud"),
 )
-def test_any_diff_can_be_carried_out(before: list[str], new: list[Item], deleted: list[Item], updated: list[Item]) -> None:
+def test_any_diff_can_be_carried_out(
+    before: list[str], new: list[Item], deleted: list[Item], updated: list[Item]
+) -> None:
     found = apply(page(*before), Diff(tuple(new), tuple(deleted), tuple(updated)))
     assert [item.id for item in found] == list(range(1, len(found) + 1))
     kept = len(before) - len({item.id for item in deleted} & set(range(1, len(before) + 1)))
