@@ -23,6 +23,7 @@ SYSTEMS: dict[str, str] = {
     "spa": "oneiro.systems.spa.recipe:SpaRecipe",
     "rlvr/text-game": "oneiro.systems.rlvr.textgame.recipe:TextGameRecipe",
     "rlvr/video": "oneiro.systems.rlvr.video.recipe:VideoRecipe",
+    "plan/frozen-lake": "oneiro.systems.plan.recipe:PlanLakeRecipe",
 }
 """System name -> its recipe class, `module:Class`."""
 RENAMED = {"rlvr": "rlvr/text-game", "video": "rlvr/video"}

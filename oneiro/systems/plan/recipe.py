@@ -1,0 +1,75 @@
+"""The recipes of planning: every setting."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from oneiro.agents.planning.settings import PlannerSettings
+from oneiro.errors import OneiroError
+from oneiro.learning.settings import SftSettings
+from oneiro.models.settings import ModelSettings
+from oneiro.recipe import Recipe, Settings
+from oneiro.sampling.settings import SamplingSettings
+from oneiro.worlds.choice import WorldChoice
+from oneiro.worlds.registry import world_class
+
+
+class RandomPlaySettings(Settings):
+    """The play that the model learns from. Its actions are random and its rewards are not used."""
+
+    levels: int = Field(4000, ge=1)
+    """Training levels, one episode each."""
+    held_out: int = Field(300, ge=1)
+    """Evaluation levels of which every step is predicted, for the accuracy of the model."""
+
+
+class PlanEvaluationSettings(Settings):
+    levels: int = Field(200, ge=1)
+    """Distinct evaluation levels."""
+    first_seed: int = 0
+    vote_most: int = Field(128, ge=1)
+    """Samples of a vote, at most; below that it gets the tokens that beam search takes."""
+    traces: int = Field(6, ge=0)
+    """Episodes whose decisions the report shows."""
+
+
+Goal = Literal["goal", "target"]
+
+
+class PlanLakeRecipe(Recipe):
+    """A model of the lake from random play, then search."""
+
+    pipeline: ClassVar[str] = "oneiro.systems.plan.frozen_lake"
+    world: WorldChoice = WorldChoice(name="frozen-lake", view="spaced")
+    model: ModelSettings = ModelSettings()
+    """World model and policy, each of this size."""
+    repeats: int = Field(3, ge=1)
+    """Models trained from scratch, each with its own play, weights and order; the tables show their mean."""
+    play: RandomPlaySettings = RandomPlaySettings()
+    sft: SftSettings = SftSettings()
+    """How the world model learns."""
+    policy: SftSettings = SftSettings()
+    """How the policy learns from the same play: the best actions that its successful episodes know of."""
+    sampling: SamplingSettings = SamplingSettings(max_tokens=48)
+    max_batch_size: int = Field(512, ge=1)
+    """Rows decoded at once."""
+    planner: PlannerSettings = PlannerSettings()
+    mpc: PlannerSettings = PlannerSettings(name="mpc")
+    """A second planner on the same model, under the name of its own section."""
+    goals: list[Goal] = Field(["goal", "target"], min_length=1)
+    """`goal`: the lake's own. `target`: another cell, of which the model never heard."""
+    evaluation: PlanEvaluationSettings = PlanEvaluationSettings()
+
+    @model_validator(mode="after")
+    def _lakes(self) -> PlanLakeRecipe:
+        if world_class(self.world.name).name != "frozen-lake":
+            raise OneiroError(f"plan/frozen-lake plans on lakes; world.name is {self.world.name}")
+        if self.model.name != "tiny":
+            raise OneiroError("plan/frozen-lake trains its model from scratch: set model.name=tiny")
+        return self
+
+    @property
+    def parameters(self) -> int | None:
+        return self.model.parameters
