@@ -55,7 +55,7 @@ class ModelPredictiveControl(Planner[StateT]):
                     tried[sequence.root].append(sequence)
             for root in active:
                 ranked = sorted(tried[root], key=lambda sequence: -(sequence.score or 0.0))
-                # Where all are worth the same there is nothing to go by, and sampling near some would narrow the search.
+                # Where all are worth the same there is nothing to go by, and elites would only narrow the search.
                 worst = ranked[-1].score if ranked else None
                 elites[root] = [one for one in ranked[: self.settings.elites] if one.score != worst]
         return [self._decide(meter, root, tried[root], weights[root], seed) for root in range(len(roots))]
