@@ -9,15 +9,11 @@ tokens, search in a memory of the play, in a shuffled model and in the true lake
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from oneiro import seeds
-from oneiro.agents import reply as replies
-from oneiro.agents.loading import AgentMetadata
 from oneiro.agents.planning.grids import every_action, grid_rule
 from oneiro.agents.planning.policy import PlanningPolicy, VotePolicy, dialogue, make_planner, traces
 from oneiro.agents.planning.proposals import PolicyProposals
@@ -25,34 +21,25 @@ from oneiro.agents.planning.settings import PlannerSettings
 from oneiro.agents.planning.values import RuleValue
 from oneiro.agents.policies import ModelPolicy, Policy, ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
-from oneiro.agents.reply import TAG_TOKENS
 from oneiro.agents.rollout import attempts_at, play
-from oneiro.episode import Episode, Row
-from oneiro.models import language as languages
+from oneiro.episode import Episode
 from oneiro.models.chat import ChatFormat
-from oneiro.models.language import LanguageModel
 from oneiro.predictors.dynamics import Cached, Dynamics, Shuffled
 from oneiro.predictors.grid.lookup import Lookup
-from oneiro.predictors.grid.model import GridMetadata, GridModel, LookupModel, TrueLake
-from oneiro.predictors.grid.task import GridPredictor, GridPredictorConfig, GridTransition
-from oneiro.records import read_lines
+from oneiro.predictors.grid.model import LookupModel, TrueLake
 from oneiro.run import Run
-from oneiro.sampling.engine import Engine, SamplingSettings
+from oneiro.sampling.engine import Engine
 from oneiro.systems import stages
 from oneiro.systems.plan.goals import TargetLake, best_possible, has_target
-from oneiro.systems.plan.play import POLICY_DIALOGUE, policy_row, random_play, steps_in, transitions
+from oneiro.systems.plan.lake import REPLY, LakeLearner, lake_of, read_action
+from oneiro.systems.plan.play import random_play, transitions
 from oneiro.systems.plan.recipe import Goal, PlanLakeRecipe
 from oneiro.systems.plan.tables import planning_table, steps_table, write_traces
-from oneiro.systems.spa.hindsight import best_known
 from oneiro.worlds.baselines import random_policy
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake
 from oneiro.worlds.levels import distinct_seeds
-from oneiro.worlds.registry import config_for
 
 __all__ = ["PlanLakeRecipe", "run"]
-
-REPLY = SamplingSettings(max_tokens=12)
-"""An action of the policy, with its marks."""
 
 
 def run(recipe: PlanLakeRecipe, run: Run) -> None:
@@ -69,8 +56,7 @@ def run(recipe: PlanLakeRecipe, run: Run) -> None:
 
 def world_of(recipe: PlanLakeRecipe, goal: Goal = "goal") -> Callable[[], FrozenLake]:
     """A factory of lakes with a goal."""
-    config = config_for(recipe.world.name, recipe.world.settings)
-    return partial(TargetLake if goal == "target" else FrozenLake, config)
+    return partial(TargetLake, lake_of(recipe)().config) if goal == "target" else lake_of(recipe)
 
 
 def task_of(world: Any) -> int | None:
@@ -86,80 +72,15 @@ def level_seeds(recipe: PlanLakeRecipe, goal: Goal) -> list[int]:
     return [seed for seed in found if has_target(world, seed)] if isinstance(world, TargetLake) else found
 
 
-@dataclass
-class Repeat:
-    """One of the repeats: its own play, weights and order, measured on the same levels."""
+class Repeat(LakeLearner):
+    """One of the repeats, measured on the same levels as the others."""
 
     recipe: PlanLakeRecipe
-    run: Run
-    number: int
-
-    @property
-    def seed(self) -> int:
-        return seeds.derive(self.recipe.seed, "repeat", self.number)
 
     def all(self) -> dict[str, Any]:
         """Every stage; the measurements."""
-        self.run.stage(f"play-{self.number}", self.play)
-        self.run.stage(f"world-model-{self.number}", self.learn_model)
-        self.run.stage(f"policy-{self.number}", self.learn_policy)
+        self.learn()
         return self.run.stage(f"evaluate-{self.number}", self.evaluate)
-
-    def play(self) -> dict[str, Any]:
-        world = world_of(self.recipe)()
-        first = seeds.derive(self.seed, "levels")
-        levels = range(first, first + self.recipe.play.levels)
-        records = list(random_play(world, levels, "train", self.seed))
-        self.run.episodes(f"play-{self.number}", 0, records)
-        return {"steps": steps_in(records), "success": float(np.mean([record["success"] for record in records]))}
-
-    def played(self) -> list[dict[str, Any]]:
-        return list(read_lines(self.run.path / "episodes" / f"play-{self.number}-000000.jsonl.gz"))
-
-    @property
-    def predictor(self) -> GridPredictor:
-        return GridPredictor(GridPredictorConfig(world=self.recipe.world))
-
-    def tiny(self, name: str, cases: Sequence[GridTransition]) -> LanguageModel:
-        """Random weights; the tokenizer is trained on steps of the play."""
-        actions = world_of(self.recipe)().actions or ()
-        texts = ["<|im_start|>user assistant\n<|im_end|>\n", *(f"{word}\n" for word in actions)] * 64
-        texts += [text for case in cases[:512] for text in (f"{case.state}\n{case.action}", case.after)]
-        return languages.create_tiny(self.recipe.model, texts, seeds.derive(self.seed, name), TAG_TOKENS)
-
-    def learn_model(self) -> dict[str, Any]:
-        """SFT of the next state on every distinct step of the play."""
-        cases = transitions(self.played())
-        language = self.tiny("world model", cases)
-        GridMetadata(task=self.predictor.config, sampling=self.recipe.sampling).write(language)
-        model = self.grid_model(language)
-        return self._supervise("world-model", language, [model.row(case) for case in cases], self.recipe.sft)
-
-    def learn_policy(self) -> dict[str, Any]:
-        """SFT of the best actions that the play knows of: a policy from the same data, and its rewards besides."""
-        records = self.played()
-        language = self.tiny("policy", transitions(records))
-        AgentMetadata(world=self.recipe.world, dialogue=self.policy_dialogue, sampling=REPLY, response_prefix="").write(
-            language
-        )
-        chat, best = ChatFormat(language.tokenizer), sorted(best_known(records))
-        if not best:
-            return {"rows": 0}
-        rows = [policy_row(chat, state, actions[0]) for state, actions in best]
-        return self._supervise("policy", language, rows, self.recipe.policy)
-
-    def _supervise(self, name: str, language: LanguageModel, rows: list[Row], settings: Any) -> dict[str, Any]:
-        stage, seed = f"{name}-{self.number}", seeds.derive(self.seed, name)
-        steps = stages.supervise(self.run, stage, stage.replace("-", " "), language, rows, [], settings, seed)
-        return {"rows": len(rows), "steps": steps}
-
-    @property
-    def policy_dialogue(self) -> DialogueSettings:
-        most = config_for(self.recipe.world.name, self.recipe.world.settings).max_actions
-        return POLICY_DIALOGUE.model_copy(update={"max_turns": most})
-
-    def grid_model(self, language: LanguageModel) -> GridModel:
-        return GridModel(self.predictor, Engine(language, self.recipe.max_batch_size), self.recipe.sampling)
 
     def evaluate(self) -> dict[str, Any]:
         """How true the model is, and what search in it reaches."""
@@ -237,12 +158,6 @@ class Repeat:
             episodes = played_by(self.recipe, goal, policy, self.seed, chosen)
             found += traces(policy, episodes, f"beam search in the model, {goal}")
         write_traces(self.run, found)
-
-
-def read_action(text: str) -> str | None:
-    """The action of a policy without thoughts."""
-    found = replies.read(text, think=False).actions
-    return found[0] if found else None
 
 
 def planning(recipe: PlanLakeRecipe, inside: Dynamics[str], settings: PlannerSettings) -> PlanningPolicy[str]:

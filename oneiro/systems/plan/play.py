@@ -10,6 +10,7 @@ from oneiro.agents.prompts import DialogueSettings
 from oneiro.episode import FinishReason, Row, given
 from oneiro.models.chat import ChatFormat
 from oneiro.predictors.grid.task import GridTransition
+from oneiro.predictors.grid.world import understood
 from oneiro.worlds.base import World
 
 POLICY_DIALOGUE = DialogueSettings(
@@ -41,11 +42,12 @@ def random_play(world: World, level_seeds: Iterable[int], split: str, seed: int)
 
 
 def transitions(records: Iterable[dict[str, Any]]) -> list[GridTransition]:
-    """Every distinct step, in the order of first appearance."""
+    """Every distinct step of one action that the lake understands, in the order of first appearance."""
     steps = (
-        GridTransition(turn["state"], turn["actions"][0], turn["next_state"])
+        GridTransition(turn["state"], word, turn["next_state"])
         for record in records
         for turn in record["turns"]
+        if len(turn["actions"]) == 1 and (word := understood(turn["actions"][0])) is not None
     )
     return list(dict.fromkeys(steps))
 

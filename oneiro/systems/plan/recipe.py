@@ -38,10 +38,9 @@ class PlanEvaluationSettings(Settings):
 Goal = Literal["goal", "target"]
 
 
-class PlanLakeRecipe(Recipe):
-    """A model of the lake from random play, then search."""
+class LakeRecipe(Recipe):
+    """What recipes share that learn a model of the lake and a policy from random play."""
 
-    pipeline: ClassVar[str] = "oneiro.systems.plan.frozen_lake"
     world: WorldChoice = WorldChoice(name="frozen-lake", view="spaced")
     model: ModelSettings = ModelSettings()
     """World model and policy, each of this size."""
@@ -53,23 +52,30 @@ class PlanLakeRecipe(Recipe):
     policy: SftSettings = SftSettings()
     """How the policy learns from the same play: the best actions that its successful episodes know of."""
     sampling: SamplingSettings = SamplingSettings(max_tokens=48)
+    """Of the world model."""
     max_batch_size: int = Field(512, ge=1)
     """Rows decoded at once."""
-    planner: PlannerSettings = PlannerSettings()
-    mpc: PlannerSettings = PlannerSettings(name="mpc")
-    """A second planner on the same model, under the name of its own section."""
-    goals: list[Goal] = Field(["goal", "target"], min_length=1)
-    """`goal`: the lake's own. `target`: another cell, of which the model never heard."""
-    evaluation: PlanEvaluationSettings = PlanEvaluationSettings()
 
     @model_validator(mode="after")
-    def _lakes(self) -> PlanLakeRecipe:
+    def _lakes(self) -> LakeRecipe:
         if world_class(self.world.name).name != "frozen-lake":
-            raise OneiroError(f"plan/frozen-lake plans on lakes; world.name is {self.world.name}")
+            raise OneiroError(f"{self.system} is about lakes; world.name is {self.world.name}, set frozen-lake")
         if self.model.name != "tiny":
-            raise OneiroError("plan/frozen-lake trains its model from scratch: set model.name=tiny")
+            raise OneiroError(f"{self.system} trains its models from scratch: set model.name=tiny")
         return self
 
     @property
     def parameters(self) -> int | None:
         return self.model.parameters
+
+
+class PlanLakeRecipe(LakeRecipe):
+    """A model of the lake from random play, then search."""
+
+    pipeline: ClassVar[str] = "oneiro.systems.plan.frozen_lake"
+    planner: PlannerSettings = PlannerSettings()
+    mpc: PlannerSettings = PlannerSettings(name="mpc")
+    """A second planner on the same model."""
+    goals: list[Goal] = Field(["goal", "target"], min_length=1)
+    """`goal`: the lake's own. `target`: another cell, of which the model never heard."""
+    evaluation: PlanEvaluationSettings = PlanEvaluationSettings()
