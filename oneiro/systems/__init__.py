@@ -24,6 +24,7 @@ SYSTEMS: dict[str, str] = {
     "rlvr/text-game": "oneiro.systems.rlvr.textgame.recipe:TextGameRecipe",
     "rlvr/video": "oneiro.systems.rlvr.video.recipe:VideoRecipe",
     "plan/frozen-lake": "oneiro.systems.plan.recipe:PlanLakeRecipe",
+    "plan/text-game": "oneiro.systems.plan.recipe:PlanTextGameRecipe",
     "dyna/frozen-lake": "oneiro.systems.dyna.recipe:DynaLakeRecipe",
 }
 """System name -> its recipe class, `module:Class`."""

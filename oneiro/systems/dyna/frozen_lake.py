@@ -46,7 +46,7 @@ __all__ = ["DynaLakeRecipe", "run"]
 
 def run(recipe: DynaLakeRecipe, run: Run) -> None:
     """The whole pipeline inside a run directory."""
-    found: dict[Variant, list[dict[str, Any]]] = {variant: [] for variant in recipe.variants}
+    found: dict[str, list[dict[str, Any]]] = {variant: [] for variant in recipe.variants}
     for number in range(recipe.repeats):
         learner = LakeLearner(recipe, run, number)
         learner.learn()
@@ -250,7 +250,7 @@ def _by_level(episodes: Sequence[Episode]) -> list[float]:
     return [float(np.mean(found)) for found in levels.values()]
 
 
-def compare(found: dict[Variant, list[dict[str, Any]]]) -> dict[str, Any]:
+def compare(found: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     """The tables, and in words how many true steps each variant needed."""
     table, notes = steps_table(found)
     stopped = [one["stopped"] for runs in found.values() for one in runs if one["stopped"]]

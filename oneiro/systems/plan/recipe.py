@@ -12,6 +12,7 @@ from oneiro.learning.settings import SftSettings
 from oneiro.models.settings import ModelSettings
 from oneiro.recipe import Recipe, Settings
 from oneiro.sampling.settings import SamplingSettings
+from oneiro.systems.rlvr.textgame.recipe import TextGameRecipe
 from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.registry import world_class
 
@@ -79,3 +80,34 @@ class PlanLakeRecipe(LakeRecipe):
     goals: list[Goal] = Field(["goal", "target"], min_length=1)
     """`goal`: the lake's own. `target`: another cell, of which the model never heard."""
     evaluation: PlanEvaluationSettings = PlanEvaluationSettings()
+
+
+class PlanTextEvaluationSettings(PlanEvaluationSettings):
+    levels: int = Field(24, ge=1)
+    max_actions: int = Field(20, ge=1)
+    """Commands of an episode."""
+
+
+class PlanTextGameRecipe(TextGameRecipe):
+    """The text-game predictor of `rlvr/text-game`, a policy from demonstrations, and search in the predictor.
+
+    `rl.steps: 0` leaves the predictor as SFT made it. `evaluation` and `planning` are those of `rlvr/text-game`, which
+    this recipe does not run; its own are `play`.
+    """
+
+    pipeline: ClassVar[str] = "oneiro.systems.plan.text_game"
+    demonstrations: int = Field(8, ge=1)
+    """Training levels of each game whose winning plans the policy learns."""
+    policy: SftSettings = SftSettings()
+    reply: SamplingSettings = SamplingSettings(max_tokens=24)
+    """Of the policy."""
+    samples: int = Field(8, ge=1)
+    """Replies of the policy that proposals are taken from."""
+    planner: PlannerSettings = PlannerSettings()
+    play: PlanTextEvaluationSettings = PlanTextEvaluationSettings()
+
+    @model_validator(mode="after")
+    def _whole_steps(self) -> PlanTextGameRecipe:
+        if self.task.transition != "full" or not self.data.own:
+            raise OneiroError("plan/text-game predicts whole steps of our own games: task.transition=full, data=own")
+        return self
