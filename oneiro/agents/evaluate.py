@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,10 @@ from oneiro.worlds import baselines
 from oneiro.worlds.base import World
 from oneiro.worlds.levels import distinct_seeds
 from oneiro.worlds.registry import config_for, make
+
+if TYPE_CHECKING:
+    from oneiro.agents.planning.loading import LoadedPlanner
+    from oneiro.agents.planning.settings import PlannerSettings
 
 COLUMNS = [
     "agent",
@@ -265,6 +269,7 @@ def evaluate_agent(
     server: ServerConfig | None = None,
     oracle_share: float = 0.5,
     dialogue: dict[str, Any] | None = None,
+    plan: PlannerSettings | None = None,
     say: Callable[[str], object] | None = None,
     advance: Callable[[int], object] | None = None,
     expect: Callable[[int], object] | None = None,
@@ -272,7 +277,8 @@ def evaluate_agent(
     """The table of `oneiro eval agent`: random, whoever is asked for, and the ceiling.
 
     Who plays is a `model`, the `policy` "random", "oracle" or "mixture" (of both, `oracle_share` of its actions being
-    the oracle's), or a `server`. `dialogue` are settings over those the agent was trained with. `say` gets what a
+    the oracle's), or a `server`. With `plan` the `model` is a world model, and search in it plays. `dialogue` are
+    settings over those the agent was trained with. `say` gets what a
     person should know before the wait, `expect` how many episodes there will be, `advance` every few that are played.
     """
     from oneiro.agents.loading import load_agent
@@ -280,6 +286,14 @@ def evaluate_agent(
     if policy is not None and policy not in SCRIPTS:
         raise OneiroError(f"no policy called '{policy}'{nearest(policy, SCRIPTS)}")
     evaluation = AgentEvaluationSettings(levels=levels, samples=samples)
+    if plan is not None:
+        from oneiro.agents.planning.loading import load_planner
+
+        if model is None:
+            raise OneiroError("planning needs a world model: give --model DIR")
+        return _evaluate_planner(
+            load_planner(model, world, settings or {}, plan), model, evaluation, seed, advance, expect
+        )
     agent = load_agent(model, world, settings or {})
     asked = build(DialogueSettings, {**agent.dialogue.model_dump(), **(dialogue or {})})
     speaker = ServerPolicy(server) if server is not None else agent.policy
@@ -318,6 +332,36 @@ def evaluate_agent(
     best = measured.ceiling_row()
     if best is not None:
         found.add(*best)
+    return found
+
+
+def _evaluate_planner(
+    loaded: LoadedPlanner,
+    model: str,
+    evaluation: AgentEvaluationSettings,
+    seed: int,
+    advance: Callable[[int], object] | None,
+    expect: Callable[[int], object] | None,
+) -> Table:
+    """Random, search in the model, and the ceiling."""
+    world, settings = loaded.world.name, loaded.world.settings
+    chosen = evaluation_seeds(world, settings, evaluation)
+    if expect is not None:
+        expect(2 * len(chosen) * evaluation.samples)
+    found = table(world, len(chosen), evaluation)
+    measured = measure_baselines(world, settings, evaluation, advance)
+    found.add(*measured.random_row())
+    played = attempt(loaded.world.maker(), loaded.policy, loaded.dialogue, None, evaluation, seed, advance=advance)
+    whole, broken = unbroken(played)
+    planner = loaded.policy.planner.settings
+    found.add(*agent_row(f"{model}, {planner.name} depth {planner.depth}", whole, evaluation, "{state}"))
+    best = measured.ceiling_row()
+    if best is not None:
+        found.add(*best)
+    spent = loaded.policy.spent
+    found.note += f"; {spent.tokens_per_decision:.0f} tokens a decision, cached predictions are free"
+    if broken:
+        found.note += f"; {broken} level{'s' * (broken > 1)} left out, broken off by errors"
     return found
 
 

@@ -48,6 +48,15 @@ def agent(
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="How a model or server is asked: max_turns, actions_per_turn ..."),
     ] = None,
+    plan: Annotated[
+        str | None,
+        typer.Option(metavar="beam|mpc", help="Search in the model instead of asking it for actions; needs --model."),
+    ] = None,
+    depth: Annotated[int | None, typer.Option(min=1, help="Actions that --plan looks ahead.")] = None,
+    plan_settings: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Of --plan: width, proposals, sequences, outcomes, max_tokens ..."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the agent's sampling.")] = 0,
     json: JsonFile = None,
 ) -> None:
@@ -57,6 +66,7 @@ def agent(
     oneiro eval agent --world frozen-lake --model runs/demo/checkpoints/rl-spa
     oneiro eval agent --world frozen-lake --policy oracle --levels 64 --settings size=6
     oneiro eval agent --world sokoban --policy mixture --oracle-share 0.4
+    oneiro eval agent --world frozen-lake --model runs/plan/checkpoints/world-model-0 --plan beam --depth 10
     oneiro eval agent --world sokoban --server http://127.0.0.1:8000/v1 --server-model qwen --levels 32 --samples 1
     """
     from oneiro.errors import OneiroError
@@ -70,6 +80,14 @@ def agent(
         raise OneiroError("--server URL and --server-model NAME go together")
     if server_settings and server is None:
         raise OneiroError("--server-settings belong to --server URL")
+    if plan is None and (depth is not None or plan_settings):
+        raise OneiroError("--depth and --plan-settings belong to --plan beam|mpc")
+    if plan is not None and model is None:
+        raise OneiroError("--plan searches in a world model: give it with --model DIR")
+    from oneiro.agents.planning.settings import PlannerSettings
+
+    given = {"name": plan, **({} if depth is None else {"depth": depth}), **assignments(plan_settings or ())}
+    planner = build(PlannerSettings, given) if plan is not None else None
     from oneiro.models.settings import require_place
     from oneiro.worlds.registry import adopt, world_class
 
@@ -95,6 +113,7 @@ def agent(
             server=build(ServerConfig, {**asked, "base_url": server, "model": server_model}) if server else None,
             oracle_share=0.5 if oracle_share is None else oracle_share,
             dialogue=assignments(dialogue or ()),
+            plan=planner,
             say=lambda line: screen.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True),
             advance=bar.advance,
             expect=bar.expect,

@@ -9,6 +9,7 @@ from oneiro.errors import OneiroError, nearest
 from oneiro.predictors.base import Predictor
 
 PREDICTORS: dict[str, str] = {
+    "grid": "oneiro.predictors.grid.task:GridPredictor",
     "text-game": "oneiro.predictors.textgame.task:TextGamePredictor",
     "web-page": "oneiro.predictors.webpage.task:WebPagePredictor",
     "video": "oneiro.predictors.video.task:VideoPredictor",

@@ -24,6 +24,9 @@ SYSTEMS: dict[str, str] = {
     "rlvr/text-game": "oneiro.systems.rlvr.textgame.recipe:TextGameRecipe",
     "rlvr/web-page": "oneiro.systems.rlvr.webpage.recipe:WebPageRecipe",
     "rlvr/video": "oneiro.systems.rlvr.video.recipe:VideoRecipe",
+    "plan/frozen-lake": "oneiro.systems.plan.recipe:PlanLakeRecipe",
+    "plan/text-game": "oneiro.systems.plan.recipe:PlanTextGameRecipe",
+    "dyna/frozen-lake": "oneiro.systems.dyna.recipe:DynaLakeRecipe",
 }
 """System name -> its recipe class, `module:Class`."""
 RENAMED = {"rlvr": "rlvr/text-game", "video": "rlvr/video"}

@@ -136,7 +136,7 @@ def search_in_model(
     situations of the highest predicted score are kept, earlier found ones first.
     """
     kept: list[tuple[Situation, list[str]]] = [(start, [])]
-    seen = {_key(start)}
+    seen = {situation_key(start)}
     for _ in range(depth):
         asked = [(replace(now, action=command), plan) for now, plan in kept for command in candidates(now)]
         answers = predict([situation for situation, _ in asked]) if asked else ()
@@ -147,7 +147,7 @@ def search_in_model(
                 continue
             if there.score.get("gameWon") is True:
                 return [*plan, situation.action]
-            if there.score.get("gameOver") is not True and (key := _key(there)) not in seen:
+            if there.score.get("gameOver") is not True and (key := situation_key(there)) not in seen:
                 seen.add(key)
                 found.append((there, [*plan, situation.action]))
         kept = sorted(found, key=lambda entry: -_points(entry[0]))[:breadth]
@@ -213,8 +213,8 @@ def true_predictor(task: TextGamePredictor) -> Predict:
 
 def recorded_predictor(task: TextGamePredictor, steps: Iterable[Transition]) -> Predict:
     """The true answers to recorded steps; anything else cannot be answered."""
-    known = {(_key(row), row.game, row.action): task.perfect(row) for row in steps}
-    return lambda situations: [known.get((_key(now), now.game, now.action), "") for now in situations]
+    known = {(situation_key(row), row.game, row.action): task.perfect(row) for row in steps}
+    return lambda situations: [known.get((situation_key(now), now.game, now.action), "") for now in situations]
 
 
 def _points(situation: Situation) -> float:
@@ -222,7 +222,7 @@ def _points(situation: Situation) -> float:
     return float(score) if is_points(score) else 0.0
 
 
-def _key(situation: Situation) -> str:
+def situation_key(situation: Situation) -> str:
     """Equal for situations that differ only in the order of objects and contents."""
     things = [{**thing, "contains": sorted(thing.get("contains", []))} for thing in situation.state]
     return json.dumps([sorted(things, key=lambda thing: thing["uuid"]), situation.score], sort_keys=True)

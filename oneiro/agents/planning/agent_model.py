@@ -1,0 +1,92 @@
+"""An agent that predicts the states it acts towards (SPA), as its own world model.
+
+Its replies name an action and the state it expects. Sampled several times in a state, they are proposals and
+predictions at once: an action's outcomes are the states that the replies with this action predict. An action that no
+reply named in a state is unknown to the model there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from oneiro.agents import prompts as words
+from oneiro.agents import reply as replies
+from oneiro.agents.planning.base import Proposed, Root
+from oneiro.agents.prompts import DialogueSettings
+from oneiro.agents.rollout import begun
+from oneiro.episode import Tokens
+from oneiro.models.chat import ChatFormat
+from oneiro.predictors.base import Flaw, Malformed
+from oneiro.predictors.dynamics import Dynamics, Imagined
+from oneiro.sampling.engine import Engine, SamplingSettings
+from oneiro.worlds.base import World
+
+
+@dataclass
+class AgentModel(Dynamics[str]):
+    """Proposes (`propose`) and predicts for a planner; `samples` replies to each state, in one call."""
+
+    engine: Engine
+    chat: ChatFormat
+    sampling: SamplingSettings
+    dialogue: DialogueSettings
+    world: World
+    """Reads predicted states, and puts states into the words that the agent was taught with."""
+    response_prefix: str = ""
+    samples: int = 8
+    predicted: dict[tuple[str, str], list[str | Malformed]] = field(default_factory=dict)
+
+    def prompt(self, state: str) -> Tokens:
+        system = "" if self.dialogue.brief else words.SYSTEM
+        settings = self.dialogue.model_copy(update={"context": "single"})
+        message = words.history_message(self.world, [], 1, state, self.world.config.max_actions, settings)
+        head = self.chat.opening(message, system)
+        start = begun(self.response_prefix, state)
+        return head if not start else _joined(head, self.chat.encode(start))
+
+    def propose(self, roots: Sequence[Root[str]], most: int, seed: int) -> list[Proposed]:
+        prompts = [self.prompt(root.state) for root in roots]
+        language, found = self.engine.language, []
+        for root, samples in zip(
+            roots, self.engine.generate(prompts, self.samples, self.sampling, seed=seed), strict=True
+        ):
+            votes = Counter[str]()
+            for sample in samples:
+                ended = len(sample.tokens) and int(sample.tokens[-1]) in language.end_tokens
+                text = language.decode(sample.tokens[:-1] if ended else sample.tokens)
+                self._hear(root.state, begun(self.response_prefix, root.state) + text, votes)
+            ranked = votes.most_common(most)
+            shares = tuple(count / self.samples for _, count in ranked)
+            tokens = sum(len(sample.tokens) for sample in samples)
+            found.append(Proposed(tuple(action for action, _ in ranked), shares, tokens))
+        return found
+
+    def _hear(self, state: str, text: str, votes: Counter[str]) -> None:
+        """Note the first action of a reply, and the state it expects where it is about that action alone."""
+        reply = replies.read(text, self.dialogue.think, self.dialogue.world_model, parser=self.dialogue.parser)
+        if not reply.actions:
+            return
+        action, told = reply.actions[0], reply.body(reply.prediction)
+        votes[action] += 1
+        readable = told is not None and len(reply.actions) == 1 and self.world.parse(told) is not None
+        heard = self.predicted.setdefault((state, action), [])
+        heard.append(told if readable and told is not None else Malformed(Flaw.SHAPE))
+
+    def predict(self, pairs: Sequence[tuple[str, str]], outcomes: int = 1, seed: int = 0) -> list[list[Imagined[str]]]:
+        """One outcome is the most frequent one. Predictions cost nothing more: the proposals paid for them."""
+        found = []
+        for pair in pairs:
+            heard = self.predicted.get(pair) or [Malformed(Flaw.EMPTY)]
+            if outcomes == 1:
+                found.append([Imagined(Counter(heard).most_common(1)[0][0])])
+            else:
+                found.append([Imagined(heard[place % len(heard)]) for place in range(outcomes)])
+        return found
+
+
+def _joined(head: Tokens, tail: Tokens) -> Tokens:
+    import numpy as np
+
+    return np.concatenate([head, tail])

@@ -1,0 +1,201 @@
+"""The parts of a planner: what it is asked, who proposes and who values, what it may spend, and what it answers.
+
+    propose  n actions in each state, in one call
+    predict  what each leads to, in one call a depth (`predictors.dynamics.Dynamics`), every pair once (`Cached`)
+    value    of the states reached, in one call
+    choose   the action whose future is worth most
+
+Many decisions are made together: the roots of a call share its batches and its cache. Nothing here knows what a state
+is. Values are between -1 (lost) and 1 (the goal is reached).
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from oneiro import seeds
+from oneiro.agents.planning.settings import PlannerSettings
+from oneiro.predictors.dynamics import Cached, Dynamics, Imagined
+
+StateT = TypeVar("StateT")
+
+BEST, WORST = 1.0, -1.0
+"""What reaching the goal is worth, and what a branch is worth that ends in an unreadable prediction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Root(Generic[StateT]):
+    """A decision to be made: where, and for which task (a goal, an instruction; None where there is only one)."""
+
+    state: StateT
+    task: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """Actions worth trying in a state, the best first, with a weight each; and the tokens it took to name them."""
+
+    actions: tuple[str, ...]
+    weights: tuple[float, ...]
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a state is worth, and whether the episode ends there."""
+
+    value: float
+    done: bool = False
+    tokens: int = 0
+
+
+class Propose(Protocol[StateT]):
+    """Who names actions."""
+
+    def __call__(self, roots: Sequence[Root[StateT]], most: int, seed: int) -> list[Proposed]:
+        """At most so many actions for each state; all states in one call."""
+
+
+class Value(Protocol[StateT]):
+    """Who says what states are worth."""
+
+    def __call__(self, roots: Sequence[Root[StateT]]) -> list[Judged]:
+        """One judgement for each state under its task; all in one call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An action at the root: what is predicted of it, and what its future is worth."""
+
+    action: str
+    predicted: str | None
+    """The predicted next state for people; None: no prediction could be read."""
+    value: float
+    weight: float = 0.0
+
+
+@dataclass(slots=True)
+class Decision:
+    """What a planner chose, and what it looked at."""
+
+    action: str | None
+    """None: nothing was proposed, or the budget allowed no look at all and nobody proposed."""
+    value: float
+    candidates: list[Candidate] = field(default_factory=list)
+    plan: tuple[str, ...] = ()
+    """The actions that the choice begins, as far as it looks ahead."""
+    tokens: int = 0
+    predictions: int = 0
+    ended: str = "depth"
+    """Why the search ended: `goal`, `depth`, `exhausted`, `tokens` or `seconds`."""
+
+
+class Planner(ABC, Generic[StateT]):
+    """Chooses actions by looking ahead in a model."""
+
+    def __init__(
+        self, dynamics: Dynamics[StateT], propose: Propose[StateT], value: Value[StateT], settings: PlannerSettings
+    ) -> None:
+        self.dynamics = dynamics if isinstance(dynamics, Cached) else Cached(dynamics)
+        self.propose, self.value, self.settings = propose, value, settings
+
+    @abstractmethod
+    def plan(self, roots: Sequence[Root[StateT]], seed: int = 0) -> list[Decision]:
+        """One decision for each root."""
+
+
+class Meter(Generic[StateT]):
+    """Asks the model, proposer and value of a planner, and keeps each decision inside its budget."""
+
+    def __init__(self, planner: Planner[StateT], roots: Sequence[Root[StateT]], seed: int) -> None:
+        self.planner, self.roots, self.seed = planner, roots, seed
+        self.settings = planner.settings
+        self.tokens = [0] * len(roots)
+        self.predictions = [0] * len(roots)
+        self.ended = [""] * len(roots)
+        seconds = self.settings.max_seconds
+        self._deadline = time.monotonic() + seconds * len(roots) if seconds is not None else float("inf")
+        self._calls = 0
+
+    def open(self, root: int) -> bool:
+        """Whether a decision may spend more; says why it ended where it may not."""
+        most = self.settings.max_tokens
+        if not self.ended[root] and most is not None and self.tokens[root] >= most:
+            self.ended[root] = "tokens"
+        if not self.ended[root] and time.monotonic() >= self._deadline:
+            self.ended[root] = "seconds"
+        return not self.ended[root]
+
+    def propose(self, asked: Sequence[tuple[int, StateT]]) -> list[Proposed]:
+        """Actions for states, each asked for a decision."""
+        found = self.planner.propose(self._at(asked), self.settings.proposals, self._next_seed()) if asked else []
+        for (root, _), proposed in zip(asked, found, strict=True):
+            self.tokens[root] += proposed.tokens
+        return found
+
+    def value(self, asked: Sequence[tuple[int, StateT]]) -> list[Judged]:
+        """What states are worth for the decisions that ask."""
+        found = self.planner.value(self._at(asked)) if asked else []
+        for (root, _), judged in zip(asked, found, strict=True):
+            self.tokens[root] += judged.tokens
+        return found
+
+    def predict(self, asked: Sequence[tuple[int, StateT, str]]) -> list[list[Imagined[StateT]] | None]:
+        """The outcomes of actions, in one call of the model; None for what a decision's tokens do not reach to.
+
+        Who asks first for a pair that is not known yet pays for it.
+        """
+        dynamics, outcomes = self.planner.dynamics, self.settings.outcomes
+        new: dict[tuple[Hashable, str], int] = {}
+        allowed: list[int] = []
+        left = [self._affordable(root) for root in range(len(self.roots))]
+        for place, (root, state, action) in enumerate(asked):
+            pair = dynamics.key(state), action
+            if pair not in new and not dynamics.knows(state, action, outcomes):
+                if left[root] < outcomes:
+                    continue
+                left[root] -= outcomes
+                new[pair] = root
+            allowed.append(place)
+        pairs = [(asked[place][1], asked[place][2]) for place in allowed]
+        found = dynamics.predict(pairs, outcomes, self._next_seed()) if pairs else []
+        answers: list[list[Imagined[StateT]] | None] = [None] * len(asked)
+        for place, imagined in zip(allowed, found, strict=True):
+            answers[place] = imagined
+            payer = new.pop((dynamics.key(asked[place][1]), asked[place][2]), None)
+            if payer is not None:
+                self.tokens[payer] += sum(outcome.tokens for outcome in imagined)
+                self.predictions[payer] += len(imagined)
+        return answers
+
+    def _affordable(self, root: int) -> float:
+        """Predictions that fit into what is left of a decision's tokens, if they cost what earlier ones did."""
+        most, made = self.settings.max_tokens, sum(self.predictions)
+        if most is None:
+            return float("inf")
+        mean = sum(self.tokens) / made if made else 1.0
+        return max(0.0, most - self.tokens[root]) / max(1.0, mean)
+
+    def _at(self, asked: Sequence[tuple[int, StateT]]) -> list[Root[StateT]]:
+        return [Root(state, self.roots[root].task) for root, state in asked]
+
+    def _next_seed(self) -> int:
+        self._calls += 1
+        return seeds.derive(self.seed, "call", self._calls)
+
+
+def best_of(candidates: Sequence[Candidate], rng: np.random.Generator) -> int | None:
+    """The place of the candidate of the highest value; of equals the one of the highest weight, then any."""
+    if not candidates:
+        return None
+    value = max(candidate.value for candidate in candidates)
+    equal = [place for place, candidate in enumerate(candidates) if candidate.value >= value - 1e-9]
+    weight = max(candidates[place].weight for place in equal)
+    equal = [place for place in equal if candidates[place].weight >= weight - 1e-9]
+    return equal[int(rng.integers(len(equal)))]

@@ -1,0 +1,122 @@
+"""A planner as it comes from disk: a world model, whatever it predicts, and all that search in it needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from oneiro.agents.loading import AgentMetadata
+from oneiro.agents.planning import textgames
+from oneiro.agents.planning.agent_model import AgentModel
+from oneiro.agents.planning.base import Planner
+from oneiro.agents.planning.grids import every_action, grid_rule
+from oneiro.agents.planning.policy import PlanningPolicy, dialogue, make_planner
+from oneiro.agents.planning.settings import PlannerSettings
+from oneiro.agents.planning.values import RuleValue
+from oneiro.agents.prompts import DialogueSettings
+from oneiro.errors import OneiroError
+from oneiro.models.chat import ChatFormat
+from oneiro.models.language import LanguageModel, load
+from oneiro.predictors.grid.model import GridMetadata, GridModel
+from oneiro.predictors.grid.task import GridPredictor, GridPredictorConfig
+from oneiro.predictors.textgame.dynamics import TextGameDynamics
+from oneiro.predictors.textgame.model import TextGameMetadata, TextGameModel
+from oneiro.predictors.textgame.task import TextGamePredictor
+from oneiro.sampling.engine import Engine
+from oneiro.worlds.choice import WorldChoice
+from oneiro.worlds.textgame.crawl import own_rules
+
+
+@dataclass
+class LoadedPlanner:
+    """Everything an evaluation needs."""
+
+    world: WorldChoice
+    policy: PlanningPolicy[Any]
+    dialogue: DialogueSettings
+
+
+def load_planner(
+    model: str, world: str, settings: dict[str, Any], planner: PlannerSettings, max_batch_size: int = 256
+) -> LoadedPlanner:
+    """Search with the model at `model` in `world`: a predictor of grids or text games, or an agent that predicts.
+
+    The world has the settings that the model was trained with, and over them `settings`.
+    """
+    language = load(model)
+    kind = language.metadata.get("kind")
+    makers = {"grid": _grid, "text-game": _text_game, "agent": _agent}
+    if kind not in makers:
+        known = ", ".join(makers)
+        raise OneiroError(
+            f"planning needs a world model: {model} is of kind '{kind}', not {known}; train one with plan/frozen-lake"
+        )
+    choice, found, observe = makers[kind](language, model, world, settings, planner, max_batch_size)
+    most = choice.maker()().config.max_actions
+    return LoadedPlanner(choice, PlanningPolicy(found, observe), dialogue(most))
+
+
+def _grid(
+    language: LanguageModel, model: str, world: str, settings: dict[str, Any], planner: PlannerSettings, rows: int
+) -> tuple[WorldChoice, Planner[Any], Any]:
+    metadata = GridMetadata.read(language, model)
+    assert metadata is not None
+    choice = _taught(metadata.task.world, world, settings)
+    task = GridPredictor(GridPredictorConfig(world=choice))
+    dynamics = GridModel(task, Engine(language, rows), metadata.sampling)
+    value = RuleValue(grid_rule(task.world))
+    return choice, make_planner(dynamics, every_action(task.world), value, planner), _rendered
+
+
+def _agent(
+    language: LanguageModel, model: str, world: str, settings: dict[str, Any], planner: PlannerSettings, rows: int
+) -> tuple[WorldChoice, Planner[Any], Any]:
+    metadata = AgentMetadata.read(language, model)
+    assert metadata is not None
+    if not metadata.dialogue.world_model or not metadata.dialogue.think:
+        raise OneiroError(
+            f"the agent at {model} predicts no states, so nothing can be planned with it; take one with a world model"
+        )
+    choice = _taught(metadata.world, world, settings)
+    scratch = choice.maker()()
+    agent = AgentModel(
+        Engine(language, rows),
+        ChatFormat(language.tokenizer),
+        metadata.sampling,
+        metadata.dialogue,
+        scratch,
+        metadata.response_prefix,
+        samples=2 * planner.proposals,
+    )
+    value = RuleValue(grid_rule(scratch))
+    return choice, make_planner(agent, agent.propose, value, planner), _rendered
+
+
+def _text_game(
+    language: LanguageModel, model: str, world: str, settings: dict[str, Any], planner: PlannerSettings, rows: int
+) -> tuple[WorldChoice, Planner[Any], Any]:
+    metadata = TextGameMetadata.read(language, model)
+    assert metadata is not None
+    if metadata.task.transition != "full":
+        raise OneiroError(f"the model at {model} was not trained to predict whole steps of text games")
+    if world.partition(":")[0] != "textgame":
+        raise OneiroError(f"the model at {model} predicts text games; give --world textgame:NAME, not {world}")
+    task = TextGamePredictor(metadata.task, rules=own_rules())
+    dynamics = TextGameDynamics(task, TextGameModel(task, Engine(language, rows), metadata.sampling))
+    found = make_planner(dynamics, textgames.possible_commands(), RuleValue(textgames.score_rule), planner)
+    return WorldChoice(name=world, **settings), found, textgames.observed
+
+
+def _taught(taught: WorldChoice, world: str, settings: dict[str, Any]) -> WorldChoice:
+    """The world as the model knows it; another variant of it in the model's view."""
+    if taught.name == world:
+        return WorldChoice(name=world, **{**taught.settings, **settings})
+    if taught.name.partition(":")[0] != world.partition(":")[0]:
+        raise OneiroError(
+            f"the model was trained on {taught.name} and cannot plan in {world}; give --world {taught.name}"
+        )
+    return WorldChoice(name=world, **settings).in_view_of(taught)
+
+
+def _rendered(world: Any) -> str:
+    return str(world.render())

@@ -1,0 +1,139 @@
+"""Planners and votes as policies: whatever plays episodes and evaluates agents can use them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from oneiro import seeds
+from oneiro.agents import reply as replies
+from oneiro.agents.planning.base import Decision, Planner, Propose, Root
+from oneiro.agents.planning.beam import BeamSearch
+from oneiro.agents.planning.mpc import ModelPredictiveControl
+from oneiro.agents.planning.settings import PlannerName, PlannerSettings
+from oneiro.agents.policies import Turn, Utterance
+from oneiro.agents.prompts import DialogueSettings
+from oneiro.episode import Episode
+from oneiro.worlds.base import World
+
+StateT = TypeVar("StateT")
+
+PLANNERS: dict[PlannerName, type[Planner[Any]]] = {"beam": BeamSearch, "mpc": ModelPredictiveControl}
+
+
+def make_planner(dynamics: Any, propose: Any, value: Any, settings: PlannerSettings) -> Planner[Any]:
+    """The planner that the settings name."""
+    return PLANNERS[settings.name](dynamics, propose, value, settings)
+
+
+def dialogue(max_actions: int) -> DialogueSettings:
+    """How planners are asked: a turn for each action, the state and nothing else, a prediction in the answer."""
+    return DialogueSettings(context="single", brief=True, max_turns=max_actions, actions_per_turn=1)
+
+
+@dataclass
+class Spent:
+    """What decisions cost, added up."""
+
+    decisions: int = 0
+    tokens: int = 0
+    predictions: int = 0
+
+    def add(self, tokens: int, predictions: int = 0) -> None:
+        self.decisions, self.tokens = self.decisions + 1, self.tokens + tokens
+        self.predictions += predictions
+
+    @property
+    def tokens_per_decision(self) -> float:
+        return self.tokens / max(1, self.decisions)
+
+
+Key = tuple[int, int, int]
+"""Seed, member and turn of a decision."""
+
+
+@dataclass
+class PlanningPolicy(Generic[StateT]):
+    """Plays the planner's choices; keeps every decision, for traces."""
+
+    planner: Planner[StateT]
+    observe: Callable[[World], StateT]
+    """The true state in the model's form."""
+    task: Callable[[World], Any] = lambda world: None
+    """What the value is asked about."""
+    spent: Spent = field(default_factory=Spent)
+    decisions: dict[Key, Decision] = field(default_factory=dict)
+
+    def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]:
+        roots = [Root(self.observe(turn.world), self.task(turn.world)) for turn in turns]
+        found = self.planner.plan(roots, seed)
+        return [self._say(turn, decision, seed) for turn, decision in zip(turns, found, strict=True)]
+
+    def _say(self, turn: Turn, decision: Decision, seed: int) -> Utterance:
+        self.spent.add(decision.tokens, decision.predictions)
+        self.decisions[turn.world.seed, turn.world.member, turn.number] = decision
+        action = decision.action
+        if action is None:
+            action = turn.world.random_action(seeds.generator(seed, turn.seed))
+        told = next((c.predicted for c in decision.candidates if c.action == action), None)
+        return Utterance(_written(action, turn.state, told))
+
+
+@dataclass
+class VotePolicy(Generic[StateT]):
+    """Takes the action that most samples of a proposer name: what the tokens of a planner buy without a model."""
+
+    propose: Propose[StateT]
+    observe: Callable[[World], StateT]
+    task: Callable[[World], Any] = lambda world: None
+    spent: Spent = field(default_factory=Spent)
+
+    def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]:
+        roots = [Root(self.observe(turn.world), self.task(turn.world)) for turn in turns]
+        said = []
+        for turn, found in zip(turns, self.propose(roots, 1, seed), strict=True):
+            self.spent.add(found.tokens)
+            rng = seeds.generator(seed, turn.seed)
+            said.append(_written(found.actions[0] if found.actions else turn.world.random_action(rng), turn.state))
+        return [Utterance(text) for text in said]
+
+
+def _written(action: str, state: str, prediction: str | None = None) -> str:
+    """A reply in the demanded form. A prediction that could be taken for a part of the form is not shown in it."""
+    hostile = prediction is None or any(mark in prediction for mark in replies.TAG_TOKENS)
+    return replies.write([action], state, "" if hostile else prediction)
+
+
+def traces(policy: PlanningPolicy[Any], episodes: Sequence[Episode], label: str) -> list[dict[str, Any]]:
+    """Episodes with what was considered at each turn, as plain JSON for the report."""
+    return [
+        {
+            "label": label,
+            "world": episode.world,
+            "task": episode.task,
+            "seed": episode.seed,
+            "success": episode.success,
+            "turns": [
+                _traced(turn, policy.decisions.get((episode.seed, episode.member, number)))
+                for number, turn in enumerate(episode.info["turns"], start=1)
+            ],
+        }
+        for episode in episodes
+    ]
+
+
+def _traced(turn: dict[str, Any], decision: Decision | None) -> dict[str, Any]:
+    candidates = decision.candidates if decision is not None else []
+    return {
+        "state": turn["state"],
+        "candidates": [
+            {"action": candidate.action, "predicted": candidate.predicted, "value": candidate.value}
+            for candidate in sorted(candidates, key=lambda candidate: -candidate.value)
+        ],
+        "choice": turn["actions"][0]["action"] if turn["actions"] else None,
+        "plan": list(decision.plan) if decision is not None else [],
+        "tokens": decision.tokens if decision is not None else 0,
+        "ended": decision.ended if decision is not None else "",
+        "next_state": turn["next_state"],
+    }

@@ -1,0 +1,48 @@
+"""Dyna's recipe: every setting."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from oneiro.learning.rl_settings import RlSettings
+from oneiro.learning.settings import SftSettings
+from oneiro.recipe import Settings
+from oneiro.systems.plan.recipe import LakeRecipe
+from oneiro.systems.settings import RolloutSettings
+
+Variant = Literal["real-only", "dream-only", "mixed"]
+
+
+class DynaSettings(Settings):
+    """Rounds of RL, and where their episodes are played."""
+
+    rounds: int = Field(4, ge=1)
+    """RL stages of `rl.steps` each; after each the model is refreshed and everything is measured."""
+    real_share: float = Field(0.125, ge=0, le=1)
+    """Part of `mixed`'s levels that are played in the true world."""
+    max_gap: float = Field(0.2, gt=0)
+    """A variant that dreams stops when its success in dreams exceeds its true success by more than this."""
+
+
+class DynaEvaluationSettings(Settings):
+    levels: int = Field(128, ge=1)
+    """Distinct evaluation levels."""
+    samples: int = Field(2, ge=1)
+    """Attempts at each."""
+    first_seed: int = 0
+
+
+class DynaLakeRecipe(LakeRecipe):
+    """RL of a policy on a lake: in the true world, in a learned one, or in both."""
+
+    pipeline: ClassVar[str] = "oneiro.systems.dyna.frozen_lake"
+    variants: list[Variant] = Field(["real-only", "dream-only", "mixed"], min_length=1)
+    dyna: DynaSettings = DynaSettings()
+    refresh: SftSettings = SftSettings()
+    """How the model goes on learning after each round, on all true steps so far."""
+    rollout: RolloutSettings = RolloutSettings()
+    rl: RlSettings = RlSettings()
+    """One round of RL."""
+    evaluation: DynaEvaluationSettings = DynaEvaluationSettings()

@@ -1,0 +1,92 @@
+"""The tables of planning runs. Levels are what is independent: repeats of one level are averaged first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from oneiro.files import write_json
+from oneiro.report import stats
+from oneiro.report.table import Cell, Table
+from oneiro.run import Run
+
+TRACES = "traces.json"
+ORDER = (
+    "random",
+    "policy",
+    "policy, vote",
+    "beam, shuffled model",
+    "beam, lookup",
+    "mpc, model",
+    "beam, model",
+    "mpc, true lake",
+    "beam, true lake",
+    "beam, true game",
+    "best possible",
+)
+TITLES = {"goal": "The lake's own goal", "target": "Another goal, no new training: a cell that nothing marks"}
+
+
+def write_traces(run: Run, found: Sequence[Mapping[str, Any]]) -> None:
+    """Decisions for the report's viewer."""
+    write_json(run.path / TRACES, {"traces": list(found)})
+
+
+def planning_table(
+    goal: str, repeats: Sequence[Mapping[str, Any]], reference: Mapping[str, Any]
+) -> tuple[Table, list[str]]:
+    """Success of every row, each repeat's own besides; and what search in the model reaches of search in the truth."""
+    rows: dict[str, list[Mapping[str, Any]]] = {name: [row] for name, row in reference.items()}
+    for one in repeats:
+        for name, row in one.items():
+            rows.setdefault(name, []).append(row)
+    levels = len(next(iter(reference.values()))["success"])
+    table = Table(
+        f"{TITLES.get(goal, goal)}: success on {levels} distinct unseen levels",
+        ["row", "success", "repeats", "tokens a decision"],
+        units={"success": "%"},
+        note="95 % intervals, bootstrap over levels; the repeats of a level are averaged first. `repeats`: success of "
+        "each trained model. A cached prediction costs no tokens.",
+    )
+    cells: dict[str, Cell] = {}
+    for name in [*(name for name in ORDER if name in rows), *(name for name in rows if name not in ORDER)]:
+        successes = np.array([row["success"] for row in rows[name]])
+        cells[name] = stats.bootstrap(successes.mean(axis=0))
+        each = " ".join(f"{100 * value:.1f}" for value in successes.mean(axis=1)) if len(rows[name]) > 1 else None
+        tokens = float(np.mean([row["tokens"] for row in rows[name]]))
+        table.add(name, cells[name], each, round(tokens) if tokens else None)
+    return table, verdict(goal, rows)
+
+
+def verdict(goal: str, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
+    """How much of what search in the truth reaches search in the model reaches, over the same levels."""
+    truth = next((name for name in rows if name.startswith("beam, true")), None)
+    if truth is None or "beam, model" not in rows:
+        return []
+    model = np.array([row["success"] for row in rows["beam, model"]]).mean(axis=0)
+    ceiling = np.array(rows[truth][0]["success"])
+    if not ceiling.any():
+        return []
+    share = stats.bootstrap(model[ceiling > 0])
+    low, high = share.low or 0.0, share.high or 0.0
+    return [
+        f"{goal}: of the levels that beam search solves with the truth as its model, it solves {share.value:.1%} "
+        f"({low:.1%} to {high:.1%}) with the learned model."
+    ]
+
+
+def steps_table(repeats: Sequence[Mapping[str, Any]]) -> Table:
+    """Exact predictions of unseen steps."""
+    table = Table(
+        "Exact predictions of unseen steps of random play",
+        ["row", "all steps", "steps that change something"],
+        units={"all steps": "%", "steps that change something": "%"},
+        note="95 % intervals, bootstrap over levels; n counts levels.",
+    )
+    for name in ("no change", "lookup", "model"):
+        found = [one[name] for one in repeats if name in one]
+        parts = [np.array([one[part] for one in found]).mean(axis=0) for part in ("all", "changed")]
+        table.add(name, *(stats.bootstrap(part) for part in parts))
+    return table

@@ -1,0 +1,189 @@
+"""Both planners search: they look as deep as they may, ask every pair once, keep to budgets and survive any model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from oneiro.agents.planning.base import Judged, Proposed, Root
+from oneiro.agents.planning.beam import BeamSearch
+from oneiro.agents.planning.mpc import ModelPredictiveControl
+from oneiro.agents.planning.policy import make_planner
+from oneiro.agents.planning.settings import PlannerSettings
+from oneiro.agents.planning.values import RuleValue
+from oneiro.predictors.base import Flaw, Malformed
+from oneiro.predictors.dynamics import Cached, Dynamics, Imagined, Shuffled
+from tests.agents.planning.maze import MAZE, PROPOSE, ROOT, START, TOKENS, VALUE, WAY, Maze, rule
+
+MPC = {"name": "mpc", "sequences": 1500, "iterations": 4, "elites": 6, "keep": 0.7}
+
+
+def beam(model: Dynamics[Any], **settings: Any) -> BeamSearch[Any]:
+    return BeamSearch(model, PROPOSE, VALUE, PlannerSettings(**settings))
+
+
+@pytest.mark.parametrize("settings", [{"name": "beam"}, MPC], ids=["beam", "mpc"])
+def test_depth_finds_what_one_step_cannot(settings: dict[str, Any]) -> None:
+    near = make_planner(Maze(), PROPOSE, VALUE, PlannerSettings(**settings, depth=1)).plan([ROOT])[0]
+    assert near.value == 0 and all(candidate.value == 0 for candidate in near.candidates)
+    far = make_planner(Maze(), PROPOSE, VALUE, PlannerSettings(**settings, depth=5)).plan([ROOT])[0]
+    assert far.action == "right" and far.plan == WAY
+    assert far.value == pytest.approx(0.95**5)
+    assert far.ended in ("goal", "depth")
+    assert beam(Maze(), depth=4).plan([ROOT])[0].value == 0  # the way has five moves
+
+
+def test_a_task_names_another_goal_for_the_same_model() -> None:
+    planner = beam(Maze(), depth=6)
+    decisions = planner.plan([ROOT, Root(START, (1, 2)), Root((0, 2), START)])
+    assert [decision.plan for decision in decisions] == [WAY, ("right", "right", "down"), ("left", "left")]
+
+
+def test_every_pair_is_asked_once_and_each_depth_is_one_call() -> None:
+    model = Maze()
+    planner = beam(model, depth=5)
+    planner.plan([ROOT, Root((0, 1))])
+    assert len(model.asked) == len(set(model.asked))
+    assert model.calls <= 5
+    calls, asked = model.calls, len(model.asked)
+    again = planner.plan([ROOT])[0]
+    assert (model.calls, len(model.asked)) == (calls, asked)
+    assert again.tokens == 0 and again.predictions == 0 and again.plan == WAY
+
+
+def test_width_bounds_what_is_expanded() -> None:
+    narrow, wide = Maze(), Maze()
+    beam(narrow, depth=2, width=1).plan([Root((0, 2))])
+    beam(wide, depth=2, width=2).plan([Root((0, 2))])
+    # Two new states lie beside the first one; four actions are tried in each that is expanded.
+    assert (len(narrow.asked), len(wide.asked)) == (8, 12)
+
+
+def test_tokens_end_a_search_and_the_best_so_far_is_returned() -> None:
+    free = beam(Maze(), depth=5).plan([ROOT])[0]
+    model = Maze()
+    found = beam(model, depth=5, max_tokens=5 * TOKENS).plan([ROOT])[0]
+    assert found.ended == "tokens" and found.tokens <= 5 * TOKENS + TOKENS
+    assert found.tokens < free.tokens and found.action is not None
+    # What is known by then is used: a goal one move away is found with the tokens of a single depth.
+    near = beam(Maze(), depth=5, max_tokens=4 * TOKENS).plan([Root((1, 3))])[0]
+    assert near.action == "down" and near.value == pytest.approx(0.95)
+
+
+def test_the_budget_is_each_decisions_own() -> None:
+    planner = beam(Maze(), depth=8, max_tokens=7 * TOKENS)
+    one, other = planner.plan([ROOT, Root((1, 3))])
+    assert one.ended == "tokens" and other.ended == "goal"
+
+
+@pytest.mark.parametrize("settings", [{"name": "beam"}, MPC], ids=["beam", "mpc"])
+def test_seconds_end_a_search(settings: dict[str, Any]) -> None:
+    class Slow(Maze):
+        def predict(self, pairs: Sequence[Any], outcomes: int = 1, seed: int = 0) -> Any:
+            import time
+
+            time.sleep(0.02)
+            return super().predict(pairs, outcomes, seed)
+
+    model = Slow()
+    found = make_planner(model, PROPOSE, VALUE, PlannerSettings(**settings, depth=20, max_seconds=0.01)).plan([ROOT])[0]
+    assert found.ended == "seconds" and found.action is not None
+    assert model.calls == 1
+
+
+@pytest.mark.parametrize("settings", [{"name": "beam"}, MPC], ids=["beam", "mpc"])
+def test_an_unreadable_prediction_ends_its_branch_only(settings: dict[str, Any]) -> None:
+    cut = Maze(broken=[((0, 2), "down")])
+    found = make_planner(cut, PROPOSE, VALUE, PlannerSettings(**settings, depth=8)).plan([ROOT])[0]
+    assert found.value == 0  # no way is left
+    first = Maze(broken=[(START, "right")])
+    found = make_planner(first, PROPOSE, VALUE, PlannerSettings(**settings, depth=8)).plan([ROOT])[0]
+    worst = next(candidate for candidate in found.candidates if candidate.action == "right")
+    assert worst.predicted is None and worst.value == pytest.approx(-0.95)
+    assert found.action != "right"
+
+
+@pytest.mark.parametrize("name", ["beam", "mpc"])
+def test_a_model_of_garbage_and_a_rule_that_raises_never_raise(name: str) -> None:
+    class Garbage(Maze):
+        def predict(self, pairs: Sequence[Any], outcomes: int = 1, seed: int = 0) -> Any:
+            return [[Imagined(Malformed(Flaw.BROKEN, "x" * 1000), TOKENS)] * outcomes for _ in pairs]
+
+    def raising(state: Any, task: Any) -> Judged:
+        raise KeyError(state)
+
+    settings = PlannerSettings(name=name, depth=3)  # type: ignore[arg-type]
+    assert make_planner(Garbage(), PROPOSE, VALUE, settings).plan([ROOT])[0].action is not None
+    assert make_planner(Maze(), PROPOSE, RuleValue(raising), settings).plan([ROOT])[0].value == 0
+
+
+@pytest.mark.parametrize("name", ["beam", "mpc"])
+def test_nothing_proposed_is_no_action(name: str) -> None:
+    def silent(roots: Sequence[Any], most: int, seed: int) -> list[Proposed]:
+        return [Proposed((), ()) for _ in roots]
+
+    found = make_planner(Maze(), silent, VALUE, PlannerSettings(name=name)).plan([ROOT])  # type: ignore[arg-type]
+    assert found[0].action is None and found[0].candidates == []
+
+
+class Slippery(Dynamics[str]):
+    """`jump` reaches the goal one time in four, else a hole; `walk` reaches it for sure in two steps."""
+
+    def predict(self, pairs: Sequence[tuple[str, str]], outcomes: int = 1, seed: int = 0) -> list[list[Imagined[str]]]:
+        four = {("start", "jump"): ["goal", "hole", "hole", "hole"], ("start", "walk"): ["half"] * 4}
+        return [[Imagined(state) for state in four.get(pair, ["goal"] * 4)[:outcomes]] for pair in pairs]
+
+
+def _judge(state: str, task: Any) -> Judged:
+    return {"goal": Judged(1.0, True), "hole": Judged(-1.0, True)}.get(state, Judged(0.0))
+
+
+def test_outcomes_are_averaged_in_a_stochastic_world() -> None:
+    def propose(roots: Sequence[Root[str]], most: int, seed: int) -> list[Proposed]:
+        return [Proposed(("jump", "walk") if root.state == "start" else ("walk",), (1.0, 1.0)) for root in roots]
+
+    def weighed(roots: Sequence[Root[str]], most: int, seed: int) -> list[Proposed]:
+        return [Proposed(found.actions, (1.0,) * len(found.actions)) for found in propose(roots, most, seed)]
+
+    value = RuleValue(_judge)
+    hopeful = BeamSearch(Slippery(), weighed, value, PlannerSettings(depth=3)).plan([Root("start")])[0]
+    assert hopeful.action == "jump"  # with one outcome the first is taken for the truth
+    careful = BeamSearch(Slippery(), weighed, value, PlannerSettings(depth=3, outcomes=4)).plan([Root("start")])[0]
+    values = {candidate.action: candidate.value for candidate in careful.candidates}
+    assert values == {"jump": pytest.approx(0.95 * (1 - 3) / 4), "walk": pytest.approx(0.95**2)}
+    assert careful.action == "walk"
+
+
+def test_elites_make_mpc_better_than_plain_sampling() -> None:
+    """With as many sequences, most of them drawn near good ones, the way of one in 4^5 is found more often."""
+
+    def found(**settings: Any) -> float:
+        planner = ModelPredictiveControl(
+            Maze(), PROPOSE, RuleValue(_progress), PlannerSettings(name="mpc", depth=5, **settings)
+        )
+        return sum(planner.plan([ROOT], seed=seed)[0].value > 0.7 for seed in range(20))
+
+    assert found(sequences=20, iterations=5, elites=4) > found(sequences=100, iterations=1)
+
+
+def _progress(state: tuple[int, int], task: Any) -> Judged:
+    """Shaped: each cell of the way is worth a little more."""
+    return rule(state, task) if rule(state, task).done else Judged(0.1 * (state[0] + state[1]))
+
+
+def test_a_cache_forgets_when_told_and_a_shuffled_model_answers_for_another_state() -> None:
+    inner = Maze()
+    model = Cached(inner)
+    model.predict([(START, "right"), (START, "right")])
+    assert len(inner.asked) == 1 and model.knows(START, "right") and not model.knows(START, "right", outcomes=2)
+    model.forget()
+    model.predict([(START, "right")])
+    assert len(inner.asked) == 2
+    cells = [(row, column) for row, line in enumerate(MAZE) for column, mark in enumerate(line) if mark != "#"]
+    shuffled = Shuffled(Maze(), cells)
+    told = shuffled.predict([(cell, "up") for cell in cells])
+    true = Maze().predict([(cell, "up") for cell in cells])
+    assert told == shuffled.predict([(cell, "up") for cell in cells])
+    assert sum(a == b for a, b in zip(told, true, strict=True)) < len(cells) / 2
