@@ -20,6 +20,8 @@ from oneiro.worlds.web.sites.web import NOWHERE, Reply
 
 BLANK = "about:blank"
 MOST_SHEETS = 8
+PAGES_KEPT = 512
+"""Parsed pages of a process, about 80 kB each."""
 LONGEST_COOKIES = 8192
 CHARSET = re.compile(r"charset=[\"']?([\w-]+)", re.IGNORECASE)
 META_CHARSET = re.compile(rb"<meta[^>]+charset=[\"']?([\w-]+)", re.IGNORECASE)
@@ -46,7 +48,7 @@ class Rendering:
         return made
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=PAGES_KEPT)
 def read(html: str, nodes: int) -> Document:
     """Equal pages are parsed once."""
     return Document(html, nodes)
@@ -58,7 +60,7 @@ def styles(sheets: tuple[str, ...]) -> Styles:
     return Styles(sheets)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=PAGES_KEPT)
 def rendering(html: str, sheets: tuple[str, ...], nodes: int) -> Rendering:
     """Equal pages are rendered once."""
     return Rendering(html, sheets, nodes)
