@@ -11,7 +11,7 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 
 from oneiro.worlds.web.browser.accessibility import tree
 from oneiro.worlds.web.browser.base import Failed, Limits, address, is_download
-from oneiro.worlds.web.browser.document import Document
+from oneiro.worlds.web.browser.document import LARGE, Document
 from oneiro.worlds.web.browser.state import State
 from oneiro.worlds.web.browser.styles import Styles
 from oneiro.worlds.web.page import Node, number
@@ -20,6 +20,8 @@ from oneiro.worlds.web.sites.web import NOWHERE, Reply
 
 BLANK = "about:blank"
 MOST_SHEETS = 8
+PAGES_KEPT = 512
+"""Parsed pages of a process, about 80 kB each. Large ones are not kept."""
 LONGEST_COOKIES = 8192
 CHARSET = re.compile(r"charset=[\"']?([\w-]+)", re.IGNORECASE)
 META_CHARSET = re.compile(rb"<meta[^>]+charset=[\"']?([\w-]+)", re.IGNORECASE)
@@ -28,9 +30,9 @@ META_CHARSET = re.compile(rb"<meta[^>]+charset=[\"']?([\w-]+)", re.IGNORECASE)
 class Rendering:
     """A document, its style sheets, and its tree as long as nobody touched it."""
 
-    def __init__(self, html: str, sheets: tuple[str, ...], nodes: int) -> None:
-        self.document = read(html, nodes)
-        self.styles = styles((*self.document.styles, *sheets))
+    def __init__(self, document: Document, sheets: tuple[str, ...]) -> None:
+        self.document = document
+        self.styles = styles((*document.styles, *sheets))
         self.fresh: tuple[Node, dict[int, Node], bool] | None = None
 
     def tree(self, state: State, nodes: int) -> tuple[Node, dict[int, Node], bool]:
@@ -46,7 +48,7 @@ class Rendering:
         return made
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=PAGES_KEPT)
 def read(html: str, nodes: int) -> Document:
     """Equal pages are parsed once."""
     return Document(html, nodes)
@@ -58,10 +60,10 @@ def styles(sheets: tuple[str, ...]) -> Styles:
     return Styles(sheets)
 
 
-@lru_cache(maxsize=256)
-def rendering(html: str, sheets: tuple[str, ...], nodes: int) -> Rendering:
-    """Equal pages are rendered once."""
-    return Rendering(html, sheets, nodes)
+@lru_cache(maxsize=PAGES_KEPT)
+def rendering(document: Document, sheets: tuple[str, ...]) -> Rendering:
+    """A document is rendered once."""
+    return Rendering(document, sheets)
 
 
 @dataclass
@@ -97,7 +99,7 @@ class Loader:
 
     def blank(self) -> Loaded:
         """An empty page."""
-        return Loaded(BLANK, 200, "", rendering("", (), self.limits.nodes))
+        return Loaded(BLANK, 200, "", rendering(read("", self.limits.nodes), ()))
 
     def request(self, method: str, url: str, body: bytes, referrer: str) -> Reply:
         """One request with the cookies of its host, and the cookies it sets."""
@@ -159,8 +161,9 @@ class Loader:
         html = decode(reply.body[: self.limits.page_bytes], kind)
         if "html" not in kind:
             html = f"<pre>{html.replace('&', '&amp;').replace('<', '&lt;')}</pre>"
-        document = read(html, self.limits.nodes)
-        shown = rendering(html, self.sheets_of(document, url), self.limits.nodes)
+        is_kept = len(html) < LARGE
+        document = (read if is_kept else Document)(html, self.limits.nodes)
+        shown = (rendering if is_kept else Rendering)(document, self.sheets_of(document, url))
         page = Loaded(url, reply.status, html, shown, posted=posted)
         page.state.focus = document.autofocus
         return page
