@@ -78,7 +78,7 @@ def play(
     ] = None,
     seed: Annotated[int, typer.Option(help="The first level; each new one counts up.")] = 0,
     model: Annotated[
-        str | None, typer.Option(metavar="DIR", help="robot, textgame, web: a learned model, in the true world's place.")
+        str | None, typer.Option(metavar="DIR", help="robot, textgame, web: a learned model in the world's place.")
     ] = None,
     data: Annotated[
         Path | None, typer.Option(metavar="DIR", help="robot with --model: episodes to start from.")

@@ -48,7 +48,7 @@ Matched = Sequence[int]
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """What is different: deleted and updated items by their ids on the page before, new ones by those on the page after."""
+    """What is different. Deleted and updated items have their ids of the page before, new ones those of the page after."""
 
     new: Items = ()
     deleted: Items = ()
