@@ -48,7 +48,7 @@ Matched = Sequence[int]
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """What is different. Deleted and updated items have their ids of the page before, new ones those of the page after."""
+    """What is different: deleted and updated items by their ids before the action, new ones by those after it."""
 
     new: Items = ()
     deleted: Items = ()
