@@ -78,7 +78,7 @@ def play(
     ] = None,
     seed: Annotated[int, typer.Option(help="The first level; each new one counts up.")] = 0,
     model: Annotated[
-        str | None, typer.Option(metavar="DIR", help="robot, textgame: a learned model, in the true world's place.")
+        str | None, typer.Option(metavar="DIR", help="robot, textgame, web: a learned model in the world's place.")
     ] = None,
     data: Annotated[
         Path | None, typer.Option(metavar="DIR", help="robot with --model: episodes to start from.")
@@ -123,8 +123,14 @@ def play(
         from oneiro.predictors.textgame.world import open_world
 
         game = open_world(model, world, assignments(settings))
+    elif name == "web":
+        from oneiro.predictors.webpage.world import open_world as open_page
+
+        game = open_page(model, world, assignments(settings))
     else:
-        raise OneiroError(f"no model of '{name}' can be played in; say oneiro play textgame NAME --model DIR, or robot")
+        raise OneiroError(
+            f"no model of '{name}' can be played in; say oneiro play textgame NAME --model DIR, or web, or robot"
+        )
     game.reset(seed=seed)
     tell(f"{game.instruction}\n\n({HELP})")
     ended, score = False, 0.0

@@ -51,11 +51,17 @@ RUNS = {
     "runs/demo": "spa/frozen-lake",
     "runs/look": "spa/frozen-lake",
     "runs/games": "rlvr/text-game",
+    "runs/pages": "rlvr/web-page",
     "runs/video": "rlvr/video-multi",
 }
 """Runs that pages speak of without making them -> the recipe they come from."""
 
-SYSTEMS = {"spa": "spa/frozen-lake", "rlvr/text-game": "rlvr/text-game", "rlvr/video": "rlvr/video-multi"}
+SYSTEMS = {
+    "spa": "spa/frozen-lake",
+    "rlvr/text-game": "rlvr/text-game",
+    "rlvr/web-page": "rlvr/web-page",
+    "rlvr/video": "rlvr/video-multi",
+}
 """System -> the recipe whose finished run stands for a recipe that a page has loaded and changed."""
 
 SMOKE = {

@@ -21,12 +21,6 @@ from oneiro.report.table import Cell, Table
 FIGURES = ("precision", "recall", "f1", "id_free_f1")
 Answers = Mapping[str, str] | Callable[[PageTransition], str]
 """Raw model outputs by the id of their step, or a function that gives them."""
-PUBLISHED = (
-    ("R1-Distill-Qwen-1.5B", 15.59, 15.70, 11.83),
-    ("R1-Distill-Qwen-1.5B + SFT", 48.99, 56.05, 49.94),
-    ("R1-Distill-Qwen-1.5B + RLVR", 72.77, 64.55, 65.11),
-)
-"""Precision, recall and F1 in percent, as others report them of RLVR-World on WebArena's sites."""
 
 
 def distinct(cases: Iterable[PageTransition], stops: bool = False) -> list[PageTransition]:

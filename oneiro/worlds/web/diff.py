@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -48,7 +48,7 @@ Matched = Sequence[int]
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """What is different: deleted and updated items by their ids on the page before, new ones by those on the page after."""
+    """What is different: deleted and updated items by their ids before the action, new ones by those after it."""
 
     new: Items = ()
     deleted: Items = ()
@@ -118,13 +118,10 @@ def apply(before: Sequence[Item], change: Diff, first: int | None = None) -> Ite
     for item in change.new:
         places.setdefault(item.id - first, item)
     found: list[Item] = []
-    waiting = iter(kept)
-    for place in range(len(kept) + len(places)):
-        item = places.pop(place) if place in places else next(waiting, None)
-        if item is None:  # the places left lie beyond the end: what is new there follows in order
-            break
-        found.append(item)
-    found += [places[place] for place in sorted(places)]
+    waiting = deque(kept)
+    while waiting or len(found) in places:
+        found.append(places.pop(len(found)) if len(found) in places else waiting.popleft())
+    found += [places[place] for place in sorted(places)]  # beyond the end: in order
     return tuple(item._replace(id=first + place) for place, item in enumerate(found))
 
 
