@@ -18,7 +18,7 @@ from oneiro.files import read_json, write_text
 from oneiro.recipe import flat
 from oneiro.recipe import read as read_recipe
 from oneiro.records import read_info, read_log
-from oneiro.report import episodes, plots
+from oneiro.report import episodes, plots, traces
 from oneiro.report.table import Table
 from oneiro.run import METRICS, require_run
 
@@ -58,6 +58,7 @@ class Page:
     more_curves: list[str] = field(default_factory=list)
     stages: list[tuple[str, str, float, float]] = field(default_factory=list)
     """Name, status, seconds, share of the longest."""
+    traces: list[traces.ShownTrace] = field(default_factory=list)
     episodes: list[episodes.Shown] = field(default_factory=list)
     recipe: str = ""
 
@@ -145,6 +146,7 @@ def one(run: Found) -> Page:
             (name, stage["status"], stage.get("seconds", 0.0), stage.get("seconds", 0.0) / longest)
             for name, stage in run.info.get("stages", {}).items()
         ],
+        traces=traces.read(run.path),
         episodes=episodes.sample(run.path, list(run.info.get("stages", {}))),
         recipe=(run.path / "recipe.yaml").read_text(encoding="utf-8"),
     )

@@ -15,7 +15,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -31,10 +31,10 @@ BEST, WORST = 1.0, -1.0
 
 @dataclass(frozen=True, slots=True)
 class Root(Generic[StateT]):
-    """A decision to be made: where, and for which task (a goal, an instruction; None where there is only one)."""
+    """A decision to be made: where, and for which task (anything hashable that names a goal; None: the only one)."""
 
     state: StateT
-    task: Any = None
+    task: Hashable = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,8 @@ class Planner(ABC, Generic[StateT]):
     ) -> None:
         self.dynamics = dynamics if isinstance(dynamics, Cached) else Cached(dynamics)
         self.propose, self.value, self.settings = propose, value, settings
+        self.judged: dict[tuple[Hashable, Hashable], Judged] = {}
+        """What states are worth, by state and task."""
 
     @abstractmethod
     def plan(self, roots: Sequence[Root[StateT]], seed: int = 0) -> list[Decision]:
@@ -140,11 +142,17 @@ class Meter(Generic[StateT]):
         return found
 
     def value(self, asked: Sequence[tuple[int, StateT]]) -> list[Judged]:
-        """What states are worth for the decisions that ask."""
-        found = self.planner.value(self._at(asked)) if asked else []
-        for (root, _), judged in zip(asked, found, strict=True):
-            self.tokens[root] += judged.tokens
-        return found
+        """What states are worth for the decisions that ask; each is judged once for a task, in one call."""
+        known, key = self.planner.judged, self.planner.dynamics.key
+        keys = [(key(state), self.roots[root].task) for root, state in asked]
+        new = {pair: place for place, pair in reversed(list(enumerate(keys))) if pair not in known}
+        places = sorted(new.values())
+        if places:
+            found = self.planner.value(self._at([asked[place] for place in places]))
+            for place, judged in zip(places, found, strict=True):
+                known[keys[place]] = judged
+                self.tokens[asked[place][0]] += judged.tokens
+        return [known[pair] for pair in keys]
 
     def predict(self, asked: Sequence[tuple[int, StateT, str]]) -> list[list[Imagined[StateT]] | None]:
         """The outcomes of actions, in one call of the model; None for what a decision's tokens do not reach to.

@@ -8,8 +8,10 @@ sequences that begin alike, a candidate shows the best, or their mean where outc
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -84,7 +86,8 @@ class ModelPredictiveControl(Planner[StateT]):
                     meter.ended[sequence.root], sequence.over = "tokens", True
                     continue
                 sequence.actions.append(action)
-                outcome = outcomes[int(rng.integers(len(outcomes)))].state
+                which = int(rng.integers(len(outcomes))) if len(outcomes) > 1 else 0
+                outcome = outcomes[which].state
                 if isinstance(outcome, Malformed):
                     sequence.over = True
                     sequence.score = WORST * self.settings.discount if sequence.score is None else sequence.score
@@ -111,20 +114,20 @@ class ModelPredictiveControl(Planner[StateT]):
         """The next action of each sequence. States that several sequences are in are proposed for once."""
         chosen: list[str | None] = [None] * len(alive)
         fresh: dict[tuple[int, object], list[int]] = {}
+        known = [[elite.actions[depth] for elite in found if len(elite.actions) > depth] for found in elites]
+        keeps, draws = rng.random((2, len(alive))).tolist()
         for place, sequence in enumerate(alive):
-            known = [elite.actions[depth] for elite in elites[sequence.root] if len(elite.actions) > depth]
-            if known and rng.random() < self.settings.keep:
-                chosen[place] = known[int(rng.integers(len(known)))]
+            if known[sequence.root] and keeps[place] < self.settings.keep:
+                chosen[place] = known[sequence.root][int(draws[place] * len(known[sequence.root]))]
             else:
                 fresh.setdefault((sequence.root, self.dynamics.key(sequence.state)), []).append(place)
         asked = [(root, alive[places[0]].state) for (root, _), places in fresh.items()]
         for ((root, _), places), found in zip(fresh.items(), meter.propose(asked), strict=True):
             if depth == 0:
                 weights[root].update(zip(found.actions, found.weights, strict=True))
-            for place in places:
-                if found.actions:
-                    share = np.array(found.weights) / sum(found.weights)
-                    chosen[place] = found.actions[int(rng.choice(len(found.actions), p=share))]
+            shares = list(accumulate(found.weights))
+            for place in places if shares else ():
+                chosen[place] = found.actions[min(bisect(shares, draws[place] * shares[-1]), len(shares) - 1)]
         return chosen
 
     def _decide(

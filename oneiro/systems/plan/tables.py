@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from oneiro.files import write_json
-from oneiro.report import stats
+from oneiro.report import stats, traces
 from oneiro.report.table import Cell, Table
 from oneiro.run import Run
 
-TRACES = "traces.json"
 ORDER = (
     "random",
     "policy",
@@ -31,7 +30,7 @@ TITLES = {"goal": "The lake's own goal", "target": "Another goal, no new trainin
 
 def write_traces(run: Run, found: Sequence[Mapping[str, Any]]) -> None:
     """Decisions for the report's viewer."""
-    write_json(run.path / TRACES, {"traces": list(found)})
+    write_json(run.path / traces.FILE, {"traces": list(found)})
 
 
 def planning_table(
