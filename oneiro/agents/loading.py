@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from pydantic import Field
+
 from oneiro.agents.policies import ModelPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.models.chat import ChatFormat
@@ -27,6 +29,8 @@ class AgentMetadata(ModelMetadata):
     dialogue: DialogueSettings = DialogueSettings()
     sampling: SamplingSettings = SamplingSettings(max_tokens=400)
     response_prefix: str = RESPONSE_PREFIX
+    splits: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Named evaluation splits (`oneiro eval agent --split`): settings of the world that draw their tasks."""
 
 
 @dataclass

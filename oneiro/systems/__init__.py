@@ -23,6 +23,7 @@ SYSTEMS: dict[str, str] = {
     "spa": "oneiro.systems.spa.recipe:SpaRecipe",
     "rlvr/text-game": "oneiro.systems.rlvr.textgame.recipe:TextGameRecipe",
     "rlvr/video": "oneiro.systems.rlvr.video.recipe:VideoRecipe",
+    "webrl": "oneiro.systems.webrl.recipe:WebrlRecipe",
 }
 """System name -> its recipe class, `module:Class`."""
 RENAMED = {"rlvr": "rlvr/text-game", "video": "rlvr/video"}
