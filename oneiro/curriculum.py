@@ -207,8 +207,13 @@ class Curriculum:
             outside = sorted((e for e in passed if not self._fits(e[2])), key=lambda e: self._distance(e[2]))
             inside += outside[: self.settings.tasks - len(inside)]
         counts["kept"] = len(inside)
-        tasks, origins, values = ([entry[i] for entry in inside] for i in range(3))
-        return Growth(tasks, origins, values, dict(sorted(counts.items())), widened)
+        return Growth(
+            [task for task, _, _ in inside],
+            [origin for _, origin, _ in inside],
+            [value for _, _, value in inside],
+            dict(sorted(counts.items())),
+            widened,
+        )
 
     def _in_band(self, passed: Iterable[tuple[Task, str, float | None]]) -> int:
         return sum(self._fits(value) for _, _, value in passed)
@@ -301,8 +306,8 @@ class Curriculum:
             here = [template for template in self.templates.values() if template.site == site]
             contents = [task.spec.content for task in chosen if task.spec is not None]
             for text in BACKTICKED.findall(reply.text or ""):
-                if (task := resolved(text, here, contents, rng)) is not None:
-                    found.append(task)
+                if (meant := resolved(text, here, contents, rng)) is not None:
+                    found.append(meant)
         return found[: round(wanted * self.settings.generated_share)]
 
 

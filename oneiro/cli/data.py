@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from oneiro.cli import webrl
 from oneiro.cli.show import JsonFile, show, warn
 
 
@@ -18,6 +19,7 @@ def offer(app: typer.Typer) -> None:
     group.command()(robot)
     group.command()(rlds)
     group.command()(levels)
+    webrl.offer(group)
     app.add_typer(group, name="data")
 
 

@@ -36,9 +36,10 @@ class OutcomeHead(nn.Module):
     def __init__(self, width: int, generator: torch.Generator, device: torch.device) -> None:
         super().__init__()
         sizes = [(width, width), (width, width), (width, 2)]
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in sizes)
+        self.layers = nn.Sequential(*(nn.Linear(a, b) for a, b in sizes))
         with torch.no_grad():
             for layer in self.layers:
+                assert isinstance(layer, nn.Linear)
                 layer.weight.normal_(0.0, width**-0.5, generator=generator)  # the release's 0.2 saturates large models
                 layer.bias.zero_()
         self.to(device)

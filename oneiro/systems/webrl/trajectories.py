@@ -150,7 +150,7 @@ class RowFormat:
         segments = [given(self.prompt(step.message))]
         if self.response_prefix:
             segments.append(given(self.chat.encode(begun(self.response_prefix, step.state)), "assistant"))
-        return Row([*segments, given(self.reply(step), "assistant", **weights)])
+        return Row([*segments, Segment(self.reply(step), role="assistant", weights=dict(weights))])
 
     def after(self, trajectory: Trajectory) -> Tokens:
         """The prompt of the page that the last action left, as the next turn would have shown it."""
