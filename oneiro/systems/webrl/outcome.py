@@ -84,7 +84,7 @@ def evidence(trajectory: Trajectory) -> Evidence:
     quoted = re.findall(r'"([^"]{2,})"', trajectory.intent)
     names = re.findall(r"(?<!^)(?<![.?!] )\b[A-Z][\w'&/.-]*(?: (?:[A-Z&][\w'&/.-]*|of))*", trajectory.intent)
     numbers = re.findall(r"\b[\w/-]*\d[\w/-]*\b|\b\w+/[\w-]+", trajectory.intent)
-    asked = [word.lower() for word in dict.fromkeys([*quoted, *(names if not quoted else []), *numbers])]
+    asked = [word.lower().rstrip(".,") for word in dict.fromkeys([*quoted, *(names if not quoted else []), *numbers])]
     return Evidence(actions, last is not None, answer, trajectory.steps[-1].state.lower(), asked)
 
 

@@ -135,7 +135,7 @@ def create_tiny(recipe: WebrlRecipe, run: Run) -> LanguageModel:
     texts += ["<|im_start|>user assistant\n<|im_end|>\n"] * 50
     most = 1 + max(len(step.state.splitlines()) for t in demonstrations(run) for step in t.steps)
     tags = [*TAG_TOKENS, *(f"[{number}]" for number in range(most + 20))]
-    return languages.create_tiny(recipe.model, texts, seeds.derive(recipe.seed, "weights"), tags)
+    return languages.create_tiny(recipe.model, texts, seeds.derive(recipe.seed, "weights"), tags, "after")
 
 
 def sft(recipe: WebrlRecipe, run: Run) -> dict[str, Any]:
@@ -145,7 +145,8 @@ def sft(recipe: WebrlRecipe, run: Run) -> dict[str, Any]:
     parts: tuple[list[Any], list[Any]] = ([], [])
     for number, t in enumerate(demonstrations(run)):
         aside = seeds.generator(recipe.seed, "held out", number).random() < SFT_HELD_OUT and number > 0
-        parts[aside].extend(form.row(step, ce=1.0) for step in t.steps)
+        weight = 0.0 if aside else recipe.page_weight  # held-out loss is that of replies
+        parts[aside].extend(form.row(step, weight, ce=1.0) for step in t.steps)
     seed = seeds.derive(recipe.seed, "sft")
     steps = stages.supervise(run, "sft", "SFT", language, parts[0], parts[1], recipe.sft, seed)
     return {"rows": len(parts[0]), "updates": steps}

@@ -157,6 +157,10 @@ class WebrlRecipe(Recipe):
     max_batch_size: int = Field(256, ge=1)
     """Rows decoded at once."""
     sft: SftSettings = SftSettings()
+    page_weight: float = Field(0.0, ge=0)
+    """Weight in SFT of a prompt's tokens, against 1 of a reply's. A model that starts from nothing learns to copy on
+    pages, where names occur again and again; a pretrained one needs none.
+    """
     algorithm: AnyObjective = Paper()
     phases: int = Field(8, ge=1)
     group_size: int = Field(1, ge=1)

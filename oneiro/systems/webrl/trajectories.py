@@ -145,9 +145,9 @@ class RowFormat:
         text = step.reply.removeprefix(begun(self.response_prefix, step.state))
         return np.concatenate([self.chat.encode(text), [self.chat.end]]).astype(np.int32)
 
-    def row(self, step: Step, **weights: float) -> Row:
-        """Prompt and reply; the reply's tokens carry the weights."""
-        segments = [given(self.prompt(step.message))]
+    def row(self, step: Step, page_weight: float = 0.0, **weights: float) -> Row:
+        """Prompt and reply; the reply's tokens carry the weights, the prompt's `page_weight` of cross-entropy."""
+        segments = [given(self.prompt(step.message), **({"ce": page_weight} if page_weight else {}))]
         if self.response_prefix:
             segments.append(given(self.chat.encode(begun(self.response_prefix, step.state)), "assistant"))
         return Row([*segments, Segment(self.reply(step), role="assistant", weights=dict(weights))])
