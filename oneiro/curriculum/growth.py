@@ -1,23 +1,7 @@
-"""A curriculum that grows from failures: new tasks out of those an agent could not do, each with its own grader.
-
-Operators work on a task's template and slots (WebRL asks a language model for text, and the text has no grader):
-
-    resample    other content and slots, same template
-    sibling     another template of the site that shares a skill
-    simplify    a shorter sibling, or the same task from a nearer page
-    complicate  a longer sibling
-    paraphrase  the same task in other words
-
-A candidate passes the filters in order: duplicates, overlap with the test splits, the admission gates (it can be done,
-and cannot be done by doing nothing), and the critic's band. What the curriculum knows is plain JSON and part of a run's
-state: the same state and phase give the same tasks.
-"""
+"""The curriculum itself: what failed so far, and the tasks of the next phase."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +10,8 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
+from oneiro.curriculum.generator import BACKTICKED, generation_prompt, resolved
+from oneiro.curriculum.operators import draw_task, gated, in_band, is_sibling, nearer, paraphrased, task_key
 from oneiro.errors import OneiroError
 from oneiro.recipe import Settings
 from oneiro.sampling.server import Server, ServerConfig
@@ -33,17 +19,10 @@ from oneiro.seeds import generator
 from oneiro.worlds.web import exam
 from oneiro.worlds.web.tasks import Task
 from oneiro.worlds.web.templates import TEMPLATES
-from oneiro.worlds.web.templates.base import Content, Template
-from oneiro.worlds.web.world import WebConfig, WebWorld, contents_in
+from oneiro.worlds.web.templates.base import Template
+from oneiro.worlds.web.world import WebConfig, WebWorld
 
 OPERATORS = ("resample", "sibling", "simplify", "complicate", "paraphrase")
-NULL_AGENTS = ("idle", "exit", "na", "random-answer")
-"""Agents that do not do a task; none may score on it."""
-DRAWS = 20
-"""Attempts to draw a task of a template."""
-RESOLVES = 300
-"""Attempts to find the content that a generated text speaks of."""
-BACKTICKED = re.compile(r"`([^`\n]{3,400})`")
 
 Values = Callable[[Sequence[Task]], Sequence[float]]
 """Tasks -> the critic's probability of success in their first state."""
@@ -285,7 +264,8 @@ class Curriculum:
         if length is None:
             return "gate"
         assert task.spec is not None
-        self.lengths[task.spec.template_id] = float(length)
+        if not (task.model_extra or {}).get("solution"):
+            self.lengths[task.spec.template_id] = float(length)
         return None
 
     def _proposals(self, phase: int, tried: int, wanted: int) -> list[Task]:
@@ -309,124 +289,3 @@ class Curriculum:
                 if (meant := resolved(text, here, contents, rng)) is not None:
                     found.append(meant)
         return found[: round(wanted * self.settings.generated_share)]
-
-
-# Operators and filters ------------------------------------------------------------------------------------------------
-
-
-def in_band(value: float, band: tuple[float, float]) -> bool:
-    """Both ends belong to it."""
-    return band[0] <= value <= band[1]
-
-
-def task_key(task: Task) -> str:
-    """What makes two tasks one: the same site, content and intent, whatever the case and spaces; or the same slots."""
-    words = re.sub(r"\W+", " ", task.intent.lower()).strip()
-    content = task.spec.content if task.spec is not None else 0
-    start = task.start_urls[0] if task.start_urls else ""
-    return hashlib.blake2b(json.dumps([task.sites, content, words, start]).encode(), digest_size=8).hexdigest()
-
-
-def draw_task(template: Template, rng: np.random.Generator, wordings: int | None = None) -> Task | None:
-    """A task of a template on training content whose answer does not stand on its first page."""
-    contents = contents_in("train")
-    for _ in range(DRAWS):
-        content = contents[int(rng.integers(len(contents)))]
-        slots = template.draw(Content(template.site, content), rng)
-        if slots is None:
-            continue
-        task = template.task(content, slots, int(rng.integers(len(template.intents[:wordings]))))
-        if not template.leaks(task):
-            return task
-    return None
-
-
-def is_sibling(one: Template, other: Template) -> bool:
-    """Another template of the same site with a skill in common."""
-    return one.name != other.name and one.site == other.site and bool(set(one.skills) & set(other.skills))
-
-
-def paraphrased(task: Task, rng: np.random.Generator) -> Task | None:
-    """The same task in other words."""
-    assert task.spec is not None
-    template = TEMPLATES[task.spec.template_id]
-    made = [template.task(task.spec.content, task.spec.slots, wording) for wording in range(len(template.intents))]
-    others = [other for other in made if other.intent != task.intent]
-    return others[int(rng.integers(len(others)))] if others else None
-
-
-def nearer(task: Task, world: WebWorld) -> Task | None:
-    """The same task from the next page on the oracle's way; None where that page is the last, or changed something."""
-    world.reset(seed=0, options={"task": task})
-    first = world.page.url
-    while not world.over and world.page.url == first:
-        action = world.oracle()
-        if action is None:
-            return None
-        world.step(action)
-    if world.over or world.page.url in task.start_urls:
-        return None
-    return task.model_copy(update={"task_id": f"{task.task_id}:near", "start_urls": (world.page.url,)})
-
-
-def gated(task: Task, world: WebWorld, gates: Literal["all", "oracle"]) -> int | None:
-    """The oracle's actions for a task that may be trained on; None for one that cannot be done, or for nothing."""
-    assert task.spec is not None
-    if TEMPLATES[task.spec.template_id].leaks(task):
-        return None
-    played = exam.play(world, "oracle", task)
-    if played.score != 1.0:
-        return None
-    if gates == "all":
-        again = exam.play(world, "oracle", task)
-        if (again.score, again.actions) != (played.score, played.actions):
-            return None
-        if any(exam.play(world, agent, task).score for agent in NULL_AGENTS):
-            return None
-    return played.actions
-
-
-# A language model as generator ----------------------------------------------------------------------------------------
-
-
-def generation_prompt(site: str, failed: Sequence[Task]) -> str:
-    """What a generator is asked: WebRL's in-breadth evolution, in our own words."""
-    listed = "\n".join(f"- `{task.intent}`" for task in failed)
-    return (
-        f"You write tasks that people do every day on the site {site}. Here are some that an assistant failed at:\n"
-        f"{listed}\nWrite 10 new tasks for the same site. They should be about as hard, realistic and clear, of more "
-        "kinds and in more ways of saying than those above. Use only names, titles, numbers and other values that "
-        "stand above; invent none. Put each task between back-ticks, one a line, and add nothing else."
-    )
-
-
-def matched(text: str, templates: Sequence[Template]) -> list[tuple[Template, int, dict[str, str]]]:
-    """Templates whose intent a text is, with the wording and what stands in its slots."""
-    found = []
-    for template in templates:
-        for wording, intent in enumerate(template.intents):
-            parts = re.split(r"\{(\w+)\}", intent)
-            names = parts[1::2]
-            if len(set(names)) != len(names):
-                continue
-            pattern = "".join(
-                f"(?P<{part}>.{{1,200}}?)" if i % 2 else re.escape(part).replace(r"\ ", r"\s+")
-                for i, part in enumerate(parts)
-            )
-            if hit := re.fullmatch(pattern, text.strip(), re.IGNORECASE):
-                found.append((template, wording, hit.groupdict()))
-    return found
-
-
-def resolved(
-    text: str, templates: Sequence[Template], contents: Sequence[int], rng: np.random.Generator
-) -> Task | None:
-    """The task that a generated text means, with its grader; None where no template and content say the same."""
-    for template, wording, said in matched(text, templates):
-        for _ in range(RESOLVES):
-            content = contents[int(rng.integers(len(contents)))]
-            slots = template.draw(Content(template.site, content), rng)
-            if slots is not None and all(str(slots.get(name)).lower() == value.lower() for name, value in said.items()):
-                task = template.task(content, slots, wording)
-                return None if template.leaks(task) else task
-    return None
