@@ -266,6 +266,7 @@ def evaluate_agent(
     settings: dict[str, Any] | None = None,
     seed: int = 0,
     *,
+    split: str | None = None,
     server: ServerConfig | None = None,
     oracle_share: float = 0.5,
     dialogue: dict[str, Any] | None = None,
@@ -277,9 +278,9 @@ def evaluate_agent(
     """The table of `oneiro eval agent`: random, whoever is asked for, and the ceiling.
 
     Who plays is a `model`, the `policy` "random", "oracle" or "mixture" (of both, `oracle_share` of its actions being
-    the oracle's), or a `server`. With `plan` the `model` is a world model, and search in it plays. `dialogue` are
-    settings over those the agent was trained with. `say` gets what a
-    person should know before the wait, `expect` how many episodes there will be, `advance` every few that are played.
+    the oracle's), or a `server`. With `plan` the `model` is a world model, and search in it plays. `split` names a
+    test split of the model or the world. `dialogue` are settings over those the agent was trained with. `say` gets what
+    a person should know before the wait, `expect` how many episodes there will be, `advance` every few that are played.
     """
     from oneiro.agents.loading import load_agent
 
@@ -294,7 +295,7 @@ def evaluate_agent(
         return _evaluate_planner(
             load_planner(model, world, settings or {}, plan), model, evaluation, seed, advance, expect
         )
-    agent = load_agent(model, world, settings or {})
+    agent = load_agent(model, world, settings or {}, split=split)
     asked = build(DialogueSettings, {**agent.dialogue.model_dump(), **(dialogue or {})})
     speaker = ServerPolicy(server) if server is not None else agent.policy
     budget = agent.world_settings if speaker is None else within(asked, agent.world, agent.world_settings)

@@ -6,14 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from pydantic import Field
+
 from oneiro.agents.policies import ModelPolicy
 from oneiro.agents.prompts import DialogueSettings
+from oneiro.errors import OneiroError, nearest
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import load
 from oneiro.models.metadata import ModelMetadata
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.worlds.base import World
 from oneiro.worlds.choice import WorldChoice
+from oneiro.worlds.registry import world_class
 
 RESPONSE_PREFIX = "<think>"
 
@@ -27,6 +31,8 @@ class AgentMetadata(ModelMetadata):
     dialogue: DialogueSettings = DialogueSettings()
     sampling: SamplingSettings = SamplingSettings(max_tokens=400)
     response_prefix: str = RESPONSE_PREFIX
+    splits: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Named evaluation splits (`oneiro eval agent --split`): settings of the world that draw their tasks."""
 
 
 @dataclass
@@ -44,18 +50,42 @@ class LoadedAgent:
     """What a reader of its results must know."""
 
 
-def load_agent(model: str | None, world: str, settings: dict[str, Any], max_batch_size: int = 256) -> LoadedAgent:
-    """The model in `world` with `settings`, and over them its own metadata.
+WEB_SPLITS = {"test-seen": {"test": "seen"}, "test-unseen": {"test": "unseen"}}
+"""Test splits of worlds whose evaluation tasks are of templates that training has, or of held-out ones."""
+
+
+def split_settings(split: str | None, world: str, taught: AgentMetadata | None) -> dict[str, Any]:
+    """Settings of the world that draw the tasks of a test split: as the model's own run named it, or as the world
+    does.
+    """
+    if split is None:
+        return {}
+    known = dict(taught.splits) if taught is not None else {}
+    if "test" in world_class(world).Config.model_fields:
+        known = {**WEB_SPLITS, **known}
+    if split not in known:
+        raise OneiroError(f"'{world}' has no split '{split}'{nearest(split, known)}")
+    return known[split]
+
+
+def load_agent(
+    model: str | None, world: str, settings: dict[str, Any], max_batch_size: int = 256, split: str | None = None
+) -> LoadedAgent:
+    """The model in `world` with `settings`, and over them its own metadata; `split` is one of `split_settings`.
 
     Where it was taught in that world, it plays there with the settings it was taught with; in another variant of that
     world it still sees states as it was taught to (`WorldChoice.in_view_of`), all else being the variant's.
     """
+    if model is None:
+        settings = split_settings(split, world, None) | settings
     choice = WorldChoice(name=world, **settings)
     if model is None:
         return LoadedAgent(choice.name, choice.settings, choice.maker(), DialogueSettings())
     language = load(model)
     metadata, note = AgentMetadata(world=choice), ""
     taught = AgentMetadata.read(language, model)
+    settings = split_settings(split, world, taught) | settings
+    choice = WorldChoice(name=world, **settings)
     if taught is not None:
         if taught.world.name == world:
             choice = WorldChoice(name=world, **{**taught.world.settings, **settings})

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from oneiro.agents.pages import compact
 from oneiro.agents.reply import SEPARATOR, Parser
 from oneiro.recipe import Settings
 from oneiro.worlds.base import World
@@ -16,8 +17,12 @@ SYSTEM = "You are a careful player. You think about what each action does before
 class DialogueSettings(Settings):
     """Turns, budgets, and the words around a state."""
 
-    context: Literal["full", "window", "single"] = "full"
-    """How much of the past a turn shows: everything as a growing chat, the last `window` turns, or this state alone."""
+    context: Literal["full", "window", "actions", "single"] = "full"
+    """How much of the past a turn shows: everything as a growing chat, the last `window` turns, all past actions but
+    no past state (WebRL, WebAgent-R1), or this state alone.
+    """
+    compact: bool = False
+    """Show web pages without indentation, empty containers, properties and unselected options (`agents/pages.py`)."""
     window: int = Field(2, ge=1)
     brief: bool = False
     """No instructions: show the state and nothing else (with `context: window`, also the last states and what was done
@@ -52,10 +57,15 @@ class DialogueSettings(Settings):
         return f"<think>{inner}</think>{answer}" if self.think else answer
 
 
+def shown(state: str, settings: DialogueSettings) -> str:
+    """A state as the agent reads it."""
+    return compact(state) if settings.compact else state
+
+
 def first_message(world: World, state: str, settings: DialogueSettings) -> str:
     """What the agent reads before its first reply."""
     if settings.brief:
-        return state
+        return shown(state, settings)
     rules = (
         f"{world.instruction}\nGive up to {settings.actions_per_turn} actions a turn, separated by '{SEPARATOR}'. "
         f"You have {settings.max_turns} turns."
@@ -66,10 +76,10 @@ def first_message(world: World, state: str, settings: DialogueSettings) -> str:
 def turn_message(turn: int, state: str, actions_left: int, settings: DialogueSettings) -> str:
     """The state of one turn and the demanded form."""
     if settings.brief:
-        return state
+        return shown(state, settings)
     return (
-        f"Turn {turn}:\nState:\n{state}\n{actions_left} actions left. Answer in this form and add nothing: "
-        f"{settings.form} At most {settings.max_words} words."
+        f"Turn {turn}:\nState:\n{shown(state, settings)}\n{actions_left} actions left. Answer in this form and add "
+        f"nothing: {settings.form} At most {settings.max_words} words."
     )
 
 
@@ -87,15 +97,36 @@ def history_message(
     actions_left: int,
     settings: DialogueSettings,
 ) -> str:
-    """One message that tells the last turns as text: windowed and single-turn contexts."""
+    """One message that tells the last turns as text: windowed, action-only and single-turn contexts."""
+    if settings.context == "actions":
+        return _after_actions(world, past, turn, state, actions_left, settings)
     kept = past[-settings.window :] if settings.context == "window" else []
     if settings.brief:
-        return "\n\n".join([*(f"{before}\n{_done(actions)}" for before, actions, _ in kept), state])
+        told = [f"{shown(before, settings)}\n{_done(actions)}" for before, actions, _ in kept]
+        return "\n\n".join([*told, shown(state, settings)])
     lines = [world.instruction, f"Give up to {settings.actions_per_turn} actions a turn, separated by '{SEPARATOR}'."]
     for offset, (before, actions, reward) in enumerate(kept):
         earned = f" Reward: {reward:g}." if settings.show_reward else ""
         number = turn - len(kept) + offset
-        lines.append(f"\nTurn {number}:\nState:\n{before}\nYou answered {_done(actions)}.{earned}")
+        lines.append(f"\nTurn {number}:\nState:\n{shown(before, settings)}\nYou answered {_done(actions)}.{earned}")
+    return "\n".join([*lines, "", turn_message(turn, state, actions_left, settings)])
+
+
+def _after_actions(
+    world: World,
+    past: list[tuple[str, tuple[str, ...], float]],
+    turn: int,
+    state: str,
+    actions_left: int,
+    settings: DialogueSettings,
+) -> str:
+    """All past actions, one a line, and the present state."""
+    done = [_done(actions) for _, actions, _ in past]
+    if settings.brief:
+        return "\n".join([*done, shown(state, settings)])
+    lines = [world.instruction, f"Give up to {settings.actions_per_turn} actions a turn, separated by '{SEPARATOR}'."]
+    if done:
+        lines += ["", "What you have done so far:", *done]
     return "\n".join([*lines, "", turn_message(turn, state, actions_left, settings)])
 
 

@@ -31,6 +31,8 @@ class Attempt:
     member: int = 0
     group: int = 0
     split: str = "train"
+    task: Any = None
+    """A task of the world's own kind to be given instead of the one that the seed draws, where the world takes one."""
 
 
 def attempts(levels: int, group_size: int, split: str, first_seed: int) -> list[Attempt]:
@@ -156,9 +158,10 @@ def _episode(task: Attempt) -> Episode:
 
 def _start(game: _Game) -> None:
     game.episode.world = game.world.name
-    game.state, info = game.world.reset(
-        seed=game.task.seed, options={"split": game.task.split, "member": game.task.member}
-    )
+    options = {"split": game.task.split, "member": game.task.member}
+    if game.task.task is not None:
+        options["task"] = game.task.task
+    game.state, info = game.world.reset(seed=game.task.seed, options=options)
     game.episode.task, game.episode.info["optimum"] = info["key"], info.get("optimum")
 
 

@@ -39,6 +39,10 @@ def agent(
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="Of the server: temperature, max_tokens, api_key_env, concurrency ..."),
     ] = None,
+    split: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A test split that the world or the model names: test-unseen ...")
+    ] = None,
+    browser: Annotated[str | None, typer.Option(metavar="text|chromium", help="Of the web: which browser.")] = None,
     levels: Annotated[int, typer.Option(min=1, help="Unseen levels to play.")] = 256,
     samples: Annotated[int, typer.Option(min=1, help="Attempts at each level.")] = 8,
     settings: Annotated[
@@ -68,6 +72,7 @@ def agent(
     oneiro eval agent --world sokoban --policy mixture --oracle-share 0.4
     oneiro eval agent --world frozen-lake --model runs/plan/checkpoints/world-model-0 --plan beam --depth 10
     oneiro eval agent --world sokoban --server http://127.0.0.1:8000/v1 --server-model qwen --levels 32 --samples 1
+    oneiro eval agent --world web --model runs/a/phase_4/actor --split test-unseen --levels 100 --samples 1
     """
     from oneiro.errors import OneiroError
     from oneiro.recipe import assignments, build
@@ -108,8 +113,9 @@ def agent(
             policy,
             levels,
             samples,
-            assignments(settings or ()),
+            assignments(settings or ()) | ({"browser": browser} if browser else {}),
             seed,
+            split=split,
             server=build(ServerConfig, {**asked, "base_url": server, "model": server_model}) if server else None,
             oracle_share=0.5 if oracle_share is None else oracle_share,
             dialogue=assignments(dialogue or ()),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from oneiro.cli import webpage
+from oneiro.cli import webpage, webrl
 from oneiro.cli.show import JsonFile, show, warn
 
 
@@ -20,6 +20,7 @@ def offer(app: typer.Typer) -> None:
     group.command()(robot)
     group.command()(rlds)
     group.command()(levels)
+    webrl.offer(group)
     app.add_typer(group, name="data")
 
 

@@ -119,6 +119,12 @@ class Learner:
                     scores, _ = head.score(hidden.detach(), self.backbone.output, batch.targets, columns["temperature"])
                     columns["row_log_ratio"] = losses.row_log_ratio(scores, columns, batch.rows, len(batch.places))
 
+                if settings.row is not None and "advantages" in columns:
+                    scores, _ = head.score(hidden.detach(), self.backbone.output, batch.targets, columns["temperature"])
+                    columns["row_value"], columns["row_slope"] = losses.row_loss(
+                        scores, columns, batch.rows, len(batch.places), settings
+                    )
+
                 def objective(logprobs: Tensor, entropies: Tensor, part: slice, columns: dict = columns) -> Tensor:
                     return losses.token_losses(logprobs, entropies, {k: v[part] for k, v in columns.items()}, settings)
 

@@ -55,6 +55,51 @@ def row_log_ratio(logprobs: Tensor, columns: dict[str, Tensor], rows: Tensor, co
     return (sums / counts.clamp(min=1))[rows]
 
 
+def row_loss(
+    logprobs: Tensor, columns: dict[str, Tensor], rows: Tensor, count: int, settings: LossSettings
+) -> tuple[Tensor, Tensor]:
+    """WebRL's loss of each row (a step: one whole reply), told at its tokens: value and derivative, both [N].
+
+    rho is the row's log-ratio to the reference, the sum over its tokens or (`aggregate: sequence-mean`) their mean, and
+    y its target. The token weights of `normalise` then give the mean over rows; a token's derivative is that by rho.
+
+        squared:  (beta rho - y)^2                                   eq. 6
+        official: m SmoothL1(b rho, y) / b,  m = [y > 0],  b = 5 or 1 by the reference's confidence, at most |y / rho|
+        linear:   -y rho
+    """
+    counted = columns["policy"] != 0
+    zeros = torch.zeros(count, device=logprobs.device)
+    lengths = zeros.index_add(0, rows, counted.float()).clamp(min=1)
+    difference = torch.where(counted, logprobs - columns["reference"], 0.0)
+    mean = settings.aggregate == "sequence-mean"
+    rho = zeros.index_add(0, rows, difference) / (lengths if mean else 1.0)
+    target = zeros.index_add(0, rows, torch.where(counted, columns["advantages"], 0.0)) / lengths
+    if settings.row == "squared":
+        error = settings.row_beta * rho - target
+        value, slope = error.square(), 2 * settings.row_beta * error
+    elif settings.row == "official":
+        confident = (zeros.index_add(0, rows, torch.where(counted, columns["reference"], 0.0)) / lengths).exp()
+        value, slope = official_row_loss(rho, target, confident)
+    else:
+        value, slope = -target * rho, -target
+    # A sum's tokens have weight 1 each: the value is shared among them.
+    share = value if mean else value / lengths
+    return share[rows], slope[rows]
+
+
+def official_row_loss(rho: Tensor, target: Tensor, confidence: Tensor) -> tuple[Tensor, Tensor]:
+    """The released loss of rows and its derivative by rho, the mean log-ratio; `confidence` is the reference's
+    geometric mean probability of the row's tokens.
+    """
+    strict = ((target >= 0) & (confidence >= 0.8)) | ((target < 0) & (confidence < 0.9))
+    beta = torch.where(strict, 5.0, 1.0)
+    beta = torch.minimum(beta, torch.where(rho == 0, beta, (target / rho).abs()))
+    error = beta * rho - target
+    smooth = torch.where(error.abs() < 1, 0.5 * error.square(), error.abs() - 0.5)
+    kept = (target > 0).float()
+    return kept * smooth / beta, kept * error.clamp(-1, 1)
+
+
 def value_loss(values: Tensor, old: Tensor, returns: Tensor, clip: float | None) -> Tensor:
     """Half squared error; with a clip, the worse of the plain and the clipped prediction."""
     plain = (values - returns).square()
@@ -67,7 +112,11 @@ def value_loss(values: Tensor, old: Tensor, returns: Tensor, clip: float | None)
 def token_losses(logprobs: Tensor, entropies: Tensor, columns: dict[str, Tensor], settings: LossSettings) -> Tensor:
     """Sum over the given tokens of all components; the weights in `columns` are already normalised (`normalise`)."""
     total = logprobs.new_zeros(())
-    if "advantages" in columns:
+    if "row_slope" in columns:
+        # The row's loss in value, its derivative by each of its tokens in gradient.
+        moved = columns["row_value"] + columns["row_slope"] * (logprobs - logprobs.detach())
+        total = total + (columns["policy"] * torch.where(columns["policy"] != 0, moved, 0.0)).sum()
+    elif "advantages" in columns:
         log_ratio = logprobs - old_logprobs(columns)
         if "row_log_ratio" in columns:
             # The row's ratio in value, the token's own in gradient: d s = s * mean of d logp over the row (eq. 14).
@@ -78,8 +127,8 @@ def token_losses(logprobs: Tensor, entropies: Tensor, columns: dict[str, Tensor]
         if "correction" in columns:
             policy = columns["correction"] * policy
         total = total + (columns["policy"] * policy).sum()
-        if settings.entropy:
-            total = total - settings.entropy * (columns["policy"] * entropies).sum()
+    if "advantages" in columns and settings.entropy:
+        total = total - settings.entropy * (columns["policy"] * entropies).sum()
     if "reference" in columns and settings.kl:
         total = (
             total + settings.kl * (columns["kl"] * kl_estimate(logprobs, columns["reference"], settings.kl_kind)).sum()

@@ -17,6 +17,7 @@ KEPT = 2
 KlKind = Literal["k1", "k2", "k3"]
 Aggregate = Literal["token-mean", "sequence-mean", "constant"]
 Importance = Literal["token", "sequence"]
+RowLoss = Literal["squared", "official", "linear"]
 
 
 class LossSettings(Settings):
@@ -40,6 +41,12 @@ class LossSettings(Settings):
     """Whether the ratio to the old policy is a token's own, or the geometric mean over its row (GSPO)."""
     value: float = Field(1.0, ge=0)
     value_clip: float | None = 0.5
+    row: RowLoss | None = None
+    """Instead of the clipped surrogate, a loss of a row's log-ratio to the reference and its target, the column
+    `advantages` (WebRL): squared regression, the released smooth L1 on positives, or -target x log-ratio.
+    """
+    row_beta: float = Field(1.0, gt=0)
+    """WebRL's beta, for `row: squared`."""
 
 
 class OptimiserSettings(Settings):

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -259,11 +259,21 @@ def assemble(name: str, model: Any, tokenizer: Any) -> LanguageModel:
     return LanguageModel(name, model, tokenizer, backbone_of(model))
 
 
-def create_tiny(settings: ModelSettings, texts: Iterable[str], seed: int, tags: Sequence[str] = ()) -> LanguageModel:
-    """A Llama-style model with random weights and a tokenizer trained on `texts`; `tags` become single tokens."""
+def create_tiny(
+    settings: ModelSettings,
+    texts: Iterable[str],
+    seed: int,
+    tags: Sequence[str] = (),
+    spaces: Literal["before", "after"] = "before",
+) -> LanguageModel:
+    """A Llama-style model with random weights and a tokenizer trained on `texts`; `tags` become single tokens.
+
+    A space belongs to the word `before` which it stands, or `after` which: then a name in brackets begins with the same
+    token as in a sentence, which makes copying it easier.
+    """
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    tokenizer = train_tokenizer(texts, settings.vocabulary, tags)
+    tokenizer = train_tokenizer(texts, settings.vocabulary, tags, spaces)
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=settings.width,
@@ -296,7 +306,13 @@ def initialised(model: Any, seed: int) -> Any:
     return model.to(default_device())
 
 
-def train_tokenizer(texts: Iterable[str], vocabulary: int, tags: Sequence[str] = ()) -> Any:
+WORDS = {"before": r" ?[A-Za-z]+| ?\d| ?[^\sA-Za-z\d]|\s", "after": r"[A-Za-z]+ ?|\d ?|[^\sA-Za-z\d] ?|\s"}
+"""What the tokenizer never joins: words, digits and single symbols, each with its space."""
+
+
+def train_tokenizer(
+    texts: Iterable[str], vocabulary: int, tags: Sequence[str] = (), spaces: Literal["before", "after"] = "before"
+) -> Any:
     """Byte-level BPE over words, digits and single symbols; whatever is separated by a space stays one token at
     least.
     """
@@ -306,7 +322,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int, tags: Sequence[str] =
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(r" ?[A-Za-z]+| ?\d| ?[^\sA-Za-z\d]|\s"), "isolated"),
+            pre_tokenizers.Split(Regex(WORDS[spaces]), "isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )

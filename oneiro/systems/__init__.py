@@ -27,6 +27,7 @@ SYSTEMS: dict[str, str] = {
     "plan/frozen-lake": "oneiro.systems.plan.recipe:PlanLakeRecipe",
     "plan/text-game": "oneiro.systems.plan.recipe:PlanTextGameRecipe",
     "dyna/frozen-lake": "oneiro.systems.dyna.recipe:DynaLakeRecipe",
+    "webrl": "oneiro.systems.webrl.recipe:WebrlRecipe",
 }
 """System name -> its recipe class, `module:Class`."""
 RENAMED = {"rlvr": "rlvr/text-game", "video": "rlvr/video"}

@@ -1,0 +1,110 @@
+"""One task out of another, and what a task must pass before it may be trained on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import Literal
+
+import numpy as np
+
+from oneiro.worlds.web import exam
+from oneiro.worlds.web.tasks import Task
+from oneiro.worlds.web.templates import TEMPLATES
+from oneiro.worlds.web.templates.base import Content, Template
+from oneiro.worlds.web.world import WebWorld, contents_in
+
+NULL_AGENTS = ("idle", "exit", "na", "random-answer")
+"""Agents that do not do a task; none may score on it."""
+DRAWS = 20
+"""Attempts to draw a task of a template."""
+
+
+def in_band(value: float, band: tuple[float, float]) -> bool:
+    """Both ends belong to it."""
+    return band[0] <= value <= band[1]
+
+
+def task_key(task: Task) -> str:
+    """What makes two tasks one: the same site, content and intent, whatever the case and spaces; or the same slots."""
+    words = re.sub(r"\W+", " ", task.intent.lower()).strip()
+    content = task.spec.content if task.spec is not None else 0
+    start = task.start_urls[0] if task.start_urls else ""
+    return hashlib.blake2b(json.dumps([task.sites, content, words, start]).encode(), digest_size=8).hexdigest()
+
+
+def draw_task(template: Template, rng: np.random.Generator, wordings: int | None = None) -> Task | None:
+    """A task of a template on training content whose answer does not stand on its first page."""
+    contents = contents_in("train")
+    for _ in range(DRAWS):
+        content = contents[int(rng.integers(len(contents)))]
+        slots = template.draw(Content(template.site, content), rng)
+        if slots is None:
+            continue
+        task = template.task(content, slots, int(rng.integers(len(template.intents[:wordings]))))
+        if not template.leaks(task):
+            return task
+    return None
+
+
+def is_sibling(one: Template, other: Template) -> bool:
+    """Another template of the same site with a skill in common."""
+    return one.name != other.name and one.site == other.site and bool(set(one.skills) & set(other.skills))
+
+
+def paraphrased(task: Task, rng: np.random.Generator) -> Task | None:
+    """The same task in other words."""
+    assert task.spec is not None
+    template = TEMPLATES[task.spec.template_id]
+    made = [template.task(task.spec.content, task.spec.slots, wording) for wording in range(len(template.intents))]
+    others = [other for other in made if other.intent != task.intent]
+    return others[int(rng.integers(len(others)))] if others else None
+
+
+def nearer(task: Task, world: WebWorld) -> Task | None:
+    """The same task from the next page on the oracle's way; None where that page is the last.
+
+    The script of a template begins on its own first page, so the new task carries the rest of the way as `solution`.
+    """
+    world.reset(seed=0, options={"task": task})
+    first, second, rest = world.page.url, "", list[str]()
+    while not world.over and (action := world.oracle()) is not None:
+        if second:
+            rest.append(action)
+        world.step(action)
+        if not second and world.page.url != first:
+            second = world.page.url
+    if not second or second in task.start_urls or len(rest) < 2:
+        return None
+    made = task.model_dump() | {"task_id": f"{task.task_id}:near", "start_urls": (second,), "solution": rest}
+    return Task.model_validate(made)
+
+
+def solved(task: Task, world: WebWorld) -> exam.Played:
+    """The task played by its `solution`, where it carries one, else by the oracle."""
+    solution = (task.model_extra or {}).get("solution")
+    if solution is None:
+        return exam.play(world, "oracle", task)
+    world.reset(seed=0, options={"task": task})
+    for action in solution:
+        if not world.over:
+            world.step(action)
+    return exam.Played(task, world.score, world.taken, ())
+
+
+def gated(task: Task, world: WebWorld, gates: Literal["all", "oracle"]) -> int | None:
+    """The oracle's actions for a task that may be trained on; None for one that cannot be done, or for nothing."""
+    assert task.spec is not None
+    if TEMPLATES[task.spec.template_id].leaks(task):
+        return None
+    played = solved(task, world)
+    if played.score != 1.0:
+        return None
+    if gates == "all":
+        again = solved(task, world)
+        if (again.score, again.actions) != (played.score, played.actions):
+            return None
+        if any(exam.play(world, agent, task).score for agent in NULL_AGENTS):
+            return None
+    return played.actions

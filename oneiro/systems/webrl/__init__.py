@@ -1,0 +1,1 @@
+"""WebRL: web agents that improve in phases on tasks grown from their failures."""

@@ -1,0 +1,292 @@
+"""Outcome models: who says whether a trajectory did its task, and how far that can be trusted.
+
+All give P(done). The trained ones (`features`, `lm`) learn from trajectories of training tasks with the labels of their
+graders: demonstrations, spoilt demonstrations, and the SFT policy's own. The graders are always known here, so every
+phase reports accuracy, precision and recall; a model below a set precision does not start.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oneiro.agents import reply as replies
+from oneiro.episode import Row, given
+from oneiro.errors import OneiroError
+from oneiro.models.chat import ChatFormat
+from oneiro.report.stats import wilson
+from oneiro.seeds import generator
+from oneiro.systems.webrl.recipe import OutcomeSettings
+from oneiro.systems.webrl.trajectories import Step, Trajectory
+
+YES, NO = "YES", "NO"
+STOP = re.compile(r"(?:stop \[(?P<stop>.*)\]|exit\(message=(?P<exit>.*)\))\s*$", re.DOTALL)
+HASHED = 256
+"""Features that hash pairs of words."""
+
+
+class OutcomeModel(Protocol):
+    """Trajectories -> P(done) of each."""
+
+    def scores(self, trajectories: Sequence[Trajectory]) -> list[float]: ...
+
+
+class Oracle:
+    """The task's own grader."""
+
+    def scores(self, trajectories: Sequence[Trajectory]) -> list[float]:
+        return [float(t.success) for t in trajectories]
+
+
+@dataclass(frozen=True)
+class NoisyOracle:
+    """The grader, wrong at given rates; the same trajectory is always judged alike."""
+
+    false_positives: float
+    false_negatives: float
+    seed: int
+
+    def scores(self, trajectories: Sequence[Trajectory]) -> list[float]:
+        found = []
+        for t in trajectories:
+            flip = generator(self.seed, "noisy outcome", t.key, len(t)).random()
+            wrong = flip < (self.false_negatives if t.success else self.false_positives)
+            found.append(float(t.success != wrong))
+        return found
+
+
+# What can be seen -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a trajectory shows, without its grader."""
+
+    actions: list[str]
+    stopped: bool
+    answer: str
+    page: str
+    """The page on which the last action was decided, in lower case."""
+    asked: list[str]
+    """Names, quotes and numbers of the intent, in lower case."""
+
+
+def evidence(trajectory: Trajectory) -> Evidence:
+    """Read it off the replies and pages."""
+    actions = [action_of(step) for step in trajectory.steps]
+    last = STOP.fullmatch(actions[-1]) if actions else None
+    answer = "" if last is None else (last["stop"] if last["stop"] is not None else last["exit"]).strip("\"' ")
+    quoted = re.findall(r'"([^"]{2,})"', trajectory.intent)
+    names = re.findall(r"(?<!^)(?<![.?!] )\b[A-Z][\w'&/.-]*(?: (?:[A-Z&][\w'&/.-]*|of))*", trajectory.intent)
+    numbers = re.findall(r"\b[\w/-]*\d[\w/-]*\b|\b\w+/[\w-]+", trajectory.intent)
+    asked = [word.lower().rstrip(".,") for word in dict.fromkeys([*quoted, *(names if not quoted else []), *numbers])]
+    return Evidence(actions, last is not None, answer, trajectory.steps[-1].state.lower(), asked)
+
+
+def action_of(step: Step) -> str:
+    """The action inside a reply."""
+    inner = replies.read(step.reply, think=False).actions
+    return inner[0] if inner else step.reply
+
+
+def asks(intent: str) -> bool:
+    """Whether an answer is wanted."""
+    return bool(re.search(r"\?|^(?:Give|Tell|List|Count|Name|Find the|Look up|What|Which|How|Who)\b", intent))
+
+
+class Rules:
+    """Visible evidence only: it stopped by itself; a question has an answer that stands on the page, a request has
+    none; what the intent names was typed or is on the page.
+    """
+
+    def scores(self, trajectories: Sequence[Trajectory]) -> list[float]:
+        return [self._score(evidence(t), t) for t in trajectories]
+
+    def _score(self, seen: Evidence, t: Trajectory) -> float:
+        if not seen.stopped or not all(step.valid for step in t.steps):
+            return 0.0
+        answered = bool(seen.answer)
+        if answered != asks(t.intent) or (answered and seen.answer.lower() not in seen.page):
+            return 0.0
+        done = " ".join(seen.actions).lower()
+        return float(all(word in done or word in seen.page for word in seen.asked))
+
+
+class Features:
+    """Logistic regression on what the trajectory shows; numpy only, trained in a second."""
+
+    def __init__(self, trajectories: Sequence[Trajectory], seed: int = 0) -> None:
+        X = np.stack([features(t) for t in trajectories])
+        y = np.array([float(t.success) for t in trajectories])
+        # Both classes weigh the same.
+        weight = np.where(y > 0, 0.5 / max(1e-9, y.mean()), 0.5 / max(1e-9, 1 - y.mean()))
+        self.weights = logistic(X, y, weight)
+
+    def scores(self, trajectories: Sequence[Trajectory]) -> list[float]:
+        if not trajectories:
+            return []
+        z = np.stack([features(t) for t in trajectories]) @ self.weights
+        return [float(p) for p in 1 / (1 + np.exp(-np.clip(z, -30, 30)))]
+
+
+def features(t: Trajectory) -> NDArray[np.float64]:
+    """[F]: evidence as numbers, a constant, and hashed pairs of an intent's word and the kind of the last actions."""
+    seen = evidence(t)
+    done = " ".join(seen.actions).lower()
+    found = [word in done or word in seen.page for word in seen.asked]
+    repeats = len(seen.actions) - len(set(seen.actions))
+    on_page = bool(seen.answer) and seen.answer.lower() in seen.page
+    plain = [
+        1.0,
+        seen.stopped,
+        bool(seen.answer) == asks(t.intent),
+        on_page,
+        on_page or not seen.answer,
+        np.mean(found) if found else 1.0,
+        all(found),
+        all(step.valid for step in t.steps),
+        repeats > 0,
+        len(t) / 10,
+    ]
+    hashed = np.zeros(HASHED)
+    kinds = "+".join(action.split(" ")[0].split("(")[0] for action in seen.actions[-3:])
+    for word in set(re.findall(r"[a-z]+", t.intent.lower())):
+        hashed[int(generator("feature", word, kinds, len(t)).integers(HASHED))] = 1.0
+    return np.concatenate([np.array(plain, np.float64), hashed])
+
+
+def logistic(
+    X: NDArray[np.float64], y: NDArray[np.float64], weight: NDArray[np.float64], decay: float = 1.0
+) -> NDArray[np.float64]:
+    """Newton's method for weighted logistic regression with a ridge."""
+    w = np.zeros(X.shape[1])
+    ridge = decay * np.eye(len(w))
+    ridge[0, 0] = 1e-6  # the constant is free
+    for _ in range(25):
+        p = 1 / (1 + np.exp(-np.clip(X @ w, -30, 30)))
+        gradient = X.T @ (weight * (p - y)) + ridge @ w
+        curvature = (X * (weight * p * (1 - p))[:, None]).T @ X + ridge
+        step = np.linalg.solve(curvature, gradient)
+        w -= step
+        if np.abs(step).max() < 1e-8:
+            break
+    return w
+
+
+# A language model as judge --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class JudgePrompt:
+    """Instruction, action history and last page as a chat; what does not fit is cut from the page."""
+
+    chat: ChatFormat
+    max_tokens: int
+
+    def tokens(self, t: Trajectory) -> NDArray[np.int32]:
+        """Up to where the verdict stands. The page's end is cut so that all else, the assistant header last, stays."""
+        history = "\n".join(action_of(step).replace("\n", "; ") for step in t.steps)
+        before = (
+            f"Did the agent do what the user asked? Answer {YES} or {NO}.\nUser intent: {t.intent}\n"
+            f"Action history:\n{history}\nCurrent page:\n"
+        )
+        bare = len(self.chat.opening(before))
+        page = self.chat.encode(t.steps[-1].state)
+        room = max(0, self.max_tokens - bare)
+        mark = "\ue000page\ue001"
+        whole = self.chat.before_user + before + mark + self.chat.to_reply
+        head, tail = whole.split(mark)
+        return np.concatenate([self.chat.encode(head), page[:room], self.chat.encode(tail)]).astype(np.int32)
+
+    def row(self, t: Trajectory, verdict: bool, weight: float = 1.0) -> Row:
+        """Prompt and verdict, which carries the loss."""
+        return Row([given(self.tokens(t)), given(self.chat.encode(YES if verdict else NO), "assistant", ce=weight)])
+
+
+@dataclass(frozen=True)
+class LanguageJudge:
+    """P(YES) / (P(YES) + P(NO)) by a language model."""
+
+    prompt: JudgePrompt
+    logprobs: Callable[[Sequence[Row]], list[float]]
+    """Rows -> the log-probability of the tokens of each that carry cross-entropy."""
+
+    def scores(self, trajectories: Sequence[Trajectory]) -> list[float]:
+        rows = [self.prompt.row(t, verdict) for t in trajectories for verdict in (True, False)]
+        found = self.logprobs(rows)
+        pairs = zip(found[::2], found[1::2], strict=True)
+        return [float(1 / (1 + np.exp(np.clip(no - yes, -30, 30)))) for yes, no in pairs]
+
+
+# Training data, labels, trust -----------------------------------------------------------------------------------------
+
+
+def spoilt(t: Trajectory, seed: int) -> list[Trajectory]:
+    """A demonstration made wrong in ways that agents fail: stopped early, a wrong answer, no answer. All are failures:
+    what was left out is what the task asks for.
+    """
+    rng = generator(seed, "spoilt", t.key)
+    made = []
+    if len(t) > 1:
+        early = replace(t.steps[0], reply=replies.write(["stop []"], think=False), tokens=[], logprobs=[])
+        made.append(replace(t, steps=[early], success=False, final=t.steps[0].state))
+    seen = evidence(t)
+    if seen.answer:
+        texts = [name for name in re.findall(r"'([^'\n]{2,60})'", t.steps[-1].state) if name != seen.answer]
+        other = texts[int(rng.integers(len(texts)))] if texts else "nothing"
+        for answer in (other, ""):
+            last = replace(t.steps[-1], reply=replies.write([f"stop [{answer}]"], think=False), tokens=[], logprobs=[])
+            made.append(replace(t, steps=[*t.steps[:-1], last], success=False))
+    return made
+
+
+def balanced(trajectories: Sequence[Trajectory], seed: int) -> list[Trajectory]:
+    """As many failures as successes, shuffled."""
+    rng = generator(seed, "balanced outcomes")
+    parts = [[t for t in trajectories if t.success is done] for done in (True, False)]
+    count = min(map(len, parts))
+    chosen = [part[i] for part in parts for i in rng.permutation(len(part))[:count]]
+    return [chosen[i] for i in rng.permutation(len(chosen))]
+
+
+def label(score: float, settings: OutcomeSettings) -> int | None:
+    """1 or 0; None in the abstain band."""
+    if settings.abstain is not None and settings.abstain[0] < score < settings.abstain[1]:
+        return None
+    return int(score >= settings.threshold)
+
+
+def confusion(labels: Sequence[int | None], truth: Sequence[bool]) -> dict[str, Any]:
+    """Counts and rates of the labels that were given."""
+    pairs = [(said, done) for said, done in zip(labels, truth, strict=True) if said is not None]
+    counts = {
+        "true_positives": sum(said == 1 and done for said, done in pairs),
+        "false_positives": sum(said == 1 and not done for said, done in pairs),
+        "true_negatives": sum(said == 0 and not done for said, done in pairs),
+        "false_negatives": sum(said == 0 and done for said, done in pairs),
+        "abstained": len(labels) - len(pairs),
+    }
+    right, good = counts["true_positives"], counts["true_positives"] + counts["false_positives"]
+    rates = {
+        "accuracy": wilson(right + counts["true_negatives"], len(pairs)).value,
+        "precision": wilson(right, good).value,
+        "recall": wilson(right, right + counts["false_negatives"]).value,
+    }
+    return {**counts, **rates}
+
+
+def require_precision(measured: dict[str, Any], settings: OutcomeSettings) -> None:
+    """Refuse to train on labels that are too often wrong."""
+    precision = measured["precision"]
+    if precision is None or precision < settings.min_precision:
+        shown = "is unknown: it called nothing a success" if precision is None else f"is {precision:.2f}"
+        raise OneiroError(
+            f"the precision of outcome={settings.name} on held-out trajectories {shown}, below "
+            f"outcome.min_precision={settings.min_precision:g}; train it on more (outcome.trajectories), or use "
+            "outcome=oracle"
+        )

@@ -1,0 +1,248 @@
+"""WebRL (arXiv 2411.02337): a web agent that improves in phases on tasks grown from its own failures.
+
+    demonstrations -> SFT -> [ grow tasks -> critic's band and gates -> roll out -> outcome labels
+                              -> replay by perplexity -> critic, then actor -> evaluate ] x phases
+
+Variants (ablations and baselines) start from the same SFT model and the same first phase of play.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from oneiro import files, seeds
+from oneiro.agents.reply import TAG_TOKENS
+from oneiro.curriculum import Curriculum
+from oneiro.errors import OneiroError
+from oneiro.learning.example import Example
+from oneiro.learning.learner import Learner
+from oneiro.models import language as languages
+from oneiro.models.chat import ChatFormat
+from oneiro.models.language import LanguageModel
+from oneiro.records import read_lines
+from oneiro.run import Run
+from oneiro.systems import stages
+from oneiro.systems.webrl import playing, tables
+from oneiro.systems.webrl import trajectories as records
+from oneiro.systems.webrl.outcome import (
+    Features,
+    JudgePrompt,
+    LanguageJudge,
+    NoisyOracle,
+    Oracle,
+    OutcomeModel,
+    Rules,
+    balanced,
+    confusion,
+    label,
+    require_precision,
+    spoilt,
+)
+from oneiro.systems.webrl.phases import Phases, evaluate, keys_of
+from oneiro.systems.webrl.recipe import SPLITS, WebrlRecipe
+from oneiro.systems.webrl.trajectories import Trajectory
+from oneiro.worlds.web.tasks import Task
+from oneiro.worlds.web.world import WebConfig
+
+HELD_OUT = 4
+"""One trajectory in so many measures an outcome model instead of training it."""
+SFT_HELD_OUT = 0.03
+"""Part of the demonstrations that measure the loss."""
+
+
+def run(recipe: WebrlRecipe, run: Run) -> None:
+    """The whole pipeline inside a run directory."""
+    variants = [Phases(recipe, run, name, {}, ()) for name in ("", *recipe.variants)]
+    run.plan([*FIRST, *(name for phases in variants for name in phases.stage_names()), "compare"])
+    run.stage("tests", lambda: draw_tests(recipe, run))
+    run.stage("demonstrations", lambda: demonstrate(recipe, run))
+    run.stage("model", lambda: stages.make_base(run, recipe.model, lambda: create_tiny(recipe, run)))
+    run.stage("sft", lambda: sft(recipe, run))
+    run.stage("evaluate-sft", lambda: evaluate(recipe, run, after_sft(recipe, run), "evaluate-sft"))
+    run.stage("start", lambda: start(recipe, run))
+    run.stage("outcome", lambda: outcome(recipe, run))
+    outcomes, keys = outcome_models(recipe, run), tested_keys(run)
+    for phases in variants:
+        phases.outcomes, phases.test_keys = outcomes, keys
+        phases.train()
+    found = run.stage("compare", lambda: tables.compare(recipe, run, variants))
+    tables.summarise(recipe, run, variants, found)
+
+
+FIRST = ("tests", "demonstrations", "model", "sft", "evaluate-sft", "start", "outcome")
+
+
+def draw_tests(recipe: WebrlRecipe, run: Run) -> dict[str, Any]:
+    """The tasks of both test splits, fixed before anything is trained."""
+    counts = {}
+    for split in SPLITS:
+        tasks = playing.split_tasks(recipe, split)
+        lines = [json.dumps(task.model_dump(mode="json")) + "\n" for task in tasks]
+        files.write_text(run.path / f"{split}.jsonl", "".join(lines))
+        counts[split] = len(tasks)
+    return counts
+
+
+def tested_keys(run: Run) -> list[str]:
+    """What no training task may be."""
+    rows = [row for split in SPLITS for row in read_lines(run.path / f"{split}.jsonl")]
+    return keys_of([Task.model_validate(row) for row in rows])
+
+
+def first_curriculum(recipe: WebrlRecipe, run: Run) -> Curriculum:
+    return Curriculum(
+        recipe.curriculum,
+        recipe.tasks.trained_templates(),
+        WebConfig.model_validate(recipe.world_settings()),
+        tested_keys(run),
+        seeds.derive(recipe.seed, "curriculum"),
+    )
+
+
+def demonstrate(recipe: WebrlRecipe, run: Run) -> dict[str, Any]:
+    """The oracle does the first tasks; only what it finished is learned."""
+    count, templates = recipe.tasks.demonstrations, recipe.tasks.demonstrated_templates()
+    tasks = first_curriculum(recipe, run).initial(count, templates)
+    folder = run.path / "phase_0"
+    files.write_text(
+        folder / "tasks.jsonl", "".join(json.dumps({"task": t.model_dump(mode="json")}) + "\n" for t in tasks)
+    )
+    with run.progress("demonstrations", len(tasks)) as bar:
+        played = playing.play_chunks(
+            recipe,
+            tasks,
+            lambda: (playing.oracle_policy(recipe), None),
+            folder / "oracle",
+            seeds.derive(recipe.seed, "demonstrations"),
+            advance=bar.advance,
+        )
+    done = [t for t in played if t.success]
+    if not done:
+        raise OneiroError("the oracle finished none of the tasks within dialogue.max_turns; raise it")
+    records.write(folder / "demonstrations.jsonl", done)
+    run.say(f"{len(done)} demonstrations of {len(templates)} templates, {sum(map(len, done))} steps")
+    return {"tasks": len(tasks), "demonstrations": len(done), "steps": sum(map(len, done))}
+
+
+def demonstrations(run: Run) -> list[Trajectory]:
+    return list(records.read(run.path / "phase_0" / "demonstrations.jsonl"))
+
+
+def create_tiny(recipe: WebrlRecipe, run: Run) -> LanguageModel:
+    """Random weights, and a tokenizer trained on the demonstrations' pages: an element's number is one token."""
+    texts = [text for t in demonstrations(run) for step in t.steps for text in (step.message, step.reply)]
+    texts += ["<|im_start|>user assistant\n<|im_end|>\n"] * 50
+    most = 1 + max(len(step.state.splitlines()) for t in demonstrations(run) for step in t.steps)
+    tags = [*TAG_TOKENS, *(f"[{number}]" for number in range(most + 20))]
+    return languages.create_tiny(recipe.model, texts, seeds.derive(recipe.seed, "weights"), tags, "after")
+
+
+def sft(recipe: WebrlRecipe, run: Run) -> dict[str, Any]:
+    """Supervised learning on the demonstrations."""
+    language = playing.metadata(recipe).write(stages.base_weights(run, recipe.model))
+    form = playing.row_format(recipe, language)
+    parts: tuple[list[Any], list[Any]] = ([], [])
+    for number, t in enumerate(demonstrations(run)):
+        aside = seeds.generator(recipe.seed, "held out", number).random() < SFT_HELD_OUT and number > 0
+        weight = 0.0 if aside else recipe.page_weight  # held-out loss is that of replies
+        parts[aside].extend(form.row(step, weight, ce=1.0) for step in t.steps)
+    seed = seeds.derive(recipe.seed, "sft")
+    steps = stages.supervise(run, "sft", "SFT", language, parts[0], parts[1], recipe.sft, seed)
+    return {"rows": len(parts[0]), "updates": steps}
+
+
+def after_sft(recipe: WebrlRecipe, run: Run) -> LanguageModel:
+    return stages.weights_after(run, ["sft"], recipe.model)
+
+
+def start(recipe: WebrlRecipe, run: Run) -> dict[str, Any]:
+    """The SFT model plays the first tasks: what it cannot do is what the curriculum grows from."""
+    tasks = [Task.model_validate(row["task"]) for row in read_lines(run.path / "phase_0" / "tasks.jsonl")]
+    tasks = tasks[: recipe.curriculum.tasks]
+
+    def policy() -> tuple[Any, Any]:
+        language = after_sft(recipe, run)
+        chat = ChatFormat(language.tokenizer)
+        return playing.model_policy(recipe, language, recipe.sampling.temperature), chat
+
+    folder = run.path / "phase_0"
+    with run.progress("first failures", len(tasks)) as bar:
+        found = playing.play_chunks(
+            recipe, tasks, policy, folder / "rollouts", seeds.derive(recipe.seed, "start"), advance=bar.advance
+        )
+    curriculum = first_curriculum(recipe, run)
+    done = {t.group for t in found if t.success}
+    curriculum.note(0, tasks, [number in done for number in range(len(tasks))])
+    files.write_json(folder / "curriculum.json", curriculum.state())
+    return {"tasks": len(tasks), "success": records.success_rate(found), "failures": len(curriculum.failures)}
+
+
+# The outcome model ----------------------------------------------------------------------------------------------------
+
+
+def outcome(recipe: WebrlRecipe, run: Run) -> dict[str, Any]:
+    """Train the outcome model where it learns, measure it on held-out trajectories, refuse one that is too often
+    wrong.
+    """
+    settings = recipe.outcome
+    if settings.name == "lm":
+        language = stages.base_weights(run, recipe.model)
+        prompt = JudgePrompt(ChatFormat(language.tokenizer), settings.max_tokens)
+        learned, _ = judged(recipe, run)
+        rows = [prompt.row(t, t.success) for t in learned]
+        stages.supervise(
+            run, "outcome-lm", "outcome model", language, rows, [], settings.sft, seeds.derive(recipe.seed, "outcome")
+        )
+    _, held_out = judged(recipe, run)
+    found: dict[str, Any] = {}
+    for name, model in outcome_models(recipe, run).items():
+        labels = [label(score, settings) for score in model.scores(held_out)]
+        found[name] = confusion(labels, [t.success for t in held_out])
+    require_precision(found[settings.name], settings)
+    return {"held_out": len(held_out), "measured": found}
+
+
+def judged(recipe: WebrlRecipe, run: Run) -> tuple[list[Trajectory], list[Trajectory]]:
+    """Trajectories with true labels to learn from and to be measured on, by task: done, spoilt, the policy's own."""
+    seed = seeds.derive(recipe.seed, "outcome data")
+    shown = demonstrations(run)[: recipe.outcome.trajectories]
+    own = records.read_folder(run.path / "phase_0" / "rollouts")[: recipe.outcome.trajectories]
+    every = [*shown, *(bad for t in shown for bad in spoilt(t, seed)), *own]
+    parts: tuple[list[Trajectory], list[Trajectory]] = ([], [])
+    for t in every:
+        parts[seeds.derive(seed, t.task_id) % HELD_OUT == 0].append(t)
+    return balanced(parts[0], seed), balanced(parts[1], seed)
+
+
+def outcome_models(recipe: WebrlRecipe, run: Run) -> dict[str, OutcomeModel]:
+    """The one that labels, and those reported beside it."""
+    settings = recipe.outcome
+    seed = seeds.derive(recipe.seed, "outcome")
+    found: dict[str, OutcomeModel] = {}
+    for name in dict.fromkeys((settings.name, *settings.compare)):
+        if name == "oracle":
+            found[name] = Oracle()
+        elif name == "noisy":
+            found[name] = NoisyOracle(settings.false_positives, settings.false_negatives, seed)
+        elif name == "rules":
+            found[name] = Rules()
+        elif name == "features":
+            found[name] = Features(judged(recipe, run)[0])
+        else:
+            found[name] = language_judge(recipe, run)
+    return found
+
+
+def language_judge(recipe: WebrlRecipe, run: Run) -> LanguageJudge:
+    """The trained judge of this run."""
+    folder = run.path / "checkpoints" / "outcome-lm"
+    language = languages.load(recipe.model.model_copy(update={"name": str(folder), "lora": None}))
+    learner = Learner(language.backbone, recipe.outcome.sft.learner, 1)
+
+    def logprobs(rows: Any) -> list[float]:
+        examples = [Example.of(row) for row in rows]
+        scores, _ = learner.logprobs(examples)
+        return [float((e.weights["ce"] * s).sum()) for e, s in zip(examples, scores, strict=True)]
+
+    return LanguageJudge(JudgePrompt(ChatFormat(language.tokenizer), recipe.outcome.max_tokens), logprobs)

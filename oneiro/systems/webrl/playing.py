@@ -1,0 +1,128 @@
+"""Tasks played by a model or the oracle, and the two test splits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from oneiro import seeds
+from oneiro.agents import prompts as words
+from oneiro.agents.loading import AgentMetadata
+from oneiro.agents.policies import ModelPolicy, Policy, ScriptedPolicy, mixture
+from oneiro.agents.rollout import Attempt, play
+from oneiro.episode import Tokens
+from oneiro.models.chat import ChatFormat
+from oneiro.models.language import LanguageModel
+from oneiro.sampling.engine import Engine
+from oneiro.systems.webrl import trajectories as records
+from oneiro.systems.webrl.recipe import SPLITS, WebrlRecipe
+from oneiro.systems.webrl.trajectories import RowFormat, Trajectory
+from oneiro.worlds.base import World
+from oneiro.worlds.choice import WorldChoice
+from oneiro.worlds.levels import new_levels
+from oneiro.worlds.web.tasks import Task
+from oneiro.worlds.web.world import WebWorld
+
+CHUNK = 64
+"""Attempts that are played together and make one file."""
+
+
+def world_of(recipe: WebrlRecipe, split: str | None = None) -> Callable[[], World]:
+    """A factory of the world in which tasks are played."""
+    return WorldChoice(name=recipe.world.name, **recipe.world_settings(split)).maker()
+
+
+def metadata(recipe: WebrlRecipe) -> AgentMetadata:
+    """What a trained model needs to be evaluated from its folder alone."""
+    return AgentMetadata(
+        world=WorldChoice(name=recipe.world.name, **recipe.world_settings()),
+        dialogue=recipe.dialogue,
+        sampling=recipe.sampling.model_copy(update={"temperature": recipe.evaluation.temperature}),
+        response_prefix=recipe.response_prefix,
+        splits={split: recipe.split_settings(split) for split in SPLITS},
+    )
+
+
+def row_format(recipe: WebrlRecipe, language: LanguageModel) -> RowFormat:
+    return RowFormat(ChatFormat(language.tokenizer), recipe.dialogue, recipe.response_prefix)
+
+
+def model_policy(recipe: WebrlRecipe, language: LanguageModel, temperature: float) -> ModelPolicy:
+    sampling = recipe.sampling.model_copy(update={"temperature": temperature})
+    return ModelPolicy(Engine(language, recipe.max_batch_size), sampling)
+
+
+def oracle_policy(recipe: WebrlRecipe) -> ScriptedPolicy:
+    """The templates' scripts, in the form that is asked for."""
+    return ScriptedPolicy(mixture(1.0), (1, 1), recipe.dialogue.think, recipe.dialogue.world_model)
+
+
+def played(
+    recipe: WebrlRecipe,
+    tasks: Sequence[Task],
+    policy: Policy,
+    seed: int,
+    chat: ChatFormat | None = None,
+    group_size: int = 1,
+    first: int = 0,
+) -> list[Trajectory]:
+    """Each task attempted `group_size` times; attempts that broke off are left out. `first` numbers the first task."""
+    planned = [
+        Attempt(seeds.derive(seed, first + number) % (1 << 31), member, first + number, task=task)
+        for number, task in enumerate(tasks)
+        for member in range(group_size)
+    ]
+    prefix = recipe.response_prefix if chat is not None else ""
+    episodes = play(world_of(recipe), planned, policy, recipe.dialogue, chat, seeds.derive(seed, first), prefix)
+    found = [records.of_episode(e, attempt.task) for e, attempt in zip(episodes, planned, strict=True)]
+    return [trajectory for trajectory in found if trajectory is not None]
+
+
+def play_chunks(
+    recipe: WebrlRecipe,
+    tasks: Sequence[Task],
+    policy: Callable[[], tuple[Policy, ChatFormat | None]],
+    folder: Path,
+    seed: int,
+    group_size: int = 1,
+    advance: Callable[[int], object] = lambda count: None,
+) -> list[Trajectory]:
+    """Play all tasks, a file for every few; files that are there are not played again. `policy` is made when needed."""
+    size = max(1, CHUNK // group_size)
+    player: tuple[Policy, ChatFormat | None] | None = None
+    for first in range(0, len(tasks), size):
+        part, path = tasks[first : first + size], folder / f"{first // size:04d}.jsonl"
+        if not path.exists():
+            player = player or policy()
+            records.write(path, played(recipe, part, player[0], seed, player[1], group_size, first))
+        advance(len(part))
+    return records.read_folder(folder)
+
+
+def split_tasks(recipe: WebrlRecipe, split: str) -> list[Task]:
+    """The tasks of a test split: distinct ones, on content that is never trained on."""
+    world = world_of(recipe, split)()
+    assert isinstance(world, WebWorld)
+    found: list[Task] = []
+    try:
+        for _ in new_levels(world, "eval", recipe.evaluation.first_seed):
+            found.append(world.task)
+            if len(found) == recipe.evaluation.tasks:
+                break
+    finally:
+        world.close()
+    return found
+
+
+def first_prompts(recipe: WebrlRecipe, tasks: Sequence[Task], form: RowFormat) -> list[Tokens]:
+    """What the agent reads first of each task, as tokens."""
+    world = world_of(recipe)()
+    found = []
+    try:
+        for task in tasks:
+            state, _ = world.reset(seed=0, options={"task": task})
+            left = world.config.max_actions
+            found.append(form.prompt(words.history_message(world, [], 1, state, left, recipe.dialogue)))
+    finally:
+        world.close()
+    return found

@@ -1,0 +1,240 @@
+"""WebRL's recipe: every setting, and the combinations that make no sense."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from oneiro.agents.prompts import DialogueSettings
+from oneiro.curriculum import CurriculumSettings
+from oneiro.errors import OneiroError, nearest
+from oneiro.learning.algorithms.webrl import AnyObjective, FilteredBc, GroupObjective, Paper, ValueReinforce
+from oneiro.learning.settings import LearnerSettings, OptimiserSettings, SftSettings
+from oneiro.models.settings import ModelSettings, require_place, require_words
+from oneiro.recipe import Recipe, Settings
+from oneiro.sampling.settings import SamplingSettings
+from oneiro.worlds.choice import WorldChoice
+from oneiro.worlds.web.templates import TEMPLATES
+from oneiro.worlds.web.templates.base import Template
+from oneiro.worlds.web.world import chosen_templates
+
+SPLITS = ("test-seen", "test-unseen")
+
+
+class TaskSettings(Settings):
+    """Which templates are trained on and which are not."""
+
+    sites: tuple[str, ...] = ()
+    """Sites; all where none is named."""
+    demonstrated: tuple[str, ...] = ()
+    """Templates that SFT sees; none named: all that may be trained on."""
+    trained: tuple[str, ...] = ()
+    """Templates that the curriculum may draw from; none named: all of the sites that are not held out."""
+    unseen: tuple[str, ...] = ()
+    """Templates of test-unseen; none named: the held-out ones of the sites."""
+    demonstrations: int = Field(400, ge=1)
+    """Tasks that the oracle demonstrates."""
+
+    @model_validator(mode="after")
+    def _apart(self) -> TaskSettings:
+        both = set(self.unseen) & {*self.trained, *self.demonstrated}
+        if both:
+            raise OneiroError(f"tasks: {sorted(both)[0]} is named as unseen and as trained; take it out of one")
+        self.trained_templates()
+        return self
+
+    def trained_templates(self) -> list[Template]:
+        """Those that tasks may be drawn from."""
+        named = chosen_templates(self.sites, self.trained)
+        found = [t for t in named if not t.held_out and t.name not in self.unseen_names()]
+        if not found:
+            raise OneiroError("tasks: no template is left to train on; name some in tasks.trained")
+        return found
+
+    def demonstrated_templates(self) -> list[Template]:
+        """Those that SFT sees."""
+        names = {template.name for template in self.trained_templates()}
+        for name in self.demonstrated:
+            if name not in names:
+                raise OneiroError(f"tasks.demonstrated: {name} may not be trained on{nearest(name, names)}")
+        return [TEMPLATES[name] for name in self.demonstrated] or self.trained_templates()
+
+    def unseen_names(self) -> tuple[str, ...]:
+        """Those of test-unseen."""
+        return self.unseen or tuple(t.name for t in chosen_templates(self.sites, ()) if t.held_out)
+
+
+class OutcomeSettings(Settings):
+    """Who says whether a task was done."""
+
+    name: Literal["oracle", "noisy", "features", "rules", "lm"] = "oracle"
+    """`oracle`: the task's own grader. `noisy`: the grader, flipped at given rates. `features`: a logistic regression
+    on what the trajectory shows. `rules`: visible evidence, nothing trained. `lm`: a language model that answers YES or
+    NO.
+    """
+    false_positives: float = Field(0.2, ge=0, le=1)
+    """Failures that `noisy` calls successes."""
+    false_negatives: float = Field(0.2, ge=0, le=1)
+    threshold: float = Field(0.5, gt=0, lt=1)
+    """P(YES) from which a trajectory is a success."""
+    abstain: tuple[float, float] | None = None
+    """P(YES) between these two, ends excluded: the trajectory is left out."""
+    min_precision: float = Field(0.75, ge=0, le=1)
+    """Training does not start with an outcome model whose precision on held-out trajectories is lower."""
+    trajectories: int = Field(200, ge=8)
+    """Tasks that trained outcome models learn from, each as done and as spoilt trajectories."""
+    max_tokens: int = Field(1024, ge=64)
+    """Tokens of the judge's prompt; pages are cut, never what is asked."""
+    compare: tuple[Literal["features", "rules"], ...] = ()
+    """Outcome models that are only reported beside the one that labels."""
+    sft: SftSettings = SftSettings(batch=16, epochs=2.0)
+    """How `lm` is trained."""
+
+
+class ReplaySettings(Settings):
+    """Past successes that are learned from again."""
+
+    enabled: bool = True
+    band: tuple[float, float] = (0.5, 0.95)
+    """Geometric-mean probability of a reply's tokens under the actor (1 / perplexity): above the first, at most the
+    second.
+    """
+    scored: int | None = Field(None, ge=1)
+    """Stored steps that are looked at in a phase, drawn at random; None: all."""
+    cap: float = Field(2.0, ge=0)
+    """Replayed steps, at most so many times the new ones."""
+    per_task: int = Field(1, ge=1)
+    """Successful trajectories of one task that may be replayed."""
+
+
+class TrainSettings(Settings):
+    """How a network learns in a phase."""
+
+    learner: LearnerSettings = LearnerSettings(optimiser=OptimiserSettings(lr=1e-6, weight_decay=0.01))
+    batch: int = Field(128, ge=1)
+    """Steps of an update."""
+    epochs: int = Field(1, ge=1)
+
+
+class WebrlEvaluationSettings(Settings):
+    tasks: int = Field(100, ge=1)
+    """Tasks of each test split; fewer where there are fewer."""
+    first_seed: int = 0
+    """Where the tasks are drawn from: choose settings with another one."""
+    temperature: float = Field(0.0, ge=0)
+
+
+class Variant(Settings):
+    """What one more run in the same comparison does otherwise."""
+
+    algorithm: AnyObjective | None = None
+    grow: bool | None = None
+    replay: bool | None = None
+
+
+VARIANTS = {
+    "no-curriculum": Variant(grow=False),
+    "no-replay": Variant(replay=False),
+    "no-kl": Variant(algorithm=ValueReinforce()),
+    "filtered-bc": Variant(algorithm=FilteredBc()),
+}
+"""The paper's ablations, and its weakest baseline."""
+
+
+class WebrlRecipe(Recipe):
+    """Everything WebRL does, in order."""
+
+    pipeline: ClassVar[str] = "oneiro.systems.webrl.pipeline"
+    world: WorldChoice = WorldChoice(name="web")
+    model: ModelSettings = ModelSettings()
+    tasks: TaskSettings = TaskSettings()
+    dialogue: DialogueSettings = DialogueSettings(
+        context="actions", think=False, world_model=False, max_turns=30, actions_per_turn=1, format_penalty=0.0
+    )
+    response_prefix: str = "<answer>"
+    sampling: SamplingSettings = SamplingSettings(max_tokens=128)
+    max_batch_size: int = Field(256, ge=1)
+    """Rows decoded at once."""
+    sft: SftSettings = SftSettings()
+    page_weight: float = Field(0.0, ge=0)
+    """Weight in SFT of a prompt's tokens, against 1 of a reply's. A model that starts from nothing learns to copy on
+    pages, where names occur again and again; a pretrained one needs none.
+    """
+    algorithm: AnyObjective = Paper()
+    phases: int = Field(8, ge=1)
+    group_size: int = Field(1, ge=1)
+    """Rollouts of each task; objectives that compare attempts need more than one."""
+    curriculum: CurriculumSettings = CurriculumSettings()
+    outcome: OutcomeSettings = OutcomeSettings()
+    replay: ReplaySettings = ReplaySettings()
+    critic: TrainSettings = TrainSettings()
+    actor: TrainSettings = TrainSettings()
+    variants: tuple[str, ...] = ()
+    """Runs to compare with, from the same SFT start and with the same budget: names of `VARIANTS` or of objectives."""
+    evaluation: WebrlEvaluationSettings = WebrlEvaluationSettings()
+
+    @property
+    def parameters(self) -> int | None:
+        return self.model.parameters
+
+    def check_places(self) -> None:
+        require_place(self.model.name)
+        require_words(self.model.name)
+
+    @field_validator("variants")
+    @classmethod
+    def _known_variants(cls, names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        for name in names:
+            variant_named(name)
+        return names
+
+    @model_validator(mode="after")
+    def _sensible(self) -> WebrlRecipe:
+        if self.world.name.partition(":")[0] != "web":
+            raise OneiroError(f"world: WebRL grows tasks of the world 'web', not of '{self.world.name}'")
+        if "templates" in self.world.settings or "sites" in self.world.settings:
+            raise OneiroError("world: sites and templates are named in tasks.sites, tasks.trained and tasks.unseen")
+        if self.dialogue.context == "full":
+            raise OneiroError("dialogue.context=full: a step is one reply to one state; set actions, window or single")
+        for name in ("", *self.variants):
+            objective = self.of_variant(name).algorithm if name else self.algorithm
+            if isinstance(objective, GroupObjective) and self.group_size < 2 and objective.name != "ppo":
+                raise OneiroError(f"algorithm={objective.name} compares attempts at one task; set group_size=4 or so")
+        return self
+
+    def of_variant(self, name: str) -> WebrlRecipe:
+        """The recipe as a variant changes it."""
+        variant = variant_named(name)
+        changed: dict[str, Any] = {}
+        if variant.algorithm is not None:
+            changed["algorithm"] = variant.algorithm
+        if variant.grow is not None:
+            changed["curriculum"] = self.curriculum.model_copy(update={"grow": variant.grow})
+        if variant.replay is not None:
+            changed["replay"] = self.replay.model_copy(update={"enabled": variant.replay})
+        return self.model_copy(update=changed)
+
+    def world_settings(self, split: str | None = None) -> dict[str, Any]:
+        """The world, with no more actions than the dialogue has turns; of a test split, where one is named."""
+        own = self.world.settings
+        most = min(own.get("max_actions", self.dialogue.max_turns), self.dialogue.max_turns)
+        return {**own, "max_actions": most, **(self.split_settings(split) if split else {})}
+
+    def split_settings(self, split: str) -> dict[str, Any]:
+        """Settings of the world that draw the tasks of a test split."""
+        if split == "test-unseen":
+            return {"templates": list(self.tasks.unseen_names()), "test": "both"}
+        return {"templates": [template.name for template in self.tasks.trained_templates()], "test": "both"}
+
+
+OBJECTIVES = ("paper", "official", "sft", "filtered-bc", "awr", "digirl", "reinforce", "grpo", "gigpo", "ppo")
+
+
+def variant_named(name: str) -> Variant:
+    """One of `VARIANTS`, or the variant that changes nothing but the objective."""
+    if name in VARIANTS:
+        return VARIANTS[name]
+    if name not in OBJECTIVES:
+        raise ValueError(f"no variant called '{name}'{nearest(name, [*VARIANTS, *OBJECTIVES])}")
+    return Variant.model_validate({"algorithm": {"name": name}})

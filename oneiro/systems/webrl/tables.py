@@ -1,0 +1,200 @@
+"""The report: success by phase and split, paired differences, sites, outcome models, replay, where tasks came from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from oneiro.report import stats
+from oneiro.report.table import Cell, Table
+from oneiro.run import Run
+from oneiro.systems import stages
+from oneiro.systems.stages import Curve
+from oneiro.systems.webrl.phases import Phases
+from oneiro.systems.webrl.recipe import SPLITS, WebrlRecipe
+
+PERCENT = "%"
+
+
+def name_of(phases: Phases) -> str:
+    """A variant's name in tables: the main run is called by its objective."""
+    if phases.variant:
+        return phases.variant
+    return "webrl" if phases.objective.name == "paper" else phases.objective.name
+
+
+def compare(recipe: WebrlRecipe, run: Run, variants: Sequence[Phases]) -> dict[str, Any]:
+    """All tables of a run."""
+    sft = run.stage("evaluate-sft", dict)
+    rows: list[tuple[str, int, dict[str, Any]]] = [("SFT", 0, sft)]
+    for phases in variants:
+        rows += [
+            (name_of(phases), k, run.stage(phases.stage(k, "evaluate"), dict))
+            for k in range(1, recipe.phases + 1)
+            if run.done(phases.stage(k, "evaluate"))
+        ]
+    last = {name: (k, found) for name, k, found in rows}
+    found = [
+        success_table(rows),
+        paired_table(recipe, last),
+        *(site_table(split, last) for split in SPLITS),
+        *phase_tables(recipe, run, variants[0]),
+        outcome_table(recipe, run, variants[0]),
+    ]
+    return {"tables": [table.data() for table in found if table.rows]}
+
+
+def success_table(rows: Sequence[tuple[str, int, dict[str, Any]]]) -> Table:
+    table = Table(
+        "Success on test tasks by phase: test-seen has other content, test-unseen other templates",
+        ["agent", "phase", *SPLITS],
+        units=dict.fromkeys(SPLITS, PERCENT),
+        note="95 % intervals, bootstrap over tasks; one greedy attempt each; the oracle scores 100 %, agents that do "
+        "nothing 0 %",
+    )
+    for name, k, found in rows:
+        table.add(name, str(k), *(stats.bootstrap(found[split]["success"]) for split in SPLITS))
+    return table
+
+
+def paired_table(recipe: WebrlRecipe, last: dict[str, tuple[int, dict[str, Any]]]) -> Table:
+    """The main run's last phase minus each other's, task by task."""
+    names = list(last)
+    table = Table(
+        "Paired differences on the same test tasks, last phase of each",
+        ["difference", *SPLITS],
+        units=dict.fromkeys(SPLITS, PERCENT),
+        note="95 % intervals, bootstrap over tasks; an interval above 0 is a difference that is not chance",
+    )
+    if len(names) < 2:
+        return table
+    main = names[1]
+    for other in names:
+        if other != main:
+            cells = [difference(last[main][1][split]["success"], last[other][1][split]["success"]) for split in SPLITS]
+            table.add(f"{main} - {other}", *cells)
+    return table
+
+
+def difference(mine: Sequence[int], theirs: Sequence[int]) -> Cell:
+    """The mean difference over tasks, with its interval; where no task differs, Wilson's for the share that do."""
+    apart = np.asarray(mine, np.float64) - np.asarray(theirs, np.float64)
+    if not len(apart) or apart.any():
+        return stats.bootstrap(apart)
+    most = stats.wilson(0, len(apart)).high
+    assert most is not None
+    return Cell(0.0, -most, most, len(apart))
+
+
+def site_table(split: str, last: dict[str, tuple[int, dict[str, Any]]]) -> Table:
+    sites = sorted({site for _, found in last.values() for site in found[split]["sites"]})
+    table = Table(
+        f"Success on {split} by site, last phase of each",
+        ["agent", *sites, *ENDS],
+        units=dict.fromkeys(sites, PERCENT),
+        note="columns after the sites count how attempts ended",
+    )
+    for name, (_, found) in last.items():
+        here = found[split]
+        cells = [
+            stats.bootstrap([s for s, place in zip(here["success"], here["sites"], strict=True) if place == site])
+            for site in sites
+        ]
+        table.add(name, *cells, *(Cell(here["ends"].get(end, 0)) for end in ENDS))
+    return table
+
+
+ENDS = ("done", "wrong", "stuck", "unparsable", "out of actions")
+
+
+def phase_tables(recipe: WebrlRecipe, run: Run, phases: Phases) -> list[Table]:
+    """Where the tasks came from, what was replayed, what critic and actor did."""
+    growth = Table(
+        f"Tasks of {name_of(phases)} by phase: candidates and what became of them",
+        ["phase", "kept", "duplicate", "test overlap", "gate", "outside the band", "none drawn", "grown by", "done"],
+        units={"done": PERCENT},
+    )
+    training = Table(
+        f"Training of {name_of(phases)} by phase",
+        ["phase", "new steps", "stored", "in band", "replayed", "critic loss", "critic AUC", "positive", "log-ratio"],
+        units={"in band": PERCENT, "positive": PERCENT},
+        note="log-ratio: mean over tokens of log pi / pi_ref after the phase",
+    )
+    for k in range(1, recipe.phases + 1):
+        if not run.done(phases.stage(k, "actor")):
+            continue
+        result = {
+            name: run.stage(phases.stage(k, name), dict) if run.done(phases.stage(k, name)) else {}
+            for name in ("tasks", "rollout", "replay", "critic", "actor")
+        }
+        if result["tasks"]:
+            counts = result["tasks"]["counts"]
+            origins = ", ".join(f"{name} {count}" for name, count in result["tasks"].get("origins", {}).items())
+            growth.add(
+                str(k),
+                *(counts.get(name, 0) for name in growth.columns[1:-2]),
+                origins or "the first phase's",
+                Cell(result["rollout"].get("success")),
+            )
+        replayed, critic, actor = result["replay"], result["critic"], result["actor"]
+        share = replayed["in_band"] / max(1, replayed["stored"]) if replayed else None
+        training.add(
+            str(k),
+            result["rollout"].get("steps"),
+            replayed.get("stored"),
+            Cell(share),
+            replayed.get("selected"),
+            critic.get("loss"),
+            critic.get("auc"),
+            actor.get("positive"),
+            actor.get("log_ratio"),
+        )
+    return [growth, training]
+
+
+def outcome_table(recipe: WebrlRecipe, run: Run, phases: Phases) -> Table:
+    table = Table(
+        "Outcome models against the graders",
+        ["outcome model", "where", "accuracy", "precision", "recall", "true", "false positives", "false negatives"],
+        units=dict.fromkeys(("accuracy", "precision", "recall"), PERCENT),
+        note=f"{recipe.outcome.name} labels; the others are only reported",
+    )
+    places = [("held-out trajectories", run.stage("outcome", dict)["measured"])]
+    for k in range(1, recipe.phases + 1):
+        if run.done(phases.stage(k, "labels")):
+            places.append((f"phase {k}", run.stage(phases.stage(k, "labels"), dict)["outcome"]))
+    for where, measured in places:
+        for name, found in measured.items():
+            right = found["true_positives"] + found["true_negatives"]
+            table.add(
+                name,
+                where,
+                *(Cell(found[key]) for key in ("accuracy", "precision", "recall")),
+                right,
+                found["false_positives"],
+                found["false_negatives"],
+            )
+    return table
+
+
+def summarise(recipe: WebrlRecipe, run: Run, variants: Sequence[Phases], found: dict[str, Any]) -> None:
+    """Tables, curves and notes."""
+    last = recipe.phases
+    names = {
+        f"{name_of(phases)} phase {k}": phases.stage(k, "actor") for phases in variants for k in range(1, last + 1)
+    }
+    critics = {name.replace("actor", "critic"): stage.replace("-actor", "-critic") for name, stage in names.items()}
+    curves = [
+        Curve("Cross-entropy of SFT", "ce", {"SFT": "sft"}),
+        Curve("Loss of the actor", "loss", names),
+        Curve("Loss of the critic", "loss", critics),
+    ]
+    notes = []
+    tests = run.stage("tests", dict)
+    notes.append(
+        f"{tests['test-seen']} tasks of test-seen, {tests['test-unseen']} of test-unseen, on content that is never "
+        "trained on; no training task is one of them."
+    )
+    stages.summarise(run, found, curves, notes)

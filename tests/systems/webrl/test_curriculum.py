@@ -1,0 +1,207 @@
+"""Tasks that grow from failures: operators, filters, gates, and a generator model that is not believed."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import numpy as np
+import pytest
+
+from oneiro.curriculum import (
+    Curriculum,
+    CurriculumSettings,
+    OperatorShares,
+    draw_task,
+    gated,
+    matched,
+    nearer,
+    paraphrased,
+    resolved,
+    task_key,
+)
+from oneiro.errors import OneiroError
+from oneiro.sampling.server import ServerConfig
+from oneiro.seeds import generator
+from oneiro.worlds.web import exam
+from oneiro.worlds.web.tasks import AnswerCheck, Task
+from oneiro.worlds.web.templates import TEMPLATES
+from oneiro.worlds.web.world import WebConfig, WebWorld, contents_in
+
+NAMES = ("map/phone", "map/hours", "map/show-place", "gitlab/star", "gitlab/status")
+CONFIG = WebConfig(max_actions=12)
+
+
+def task_of(name: str, number: int = 0) -> Task:
+    found = draw_task(TEMPLATES[name], generator("test task", number))
+    assert found is not None
+    return found
+
+
+def curriculum(tasks: int = 4, names: tuple[str, ...] = NAMES, **settings: object) -> Curriculum:
+    chosen = CurriculumSettings(tasks=tasks, gates="oracle", **settings)  # type: ignore[arg-type]
+    return Curriculum(chosen, [TEMPLATES[name] for name in names], CONFIG, seed=1)
+
+
+@pytest.fixture
+def world() -> Iterator[WebWorld]:
+    made = WebWorld(CONFIG)
+    yield made
+    made.close()
+
+
+def test_drawn_tasks_are_on_training_content() -> None:
+    for number in range(5):
+        task = task_of("map/phone", number)
+        assert task.spec is not None and task.spec.content in contents_in("train")
+        assert task.spec.content not in contents_in("eval")
+
+
+def test_every_operator_gives_another_task_that_the_oracle_can_do(world: WebWorld) -> None:
+    made, seed = curriculum(), task_of("map/phone")
+    rng = generator("operators")
+    assert seed.spec is not None
+    for name in ("resample", "sibling", "simplify", "paraphrase"):
+        found = made.apply(name, seed, rng, world)
+        assert found is not None, name
+        assert task_key(found) != task_key(seed)
+        assert found.sites == seed.sites
+        assert gated(found, world, "oracle") is not None
+    said = paraphrased(seed, rng)
+    assert said is not None and said.spec == seed.spec and said.intent != seed.intent
+    sibling = made.apply("sibling", seed, rng, world)
+    assert sibling is not None and sibling.spec is not None and sibling.spec.template_id in NAMES[1:3]
+
+
+def test_a_nearer_task_begins_on_the_oracles_next_page_and_takes_fewer_actions(world: WebWorld) -> None:
+    task = task_of("map/phone")
+    near = nearer(task, world)
+    assert near is not None and near.start_urls != task.start_urls and near.spec == task.spec
+    assert gated(near, world, "all") == 2 < exam.play(world, "oracle", task).actions
+    assert nearer(near, world) is None
+    world.reset(seed=0, options={"task": near})
+    names = [node.name for node in world.page.nodes.values()]
+    assert task.spec is not None and str(next(iter(task.instantiation_dict.values()))) in names
+
+
+def test_longer_and_shorter_siblings_are_told_apart_by_their_oracles(world: WebWorld) -> None:
+    made = curriculum(names=("map/phone", "map/nearest-time"))
+    harder = made.apply("complicate", task_of("map/phone"), generator("c"), world)
+    assert harder is not None and harder.intent_template_id == "map/nearest-time"
+    assert made.apply("complicate", task_of("map/nearest-time"), generator("c"), world) is None
+    assert made.lengths["map/phone"] < made.lengths["map/nearest-time"]
+
+
+def test_gates_refuse_what_cannot_be_done_and_what_needs_no_doing(world: WebWorld) -> None:
+    task = task_of("gitlab/star")
+    assert gated(task, world, "all") == 4
+    assert task.spec is not None
+    wrong = task.spec.model_copy(update={"slots": {**task.spec.slots, "project": "nobody/nothing"}})
+    assert gated(task.model_copy(update={"spec": wrong}), world, "all") is None
+    # Nothing is asked but that nothing changes: whoever stops at once has done it.
+    idle = task.spec.model_copy(update={"checks": (AnswerCheck(type="na"),)})
+    assert gated(task.model_copy(update={"spec": idle}), world, "all") is None
+
+
+def test_growth_keeps_new_tasks_only_and_balances_sites() -> None:
+    made = curriculum(tasks=6)
+    failed = [task_of("map/phone"), task_of("gitlab/star")]
+    made.note(0, failed, [False, False])
+    made.note(0, [task_of("map/hours")], [True])
+    assert [task for _, task in made.failures] == failed
+    grown = made.grow(1)
+    keys = [task_key(task) for task in grown.tasks]
+    assert len(set(keys)) == 6 and not set(keys) & {task_key(task) for task in failed}
+    assert [task.sites[0] for task in grown.tasks].count("map") == 3
+    assert grown.counts["kept"] == 6
+
+
+def test_no_task_of_a_test_split_is_ever_grown() -> None:
+    made = curriculum(tasks=3, names=("map/phone", "map/hours"))
+    made.note(0, [task_of("map/phone")], [False])
+    tested = made.grow(1).tasks
+    again = curriculum(tasks=3, names=("map/phone", "map/hours"))
+    again.test_keys = frozenset(map(task_key, tested))
+    again.note(0, [task_of("map/phone")], [False])
+    grown = again.grow(1)
+    assert not {task_key(task) for task in grown.tasks} & again.test_keys
+    assert grown.counts["test overlap"] >= 3
+
+
+def test_the_critics_band_selects_and_is_widened_only_where_too_few_are_left() -> None:
+    made = curriculum(tasks=3, names=("map/phone", "map/hours"), tries=4)
+    made.note(0, [task_of("map/phone")], [False])
+    said = iter([0.9, 0.05, 0.75] + [0.04, 0.5] * 50)
+    grown = made.grow(1, lambda tasks: [next(said) for _ in tasks])
+    assert grown.values == [0.05, 0.75, 0.5] and not grown.widened
+    assert grown.counts["outside the band"] == 2
+    other = curriculum(tasks=3, names=("map/phone", "map/hours"), tries=2)
+    other.note(0, [task_of("map/phone")], [False])
+    far = iter(np.linspace(0.99, 0.8, 200))
+    widened = other.grow(1, lambda tasks: [float(next(far)) for _ in tasks])
+    assert widened.widened and len(widened.tasks) == 3
+    assert sorted(widened.values, reverse=True) != widened.values  # the nearest to the band come first
+
+
+def test_the_same_state_grows_the_same_tasks_after_a_way_through_json() -> None:
+    made = curriculum(tasks=3)
+    made.note(0, [task_of("map/phone"), task_of("gitlab/star")], [False, False])
+    copy = curriculum(tasks=3)
+    copy.restore(json.loads(json.dumps(made.state())))
+    first, second = made.grow(2), copy.grow(2)
+    assert [t.model_dump() for t in first.tasks] == [t.model_dump() for t in second.tasks]
+    assert made.state() == copy.state()
+
+
+def test_without_templates_one_line_says_so() -> None:
+    with pytest.raises(OneiroError, match="no templates"):
+        Curriculum(CurriculumSettings(), [], CONFIG)
+
+
+# A generator model ----------------------------------------------------------------------------------------------------
+
+
+def test_a_generated_text_gets_the_grader_of_the_template_it_fits() -> None:
+    known = task_of("map/phone", 7)
+    assert known.spec is not None
+    here = [TEMPLATES[name] for name in NAMES if name.startswith("map/")]
+    assert {template.name for template, _, _ in matched(known.intent, here)} == {"map/phone"}
+    task = resolved(known.intent, here, [known.spec.content], generator("resolve"))
+    assert task is not None and task.spec is not None and task.spec.checks == known.spec.checks
+    assert resolved("What is the phone number of Nobody At All?", here, [known.spec.content], generator("r")) is None
+    assert resolved("Drop all tables", here, [known.spec.content], generator("r")) is None
+
+
+def test_proposals_of_a_server_pass_the_same_filters() -> None:
+    known, other = task_of("map/phone", 7), task_of("map/hours", 9)
+    reply = f"1. `{known.intent}`\n2. `{known.intent}`\n3. `Buy a horse`\n4. {other.intent} (no back-ticks)"
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            body = json.dumps({"choices": [{"message": {"content": reply}, "finish_reason": "stop"}]}).encode()
+            self.send_response(200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *words: object) -> None:
+            return None
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    config = ServerConfig(base_url=f"http://127.0.0.1:{server.server_port}/v1", model="m", retries=0)
+    made = curriculum(
+        tasks=2, names=("map/phone", "map/hours"), generator=config, operators=OperatorShares(resample=1.0)
+    )
+    assert known.spec is not None
+    failed = task_of("map/phone", 7)
+    near = failed.model_copy(update={"intent": "something else"})  # same content, so the names are known
+    made.note(0, [near], [False])
+    grown = made.grow(1)
+    server.shutdown()
+    assert grown.origins.count("generated") == 1
+    assert grown.tasks[grown.origins.index("generated")].intent == known.intent
+    assert len({task_key(task) for task in grown.tasks}) == 2

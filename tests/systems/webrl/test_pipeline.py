@@ -1,0 +1,107 @@
+"""The WebRL pipeline through the command line: every stage, and what a killed run becomes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from oneiro import cli
+from oneiro.curriculum import task_key
+from oneiro.errors import OneiroError
+from oneiro.recipe import load as load_recipe
+from oneiro.records import read_lines
+from oneiro.systems.webrl.recipe import OBJECTIVES
+from oneiro.worlds.web.tasks import Task
+from tests.interruption import fingerprint, kill_in
+
+COMMAND = [sys.executable, "-m", "oneiro", "run", "webrl/sandbox", "preset=smoke"]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def start(out: Path) -> subprocess.Popen[bytes]:
+    overrides = ["variants=[]", "phases=1"]
+    return subprocess.Popen([*COMMAND, *overrides, "--out", str(out)], env=ENVIRONMENT, stdout=subprocess.DEVNULL)
+
+
+def phase_files(run: Path) -> dict[str, str]:
+    found = [path for path in sorted(run.glob("phase_*/**/*")) if path.is_file()]
+    return {str(p.relative_to(run)): hashlib.sha256(p.read_bytes()).hexdigest() for p in found}
+
+
+@pytest.mark.slow
+def test_13_kill_and_resume_gives_the_same_bytes(tmp_path: Path) -> None:
+    alone, killed = tmp_path / "alone", tmp_path / "killed"
+    assert start(alone).wait(600) == 0
+    assert kill_in(("phase-1-rollout", "phase-1-actor"), killed, lambda: start(killed)) >= 1
+    assert start(killed).wait(600) == 0
+    assert fingerprint(killed) == fingerprint(alone)
+    assert phase_files(killed) == phase_files(alone)
+
+
+def test_a_finished_run_has_every_phase_on_disk_and_a_model_that_evaluates(
+    finished: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    run = finished("webrl/sandbox", "smoke")
+    for k in (1, 2):
+        folder = run / f"phase_{k}"
+        for name in ("tasks.jsonl", "labels.jsonl", "steps.jsonl", "replay_selected.jsonl", "metrics.json"):
+            assert (folder / name).exists(), (k, name)
+        assert list((folder / "rollouts").glob("*.jsonl"))
+        assert (folder / "actor" / "config.json").exists() and (folder / "critic" / "critic.safetensors").exists()
+        metrics = json.loads((folder / "metrics.json").read_text())
+        assert set(metrics["evaluate"]) == {"test-seen", "test-unseen"}
+    assert not (run / "filtered-bc" / "phase_2" / "rollouts").exists()  # it is offline
+    tests = [Task.model_validate(row) for s in ("seen", "unseen") for row in read_lines(run / f"test-{s}.jsonl")]
+    rows = [row for k in (0, 1, 2) for row in read_lines(run / f"phase_{k}" / "tasks.jsonl")]
+    assert not {task_key(t) for t in tests} & {task_key(Task.model_validate(row["task"])) for row in rows}
+    titles = [table["title"] for table in json.loads((run / "summary.json").read_text())["tables"]]
+    for words in ("Success on test tasks", "Paired differences", "by site", "Outcome models", "Tasks of webrl"):
+        assert any(words in title for title in titles), words
+    out = tmp_path / "table.json"
+    command = ["eval", "agent", "--world", "web", "--model", str(run / "phase_2" / "actor"), "--split", "test-unseen"]
+    assert cli.main([*command, "--browser", "text", "--levels", "3", "--samples", "1", "--json", str(out)]) == 0
+    agents = [row["agent"] for row in json.loads(out.read_text())["tables"][0]["rows"]]
+    assert agents[0] == "random" and agents[1].endswith("actor")
+
+
+def test_a_phase_comes_out_as_the_published_traces(finished: Callable[[str, str], Path], tmp_path: Path) -> None:
+    from oneiro.systems.webrl import formats
+
+    run = finished("webrl/sandbox", "smoke")
+    assert cli.main(["data", "webrl", "export", str(run), "--phase", "1", "--out", str(tmp_path)]) == 0
+    read = formats.read_traces(tmp_path)
+    assert len(read.traces) == 6 and read.problems == []
+
+
+def test_an_unknown_split_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["eval", "agent", "--world", "web", "--policy", "oracle", "--levels", "2", "--samples", "1"]
+    assert cli.main([*command, "--split", "test-unsen"]) == 2
+    assert "test-unseen" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_one_switch_names_the_objective(name: str) -> None:
+    recipe = load_recipe("webrl/sandbox", [f"algorithm={name}", "group_size=4"])
+    assert recipe.algorithm.name == name  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["algorithm=grpo"], "group_size"),
+        (["dialogue.context=full"], "context"),
+        (["variants=[no-curiculum]"], "no-curriculum"),
+        (["tasks.unseen=[map/phone]"], "unseen and as trained"),
+        (["world.sites=[map]"], "tasks.sites"),
+    ],
+)
+def test_combinations_that_make_no_sense_are_one_line(overrides: list[str], words: str) -> None:
+    with pytest.raises(OneiroError, match=words):
+        load_recipe("webrl/sandbox", overrides)
