@@ -94,13 +94,18 @@ class VariantRun:
     def dreams(self) -> bool:
         return self.variant != "real-only"
 
+    @property
+    def refreshes(self) -> bool:
+        """Whether the model goes on learning: `dream-only` brings it no new true steps."""
+        return self.variant == "mixed"
+
     def train(self) -> dict[str, Any]:
         """All rounds, until they are over or the gap opens; the measurements after each, the first before any RL."""
         measured = [self.run.stage(f"evaluate-{self.name}-0", partial(self.evaluate, 0))]
         reason = ""
         for number in range(1, self.recipe.dyna.rounds + 1):
             self.run.stage(f"rl-{self.name}-{number}", partial(self.reinforce, number))
-            if self.dreams:
+            if self.refreshes:
                 self.run.stage(f"refresh-{self.name}-{number}", partial(self.refresh, number))
             measured.append(self.run.stage(f"evaluate-{self.name}-{number}", partial(self.evaluate, number)))
             gap = measured[-1]["gap"]
@@ -122,7 +127,7 @@ class VariantRun:
 
     def model(self, after: int) -> LanguageModel:
         """The world model after a round's refresh; after none, the one from random play."""
-        refreshed = f"refresh-{self.name}-{after}" if after and self.dreams else None
+        refreshed = f"refresh-{self.name}-{after}" if after and self.refreshes else None
         stage = refreshed or f"world-model-{self.learner.number}"
         language = stages.weights_after(self.run, [stage], self.recipe.model)
         return GridMetadata(task=self.learner.predictor.config, sampling=self.recipe.sampling).write(language)
