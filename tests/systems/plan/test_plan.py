@@ -55,6 +55,7 @@ def test_a_dyna_run_counts_true_steps_and_logs_the_gap_at_every_evaluation(finis
         for name in ("real-only", "dream-only", "mixed")
     }
     for rows in logged.values():
+        assert len(rows) == 2  # before RL, and after its one round
         assert rows[0]["step"] == played
         assert all(row["gap"] == pytest.approx(row["dreamed_success"] - row["true_success"]) for row in rows)
     assert logged["dream-only"][-1]["step"] == played
