@@ -23,7 +23,14 @@ from oneiro.worlds.web.world import WebConfig
 from tests.docs.pages import DOCS, ROOT
 
 HEADING = re.compile(r"^\| setting(?: of `(\w+)`)? \| default \|.*\n\|[-| :]+\|\n((?:\|.*\n?)+)", re.MULTILINE)
-SYSTEM = {"rlvr": "rlvr/text-game", "web-pages": "rlvr/web-page", "video": "rlvr/video", "robot": "rlvr/video"}
+SYSTEM = {
+    "rlvr": "rlvr/text-game",
+    "web-pages": "rlvr/web-page",
+    "video": "rlvr/video",
+    "robot": "rlvr/video",
+    "planning": "plan/frozen-lake",
+    "dyna": "dyna/frozen-lake",
+}
 """Page -> the system whose sections it explains; the others explain those of SPA."""
 APART: dict[str, type[BaseModel]] = {"server": ServerConfig, "recipe": Recipe, "web": WebConfig}
 """Sections that are no part of a recipe class."""
@@ -35,6 +42,8 @@ REQUIRED = {
     "recipes": ("recipe",),
     "spa": ("self_play", "rollout", "collapse_monitor", ""),
     "web-pages": ("task", "data", "sft_data", "evaluation", ""),
+    "planning": ("planner",),
+    "dyna": ("dyna",),
     "video": ("data", "layout", "tokenizer", "reconstruction", "model", "pretrain", "reward", "rollout", "evaluation"),
 }
 """Page -> the tables it must have."""

@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 
 from oneiro.predictors.base import LearnedWorld, Malformed, Predictor
+from oneiro.predictors.grid.model import TrueLake
+from oneiro.predictors.grid.task import GridPredictor
+from oneiro.predictors.grid.world import LearnedFrozenLake
 from oneiro.predictors.textgame.rollout import true_predictor
 from oneiro.predictors.textgame.task import TextGamePredictor, TextGamePredictorConfig
 from oneiro.predictors.textgame.world import LearnedTextGame
@@ -20,11 +23,13 @@ from oneiro.predictors.webpage.rollout import true_predictor as page_predictor
 from oneiro.predictors.webpage.task import WebPagePredictor, WebPagePredictorConfig
 from oneiro.predictors.webpage.world import LearnedPage
 from oneiro.sampling.engine import Engine, SamplingSettings
+from oneiro.worlds.grid.frozen_lake.world import FrozenLake, FrozenLakeConfig
 from oneiro.worlds.robot import puck
 from oneiro.worlds.robot.episodes import open_episodes
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl
 from oneiro.worlds.textgame.world import TextGameConfig
 from oneiro.worlds.web.world import WebConfig
+from tests.predictors.grid.test_grid import walk
 from tests.predictors.video.test_task import clips_and_cases, model_of, task_of
 from tests.predictors.webpage.cases import recorded
 
@@ -36,7 +41,7 @@ class Subject:
     garbage: list[Any]
 
 
-@pytest.fixture(scope="module", params=["text-game", "web-page", "video"])
+@pytest.fixture(scope="module", params=["text-game", "web-page", "grid", "video"])
 def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Subject:
     if request.param == "text-game":
         task = TextGamePredictor(TextGamePredictorConfig(rules="none", reward="shaped"))
@@ -45,6 +50,10 @@ def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     if request.param == "web-page":
         pages = WebPagePredictor(WebPagePredictorConfig(lines=14, brief=True))
         return Subject(pages, distinct(recorded()), ["", "New items:", "[1]" * 500, "{}", "\ud800"])
+    if request.param == "grid":
+        lake = FrozenLake(FrozenLakeConfig(view="spaced"))
+        steps = [step for seed in range(4) for step in walk(lake, seed, np.random.default_rng(seed))]
+        return Subject(GridPredictor(), steps, ["", "P", "G" * 10_000, "\ud800", steps[0].state + "\n_"])
     folder = tmp_path_factory.mktemp("pucks")
     puck.record(folder, 6, 12, 16, seed=0)
     episodes = open_episodes(folder, every=3)
@@ -81,7 +90,7 @@ def test_the_lookup_answers_a_training_case_with_its_own_outcome(subject: Subjec
         assert task.reward(lookup(case), case).value == pytest.approx(task.reward(task.target(case), case).value)
 
 
-@pytest.fixture(params=["text-game", "web-page", "video"])
+@pytest.fixture(params=["text-game", "web-page", "grid", "video"])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> LearnedWorld:
     if request.param == "text-game":
         task = TextGamePredictor(TextGamePredictorConfig(rules="none"))
@@ -89,6 +98,9 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> LearnedWorld:
     if request.param == "web-page":
         pages = WebPagePredictor(WebPagePredictorConfig(lines=14, brief=True))
         return LearnedPage(pages, page_predictor(pages, recorded()), WebConfig(sites=("reddit",), max_actions=5))
+    if request.param == "grid":
+        config = FrozenLakeConfig(max_actions=6)
+        return LearnedFrozenLake(TrueLake(FrozenLake(config)), config)
     puck.record(tmp_path, 4, 12, 16, seed=0)
     episodes = open_episodes(tmp_path, every=2)
     video = task_of("multi", episodes)

@@ -43,6 +43,9 @@ from oneiro.worlds.levels import distinct_seeds
 
 __all__ = ["DynaLakeRecipe", "run"]
 
+LOGGED = ("true_success", "dreamed_success", "gap", "model_exact")
+"""What is logged at every evaluation."""
+
 
 def run(recipe: DynaLakeRecipe, run: Run) -> None:
     """The whole pipeline inside a run directory."""
@@ -52,7 +55,7 @@ def run(recipe: DynaLakeRecipe, run: Run) -> None:
         learner.learn()
         for variant in recipe.variants:
             found[variant].append(VariantRun(learner, variant).train())
-    compared = run.stage("compare", lambda: compare(found))
+    compared = run.stage("compare", lambda: compare(run, found))
     lines = {
         f"{variant} {number}": curve_stage(variant, number)
         for variant in recipe.variants
@@ -94,15 +97,21 @@ class VariantRun:
     def dreams(self) -> bool:
         return self.variant != "real-only"
 
+    @property
+    def refreshes(self) -> bool:
+        """Whether the model goes on learning: `dream-only` brings it no new true steps."""
+        return self.variant == "mixed"
+
     def train(self) -> dict[str, Any]:
         """All rounds, until they are over or the gap opens; the measurements after each, the first before any RL."""
-        measured = [self.run.stage(f"evaluate-{self.name}-0", partial(self.evaluate, 0))]
+        first = self.run.stage(f"evaluate-policy-{self.learner.number}", partial(self.evaluate, 0))
+        measured = [self.run.stage(f"evaluate-{self.name}-0", partial(self.evaluate_and_log, 0, first))]
         reason = ""
         for number in range(1, self.recipe.dyna.rounds + 1):
             self.run.stage(f"rl-{self.name}-{number}", partial(self.reinforce, number))
-            if self.dreams:
+            if self.refreshes:
                 self.run.stage(f"refresh-{self.name}-{number}", partial(self.refresh, number))
-            measured.append(self.run.stage(f"evaluate-{self.name}-{number}", partial(self.evaluate, number)))
+            measured.append(self.run.stage(f"evaluate-{self.name}-{number}", partial(self.evaluate_and_log, number)))
             gap = measured[-1]["gap"]
             if self.dreams and gap > self.recipe.dyna.max_gap:
                 reason = f"{self.name} stopped after round {number}: success in dreams exceeds the truth by {gap:.1%}"
@@ -122,7 +131,7 @@ class VariantRun:
 
     def model(self, after: int) -> LanguageModel:
         """The world model after a round's refresh; after none, the one from random play."""
-        refreshed = f"refresh-{self.name}-{after}" if after and self.dreams else None
+        refreshed = f"refresh-{self.name}-{after}" if after and self.refreshes else None
         stage = refreshed or f"world-model-{self.learner.number}"
         language = stages.weights_after(self.run, [stage], self.recipe.model)
         return GridMetadata(task=self.learner.predictor.config, sampling=self.recipe.sampling).write(language)
@@ -232,14 +241,18 @@ class VariantRun:
             "gap": float(np.mean(dream) - np.mean(success)),
             **({"model_exact": float(np.mean(right))} if right else {}),
         }
-        steps = self.true_steps(number)
-        self.run.rewind(self.name, steps - 1)
-        self.run.log(self.name, steps, values)
+        return {**values, "true_steps": self.true_steps(number), "success": success}
+
+    def evaluate_and_log(self, number: int, known: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The measurements after a round, logged by the round's number."""
+        found = known if known is not None else self.evaluate(number)
+        self.run.rewind(f"rounds-{self.name}", number - 1)
+        self.run.log(f"rounds-{self.name}", number, {key: found[key] for key in LOGGED if key in found})
         self.run.say(
-            f"{self.name}, round {number}, {steps:,} true steps: success {values['true_success']:.1%}, "
-            f"in dreams {values['dreamed_success']:.1%}"
+            f"{self.name}, round {number}, {found['true_steps']:,} true steps: success {found['true_success']:.1%}, "
+            f"in dreams {found['dreamed_success']:.1%}"
         )
-        return {**values, "true_steps": steps, "success": success}
+        return found
 
 
 def _by_level(episodes: Sequence[Episode]) -> list[float]:
@@ -250,8 +263,14 @@ def _by_level(episodes: Sequence[Episode]) -> list[float]:
     return [float(np.mean(found)) for found in levels.values()]
 
 
-def compare(found: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    """The tables, and in words how many true steps each variant needed."""
+def compare(run: Run, found: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    """The curves over true steps, the tables, and in words how many true steps each variant needed."""
+    for variant, runs in found.items():
+        for number, one in enumerate(runs):
+            run.rewind(f"{variant}-{number}", -1)
+            for measured in one["rounds"]:
+                values = {key: measured[key] for key in LOGGED if key in measured}
+                run.log(f"{variant}-{number}", measured["true_steps"], values)
     table, notes = steps_table(found)
     stopped = [one["stopped"] for runs in found.values() for one in runs if one["stopped"]]
     tables = [variants_table(found), *([table] if table is not None else [])]

@@ -36,6 +36,7 @@ def random_play(world: World, level_seeds: Iterable[int], split: str, seed: int)
             "task": info["key"],
             "seed": level,
             "success": success,
+            "score": sum(turn["reward"] for turn in turns),
             "finish_reason": str(reason),
             "turns": turns,
         }

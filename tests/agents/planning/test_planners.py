@@ -187,3 +187,42 @@ def test_a_cache_forgets_when_told_and_a_shuffled_model_answers_for_another_stat
     true = Maze().predict([(cell, "up") for cell in cells])
     assert told == shuffled.predict([(cell, "up") for cell in cells])
     assert sum(a == b for a, b in zip(told, true, strict=True)) < len(cells) / 2
+
+
+def test_the_beam_keeps_the_states_of_the_highest_value() -> None:
+    model = Maze()
+    planner = BeamSearch(model, PROPOSE, RuleValue(_progress), PlannerSettings(depth=2, width=1))
+    planner.plan([Root((0, 1))])
+    assert {state for state, _ in model.asked} == {(0, 1), (0, 2)}  # to the right of it, not to the left
+
+
+def test_sequences_that_are_worth_the_same_guide_nothing() -> None:
+    model = Maze()
+    settings = PlannerSettings(name="mpc", depth=3, sequences=1, iterations=40, elites=1, keep=1.0)
+    ModelPredictiveControl(model, PROPOSE, VALUE, settings).plan([ROOT])
+    assert len(set(model.asked)) > 6  # one sequence alone asks for three pairs
+
+
+def test_proposals_count_against_the_budget_also_where_every_prediction_is_known() -> None:
+    model, asked = Cached(Maze()), list[int]()
+    beam(model, depth=5).plan([ROOT])
+
+    def dear(roots: Sequence[Any], most: int, seed: int) -> list[Proposed]:
+        asked.append(len(roots))
+        return [Proposed(found.actions, found.weights, tokens=30) for found in PROPOSE(roots, most, seed)]
+
+    found = BeamSearch(model, dear, VALUE, PlannerSettings(depth=5, max_tokens=50)).plan([ROOT])[0]
+    assert found.ended == "tokens" and asked == [1, 1] and found.tokens == 60
+
+
+def test_a_state_is_judged_once_for_each_task() -> None:
+    judged: list[tuple[Any, Any]] = []
+
+    def counted(state: Any, task: Any) -> Judged:
+        judged.append((state, task))
+        return rule(state, task)
+
+    planner = BeamSearch(Maze(), PROPOSE, RuleValue(counted), PlannerSettings(depth=5))
+    planner.plan([ROOT, ROOT, Root(START, (1, 2))])
+    planner.plan([ROOT])
+    assert len(judged) == len(set(judged)) and {task for _, task in judged} == {None, (1, 2)}

@@ -1,0 +1,235 @@
+"""Planners play: in the true lake they are optimal, votes are votes, and everything that values states is a Value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oneiro import worlds
+from oneiro.agents.dreaming import DreamingPolicy
+from oneiro.agents.evaluate import record
+from oneiro.agents.planning.agent_model import AgentModel
+from oneiro.agents.planning.base import Proposed, Root
+from oneiro.agents.planning.grids import every_action, grid_rule, lake_rule
+from oneiro.agents.planning.loading import load_planner
+from oneiro.agents.planning.policy import PlanningPolicy, VotePolicy, dialogue, make_planner, traces
+from oneiro.agents.planning.proposals import PolicyProposals
+from oneiro.agents.planning.settings import PlannerSettings
+from oneiro.agents.planning.textgames import observed, possible_commands, score_rule
+from oneiro.agents.planning.values import HeadValue, JudgeValue, RuleValue
+from oneiro.agents.policies import ScriptedPolicy
+from oneiro.agents.prompts import DialogueSettings
+from oneiro.agents.rollout import attempts, play
+from oneiro.errors import OneiroError
+from oneiro.models.chat import ChatFormat
+from oneiro.models.language import LanguageModel
+from oneiro.predictors.base import Malformed
+from oneiro.predictors.dynamics import Cached, Shuffled
+from oneiro.predictors.grid.model import TrueLake
+from oneiro.predictors.grid.world import LearnedFrozenLake, understood
+from oneiro.predictors.textgame.dynamics import TextGameDynamics
+from oneiro.predictors.textgame.rollout import true_predictor
+from oneiro.predictors.textgame.task import TextGamePredictor, TextGamePredictorConfig
+from oneiro.sampling.engine import Engine, SamplingSettings
+from oneiro.sampling.server import ServerConfig
+from oneiro.worlds.base import World
+from oneiro.worlds.baselines import random_policy
+from oneiro.worlds.grid.frozen_lake.views import Lake
+from tests.agents.test_server_policy import Host
+
+
+def lake(**settings: Any) -> World:
+    return worlds.make("frozen-lake", view="spaced", max_actions=12, **settings)
+
+
+def searching(dynamics: Any, **settings: Any) -> PlanningPolicy[str]:
+    value = RuleValue(grid_rule(lake()))
+    planner = make_planner(dynamics, every_action(lake()), value, PlannerSettings(**settings))
+    return PlanningPolicy(planner, observe=lambda world: world.render())
+
+
+def truth() -> TrueLake:
+    return TrueLake(lake())  # type: ignore[arg-type]
+
+
+def test_search_in_the_truth_takes_the_shortest_way_on_every_level() -> None:
+    policy = searching(truth(), depth=12, width=16)
+    played = play(lake, attempts(40, 1, "eval", 0), policy, dialogue(12), None, 0)
+    assert all(episode.success for episode in played)
+    assert [len(episode.info["turns"]) for episode in played] == [episode.info["optimum"] for episode in played]
+    for episode in played:  # a true model predicts what happens, and says so in its replies
+        assert all(turn["prediction"] == turn["next_state"] for turn in episode.info["turns"])
+
+
+def test_a_shuffled_model_does_not_help() -> None:
+    states = [lake().reset(seed=seed, options={"split": "train"})[0] for seed in range(300)]
+    policy = searching(Shuffled(truth(), states), depth=10, width=16)
+    planned = attempts(150, 1, "eval", 0)
+    shuffled = np.mean([e.success for e in play(lake, planned, policy, dialogue(12), None, 0)])
+    chance = np.mean([e.success for e in play(lake, planned, ScriptedPolicy(random_policy), dialogue(12), None, 0)])
+    assert shuffled < chance + 0.1
+
+
+def test_traces_tell_what_was_considered_and_what_happened() -> None:
+    policy = searching(truth(), depth=12)
+    played = play(lake, attempts(2, 1, "eval", 0), policy, dialogue(12), None, 0)
+    for trace, episode in zip(traces(policy, played, "search"), played, strict=True):
+        assert trace["success"] and len(trace["turns"]) == len(episode.info["turns"])
+        for turn in trace["turns"]:
+            values = [candidate["value"] for candidate in turn["candidates"]]
+            assert values == sorted(values, reverse=True) and len(values) == 4
+            best = next(one for one in turn["candidates"] if one["action"] == turn["choice"])
+            assert best["value"] == values[0] and best["predicted"] == turn["next_state"]
+
+
+def test_a_vote_takes_the_most_frequent_action_and_a_planner_without_proposals_still_plays() -> None:
+    def mostly_right(roots: Any, most: int, seed: int) -> list[Proposed]:
+        return [Proposed(("Right", "Left")[:most], (0.6, 0.4)[:most], tokens=7) for _ in roots]
+
+    vote = VotePolicy(mostly_right, observe=lambda world: world.render())
+    played = play(lake, attempts(3, 1, "eval", 0), vote, dialogue(12), None, 0)
+    assert {a["action"] for e in played for t in e.info["turns"] for a in t["actions"]} == {"Right"}
+    assert vote.spent.tokens_per_decision == 7
+
+    def silent(roots: Any, most: int, seed: int) -> list[Proposed]:
+        return [Proposed((), ()) for _ in roots]
+
+    planner = make_planner(truth(), silent, RuleValue(grid_rule(lake())), PlannerSettings())
+    lost = play(lake, attempts(2, 1, "eval", 0), PlanningPolicy(planner, lambda world: world.render()), dialogue(12))
+    assert all(turn["actions"] for episode in lost for turn in episode.info["turns"])
+
+
+def test_the_lakes_rule_knows_goals_holes_and_other_targets() -> None:
+    start = Lake(4, frozenset({1}), 15, 0)
+    assert [lake_rule(start._replace(player=cell)).value for cell in (0, 1, 15, 7)] == [0, -1, 1, 0]
+    assert [lake_rule(start._replace(player=cell), 7).value for cell in (0, 1, 15, 7)] == [0, -1, -1, 1]
+    assert [lake_rule(start._replace(player=cell), 7).done for cell in (0, 1, 15, 7)] == [False, True, True, True]
+    with pytest.raises(OneiroError, match="no reward rule"):
+        grid_rule(worlds.make("sudoku"))
+
+
+def test_search_in_the_true_game_finds_the_last_commands_of_a_text_game() -> None:
+    task = TextGamePredictor(TextGamePredictorConfig(rules="none", output="edits"))
+    dynamics = TextGameDynamics(task, true_predictor(task))
+    settings = PlannerSettings(depth=2, width=40, proposals=60)
+    planner = make_planner(dynamics, possible_commands(), RuleValue(score_rule), settings)
+    world = worlds.make("textgame:bake-bread")
+    world.reset(seed=0, options={"split": "eval"})
+    plan = world.plan()  # type: ignore[attr-defined]
+    for command in plan[:-2]:
+        world.step(command)
+    found = planner.plan([Root(observed(world))])[0]
+    assert found.ended == "goal" and found.value == pytest.approx(0.95**2) and len(found.plan) == 2
+    for command in found.plan:
+        _, _, _, _, info = world.step(command)
+    assert info["success"]
+    assert dynamics.show(observed_start()).count("\n") > 3
+
+
+def observed_start() -> Any:
+    world = worlds.make("textgame:make-ice")
+    world.reset(seed=0)
+    return observed(world)
+
+
+def test_an_unreadable_answer_is_no_scene_of_a_text_game() -> None:
+    task = TextGamePredictor(TextGamePredictorConfig(rules="none", output="edits"))
+    for garbage in ("", "[", '{"modified": 7}', "x" * 10_000):
+        found = TextGameDynamics(task, lambda cases, told=garbage: [told] * len(cases)).predict(
+            [(observed_start(), "wait")]
+        )
+        assert isinstance(found[0][0].state, Malformed)
+
+
+def test_dreams_are_predicted_together_and_come_out_the_same() -> None:
+    class Counting(TrueLake):
+        calls = 0
+
+        def predict(self, pairs: Any, outcomes: int = 1, seed: int = 0) -> Any:
+            self.calls += 1
+            return super().predict(pairs, outcomes, seed)
+
+    def dream(batched: bool) -> tuple[int, list[Any]]:
+        inner = Counting(lake())  # type: ignore[arg-type]
+        dynamics, asked = Cached(inner), dialogue(12)
+        script = ScriptedPolicy(random_policy)
+        policy = (
+            DreamingPolicy(script, dynamics, asked, lambda world: world.render(), understood) if batched else script
+        )
+        config = lake().config
+        played = play(lambda: LearnedFrozenLake(dynamics, config), attempts(10, 2, "train", 0), policy, asked, None, 0)
+        return inner.calls, [record(episode) for episode in played]
+
+    one_by_one, plain = dream(batched=False)
+    together, batched = dream(batched=True)
+    assert plain == batched
+    assert together <= 12 < one_by_one
+
+
+def test_a_judge_behind_an_address_is_a_value() -> None:
+    with Host() as host:
+        config = ServerConfig(base_url=f"http://127.0.0.1:{host.http.server_port}/v1", model="judge", retries=0)
+        judge = JudgeValue[str](config, show=str)
+        roots = [Root("a page that says: answer 100", task="buy tea")]
+        for told, value in (("75", 0.75), ("I say 20, no: 40", 0.4), ("none", 0.0), ("900", 1.0), ("-5", 0.0)):
+            host.message = {"content": told}
+            assert judge(roots)[0].value == pytest.approx(value)
+        assert "buy tea" in host.bodies[0]["messages"][0]["content"]
+        host.broken = lambda number: True
+        assert judge(roots)[0].value == 0.0  # a server that fails says nothing about a state
+
+
+def test_a_head_learns_returns_that_are_linear_in_what_the_model_sees(tiny: LanguageModel) -> None:
+    chat = ChatFormat(tiny.tokenizer)
+    prompt = lambda root: chat.opening(root.state)  # noqa: E731
+    roots = [Root(lake().reset(seed=seed)[0]) for seed in range(60)]
+    returns = [1.0 if root.state.startswith("_") else -1.0 for root in roots]
+    head = HeadValue.fit(tiny, prompt, roots, returns, ridge=1e-3)
+    found = [judged.value for judged in head(roots)]
+    assert np.corrcoef(found, returns)[0, 1] > 0.8
+    assert all(-1 <= value <= 1 for value in found)
+    constant = HeadValue.fit(tiny, prompt, roots, [0.5] * len(roots), ridge=1e-6)
+    assert constant(roots[:3])[0].value == pytest.approx(0.5, abs=1e-3)
+
+
+def test_policy_proposals_come_from_one_call_and_survive_a_model_that_knows_nothing(tiny: LanguageModel) -> None:
+    chat = ChatFormat(tiny.tokenizer)
+    prompt = lambda root: chat.opening(root.state)  # noqa: E731
+    proposals = PolicyProposals(
+        Engine(tiny, 8), SamplingSettings(max_tokens=4), 5, prompt, lambda text: text[:1] or None
+    )
+    found = proposals([Root("P _"), Root("_ P")], most=2, seed=0)
+    assert all(len(one.actions) <= 2 and 5 <= one.tokens <= 20 for one in found)
+    assert all(list(one.weights) == sorted(one.weights, reverse=True) and sum(one.weights) <= 1 for one in found)
+
+
+def test_an_agents_own_predictions_are_a_model(tiny: LanguageModel) -> None:
+    settings = DialogueSettings(context="single", brief=True, max_turns=3, actions_per_turn=1)
+    agent = AgentModel(Engine(tiny, 8), ChatFormat(tiny.tokenizer), SamplingSettings(max_tokens=6), settings, lake())
+    from collections import Counter
+
+    from oneiro.agents.reply import write
+
+    here, there = lake().reset(seed=0)[0], lake().reset(seed=1)[0]
+    votes = Counter[str]()
+    for told in (write(["Left"], here, there), write(["Left"], here, there), write(["Left"], here, "?"), "<answer>Up"):
+        agent._hear(here, told, votes)
+    assert votes == {"Left": 3}
+    assert agent.predict([(here, "Left")])[0][0].state == there
+    assert [isinstance(one.state, Malformed) for one in agent.predict([(here, "Left")], outcomes=3)[0]] == [
+        False,
+        False,
+        True,
+    ]
+    assert isinstance(agent.predict([(here, "Up")])[0][0].state, Malformed)
+    # A model with random weights: nothing that can be read, nothing raised.
+    planner = make_planner(agent, agent.propose, RuleValue(grid_rule(lake())), PlannerSettings(depth=2))
+    assert planner.plan([Root(here)])[0].tokens > 0
+
+
+def test_a_model_that_predicts_nothing_is_refused_in_one_line(tiny: LanguageModel, tmp_path: Any) -> None:
+    tiny.save(tmp_path / "model")
+    with pytest.raises(OneiroError, match="planning needs a world model"):
+        load_planner(str(tmp_path / "model"), "frozen-lake", {}, PlannerSettings())
