@@ -79,8 +79,9 @@ class RecordedWeb(WebWorld):
         return Situation(self.task.sites[0], self.task.intent, PageState.of(self.page), action, self.said)
 
     def probe(self, rng: np.random.Generator) -> None:
-        """Try an action that should do nothing; what it does is recorded. An oracle's script goes on after it, unless it
-        was asked for its next action already.
+        """Try an action that should do nothing; what it does is recorded.
+
+        An oracle's script goes on after it, unless it was asked for its next action already.
         """
         self._proposed = None  # else the world would take the probe for somebody who acts against the script
         self.probing = True
