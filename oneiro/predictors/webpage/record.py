@@ -79,13 +79,14 @@ class RecordedWeb(WebWorld):
         return Situation(self.task.sites[0], self.task.intent, PageState.of(self.page), action, self.said)
 
     def probe(self, rng: np.random.Generator) -> None:
-        """Try an action that should do nothing; what it does is recorded. An oracle's script goes on after it."""
-        pending = self._proposed is not None and self._proposed[0] == self.taken
-        proposed, self._proposed = self._proposed, None  # a probe is no turn of the script
+        """Try an action that should do nothing; what it does is recorded.
+
+        An oracle's script goes on after it, unless it was asked for its next action already.
+        """
+        self._proposed = None  # else the world would take the probe for somebody who acts against the script
         self.probing = True
         self.step(self.inert_action(rng))
         self.probing = False
-        self._proposed = (self.taken, proposed[1]) if pending and proposed is not None else proposed
 
     def inert_action(self, rng: np.random.Generator) -> str:
         """A click on an id that is not there, or on something that is only read."""

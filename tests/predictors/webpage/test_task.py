@@ -13,7 +13,7 @@ from oneiro.predictors.webpage.evaluate import distinct, measure, tables
 from oneiro.predictors.webpage.lookup import Lookup, transplanted
 from oneiro.predictors.webpage.parquet import read_parquet, write_parquet
 from oneiro.predictors.webpage.record import recorded_web
-from oneiro.predictors.webpage.rollout import chains, errors_by_depth, imagine, true_predictor
+from oneiro.predictors.webpage.rollout import carried, chains, errors_by_depth, imagine, true_predictor
 from oneiro.predictors.webpage.state import PageState, same_items, shown, true_diff, window_after, window_before
 from oneiro.predictors.webpage.task import WebPagePredictor, WebPagePredictorConfig
 from oneiro.worlds.web.diff import Diff, Item, apply
@@ -83,6 +83,8 @@ def test_the_lookup_makes_the_change_of_the_nearest_step_on_the_page_in_question
     assert Lookup([vote], 0)(vote) == true_diff(vote, 0)
     assert Lookup([vote], 0).nearest(vote, apart=True) == []
     assert Lookup([], 0)(vote) == Diff()
+    new = transplanted(Diff(new=(Item(9, "alert ''"),)), [Item(5, "x")], [Item(7, "y")]).new
+    assert new == (Item(11, "alert ''"),)
     assert transplanted(Diff(deleted=(Item(1, "x"),)), [Item(1, "x")], [Item(7, "y"), Item(8, "x")]).deleted == (
         Item(8, "x"),
     )
@@ -161,6 +163,32 @@ def test_true_changes_carried_out_one_after_another_stay_on_the_true_page() -> N
     first = errors_by_depth(whole, lambda asked: ["nonsense"] * len(asked), episodes, (1,))[0]
     still = errors_by_depth(whole, lambda asked: [whole.no_change(case) for case in asked], episodes, (1,))[0]
     assert first["value"] == still["value"] > 0.1
+
+
+def test_an_imagined_page_keeps_what_is_not_shown_unless_it_is_left() -> None:
+    task = WebPagePredictor(WebPagePredictorConfig(lines=3))
+    page = state("RootWebArea 'x'", "main ''", *(f"link 'row {n}'" for n in range(9)))
+    case = step(page, "click [9]", page)
+    assert [i.id for i in shown(case, 3)] == [8, 9, 10]
+    gone = imagine(task, case, task.write(Diff(deleted=(Item(9, "link 'row 6'"),))))
+    assert gone is not None and [i.line for i in gone.state.items] == [i.line for i in page.items if i.id != 9]
+    fresh = (Item(2, "main ''"), Item(3, "heading 'new'"))
+    left = imagine(task, case, task.write(Diff(new=fresh, deleted=shown(case, 3))))
+    assert left is not None and [str(i) for i in left.state.items] == [
+        "[1] RootWebArea 'x'",
+        "[2] main ''",
+        "[3] heading 'new'",
+    ]
+
+
+def test_an_action_is_carried_over_to_the_same_line_of_an_imagined_page() -> None:
+    true, other = (
+        state("main ''", "link 'a'", "link 'b'"),
+        state("main ''", "alert ''", "link 'a'", "link 'b'", "link 'b'"),
+    )
+    assert carried("click [3]", true, other) == "click [4]"
+    assert carried("type [2] [x [2]] [1]", true, other) == "type [3] [x [2]] [1]"
+    assert carried("click [1]", state("link 'gone'"), other) == "click [1]" and carried("none", true, other) == "none"
 
 
 def test_any_answer_leads_to_a_page_or_to_none() -> None:
