@@ -148,6 +148,7 @@ class WebrlRecipe(Recipe):
     pipeline: ClassVar[str] = "oneiro.systems.webrl.pipeline"
     world: WorldChoice = WorldChoice(name="web")
     model: ModelSettings = ModelSettings()
+    """`linear` is an agent without a language model (`oneiro.agents.linear`)."""
     tasks: TaskSettings = TaskSettings()
     dialogue: DialogueSettings = DialogueSettings(
         context="actions", think=False, world_model=False, max_turns=30, actions_per_turn=1, format_penalty=0.0
@@ -179,8 +180,9 @@ class WebrlRecipe(Recipe):
         return self.model.parameters
 
     def check_places(self) -> None:
-        require_place(self.model.name)
-        require_words(self.model.name)
+        if self.model.name != "linear":
+            require_place(self.model.name)
+            require_words(self.model.name)
 
     @field_validator("variants")
     @classmethod
@@ -195,10 +197,16 @@ class WebrlRecipe(Recipe):
             raise OneiroError(f"world: WebRL grows tasks of the world 'web', not of '{self.world.name}'")
         if "templates" in self.world.settings or "sites" in self.world.settings:
             raise OneiroError("world: sites and templates are named in tasks.sites, tasks.trained and tasks.unseen")
+        if self.model.name == "linear" and (self.dialogue.context != "actions" or not self.dialogue.brief):
+            raise OneiroError("model=linear reads past actions and the page: set dialogue.context=actions, brief=true")
+        if self.model.name == "linear" and self.outcome.name == "lm":
+            raise OneiroError("outcome=lm needs a language model; set model=tiny, or outcome=features")
         if self.dialogue.context == "full":
             raise OneiroError("dialogue.context=full: a step is one reply to one state; set actions, window or single")
         for name in ("", *self.variants):
             objective = self.of_variant(name).algorithm if name else self.algorithm
+            if isinstance(objective, GroupObjective) and self.model.name == "linear":
+                raise OneiroError(f"algorithm={objective.name} needs a language model; set model=tiny")
             if isinstance(objective, GroupObjective) and self.group_size < 2 and objective.name != "ppo":
                 raise OneiroError(f"algorithm={objective.name} compares attempts at one task; set group_size=4 or so")
         return self
