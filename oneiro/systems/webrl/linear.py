@@ -21,11 +21,12 @@ from oneiro import files, seeds
 from oneiro.agents.linear import SIZE, Choice, Index, LinearPolicy, choice, past_actions
 from oneiro.agents.policies import Policy
 from oneiro.episode import Floats
-from oneiro.errors import OneiroError
+from oneiro.learning.algorithms import Trajectory as GroupTrajectory
 from oneiro.learning.algorithms.webrl import GroupObjective, StepObjective
 from oneiro.learning.losses import official_row_loss
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import METADATA, write_folder
+from oneiro.systems.webrl.actor import ALGORITHMS
 from oneiro.systems.webrl.outcome import action_of
 from oneiro.systems.webrl.recipe import TrainSettings
 from oneiro.systems.webrl.samples import Sample, Valued, numbers_of
@@ -127,8 +128,9 @@ class LinearAgent:
     ) -> tuple[dict[str, Any], list[list[float]]]:
         """One step at a time; the reference is the policy before."""
         if isinstance(objective, GroupObjective):
-            raise OneiroError(f"algorithm={objective.name} needs a language model; set model=tiny")
-        numbers = numbers_of(objective, samples, critic)
+            numbers = group_advantages(objective, samples)
+        else:
+            numbers = numbers_of(objective, samples, critic)
         flat = [
             (Decision.of(s.steps[t]), float(own[t])) for s, own in zip(samples, numbers, strict=True) for t in s.places
         ]
@@ -163,6 +165,17 @@ class LinearAgent:
     @classmethod
     def load(cls, folder: Path) -> LinearAgent:
         return cls(LinearPolicy.load(folder).weights)
+
+
+def group_advantages(objective: GroupObjective, samples: Sequence[Sample]) -> list[Floats]:
+    """Advantages of the shared algorithms, a reply being one token."""
+    made = []
+    for s in samples:
+        rewards = np.zeros(len(s.steps), np.float32)
+        rewards[-1] = s.outcome
+        told = tuple(step.message.encode() for step in s.steps)
+        made.append(GroupTrajectory(rewards, np.ones(len(rewards), bool), s.trajectory.group, s.outcome, None, told))
+    return ALGORITHMS[objective.name].estimate(made).advantages
 
 
 def _slope(objective: StepObjective, rho: float, target: float, confidence: float) -> float:

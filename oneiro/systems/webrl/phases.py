@@ -191,8 +191,8 @@ class Phases:
         with self.run.progress(f"rollouts of phase {k}", len(tasks)) as bar:
             seed = seeds.derive(recipe.seed, "rollout", k)
             folder = self.folder(k) / "rollouts"
-            found = playing.play_chunks(recipe, tasks, actor, folder, seed, recipe.group_size, bar.advance)
-        lost = len(tasks) * recipe.group_size - len(found)
+            found = playing.play_chunks(recipe, tasks, actor, folder, seed, recipe.attempts, bar.advance)
+        lost = len(tasks) * recipe.attempts - len(found)
         steps, success = sum(map(len, found)), records.success_rate(found)
         self.run.say(f"phase {k}: {len(found)} trajectories, {steps} steps, {success:.1%} done, {lost} lost to errors")
         return {"trajectories": len(found), "steps": steps, "success": success, "lost": lost}

@@ -164,8 +164,8 @@ class WebrlRecipe(Recipe):
     """
     algorithm: AnyObjective = Paper()
     phases: int = Field(8, ge=1)
-    group_size: int = Field(1, ge=1)
-    """Rollouts of each task; objectives that compare attempts need more than one."""
+    group_size: int | None = Field(None, ge=1)
+    """Rollouts of each task; None: 1, or 4 for objectives that compare attempts at a task."""
     curriculum: CurriculumSettings = CurriculumSettings()
     outcome: OutcomeSettings = OutcomeSettings()
     replay: ReplaySettings = ReplaySettings()
@@ -205,11 +205,16 @@ class WebrlRecipe(Recipe):
             raise OneiroError("dialogue.context=full: a step is one reply to one state; set actions, window or single")
         for name in ("", *self.variants):
             objective = self.of_variant(name).algorithm if name else self.algorithm
-            if isinstance(objective, GroupObjective) and self.model.name == "linear":
-                raise OneiroError(f"algorithm={objective.name} needs a language model; set model=tiny")
-            if isinstance(objective, GroupObjective) and self.group_size < 2 and objective.name != "ppo":
+            if objective.name == "ppo" and self.model.name == "linear":
+                raise OneiroError("algorithm=ppo needs a language model; set model=tiny")
+            if objective.name in ("grpo", "gigpo") and self.group_size == 1:
                 raise OneiroError(f"algorithm={objective.name} compares attempts at one task; set group_size=4 or so")
         return self
+
+    @property
+    def attempts(self) -> int:
+        """Rollouts of each task."""
+        return self.group_size or (4 if isinstance(self.algorithm, GroupObjective) else 1)
 
     def of_variant(self, name: str) -> WebrlRecipe:
         """The recipe as a variant changes it."""
