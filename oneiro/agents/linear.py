@@ -11,6 +11,7 @@ import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +38,10 @@ NUMBER = re.compile(r"\[(\d+)\]")
 WEIGHTS = "linear.npy"
 """The file of a saved policy."""
 
-Index = NDArray[np.int64]
+REMEMBERED = 4096
+"""Pages whose candidates are kept: training looks at each several times."""
+
+Index = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,8 @@ class Choice:
         return raised / raised.sum()
 
 
-def choice(state: str, past: Sequence[str]) -> Choice:
+@lru_cache(maxsize=REMEMBERED)
+def choice(state: str, past: tuple[str, ...]) -> Choice:
     """The candidates of a page after the actions of `past`."""
     intent = next((line.removeprefix("Task: ") for line in state.splitlines() if line.startswith("Task: ")), "")
     nodes = {found[1]: found for line in state.splitlines() if (found := NODE.fullmatch(line))}
@@ -83,7 +88,8 @@ def choice(state: str, past: Sequence[str]) -> Choice:
                     actions.append((f"type [{number}] [{text}] [{enter}]", ["type", *told, *crossed]))
         if role in SAID and name and len(name) <= LONGEST_ANSWER and "]" not in name:
             told = ["stop", f"stop {role} {met}", f"answer after {before.lower()[:40]}", f"answer like {_shape(name)}"]
-            actions.append((f"stop [{name}]", [*told, *_crossed("answer", intent, before)]))
+            asked = f"answer to {_met(before, intent)}"
+            actions.append((f"stop [{name}]", [*told, asked, *_crossed("answer", intent, before)]))
         before = name
     last = past[-1].partition(" ")[0] if past else "nothing"
     made = []
@@ -125,12 +131,12 @@ def _crossed(kind: str, intent: str, name: str) -> list[str]:
 
 
 def _hashed(told: Sequence[str]) -> Index:
-    return np.array(sorted({zlib.crc32(text.encode()) % SIZE for text in told}), np.int64)
+    return np.array(sorted({zlib.crc32(text.encode()) % SIZE for text in told}), np.int32)
 
 
-def past_actions(message: str) -> list[str]:
+def past_actions(message: str) -> tuple[str, ...]:
     """The actions that a message tells before the page."""
-    return message.partition("Task: ")[0].strip().splitlines()
+    return tuple(message.partition("Task: ")[0].strip().splitlines())
 
 
 @dataclass
@@ -158,8 +164,7 @@ class LinearPolicy:
             self.weights[own] += rate * slope * chance
 
     def save(self, folder: Path) -> None:
-        with_handle = folder / WEIGHTS
-        write_with(with_handle, lambda path: _write(path, self.weights))
+        write_with(folder / WEIGHTS, lambda path: _write(path, self.weights))
 
     @classmethod
     def load(cls, folder: Path, temperature: float = 1.0) -> LinearPolicy:

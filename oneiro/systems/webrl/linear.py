@@ -136,7 +136,7 @@ class LinearAgent:
         ]
         known = [(d, target) for d, target in flat if d.taken is not None]
         policy = LinearPolicy(1.0, self.weights)
-        before = [float(d.offered.chances(self.weights)[d.taken]) for d, _ in known]  # type: ignore[index]
+        before = [float(d.offered.chances(self.weights)[d.taken]) for d, _ in known]
         for epoch in range(settings.epochs):
             for i in seeds.generator(seed, "steps", epoch).permutation(len(known)):
                 decision, target = known[i]
@@ -144,7 +144,7 @@ class LinearAgent:
                 chance = max(1e-12, float(decision.offered.chances(self.weights)[decision.taken]))
                 slope = _slope(objective, math.log(chance / max(1e-12, before[i])), target, before[i])
                 policy.nudge(decision.offered, decision.taken, slope, settings.learner.optimiser.lr)
-        after = [float(d.offered.chances(self.weights)[d.taken]) for d, _ in known]  # type: ignore[index]
+        after = [float(d.offered.chances(self.weights)[d.taken]) for d, _ in known]
         moved = np.log(np.maximum(after, 1e-12)) - np.log(np.maximum(before, 1e-12))
         found = {
             "steps": len(flat),
