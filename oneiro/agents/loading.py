@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 
-from oneiro.agents.policies import ModelPolicy
+from oneiro.agents.linear import LinearPolicy, is_linear
+from oneiro.agents.policies import ModelPolicy, Policy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.errors import OneiroError, nearest
+from oneiro.files import read_json
 from oneiro.models.chat import ChatFormat
-from oneiro.models.language import load
+from oneiro.models.language import METADATA, load
 from oneiro.models.metadata import ModelMetadata
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.worlds.base import World
@@ -43,7 +46,7 @@ class LoadedAgent:
     world_settings: dict[str, Any]
     make_world: Callable[[], World]
     dialogue: DialogueSettings
-    policy: ModelPolicy | None = None
+    policy: Policy | None = None
     chat: ChatFormat | None = None
     response_prefix: str = ""
     note: str = ""
@@ -81,6 +84,8 @@ def load_agent(
     choice = WorldChoice(name=world, **settings)
     if model is None:
         return LoadedAgent(choice.name, choice.settings, choice.maker(), DialogueSettings())
+    if is_linear(model):
+        return _linear(Path(model).expanduser(), world, settings, split)
     language = load(model)
     metadata, note = AgentMetadata(world=choice), ""
     taught = AgentMetadata.read(language, model)
@@ -104,3 +109,14 @@ def load_agent(
         metadata.response_prefix,
         note,
     )
+
+
+def _linear(folder: Path, world: str, settings: dict[str, Any], split: str | None) -> LoadedAgent:
+    """An agent without a language model, in the world that its metadata names."""
+    taught = AgentMetadata.model_validate(read_json(folder / METADATA))
+    if taught.world.name.partition(":")[0] != world.partition(":")[0]:
+        raise OneiroError(f"the agent at {folder} acts in '{taught.world.name}' only, not in '{world}'")
+    chosen = {**taught.world.settings, **split_settings(split, world, taught), **settings}
+    choice = WorldChoice(name=world, **chosen)
+    policy = LinearPolicy.load(folder, taught.sampling.temperature)
+    return LoadedAgent(choice.name, choice.settings, choice.maker(), taught.dialogue, policy)

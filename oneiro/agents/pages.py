@@ -50,14 +50,14 @@ def _nodes(text: str) -> Iterator[tuple[str, str, str]]:
                     yield "", line, ""
                 continue
             number, role, quoted, properties = found.groups()
-            name, told = " ".join(_unquoted(quoted).split()), TOLD.findall(properties)
+            name, told = " ".join(unquoted(quoted).split()), TOLD.findall(properties)
             hidden = is_option and len(run) > SHORT_LIST and "selected" not in told
             if not hidden and role not in GROUPS and (name or role in ACTED_ON):
                 words = [ROLES.get(role, role), name, *told]
                 yield role, f"[{number}] " + " ".join(word for word in words if word), name
 
 
-def _unquoted(text: str) -> str:
+def unquoted(text: str) -> str:
     """The name that Python's `repr` quoted."""
     try:
         return str(ast.literal_eval(text))

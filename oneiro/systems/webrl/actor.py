@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from oneiro import seeds
 from oneiro.episode import Floats
 from oneiro.learning import loop
 from oneiro.learning.algorithms import Grpo, Ppo, StateGrpo
-from oneiro.learning.algorithms.webrl import GroupObjective, StepObjective, StepTrajectory
+from oneiro.learning.algorithms.webrl import GroupObjective, StepObjective
 from oneiro.learning.example import Example
 from oneiro.learning.filters import FilterSettings
 from oneiro.learning.learner import Learner
@@ -21,33 +20,27 @@ from oneiro.learning.rl_settings import RlSettings
 from oneiro.learning.settings import LearnerSettings
 from oneiro.models.language import LanguageModel
 from oneiro.sampling.settings import SamplingSettings
-from oneiro.systems.webrl.critic import Critic
 from oneiro.systems.webrl.recipe import TrainSettings
-from oneiro.systems.webrl.trajectories import RowFormat, Step, Trajectory
+from oneiro.systems.webrl.replay import confidence
+from oneiro.systems.webrl.samples import Sample, Valued, numbers_of
+from oneiro.systems.webrl.trajectories import RowFormat, Step
 
 Log = Callable[[int, dict[str, float]], None]
 ALGORITHMS = {"grpo": Grpo(), "gigpo": StateGrpo(), "ppo": Ppo()}
 """What the shared learner calls them."""
 
 
-@dataclass(frozen=True)
-class Sample:
-    """Steps of one trajectory that are learned from."""
+class LanguageActor:
+    """A language model that learns from steps."""
 
-    trajectory: Trajectory
-    steps: Sequence[Step]
-    """All steps of the trajectory."""
-    places: Sequence[int]
-    """Which of them."""
-    outcome: float
-    """What the outcome model said: 1 or 0."""
+    def __init__(
+        self, language: LanguageModel, form: RowFormat, settings: LearnerSettings, sampling: SamplingSettings
+    ) -> None:
+        self.language, self.form, self.settings, self.sampling = language, form, settings, sampling
 
-
-class Actor:
-    """A model that learns from steps."""
-
-    def __init__(self, language: LanguageModel, form: RowFormat, settings: LearnerSettings) -> None:
-        self.language, self.form, self.settings = language, form, settings
+    def confidences(self, steps: Sequence[Step]) -> list[float]:
+        """Geometric-mean probability of each reply's tokens, without the end token's."""
+        return [confidence(logprobs[:-1]) for logprobs in self.reply_logprobs(steps)]
 
     def reply_logprobs(self, steps: Sequence[Step]) -> list[Floats]:
         """Log-probability of each token of each reply."""
@@ -60,13 +53,15 @@ class Actor:
         self,
         objective: StepObjective,
         samples: Sequence[Sample],
-        critic: Critic | None,
+        critic: Valued | None,
         settings: TrainSettings,
         seed: int,
         log: Log,
     ) -> tuple[dict[str, Any], list[list[float]]]:
         """Steps into updates; what happened, and every step's number."""
-        numbers = self.numbers(objective, samples, critic)
+        if isinstance(objective, GroupObjective):
+            return self.compare(objective, samples, settings, seed, log), []
+        numbers = numbers_of(objective, samples, critic)
         own = [numbers[i][list(sample.places)] for i, sample in enumerate(samples)]
         flat = [
             (s.steps[t], float(n))
@@ -95,34 +90,6 @@ class Actor:
         if not objective.weighted:
             found |= self._moved(examples, learner, flat)
         return found, [list(map(float, part)) for part in own]
-
-    def numbers(self, objective: StepObjective, samples: Sequence[Sample], critic: Critic | None) -> list[Floats]:
-        """The objective's number for every step of every trajectory; steps that are not learned may be off."""
-        values = [np.zeros(len(sample.steps), np.float32) for sample in samples]
-        after = [0.0] * len(samples)
-        if critic is not None:
-            # A step's number needs the value of its state and of the next one.
-            wanted = [
-                (i, t)
-                for i, sample in enumerate(samples)
-                for t in sorted({place for p in sample.places for place in (p, p + 1)})
-            ]
-            prompts = [
-                self.form.prompt(samples[i].steps[t].message)
-                if t < len(samples[i].steps)
-                else self.form.after(samples[i].trajectory)
-                for i, t in wanted
-            ]
-            for (i, t), value in zip(wanted, critic.values(prompts), strict=True):
-                if t < len(values[i]):
-                    values[i][t] = value
-                else:
-                    after[i] = float(value)
-        trajectories = [
-            StepTrajectory(sample.outcome, value, last)
-            for sample, value, last in zip(samples, values, after, strict=True)
-        ]
-        return objective.numbers(trajectories)
 
     def weighted(self, steps: Sequence[tuple[Step, float]]) -> list[Example]:
         """Cross-entropy with a weight for each step; steps without one are left out."""
@@ -161,11 +128,11 @@ class Actor:
         objective: GroupObjective,
         samples: Sequence[Sample],
         settings: TrainSettings,
-        sampling: SamplingSettings,
         seed: int,
         log: Log,
     ) -> dict[str, Any]:
         """Groups of attempts, by the shared learner: one batch of episodes, in minibatches."""
+        sampling = self.sampling
         episodes = [self.form.episode(s.trajectory, s.outcome, sampling.params) for s in samples]
         rows = sum(len(episode.rows) for episode in episodes)
         # A constant length normaliser: a token counts the same in long and short replies.

@@ -35,21 +35,17 @@ class OutcomeHead(nn.Module):
 
     def __init__(self, width: int, generator: torch.Generator, device: torch.device) -> None:
         super().__init__()
-        sizes = [(width, width), (width, width), (width, 2)]
-        self.layers = nn.Sequential(*(nn.Linear(a, b) for a, b in sizes))
+        self.first, self.second, self.last = (nn.Linear(width, size) for size in (width, width, 2))
         with torch.no_grad():
-            for layer in self.layers:
-                assert isinstance(layer, nn.Linear)
+            for layer in (self.first, self.second, self.last):
                 layer.weight.normal_(0.0, width**-0.5, generator=generator)  # the release's 0.2 saturates large models
                 layer.bias.zero_()
         self.to(device)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """[N, d] -> [N, 2]"""
-        hidden = hidden.float()
-        for layer in self.layers[:-1]:
-            hidden = layer(hidden).relu()
-        return self.layers[-1](hidden)
+        found: Tensor = self.last(self.second(self.first(hidden.float()).relu()).relu())
+        return found
 
 
 class Critic:

@@ -258,17 +258,20 @@ def read_processed(path: Path) -> tuple[list[list[Plain]], list[Problem]]:
     for number, row in enumerate(_load_pt(path), start=1) if path.suffix == ".pt" else json_lines(path, problems):
         if row is None:
             continue
-        steps = row if isinstance(row, list) else row.get("steps", [row]) if isinstance(row, dict) else None
-        reasons = (
-            ["is no list of steps"]
-            if not isinstance(steps, list) or not steps
-            else [reason for step in steps if (reason := wrong_field(step, STEP_FIELDS))]
-        )
-        if reasons:
-            problems.append(Problem(path, number, reasons[0]))
+        steps: Any = row.get("steps", [row]) if isinstance(row, dict) else row
+        reason = _no_steps(steps)
+        if reason is not None:
+            problems.append(Problem(path, number, reason))
             continue
         found.append([{key: value for key, value in step.items() if key != "layout"} for step in steps])
     return found, problems
+
+
+def _no_steps(steps: Any) -> str | None:
+    """Why something is no list of processed steps; None where it is one."""
+    if not isinstance(steps, list) or not steps:
+        return "is no list of steps"
+    return next((reason for step in steps if (reason := wrong_field(step, STEP_FIELDS))), None)
 
 
 def _load_pt(path: Path) -> list[Any]:

@@ -28,18 +28,17 @@ import numpy as np
 from oneiro import files, seeds
 from oneiro.curriculum import Curriculum, task_key
 from oneiro.learning.algorithms.webrl import GroupObjective, SftOnly
-from oneiro.models import language as languages
-from oneiro.models.language import LanguageModel
 from oneiro.records import read_lines
 from oneiro.run import Run
 from oneiro.systems.webrl import playing, replay
 from oneiro.systems.webrl import trajectories as records
-from oneiro.systems.webrl.actor import Actor, Sample
-from oneiro.systems.webrl.critic import Critic, auc
+from oneiro.systems.webrl.backends import Agent, Backend, OutcomeCritic, backend_of
+from oneiro.systems.webrl.critic import auc
 from oneiro.systems.webrl.outcome import OutcomeModel, confusion, label
 from oneiro.systems.webrl.recipe import SPLITS, WebrlRecipe
 from oneiro.systems.webrl.replay import Stored
-from oneiro.systems.webrl.trajectories import RowFormat, Trajectory
+from oneiro.systems.webrl.samples import Sample
+from oneiro.systems.webrl.trajectories import Trajectory
 from oneiro.worlds.web.tasks import Task
 
 DEMONSTRATIONS = 0
@@ -123,25 +122,20 @@ class Phases:
         said = [row["label"] for row in read_lines(folder / "labels.jsonl")]
         return records.read_folder(folder / "rollouts"), said
 
-    def actor_after(self, k: int) -> LanguageModel:
-        """The actor after phase k; after phase 0, the SFT model."""
-        folder = self.folder(k) / "actor" if k else self.run.path / "checkpoints" / "sft"
-        return languages.load(self.recipe.model.model_copy(update={"name": str(folder), "lora": None}))
+    def actor_after(self, k: int) -> Agent:
+        """The actor after phase k; after phase 0, the one after SFT."""
+        return self.backend.load(self.folder(k) / "actor") if k else self.backend.after_sft()
 
-    def critic_after(self, k: int) -> Critic:
-        """The critic after phase k; after phase 0, the SFT model's body with new heads."""
-        critic = Critic(self.sft.backbone, seeds.derive(self.recipe.seed, "critic"))
+    def critic_after(self, k: int) -> OutcomeCritic:
+        """The critic after phase k; after phase 0, a new one."""
+        critic = self.backend.critic()
         if k:
-            critic.load(self.folder(k) / "critic" / "critic.safetensors")
+            critic.load(self.folder(k) / "critic")
         return critic
 
     @cached_property
-    def sft(self) -> LanguageModel:
-        return self.actor_after(0)
-
-    @cached_property
-    def form(self) -> RowFormat:
-        return playing.row_format(self.recipe, self.sft)
+    def backend(self) -> Backend:
+        return backend_of(self.recipe, self.run)
 
     # Stages -----------------------------------------------------------------------------------------------------------
 
@@ -157,8 +151,7 @@ class Phases:
 
         def values(tasks: Sequence[Task]) -> Sequence[float]:
             assert critic is not None
-            prompts = playing.first_prompts(recipe, tasks, self.form)
-            return [float(value) for value in critic.values(prompts)]
+            return [float(value) for value in critic.values(playing.first_steps(recipe, tasks))]
 
         grown = curriculum.grow(k, values if critic is not None else None)
         rows = [
@@ -193,14 +186,13 @@ class Phases:
         recipe, tasks = self.recipe, self.tasks_of(k)
 
         def actor() -> tuple[Any, Any]:
-            language = self.actor_after(k - 1)
-            return playing.model_policy(recipe, language, recipe.sampling.temperature), self.form.chat
+            return self.actor_after(k - 1).policy(recipe.sampling.temperature)
 
         with self.run.progress(f"rollouts of phase {k}", len(tasks)) as bar:
             seed = seeds.derive(recipe.seed, "rollout", k)
             folder = self.folder(k) / "rollouts"
-            found = playing.play_chunks(recipe, tasks, actor, folder, seed, recipe.group_size, bar.advance)
-        lost = len(tasks) * recipe.group_size - len(found)
+            found = playing.play_chunks(recipe, tasks, actor, folder, seed, recipe.attempts, bar.advance)
+        lost = len(tasks) * recipe.attempts - len(found)
         steps, success = sum(map(len, found)), records.success_rate(found)
         self.run.say(f"phase {k}: {len(found)} trajectories, {steps} steps, {success:.1%} done, {lost} lost to errors")
         return {"trajectories": len(found), "steps": steps, "success": success, "lost": lost}
@@ -235,9 +227,8 @@ class Phases:
         if settings.scored is not None and len(stored[1]) > settings.scored:
             order = seeds.generator(seed, "scored").permutation(len(stored[1]))[: settings.scored]
             stored = stored[0], [stored[1][i] for i in sorted(order)]
-        actor = Actor(self.actor_after(k - 1), self.form, recipe.actor.learner)
         steps = [stored[0][place.phase][place.trajectory].steps[place.step] for place in stored[1]]
-        probabilities = [replay.confidence(p[:-1]) for p in actor.reply_logprobs(steps)]
+        probabilities = self.actor_after(k - 1).confidences(steps)
         chosen = replay.select(stored[1], probabilities, new, settings.band, settings.cap, seed)
         rows = [{"phase": s.phase, "trajectory": s.trajectory, "step": s.step, "rank_score": p} for s, p in chosen]
         files.write_text(self.folder(k) / "replay_selected.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
@@ -257,9 +248,7 @@ class Phases:
         """What a phase learns from: all new steps with a label, and the replayed ones."""
         found, said = self.labelled(k)
         new = [
-            Sample(t, t.steps, range(len(t)), float(given))
-            for t, given in zip(found, said, strict=True)
-            if given is not None
+            Sample(t, range(len(t)), float(given)) for t, given in zip(found, said, strict=True) if given is not None
         ]
         path = self.folder(k) / "replay_selected.jsonl"
         if not path.exists():
@@ -270,7 +259,7 @@ class Phases:
             by_trajectory.setdefault((place.phase, place.trajectory), []).append(place.step)
         phases = {phase: self.labelled(phase)[0] for phase in sorted({place.phase for place in places})}
         return new + [
-            Sample(phases[phase][number], phases[phase][number].steps, sorted(steps), 1.0)
+            Sample(phases[phase][number], sorted(steps), 1.0)
             for (phase, number), steps in sorted(by_trajectory.items())
         ]
 
@@ -279,48 +268,39 @@ class Phases:
         settings, critic, stage = self.recipe.critic, self.critic_after(k - 1), self.stage(k, "critic")
         self.run.rewind(stage, -1)
         samples = self.samples(k)
-        states = [(self.form.prompt(s.steps[t].message), s.outcome) for s in samples for t in s.places]
-        updates = settings.epochs * -(-len(states) // settings.batch)
-        with self.run.progress(f"critic of phase {k}", updates) as bar:
+        steps = [s.steps[t] for s in samples for t in s.places]
+        outcomes = [s.outcome for s in samples for _ in s.places]
 
-            def log(step: int, values: dict[str, float]) -> None:
-                self.run.log(stage, step, values)
-                bar.advance(1, **values)
+        def log(step: int, values: dict[str, float]) -> None:
+            self.run.log(stage, step, values)
 
-            seed = seeds.derive(self.recipe.seed, "critic", k)
-            prompts, outcomes = [prompt for prompt, _ in states], [outcome for _, outcome in states]
-            means = critic.train(prompts, outcomes, settings.learner, settings.batch, settings.epochs, seed, log)
-        critic.save(self.folder(k) / "critic" / "critic.safetensors")
+        seed = seeds.derive(self.recipe.seed, "critic", k)
+        means = critic.train(steps, outcomes, settings, seed, log)
+        critic.save(self.folder(k) / "critic")
         found, said = self.labelled(k)
         pairs = [(t, given) for t, given in zip(found, said, strict=True) if given is not None]
-        values = critic.values([self.form.prompt(t.steps[0].message) for t, _ in pairs])
-        return {**means, "states": len(states), "auc": auc(values.tolist(), [float(g) for _, g in pairs])}
+        values = critic.values([t.steps[0] for t, _ in pairs])
+        return {**means, "states": len(steps), "auc": auc(values.tolist(), [float(g) for _, g in pairs])}
 
     def actor(self, k: int) -> dict[str, Any]:
         """The objective, on all new steps and the replayed ones; the reference is the actor before the phase."""
         recipe, stage = self.recipe, self.stage(k, "actor")
         self.run.rewind(stage, -1)
-        language = playing.metadata(recipe).write(self.actor_after(k - 1))
-        actor = Actor(language, self.form, recipe.actor.learner)
-        samples = self.samples(k)
+        actor, samples = self.actor_after(k - 1), self.samples(k)
         seed = seeds.derive(recipe.seed, "actor", k)
 
         def log(step: int, values: dict[str, float]) -> None:
             self.run.log(stage, step, values)
 
-        if isinstance(self.objective, GroupObjective):
-            result = actor.compare(self.objective, samples, recipe.actor, recipe.sampling, seed, log)
-            numbers: list[list[float]] = []
-        else:
-            critic = self.critic_after(k) if self._has_critic else None
-            result, numbers = actor.regress(self.objective, samples, critic, recipe.actor, seed, log)
+        critic = self.critic_after(k) if self._has_critic else None
+        result, numbers = actor.regress(self.objective, samples, critic, recipe.actor, seed, log)
         rows = [
             {"task": s.trajectory.task_id, "step": t, "outcome": s.outcome, "target": round(number, 6)}
             for s, own in zip(samples, numbers, strict=False)
             for t, number in zip(s.places, own, strict=True)
         ]
         files.write_text(self.folder(k) / "steps.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-        language.save(self.folder(k) / "actor", manifest=True)
+        actor.save(self.folder(k) / "actor", playing.metadata(recipe).model_dump(mode="json"))
         return result
 
     def evaluate(self, k: int) -> dict[str, Any]:
@@ -335,15 +315,14 @@ class Phases:
 STAGES = ("tasks", "rollout", "labels", "replay", "critic", "actor", "evaluate")
 
 
-def evaluate(recipe: WebrlRecipe, run: Run, language: LanguageModel, stage: str) -> dict[str, Any]:
-    """Success on every task of both test splits, as lists that pair with those of other models."""
-    form = playing.row_format(recipe, language)
-    policy = playing.model_policy(recipe, language, recipe.evaluation.temperature)
+def evaluate(recipe: WebrlRecipe, run: Run, agent: Agent, stage: str) -> dict[str, Any]:
+    """Success on every task of both test splits, as lists that pair with those of other agents."""
+    policy, chat = agent.policy(recipe.evaluation.temperature)
     found: dict[str, Any] = {}
     for number, split in enumerate(SPLITS):
         rows = list(read_lines(run.path / f"{split}.jsonl"))
         tasks = [Task.model_validate(row) for row in rows]
-        played = playing.played(recipe, tasks, policy, seeds.derive(recipe.seed, split), form.chat)
+        played = playing.played(recipe, tasks, policy, seeds.derive(recipe.seed, split), chat)
         success = {t.group: int(t.success) for t in played}
         run.episodes(stage, number, [records.summary(t) for t in played])
         found[split] = {

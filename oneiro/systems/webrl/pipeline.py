@@ -12,19 +12,18 @@ import json
 from typing import Any
 
 from oneiro import files, seeds
-from oneiro.agents.reply import TAG_TOKENS
 from oneiro.curriculum import Curriculum
 from oneiro.errors import OneiroError
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner
 from oneiro.models import language as languages
 from oneiro.models.chat import ChatFormat
-from oneiro.models.language import LanguageModel
 from oneiro.records import read_lines
 from oneiro.run import Run
 from oneiro.systems import stages
 from oneiro.systems.webrl import playing, tables
 from oneiro.systems.webrl import trajectories as records
+from oneiro.systems.webrl.backends import backend_of
 from oneiro.systems.webrl.outcome import (
     Features,
     JudgePrompt,
@@ -57,9 +56,9 @@ def run(recipe: WebrlRecipe, run: Run) -> None:
     run.plan([*FIRST, *(name for phases in variants for name in phases.stage_names()), "compare"])
     run.stage("tests", lambda: draw_tests(recipe, run))
     run.stage("demonstrations", lambda: demonstrate(recipe, run))
-    run.stage("model", lambda: stages.make_base(run, recipe.model, lambda: create_tiny(recipe, run)))
+    run.stage("model", lambda: backend_of(recipe, run).create(demonstrations(run)))
     run.stage("sft", lambda: sft(recipe, run))
-    run.stage("evaluate-sft", lambda: evaluate(recipe, run, after_sft(recipe, run), "evaluate-sft"))
+    run.stage("evaluate-sft", lambda: evaluate(recipe, run, backend_of(recipe, run).after_sft(), "evaluate-sft"))
     run.stage("start", lambda: start(recipe, run))
     run.stage("outcome", lambda: outcome(recipe, run))
     outcomes, keys = outcome_models(recipe, run), tested_keys(run)
@@ -129,31 +128,13 @@ def demonstrations(run: Run) -> list[Trajectory]:
     return list(records.read(run.path / "phase_0" / "demonstrations.jsonl"))
 
 
-def create_tiny(recipe: WebrlRecipe, run: Run) -> LanguageModel:
-    """Random weights, and a tokenizer trained on the demonstrations' pages: an element's number is one token."""
-    texts = [text for t in demonstrations(run) for step in t.steps for text in (step.message, step.reply)]
-    texts += ["<|im_start|>user assistant\n<|im_end|>\n"] * 50
-    most = 1 + max(len(step.state.splitlines()) for t in demonstrations(run) for step in t.steps)
-    tags = [*TAG_TOKENS, *(f"[{number}]" for number in range(most + 20))]
-    return languages.create_tiny(recipe.model, texts, seeds.derive(recipe.seed, "weights"), tags, "after")
-
-
 def sft(recipe: WebrlRecipe, run: Run) -> dict[str, Any]:
     """Supervised learning on the demonstrations."""
-    language = playing.metadata(recipe).write(stages.base_weights(run, recipe.model))
-    form = playing.row_format(recipe, language)
-    parts: tuple[list[Any], list[Any]] = ([], [])
+    parts: tuple[list[Trajectory], list[Trajectory]] = ([], [])
     for number, t in enumerate(demonstrations(run)):
         aside = seeds.generator(recipe.seed, "held out", number).random() < SFT_HELD_OUT and number > 0
-        weight = 0.0 if aside else recipe.page_weight  # held-out loss is that of replies
-        parts[aside].extend(form.row(step, weight, ce=1.0) for step in t.steps)
-    seed = seeds.derive(recipe.seed, "sft")
-    steps = stages.supervise(run, "sft", "SFT", language, parts[0], parts[1], recipe.sft, seed)
-    return {"rows": len(parts[0]), "updates": steps}
-
-
-def after_sft(recipe: WebrlRecipe, run: Run) -> LanguageModel:
-    return stages.weights_after(run, ["sft"], recipe.model)
+        parts[aside].append(t)
+    return {"demonstrations": len(parts[0]), **backend_of(recipe, run).imitate(*parts)}
 
 
 def start(recipe: WebrlRecipe, run: Run) -> dict[str, Any]:
@@ -162,9 +143,7 @@ def start(recipe: WebrlRecipe, run: Run) -> dict[str, Any]:
     tasks = tasks[: recipe.curriculum.tasks]
 
     def policy() -> tuple[Any, Any]:
-        language = after_sft(recipe, run)
-        chat = ChatFormat(language.tokenizer)
-        return playing.model_policy(recipe, language, recipe.sampling.temperature), chat
+        return backend_of(recipe, run).after_sft().policy(recipe.sampling.temperature)
 
     folder = run.path / "phase_0"
     with run.progress("first failures", len(tasks)) as bar:

@@ -8,15 +8,12 @@ from pathlib import Path
 from oneiro import seeds
 from oneiro.agents import prompts as words
 from oneiro.agents.loading import AgentMetadata
-from oneiro.agents.policies import ModelPolicy, Policy, ScriptedPolicy, mixture
+from oneiro.agents.policies import Policy, ScriptedPolicy, mixture
 from oneiro.agents.rollout import Attempt, play
-from oneiro.episode import Tokens
 from oneiro.models.chat import ChatFormat
-from oneiro.models.language import LanguageModel
-from oneiro.sampling.engine import Engine
 from oneiro.systems.webrl import trajectories as records
 from oneiro.systems.webrl.recipe import SPLITS, WebrlRecipe
-from oneiro.systems.webrl.trajectories import RowFormat, Trajectory
+from oneiro.systems.webrl.trajectories import Step, Trajectory
 from oneiro.worlds.base import World
 from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.levels import new_levels
@@ -43,15 +40,6 @@ def metadata(recipe: WebrlRecipe) -> AgentMetadata:
     )
 
 
-def row_format(recipe: WebrlRecipe, language: LanguageModel) -> RowFormat:
-    return RowFormat(ChatFormat(language.tokenizer), recipe.dialogue, recipe.response_prefix)
-
-
-def model_policy(recipe: WebrlRecipe, language: LanguageModel, temperature: float) -> ModelPolicy:
-    sampling = recipe.sampling.model_copy(update={"temperature": temperature})
-    return ModelPolicy(Engine(language, recipe.max_batch_size), sampling)
-
-
 def oracle_policy(recipe: WebrlRecipe) -> ScriptedPolicy:
     """The templates' scripts, in the form that is asked for."""
     return ScriptedPolicy(mixture(1.0), (1, 1), recipe.dialogue.think, recipe.dialogue.world_model)
@@ -74,7 +62,7 @@ def played(
     ]
     prefix = recipe.response_prefix if chat is not None else ""
     episodes = play(world_of(recipe), planned, policy, recipe.dialogue, chat, seeds.derive(seed, first), prefix)
-    found = [records.of_episode(e, attempt.task) for e, attempt in zip(episodes, planned, strict=True)]
+    found = [records.of_episode(e, attempt.task, recipe.dialogue) for e, attempt in zip(episodes, planned, strict=True)]
     return [trajectory for trajectory in found if trajectory is not None]
 
 
@@ -114,15 +102,16 @@ def split_tasks(recipe: WebrlRecipe, split: str) -> list[Task]:
     return found
 
 
-def first_prompts(recipe: WebrlRecipe, tasks: Sequence[Task], form: RowFormat) -> list[Tokens]:
-    """What the agent reads first of each task, as tokens."""
+def first_steps(recipe: WebrlRecipe, tasks: Sequence[Task]) -> list[Step]:
+    """What the agent reads first of each task."""
     world = world_of(recipe)()
     found = []
     try:
         for task in tasks:
             state, _ = world.reset(seed=0, options={"task": task})
             left = world.config.max_actions
-            found.append(form.prompt(words.history_message(world, [], 1, state, left, recipe.dialogue)))
+            message = words.history_message(world, [], 1, state, left, recipe.dialogue)
+            found.append(Step(message, state, ""))
     finally:
         world.close()
     return found

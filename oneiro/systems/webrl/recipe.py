@@ -148,6 +148,7 @@ class WebrlRecipe(Recipe):
     pipeline: ClassVar[str] = "oneiro.systems.webrl.pipeline"
     world: WorldChoice = WorldChoice(name="web")
     model: ModelSettings = ModelSettings()
+    """`linear` is an agent without a language model (`oneiro.agents.linear`)."""
     tasks: TaskSettings = TaskSettings()
     dialogue: DialogueSettings = DialogueSettings(
         context="actions", think=False, world_model=False, max_turns=30, actions_per_turn=1, format_penalty=0.0
@@ -163,8 +164,8 @@ class WebrlRecipe(Recipe):
     """
     algorithm: AnyObjective = Paper()
     phases: int = Field(8, ge=1)
-    group_size: int = Field(1, ge=1)
-    """Rollouts of each task; objectives that compare attempts need more than one."""
+    group_size: int | None = Field(None, ge=1)
+    """Rollouts of each task; None: 1, or 4 for objectives that compare attempts at a task."""
     curriculum: CurriculumSettings = CurriculumSettings()
     outcome: OutcomeSettings = OutcomeSettings()
     replay: ReplaySettings = ReplaySettings()
@@ -179,8 +180,9 @@ class WebrlRecipe(Recipe):
         return self.model.parameters
 
     def check_places(self) -> None:
-        require_place(self.model.name)
-        require_words(self.model.name)
+        if self.model.name != "linear":
+            require_place(self.model.name)
+            require_words(self.model.name)
 
     @field_validator("variants")
     @classmethod
@@ -195,13 +197,24 @@ class WebrlRecipe(Recipe):
             raise OneiroError(f"world: WebRL grows tasks of the world 'web', not of '{self.world.name}'")
         if "templates" in self.world.settings or "sites" in self.world.settings:
             raise OneiroError("world: sites and templates are named in tasks.sites, tasks.trained and tasks.unseen")
+        if self.model.name == "linear" and (self.dialogue.context != "actions" or not self.dialogue.brief):
+            raise OneiroError("model=linear reads past actions and the page: set dialogue.context=actions, brief=true")
+        if self.model.name == "linear" and self.outcome.name == "lm":
+            raise OneiroError("outcome=lm needs a language model; set model=tiny, or outcome=features")
         if self.dialogue.context == "full":
             raise OneiroError("dialogue.context=full: a step is one reply to one state; set actions, window or single")
         for name in ("", *self.variants):
             objective = self.of_variant(name).algorithm if name else self.algorithm
-            if isinstance(objective, GroupObjective) and self.group_size < 2 and objective.name != "ppo":
+            if objective.name == "ppo" and self.model.name == "linear":
+                raise OneiroError("algorithm=ppo needs a language model; set model=tiny")
+            if objective.name in ("grpo", "gigpo") and self.group_size == 1:
                 raise OneiroError(f"algorithm={objective.name} compares attempts at one task; set group_size=4 or so")
         return self
+
+    @property
+    def attempts(self) -> int:
+        """Rollouts of each task."""
+        return self.group_size or (4 if isinstance(self.algorithm, GroupObjective) else 1)
 
     def of_variant(self, name: str) -> WebrlRecipe:
         """The recipe as a variant changes it."""

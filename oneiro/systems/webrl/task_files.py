@@ -100,10 +100,10 @@ def read_sharegpt(path: Path) -> tuple[list[tuple[str, str]], list[Problem]]:
     found = []
     for number, record in enumerate(raw, start=1):
         turns = record.get("conversations") if isinstance(record, dict) else None
-        kinds = [turn.get("from") for turn in turns if isinstance(turn, dict)] if isinstance(turns, list) else []
-        values = [turn.get("value") for turn in turns if isinstance(turn, dict)] if isinstance(turns, list) else []
-        if kinds != ["human", "gpt"] or not all(isinstance(value, str) for value in values):
+        said = [turn for turn in turns if isinstance(turn, dict)] if isinstance(turns, list) else []
+        texts = [str(turn["value"]) for turn in said if isinstance(turn.get("value"), str)]
+        if [turn.get("from") for turn in said] != ["human", "gpt"] or len(texts) != 2:
             problems.append(Problem(path, number, "no pair of human and gpt texts"))
         else:
-            found.append((values[0], values[1]))
+            found.append((texts[0], texts[1]))
     return found, problems

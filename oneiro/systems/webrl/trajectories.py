@@ -51,6 +51,8 @@ class Trajectory:
     finish_reason: str
     final: str
     """The page that the last action left."""
+    after: str = ""
+    """What the agent would have read next."""
     group: int = 0
     member: int = 0
 
@@ -63,7 +65,7 @@ class Trajectory:
         return len(self.steps)
 
 
-def of_episode(episode: Episode, task: Task) -> Trajectory | None:
+def of_episode(episode: Episode, task: Task, dialogue: DialogueSettings) -> Trajectory | None:
     """A played episode; None where it broke off with an error or before its first reply."""
     turns = episode.info["turns"]
     if episode.finish_reason is FinishReason.ERROR or not turns:
@@ -83,6 +85,8 @@ def of_episode(episode: Episode, task: Task) -> Trajectory | None:
                 bool(turn["actions"]) and all(action["valid"] for action in turn["actions"]),
             )
         )
+    last, final = steps[-1], turns[-1]["next_state"]
+    after = last.message.replace(words.shown(last.state, dialogue), words.shown(final, dialogue))
     return Trajectory(
         str(task.task_id),
         task.intent,
@@ -91,7 +95,8 @@ def of_episode(episode: Episode, task: Task) -> Trajectory | None:
         steps,
         episode.success,
         str(episode.finish_reason),
-        turns[-1]["next_state"],
+        final,
+        after,
         episode.group,
         episode.member,
     )
@@ -147,17 +152,11 @@ class RowFormat:
 
     def row(self, step: Step, page_weight: float = 0.0, **weights: float) -> Row:
         """Prompt and reply; the reply's tokens carry the weights, the prompt's `page_weight` of cross-entropy."""
-        segments = [given(self.prompt(step.message), **({"ce": page_weight} if page_weight else {}))]
+        page = {"ce": page_weight} if page_weight else {}
+        segments = [Segment(self.prompt(step.message), weights=dict(page))]
         if self.response_prefix:
             segments.append(given(self.chat.encode(begun(self.response_prefix, step.state)), "assistant"))
         return Row([*segments, Segment(self.reply(step), role="assistant", weights=dict(weights))])
-
-    def after(self, trajectory: Trajectory) -> Tokens:
-        """The prompt of the page that the last action left, as the next turn would have shown it."""
-        last = trajectory.steps[-1]
-        seen = words.shown(last.state, self.dialogue)
-        message = last.message.replace(seen, words.shown(trajectory.final, self.dialogue))
-        return self.prompt(message)
 
     def episode(self, trajectory: Trajectory, reward: float, params: SamplingParams) -> Episode:
         """As the shared learner takes it: every step a row, the reward on the last turn."""

@@ -15,9 +15,10 @@ from oneiro.learning.learner import LearnerSettings
 from oneiro.learning.losses import official_row_loss
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
+from oneiro.sampling.settings import SamplingSettings
 from oneiro.seeds import generator
 from oneiro.systems.webrl import replay
-from oneiro.systems.webrl.actor import Actor
+from oneiro.systems.webrl.actor import LanguageActor
 from oneiro.systems.webrl.critic import Critic
 from oneiro.systems.webrl.outcome import JudgePrompt
 from oneiro.systems.webrl.recipe import DialogueSettings
@@ -109,7 +110,7 @@ def test_08_value_and_logprob_do_not_depend_on_padding(tiny: LanguageModel) -> N
         Step(message, message, "", list(map(int, p)))
         for message, p in zip(("hello", "Up", "a b"), prompts, strict=True)
     ]
-    actor = Actor(tiny, form, LearnerSettings())
+    actor = LanguageActor(tiny, form, LearnerSettings(), SamplingSettings())
     for batch, single in zip(actor.reply_logprobs(steps), (actor.reply_logprobs([s])[0] for s in steps), strict=True):
         np.testing.assert_allclose(batch, single, atol=1e-4)
 

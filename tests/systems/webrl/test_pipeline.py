@@ -17,7 +17,7 @@ from oneiro.curriculum import task_key
 from oneiro.errors import OneiroError
 from oneiro.recipe import load as load_recipe
 from oneiro.records import read_lines
-from oneiro.systems.webrl.recipe import OBJECTIVES
+from oneiro.systems.webrl.recipe import OBJECTIVES, WebrlRecipe
 from oneiro.worlds.web.tasks import Task
 from tests.interruption import fingerprint, kill_in
 
@@ -54,7 +54,7 @@ def test_a_finished_run_has_every_phase_on_disk_and_a_model_that_evaluates(
         for name in ("tasks.jsonl", "labels.jsonl", "steps.jsonl", "replay_selected.jsonl", "metrics.json"):
             assert (folder / name).exists(), (k, name)
         assert list((folder / "rollouts").glob("*.jsonl"))
-        assert (folder / "actor" / "config.json").exists() and (folder / "critic" / "critic.safetensors").exists()
+        assert (folder / "actor" / "oneiro.json").exists() and list((folder / "critic").iterdir())
         metrics = json.loads((folder / "metrics.json").read_text())
         assert set(metrics["evaluate"]) == {"test-seen", "test-unseen"}
     assert not (run / "filtered-bc" / "phase_2" / "rollouts").exists()  # it is offline
@@ -88,17 +88,20 @@ def test_an_unknown_split_is_one_line(capsys: pytest.CaptureFixture[str]) -> Non
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_one_switch_names_the_objective(name: str) -> None:
-    recipe = load_recipe("webrl/sandbox", [f"algorithm={name}", "group_size=4"])
-    assert recipe.algorithm.name == name  # type: ignore[attr-defined]
+    recipe = load_recipe("webrl/sandbox", [f"algorithm={name}", "model=tiny"])
+    assert isinstance(recipe, WebrlRecipe) and recipe.algorithm.name == name
+    assert recipe.attempts == (4 if name in ("grpo", "gigpo", "ppo") else 1)
 
 
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        (["algorithm=grpo"], "group_size"),
+        (["algorithm=grpo", "group_size=1"], "group_size"),
+        (["algorithm=ppo"], "language model"),
+        (["outcome=lm"], "language model"),
         (["dialogue.context=full"], "context"),
         (["variants=[no-curiculum]"], "no-curriculum"),
-        (["tasks.unseen=[map/phone]"], "unseen and as trained"),
+        (["tasks.unseen=[map/phone]", "tasks.trained=[map/phone,map/hours]"], "unseen and as trained"),
         (["world.sites=[map]"], "tasks.sites"),
     ],
 )
