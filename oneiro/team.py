@@ -329,6 +329,7 @@ def joined(patience: float = PATIENCE) -> Iterator[None]:
     if not launched() or _current:
         yield
         return
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # pages of addresses when a connection breaks; we say which
     team = Team(patience)
     _current.append(team)
     try:

@@ -69,7 +69,8 @@ def sharded(backbone: Backbone, team: Team) -> Backbone:
     # Layers return views, and nothing is ever written into them while gradients are kept.
     warnings.filterwarnings("ignore", message=r"FSDP2-wrapped module .* returned a view tensor")
     body = copy.deepcopy(backbone)
-    device, dtype = backbone.device.type, backbone.head.weight.dtype
+    device, dtype = backbone.device.type, backbone.dtype
+    body.compute_dtype = dtype
     mesh = init_device_mesh(device, (team.size,))
     policy = MixedPrecisionPolicy() if dtype == torch.float32 else MixedPrecisionPolicy(dtype, torch.float32)
     layers = layers_of(body)
