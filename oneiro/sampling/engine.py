@@ -47,6 +47,8 @@ class Sample:
     forced: NDArray[np.bool_]
     finish_reason: FinishReason
     params: SamplingParams
+    versions: Tokens | None = None
+    """[T] of the weights that drew each token, where servers did."""
 
     def segments(self, role: str = "assistant", turn: int = 0, tag: str = "") -> list[Segment]:
         """Runs of one author: forced tokens are given, the others sampled."""
@@ -68,6 +70,7 @@ class Sample:
                         self.logprobs[start:end],
                         self.params,
                         self.finish_reason,
+                        versions=None if self.versions is None else self.versions[start:end],
                     )
                 )
         return found
