@@ -70,6 +70,8 @@ class Segment:
     params: SamplingParams | None = None
     finish_reason: FinishReason | None = None
     weights: dict[str, float | Floats] = field(default_factory=dict)
+    versions: Tokens | None = None
+    """Of the weights that sampled each token, where a rollout server did."""
 
     def __post_init__(self) -> None:
         self.tokens = np.asarray(self.tokens, dtype=np.int32)

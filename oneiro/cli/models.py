@@ -75,13 +75,18 @@ def _from_hub(name: str) -> str:
 
 
 def merge(
-    source: Annotated[Path, typer.Argument(metavar="SRC", help="A run, a checkpoint or an adapter folder.")],
+    source: Annotated[
+        Path, typer.Argument(metavar="SRC", help="A run, a checkpoint, an adapter folder, or verl's FSDP shards.")
+    ],
     target: Annotated[Path, typer.Argument(metavar="OUT", help="A folder that does not exist yet.")],
 ) -> None:
     """Write a trained model as one plain Hugging Face folder; a LoRA adapter is folded into its base.
 
+    Shards of verl's FSDP trainers, of any number of ranks, are joined.
+
     \b
     oneiro merge runs/lake/checkpoints/rl-spa lake-model
+    oneiro merge checkpoints/verl/global_step_100/actor actor-model
     """
     from oneiro.models.language import merge as merge_
 

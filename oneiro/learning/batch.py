@@ -94,7 +94,7 @@ class PackedGroups:
     """[B, R]: every row continues the prefix."""
 
     def hidden(self, backbone: Backbone) -> Tensor:
-        return backbone(self.tokens, self.positions, PrefixGroups(self.row_id, backbone.head_weight.dtype))
+        return backbone(self.tokens, self.positions, PrefixGroups(self.row_id, backbone.dtype))
 
     @property
     def computed_tokens(self) -> int:

@@ -20,6 +20,7 @@ import torch
 
 from oneiro import files
 from oneiro.errors import OneiroError, first_line
+from oneiro.learning import shards
 from oneiro.learning.learner import Learner
 from oneiro.learning.optimiser import Optimiser
 from oneiro.learning.settings import KEPT
@@ -155,10 +156,9 @@ def save(
     def fill(part: Path) -> None:
         language.save(part / "model")
         for name, learner in learners.items():
-            write_state(
-                part / f"{name}.safetensors",
-                learner_state(learner, with_weights=learner.backbone is not language.backbone),
-            )
+            sharded = learner.parallel.write(learner, part / name)
+            state = learner_state(learner, learner.backbone is not language.backbone, with_optimiser=not sharded)
+            write_state(part / f"{name}.safetensors", state)
         for name, other in others.items():
             if state := other.state():
                 write_state(part / f"{name}.safetensors", {key: value.cpu() for key, value in state.items()})
@@ -186,10 +186,10 @@ def restore(
     for name, learner in learners.items():
         if name not in state.get("updates", {}) or name not in state.get("applied", {}):
             raise unfit(checkpoint, f"state.json has no updates of '{name}'")
-        check_learner(checkpoint, learner, saved[name], state["applied"][name])
+        check_learner(checkpoint / name, learner, saved[name], state["applied"][name])
     load_weights(checkpoint / "model", language)
     for name, learner in learners.items():
-        restore_learner(learner, saved[name])
+        restore_learner(learner, checkpoint / name, saved[name])
         learner.updates, learner.optimiser.applied = state["updates"][name], state["applied"][name]
     for name, other in others.items():
         if other.state():
@@ -258,8 +258,10 @@ def finite(tensor: torch.Tensor) -> bool:
     return not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())
 
 
-def learner_state(learner: Learner, with_weights: bool) -> dict[str, torch.Tensor]:
-    tensors = {f"optimiser/{key}": value for key, value in learner.optimiser.state().items()}
+def learner_state(learner: Learner, with_weights: bool, with_optimiser: bool = True) -> dict[str, torch.Tensor]:
+    tensors: dict[str, torch.Tensor] = {}
+    if with_optimiser:
+        tensors = {f"{shards.PREFIX}{key}": value for key, value in learner.optimiser.state().items()}
     if learner.value_head is not None:
         tensors |= {f"value/{key}": value for key, value in learner.value_head.state_dict().items()}
     if with_weights:
@@ -275,9 +277,12 @@ MOMENTS = {"exp_avg", "exp_avg_sq"}
 """What AdamW remembers of a parameter, in its shape; beside them, a count of steps."""
 
 
-def check_learner(folder: Path, learner: Learner, tensors: dict[str, torch.Tensor], applied: int) -> None:
+def check_learner(place: Path, learner: Learner, tensors: dict[str, torch.Tensor], applied: int) -> None:
     """Refuse a state that the learner could not have written."""
-    check_optimiser(folder, learner.optimiser, part_of(tensors, "optimiser"), applied)
+    folder = place.parent
+    # Shards are not read to be checked: a number in the whole shape stands for each.
+    sharded = {key: torch.zeros((), dtype=kind).expand(shape) for key, (kind, shape) in shards.listed(place).items()}
+    check_optimiser(folder, learner.optimiser, part_of(tensors, "optimiser") or sharded, applied)
     if learner.value_head is not None:
         check_weights(folder, learner.value_head.state_dict(), part_of(tensors, "value"))
     if weights := part_of(tensors, "backbone"):
@@ -286,7 +291,7 @@ def check_learner(folder: Path, learner: Learner, tensors: dict[str, torch.Tenso
 
 def check_optimiser(folder: Path, optimiser: Optimiser, tensors: dict[str, torch.Tensor], applied: int) -> None:
     """Every part of a known parameter and in its shape, none missing, all finite; not empty after an update."""
-    shapes = dict(zip(optimiser.names, (p.shape for p in optimiser.parameters), strict=True))
+    shapes = optimiser.shapes
     kept: dict[str, set[str]] = {}
     for key, tensor in tensors.items():
         name, _, kind = key.rpartition("/")
@@ -306,8 +311,7 @@ def check_optimiser(folder: Path, optimiser: Optimiser, tensors: dict[str, torch
         raise unfit(folder, "the optimiser state is empty")
 
 
-def restore_learner(learner: Learner, tensors: dict[str, torch.Tensor]) -> None:
-    learner.optimiser.restore(part_of(tensors, "optimiser"))
+def restore_learner(learner: Learner, place: Path, tensors: dict[str, torch.Tensor]) -> None:
     with torch.no_grad():
         if learner.value_head is not None:
             learner.value_head.load_state_dict(part_of(tensors, "value"))
@@ -315,6 +319,8 @@ def restore_learner(learner: Learner, tensors: dict[str, torch.Tensor]) -> None:
         for name, parameter in learner.backbone.named_parameters():
             if name in weights:
                 parameter.copy_(weights[name])
+    learner.parallel.changed(learner)
+    learner.parallel.restore(learner, place, part_of(tensors, "optimiser"))
 
 
 def _is_count(value: Any) -> bool:

@@ -6,7 +6,7 @@ an LM head, the separate critic's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from oneiro import seeds
 from oneiro.episode import Floats, SamplingParams
 from oneiro.errors import OneiroError
-from oneiro.learning import finite, head, losses
+from oneiro.learning import finite, head, losses, parallel
 from oneiro.learning.batch import Batch, batches
 from oneiro.learning.example import Example
 from oneiro.learning.optimiser import Optimiser, learning_rate
@@ -47,17 +47,28 @@ class Learner:
     ) -> None:
         self.backbone, self.settings, self.steps = backbone, settings, steps
         self.value_head, self.has_lm_head, self.seed = value_head, has_lm_head, seed
+        self.computes = backbone
+        """What computes an update: the backbone itself, or this rank's shards of it."""
         backbone.gradient_checkpointing = settings.gradient_checkpointing
+        self.optimiser: Optimiser
+        self.updates = 0
+        self.parallel: parallel.Parallel = parallel.of(settings)
+        self.parallel.equip(self)
+
+    def named(self, backbone: Backbone) -> list[tuple[str, nn.Parameter]]:
+        """What learns, by name."""
         named = [(name, p) for name, p in backbone.named_parameters() if p.requires_grad]
-        if not has_lm_head:
+        if not self.has_lm_head:
             # A critic's vocabulary head is never used; where it is tied to the embedding it is that embedding.
             named = [(name, p) for name, p in named if name != "head.weight"]
-        if value_head is not None:
-            named += [(f"value.{name}", p) for name, p in value_head.named_parameters()]
-        self.optimiser = Optimiser(named, settings.optimiser, hidden_matrices(backbone, named))
-        self.updates = 0
+        if self.value_head is not None:
+            named += [(f"value.{name}", p) for name, p in self.value_head.named_parameters()]
+        return named
 
-    @torch.no_grad()
+    def hidden(self, named: Sequence[tuple[str, nn.Parameter]]) -> list[str]:
+        """Names of the matrices inside the layers."""
+        return hidden_matrices(self.computes, named)
+
     def logprobs(
         self, examples: Sequence[Example], backbone: Backbone | None = None
     ) -> tuple[list[Floats], list[Floats]]:
@@ -65,15 +76,9 @@ class Learner:
 
         `backbone`: another model of the same shape, such as the reference, instead of the one that learns.
         """
-        scored = self.backbone if backbone is None else backbone
-        found = [np.zeros(len(e), np.float32) for e in examples], [np.zeros(len(e), np.float32) for e in examples]
-        for batch in self._batches(examples):
-            scores = head.score(batch.hidden(scored), scored.output, batch.targets, batch.columns["temperature"])
-            for values, flat in zip(found, scores, strict=True):
-                scatter(values, batch, flat)
-        return found
+        logprobs, entropies = self.parallel.score(self, Learner.measure_logprobs, examples, backbone)
+        return logprobs, entropies
 
-    @torch.no_grad()
     def log_kept_mass(self, examples: Sequence[Example]) -> list[Floats]:
         """Logarithm of the probability that top-p and top-k left in play at every token that carries loss; 0 where
         nothing was cut.
@@ -83,69 +88,95 @@ class Learner:
         for i, example in enumerate(examples):
             if not example.sampling.whole:
                 cut.setdefault(example.sampling, []).append(i)
-        for params, places in cut.items():
-            own = [found[i] for i in places]
-            for batch in self._batches([examples[i] for i in places]):
-                hidden, columns = batch.hidden(self.backbone), batch.columns
-                mass = head.log_kept_mass(hidden, self.backbone.output, batch.targets, columns["temperature"], params)
-                scatter(own, batch, mass)
+        for places in cut.values():
+            (masses,) = self.parallel.score(self, Learner.measure_kept_mass, [examples[i] for i in places])
+            for i, mass in zip(places, masses, strict=True):
+                found[i] = mass
+        return found
+
+    def values(self, examples: Sequence[Example]) -> list[Floats]:
+        """The value head's estimate before every token that carries loss; [T] per example."""
+        return self.parallel.score(self, Learner.measure_values, examples)[0]
+
+    # What one rank computes
+
+    @torch.no_grad()
+    def measure_logprobs(self, examples: Sequence[Example], backbone: Backbone | None) -> tuple[list[Floats], ...]:
+        scored = self.computes if backbone is None else backbone
+        found = [np.zeros(len(e), np.float32) for e in examples], [np.zeros(len(e), np.float32) for e in examples]
+        for batch in self._batches(examples):
+            scores = head.score(batch.hidden(scored), scored.output, batch.targets, batch.columns["temperature"])
+            for values, flat in zip(found, scores, strict=True):
+                scatter(values, batch, flat)
         return found
 
     @torch.no_grad()
-    def values(self, examples: Sequence[Example]) -> list[Floats]:
-        """The value head's estimate before every token that carries loss; [T] per example."""
+    def measure_kept_mass(self, examples: Sequence[Example], backbone: Backbone | None) -> tuple[list[Floats], ...]:
+        """Of examples that were sampled in one way."""
+        found = [np.zeros(len(e), np.float32) for e in examples]
+        params = examples[0].sampling if examples else SamplingParams()
+        for batch in self._batches(examples):
+            hidden, columns = batch.hidden(self.computes), batch.columns
+            mass = head.log_kept_mass(hidden, self.computes.output, batch.targets, columns["temperature"], params)
+            scatter(found, batch, mass)
+        return (found,)
+
+    @torch.no_grad()
+    def measure_values(self, examples: Sequence[Example], backbone: Backbone | None) -> tuple[list[Floats], ...]:
         assert self.value_head is not None
         found = [np.zeros(len(e), np.float32) for e in examples]
         for batch in self._batches(examples):
-            scatter(found, batch, self.value_head(batch.hidden(self.backbone)))
-        return found
+            scatter(found, batch, self.value_head(batch.hidden(self.computes)))
+        return (found,)
+
+    def accumulate(self, scaled: Sequence[Example], seed: int) -> Statistics:
+        """Add the gradients of examples whose weights add up to the loss (`scaled_for`)."""
+        statistics = Statistics()
+        with adapter_dropout(self.computes, seed):
+            for batch in self._batches(scaled):
+                self._accumulate(batch, statistics)
+        return statistics
+
+    def _accumulate(self, batch: Batch, statistics: Statistics) -> None:
+        settings = self.settings.loss
+        hidden = batch.hidden(self.computes)
+        total = hidden.new_zeros((), dtype=torch.float32)
+        if self.has_lm_head:
+            columns, output = batch.columns, self.computes.output
+            if settings.importance_sampling == "sequence" and "advantages" in columns:
+                # A row's ratio needs all of its tokens before any is differentiated: the head looks twice.
+                scores, _ = head.score(hidden.detach(), output, batch.targets, columns["temperature"])
+                columns["row_log_ratio"] = losses.row_log_ratio(scores, columns, batch.rows, len(batch.places))
+            if settings.row is not None and "advantages" in columns:
+                scores, _ = head.score(hidden.detach(), output, batch.targets, columns["temperature"])
+                columns["row_value"], columns["row_slope"] = losses.row_loss(
+                    scores, columns, batch.rows, len(batch.places), settings
+                )
+
+            def objective(logprobs: Tensor, entropies: Tensor, part: slice) -> Tensor:
+                return losses.token_losses(logprobs, entropies, {k: v[part] for k, v in columns.items()}, settings)
+
+            lm_loss, logprobs, entropies = head.loss(hidden, output, batch.targets, columns["temperature"], objective)
+            total = total + lm_loss
+            statistics.add_policy(logprobs, entropies, columns, settings)
+        if self.value_head is not None:
+            values = self.value_head(hidden)
+            error = losses.value_loss(values, batch.columns["values"], batch.columns["returns"], settings.value_clip)
+            total = total + settings.value * (batch.columns["policy"] * error).sum()
+            statistics.add_values(values.detach(), batch.columns)
+        statistics.add("loss", total.detach())
+        total.backward()
+
+    # An update
 
     def update(self, examples: Sequence[Example]) -> dict[str, float]:
         """One optimiser step on all examples; returns what happened."""
-        with adapter_dropout(self.backbone, seeds.derive(self.seed, "dropout", self.updates)):
-            return self._update(examples)
-
-    def _update(self, examples: Sequence[Example]) -> dict[str, float]:
-        settings = self.settings.loss
-        scaled = scaled_for(examples, settings)
-        statistics = Statistics()
-        for batch in self._batches(scaled):
-            hidden = batch.hidden(self.backbone)
-            total = hidden.new_zeros((), dtype=torch.float32)
-            if self.has_lm_head:
-                columns = batch.columns
-                if settings.importance_sampling == "sequence" and "advantages" in columns:
-                    # A row's ratio needs all of its tokens before any is differentiated: the head looks twice.
-                    scores, _ = head.score(hidden.detach(), self.backbone.output, batch.targets, columns["temperature"])
-                    columns["row_log_ratio"] = losses.row_log_ratio(scores, columns, batch.rows, len(batch.places))
-
-                if settings.row is not None and "advantages" in columns:
-                    scores, _ = head.score(hidden.detach(), self.backbone.output, batch.targets, columns["temperature"])
-                    columns["row_value"], columns["row_slope"] = losses.row_loss(
-                        scores, columns, batch.rows, len(batch.places), settings
-                    )
-
-                def objective(logprobs: Tensor, entropies: Tensor, part: slice, columns: dict = columns) -> Tensor:
-                    return losses.token_losses(logprobs, entropies, {k: v[part] for k, v in columns.items()}, settings)
-
-                lm_loss, logprobs, entropies = head.loss(
-                    hidden, self.backbone.output, batch.targets, columns["temperature"], objective
-                )
-                total = total + lm_loss
-                statistics.add_policy(logprobs, entropies, columns, settings)
-            if self.value_head is not None:
-                values = self.value_head(hidden)
-                error = losses.value_loss(
-                    values, batch.columns["values"], batch.columns["returns"], settings.value_clip
-                )
-                total = total + settings.value * (batch.columns["policy"] * error).sum()
-                statistics.add_values(values.detach(), batch.columns)
-            statistics.add("loss", total.detach())
-            total.backward()
+        scaled = scaled_for(examples, self.settings.loss)
+        statistics = self.parallel.accumulate(self, scaled, seeds.derive(self.seed, "dropout", self.updates))
         rate = learning_rate(self.settings.optimiser, self.updates, self.steps)
         teaches = any(weights["ce"].any() for weights in (e.weights for e in examples))
         try:
-            norm = self.optimiser.step(rate)
+            norm = self.parallel.step(self, rate)
         except finite.NotFiniteError:
             finite.require(statistics.means(teaches))  # a loss that is not finite is the cause
             raise
@@ -166,11 +197,12 @@ class Learner:
             most = min(most, torch.cuda.get_device_properties(device).total_memory // PART_OF_GPU)
         return max(FEWEST_TOKENS, int(most / kept))
 
-    def _batches(self, examples: Sequence[Example]) -> Iterator[Batch]:
+    def _batches(self, examples: Sequence[Example]) -> Iterable[Batch]:
         longest, most = max((len(e) for e in examples), default=0), self.backbone.most_positions
         if most is not None and longest > most:
             raise OneiroError(f"a row has {longest} tokens, more than the {most} positions of the model; shorten it")
-        return batches(examples, self.token_budget, self.backbone.device)
+        made = batches(examples, self.token_budget, self.backbone.device, packed=self.parallel.packed)
+        return self.parallel.padded(self, made)
 
 
 def scaled_for(examples: Sequence[Example], settings: losses.LossSettings) -> list[Example]:
@@ -219,6 +251,23 @@ class Statistics:
     def add_values(self, values: Tensor, columns: dict[str, Tensor]) -> None:
         self.add("value", columns["mean_policy"] @ values)
         self.add("value_error", columns["mean_policy"] @ (values - columns["returns"]).square())
+
+    def on_cpu(self) -> Statistics:
+        """The same, to be sent."""
+        found = Statistics()
+        found.sums = {name: value.cpu() for name, value in self.sums.items()}
+        found.largest_difference = None if self.largest_difference is None else self.largest_difference.cpu()
+        return found
+
+    def merge(self, other: Statistics) -> None:
+        """Take in those of other examples of the same update."""
+        for name, value in other.sums.items():
+            self.add(name, value.to(self.sums[name].device) if name in self.sums else value)
+        mine, theirs = self.largest_difference, other.largest_difference
+        if mine is None or theirs is None:
+            self.largest_difference = theirs if mine is None else mine
+        else:
+            self.largest_difference = torch.maximum(mine, theirs.to(mine.device))
 
     def means(self, teaches: bool) -> dict[str, float]:
         """`teaches`: whether any token carried cross-entropy."""

@@ -55,9 +55,17 @@ class Optimiser:
             inside = [name in hidden for name in self.names]
             matrices = [m for m, chosen in zip(self.masters, inside, strict=True) if chosen]
             others = [m for m, chosen in zip(self.masters, inside, strict=True) if not chosen]
-            self.parts.append(muon(matrices, settings))
+            if not hidden:
+                raise OneiroError("optimiser 'muon' is for the layers of a language model; use adamw here")
+            if matrices:
+                self.parts.append(muon(matrices, settings))
         if others:
             self.parts.append(adamw(others, settings))
+
+    @property
+    def shapes(self) -> dict[str, torch.Size]:
+        """Of all parameters, by name."""
+        return {name: parameter.shape for name, parameter in zip(self.names, self.parameters, strict=True)}
 
     def step(self, lr: float) -> float:
         """Apply the gathered gradients and clear them; returns their norm. One that is not finite changes nothing and
@@ -67,7 +75,16 @@ class Optimiser:
             if master is not parameter and parameter.grad is not None:
                 master.grad = parameter.grad.float()
                 parameter.grad = None
-        norm = torch.nn.utils.clip_grad_norm_(self.masters, self.settings.clip)
+        self.apply(lr, norm := self.norm())
+        return float(norm)
+
+    def norm(self) -> Tensor:
+        """Of the gradients of the masters."""
+        return torch.nn.utils.get_total_norm([master.grad for master in self.masters if master.grad is not None])
+
+    def apply(self, lr: float, norm: Tensor) -> None:
+        """Change the weights by the gradients of the masters, clipped as their norm asks for."""
+        torch.nn.utils.clip_grads_with_norm_(self.masters, self.settings.clip, norm)
         if not torch.isfinite(norm):
             self.zero_grad()
             raise NotFiniteError(f"the norm of the gradient is {float(norm)}")
@@ -81,7 +98,6 @@ class Optimiser:
                 if master is not parameter:
                     parameter.copy_(master)
         self.zero_grad()
-        return float(norm)
 
     def zero_grad(self) -> None:
         """Forget gathered gradients."""
@@ -119,8 +135,6 @@ class Optimiser:
 
 
 def muon(matrices: list[nn.Parameter], settings: OptimiserSettings) -> torch.optim.Optimizer:
-    if not matrices:
-        raise OneiroError("optimiser 'muon' is for the layers of a language model; use adamw here")
     return torch.optim.Muon(
         matrices,
         lr=settings.lr,

@@ -40,7 +40,7 @@ class Reference:
         theirs = {name: p.detach().clone() for name, p in self.policy.named_parameters() if name in self.weights}
         try:
             put(self.policy, self.weights)
-            return learner.logprobs(examples)[0]
+            return learner.logprobs(examples, self.policy)[0]
         finally:
             put(self.policy, theirs)
 

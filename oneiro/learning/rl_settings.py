@@ -17,6 +17,7 @@ from oneiro.learning.settings import (
     SelectionSettings,
 )
 from oneiro.recipe import Settings
+from oneiro.sampling.settings import FleetSettings
 
 
 class RlSettings(Settings):
@@ -47,6 +48,8 @@ class RlSettings(Settings):
     """
     async_rollout: bool = False
     """Play the next step while the present one is learned, with weights one step old; worth it on a GPU."""
+    servers: FleetSettings | None = None
+    """vLLM or SGLang servers that sample the rollouts; None: the built-in engine does."""
     select: SelectionSettings | None = None
     """Validate during RL, keep the best weights, stop when they get no better; None: the last weights are kept."""
     checkpoint_every: int = Field(10, ge=1)

@@ -68,6 +68,11 @@ class OptimiserSettings(Settings):
 
 
 class LearnerSettings(Settings):
+    parallel: Literal["none", "data", "fsdp"] = "data"
+    """How processes that torchrun starts share an update. data: every rank has all weights, takes a part of the rows
+    and keeps a part of the optimiser's state (ZeRO-1). fsdp: weights and gradients are sharded too (FSDP2). none: rank
+    0 learns alone. A single process needs none of it.
+    """
     optimiser: OptimiserSettings = OptimiserSettings()
     loss: LossSettings = LossSettings()
     token_budget: int | None = Field(None, ge=64)

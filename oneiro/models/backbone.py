@@ -176,6 +176,8 @@ class Backbone(nn.Module):
     """Keep only what enters a layer for the backward pass, and compute the layer again."""
     keeps = 1.0
     """What a token keeps for the backward pass, in units of `Shape.kept`."""
+    compute_dtype: torch.dtype | None = None
+    """What shards of another type are gathered in; None: the type of the weights."""
     output_vocab: int | None = None
     """Only the first so many tokens are ever predicted, sampled or learned; None: all."""
 
@@ -231,6 +233,11 @@ class Backbone(nn.Module):
     @property
     def device(self) -> torch.device:
         return self.head.weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What layers compute in."""
+        return self.compute_dtype or self.head.weight.dtype
 
     def forward(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """Token ids [B, T] at positions [T] or [B, T] -> final hidden states [B, T, d]."""

@@ -341,12 +341,18 @@ def train_tokenizer(
 
 
 def merge(source: str | Path, target: str | Path) -> Path:
-    """Merge an adapter into its base, or copy a checkpoint's weights, as one Hugging Face folder."""
+    """Merge an adapter into its base, join the shards of a foreign checkpoint, or copy a checkpoint's weights, as one
+    Hugging Face folder.
+    """
+    from oneiro.models import shards
+
     source, target = Path(source), Path(target)
     if target.exists() and any(target.iterdir()):
         raise OneiroError(f"{target} exists and is not empty; choose another place")
     if not source.is_dir():
         raise OneiroError(f"no folder at {source}; give a run, a checkpoint or an adapter folder")
+    if (folder := shards.find(source)) is not None:
+        return shards.merge(folder, target)
     return merged(load(str(source), "cpu")).save(target)
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oneiro import seeds
+from oneiro import team as teams
 from oneiro.clock import spent
 from oneiro.episode import FinishReason, Floats, SamplingParams, Segment, Tokens
 from oneiro.errors import OneiroError
@@ -46,6 +47,8 @@ class Sample:
     forced: NDArray[np.bool_]
     finish_reason: FinishReason
     params: SamplingParams
+    versions: Tokens | None = None
+    """[T] of the weights that drew each token, where servers did."""
 
     def segments(self, role: str = "assistant", turn: int = 0, tag: str = "") -> list[Segment]:
         """Runs of one author: forced tokens are given, the others sampled."""
@@ -67,6 +70,7 @@ class Sample:
                         self.logprobs[start:end],
                         self.params,
                         self.finish_reason,
+                        versions=None if self.versions is None else self.versions[start:end],
                     )
                 )
         return found
@@ -92,7 +96,6 @@ class Engine:
         self._batch: DecodeBatch | None = None
         self._finishers: dict[tuple[str, ...], NDArray[np.bool_]] = {}
 
-    @torch.inference_mode()
     def generate(
         self,
         prompts: Sequence[Tokens | Sequence[int]],
@@ -108,8 +111,26 @@ class Engine:
         """
         if not len(prompts):
             return []
+        sampling = sampling or SamplingSettings()
         with spent("sampling"):
-            return _Call(self, prompts, n, sampling or SamplingSettings(), forced, seed).samples()
+            if (team := teams.sharing()) is not None:
+                from oneiro.sampling import shared
+
+                return shared.generate(team, self, prompts, n, sampling, forced, seed)
+            return self.generate_some(range(len(prompts)), prompts, n, sampling, forced, seed)
+
+    @torch.inference_mode()
+    def generate_some(
+        self,
+        chosen: Sequence[int],
+        prompts: Sequence[Tokens | Sequence[int]],
+        n: int,
+        sampling: SamplingSettings,
+        forced: Sequence[Tokens | None] | None,
+        seed: int,
+    ) -> list[list[Sample]]:
+        """What `generate` gives for the chosen prompts, without computing the others."""
+        return _Call(self, prompts, n, sampling, forced, seed, chosen).samples()
 
     def decode_batch(self, rows: int, capacity: int, steps: int, ends: int = 8) -> DecodeBatch:
         """The device's rows; kept between calls, with their CUDA graphs, and made anew only when something outgrows
@@ -158,6 +179,7 @@ class _Call:
         sampling: SamplingSettings,
         forced: Sequence[Tokens | None] | None,
         seed: int,
+        chosen: Sequence[int],
     ) -> None:
         self.engine, self.n, self.sampling = engine, n, sampling
         self.backbone = engine.language.backbone
@@ -172,7 +194,8 @@ class _Call:
             if row is not None:
                 self.forced[i * n : (i + 1) * n, : len(row)] = torch.from_numpy(np.asarray(row, np.int64))
         # Long prompts first: rows admitted together are padded to the longest of them.
-        self.queue = sorted(range(total), key=lambda i: (-len(self.prompts[i // n]), i))[::-1]
+        wanted = [i * n + k for i in chosen for k in range(n)]
+        self.queue = sorted(wanted, key=lambda i: (-len(self.prompts[i // n]), i))[::-1]
         self.groups = prefix_groups(self.prompts)
         self.group_of = {prompt: number for number, group in enumerate(self.groups) for prompt in group.rows}
         """The group of each prompt: equal prompts are computed once."""
@@ -186,7 +209,7 @@ class _Call:
                 f"'{engine.language.name}'; shorten the prompt or ask for fewer tokens"
             )
         ends = [] if sampling.ignore_eos else engine.language.end_tokens
-        self.width = min(engine.max_batch_size, total, engine.most_rows(longest + steps))
+        self.width = min(engine.max_batch_size, max(1, len(wanted)), engine.most_rows(longest + steps))
         self.batch = engine.decode_batch(self.width, longest + steps, steps, len(ends))
         self.batch.begin(steps, ends)
         self.stop_tokens = 2 * max((len(stop.encode()) for stop in sampling.stop), default=0) + 8

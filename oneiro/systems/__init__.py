@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from oneiro import interrupt, plugins, threads, track
+from oneiro import interrupt, plugins, team, threads, track
 from oneiro.errors import OneiroError, nearest
 from oneiro.recipe import Recipe, chosen_presets, load_explained
 from oneiro.records import read_info
@@ -69,8 +69,12 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
     """Carry out a recipe: a `Recipe`, the name or path of one, or a run directory to go on with.
 
     The run lives in `out`. Without `out` it takes up the unfinished run of this very recipe under `runs/`, or starts
-    `runs/NAME-N`. Stages that are done are skipped, so calling it again with the same arguments resumes.
+    `runs/NAME-N`. Stages that are done are skipped, so calling it again with the same arguments resumes. Under
+    torchrun rank 0 does this; the other ranks do their share of sampling and learning, and end here.
     """
+    if not team.leads():
+        with team.joined():
+            raise AssertionError("a rank that serves ends in joined()")
     if isinstance(recipe, Recipe):
         name, chosen, why = recipe.system, recipe, ""
     elif holds_run(recipe):
@@ -88,7 +92,12 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
         check(chosen)
     from oneiro.report import page, profile  # drawing is not needed to say that a recipe has a mistake
 
-    with interrupt.handled(), _going_on(), Run.open(out or _default_out(name, chosen), chosen) as opened:
+    with (
+        interrupt.handled(),
+        _going_on(),
+        Run.open(out or _default_out(name, chosen), chosen) as opened,
+        team.joined(),
+    ):
         time = f", {chosen.takes}" if chosen.takes else ""
         opened.say(f"in {opened.path}{time}; Ctrl-C stops it, the same command goes on")
         if not isinstance(recipe, Recipe) and (command := _without_smoke(name, overrides)):

@@ -22,6 +22,7 @@ from oneiro.models.language import LanguageModel, ModelSettings
 from oneiro.records import read_log
 from oneiro.run import METRICS, Run
 from oneiro.sampling.engine import Engine
+from oneiro.sampling.fleet import Fleet
 from oneiro.systems.settings import RolloutSettings as RolloutSettings
 
 BASE = "base"
@@ -159,11 +160,12 @@ def reinforce(
     `rollout_of` gets the engine of the model that plays: the policy, or the copy that follows it (`loop.actor_of`).
     """
     actor = loop.actor_of(language, settings)
-    rollout = rollout_of(Engine(actor, max_batch_size))
+    fleet = Fleet(actor, settings.servers, run.path / "weights" / stage) if settings.servers else None
+    rollout = rollout_of(fleet or Engine(actor, max_batch_size))
     selection = None
     if settings.select is not None:
         # An actor's weights may be older than those that would be kept.
-        own = rollout if actor is language else rollout_of(Engine(language, max_batch_size))
+        own = rollout if actor is language and fleet is None else rollout_of(Engine(language, max_batch_size))
         if own.validate is None:
             raise OneiroError("rl.select: this recipe has no validation cases; leave it out")
         metric = settings.select.metric or rollout.validation_metric
@@ -190,6 +192,7 @@ def reinforce(
             if words := lost(episodes):
                 run.say(f"{title}, step {step}: {words}")
             found = rollout.describe(episodes) | monitor.measure(step, episodes, learner)
+            found |= fleet.metrics() if fleet else {}
             if evaluate_every and (step - 1) % evaluate_every == 0:
                 found |= rollout.evaluate(step)
             return found | selection.measure(step) if selection else found
@@ -198,7 +201,12 @@ def reinforce(
             reasons = [monitor.see(step, values), selection.see(step, values) if selection else None]
             return next(filter(None, reasons), None)
 
-        callbacks = loop.Callbacks(rollout.play, log, time, keep, rewind, should_stop, extra_metrics, run.say)
+        def play(step: int) -> list[Episode]:
+            if fleet is not None and step < settings.steps:  # further batches of a step come from the same weights
+                fleet.at(step)
+            return rollout.play(step)
+
+        callbacks = loop.Callbacks(play, log, time, keep, rewind, should_stop, extra_metrics, run.say)
         last = loop.reinforce(
             language, settings, run.checkpoint_dir(stage), seed, callbacks, actor, rollout.max_tokens, run.saving()
         )

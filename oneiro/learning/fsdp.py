@@ -1,0 +1,222 @@
+"""FSDP2: weights, gradients and optimiser state are sharded over the ranks, for models whose training outgrows a GPU.
+
+The learner computes with shards, layer by layer. Beside them every rank keeps the whole model in its compute type: it
+samples and is saved, and is brought up to date after each update. That is 2 bytes a parameter on a GPU, where training
+alone takes 16. Shards are float32 masters; layers are gathered in the compute type and gradients are added up in
+float32.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from oneiro.errors import OneiroError
+from oneiro.learning import shards
+from oneiro.learning.batch import Batch, separate_rows
+from oneiro.learning.distributed import DataParallel
+from oneiro.learning.example import COMPONENTS, Example
+from oneiro.learning.learner import Learner
+from oneiro.learning.optimiser import Optimiser
+from oneiro.learning.settings import OptimiserSettings
+from oneiro.models.backbone import Backbone
+from oneiro.models.prefix import PrefixGroup
+from oneiro.team import Team
+
+
+class FullySharded(DataParallel):
+    """A learner whose weights are sharded."""
+
+    packed: bool | None = True  # a layer that runs twice in one graph cannot be sharded
+
+    def prepare(self, learner: Learner) -> None:
+        if learner.settings.optimiser.name != "adamw":
+            raise OneiroError(f"learner.parallel=fsdp trains with adamw, not {learner.settings.optimiser.name}")
+        learner.computes = sharded(learner.backbone, self.team)
+        named = learner.named(learner.computes)
+        whole = dict(learner.named(learner.backbone))
+        learner.optimiser = ShardOptimiser(named, whole, learner.settings.optimiser)
+
+    def changed(self, learner: Learner) -> None:
+        super().changed(learner)
+        self.team.together(reload, self.number)
+
+    def padded(self, learner: Learner, batches: Iterable[Batch]) -> Iterable[Batch]:
+        """As many micro-batches as the rank with most: every forward and backward gathers layers from all ranks."""
+        own = list(batches)
+        count = torch.tensor(len(own))
+        dist.all_reduce(count, dist.ReduceOp.MAX, group=self.team.orders)
+        return own + [empty(learner.backbone.device)] * (int(count) - len(own))
+
+
+def reload(team: Team, number: int) -> None:
+    team.kept[number].optimiser.reload()
+
+
+def sharded(backbone: Backbone, team: Team) -> Backbone:
+    """A copy of a model with only this rank's part of every weight."""
+    # Layers return views, and nothing is ever written into them while gradients are kept.
+    warnings.filterwarnings("ignore", message=r"FSDP2-wrapped module .* returned a view tensor")
+    body = copy.deepcopy(backbone)
+    device, dtype = backbone.device.type, backbone.dtype
+    body.compute_dtype = dtype
+    mesh = init_device_mesh(device, (team.size,))
+    policy = MixedPrecisionPolicy() if dtype == torch.float32 else MixedPrecisionPolicy(dtype, torch.float32)
+    layers = layers_of(body)
+    for layer in layers:
+        if getattr(layer, "fused", False):
+            vars(layer)["projections"] = [], []  # views of the whole weights, which would keep them in memory
+        fully_shard(masters(layer), mesh=mesh, mp_policy=policy)
+    # The head meets hidden states outside of the model's forward: what is not in a layer stays gathered until the
+    # backward pass is over.
+    fully_shard(masters(body), mesh=mesh, mp_policy=policy, reshard_after_forward=False)
+    for module in [body, *layers]:
+        assert isinstance(module, FSDPModule)
+        module.set_gradient_divide_factor(1.0)  # a rank's loss is its part of the whole loss
+        if dist.get_backend_config().find("nccl") < 0:
+            module.set_force_sum_reduction_for_comms(True)
+    return body
+
+
+def layers_of(backbone: Backbone) -> list[nn.Module]:
+    """What is gathered and given up again one after the other."""
+    lists = [m for m in backbone.modules() if isinstance(m, nn.ModuleList) and len(m) == backbone.shape.layers]
+    if not lists:
+        raise OneiroError("learner.parallel=fsdp finds no list of layers in this model; use learner.parallel=data")
+    return list(lists[0])
+
+
+def masters(module: nn.Module) -> nn.Module:
+    """The weights that learn in float32; the others stay as they are."""
+    for parameter in module.parameters():
+        if parameter.requires_grad and not isinstance(parameter, DTensor):
+            parameter.data = parameter.data.float()
+    return module
+
+
+def empty(device: torch.device) -> Batch:
+    """A micro-batch that adds nothing."""
+    nothing = np.zeros(2, np.float32)
+    example = Example(np.zeros(2, np.int32), dict.fromkeys(COMPONENTS, nothing), nothing, np.ones(2, np.float32))
+    made = separate_rows([example], [PrefixGroup(0, [0])], device)
+    return replace(made, places=[], columns=_NoTokens(made.columns))
+
+
+class _NoTokens(dict[str, Tensor]):
+    """Columns of no tokens: whatever is asked for is there."""
+
+    def __missing__(self, name: str) -> Tensor:
+        return self["temperature"]
+
+
+class ShardOptimiser(Optimiser):
+    """The optimiser of this rank's shards. What is not sharded (a value head) is kept alike by every rank."""
+
+    def __init__(
+        self, named: list[tuple[str, nn.Parameter]], whole: dict[str, nn.Parameter], settings: OptimiserSettings
+    ) -> None:
+        self.every, self.whole = named, whole
+        own = [(name, nn.Parameter(local(p))) for name, p in named]
+        super().__init__(own, settings)
+
+    @property
+    def shapes(self) -> dict[str, torch.Size]:
+        return {name: parameter.shape for name, parameter in self.whole.items()}
+
+    def step(self, lr: float) -> float:
+        square = torch.zeros((), device=self.masters[0].device)
+        for (_, parameter), master in zip(self.every, self.masters, strict=True):
+            if parameter.grad is None:
+                continue
+            master.grad, parameter.grad = local(parameter.grad).float(), None
+            if not isinstance(parameter, DTensor):
+                dist.all_reduce(master.grad)
+            if isinstance(parameter, DTensor) or dist.get_rank() == 0:
+                square += master.grad.square().sum()
+        dist.all_reduce(square)
+        norm = square.sqrt()
+        self.apply(lr, norm)
+        self.publish()
+        return float(norm)
+
+    @torch.no_grad()
+    def publish(self) -> None:
+        """Bring the whole model up to date."""
+        for name, parameter in self.every:
+            if isinstance(parameter, DTensor):
+                self.whole[name].copy_(parameter.full_tensor().detach())
+
+    @torch.no_grad()
+    def reload(self) -> None:
+        """Take this rank's shards of the whole model."""
+        for name, parameter in self.every:
+            if isinstance(parameter, DTensor):
+                full = self.whole[name].detach().float()
+                part = distribute_tensor(full, parameter.device_mesh, parameter.placements, src_data_rank=None)
+                local(parameter).copy_(local(part))
+
+    def shards(self) -> dict[str, Tensor]:
+        """The state that this rank keeps, for a checkpoint: as parts of the whole tensors."""
+        found: dict[str, Tensor] = {}
+        state = self.state()
+        for name, parameter in self.every:
+            for key in ("exp_avg", "exp_avg_sq", "step"):
+                if f"{name}/{key}" in state:
+                    found[f"{name}/{key}"] = placed(state[f"{name}/{key}"], parameter)
+            if isinstance(parameter, DTensor) and self.whole[name].dtype != torch.float32:
+                found[f"{name}/master"] = parameter.detach()
+        return found
+
+    def restore_from(self, place: Path) -> None:
+        """Take this rank's part of a checkpoint."""
+        listed = shards.listed(place)
+        if not listed:
+            self._restore(shards.read_whole(place))
+            return
+        names, state = dict(self.every), dict[str, Tensor]()
+        for key, (kind, shape) in listed.items():
+            parameter = names[key.rpartition("/")[0]]
+            if isinstance(parameter, DTensor) and shape:
+                state[key] = torch.zeros_like(parameter, dtype=kind, requires_grad=False)
+            else:
+                state[key] = torch.zeros(shape, dtype=kind, device=parameter.device)
+        shards.load(place, state)
+        self._restore(state)
+
+    @torch.no_grad()
+    def _restore(self, state: dict[str, Tensor]) -> None:
+        names = dict(self.every)
+        found: dict[str, Tensor] = {}
+        for key, value in state.items():
+            parameter = names[key.rpartition("/")[0]]
+            if isinstance(parameter, DTensor) and value.dim() and not isinstance(value, DTensor):
+                whole = value.to(parameter.device)
+                value = distribute_tensor(whole, parameter.device_mesh, parameter.placements, src_data_rank=None)
+            found[key] = local(value)
+        self.restore(found)
+        self.publish()
+
+
+def local(tensor: Tensor) -> Tensor:
+    """This rank's part, in the same memory."""
+    return tensor.to_local().detach() if isinstance(tensor, DTensor) else tensor.detach()
+
+
+def placed(value: Tensor, parameter: Tensor) -> Tensor:
+    """A rank's part of a tensor that is sharded like a parameter."""
+    if not isinstance(parameter, DTensor) or not value.dim():
+        return value
+    return DTensor.from_local(
+        value, parameter.device_mesh, parameter.placements, shape=parameter.shape, stride=parameter.stride()
+    )

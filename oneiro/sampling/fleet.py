@@ -1,0 +1,195 @@
+"""Rollouts by servers: an engine whose samples come from vLLM or SGLang, by their addresses.
+
+Before a step is played the servers get the policy's weights, through a folder that they can read, as often as
+`staleness` asks for; every sampled token carries the version it was drawn with. A request goes to the server with least
+to do, and to another one where it fails. A server that fails is left out; it comes back, with new weights, once it
+answers again. Every wait ends.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from oneiro import seeds
+from oneiro.clock import spent
+from oneiro.episode import Tokens
+from oneiro.errors import OneiroError
+from oneiro.models.language import LanguageModel
+from oneiro.sampling.engine import Engine, Sample
+from oneiro.sampling.rollout_server import RolloutServer
+from oneiro.sampling.server import ServerFault
+from oneiro.sampling.settings import FleetSettings, SamplingSettings
+
+FIRST_WAIT = 0.2
+
+
+class Fleet(Engine):
+    """`Engine` over servers. `folder` is where weights are handed over."""
+
+    def __init__(self, language: LanguageModel, settings: FleetSettings, folder: str | Path) -> None:
+        super().__init__(language)
+        if hasattr(language.model, "get_base_model"):
+            raise OneiroError("rl.servers: servers take whole weights; set merge_lora=true or model.lora=null")
+        self.settings, self.folder = settings, Path(settings.folder or folder).absolute()
+        vocabulary = language.backbone.shape.vocabulary
+        self.servers = [RolloutServer(url.rstrip("/"), settings, vocabulary) for url in settings.urls]
+        self.version = -1
+        self.step = 0
+        self._written: Path | None = None
+        self._lock, self._reviving = threading.Lock(), threading.Lock()
+        self._lags: list[int] = []
+
+    # Weights
+
+    def at(self, step: int) -> None:
+        """Bring the servers near the policy's weights of a step: no more than `staleness` steps behind."""
+        self.step = step
+        if self.version < 0 or not 0 <= step - self.version <= self.settings.staleness:
+            self.version = step
+            self._write()
+            with ThreadPoolExecutor(len(self.servers)) as pool:
+                list(pool.map(self._revive, self.servers))
+        self._require_some()
+
+    def _write(self) -> None:
+        """One folder per version; the one before stays for a server that still reads it."""
+        before, self._written = self._written, self.folder / f"version-{self.version:06d}"
+        self.language.save(self._written)
+        for old in self.folder.glob("version-*"):
+            if old not in (before, self._written):
+                shutil.rmtree(old, ignore_errors=True)
+
+    def _revive(self, server: RolloutServer) -> None:
+        """Ask a server whether it is there and give it the present weights."""
+        server.looked = time.monotonic()
+        if not server.healthy():
+            server.alive = False
+            return
+        try:
+            if server.version != self.version or not server.alive:
+                server.update(str(self._written), self.version)
+            server.alive, server.fault = True, ""
+        except ServerFault as fault:
+            server.alive, server.fault = False, f"new weights failed: {fault}"
+
+    def _require_some(self) -> None:
+        """At least one server answers, within `patience_s`."""
+        deadline = time.monotonic() + self.settings.patience_s
+        while not any(server.alive for server in self.servers):
+            if time.monotonic() > deadline:
+                said = "; ".join(f"{server.url}: {server.fault[:150]}" for server in self.servers)
+                raise OneiroError(f"no rollout server answered within {self.settings.patience_s:.0f} s ({said})")
+            self._look_again()
+            time.sleep(FIRST_WAIT)
+
+    def _look_again(self) -> None:
+        """Ask servers that were left out, each every `revive_s` seconds."""
+        if not self._reviving.acquire(blocking=False):
+            return
+        try:
+            for server in self.servers:
+                if not server.alive and time.monotonic() - server.looked >= self.settings.revive_s:
+                    self._revive(server)
+        finally:
+            self._reviving.release()
+
+    # Sampling
+
+    def generate(
+        self,
+        prompts: Sequence[Tokens | Sequence[int]],
+        n: int = 1,
+        sampling: SamplingSettings | None = None,
+        forced: Sequence[Tokens | None] | None = None,
+        seed: int = 0,
+    ) -> list[list[Sample]]:
+        """`n` samples for every prompt, by whichever servers answer."""
+        sampling = sampling or SamplingSettings()
+        if forced is not None and any(row is not None for row in forced):
+            raise OneiroError("rl.servers: servers cannot force tokens between sampled ones; leave it out for video")
+        if not sampling.params.whole:
+            raise OneiroError(
+                "rl.servers: with top_p or top_k a server's log-probabilities are not the policy's; use temperature"
+            )
+        if self.version < 0:
+            self.at(self.step)
+        deadline = time.monotonic() + self.settings.total_s
+        workers = max(1, min(len(prompts), len(self.servers) * self.settings.concurrency))
+        with spent("waiting"), ThreadPoolExecutor(workers, "oneiro-fleet") as pool:
+            asked = [
+                pool.submit(self._samples, np.asarray(p).tolist(), n, sampling, seeds.derive(seed, i), deadline)
+                for i, p in enumerate(prompts)
+            ]
+            try:
+                return [future.result() for future in asked]
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _samples(
+        self, prompt: list[int], n: int, sampling: SamplingSettings, seed: int, deadline: float
+    ) -> list[Sample]:
+        """All samples of one prompt; what a server left out is asked for again."""
+        found: list[Sample] = []
+        faults = attempt = 0
+        while len(found) < n:
+            if time.monotonic() > deadline:
+                raise OneiroError(
+                    f"rollout servers took longer than {self.settings.total_s:.0f} s (rl.servers.total_s)"
+                )
+            self._look_again()
+            server = self._take()
+            if server is None:
+                self._require_some()
+                continue
+            try:
+                got = server.sample(prompt, n - len(found), sampling, seeds.derive(seed, attempt))
+                if not got:
+                    raise ServerFault("it gave no whole sample")
+                found += got
+                with self._lock:
+                    self._lags += [self.step - int(sample.versions[0]) for sample in got if sample.versions is not None]
+            except ServerFault as fault:
+                faults += 1
+                server.alive, server.fault = False, str(fault)
+                if faults > self.settings.retries:
+                    raise OneiroError(
+                        f"rollout servers failed {faults} times; the last, {server.url}: {fault}"
+                    ) from fault
+                time.sleep(min(2.0, FIRST_WAIT * 2**faults))
+            finally:
+                with self._lock:
+                    server.busy -= 1
+            attempt += 1
+        return found
+
+    def _take(self) -> RolloutServer | None:
+        """The server that is there, has weights no older than allowed, and has least to do."""
+        with self._lock:
+            there = [server for server in self.servers if server.alive and self._fresh(server)]
+            if not there:
+                return None
+            chosen = min(there, key=lambda server: server.busy)
+            chosen.busy += 1
+            return chosen
+
+    def _fresh(self, server: RolloutServer) -> bool:
+        if 0 <= self.step - server.version <= self.settings.staleness:
+            return True
+        server.alive, server.fault = False, f"its weights are of version {server.version}"
+        return False
+
+    def metrics(self) -> dict[str, float]:
+        """Since the last call: how many steps older than the policy the samples' weights were, and who is there."""
+        lags, self._lags = self._lags, []
+        return {
+            "staleness": float(np.mean(lags)) if lags else 0.0,
+            "servers": float(sum(server.alive for server in self.servers)),
+        }

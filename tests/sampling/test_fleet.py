@@ -1,0 +1,189 @@
+"""Rollouts by servers: exact, in any weather."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oneiro.episode import Episode, Row, given
+from oneiro.errors import OneiroError
+from oneiro.learning.algorithms import Grpo
+from oneiro.learning.example import Example
+from oneiro.learning.learner import Learner, LearnerSettings
+from oneiro.learning.loop import Callbacks, reinforce
+from oneiro.learning.settings import CorrectionSettings
+from oneiro.models.language import LanguageModel, LoraSettings, with_lora
+from oneiro.sampling.engine import Engine, Sample, SamplingSettings
+from oneiro.sampling.fleet import Fleet
+from oneiro.sampling.settings import FleetSettings
+from tests.conftest import make_tiny
+from tests.learning.test_loop import settings
+from tests.sampling.fake_fleet import FakeServer
+
+FIVE = SamplingSettings(max_tokens=5, ignore_eos=True)
+Open = Callable[..., tuple[Fleet, list[FakeServer]]]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Open]:
+    with ExitStack() as stack:
+
+        def open_fleet(
+            language: LanguageModel, kind: str = "sglang", count: int = 1, **how: Any
+        ) -> tuple[Fleet, list[FakeServer]]:
+            servers = [stack.enter_context(FakeServer(make_tiny(seed=9), kind)) for _ in range(count)]
+            chosen: dict[str, Any] = {"timeout_s": 5.0, "revive_s": 0.0, "patience_s": 1.0, "kind": kind} | how
+            fleet = Fleet(language, FleetSettings(urls=tuple(s.url for s in servers), **chosen), tmp_path / "weights")
+            return fleet, servers
+
+        yield open_fleet
+
+
+def scored(language: LanguageModel, prompt: list[int], samples: list[Sample]) -> list[np.ndarray]:
+    rows = [Row([given(prompt), *sample.segments()]) for sample in samples]
+    learned, _ = Learner(language.backbone, LearnerSettings(), 1).logprobs([Example.of(row) for row in rows])
+    return [found[row.sampled] for found, row in zip(learned, rows, strict=True)]
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+def test_servers_sample_with_the_policys_weights_and_say_of_which_version(
+    tiny: LanguageModel, kind: str, opened: Open
+) -> None:
+    fleet, servers = opened(tiny, kind, 2)
+    fleet.at(3)
+    found = fleet.generate([[3, 4, 5], [6, 7]], 4, FIVE, seed=1)
+    assert [len(samples) for samples in found] == [4, 4] and all(len(s.tokens) == 5 for group in found for s in group)
+    for prompt, samples in zip([[3, 4, 5], [6, 7]], found, strict=True):
+        for sample, learned in zip(samples, scored(tiny, prompt, samples), strict=True):
+            assert np.allclose(sample.logprobs, learned, atol=1e-4)
+            assert sample.versions is not None and (sample.versions == 3).all() and len(sample.versions) == 5
+            assert (sample.segments()[0].versions == 3).all()  # type: ignore[union-attr]
+    assert fleet.metrics() == {"staleness": 0.0, "servers": 2.0} and [s.updates for s in servers] == [1, 1]
+    if kind == "vllm":
+        assert servers[0].requests[1:4] == ["/pause?mode=wait", "/collective_rpc", "/resume"]
+
+
+def test_weights_are_sent_as_often_as_staleness_asks_for(tiny: LanguageModel, opened: Open, tmp_path: Path) -> None:
+    fleet, (server,) = opened(tiny, staleness=2)
+    lags = []
+    for step in range(7):
+        fleet.at(step)
+        fleet.generate([[3]], 1, FIVE)
+        lags.append(fleet.metrics()["staleness"])
+    assert lags == [0, 1, 2, 0, 1, 2, 0] and server.updates == 3
+    assert len(list((tmp_path / "weights").glob("version-*"))) == 2
+    fleet.at(2)  # the run went back to a checkpoint
+    assert fleet.version == 2 and server.updates == 4
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault"),
+    [
+        ("vllm", "die"),
+        ("vllm", "slow"),
+        ("vllm", "garbage"),
+        ("vllm", "half"),
+        ("vllm", "short"),
+        ("vllm", "abort"),
+        ("vllm", "partial"),
+        ("vllm", "duplicate"),
+        ("sglang", "stale"),
+        ("sglang", "partial"),
+        ("sglang", "garbage"),
+    ],
+)
+def test_a_server_that_misbehaves_costs_no_sample(tiny: LanguageModel, kind: str, fault: str, opened: Open) -> None:
+    fleet, (first, _) = opened(tiny, kind, 2, timeout_s=1.0)
+    first.faults = [fault, fault]
+    fleet.at(1)
+    for seed in range(2):
+        found = fleet.generate([[3, 4], [5], [6, 7, 8]], 3, FIVE, seed=seed)
+        assert [len(samples) for samples in found] == [3, 3, 3]
+        for prompt, samples in zip([[3, 4], [5], [6, 7, 8]], found, strict=True):
+            tokens = {tuple(sample.tokens.tolist()) for sample in samples}
+            assert len(tokens) > 1  # no sample counts twice
+            for sample, learned in zip(samples, scored(tiny, prompt, samples), strict=True):
+                assert np.allclose(sample.logprobs, learned, atol=1e-4)
+                assert sample.versions is not None and (sample.versions == 1).all()
+    assert len(first.faults) < 2  # it was asked, and one that died not again
+
+
+def test_a_dead_server_is_left_out_and_comes_back_with_new_weights(tiny: LanguageModel, opened: Open) -> None:
+    fleet, (first, second) = opened(tiny, "vllm", 2)
+    fleet.at(0)
+    first.deaf = True
+    fleet.at(1)
+    fleet.generate([[3]] * 4, 1, FIVE)
+    assert fleet.metrics()["servers"] == 1 and first.updates == 1 and second.updates == 2
+    first.deaf = False
+    fleet.generate([[3]] * 4, 1, FIVE)
+    assert fleet.metrics()["servers"] == 2 and first.updates == 2
+    assert any("/v1/completions" in path for path in first.requests)
+
+
+def test_when_no_server_answers_the_run_ends_with_one_line(tiny: LanguageModel, opened: Open) -> None:
+    fleet, (server,) = opened(tiny, "vllm", patience_s=0.3)
+    server.deaf = True
+    with pytest.raises(OneiroError, match=r"no rollout server answered within 0 s \(http://127"):
+        fleet.at(0)
+
+
+def test_what_servers_cannot_do_is_refused(tiny: LanguageModel, opened: Open) -> None:
+    fleet, _ = opened(tiny)
+    with pytest.raises(OneiroError, match="top_p"):
+        fleet.generate([[3]], 1, FIVE.model_copy(update={"top_p": 0.9}))
+    with pytest.raises(OneiroError, match="force"):
+        fleet.generate([[3]], 1, FIVE, forced=[np.array([1, -1, -1, -1, -1])])
+    with pytest.raises(OneiroError, match="merge_lora"):
+        opened(with_lora(make_tiny(), LoraSettings(rank=2)))
+    with pytest.raises(ValueError, match="no address"):
+        FleetSettings(urls=("node:8000/v1",))
+
+
+def learned(engine: Engine, language: LanguageModel, folder: Path, **more: Any) -> list[dict[str, float]]:
+    """GRPO whose replies earn the share of odd tokens."""
+    logged: list[dict[str, float]] = []
+
+    def play(step: int) -> list[Episode]:
+        if isinstance(engine, Fleet):
+            engine.at(step)
+        sampled = engine.generate([[3 + g, 4, 5] for g in range(4)], 6, FIVE, seed=step)
+        return [
+            Episode([Row([given([3 + g, 4, 5]), *s.segments()])], [float((s.tokens % 2).mean())], group=g)
+            for g in range(4)
+            for s in sampled[g]
+        ]
+
+    how = settings(Grpo(), 18, **more)
+    reinforce(language, how, folder, 0, Callbacks(play, lambda step, values: logged.append(values)))
+    return logged
+
+
+def first(logged: list[dict[str, float]]) -> float:
+    return float(np.mean([row["reward"] for row in logged[:3]]))
+
+
+def last(logged: list[dict[str, float]]) -> float:
+    return float(np.mean([row["reward"] for row in logged[-5:]]))
+
+
+def test_a_policy_learns_from_servers_as_in_process(tmp_path: Path, opened: Open) -> None:
+    alone = make_tiny()
+    own = learned(Engine(alone), alone, tmp_path / "own")
+    away = make_tiny()
+    served = learned(opened(away, "vllm", 2)[0], away, tmp_path / "served")
+    late = make_tiny()
+    stale = learned(
+        opened(late, "sglang", 1, staleness=2)[0], late, tmp_path / "late", correction=CorrectionSettings(name="tis")
+    )
+    gained = [last(logged) - first(logged) for logged in (own, served, stale)]
+    assert min(gained) > 0.15 and last(served) > last(own) - 0.15, gained
+    # Steps in which all replies scored alike have no update, and nothing to compare.
+    assert all(row.get("mismatch_kl", 0.0) < 1e-6 for row in [*served, *stale[::3]])
+    lagging = [row["mismatch_kl"] for place, row in enumerate(stale) if place % 3 and "mismatch_kl" in row]
+    assert len(lagging) > 5 and min(lagging) > 1e-5
