@@ -53,7 +53,8 @@ def load_planner(
         )
     choice, found, observe = makers[kind](language, model, world, settings, planner, max_batch_size)
     most = choice.maker()().config.max_actions
-    return LoadedPlanner(choice, PlanningPolicy(found, observe), dialogue(most))
+    predicts = kind != "text-game"  # states of text games are shown without what the game answered in words
+    return LoadedPlanner(choice, PlanningPolicy(found, observe, predicts=predicts), dialogue(most, predicts))
 
 
 def _grid(

@@ -27,9 +27,11 @@ def make_planner(dynamics: Any, propose: Any, value: Any, settings: PlannerSetti
     return PLANNERS[settings.name](dynamics, propose, value, settings)
 
 
-def dialogue(max_actions: int) -> DialogueSettings:
-    """How planners are asked: a turn for each action, the state and nothing else, a prediction in the answer."""
-    return DialogueSettings(context="single", brief=True, max_turns=max_actions, actions_per_turn=1)
+def dialogue(max_actions: int, predicts: bool = True) -> DialogueSettings:
+    """How planners are asked: a turn for each action, the state and nothing else; the answer may have a prediction."""
+    return DialogueSettings(
+        context="single", brief=True, world_model=predicts, max_turns=max_actions, actions_per_turn=1
+    )
 
 
 @dataclass
@@ -62,22 +64,32 @@ class PlanningPolicy(Generic[StateT]):
     """The true state in the model's form."""
     task: Callable[[World], Any] = lambda world: None
     """What the value is asked about."""
+    predicts: bool = True
+    """Whether a shown state reads as the world's own view does, so that replies can carry the predicted one."""
     spent: Spent = field(default_factory=Spent)
+    shown: dict[Key, str] = field(default_factory=dict)
+    """The states that decisions were made in, for people."""
     decisions: dict[Key, Decision] = field(default_factory=dict)
 
     def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]:
         roots = [Root(self.observe(turn.world), self.task(turn.world)) for turn in turns]
         found = self.planner.plan(roots, seed)
+        for turn, root in zip(turns, roots, strict=True):
+            self.shown[_key(turn)] = self.planner.dynamics.show(root.state)
         return [self._say(turn, decision, seed) for turn, decision in zip(turns, found, strict=True)]
 
     def _say(self, turn: Turn, decision: Decision, seed: int) -> Utterance:
         self.spent.add(decision.tokens, decision.predictions)
-        self.decisions[turn.world.seed, turn.world.member, turn.number] = decision
+        self.decisions[_key(turn)] = decision
         action = decision.action
         if action is None:
             action = turn.world.random_action(seeds.generator(seed, turn.seed))
         told = next((c.predicted for c in decision.candidates if c.action == action), None)
-        return Utterance(_written(action, turn.state, told))
+        return Utterance(_written(action, turn.state, told) if self.predicts else replies.write([action]))
+
+
+def _key(turn: Turn) -> Key:
+    return turn.world.seed, turn.world.member, turn.number
 
 
 @dataclass
@@ -115,7 +127,7 @@ def traces(policy: PlanningPolicy[Any], episodes: Sequence[Episode], label: str)
             "seed": episode.seed,
             "success": episode.success,
             "turns": [
-                _traced(turn, policy.decisions.get((episode.seed, episode.member, number)))
+                _traced(policy, turn, (episode.seed, episode.member, number))
                 for number, turn in enumerate(episode.info["turns"], start=1)
             ],
         }
@@ -123,10 +135,11 @@ def traces(policy: PlanningPolicy[Any], episodes: Sequence[Episode], label: str)
     ]
 
 
-def _traced(turn: dict[str, Any], decision: Decision | None) -> dict[str, Any]:
+def _traced(policy: PlanningPolicy[Any], turn: dict[str, Any], key: Key) -> dict[str, Any]:
+    decision, after = policy.decisions.get(key), (key[0], key[1], key[2] + 1)
     candidates = decision.candidates if decision is not None else []
     return {
-        "state": turn["state"],
+        "state": policy.shown.get(key, turn["state"]),
         "candidates": [
             {"action": candidate.action, "predicted": candidate.predicted, "value": candidate.value}
             for candidate in sorted(candidates, key=lambda candidate: -candidate.value)
@@ -135,5 +148,5 @@ def _traced(turn: dict[str, Any], decision: Decision | None) -> dict[str, Any]:
         "plan": list(decision.plan) if decision is not None else [],
         "tokens": decision.tokens if decision is not None else 0,
         "ended": decision.ended if decision is not None else "",
-        "next_state": turn["next_state"],
+        "next_state": policy.shown.get(after, turn["next_state"]),
     }

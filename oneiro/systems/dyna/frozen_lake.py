@@ -113,8 +113,10 @@ class VariantRun:
                 self.run.stage(f"refresh-{self.name}-{number}", partial(self.refresh, number))
             measured.append(self.run.stage(f"evaluate-{self.name}-{number}", partial(self.evaluate_and_log, number)))
             gap = measured[-1]["gap"]
-            if self.dreams and gap > self.recipe.dyna.max_gap:
-                reason = f"{self.name} stopped after round {number}: success in dreams exceeds the truth by {gap:.1%}"
+            if self.dreams and abs(gap) > self.recipe.dyna.max_gap:
+                reason = (
+                    f"{self.name} stopped after round {number}: success in dreams differs from the truth by {gap:.1%}"
+                )
                 self.run.say(reason)
                 break
         return {"rounds": measured, "stopped": reason}

@@ -23,7 +23,8 @@ class DynaSettings(Settings):
     real_share: float = Field(0.125, ge=0, le=1)
     """Part of `mixed`'s levels that are played in the true world."""
     max_gap: float = Field(0.2, gt=0)
-    """A variant that dreams stops when its success in dreams exceeds its true success by more than this."""
+    """A variant that dreams stops when its success in dreams and its true success differ by more than this. Above the
+    truth, the policy exploits the model; below it, the model cannot teach what the world allows."""
 
 
 class DynaEvaluationSettings(Settings):

@@ -176,7 +176,8 @@ class PlanTextGame:
 
     def planning(self, dynamics: Dynamics[Situation]) -> PlanningPolicy[Situation]:
         proposals, value = self.proposals(self.recipe.samples), RuleValue(score_rule)
-        return PlanningPolicy(make_planner(Cached(dynamics), proposals, value, self.recipe.planner), observed)
+        planner = make_planner(Cached(dynamics), proposals, value, self.recipe.planner)
+        return PlanningPolicy(planner, observed, predicts=False)
 
     def measure(self, policy: Policy) -> dict[str, Any]:
         """Success on each level, the share of the highest score, and tokens for a decision."""
@@ -190,7 +191,8 @@ class PlanTextGame:
         }
 
     def played(self, policy: Policy, most: int | None) -> list[Episode]:
-        asked, found = dialogue(self.recipe.play.max_actions), list[Episode]()
+        predicts = not isinstance(policy, PlanningPolicy)  # votes and scripts write the states' places, if only blank
+        asked, found = dialogue(self.recipe.play.max_actions, predicts), list[Episode]()
         for game, maker in self.makers.items():
             planned = attempts_at(self.levels[game][:most], 1, "eval")
             found += play(maker, planned, policy, asked, None, seeds.derive(self.recipe.seed, game))
