@@ -72,7 +72,7 @@ def agent(
     oneiro eval agent --world sokoban --policy mixture --oracle-share 0.4
     oneiro eval agent --world frozen-lake --model runs/plan/checkpoints/world-model-0 --plan beam --depth 10
     oneiro eval agent --world sokoban --server http://127.0.0.1:8000/v1 --server-model qwen --levels 32 --samples 1
-    oneiro eval agent --world web --model runs/a/phase_4/actor --split test-unseen --levels 100 --samples 1
+    oneiro eval agent --world web --model runs/a/phase_3/actor --split test-unseen --levels 100 --samples 1
     """
     from oneiro.errors import OneiroError
     from oneiro.recipe import assignments, build

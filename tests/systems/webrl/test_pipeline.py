@@ -67,7 +67,7 @@ def test_a_finished_run_has_every_phase_on_disk_and_a_model_that_evaluates(
     out = tmp_path / "table.json"
     command = ["eval", "agent", "--world", "web", "--model", str(run / "phase_2" / "actor"), "--split", "test-unseen"]
     assert cli.main([*command, "--browser", "text", "--levels", "3", "--samples", "1", "--json", str(out)]) == 0
-    agents = [row["agent"] for row in json.loads(out.read_text())["tables"][0]["rows"]]
+    agents = [row["agent"] for row in json.loads(out.read_text())["rows"]]
     assert agents[0] == "random" and agents[1].endswith("actor")
 
 
