@@ -10,6 +10,7 @@ a line that names it; the same command then resumes.
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import pickle
@@ -342,6 +343,17 @@ def joined(patience: float = PATIENCE) -> Iterator[None]:
             team.end()
         _current.clear()
         _leave_group()
+
+
+def led(work: Callable[P, Result]) -> Callable[P, Result]:
+    """A function that rank 0 of a torchrun carries out while the others serve it."""
+
+    @functools.wraps(work)
+    def inside(*args: P.args, **kwargs: P.kwargs) -> Result:
+        with joined():
+            return work(*args, **kwargs)
+
+    return inside
 
 
 def _leave_group() -> None:

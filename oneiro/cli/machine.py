@@ -12,20 +12,33 @@ from oneiro.cli.show import JsonFile, show
 
 def offer(app: typer.Typer) -> None:
     app.command()(doctor)
+    app.command()(plan)
 
 
 def offer_bench(app: typer.Typer) -> None:
     app.command()(bench)
 
 
-def doctor(json: JsonFile = None) -> None:
+def doctor(
+    distributed: Annotated[
+        bool, typer.Option("--distributed", help="Also look at the ranks of a torchrun: versions, clocks, bandwidth.")
+    ] = False,
+    json: JsonFile = None,
+) -> None:
     """Say what this machine has and lacks: processor, memory, disk, GPU, packages, model hub.
 
     Exit code 1 if Oneiro cannot work here.
+
+    \b
+    oneiro doctor
+    torchrun --nproc-per-node 2 -m oneiro doctor --distributed
     """
-    from oneiro.doctor import examine
     from oneiro.report.table import Table
 
+    if distributed:
+        from oneiro.doctor_ranks import examine_ranks as examine
+    else:
+        from oneiro.doctor import examine
     findings = examine()
     table = Table("This machine", ["what", "found", "advice"])
     for finding in findings:
@@ -33,6 +46,29 @@ def doctor(json: JsonFile = None) -> None:
     show([table], json)
     if any(finding.fatal for finding in findings):
         raise typer.Exit(1)
+
+
+def plan(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe or a YAML file.")],
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Changes to the recipe.")] = None,
+    gpus: Annotated[int, typer.Option(min=1, help="How many GPUs, one process each.")] = 1,
+    memory: Annotated[float, typer.Option(metavar="GB", min=1, help="Memory of one.")] = 80.0,
+    prompt: Annotated[int, typer.Option(metavar="TOKENS", min=1, help="Tokens of a prompt.")] = 512,
+    tflops: Annotated[float, typer.Option(min=1, help="Of matrix products, as reached in training.")] = 300.0,
+    bandwidth: Annotated[float, typer.Option(metavar="TB/S", help="Of reading a GPU's memory, as reached.")] = 2.0,
+    link: Annotated[float, typer.Option(metavar="GB/S", help="Between two GPUs.")] = 100.0,
+    json: JsonFile = None,
+) -> None:
+    """Estimate the memory of each GPU and the time of an RL step, part by part, before anything is rented.
+
+    \b
+    oneiro plan spa/frozen-lake model=Qwen/Qwen2.5-1.5B-Instruct --gpus 8 --memory 80
+    """
+    from oneiro import capacity
+    from oneiro import recipe as recipes
+
+    rates = capacity.Rates(tflops, bandwidth, link)
+    show(capacity.plan(recipes.load(recipe, overrides or ()), gpus, memory, rates, prompt), json)
 
 
 def bench(

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from oneiro import files, interrupt, pretrained, seeds, threads
+from oneiro import files, interrupt, pretrained, seeds, team, threads
 from oneiro.agents.loading import AgentMetadata
 from oneiro.agents.policies import ModelPolicy
 from oneiro.agents.prompts import DialogueSettings
@@ -42,6 +42,7 @@ Reward = Callable[[str, str], float]
 """(prompt, reply) -> how good the reply is."""
 
 
+@team.led
 def train(
     model: str | LanguageModel,
     prompts: Sequence[str],
@@ -88,6 +89,7 @@ def train(
     return _reinforced(language, play_step, rl or _settings(language, steps), out, seed, max_tokens)
 
 
+@team.led
 def train_agent(
     model: str | LanguageModel,
     world: str | Callable[[], World],

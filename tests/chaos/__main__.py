@@ -5,6 +5,7 @@
     disk faults      one operation fails with ENOSPC, EIO, EMFILE, ...; the next process has a good disk again
     damaged folders  the catalogue of `folders.py`, on a run that was stopped in the middle
     hostile server   a server that echoes the key, lies, floods, stalls
+    ranks            SIGKILL of a random rank of 2 or 3; the run goes on with another number of ranks
 
 A case ends right if the run ends with the bytes of one left alone, or says in one line what to mend (exit code 2).
 Anything else is counted in its own column: a run that ends with other bytes is silently wrong.
@@ -31,7 +32,7 @@ from rich.console import Console
 
 from oneiro.cli import main
 from oneiro.report.table import Table
-from tests.chaos import child, server
+from tests.chaos import child, ranks, server
 from tests.chaos.child import Ended
 from tests.chaos.folders import CHECKPOINTS, REPORT_FILES, RUN_FILES, Case
 from tests.interruption import fingerprint
@@ -223,6 +224,17 @@ class Chaos:
             found.add(name, ended, None, leaked)
         return found
 
+    def lost_ranks(self, count: int) -> Count:
+        """Numbers to float tolerance: the order of sums depends on the number of ranks."""
+        found = Count()
+        for number in range(count):
+            out, size = self.fresh(), 2 + number % 2
+            problem = ranks.kill_one(self.words(out), self.folder / "ranks", size, self.rng, 2 * self.seconds)
+            ended = ranks.finish(self.words(out), self.folder / "ranks", 5 - size)
+            same = ended.code == 0 and ranks.alike(out, self.folder / "alone")
+            found.add(f"rank lost {number}: {problem}", ended, same and not problem)
+        return found
+
 
 def text(path: Path) -> str:
     data = path.read_bytes()
@@ -252,6 +264,7 @@ def count() -> int:
             "disk faults": lambda: chaos.disk_faults(faults),
             "damaged folders": chaos.damaged_folders,
             "hostile server": chaos.hostile_server,
+            "ranks": lambda: chaos.lost_ranks(5),
         }
         for kind, work in kinds.items():
             if asked.only and kind not in asked.only.split(","):

@@ -291,7 +291,7 @@ def lay_out(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     plain = learner_module.batches
 
     def force(layout: str) -> None:
-        monkeypatch.setattr(learner_module, "batches", lambda *given: plain(*given, **LAYOUTS[layout]))
+        monkeypatch.setattr(learner_module, "batches", lambda *given, **more: plain(*given, **(more | LAYOUTS[layout])))
 
     return force
 
