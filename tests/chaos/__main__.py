@@ -229,7 +229,7 @@ class Chaos:
         found = Count()
         for number in range(count):
             out, size = self.fresh(), 2 + number % 2
-            problem = ranks.kill_one(self.words(out), self.folder / "ranks", size, self.rng, 2 * self.seconds)
+            problem = ranks.kill_one(self.words(out), self.folder / "ranks", out, size, self.rng, 2 * self.seconds)
             ended = ranks.finish(self.words(out), self.folder / "ranks", 5 - size)
             same = ended.code == 0 and ranks.alike(out, self.folder / "alone")
             found.add(f"rank lost {number}: {problem}", ended, same and not problem)

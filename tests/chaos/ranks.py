@@ -39,20 +39,26 @@ def finish(words: Sequence[str], logs: Path, size: int) -> child.Ended:
     return ended[0]
 
 
-def kill_one(words: Sequence[str], logs: Path, size: int, rng: np.random.Generator, seconds: float) -> str:
-    """Kill a random rank at a random moment; what is wrong with how the others ended, or nothing."""
+def kill_one(words: Sequence[str], logs: Path, out: Path, size: int, rng: np.random.Generator, seconds: float) -> str:
+    """Kill a random rank at a random moment; what is wrong with how the others ended, or nothing.
+
+    Not before all have met: there it is torchrun that ends the others.
+    """
     pids, victim = start(words, logs, size), int(rng.integers(size))
+    deadline = time.monotonic() + SECONDS
+    while not ((out / "log.txt").exists() and "stage 1" in (out / "log.txt").read_text()):
+        time.sleep(0.02)
+        if time.monotonic() > deadline:
+            return "ranks do not meet"
     time.sleep(float(rng.uniform(0, seconds)))
     os.kill(pids[victim], signal.SIGKILL)
     began, problem = time.monotonic(), ""
     ended = [child.wait(pid, logs / str(rank), SECONDS) for rank, pid in enumerate(pids)]
     if time.monotonic() - began > SECONDS:
         problem = "ranks hang"
-    in_time = ended[victim].code == -signal.SIGKILL
+    in_time = ended[victim].code == -signal.SIGKILL and any(one.code for r, one in enumerate(ended) if r != victim)
     told = any(f"rank {victim} of {size}" in one.errors for rank, one in enumerate(ended) if rank != victim)
-    # A rank that is killed before all have met has nobody to miss it by name.
-    met = any("RANK" in one.errors or "rank " in one.errors for one in ended)
-    if in_time and met and not told:
+    if in_time and not told:
         problem = problem or f"rank {victim} is not named"
     return problem
 
