@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from oneiro import pretrained, recipe
+from oneiro.errors import OneiroError
 from oneiro.recipe import SHIPPED, load
 from tests.conftest import make_tiny
 
 LANGUAGE = [
     path.relative_to(SHIPPED).with_suffix("").as_posix() for path in SHIPPED.rglob("*.yaml") if "video" not in path.name
 ]
+FROM_SCRATCH = ("plan/", "dyna/")
 
 
 @pytest.mark.parametrize(
@@ -41,12 +43,18 @@ def test_a_folder_tells_the_size(tmp_path: Path) -> None:
     assert pretrained.parameters_of(str(tmp_path / "broken")) is None
 
 
-@pytest.mark.parametrize("name", LANGUAGE)
+@pytest.mark.parametrize("name", [name for name in LANGUAGE if name.startswith(FROM_SCRATCH)])
+def test_recipes_that_train_from_scratch_say_so(name: str) -> None:
+    with pytest.raises(OneiroError, match=r"from scratch: set model\.name=tiny"):
+        load(name, ["model=Qwen/Qwen3-0.6B"])
+
+
+@pytest.mark.parametrize("name", [name for name in LANGUAGE if not name.startswith(FROM_SCRATCH)])
 def test_every_recipe_has_settings_for_a_pretrained_model(name: str) -> None:
     template = load(name, ["model=smollm2-135m"]).model_dump()
     fitted = load(name, ["model=Qwen/Qwen3-0.6B"]).model_dump()
     factor = (135 / 600) ** 0.5
-    for stage in ("sft", "rl"):
+    for stage in {"sft", "rl"} & template.keys():
         rate = template[stage]["learner"]["optimiser"]["lr"] * factor
         assert fitted[stage]["learner"]["optimiser"]["lr"] == pytest.approx(rate, rel=0.05)
     assert fitted["sft"]["batch"] == template["sft"]["batch"] and fitted["model"]["lora"] is None

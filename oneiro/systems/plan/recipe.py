@@ -110,4 +110,6 @@ class PlanTextGameRecipe(TextGameRecipe):
     def _whole_steps(self) -> PlanTextGameRecipe:
         if self.task.transition != "full" or not self.data.own:
             raise OneiroError("plan/text-game predicts whole steps of our own games: task.transition=full, data=own")
+        if self.model.name != "tiny":
+            raise OneiroError(f"{self.system} trains its models from scratch: set model.name=tiny")
         return self
