@@ -93,7 +93,7 @@ def test_a_session_shows_what_is_printed(page: Callable[[str], Reader]) -> None:
 def test_a_setting_in_prose_that_no_recipe_has_is_found() -> None:
     assert unknown_settings("Values are YAML: `seed=1`, `rl.lr=1e-4`.") == ["no recipe has the setting rl.lr"]
     assert unknown_settings("Set `rl.learner.optimiser.lr=1e-4` or `rl.steps=3`; see `rollout.py`.") == []
-    assert "integer" in unknown_settings("`rl.steps=many`")[0]
+    assert "whole number" in unknown_settings("`rl.steps=many`")[0]
 
 
 def test_continued_lines_and_comments_are_one_command(page: Callable[[str], Reader]) -> None:

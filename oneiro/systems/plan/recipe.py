@@ -99,7 +99,7 @@ class PlanTextGameRecipe(TextGameRecipe):
     demonstrations: int = Field(8, ge=1)
     """Training levels of each game whose winning plans the policy learns."""
     policy: SftSettings = SftSettings()
-    reply: SamplingSettings = SamplingSettings(max_tokens=24)
+    policy_sampling: SamplingSettings = SamplingSettings(max_tokens=24)
     """Of the policy."""
     samples: int = Field(8, ge=1)
     """Replies of the policy that proposals are taken from."""
