@@ -120,7 +120,9 @@ class PlanTextGame:
         def prompt(root: Root[Situation]) -> Tokens:
             return self.prompt(chat, root.state)
 
-        return PolicyProposals(self._policy, self.recipe.policy_sampling, samples, prompt, lambda text: text.strip() or None)
+        return PolicyProposals(
+            self._policy, self.recipe.policy_sampling, samples, prompt, lambda text: text.strip() or None
+        )
 
     @cached_property
     def _policy(self) -> Engine:
