@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from oneiro.worlds.web.browser.base import Limits, Session
-from oneiro.worlds.web.sites import Web
-from tests.worlds.web.pages import one
+from oneiro.worlds.web.browser.base import Limits
 from tests.worlds.web.test_chromium import (  # noqa: F401
+    open_page,
     test_a_form_sends_what_was_typed_ticked_and_chosen,
     test_cookies_and_sessions_do_not_meet,
     test_graders_look_without_leaving_a_trace,
@@ -19,7 +18,6 @@ from tests.worlds.web.test_chromium import (  # noqa: F401
     test_trees_are_those_of_the_text_browser,
     test_typing_tabs_history_and_failures_are_those_of_the_text_browser,
 )
-from tests.worlds.web.test_text_browser import HERE
 
 lightpanda = pytest.importorskip("oneiro.worlds.web.browser.lightpanda", reason="needs oneiro[web]")
 pytest.importorskip("lightpanda", reason="needs oneiro[lightpanda]")
@@ -29,16 +27,3 @@ pytest.importorskip("lightpanda", reason="needs oneiro[lightpanda]")
 def browser() -> Iterator:
     with lightpanda.LightpandaBrowser(Limits(seconds=4.0)) as started:
         yield started
-
-
-@pytest.fixture
-def open_page(browser) -> Iterator:
-    sessions: list[Session] = []
-
-    def start(web: Web | str, url: str = HERE, cookies=None) -> Session:
-        sessions.append(browser.open(one(web) if isinstance(web, str) else web, [url], cookies))
-        return sessions[-1]
-
-    yield start
-    for session in sessions:
-        session.close()
