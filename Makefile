@@ -1,4 +1,5 @@
-# `make demo` trains a first agent and writes its report; `make test` runs every check. Both make the environment first.
+# `make demo` trains a first agent and writes its report; `make test` runs the checks of every change, `make thorough`
+# the long ones. Each makes the environment first.
 #
 #   PYTHON=python3.12       the Python to make it with (3.11 or newer)
 #   EXTRA=track             extras to install besides, for instance EXTRA=smollm,track
@@ -8,7 +9,7 @@
 #   OUT=runs/demo           where the demo's run lives
 #   MUTANTS='--sample 300'  options of `make mutants`: --seed, --only PATH, --workers, --fresh; without, every mutant
 #   CHAOS='--size small'    options for `make chaos`
-#   PYTEST='-m "not slow and not published"'  options for pytest
+#   PYTEST='-m "not slow and not published and not thorough"'  options for pytest
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -24,7 +25,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 COMMA := ,
 
-.PHONY: demo test mutants chaos docs venv clean graphics browser
+.PHONY: demo test thorough mutants chaos docs venv clean graphics browser
 
 demo: $(VENV)/.installed
 	$(BIN)/oneiro run spa/frozen-lake --out $(OUT)
@@ -36,6 +37,10 @@ test: $(VENV)/.installed-dev graphics browser docs
 	$(BIN)/lint-imports
 	# Two workers, one thread each: with more, threads of small operations wait for each other.
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal $(PYTEST)
+
+# What `make test` leaves out: every variant, and long searches for rare faults. About an hour.
+thorough: $(VENV)/.installed-dev graphics browser
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m thorough $(PYTEST)
 
 # Errors put into the core on purpose, to see which the tests notice; the report is build/mutants.md.
 mutants: $(VENV)/.installed-dev

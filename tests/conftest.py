@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +32,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     quick = [item for item in items if item.get_closest_marker("slow") is None]
     slow, half = [item for item in items if item.get_closest_marker("slow") is not None], len(quick) // 2
     items[:] = [*slow[::2], *quick[:half], *slow[1::2], *quick[half:]]
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays: the collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

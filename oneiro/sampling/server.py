@@ -355,7 +355,7 @@ def _read(response: http.client.HTTPResponse, longest: int, late: threading.Even
     """A reply piece by piece, while there is time; one byte more than the longest says that it was longer."""
     found = bytearray()
     while (
-        len(found) <= longest and not late.is_set() and (piece := response.read(min(CHUNK, longest + 1 - len(found))))
+        len(found) <= longest and not late.is_set() and (piece := response.read1(min(CHUNK, longest + 1 - len(found))))
     ):
         found += piece
     return bytes(found)

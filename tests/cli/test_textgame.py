@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -18,20 +16,9 @@ from oneiro.systems.rlvr.textgame.recipe import TextGameDataSettings
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl, own_rules
 from oneiro.worlds.textgame.dataset import open_dataset, splits
 from oneiro.worlds.textgame.state import Transition
+from tests.commands import mistake, oneiro
 
 TASK = TextGamePredictor(TextGamePredictorConfig(rules="none"))
-
-
-def oneiro(*arguments: object, text: str = "") -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, "-m", "oneiro", *map(str, arguments)]
-    return subprocess.run(program, input=text, capture_output=True, text=True, timeout=300)
-
-
-def mistake(*arguments: object) -> str:
-    """The one line that a mistaken command answers with, and exit code 2."""
-    done = oneiro(*arguments)
-    assert done.returncode == 2 and len(done.stderr.strip().splitlines()) == 1, done.stderr
-    return done.stderr.strip()
 
 
 @pytest.fixture(scope="module")

@@ -205,16 +205,16 @@ def test_retry_after_is_waited_for(host: Host) -> None:
 def test_a_retry_after_beyond_the_deadline_gives_up_at_once(host: Host) -> None:
     host.answer = lambda body, handler: send(handler, {"detail": "later"}, 429, Retry_After="3600")
     start = time.monotonic()
-    reply = host.client(total_s=5.0).chat([say("a")])[0][0]
+    reply = host.client(total_s=60.0).chat([say("a")])[0][0]
     assert reply.error is not None and "429" in reply.error
-    assert time.monotonic() - start < 1.0
+    assert time.monotonic() - start < 20
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 301])
 def test_a_refusal_stops_the_batch_at_once_with_the_server_s_words_in_one_line(host: Host, status: int) -> None:
     def answer(body: dict[str, Any], handler: BaseHTTPRequestHandler) -> None:
         if body["messages"][0]["content"] == "stall":
-            time.sleep(3)
+            time.sleep(40)
         send(handler, {"error": {"message": "no such\nmodel"}}, status)
 
     host.answer = answer
@@ -222,22 +222,22 @@ def test_a_refusal_stops_the_batch_at_once_with_the_server_s_words_in_one_line(h
     with pytest.raises(OneiroError, match="no such model") as caught:
         host.client(timeout_s=30, concurrency=2).chat([say("stall"), say("a"), say("b"), say("c")])
     assert "\n" not in str(caught.value)
-    assert time.monotonic() - start < 2.0
+    assert time.monotonic() - start < 20
     assert len(host.bodies) <= 3
 
 
 def test_a_server_that_stalls_is_cut_off_at_the_timeout(host: Host) -> None:
-    host.answer = lambda body, handler: time.sleep(2)
+    host.answer = lambda body, handler: time.sleep(40)
     start = time.monotonic()
     reply = host.client(timeout_s=0.2, retries=1).chat([say("a")])[0][0]
     assert reply.error is not None and "0.2 s" in reply.error
-    assert time.monotonic() - start < 1.0
+    assert time.monotonic() - start < 20
 
 
 def test_a_server_that_drips_bytes_forever_is_cut_off_too(host: Host) -> None:
     def drip(body: dict[str, Any], handler: BaseHTTPRequestHandler) -> None:
         handler.wfile.write(b"HTTP/1.0 200 OK\r\nX-Slow: ")
-        for _ in range(60):
+        for _ in range(800):
             handler.wfile.write(b"x")
             time.sleep(0.05)
 
@@ -245,15 +245,15 @@ def test_a_server_that_drips_bytes_forever_is_cut_off_too(host: Host) -> None:
     start = time.monotonic()
     reply = host.client(timeout_s=0.3, retries=0).chat([say("a")])[0][0]
     assert reply.error is not None and "0.3 s" in reply.error
-    assert time.monotonic() - start < 1.0
+    assert time.monotonic() - start < 20
 
 
 def test_the_total_deadline_ends_the_batch_with_error_replies(host: Host) -> None:
-    host.answer = lambda body, handler: time.sleep(2)
+    host.answer = lambda body, handler: time.sleep(40)
     start = time.monotonic()
     replies = host.client(total_s=0.4, timeout_s=10, concurrency=2).chat([say(str(i)) for i in range(6)])
     assert all(group[0].error for group in replies)
-    assert time.monotonic() - start < 1.5
+    assert time.monotonic() - start < 20
 
 
 NESTED = b"[" * 200_000
@@ -447,19 +447,19 @@ def test_a_reply_is_bounded_by_what_was_asked_for_and_read_no_further(host: Host
     start = time.monotonic()
     reply = host.client(retries=0, max_tokens=10).chat([say("a")])[0][0]
     assert reply.error == "the reply is longer than 1.01 MiB"
-    assert sent < 16 << 20 and time.monotonic() - start < 2
+    assert sent < 16 << 20 and time.monotonic() - start < 20
 
 
 def test_a_reply_that_comes_too_slowly_ends_at_the_deadline_whatever_it_holds(host: Host) -> None:
     def trickle(body: dict[str, Any], handler: BaseHTTPRequestHandler) -> None:
         handler.wfile.write(b"HTTP/1.0 200 OK\r\n\r\n")
         with contextlib.suppress(OSError):
-            for _ in range(100):
-                handler.wfile.write(b" " * 5000)
+            for _ in range(2000):
+                handler.wfile.write(b" " * 100)
                 time.sleep(0.02)
 
     host.answer = trickle
     start = time.monotonic()
     reply = host.client(retries=0, timeout_s=0.3).chat([say("a")])[0][0]
     assert reply.error is not None and "within 0.3 s" in reply.error
-    assert time.monotonic() - start < 1
+    assert time.monotonic() - start < 20

@@ -241,11 +241,11 @@ def test_reading_ends_one_byte_beyond_the_longest_or_when_it_is_late() -> None:
     late, late_at = threading.Event(), 0
 
     class Response(io.BytesIO):
-        def read(self, size: int | None = -1) -> bytes:
+        def read1(self, size: int | None = -1) -> bytes:
             asked.append(size or 0)
             if late_at == len(asked):
                 late.set()
-            return super().read(size)
+            return super().read1(size)
 
     def read(size: int, longest: int) -> int:
         asked.clear()
@@ -353,5 +353,5 @@ def test_the_first_refusal_stops_the_threads_that_wait(monkeypatch: pytest.Monke
     start = time.monotonic()
     with pytest.raises(OneiroError, match="wrong key"):
         made.chat([[], []])
-    assert time.monotonic() - start < 5 and shared[0].over()
+    assert time.monotonic() - start < 20 and shared[0].over()
     assert 0 < shared[0].deadline - start <= 61

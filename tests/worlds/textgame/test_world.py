@@ -23,8 +23,12 @@ def make(game: str = "mix-paint", **settings: object) -> TextGame:
     return TextGame(TextGameConfig(game=game, **settings))  # type: ignore[arg-type]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", GAMES)
+QUICK = ("open-chest", "light-bulb")
+
+
+@pytest.mark.parametrize(
+    "name", [*QUICK, *(pytest.param(name, marks=pytest.mark.thorough) for name in GAMES if name not in QUICK)]
+)
 def test_a_game_passes_every_check_of_a_world(name: str) -> None:
     assert [f"{finding.message}" for finding in check(f"textgame:{name}") if finding.status == "error"] == []
 

@@ -9,8 +9,11 @@ be stepped at once (`act_many`, `observe_many`).
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import shutil
+import signal
 from collections.abc import Mapping, Sequence
 
 from playwright.async_api import (
@@ -30,7 +33,7 @@ from oneiro.worlds.web.browser.chromium_session import ChromiumSession
 from oneiro.worlds.web.browser.waiting import WaitingBrowser
 from oneiro.worlds.web.sites import Web
 
-START_SECONDS = 60.0
+END_SECONDS = 5.0
 SWITCHES = (
     "--proxy-bypass-list=<-loopback>",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
@@ -53,6 +56,7 @@ class ChromiumBrowser(WaitingBrowser):
 
     name = "chromium"
     failure = PlaywrightError
+    start_seconds = 60.0
 
     def __init__(self, limits: Limits | None = None, executable: str | None = None, headed: bool = False) -> None:
         super().__init__(limits)
@@ -60,8 +64,10 @@ class ChromiumBrowser(WaitingBrowser):
         self.headed = headed
         self.playwright: Playwright | None = None
         self.process: Process | None = None
+        self.group = 0
+        """Chromium's processes, to kill them where they do not end."""
         try:
-            self.wait(self._start(), START_SECONDS)
+            self.wait(self._start(), self.start_seconds)
         except (PlaywrightError, BrowserDied) as error:
             self.close()
             reason = str(error).strip().splitlines()[0] if str(error).strip() else "it does not answer"
@@ -73,6 +79,7 @@ class ChromiumBrowser(WaitingBrowser):
     async def _start(self) -> None:
         if self.playwright is None:
             self.playwright = await async_playwright().start()
+        if not self.server.port:
             await self.server.start()
         switches = [f"--proxy-server=http://127.0.0.1:{self.server.port}", *SWITCHES]
         if hasattr(os, "geteuid") and os.geteuid() == 0:
@@ -82,19 +89,30 @@ class ChromiumBrowser(WaitingBrowser):
             headless=not self.headed,
             args=switches,
             ignore_default_args=["--disable-popup-blocking"],
-            timeout=START_SECONDS * 1000,
+            timeout=self.start_seconds * 1000,
         )
+        protocol = await self.process.new_browser_cdp_session()
+        running = (await protocol.send("SystemInfo.getProcessInfo"))["processInfo"]
+        leader = next((int(one["id"]) for one in running if one["type"] == "browser"), 0)
+        self.group = leader if leader and os.getpgid(leader) == leader else 0
+        await protocol.detach()
 
     def open(self, web: Web, urls: Sequence[str], cookies: Mapping[str, Mapping[str, str]] | None = None) -> Session:
-        if self.process is None or not self.process.is_connected():
-            self.count("restart")
-            self.wait(self._start(), START_SECONDS)
+        self._ensure()
         session = ChromiumSession(self, web)
         self.wait(session._open(urls, cookies or {}))
         return session
 
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.is_connected()
+
     async def _stop(self) -> None:
-        if self.process is not None:
-            await self.process.close()
-        if self.playwright is not None:
-            await self.playwright.stop()
+        if self.hung and self.group:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.group, signal.SIGKILL)
+        for end in (self.process and self.process.close, self.playwright and self.playwright.stop):
+            if end is not None:
+                with contextlib.suppress(PlaywrightError, TimeoutError):
+                    await asyncio.wait_for(end(), END_SECONDS)
+        self.process = self.playwright = None

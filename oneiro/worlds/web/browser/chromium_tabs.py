@@ -260,7 +260,7 @@ class Tabs:
             return otherwise
 
     def _check(self) -> None:
-        if self.browser.process is None or not self.browser.process.is_connected():
+        if not self.browser.alive:
             raise BrowserDied("Chromium is gone")
 
     async def _world(self, tab: Tab) -> int:

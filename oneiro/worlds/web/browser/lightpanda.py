@@ -26,7 +26,6 @@ from oneiro.worlds.web.browser.lightpanda_session import LightpandaSession
 from oneiro.worlds.web.browser.waiting import WaitingBrowser
 from oneiro.worlds.web.sites import Web
 
-START_SECONDS = 20.0
 MOST_TABS = 512
 """Connections of one process."""
 HEAP_MEGABYTES = 512
@@ -37,6 +36,7 @@ class LightpandaBrowser(WaitingBrowser):
 
     name = "lightpanda"
     failure = ProtocolError
+    start_seconds = 20.0
 
     def __init__(self, limits: Limits | None = None, executable: str | None = None) -> None:
         self.executable = executable or find_executable()
@@ -44,7 +44,7 @@ class LightpandaBrowser(WaitingBrowser):
         self.process: asyncio.subprocess.Process | None = None
         self.url = ""
         try:
-            self.wait(self._start(), START_SECONDS)
+            self.wait(self._start(), self.start_seconds)
         except (BrowserDied, OSError) as error:
             self.close()
             raise OneiroError(f"Lightpanda does not start ({error}): {self.executable}") from None
@@ -85,13 +85,10 @@ class LightpandaBrowser(WaitingBrowser):
 
     @property
     def alive(self) -> bool:
-        """Whether the process runs."""
         return self.process is not None and self.process.returncode is None
 
     def open(self, web: Web, urls: Sequence[str], cookies: Mapping[str, Mapping[str, str]] | None = None) -> Session:
-        if not self.alive:
-            self.count("restart")
-            self.wait(self._start(), START_SECONDS)
+        self._ensure()
         session = LightpandaSession(self, web)
         self.wait(session._open(urls, cookies or {}))
         return session

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import threading
 from collections.abc import Coroutine, Sequence
 from typing import Any, ClassVar, TypeVar
@@ -14,6 +15,7 @@ from oneiro.worlds.web.browser.server import Server
 from oneiro.worlds.web.page import Page
 
 Result = TypeVar("Result")
+STOP_SECONDS = 20.0
 
 
 class WaitingBrowser(Browser):
@@ -21,22 +23,29 @@ class WaitingBrowser(Browser):
 
     failure: ClassVar[type[Exception]]
     """What the protocol raises where the browser is gone."""
+    start_seconds: ClassVar[float]
 
     def __init__(self, limits: Limits | None = None) -> None:
         super().__init__(limits)
+        self.patience = 8 * self.limits.seconds + 20
+        """Seconds until a browser that does not answer is given up; pages that hang are stopped long before."""
+        self.hung = False
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_forever, name=self.name, daemon=True)
         self.thread.start()
         self.server = Server(self.limits)
 
     def wait(self, work: Coroutine[Any, Any, Result], seconds: float | None = None) -> Result:
-        """Run something in the browser's thread. A browser that does not answer at all is dead."""
-        bound = seconds if seconds is not None else 4 * self.limits.seconds + 10
+        """Run something in the browser's thread. A browser that does not answer at all is dead; the next session starts
+        a new one.
+        """
+        bound = seconds if seconds is not None else self.patience
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return future.result(bound)
         except concurrent.futures.TimeoutError:
             future.cancel()
+            self.hung = True
             raise BrowserDied(f"{self.name.capitalize()} does not answer") from None
         except self.failure as error:
             raise BrowserDied(f"{self.name.capitalize()}: {(str(error) or 'gone').splitlines()[0]}") from None
@@ -51,15 +60,35 @@ class WaitingBrowser(Browser):
         async def together() -> list[Result]:
             return list(await asyncio.gather(*work))
 
-        return self.wait(together(), 4 * self.limits.seconds + 10 + len(work))
+        return self.wait(together(), self.patience + len(work))
 
     def count(self, event: str) -> None:
         """One more of an event."""
         self.counts[event] = self.counts.get(event, 0) + 1
 
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        raise NotImplementedError
+
+    async def _start(self) -> None:
+        """Start the process."""
+        raise NotImplementedError
+
     async def _stop(self) -> None:
         """End the process."""
         raise NotImplementedError
+
+    def _ensure(self) -> None:
+        """A process that answers, before a session begins."""
+        if self.alive and not self.hung:
+            return
+        self.count("restart")
+        if self.hung:
+            with contextlib.suppress(BrowserDied):
+                self.wait(self._stop(), STOP_SECONDS)
+        self.hung = False
+        self.wait(self._start(), self.start_seconds)
 
     def close(self) -> None:
         async def stop() -> None:
@@ -69,7 +98,7 @@ class WaitingBrowser(Browser):
         if not self.thread.is_alive():
             return
         try:
-            self.wait(stop(), 20.0)
+            self.wait(stop(), STOP_SECONDS)
         except BrowserDied:
             pass
         finally:

@@ -135,7 +135,7 @@ def test_the_model_of_a_run_is_asked_as_it_was_taught(alone: Path, tmp_path: Pat
     assert scores["depth"]["perfect"][1]["unbroken"]["accuracy"] == 100.0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_run_killed_in_its_stages_ends_like_one_left_alone(alone: Path, tmp_path: Path) -> None:
     killed = tmp_path / "killed"
     stages = ("data", "sft", "rl", "evaluate-rlvr")

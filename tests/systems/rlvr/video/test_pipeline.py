@@ -275,7 +275,7 @@ def test_a_given_transformer_is_not_taken_for_actions_that_last_longer(alone: Pa
         take_transformer(recipe, run, data)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_run_killed_in_its_stages_ends_like_one_left_alone(tmp_path: Path) -> None:
     undisturbed, killed = tmp_path / "alone", tmp_path / "killed"
     assert start("rlvr/video-multi", undisturbed).wait(300) == 0

@@ -1,0 +1,63 @@
+"""A browser whose processes answer nobody any more costs one session: the next one has a new browser."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from oneiro.worlds.web.browser.base import BrowserDied, Limits
+from tests.worlds.web.pages import one
+
+HERE = "http://here.test/"
+WEB = "needs Playwright (pip install oneiro[web])"
+
+
+def started(name: str):
+    if name == "chromium":
+        if shutil.which("chromium") is None:
+            pytest.skip("needs Chromium (apt install chromium)")
+        return pytest.importorskip("oneiro.worlds.web.browser.chromium", reason=WEB).ChromiumBrowser(Limits(seconds=5))
+    pytest.importorskip("lightpanda", reason="needs Lightpanda (pip install oneiro[lightpanda])")
+    return pytest.importorskip("oneiro.worlds.web.browser.lightpanda", reason=WEB).LightpandaBrowser(Limits(seconds=5))
+
+
+def processes(name: str) -> list[int]:
+    """Those of this name that this process or its children started."""
+    found: dict[int, tuple[str, int, str]] = {}
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (place / "stat").read_text()
+        except OSError:
+            continue
+        state, parent = line.rpartition(")")[2].split()[:2]
+        found[int(place.name)] = (line[line.index("(") + 1 : line.rindex(")")], int(parent), state)
+    ours = [os.getpid()]
+    for process in ours:
+        ours += [child for child, (_, parent, _) in found.items() if parent == process]
+    return [process for process in ours[1:] if found[process][0].startswith(name) and found[process][2] != "Z"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+@pytest.mark.parametrize("name", ["chromium", "lightpanda"])
+def test_a_browser_that_does_not_answer_is_killed_and_replaced(name):
+    before = set(processes(name))
+    with started(name) as browser:
+        session = browser.open(one("<h1>Head</h1>"), [HERE])
+        session.observe()
+        stopped = set(processes(name)) - before
+        assert stopped
+        for process in stopped:
+            os.kill(process, signal.SIGSTOP)
+        browser.patience = 2.0
+        with pytest.raises(BrowserDied, match="does not answer"):
+            session.observe()
+        browser.patience = 60.0
+        again = browser.open(one("<h1>Head</h1>"), [HERE])
+        assert "heading 'Head'" in again.observe().text()
+        assert browser.counts["restart"] == 1
+        assert not stopped & set(processes(name))
+    assert set(processes(name)) <= before
