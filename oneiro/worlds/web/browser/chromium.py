@@ -111,8 +111,9 @@ class ChromiumBrowser(WaitingBrowser):
         if self.hung and self.group:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.group, signal.SIGKILL)
-        for end in (self.process and self.process.close, self.playwright and self.playwright.stop):
-            if end is not None:
-                with contextlib.suppress(PlaywrightError, TimeoutError):
-                    await asyncio.wait_for(end(), END_SECONDS)
+        ends = [self.process.close()] if self.process is not None else []
+        ends += [self.playwright.stop()] if self.playwright is not None else []
+        for end in ends:
+            with contextlib.suppress(PlaywrightError, TimeoutError):
+                await asyncio.wait_for(end, END_SECONDS)
         self.process = self.playwright = None

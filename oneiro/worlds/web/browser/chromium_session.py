@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import Any
 
 from playwright.async_api import (
     Error as PlaywrightError,
@@ -11,7 +12,7 @@ from playwright.async_api import (
 
 from oneiro.worlds.web.actions import Action
 from oneiro.worlds.web.browser.accessibility import tree
-from oneiro.worlds.web.browser.base import BrowserDied, Failed, Outcome, Session, Visited, address
+from oneiro.worlds.web.browser.base import BrowserDied, Failed, Outcome, Visited, address
 from oneiro.worlds.web.browser.chromium_actions import ActingTabs
 from oneiro.worlds.web.browser.chromium_scripts import MARKED
 from oneiro.worlds.web.browser.chromium_tabs import Tab
@@ -23,14 +24,8 @@ from oneiro.worlds.web.browser.styles import Styles
 from oneiro.worlds.web.page import Node, Page, number
 
 
-class ChromiumSession(ActingTabs, Session):
+class ChromiumSession(ActingTabs):
     """One context of Chromium. The methods with an underscore run in the browser's thread."""
-
-    def observe(self) -> Page:
-        return self.browser.wait(self._observe())
-
-    def act(self, action: Action) -> Outcome:
-        return self.browser.wait(self._act(action))
 
     @property
     def url(self) -> str:
@@ -39,22 +34,11 @@ class ChromiumSession(ActingTabs, Session):
     def html(self) -> str:
         return self.browser.wait(self._bounded(self.tab.window.content(), ""))
 
-    def simplified_html(self) -> str:
-        return self.browser.wait(self._simplified())
-
     def number_of(self, node: Node) -> int | None:
         return self.browser.wait(self._number_of(node))
 
     def screenshot(self) -> bytes | None:
         return self.browser.wait(self._bounded(self.tab.window.screenshot(), None))
-
-    def visit(self, url: str) -> Visited:
-        return self.browser.wait(self._visit(url, None))[0]
-
-    def locate(self, locator: str, url: str | None = None) -> str:
-        if url is not None:
-            return self.browser.wait(self._visit(url, locator))[1]
-        return self.browser.wait(self._evaluated(self.tab, locator))
 
     def close(self) -> None:
         async def end() -> None:
@@ -148,15 +132,10 @@ class ChromiumSession(ActingTabs, Session):
         given = self.shown if isinstance(self.shown, list) else []
         return given.index(place) if place in given else None
 
-    async def _evaluated(self, tab: Tab, locator: str) -> str:
-        """A locator as JavaScript in our world of the page; what goes wrong in it is nothing found."""
-        value = await self._bounded(self._run(tab, f"(() => {{ try {{ return ({locator}) }} catch {{ }} }})()"), None)
-        if isinstance(value, bool):
-            return "true" if value else "false"
-        return "" if value is None else str(value)
+    async def _value(self, tab: Tab, expression: str) -> Any:
+        return await self._bounded(self._run(tab, expression), None)
 
     async def _visit(self, url: str, locator: str | None) -> tuple[Visited, str]:
-        """A page of its own for a grader."""
         assert self.context is not None
         target = address(url)
         kept, counts = list(self.events), dict(self.browser.counts)

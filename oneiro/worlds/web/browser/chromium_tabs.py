@@ -23,6 +23,7 @@ from playwright.async_api import (
 from oneiro.worlds.web.browser.base import BrowserDied, address
 from oneiro.worlds.web.browser.chromium_scripts import LISTEN, WORLD
 from oneiro.worlds.web.browser.server import HEADER
+from oneiro.worlds.web.browser.waiting import WaitingSession
 from oneiro.worlds.web.page import Node
 from oneiro.worlds.web.sites import Web
 
@@ -51,8 +52,10 @@ class Tab:
     """New tabs that its page asked for and that have not come yet."""
 
 
-class Tabs:
+class Tabs(WaitingSession):
     """One context of Chromium. The methods with an underscore run in the browser's thread."""
+
+    browser: ChromiumBrowser
 
     def __init__(self, browser: ChromiumBrowser, web: Web) -> None:
         self.browser, self.web = browser, web
@@ -73,11 +76,6 @@ class Tabs:
     def tab(self) -> Tab:
         """The tab in front."""
         return self.tabs[self.front]
-
-    def event(self, name: str) -> None:
-        """Count what happened besides."""
-        self.events.append(name)
-        self.browser.count(name)
 
     async def _open(self, urls: Sequence[str], cookies: Mapping[str, Mapping[str, str]]) -> None:
         assert self.browser.process is not None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from oneiro.worlds.web.actions import Action, Kind
 from oneiro.worlds.web.browser import forms
 from oneiro.worlds.web.browser.accessibility import tree
-from oneiro.worlds.web.browser.base import BrowserDied, Failed, Outcome, Session, Visited, address
+from oneiro.worlds.web.browser.base import BrowserDied, Failed, Outcome, Visited, address
 from oneiro.worlds.web.browser.chromium_scripts import FIELD, PICK, SET_DATE
 from oneiro.worlds.web.browser.devtools import ProtocolError
 from oneiro.worlds.web.browser.document import INDEX, Document
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
-class LightpandaSession(Tabs, Session):
+class LightpandaSession(Tabs):
     """The methods with an underscore run in the browser's thread."""
 
     def __init__(self, browser: LightpandaBrowser, web: Web) -> None:
@@ -42,12 +42,6 @@ class LightpandaSession(Tabs, Session):
 
     # What anybody may call
 
-    def observe(self) -> Page:
-        return self.browser.wait(self._observe())
-
-    def act(self, action: Action) -> Outcome:
-        return self.browser.wait(self._act(action))
-
     @property
     def url(self) -> str:
         return self.tab.url
@@ -56,23 +50,12 @@ class LightpandaSession(Tabs, Session):
         shown = f"document.documentElement.outerHTML.slice(0, {self.limits.page_bytes})"
         return self.browser.wait(self._bounded(self.tab.run(shown))) or ""
 
-    def simplified_html(self) -> str:
-        return self.browser.wait(self._simplified())
-
     def number_of(self, node: Node) -> int | None:
         given = self.shown if isinstance(self.shown, list) else []
         return given.index(node.handle) if node.handle in given else None
 
     def screenshot(self) -> bytes | None:
         return None
-
-    def visit(self, url: str) -> Visited:
-        return self.browser.wait(self._visit(url, None))[0]
-
-    def locate(self, locator: str, url: str | None = None) -> str:
-        if url is not None:
-            return self.browser.wait(self._visit(url, locator))[1]
-        return self.browser.wait(self._evaluated(self.tab, locator))
 
     def close(self) -> None:
         async def end() -> None:
@@ -134,18 +117,13 @@ class LightpandaSession(Tabs, Session):
         self.shown = [int(element.attributes.get(INDEX, "-1")) for element in numbered]
         return text
 
-    async def _evaluated(self, tab: Tab, locator: str) -> str:
-        """A locator as JavaScript in our world of the page; what goes wrong in it is nothing found."""
+    async def _value(self, tab: Tab, expression: str) -> Any:
         try:
-            value = await tab.run(f"(() => {{ try {{ return ({locator}) }} catch {{ }} }})()")
+            return await tab.run(expression)
         except (ProtocolError, TimeoutError):
-            return ""
-        if isinstance(value, bool):
-            return "true" if value else "false"
-        return "" if value is None else str(value)
+            return None
 
     async def _visit(self, url: str, locator: str | None) -> tuple[Visited, str]:
-        """A page of its own for a grader."""
         kept, counts = list(self.events), dict(self.browser.counts)
         tab = await self._connected()
         html = found = ""

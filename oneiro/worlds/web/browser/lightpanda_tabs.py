@@ -14,6 +14,7 @@ from oneiro.worlds.web.browser.base import BrowserDied, Failed, address
 from oneiro.worlds.web.browser.devtools import Connection, ProtocolError
 from oneiro.worlds.web.browser.lightpanda_scripts import ACCEPT, ELEMENTS
 from oneiro.worlds.web.browser.server import HEADER
+from oneiro.worlds.web.browser.waiting import WaitingSession
 from oneiro.worlds.web.sites import Web
 
 if TYPE_CHECKING:
@@ -53,8 +54,10 @@ class Tab:
         return await self.run(f"({function}).call({ELEMENTS}[{element}]{', ' * bool(given)}{given})")
 
 
-class Tabs:
+class Tabs(WaitingSession):
     """The tabs of one episode. The methods with an underscore run in the browser's thread."""
+
+    browser: LightpandaBrowser
 
     def __init__(self, browser: LightpandaBrowser, web: Web) -> None:
         self.browser, self.web, self.limits = browser, web, browser.limits
@@ -69,11 +72,6 @@ class Tabs:
     def tab(self) -> Tab:
         """The tab in front."""
         return self.tabs[self.front]
-
-    def event(self, name: str) -> None:
-        """Count what happened besides."""
-        self.events.append(name)
-        self.browser.count(name)
 
     async def _open(self, urls: Sequence[str], cookies: Mapping[str, Mapping[str, str]]) -> None:
         self.secret = self.browser.server.admit(self.web, self.event)

@@ -10,12 +10,67 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from oneiro.worlds.web.actions import Action
-from oneiro.worlds.web.browser.base import Browser, BrowserDied, Limits, Outcome, Session
+from oneiro.worlds.web.browser.base import Browser, BrowserDied, Limits, Outcome, Session, Visited
 from oneiro.worlds.web.browser.server import Server
 from oneiro.worlds.web.page import Page
 
 Result = TypeVar("Result")
 STOP_SECONDS = 20.0
+
+
+class WaitingSession(Session):
+    """A session whose methods hand their work to the browser's thread, where the ones with an underscore run."""
+
+    browser: WaitingBrowser
+    events: list[str]
+    tabs: list[Any]
+    front: int
+
+    def observe(self) -> Page:
+        return self.browser.wait(self._observe())
+
+    def act(self, action: Action) -> Outcome:
+        return self.browser.wait(self._act(action))
+
+    def simplified_html(self) -> str:
+        return self.browser.wait(self._simplified())
+
+    def visit(self, url: str) -> Visited:
+        return self.browser.wait(self._visit(url, None))[0]
+
+    def locate(self, locator: str, url: str | None = None) -> str:
+        if url is not None:
+            return self.browser.wait(self._visit(url, locator))[1]
+        return self.browser.wait(self._evaluated(self.tabs[self.front], locator))
+
+    def event(self, name: str) -> None:
+        """Count what happened besides."""
+        self.events.append(name)
+        self.browser.count(name)
+
+    async def _observe(self) -> Page:
+        raise NotImplementedError
+
+    async def _act(self, action: Action) -> Outcome:
+        raise NotImplementedError
+
+    async def _simplified(self) -> str:
+        raise NotImplementedError
+
+    async def _visit(self, url: str, locator: str | None) -> tuple[Visited, str]:
+        """A page of its own for a grader, and what a locator finds on it."""
+        raise NotImplementedError
+
+    async def _value(self, tab: Any, expression: str) -> Any:
+        """The value of an expression in a page, None where it has none or the page does not answer."""
+        raise NotImplementedError
+
+    async def _evaluated(self, tab: Any, locator: str) -> str:
+        """A locator as JavaScript; what goes wrong in it is nothing found."""
+        value = await self._value(tab, f"(() => {{ try {{ return ({locator}) }} catch {{ }} }})()")
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return "" if value is None else str(value)
 
 
 class WaitingBrowser(Browser):
