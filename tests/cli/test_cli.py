@@ -319,8 +319,14 @@ def test_every_recipe_says_what_it_is_and_has_a_smoke_preset(name: str) -> None:
     assert cli.main(["run", name, "--dry-run"]) == 0
 
 
+SIMILAR = [f"spa/{world}" for world in ("2048", "countdown", "cube", "math", "sudoku")]
+"""The demo's recipe with another world, which has tests of its own."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.thorough) if name in SIMILAR else name for name in RECIPES]
+)
 def test_every_recipe_runs_its_smoke_preset(name: str, finished: Callable[[str, str], Path]) -> None:
     run = finished(name, "smoke")
     assert (run / "report.html").exists()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,15 +28,21 @@ def follow_alone(page: Path, place: Path, runs: Path) -> None:
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
 
 
-def in_order() -> list[Path]:
+LONG = [DOCS / f"{name}.md" for name in ("dyna", "planning", "reproduce", "rlvr", "text-games", "video", "worlds")]
+
+
+def followed() -> list[Any]:
     """Every page with blocks. Two workers begin with every other one: long ones first, that wait for no same run."""
-    first = [ROOT / "README.md", EXTENDING, DOCS / "text-games.md", DOCS / "tutorial.md", DOCS / "video.md"]
-    found = [page for page in pages() if blocks(page)]
-    return sorted(found, key=lambda page: first.index(page) if page in first else len(first))
+    first = [ROOT / "README.md", EXTENDING, DOCS / "tutorial.md"]
+    found = sorted(
+        (page for page in pages() if blocks(page)),
+        key=lambda page: first.index(page) if page in first else len(first),
+    )
+    return [pytest.param(page, marks=pytest.mark.thorough if page in LONG else (), id=title(page)) for page in found]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", in_order(), ids=title)
+@pytest.mark.parametrize("page", followed())
 def test_a_reader_can_follow_the_page(page: Path, tmp_path: Path, runs: Path) -> None:
     if entry_points(page):
         follow_alone(page, tmp_path, runs)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -168,16 +167,12 @@ def _never(folder: Path) -> Any:
     raise AssertionError("the network was used")
 
 
-@pytest.fixture(scope="module")
-def smol(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+@pytest.mark.slow
+def test_the_fetched_model_tells_english_from_the_same_words_shuffled_answers_and_stops(tmp_path: Path) -> None:
     try:
-        yield smollm.fetch(tmp_path_factory.mktemp("smol") / "model")
+        smol = smollm.fetch(tmp_path / "model")
     except OneiroError as error:
         pytest.skip(f"SmolLM2 cannot be fetched here: {error}")
-
-
-@pytest.mark.slow
-def test_the_fetched_model_finds_english_far_likelier_than_the_same_words_shuffled(smol: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(smol, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(smol)
 
@@ -190,12 +185,6 @@ def test_the_fetched_model_finds_english_far_likelier_than_the_same_words_shuffl
     shuffled = "Seine a of large Paris the France on is city The river capital ,."
     assert perplexity(english) < 50
     assert perplexity(shuffled) > 20 * perplexity(english)
-
-
-@pytest.mark.slow
-def test_the_fetched_model_answers_a_question_and_stops(smol: Path) -> None:
-    model = AutoModelForCausalLM.from_pretrained(smol, dtype=torch.float32)
-    tokenizer = AutoTokenizer.from_pretrained(smol)
     chat = [{"role": "user", "content": "What is the capital of France?"}]
     ids = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_tensors="pt", return_dict=True)
     answer = model.generate(**ids, max_new_tokens=30, do_sample=False)[0, ids["input_ids"].shape[1] :]

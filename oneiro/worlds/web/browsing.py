@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import threading
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -222,12 +222,17 @@ class BrowserWorld(World):
         return self.page.url, self.top, self.body
 
 
-@cache
+_STARTED: dict[tuple[str, bool], Browser] = {}
+_STARTING = threading.Lock()
+
+
 def browser(name: str, headed: bool = False) -> Browser:
-    """The browser of this process; it is closed when the process ends."""
-    found = start(name, headed)
-    atexit.register(found.close)
-    return found
+    """The browser of this process, one for all threads; it is closed when the process ends."""
+    with _STARTING:
+        if (name, headed) not in _STARTED:
+            _STARTED[name, headed] = start(name, headed)
+            atexit.register(_STARTED[name, headed].close)
+        return _STARTED[name, headed]
 
 
 def start(name: str, headed: bool = False) -> Browser:

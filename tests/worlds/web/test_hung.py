@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from oneiro.worlds.web.browser.base import BrowserDied, Limits
+from tests.proc import below
 from tests.worlds.web.pages import one
 
 HERE = "http://here.test/"
@@ -25,30 +26,19 @@ def started(name: str):
     return pytest.importorskip("oneiro.worlds.web.browser.lightpanda", reason=WEB).LightpandaBrowser(Limits(seconds=5))
 
 
-def processes(name: str) -> list[int]:
+def processes(name: str) -> set[int]:
     """Those of this name that this process or its children started."""
-    found: dict[int, tuple[str, int, str]] = {}
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            line = (place / "stat").read_text()
-        except OSError:
-            continue
-        state, parent = line.rpartition(")")[2].split()[:2]
-        found[int(place.name)] = (line[line.index("(") + 1 : line.rindex(")")], int(parent), state)
-    ours = [os.getpid()]
-    for process in ours:
-        ours += [child for child, (_, parent, _) in found.items() if parent == process]
-    return [process for process in ours[1:] if found[process][0].startswith(name) and found[process][2] != "Z"]
+    return {one.id for one in below(os.getpid()) if one.name.startswith(name) and one.state != "Z"}
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 @pytest.mark.parametrize("name", ["chromium", "lightpanda"])
 def test_a_browser_that_does_not_answer_is_killed_and_replaced(name):
-    before = set(processes(name))
+    before = processes(name)
     with started(name) as browser:
         session = browser.open(one("<h1>Head</h1>"), [HERE])
         session.observe()
-        stopped = set(processes(name)) - before
+        stopped = processes(name) - before
         assert stopped
         for process in stopped:
             os.kill(process, signal.SIGSTOP)
@@ -59,5 +49,5 @@ def test_a_browser_that_does_not_answer_is_killed_and_replaced(name):
         again = browser.open(one("<h1>Head</h1>"), [HERE])
         assert "heading 'Head'" in again.observe().text()
         assert browser.counts["restart"] == 1
-        assert not stopped & set(processes(name))
-    assert set(processes(name)) <= before
+        assert not stopped & processes(name)
+    assert processes(name) <= before

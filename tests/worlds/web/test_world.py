@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,9 +12,10 @@ import pytest
 from oneiro import cli, worlds
 from oneiro.errors import OneiroError
 from oneiro.seeds import generator
+from oneiro.worlds.web import browsing
 from oneiro.worlds.web.actions import Action
 from oneiro.worlds.web.browser.base import BrowserDied, Outcome
-from oneiro.worlds.web.browser.text import TextSession
+from oneiro.worlds.web.browser.text import TextBrowser, TextSession
 from oneiro.worlds.web.exam import AGENTS, drawn_task, examine, template_tasks
 from oneiro.worlds.web.tasks import Task
 from oneiro.worlds.web.templates import TEMPLATES
@@ -205,3 +208,19 @@ def test_the_exam_by_command(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert rows[0]["agent"] == "oracle" and rows[0]["all"] == f"{count} / {count}"
     assert cli.main(["eval", "web-tasks", "--agent", "oracel"]) == 2
     assert "did you mean 'oracle'" in capsys.readouterr().err
+
+
+def test_threads_that_ask_at_once_share_one_browser(monkeypatch):
+    """Episodes in threads would otherwise start a browser each."""
+    started = []
+
+    def slow(name, headed):
+        time.sleep(0.05)
+        started.append(name)
+        return TextBrowser()
+
+    monkeypatch.setattr(browsing, "start", slow)
+    monkeypatch.setattr(browsing, "_STARTED", {})
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(browsing.browser, ["text"] * 8))
+    assert started == ["text"] and len({id(one) for one in found}) == 1
