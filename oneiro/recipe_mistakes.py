@@ -106,7 +106,7 @@ def _elsewhere(path: list[str], recipe_class: type[BaseModel], data: Any) -> str
     sections: list[type[BaseModel]] = [recipe_class]
     for part in path[:-1]:
         fields = [section.model_fields[part] for section in sections if part in section.model_fields]
-        sections = [inner for field in fields for inner in _sections(field.annotation)]
+        sections = [inner for field in fields for inner in models_in(field.annotation)]
         data = data.get(part) if isinstance(data, Mapping) else None
     owners = [section.model_fields.get("name") for section in sections if path[-1] in section.model_fields]
     names = sorted(str(field.default) for field in owners if field is not None)
@@ -132,14 +132,14 @@ def _keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
     """Every dotted key of a recipe class."""
     for name, field in model.model_fields.items():
         yield prefix + name
-        for section in _sections(field.annotation):
+        for section in models_in(field.annotation):
             yield from _keys(section, f"{prefix}{name}.")
 
 
-def _sections(annotation: Any) -> Iterator[type[BaseModel]]:
+def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
     """The models inside an annotation such as `PpoConfig | GrpoConfig | None`; containers are left out."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     elif typing.get_origin(annotation) not in (list, dict, tuple, set):
         for inner in typing.get_args(annotation):
-            yield from _sections(inner)
+            yield from models_in(inner)

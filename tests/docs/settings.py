@@ -9,7 +9,8 @@ from functools import cache
 from pydantic import BaseModel
 
 from oneiro.errors import OneiroError
-from oneiro.recipe import Recipe, _sections, find, listing, load, read
+from oneiro.recipe import Recipe, find, listing, load, read
+from oneiro.recipe_mistakes import models_in
 from oneiro.systems import recipe_class
 
 SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
@@ -33,14 +34,14 @@ def known(key: str, kind: type[BaseModel]) -> bool:
     if not rest:
         return True
     annotation = kind.model_fields[head].annotation
-    return any(known(rest, section) for section in _sections(annotation)) or "dict" in str(annotation)
+    return any(known(rest, section) for section in models_in(annotation)) or "dict" in str(annotation)
 
 
 @cache
 def sections() -> frozenset[str]:
     """The names that a dotted setting may begin with."""
     kinds = set(recipes().values())
-    return frozenset(name for kind in kinds for name, f in kind.model_fields.items() if any(_sections(f.annotation)))
+    return frozenset(name for kind in kinds for name, f in kind.model_fields.items() if any(models_in(f.annotation)))
 
 
 def unknown_settings(text: str, own: Collection[str] = ()) -> list[str]:

@@ -11,7 +11,8 @@ from pydantic import BaseModel
 
 from oneiro.learning import algorithms
 from oneiro.predictors.textgame.task import TextGamePredictorConfig
-from oneiro.recipe import Recipe, _sections, find, listing, load, read
+from oneiro.recipe import Recipe, find, listing, load, read
+from oneiro.recipe_mistakes import models_in
 from oneiro.sampling.server import ServerConfig
 from oneiro.systems import recipe_class
 from oneiro.systems.spa.variants import VARIANTS
@@ -63,7 +64,7 @@ def section_of(section: str, recipe: BaseModel | type[BaseModel]) -> BaseModel |
             kind = settings if isinstance(settings, type) else type(settings)
             for name, field in kind.model_fields.items():
                 default = default_of(settings, name)
-                found = [default] if isinstance(default, BaseModel) else list(_sections(field.annotation))
+                found = [default] if isinstance(default, BaseModel) else list(models_in(field.annotation))
                 if name == section and found:
                     return found[0]
                 below += found

@@ -108,7 +108,10 @@ def test_play_that_never_succeeded_is_one_clear_line(tmp_path: Path) -> None:
         oneiro.run(load("spa/frozen-lake", few), out=tmp_path)
 
 
-@pytest.mark.parametrize("name", ["spa/frozen-lake", "spa/sokoban", "spa/sudoku"])
+MORE = [pytest.param(f"spa/{world}", marks=pytest.mark.thorough) for world in ("sokoban", "sudoku")]
+
+
+@pytest.mark.parametrize("name", ["spa/frozen-lake", *MORE])
 def test_the_preset_learns_from_fewer_steps_than_were_played(name: str, tmp_path: Path) -> None:
     small = ["preset=hindsight,smoke", "variants=[spa]", "rl.steps=1", "evaluation.levels=2", "evaluation.samples=1"]
     run = oneiro.run(load(name, small), out=tmp_path)
