@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from oneiro.clock import spent
 from oneiro.episode import Episode, FinishReason, Row, Tokens, given
 from oneiro.predictors.webpage.model import WebPageModel
-from oneiro.predictors.webpage.prompt import answer
 from oneiro.predictors.webpage.state import PageTransition, shown
 from oneiro.predictors.webpage.task import WebPagePredictor
 from oneiro.sampling.engine import Sample
@@ -40,7 +39,7 @@ def episode(
         "actions": [{"action": case.action}],
         "reply": text,
         "prediction": text if score.flaw is None else None,
-        "next_state": answer(task.truth(case), task.config.deletions),
+        "next_state": task.write(task.truth(case), case),
         "reward": reward.value,
     }
     return Episode(
