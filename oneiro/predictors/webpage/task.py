@@ -65,7 +65,9 @@ class WebPagePredictorConfig(BaseModel):
     @model_validator(mode="after")
     def _numbers_of_brief_prompts(self) -> WebPagePredictorConfig:
         if self.numbers == "window" and not self.brief:
-            raise OneiroError("task.numbers=window needs task.brief=true: instructions and histories name a page's own ids")
+            raise OneiroError(
+                "task.numbers=window needs task.brief=true: instructions and histories name a page's own ids"
+            )
         return self
 
 

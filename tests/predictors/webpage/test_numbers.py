@@ -79,5 +79,5 @@ def test_numbers_that_no_line_has_are_false_items_and_long_texts_stay_unread() -
 
 
 def test_instructions_name_a_pages_own_ids() -> None:
-    with pytest.raises(OneiroError, match="needs task.brief"):
+    with pytest.raises(OneiroError, match="needs task"):
         WebPagePredictorConfig(numbers="window")

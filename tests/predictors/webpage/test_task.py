@@ -84,6 +84,8 @@ def test_the_lookup_makes_the_change_of_the_nearest_step_on_the_page_in_question
     assert Lookup([vote], 0)(vote) == true_diff(vote, 0)
     assert Lookup([vote], 0).nearest(vote, apart=True) == []
     assert Lookup([], 0)(vote) == Diff()
+    other = replace(here, state=state("main ''", "link 'B'", "heading 'C'", "button 'Downvote'"))
+    assert [Lookup([vote], 0).seen(case) for case in (vote, here, other)] == [True, True, False]
     new = transplanted(Diff(new=(Item(9, "alert ''"),)), [Item(5, "x")], [Item(7, "y")]).new
     assert new == (Item(11, "alert ''"),)
     assert transplanted(Diff(deleted=(Item(1, "x"),)), [Item(1, "x")], [Item(7, "y"), Item(8, "x")]).deleted == (
@@ -153,6 +155,18 @@ def test_the_tables_have_the_rows_that_need_no_model_and_the_rate_of_failing_act
     assert rows["copy"]["failed"]["all"]["n"] == len(inert) > 0
     found = tables(task, rows, {"perfect": errors_by_depth(task, true_predictor(task, cases), chains(recorded()))})
     assert [table.columns[0] for table in found] == ["answers"] * 4 + ["steps"]
+
+
+def test_steps_that_training_has_seen_and_new_ones_have_figures_of_their_own() -> None:
+    task, cases = WebPagePredictor(BRIEF), distinct(recorded())
+    changed = [case for case in cases if task.changes(case)]
+    known = {case.id for case in changed[:3]}
+    row = measure(task, cases, lambda case: task.target(case) if case.id in known else "", lambda c: c.id in known)
+    assert [(row["seen"][part]["f1"]["value"], row["seen"][part]["f1"]["n"]) for part in ("seen", "new")] == [
+        (1.0, 3),
+        (0.0, len(changed) - 3),
+    ]
+    assert [table.columns[1:] for table in tables(task, {"half": row})][3] == ["seen", "new"]
 
 
 def test_true_changes_carried_out_one_after_another_stay_on_the_true_page() -> None:
