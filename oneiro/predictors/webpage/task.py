@@ -22,6 +22,7 @@ from oneiro.predictors.webpage.parse import MAX_CHARACTERS, PagePrediction, pars
 from oneiro.predictors.webpage.prompt import (
     Deletions,
     Head,
+    action_text,
     answer,
     brief_text,
     instructions,
@@ -190,5 +191,6 @@ class WebPagePredictor(Predictor[PageTransition, Messages, str, PagePrediction])
         for other in near:
             lines = self.write(self.truth(other), other).split("\n")
             cut = [*lines[:SHOWN_LINES], "..."] if len(lines) > SHOWN_LINES else lines
-            texts.append(f"A similar step: {other.described}\n" + "\n".join(cut))
+            did = other.described if self.config.numbers == "page" else self._counted(action_text(other), other)
+            texts.append(f"A similar step: {did}\n" + "\n".join(cut))
         return "\n\n".join(texts) + "\n\n" if texts else ""

@@ -57,6 +57,13 @@ def test_a_prompt_names_lines_as_its_answer_does() -> None:
     assert task.judge(task.target(page), page).f1 == 1.0
 
 
+def test_a_retrieved_step_names_its_own_lines_in_the_same_way() -> None:
+    there = step(PAGE, "click [12]", state(*(item.line for item in PAGE.items[:-1])), episode="there")
+    here = step(state("main ''", *(f"link 'row {n}'" for n in range(20))), "click [10]", PAGE, episode="here")
+    task = WebPagePredictor(COUNTED.model_copy(update={"lines": 4, "retrieve": 1}), examples=[there])
+    assert task.prompt(here)[0]["content"].startswith("A similar step: click\n[.3] link 'row 8'\nNew items:\nNone\n")
+
+
 @pytest.mark.parametrize("scorer", ["strict", "official"])
 def test_scores_do_not_depend_on_how_lines_are_named(scorer: str) -> None:
     own = WebPagePredictor(OWN.model_copy(update={"scorer": scorer}))
