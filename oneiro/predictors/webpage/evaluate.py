@@ -32,8 +32,16 @@ def distinct(cases: Iterable[PageTransition], stops: bool = False) -> list[PageT
     return list(found.values())
 
 
-def measure(task: WebPagePredictor, cases: Sequence[PageTransition], answers: Answers) -> dict[str, Any]:
-    """The row of one set of answers, as plain JSON; a missing answer is unreadable."""
+def measure(
+    task: WebPagePredictor,
+    cases: Sequence[PageTransition],
+    answers: Answers,
+    seen: Callable[[PageTransition], bool] | None = None,
+) -> dict[str, Any]:
+    """The row of one set of answers, as plain JSON; a missing answer is unreadable.
+
+    `seen` says whether training had such a step (`Lookup.seen`): the figures are then given for both kinds of steps.
+    """
     texts = [answers(case) if callable(answers) else answers.get(case.id, "") for case in cases]
     rows = [task.metrics(text, case) for text, case in zip(texts, cases, strict=True)]
     episodes = np.array([case.episode for case in cases])
@@ -51,6 +59,7 @@ def measure(task: WebPagePredictor, cases: Sequence[PageTransition], answers: An
         }
 
     heads = [f"{head}_right" for head in task.config.heads]
+    known = np.array([seen is not None and seen(case) for case in cases], bool)
     return {
         "all": cells(np.ones(len(cases), bool), [*FIGURES, "parsed", *heads]),
         "changed": cells(changed),
@@ -58,6 +67,7 @@ def measure(task: WebPagePredictor, cases: Sequence[PageTransition], answers: An
             site: {"all": cells(sites == site), "changed": cells(changed & (sites == site))}
             for site in sorted({*sites})
         },
+        "seen": {"seen": cells(changed & known), "new": cells(changed & ~known)} if seen is not None else {},
         "failed": {
             name: vars(clustered(still[part], episodes[part]))
             for name, part in _failures(cases, inert).items()
@@ -99,6 +109,7 @@ def tables(
         _figures(f"Steps that change the page, {scorer} scorer", rows, lambda row: row["changed"], note),
         _figures(f"All steps, {scorer} scorer", rows, lambda row: row["all"], note),
         _sites(rows),
+        *([_seen(rows)] if any(row["seen"] for row in rows.values()) else []),
         _failed(rows),
     ]
     heads = [f"{head}_right" for head in task.config.heads]
@@ -126,6 +137,19 @@ def _sites(rows: Mapping[str, dict[str, Any]]) -> Table:
     table = Table("F1 by site, on steps that change the page", ["answers", *sites], dict.fromkeys(sites, "%"))
     for name, row in rows.items():
         cells = [row["sites"].get(site, {}).get("changed", {}).get("f1") for site in sites]
+        table.add(name, *(Cell(**cell) if cell else Cell(None) for cell in cells))
+    return table
+
+
+def _seen(rows: Mapping[str, dict[str, Any]]) -> Table:
+    table = Table(
+        "F1 by what training has seen, on steps that change the page",
+        ["answers", "seen", "new"],
+        dict.fromkeys(("seen", "new"), "%"),
+        note="seen: a training step has the same type of page, action and element. new: none has.",
+    )
+    for name, row in rows.items():
+        cells = [row["seen"].get(part, {}).get("f1") for part in ("seen", "new")]
         table.add(name, *(Cell(**cell) if cell else Cell(None) for cell in cells))
     return table
 

@@ -63,6 +63,10 @@ class Lookup:
                 break
         return found
 
+    def seen(self, case: Situation) -> bool:
+        """Whether a training step has the same type of page, action and element."""
+        return any(key in self.places for key in self.keys(case)[:2])
+
     def __call__(self, case: Situation) -> Diff:
         """The change that the nearest step suggests."""
         near = self.nearest(case)

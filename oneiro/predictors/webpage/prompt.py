@@ -84,11 +84,16 @@ def brief_text(case: Situation, lines: int) -> str:
     """
     address = case.state.url.removeprefix("http://").partition("?")
     tree = "\n".join(map(str, shown(case, lines)))
+    return f"{address[0]}{address[1]}\n{tree}\n{action_text(case)}"
+
+
+def action_text(case: Situation) -> str:
+    """An action, and below it the line that it names."""
     if case.element is None:
-        return f"{address[0]}{address[1]}\n{tree}\n{case.action}"
+        return case.action
     item = case.state.item(case.element)
     rest = case.action.replace(f" [{case.element}]", "", 1)
-    return f"{address[0]}{address[1]}\n{tree}\n{rest}\n{item if item is not None else f'[{case.element}]'}"
+    return f"{rest}\n{item if item is not None else f'[{case.element}]'}"
 
 
 def answer(change: Diff, deletions: Deletions = "lines", outcome: Sequence[str] = ()) -> str:

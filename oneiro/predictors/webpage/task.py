@@ -11,15 +11,18 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from oneiro.errors import OneiroError
 from oneiro.predictors.base import Malformed, Messages, Predictor, Reward
 from oneiro.predictors.webpage.lookup import Lookup
+from oneiro.predictors.webpage.numbers import Numbers
 from oneiro.predictors.webpage.official_score import official_score
-from oneiro.predictors.webpage.parse import PagePrediction, parse
+from oneiro.predictors.webpage.parse import MAX_CHARACTERS, PagePrediction, parse
 from oneiro.predictors.webpage.prompt import (
     Deletions,
     Head,
+    action_text,
     answer,
     brief_text,
     instructions,
@@ -48,6 +51,9 @@ class WebPagePredictorConfig(BaseModel):
     """Leave out instructions, objective and history: for small models that are fine-tuned on the task."""
     deletions: Deletions = "lines"
     """How deleted items are written: as whole lines, as published, or as ids alone."""
+    numbers: Literal["page", "window"] = "page"
+    """How prompts and answers name lines: by the page's own ids, or counted from what is shown, which a small model
+    learns sooner. Scores are the same: an answer is translated back first."""
     heads: tuple[Head, ...] = ()
     """What is predicted besides the change: the next address, whether the episode ends, its reward."""
     retrieve: int = Field(0, ge=0)
@@ -56,6 +62,14 @@ class WebPagePredictorConfig(BaseModel):
     """Whether the model is to think in words first."""
     scorer: Scorer = "strict"
     """What the reward is: F1 over records, or the published F1 over lines of the whole text."""
+
+    @model_validator(mode="after")
+    def _numbers_of_brief_prompts(self) -> WebPagePredictorConfig:
+        if self.numbers == "window" and not self.brief:
+            raise OneiroError(
+                "task.numbers=window needs task.brief=true: instructions and histories name a page's own ids"
+            )
+        return self
 
 
 class WebPagePredictor(Predictor[PageTransition, Messages, str, PagePrediction]):
@@ -79,24 +93,34 @@ class WebPagePredictor(Predictor[PageTransition, Messages, str, PagePrediction])
         """One user message; what all situations share comes first."""
         config = self.config
         if config.brief:
-            text = f"{self._retrieved(case)}{brief_text(case, config.lines)}"
+            text = f"{self._retrieved(case)}{self._counted(brief_text(case, config.lines), case)}"
         else:
             opening = instructions(config.reasoning, config.heads)
             text = f"{opening}\n\n{self._retrieved(case)}{situation_text(case, config.lines)}"
         return [{"role": "user", "content": text}]
 
     def target(self, case: PageTransition) -> str:
-        return self.write(self.truth(case), outcome_lines(case, self.config.heads))
+        return self.write(self.truth(case), case, outcome_lines(case, self.config.heads))
 
     def truth(self, case: PageTransition) -> Diff:
         """What the action changed of what is shown."""
         return true_diff(case, self.config.lines)
 
-    def write(self, change: Diff, outcome: Sequence[str] = ()) -> str:
-        return answer(change, self.config.deletions, outcome)
+    def write(self, change: Diff, case: Situation, outcome: Sequence[str] = ()) -> str:
+        """A change of a case's page as a model is to answer it."""
+        return self._counted(answer(change, self.config.deletions, outcome), case)
+
+    def _counted(self, text: str, case: Situation) -> str:
+        return Numbers.of(case, self.config.lines).written(text) if self.config.numbers == "window" else text
+
+    def absolute(self, text: str, case: Situation) -> str:
+        """An answer with the page's own ids. A text that is too long to be an answer stays as it is."""
+        if self.config.numbers == "page" or len(text) > MAX_CHARACTERS:
+            return text
+        return Numbers.of(case, self.config.lines).read(text)
 
     def parse(self, text: str, case: Situation) -> PagePrediction | Malformed:
-        return parse(text, {item.id: item for item in shown(case, self.config.lines)})
+        return parse(self.absolute(text, case), {item.id: item for item in shown(case, self.config.lines)})
 
     def judge(self, text: str, case: PageTransition) -> PageScore:
         """The strict comparison of an answer with the truth."""
@@ -104,7 +128,7 @@ class WebPagePredictor(Predictor[PageTransition, Messages, str, PagePrediction])
 
     def official(self, text: str, case: PageTransition) -> PageScore:
         """The published figures; the truth is written as answers are."""
-        return official_score(text, self.write(self.truth(case)))
+        return official_score(self.absolute(text, case), answer(self.truth(case), self.config.deletions))
 
     def scored(self, text: str, case: PageTransition) -> PageScore:
         return self.official(text, case) if self.config.scorer == "official" else self.judge(text, case)
@@ -144,16 +168,16 @@ class WebPagePredictor(Predictor[PageTransition, Messages, str, PagePrediction])
         found: dict[str, Callable[[PageTransition], str]] = {"no change": self.no_change, "copy": self.copy}
         if len(train):
             lookup = Lookup(train, self.config.lines)
-            found["lookup"] = lambda case: self.write(lookup(case))
+            found["lookup"] = lambda case: self.write(lookup(case), case)
         return {**found, "perfect": self.target}
 
     def no_change(self, case: Situation) -> str:
-        return self.write(Diff())
+        return self.write(Diff(), case)
 
     def copy(self, case: Situation) -> str:
         """The page copied: every line goes, and comes again."""
         items = shown(case, self.config.lines)
-        return self.write(Diff(new=items, deleted=items))
+        return self.write(Diff(new=items, deleted=items), case)
 
     @cached_property
     def _lookup(self) -> Lookup:
@@ -165,7 +189,8 @@ class WebPagePredictor(Predictor[PageTransition, Messages, str, PagePrediction])
         near = self._lookup.nearest(case, self.config.retrieve, apart=True)
         texts = []
         for other in near:
-            lines = self.write(self.truth(other)).split("\n")
+            lines = self.write(self.truth(other), other).split("\n")
             cut = [*lines[:SHOWN_LINES], "..."] if len(lines) > SHOWN_LINES else lines
-            texts.append(f"A similar step: {other.described}\n" + "\n".join(cut))
+            did = other.described if self.config.numbers == "page" else self._counted(action_text(other), other)
+            texts.append(f"A similar step: {did}\n" + "\n".join(cut))
         return "\n\n".join(texts) + "\n\n" if texts else ""

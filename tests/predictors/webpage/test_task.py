@@ -20,10 +20,11 @@ from oneiro.worlds.web.diff import Diff, Item, apply
 from tests.predictors.webpage.cases import recorded, state, step
 
 BRIEF = WebPagePredictorConfig(lines=14, brief=True, deletions="ids")
+COUNTED = WebPagePredictorConfig(lines=14, brief=True, deletions="ids", numbers="window")
 
 
 @pytest.mark.parametrize(
-    "config", [WebPagePredictorConfig(), BRIEF, WebPagePredictorConfig(retrieve=2, heads=("url",))]
+    "config", [WebPagePredictorConfig(), BRIEF, COUNTED, WebPagePredictorConfig(retrieve=2, heads=("url",))]
 )
 def test_a_prompt_does_not_depend_on_the_outcome(config: WebPagePredictorConfig) -> None:
     task = WebPagePredictor(config, examples=recorded())
@@ -83,6 +84,8 @@ def test_the_lookup_makes_the_change_of_the_nearest_step_on_the_page_in_question
     assert Lookup([vote], 0)(vote) == true_diff(vote, 0)
     assert Lookup([vote], 0).nearest(vote, apart=True) == []
     assert Lookup([], 0)(vote) == Diff()
+    other = replace(here, state=state("main ''", "link 'B'", "heading 'C'", "button 'Downvote'"))
+    assert [Lookup([vote], 0).seen(case) for case in (vote, here, other)] == [True, True, False]
     new = transplanted(Diff(new=(Item(9, "alert ''"),)), [Item(5, "x")], [Item(7, "y")]).new
     assert new == (Item(11, "alert ''"),)
     assert transplanted(Diff(deleted=(Item(1, "x"),)), [Item(1, "x")], [Item(7, "y"), Item(8, "x")]).deleted == (
@@ -154,6 +157,18 @@ def test_the_tables_have_the_rows_that_need_no_model_and_the_rate_of_failing_act
     assert [table.columns[0] for table in found] == ["answers"] * 4 + ["steps"]
 
 
+def test_steps_that_training_has_seen_and_new_ones_have_figures_of_their_own() -> None:
+    task, cases = WebPagePredictor(BRIEF), distinct(recorded())
+    changed = [case for case in cases if task.changes(case)]
+    known = {case.id for case in changed[:3]}
+    row = measure(task, cases, lambda case: task.target(case) if case.id in known else "", lambda c: c.id in known)
+    assert [(row["seen"][part]["f1"]["value"], row["seen"][part]["f1"]["n"]) for part in ("seen", "new")] == [
+        (1.0, 3),
+        (0.0, len(changed) - 3),
+    ]
+    assert [table.columns[1:] for table in tables(task, {"half": row})][3] == ["seen", "new"]
+
+
 def test_true_changes_carried_out_one_after_another_stay_on_the_true_page() -> None:
     whole = WebPagePredictor(WebPagePredictorConfig(heads=("url",)))
     episodes = chains(recorded())
@@ -170,10 +185,10 @@ def test_an_imagined_page_keeps_what_is_not_shown_unless_it_is_left() -> None:
     page = state("RootWebArea 'x'", "main ''", *(f"link 'row {n}'" for n in range(9)))
     case = step(page, "click [9]", page)
     assert [i.id for i in shown(case, 3)] == [8, 9, 10]
-    gone = imagine(task, case, task.write(Diff(deleted=(Item(9, "link 'row 6'"),))))
+    gone = imagine(task, case, task.write(Diff(deleted=(Item(9, "link 'row 6'"),)), case))
     assert gone is not None and [i.line for i in gone.state.items] == [i.line for i in page.items if i.id != 9]
     fresh = (Item(2, "main ''"), Item(3, "heading 'new'"))
-    left = imagine(task, case, task.write(Diff(new=fresh, deleted=shown(case, 3))))
+    left = imagine(task, case, task.write(Diff(new=fresh, deleted=shown(case, 3)), case))
     assert left is not None and [str(i) for i in left.state.items] == [
         "[1] RootWebArea 'x'",
         "[2] main ''",
@@ -193,13 +208,13 @@ def test_an_action_is_carried_over_to_the_same_line_of_an_imagined_page() -> Non
 
 def test_any_answer_leads_to_a_page_or_to_none() -> None:
     case = recorded()[0]
-    for config in (BRIEF, WebPagePredictorConfig()):
+    for config in (BRIEF, COUNTED, WebPagePredictorConfig()):
         task = WebPagePredictor(config)
         assert imagine(task, case, "") is None
-        everything = task.write(Diff(deleted=case.state.items))
+        everything = task.write(Diff(deleted=case.state.items), case)
         found = imagine(task, case, everything)
         assert found is None if not config.lines else found is not None and len(found.state.items) >= 1
-        far = task.write(Diff(new=(Item(10**9 - 1, "link 'far'"), Item(1, "link 'near'"))))
+        far = task.write(Diff(new=(Item(10**9 - 1, "link 'far'"), Item(1, "link 'near'"))), case)
         told = imagine(task, case, far)
         assert told is not None and [i.id for i in told.state.items] == list(range(1, len(told.state.items) + 1))
     assert isinstance(WebPagePredictor().parse("\x00\ud800", case), Malformed)

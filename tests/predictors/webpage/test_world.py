@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from oneiro.predictors.webpage.prompt import answer
 from oneiro.predictors.webpage.record import RecordedWeb, recorded_web
 from oneiro.predictors.webpage.state import Situation
 from oneiro.predictors.webpage.task import WebPagePredictor, WebPagePredictorConfig
@@ -42,7 +43,7 @@ def test_true_predictions_show_what_the_true_web_shows() -> None:
 
 def test_bad_predictions_change_nothing_and_a_planner_can_return() -> None:
     task = WebPagePredictor(WebPagePredictorConfig(lines=14, deletions="ids"))
-    answers = ["nonsense", task.write(Diff(new=(Item(18, "alert 'it\\'s done'"),))), "New items:\n" * 9]
+    answers = ["nonsense", answer(Diff(new=(Item(18, "alert 'it\\'s done'"),))), "New items:\n" * 9]
     world = LearnedPage(task, lambda asked: [answers.pop(0)], REDDIT)
     first, _ = world.reset(seed=5)
     start = world.state

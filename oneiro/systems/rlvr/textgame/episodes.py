@@ -1,40 +1,19 @@
-"""From sampled answers to episodes: one question, one answer, one verified reward."""
+"""What a predicted next state earned, and what a step's answers were like."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 
-from oneiro.clock import spent
-from oneiro.episode import Episode, FinishReason, Row, Tokens, given
+from oneiro.episode import Episode, FinishReason
 from oneiro.predictors.base import Malformed
-from oneiro.predictors.textgame.model import TextGameModel
 from oneiro.predictors.textgame.score import question
 from oneiro.predictors.textgame.task import TextGamePredictor
-from oneiro.sampling.engine import Sample
+from oneiro.systems.rlvr.answers import Judged
 from oneiro.worlds.textgame.state import Score, State, Transition
 
 
-def play(model: TextGameModel, cases: Sequence[Transition], group_size: int, seed: int) -> list[Episode]:
-    """`group_size` sampled answers to each case, one episode each; a case is a group."""
-    samples = model.sample(cases, group_size, seed)
-    with spent("scoring"):
-        return [
-            episode(model.task, case, model.text(sample), sample, model.prompt(case), group, member)
-            for group, (case, answers) in enumerate(zip(cases, samples, strict=True))
-            for member, sample in enumerate(answers)
-        ]
-
-
-def episode(
-    task: TextGamePredictor,
-    case: Transition,
-    text: str,
-    sample: Sample,
-    prompt: Tokens,
-    group: int = 0,
-    member: int = 0,
-) -> Episode:
+def judged(task: TextGamePredictor, case: Transition, text: str) -> Judged:
     """One answer with what it earned. Success is exactness, whatever the reward is."""
     reward, told = task.reward(text, case), task.parse(text, case)
     asked = question(case, task.config.transition)
@@ -47,17 +26,13 @@ def episode(
         "next_state": written(asked.after, asked.score_after),
         "reward": reward.value,
     }
-    return Episode(
-        rows=[Row([given(prompt), *sample.segments(turn=1)])],
-        rewards=[reward.value],
-        terms={name: [value] for name, value in reward.terms.items()},
-        success=task.exact(text, case),
-        finish_reason=FinishReason.LENGTH if sample.finish_reason is FinishReason.LENGTH else FinishReason.TURNS,
-        member=member,
-        group=group,
+    return Judged(
         task=case.id,
         world=f"text game {case.game}",
-        info={"turns": [turn], "changed": task.changes(case), "malformed": after is None},
+        turn=turn,
+        reward=reward,
+        success=task.exact(text, case),
+        info={"changed": task.changes(case), "malformed": after is None},
     )
 
 

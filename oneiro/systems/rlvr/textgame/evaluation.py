@@ -21,8 +21,9 @@ from oneiro.report import stats
 from oneiro.report.table import Table
 from oneiro.run import Run
 from oneiro.sampling.engine import Sample
+from oneiro.systems.rlvr.answers import episode
 from oneiro.systems.rlvr.textgame.data import Data, some
-from oneiro.systems.rlvr.textgame.episodes import episode
+from oneiro.systems.rlvr.textgame.episodes import judged
 from oneiro.systems.rlvr.textgame.plans import Plans, find_plans
 from oneiro.systems.rlvr.textgame.recipe import TextGameRecipe
 from oneiro.worlds.base import draw_level, level_key
@@ -123,7 +124,7 @@ def evaluate(recipe: TextGameRecipe, run: Run, data: Data, model: TextGameModel,
         samples = answer(model, evaluation.rows, bar.advance)
     answers = {case.id: model.text(sample) for case, sample in zip(evaluation.rows, samples, strict=True)}
     told = [
-        episode(task, case, answers[case.id], sample, model.prompt(case), number)
+        episode(judged(task, case, answers[case.id]), sample, model.prompt(case), number)
         for number, (case, sample) in enumerate(zip(evaluation.rows, samples, strict=True))
     ]
     run.episodes(stage, 0, [record(one) for one in told])

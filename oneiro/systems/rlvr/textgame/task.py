@@ -6,7 +6,7 @@ An episode is one question with one sampled answer; the answers to one question 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 from oneiro import seeds
@@ -20,6 +20,7 @@ from oneiro.run import Run
 from oneiro.sampling.engine import Engine
 from oneiro.systems import stages
 from oneiro.systems.rlvr import pipeline
+from oneiro.systems.rlvr.answers import play
 from oneiro.systems.rlvr.pipeline import intervals_apart
 from oneiro.systems.rlvr.task import AFTER, BEFORE, Task
 from oneiro.systems.rlvr.textgame import evaluation
@@ -33,7 +34,7 @@ from oneiro.systems.rlvr.textgame.data import (
     true_rows,
     with_validation,
 )
-from oneiro.systems.rlvr.textgame.episodes import describe, play
+from oneiro.systems.rlvr.textgame.episodes import describe, judged
 from oneiro.systems.rlvr.textgame.recipe import TextGameRecipe
 from oneiro.systems.rlvr.textgame.tiny import TEXTS, create_tiny
 from oneiro.systems.stages import Curve, Rollout
@@ -130,7 +131,8 @@ class TextGameTask(Task):
 
         def play_step(step: int) -> list[Episode]:
             cases = [train[order.row(i)] for i in range(step * count, (step + 1) * count)]
-            return play(model, cases, recipe.rollout.group_size, seeds.derive(recipe.seed, "rl", step))
+            seed = seeds.derive(recipe.seed, "rl", step)
+            return play(model, cases, recipe.rollout.group_size, seed, partial(judged, self.predictor))
 
         def evaluate(step: int) -> dict[str, float]:
             return evaluation.subset_accuracy(model, some(self.data.test, subset, recipe.seed))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from oneiro.models import language as languages
 from oneiro.predictors.webpage.evaluate import distinct, measure, tables
+from oneiro.predictors.webpage.lookup import Lookup
 from oneiro.predictors.webpage.model import WebPageMetadata, WebPageModel
 from oneiro.predictors.webpage.parquet import read_parquet
 from oneiro.predictors.webpage.rollout import chains, errors_by_depth
@@ -50,12 +51,13 @@ def score_model(opened: Opened, name: str, train: Path | None, advance: Callable
         part = opened.cases[start : start + AT_ONCE]
         answers |= {case.id: text for case, text in zip(part, model(part), strict=True)}
         advance(len(part))
-    baselines = task.baselines(distinct(read_parquet(train)) if train is not None else ())
+    learned = distinct(read_parquet(train)) if train is not None else []
+    baselines, seen = task.baselines(learned), Lookup(learned, task.config.lines).seen if learned else None
     perfect = baselines.pop("perfect")
     rows = {
-        **{label: measure(task, opened.cases, answer) for label, answer in baselines.items()},
-        name: measure(task, opened.cases, answers),
-        "perfect": measure(task, opened.cases, perfect),
+        **{label: measure(task, opened.cases, answer, seen) for label, answer in baselines.items()},
+        name: measure(task, opened.cases, answers, seen),
+        "perfect": measure(task, opened.cases, perfect, seen),
     }
     episodes = chains(opened.steps)[:TRAJECTORIES]
     return tables(task, rows, {name: errors_by_depth(task, model, episodes)} if episodes else None)

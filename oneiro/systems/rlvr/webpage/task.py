@@ -5,8 +5,8 @@ An episode is one question with one sampled answer; the answers to one question 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 from oneiro import seeds
@@ -16,6 +16,7 @@ from oneiro.errors import OneiroError
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.predictors.webpage.evaluate import measure, tables
+from oneiro.predictors.webpage.lookup import Lookup
 from oneiro.predictors.webpage.model import WebPageMetadata, WebPageModel
 from oneiro.predictors.webpage.rollout import Predict, chains, errors_by_depth, true_predictor
 from oneiro.predictors.webpage.state import PageTransition
@@ -24,10 +25,11 @@ from oneiro.run import Run
 from oneiro.sampling.engine import Engine, Sample
 from oneiro.systems import stages
 from oneiro.systems.rlvr import pipeline
+from oneiro.systems.rlvr.answers import episode, play
 from oneiro.systems.rlvr.pipeline import intervals_apart
 from oneiro.systems.rlvr.task import AFTER, BEFORE, Task
 from oneiro.systems.rlvr.webpage.data import Data, StepSampler, data_stage, open_data, short_enough, some, true_rows
-from oneiro.systems.rlvr.webpage.episodes import describe, episode, play
+from oneiro.systems.rlvr.webpage.episodes import describe, judged
 from oneiro.systems.rlvr.webpage.recipe import WebPageRecipe
 from oneiro.systems.rlvr.webpage.tiny import TEXTS, create_tiny
 from oneiro.systems.stages import Curve, Rollout
@@ -75,6 +77,11 @@ class WebPageTask(Task):
     @cached_property
     def predictor(self) -> WebPagePredictor:
         return WebPagePredictor(self.recipe.task, examples=self.data.train if self.recipe.task.retrieve else ())
+
+    @cached_property
+    def seen(self) -> Callable[[PageTransition], bool]:
+        """Whether training has a step like a given one."""
+        return Lookup(self.data.train, self.recipe.task.lines).seen
 
     @property
     def first_stages(self) -> list[str]:
@@ -133,7 +140,8 @@ class WebPageTask(Task):
 
         def play_step(step: int) -> list[Episode]:
             cases = [sampler(number) for number in range(step * count, (step + 1) * count)]
-            return play(model, cases, recipe.rollout.group_size, seeds.derive(recipe.seed, "rl", step))
+            seed = seeds.derive(recipe.seed, "rl", step)
+            return play(model, cases, recipe.rollout.group_size, seed, partial(judged, self.predictor))
 
         def evaluate(step: int) -> dict[str, float]:
             return _means(model, some(self.data.validation, subset, recipe.seed), "eval")
@@ -156,11 +164,11 @@ class WebPageTask(Task):
                 bar.advance(len(part))
         answers = {case.id: model.text(sample) for case, sample in zip(cases, samples, strict=True)}
         told = [
-            episode(self.predictor, case, answers[case.id], sample, model.prompt(case), number)
+            episode(judged(self.predictor, case, answers[case.id]), sample, model.prompt(case), number)
             for number, (case, sample) in enumerate(zip(cases, samples, strict=True))
         ]
         self.run.episodes(stage, 0, [record(one) for one in told])
-        found = measure(self.predictor, cases, answers)
+        found = measure(self.predictor, cases, answers, self.seen)
         shown = ", ".join(f"{part} {found[part]['f1']['value']:.1%}" for part in ("changed", "all") if found[part])
         self.run.say(f"{name}: F1 on test steps: {shown}")
         return {"steps": found, "depth": self._depth(model)}
@@ -174,9 +182,9 @@ class WebPageTask(Task):
         baselines = task.baselines(self.data.train)
         perfect, learned = baselines.pop("perfect"), {name: row["steps"] for name, row in measured.items()}
         rows = {
-            **{name: measure(task, cases, answers) for name, answers in baselines.items()},
+            **{name: measure(task, cases, answers, self.seen) for name, answers in baselines.items()},
             **learned,
-            "perfect": measure(task, cases, perfect),
+            "perfect": measure(task, cases, perfect, self.seen),
         }
         deep: dict[str, Any] = {}
         if self.recipe.evaluation.trajectories:

@@ -25,7 +25,7 @@ NUMBERS = 300
 ROLES = 60
 ITEM = re.compile(r"\] ([A-Za-z]+ '[^'\n]*'[^\n]*)")
 OPENING = re.compile(r"( [A-Za-z]+ ['\"])")
-NUMBER = re.compile(r"\n\[\d+\]")
+NUMBER = re.compile(r"\n\[[.-]?\d+\]")
 
 
 def create_tiny(

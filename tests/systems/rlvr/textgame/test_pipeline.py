@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from oneiro.predictors.textgame.task import TextGamePredictor, TextGamePredictor
 from oneiro.records import read_lines
 from oneiro.run import Run
 from oneiro.sampling.engine import Engine, SamplingSettings
+from oneiro.systems.rlvr.answers import episode, play
 from oneiro.systems.rlvr.textgame.command import open_evaluation
 from oneiro.systems.rlvr.textgame.data import (
     Data,
@@ -39,7 +41,7 @@ from oneiro.systems.rlvr.textgame.data import (
     true_rows,
 )
 from oneiro.systems.rlvr.textgame.data import record as record_games
-from oneiro.systems.rlvr.textgame.episodes import describe, episode, play, written
+from oneiro.systems.rlvr.textgame.episodes import describe, judged, written
 from oneiro.systems.rlvr.textgame.evaluation import StepEvaluation, answer, beyond, levels, tables
 from oneiro.systems.rlvr.textgame.plans import find_plans
 from oneiro.systems.rlvr.textgame.recipe import SamplerSettings, TextGameDataSettings, TextGameRecipe
@@ -197,7 +199,7 @@ def test_reward_terms_sum_to_the_reward_and_success_is_exactness(data: Data, rew
     (sample,) = answerer.greedy(data.train[:1])
     for case in data.train[:30]:
         for text in (task.target(case), task.no_change(case), task.target(case)[:-3], "nonsense"):
-            told = episode(task, case, text, sample, answerer.prompt(case))
+            told = episode(judged(task, case, text), sample, answerer.prompt(case))
             assert sum(sum(values) for values in told.terms.values()) == pytest.approx(told.score)
             assert told.score == pytest.approx(task.reward(text, case).value)
             assert told.success == (text == task.target(case) or (text == task.no_change(case) and not case.changed))
@@ -208,7 +210,7 @@ def test_reward_terms_sum_to_the_reward_and_success_is_exactness(data: Data, rew
 def test_an_episode_is_one_question_with_what_was_sampled(data: Data) -> None:
     answerer = make_answerer(data)
     cases = data.train[:3]
-    episodes = play(answerer, cases, 2, seed=0)
+    episodes = play(answerer, cases, 2, 0, partial(judged, answerer.task))
     assert [(e.group, e.member, e.task) for e in episodes] == [(g, m, cases[g].id) for g in range(3) for m in range(2)]
     for told in episodes:
         (row,) = told.rows
@@ -218,7 +220,7 @@ def test_an_episode_is_one_question_with_what_was_sampled(data: Data) -> None:
             FinishReason.LENGTH if told.sampled_tokens == 12 and row.tokens[-1] != 2 else FinishReason.TURNS
         )
         assert json.dumps(record(told))
-    assert [e.rows[0].tokens.tolist() for e in play(answerer, cases, 2, seed=0)] == [
+    assert [e.rows[0].tokens.tolist() for e in play(answerer, cases, 2, 0, partial(judged, answerer.task))] == [
         e.rows[0].tokens.tolist() for e in episodes
     ]
 

@@ -39,9 +39,10 @@ def task() -> WebPagePredictor:
 
 def test_a_run_ends_with_every_table_and_all_its_rows(alone: Path) -> None:
     tables = {table["title"]: table for table in json.loads((alone / "summary.json").read_text())["tables"]}
-    changed, everything, sites, failed, depth = tables.values()
+    changed, everything, sites, seen, failed, depth = tables.values()
     assert [row["answers"] for row in changed["rows"]] == ["no change", "copy", "lookup", "SFT", "RLVR", "perfect"]
     assert changed["rows"][-1]["F1"]["value"] == 1.0 and changed["rows"][0]["F1"]["value"] == 0.0
+    assert seen["columns"] == ["answers", "seen", "new"] and len(seen["rows"]) == 6
     assert len(everything["rows"]) == 6 and "reddit" in sites["columns"] and "all" in failed["columns"]
     assert depth["columns"][1:] == ["no change", "copy", "lookup", "SFT", "RLVR", "perfect"]
     kept = list((alone / "episodes").iterdir())
