@@ -115,6 +115,8 @@ def _met(name: str, intent: str) -> str:
     if name and name.lower() in intent.lower():
         return "named" if len(name) > 3 else "short"
     mine, theirs = set(re.findall(r"\w{3,}", name.lower())), set(re.findall(r"\w{3,}", intent.lower()))
+    if mine and mine <= theirs:
+        return "covered"
     return "shared" if mine & theirs else "apart"
 
 
