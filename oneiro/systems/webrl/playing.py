@@ -29,6 +29,12 @@ def world_of(recipe: WebrlRecipe, split: str | None = None) -> Callable[[], Worl
     return WorldChoice(name=recipe.world.name, **recipe.world_settings(split)).maker()
 
 
+def episode_world_of(recipe: WebrlRecipe) -> Callable[[], World]:
+    """The same for an agent's episodes: in workers, where the recipe names some."""
+    chosen = recipe.world.model_copy(update=recipe.world_settings())
+    return chosen.episode_maker()
+
+
 def metadata(recipe: WebrlRecipe) -> AgentMetadata:
     """What a trained model needs to be evaluated from its folder alone."""
     return AgentMetadata(
@@ -61,7 +67,7 @@ def played(
         for member in range(group_size)
     ]
     prefix = recipe.response_prefix if chat is not None else ""
-    episodes = play(world_of(recipe), planned, policy, recipe.dialogue, chat, seeds.derive(seed, first), prefix)
+    episodes = play(episode_world_of(recipe), planned, policy, recipe.dialogue, chat, seeds.derive(seed, first), prefix)
     found = [records.of_episode(e, attempt.task, recipe.dialogue) for e, attempt in zip(episodes, planned, strict=True)]
     return [trajectory for trajectory in found if trajectory is not None]
 

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from oneiro.errors import OneiroError
+from oneiro.worlds.base import WorldLost
 from oneiro.worlds.web.actions import Action
 from oneiro.worlds.web.page import Node, Page
 from oneiro.worlds.web.sites import Reply, Web
 from oneiro.worlds.web.urls import plain
 
 
-class BrowserDied(OneiroError):
-    """The browser is gone or does not answer: the episode is lost, not the run."""
+class BrowserDied(WorldLost):
+    """The browser is gone or does not answer."""
 
 
 class Failed(Exception):
