@@ -41,7 +41,7 @@ def _at_once(
         if together is not None:
             results = together([worlds[i] for i in places], [given[i] for i in places])
         else:
-            results = [_caught(alone, worlds[i], given[i]) for i in places]
+            results = [caught(alone, worlds[i], given[i]) for i in places]
         for place, result in zip(places, results, strict=True):
             found[place] = result
     return [result for result in found if result is not None]
@@ -58,8 +58,9 @@ def _own(kind: type, method: str) -> Callable[..., Any] | None:
     return None
 
 
-def _caught(work: Callable[[Any, Any], Result], world: World, given: Any) -> Result | Exception:
+def caught(work: Callable[..., Result], *given: Any) -> Result | Exception:
+    """What work gives, or raises."""
     try:
-        return work(world, given)
+        return work(*given)
     except Exception as error:
         return error

@@ -129,6 +129,20 @@ class Browser(ABC):
         """Every session's page; browsers that wait do it at once."""
         return [session.observe() for session in sessions]
 
+    def step_many(
+        self, sessions: Sequence[Session], actions: Sequence[Action]
+    ) -> list[tuple[Outcome, Page] | BrowserDied]:
+        """One action in each session and the page after it, or why there is none; browsers that wait do it at once,
+        and no session waits for another.
+        """
+        found: list[tuple[Outcome, Page] | BrowserDied] = []
+        for session, action in zip(sessions, actions, strict=True):
+            try:
+                found.append((session.act(action), session.observe()))
+            except BrowserDied as error:
+                found.append(error)
+        return found
+
     @abstractmethod
     def close(self) -> None: ...
 
