@@ -6,6 +6,7 @@ worker is asked for, and left when the process ends.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -97,9 +98,9 @@ def _join(ray: Any, address: str) -> None:
     found = address if address != LOCAL else os.environ.get("RAY_ADDRESS")
     try:
         if found is not None:
-            ray.init(address=found, log_to_driver=False, logging_level="ERROR")
+            ray.init(address=found, log_to_driver=False, logging_level=logging.ERROR)
         else:
-            ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+            ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, TimeoutError, ValueError, RuntimeError) as error:
         raise OneiroError(f"no Ray cluster at {found or 'this machine'}: {first_line(error)}") from None
 
