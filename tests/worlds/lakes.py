@@ -9,13 +9,14 @@ from oneiro.errors import OneiroError
 from oneiro.worlds.base import Step, WorldConfig
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake
 
-HANGS = 103
+HANGS, BREAKS = 103, 104
 
 
 class Lake(FrozenLake):
-    """A lake that tells which process it is in, and hangs at one of its levels."""
+    """A lake that tells which process it is in, hangs at one of its levels, and breaks for good at another."""
 
     name = "test-lake"
+    broken = False
 
     @property
     def process_id(self) -> int:
@@ -24,6 +25,9 @@ class Lake(FrozenLake):
     def step(self, action: str) -> Step:
         if self.seed == HANGS:
             time.sleep(600)
+        self.broken = self.broken or self.seed == BREAKS
+        if self.broken:
+            raise RuntimeError("broken")
         return super().step(action)
 
 

@@ -26,7 +26,7 @@ from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.worlds import workers
 from oneiro.worlds.base import World, WorldLost
 from oneiro.worlds.choice import WorldChoice
-from tests.worlds.lakes import HANGS, Lake, Unmakeable, complain, die, square
+from tests.worlds.lakes import BREAKS, HANGS, Lake, Unmakeable, complain, die, square
 
 RAY = "ray?actors=2"
 PLAIN = DialogueSettings(context="actions", think=False, world_model=False, max_turns=12, actions_per_turn=2)
@@ -183,6 +183,12 @@ def test_a_worker_that_does_not_answer_in_time_is_replaced(place: int | str) -> 
     assert "did not answer within 1 s" in episodes[0].info["error"] and time.monotonic() - began < 60
     whole = play(lambda: Lake(Lake.Config()), planned[1:], policy, PLAIN)
     assert records(episodes[1:]) == records(whole)
+
+
+def test_a_world_that_raised_is_not_used_again() -> None:
+    make, policy = workers.WorldMaker(Lake, Lake.Config(), 1, 60.0), ScriptedPolicy(mixture(0.5), (1, 1), False, False)
+    episodes = play(make, [*attempts(1, 1, "train", BREAKS), *attempts(2, 1, "train", 0)], policy, PLAIN)
+    assert [episode.info.get("error") for episode in episodes] == ["RuntimeError: broken", None, None]
 
 
 def test_a_world_that_cannot_be_made_in_a_worker_is_one_line() -> None:
