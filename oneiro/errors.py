@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import pickle
 from collections.abc import Iterable
 
 
@@ -27,3 +28,16 @@ def first_line(error: object, most: int = 200) -> str:
     """The first line of what an exception says, or its kind where it says nothing: libraries write paragraphs."""
     lines = str(error).strip().splitlines()
     return (lines[0] if lines else type(error).__name__)[:most]
+
+
+def sendable(error: Exception) -> Exception:
+    """The error, or one that says the same, as it can be sent to another process."""
+    try:
+        return error if type(pickle.loads(pickle.dumps(error))) is type(error) else described(error)
+    except Exception:  # an error's own code runs here
+        return described(error)
+
+
+def described(error: Exception) -> RuntimeError:
+    """An error of a kind that every process knows."""
+    return RuntimeError(f"{type(error).__name__}: {error}")

@@ -1,24 +1,30 @@
-"""Work shared among processes of this machine.
+"""Work shared among processes of this machine, or actors of a Ray cluster.
 
 A worker that dies takes one item with it and no other. Workers end with the process that started them, however that
 ends.
+
+    workers=4                          processes of this machine
+    workers=ray                        actors of the cluster in RAY_ADDRESS, else of Ray on this machine
+    workers=ray://HOST:10001           actors of a cluster, through its client port
+    workers=ray://HOST:10001?actors=64 so many; by default one for each of the cluster's processors
 """
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pickle import PicklingError
-from typing import Any, TypeVar, TypeVarTuple
+from typing import Any, Protocol, TypeVar, TypeVarTuple
 
-from oneiro.errors import OneiroError
+from oneiro.errors import OneiroError, described, sendable
 
 Item = TypeVarTuple("Item")
 Result = TypeVar("Result")
@@ -29,28 +35,105 @@ PATIENCE = 5.0
 """Seconds that a worker which has nothing left to do may take to end."""
 
 
-@dataclass
-class _Worker:
-    """A process and the item it is busy with."""
+RAY = re.compile(r"(?P<address>ray(://[\w.-]+(:\d+)?)?)(\?actors=(?P<actors>[1-9]\d*))?")
 
-    process: BaseProcess
-    pipe: Connection
-    item: tuple[Any, ...] | None = None
-    attempt: int = 1
 
-    @classmethod
-    def start(cls, work: Callable[..., Any]) -> _Worker:
+class Worker(Protocol):
+    """Someone who does one piece of work after the other, elsewhere."""
+
+    def send(self, item: tuple[Any, ...]) -> None:
+        """Ask for the work on an item. A dead worker is noticed with the answer that does not come."""
+        ...
+
+    def receive(self, seconds: float | None = None) -> tuple[Any, Exception | None]:
+        """What came of it: a result, or what was raised. EOFError: it is dead. TimeoutError: no answer in time."""
+        ...
+
+    def end(self) -> None:
+        """Nothing more will come."""
+        ...
+
+    def kill(self) -> None: ...
+
+
+class Place(Protocol):
+    """Where workers run."""
+
+    count: int
+    """How many are meant to run at once."""
+
+    def start(self, work: Callable[..., Any]) -> Worker: ...
+
+    def ready(self, workers: Sequence[Any]) -> list[Any]:
+        """Those that have answered, or died; waits for the first."""
+        ...
+
+
+def place(workers: int | str) -> Place:
+    """What a setting `workers` means."""
+    checked_workers(workers)
+    if isinstance(workers, int):
+        return Processes(workers)
+    from oneiro.ray_workers import RayCluster
+
+    found = RAY.fullmatch(workers)
+    assert found is not None
+    return RayCluster(found["address"], int(found["actors"]) if found["actors"] else None)
+
+
+def checked_workers(workers: int | str) -> int | str:
+    """A setting `workers` as it is, if it means something."""
+    if workers < 0 if isinstance(workers, int) else not RAY.fullmatch(workers):
+        raise OneiroError(f"workers: '{workers}' is neither a number nor ray, ray://HOST:PORT or ray?actors=N")
+    return workers
+
+
+class Processes:
+    """On this machine."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def start(self, work: Callable[..., Any]) -> ProcessWorker:
         context = get_context("spawn")
         pipe, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(work, theirs), daemon=True)
         process.start()
         theirs.close()  # or its end would never be noticed here
-        return cls(process, pipe)
+        return ProcessWorker(process, pipe)
 
-    def take(self, item: tuple[Any, ...], attempt: int) -> None:
-        self.item, self.attempt = item, attempt
-        with suppress(OSError):  # it is dead already, which is noticed with the answer that does not come
+    def ready(self, workers: Sequence[ProcessWorker]) -> list[ProcessWorker]:
+        done = wait([worker.pipe for worker in workers])
+        return [worker for worker in workers if worker.pipe in done]
+
+
+@dataclass
+class ProcessWorker:
+    """A process and the pipe to it."""
+
+    process: BaseProcess
+    pipe: Connection
+
+    def send(self, item: tuple[Any, ...]) -> None:
+        with suppress(OSError):
             self.pipe.send(item)
+
+    def receive(self, seconds: float | None = None) -> tuple[Any, Exception | None]:
+        try:
+            if seconds is not None and not self.pipe.poll(seconds):
+                raise TimeoutError
+            found: tuple[Any, Exception | None] = self.pipe.recv()
+            return found
+        except TimeoutError:
+            raise
+        except (EOFError, OSError):
+            self.process.join(PATIENCE)
+            raise EOFError(f"exit code {self.process.exitcode}") from None
+
+    def end(self) -> None:
+        self.pipe.close()  # then it ends by itself
+        self.process.join(PATIENCE)
+        self.kill()
 
     def kill(self) -> None:
         self.process.kill()
@@ -58,65 +141,71 @@ class _Worker:
         self.pipe.close()
 
 
+@dataclass
+class _Busy:
+    """A worker and the item it is busy with."""
+
+    worker: Worker
+    item: tuple[Any, ...]
+    attempt: int
+
+
 def each_done(
     work: Callable[[*Item], Result],
     items: Iterable[tuple[*Item]],
-    workers: int,
+    workers: int | str,
     lost: Callable[[*Item], Result] | None = None,
 ) -> Iterator[Result]:
     """What `work` gives for each item, as they are done. Stopping stops at once: what is under way is killed.
 
     An item whose worker dies is tried once more; `lost` then says what it gives, by default an error that ends it all.
     """
+    where = place(workers)
     todo = iter(items)
     again: list[tuple[Any, ...]] = []
-    team: list[_Worker] = []
+    busy: list[_Busy] = []
+    idle: list[Worker] = []
 
-    def busy(worker: _Worker) -> bool:
-        """Give a worker something to do, if there is anything left."""
+    def give() -> bool:
+        """Begin the next item, if there is one left."""
         item, attempt = (again.pop(), ATTEMPTS) if again else (next(todo, None), 1)
-        if item is not None:
-            worker.take(item, attempt)
-        return item is not None
+        if item is None:
+            return False
+        worker = idle.pop() if idle else where.start(work)
+        busy.append(_Busy(worker, item, attempt))
+        worker.send(item)
+        return True
 
     try:
-        while len(team) < workers:
-            team.append(_Worker.start(work))
-            if not busy(team[-1]):
-                break
-        while waiting := [worker for worker in team if worker.item is not None]:
-            ready = wait([worker.pipe for worker in waiting])
-            for worker in (worker for worker in waiting if worker.pipe in ready):
-                item = worker.item
-                assert item is not None
+        while len(busy) < where.count and give():
+            pass
+        while busy:
+            ready = where.ready([own.worker for own in busy])
+            for own in [own for own in busy if own.worker in ready]:
+                busy.remove(own)
                 try:
-                    result, error = worker.pipe.recv()
-                except (EOFError, OSError):
-                    worker.kill()
-                    team.remove(worker)
-                    if worker.attempt < ATTEMPTS:
-                        again.append(item)
+                    result, error = own.worker.receive()
+                except EOFError:
+                    own.worker.kill()
+                    if own.attempt < ATTEMPTS:
+                        again.append(own.item)
                     elif lost is None:
                         raise OneiroError(
                             "a worker died twice at the same work (out of memory?); the same command goes on, try "
                             "fewer workers"
                         ) from None
                     else:
-                        yield lost(*item)
-                    worker = _Worker.start(work)
-                    team.append(worker)
+                        yield lost(*own.item)
                 else:
-                    worker.item = None
+                    idle.append(own.worker)
                     if error is not None:
                         raise error
                     yield result
-                busy(worker)
-        for worker in team:
-            worker.pipe.close()  # nothing more will come: they end by themselves
-        for worker in team:
-            worker.process.join(PATIENCE)
+                give()
+        while idle:
+            idle.pop().end()
     finally:
-        for worker in team:
+        for worker in [*(own.worker for own in busy), *idle]:
             worker.kill()
 
 
@@ -139,10 +228,9 @@ def _serve(work: Callable[..., Any], pipe: Connection) -> None:
 
 def _send(pipe: Connection, result: Any, error: Exception | None) -> None:
     try:
-        pipe.send((result, error))
-    except (TypeError, AttributeError, ValueError, PicklingError) as problem:  # some errors cannot be sent
-        found = error or problem
-        pipe.send((None, RuntimeError(f"{type(found).__name__}: {found}")))
+        pipe.send((result, error and sendable(error)))
+    except (TypeError, AttributeError, ValueError, PicklingError) as problem:  # a result that cannot be sent
+        pipe.send((None, described(problem)))
 
 
 def _end_with_parent() -> None:

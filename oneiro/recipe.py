@@ -27,6 +27,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from oneiro import plugins, pretrained
 from oneiro.errors import OneiroError, nearest
 from oneiro.files import NAME
+from oneiro.processes import checked_workers
 from oneiro.recipe_mistakes import explain
 
 SHIPPED = Path(__file__).parent / "recipes"
@@ -41,6 +42,8 @@ def _named(text: str) -> str:
 
 Name = Annotated[str, AfterValidator(_named)]
 """What a person calls a thing in a recipe."""
+Workers = Annotated[int | str, AfterValidator(checked_workers)]
+"""Who works elsewhere: N processes of this machine, or `ray`, `ray://HOST:PORT?actors=N` (`oneiro.processes`)."""
 Plain = dict[str, Any]
 Built = TypeVar("Built", bound=BaseModel)
 

@@ -50,7 +50,7 @@ METRICS, TIMINGS = "metrics.jsonl", "timings.jsonl"
 PACKAGES = ("oneiro", "torch", "transformers", "numpy")
 ASIDE = ("about", "needs", "takes", "track", "profile", "checkpoint_minutes", "evaluation.every")
 """Settings that change no result: a run may be resumed with others."""
-INTERVALS = ("checkpoint_every", "keep_checkpoints", "keep_episodes_every", "parallel")
+INTERVALS = ("checkpoint_every", "keep_checkpoints", "keep_episodes_every", "parallel", "workers", "worker_timeout_s")
 """The same in every section that has them."""
 
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,6 +146,7 @@ def past_actions(message: str) -> tuple[str, ...]:
 class LinearPolicy:
     """Plays by its weights."""
 
+    reads_worlds: ClassVar = False
     temperature: float = 1.0
     weights: NDArray[np.float64] = field(default_factory=lambda: np.zeros(SIZE))
 

@@ -49,13 +49,20 @@ class Utterance:
 
 
 class Policy(Protocol):
-    """Anything that can play. `seed` is one number for the whole batch of turns."""
+    """Anything that can play. `seed` is one number for the whole batch of turns.
+
+    A policy may have more: `longest_prompt`, the tokens that it can read; `answer_each(turns, seeds)`, which answers
+    turns of different numbers in one batch; `reads_worlds = False`, where it reads texts and ids only, so that it may
+    answer while worlds are stepped.
+    """
 
     def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]: ...
 
 
 class ModelPolicy:
     """The learner's own model, sampled by the built-in engine."""
+
+    reads_worlds = False
 
     def __init__(self, engine: Engine, sampling: SamplingSettings) -> None:
         self.engine, self.sampling = engine, sampling
@@ -67,7 +74,12 @@ class ModelPolicy:
         return None if most is None else most - self.sampling.max_tokens
 
     def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]:
-        sampled = self.engine.generate([turn.prompt for turn in turns], 1, self.sampling, seed=seed)
+        return self.answer_each(turns, [seed] * len(turns))
+
+    def answer_each(self, turns: Sequence[Turn], batch_seeds: Sequence[int]) -> list[Utterance]:
+        """A reply depends on its own turn and seed; other turns change it by no more than float tolerance."""
+        own = [seeds.derive(seed, turn.seed) for seed, turn in zip(batch_seeds, turns, strict=True)]
+        sampled = self.engine.generate([turn.prompt for turn in turns], 1, self.sampling, seed=own)
         ends = set(self.engine.language.end_tokens)
         utterances = []
         for turn, (sample,) in zip(turns, sampled, strict=True):
@@ -86,6 +98,8 @@ class ServerPolicy:
     With `token_ids` its replies carry the tokens as they were sampled, and can be trained on by RL.
     """
 
+    reads_worlds = False
+
     def __init__(self, config: ServerConfig) -> None:
         changed = {"temperature", "top_p", "top_k", "min_p"} & set(config.extra)
         if config.token_ids and (config.temperature != 1 or config.top_p != 1 or changed):
@@ -94,6 +108,10 @@ class ServerPolicy:
                 "applied, and training needs those of the tokens as they were drawn"
             )
         self.config = config
+
+    def answer_each(self, turns: Sequence[Turn], batch_seeds: Sequence[int]) -> list[Utterance]:
+        """All requests at once; a server that is given a seed gets one for the batch."""
+        return self.answer(turns, batch_seeds[0])
 
     def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]:
         config = self.config

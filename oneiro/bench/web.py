@@ -3,6 +3,8 @@
 A step is one action and the page as text after it. On our sites it is a click on a random link; on MiniWoB++ a click on
 a random element. BrowserGym runs under the Python that ONEIRO_PEER_PYTHON names, on the same MiniWoB++ tasks, with its
 default delay of half a second before each observation and with none.
+
+`oneiro bench web --rollouts` is in `oneiro.bench.rollouts`.
 """
 
 from __future__ import annotations
@@ -40,10 +42,15 @@ PATIENCE = 20
 """How many times as long as it should a peer may take."""
 
 
-def run(model: str | None = None, *, seconds: float = 5.0) -> list[Table]:
-    """Measure; `model` belongs to other benchmarks."""
-    if model is not None:
-        raise OneiroError("bench web has no option --model")
+def run(model: str | None = None, *, seconds: float = 5.0, rollouts: bool = False, **options: Any) -> list[Table]:
+    """Measure; `model` and other options are those of `rollouts`, which measures an agent (`oneiro.bench.rollouts`)."""
+    if rollouts:
+        from oneiro.bench.rollouts import compare
+
+        return compare(model, **options)
+    if model is not None or options:
+        name = "model" if model is not None else next(iter(options))
+        raise OneiroError(f"bench web has no option --{name.replace('_', '-')} without --rollouts")
     from oneiro.worlds.web.browser.text import TextBrowser
 
     rates = Table("Web: actions with the page as text after them", ["browser", "pages", "episodes at once", "steps/s"])

@@ -96,6 +96,12 @@ def bench(
     ] = None,
     seeds: Annotated[int | None, typer.Option(help="Runs of each for the curves.")] = None,
     seconds: Annotated[float | None, typer.Option(help="`worlds`, `web`, `textgame`: seconds a rate is taken.")] = None,
+    rollouts: Annotated[
+        bool | None, typer.Option("--rollouts", help="`web`: an agent's episodes, with its model in the loop.")
+    ] = None,
+    workers: Annotated[
+        str | None, typer.Option(metavar="N|ray", help="`web --rollouts`: also with worlds in so many workers.")
+    ] = None,
     json: JsonFile = None,
 ) -> None:
     """Measure this engine and learner beside their peers and the machine's limits, in one run, on the same work.
@@ -106,8 +112,11 @@ def bench(
     oneiro bench cpu --json cpu.json
     oneiro bench sample --model smollm2-135m --growth
     oneiro bench step --model shape:qwen2.5-0.5b --prompts 16 --group 16
+    oneiro bench web --rollouts --json rollouts.json
     """
     given = {
         key: value for key, value in locals().items() if key not in ("name", "model", "json") and value is not None
     }
+    if workers is not None and workers.isdigit():
+        given["workers"] = int(workers)
     show(pkgutil.resolve_name("oneiro.bench:run")(name, model, **given), json)

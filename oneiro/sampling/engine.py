@@ -102,12 +102,13 @@ class Engine:
         n: int = 1,
         sampling: SamplingSettings | None = None,
         forced: Sequence[Tokens | None] | None = None,
-        seed: int = 0,
+        seed: int | Sequence[int] = 0,
     ) -> list[list[Sample]]:
         """`n` samples for every prompt.
 
         `forced[i]` is an array [max_tokens] of token ids for prompt i with `FREE` where the model chooses. The result
-        depends on the prompts, their order, `sampling` and `seed`, not on the number of slots.
+        depends on the prompts, their order, `sampling` and `seed`, not on the number of slots. With a seed for each
+        prompt, a prompt's samples do not depend on the other prompts either.
         """
         if not len(prompts):
             return []
@@ -127,7 +128,7 @@ class Engine:
         n: int,
         sampling: SamplingSettings,
         forced: Sequence[Tokens | None] | None,
-        seed: int,
+        seed: int | Sequence[int],
     ) -> list[list[Sample]]:
         """What `generate` gives for the chosen prompts, without computing the others."""
         return _Call(self, prompts, n, sampling, forced, seed, chosen).samples()
@@ -162,6 +163,15 @@ class Engine:
         return self._finishers[stops]
 
 
+def uniforms(seed: int | Sequence[int], prompts: int, n: int, steps: int) -> Floats:
+    """[prompts * n, steps] random numbers: of one generator, or of one for each prompt."""
+    if isinstance(seed, int):
+        return seeds.generator(seed, "sample").random((prompts * n, steps), dtype=np.float32)
+    if len(seed) != prompts:
+        raise ValueError(f"{prompts} prompts need as many seeds, not {len(seed)}")
+    return np.concatenate([seeds.generator(own, "sample").random((n, steps), dtype=np.float32) for own in seed])
+
+
 def roomy(size: int) -> int:
     """A little more than is asked for, in few distinct sizes, so that calls which grow slowly fit what is there."""
     step = max(64, (1 << (size - 1).bit_length()) // 8)
@@ -178,7 +188,7 @@ class _Call:
         n: int,
         sampling: SamplingSettings,
         forced: Sequence[Tokens | None] | None,
-        seed: int,
+        seed: int | Sequence[int],
         chosen: Sequence[int],
     ) -> None:
         self.engine, self.n, self.sampling = engine, n, sampling
@@ -188,7 +198,7 @@ class _Call:
         if any(len(prompt) == 0 for prompt in self.prompts):
             raise ValueError("every prompt needs at least one token")
         total, steps = len(prompts) * n, sampling.max_tokens
-        self.uniforms = torch.from_numpy(seeds.generator(seed, "sample").random((total, steps), dtype=np.float32))
+        self.uniforms = torch.from_numpy(uniforms(seed, len(prompts), n, steps))
         self.forced = torch.full((total, steps), FREE, dtype=torch.long)
         for i, row in enumerate(forced or ()):
             if row is not None:

@@ -108,7 +108,7 @@ class Fleet(Engine):
         n: int = 1,
         sampling: SamplingSettings | None = None,
         forced: Sequence[Tokens | None] | None = None,
-        seed: int = 0,
+        seed: int | Sequence[int] = 0,
     ) -> list[list[Sample]]:
         """`n` samples for every prompt, by whichever servers answer."""
         sampling = sampling or SamplingSettings()
@@ -120,12 +120,13 @@ class Fleet(Engine):
             )
         if self.version < 0:
             self.at(self.step)
+        own_seeds = [seeds.derive(seed, i) for i in range(len(prompts))] if isinstance(seed, int) else seed
         deadline = time.monotonic() + self.settings.total_s
         workers = max(1, min(len(prompts), len(self.servers) * self.settings.concurrency))
         with spent("waiting"), ThreadPoolExecutor(workers, "oneiro-fleet") as pool:
             asked = [
-                pool.submit(self._samples, np.asarray(p).tolist(), n, sampling, seeds.derive(seed, i), deadline)
-                for i, p in enumerate(prompts)
+                pool.submit(self._samples, np.asarray(p).tolist(), n, sampling, own, deadline)
+                for p, own in zip(prompts, own_seeds, strict=True)
             ]
             try:
                 return [future.result() for future in asked]

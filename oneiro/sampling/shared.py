@@ -33,7 +33,7 @@ def generate(
     n: int,
     sampling: SamplingSettings,
     forced: Sequence[Tokens | None] | None,
-    seed: int,
+    seed: int | Sequence[int],
 ) -> list[list[Sample]]:
     """`Engine.generate` on every rank of a team; called by rank 0."""
     body = mirror.number_of(team, engine.language.backbone)

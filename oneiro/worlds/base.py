@@ -67,6 +67,10 @@ class ResetNeeded(OneiroError):
     """A step was taken before the first `reset`."""
 
 
+class WorldLost(OneiroError):
+    """What the world runs in is gone or does not answer: the episode is lost, not the run."""
+
+
 class World(Env[str, str], ABC):
     """One episode of true dynamics. Subclasses are registered in `oneiro.worlds.registry`."""
 
@@ -83,6 +87,10 @@ class World(Env[str, str], ABC):
     """Named settings: `make("sokoban:harder")` takes `variants["harder"]` as overrides of the defaults."""
     deterministic: bool = True
     """Whether the level and the actions alone decide an episode, so that every member sees the same."""
+    waits: bool = False
+    """Whether steps are spent waiting for another process, so that something else can be done meanwhile. Such a class
+    may have `reset_many` and `step_many` (see `oneiro.worlds.many`).
+    """
     oracle_is: ClassVar[str] = "an optimal player"
     """Who `oracle` is, in a few words: a world whose best player nobody knows says so here."""
 

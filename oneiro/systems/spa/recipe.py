@@ -12,7 +12,7 @@ from oneiro.errors import OneiroError, nearest
 from oneiro.learning.rl_settings import RlSettings
 from oneiro.learning.settings import CollapseMonitorSettings, SftSettings
 from oneiro.models.settings import ModelSettings, require_place, require_words
-from oneiro.recipe import Name, Recipe, Settings
+from oneiro.recipe import Name, Recipe, Settings, Workers
 from oneiro.sampling.server import ServerConfig
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.systems.settings import RolloutSettings
@@ -35,8 +35,8 @@ class SelfPlaySettings(Settings):
     levels: int = Field(32, ge=1)
     """Levels in a batch."""
     group_size: int = Field(8, ge=1)
-    workers: int = Field(1, ge=1)
-    """Processes that play, a batch each, where no model plays."""
+    workers: Workers = 1
+    """Processes or actors that play, a batch each, where no model plays."""
     held_out: float = Field(0.05, ge=0, lt=1)
     """Part of the levels kept for measuring the loss; whole trajectories, never single turns."""
     keep_malformed: bool = False

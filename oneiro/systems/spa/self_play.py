@@ -57,8 +57,8 @@ def batches(recipe: SpaRecipe, run: Run, name: str) -> Iterator[int]:
     there = [batch_file(run.path, stage, batch).exists() for batch in range(settings.batches)]
     yield from (batch for batch, done in enumerate(there) if done)
     missing = [batch for batch, done in enumerate(there) if not done]
-    workers = min(settings.workers, len(missing))
-    if workers > 1 and settings.scripted:
+    workers = settings.workers if isinstance(settings.workers, str) else min(settings.workers, len(missing))
+    if missing and settings.scripted and workers not in (0, 1):
         yield from each_done(play_batch, ((recipe, run.path, name, batch) for batch in missing), workers, lose_batch)
     elif missing:
         player = scripted(recipe, settings) if settings.scripted else speaking(recipe, settings, run)
@@ -85,10 +85,11 @@ def play_batch(recipe: SpaRecipe, folder: Path, name: str, batch: int, player: P
     policy, rounds = player.policy(), [planned]
     if settings.policy == "exploration":  # it learns from one attempt what to try in the next
         rounds = [[t for t in planned if t.member == member] for member in range(settings.group_size)]
+    made = world.maker() if settings.scripted else world.episode_maker()
     played = [
         evaluation.record(episode)
         for part in rounds
-        for episode in play(world.maker(), part, policy, recipe.dialogue, player.chat, seed, player.response_prefix)
+        for episode in play(made, part, policy, recipe.dialogue, player.chat, seed, player.response_prefix)
     ]
     write_episodes(folder, self_play_stage(recipe, name), batch, played)
     return batch

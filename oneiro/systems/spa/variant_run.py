@@ -150,7 +150,7 @@ class VariantRun:
 
     def rollout(self, engine: Engine) -> Rollout:
         """Training levels, each attempted by a group of episodes."""
-        recipe, make_world = self.recipe, self.world.maker()
+        recipe, make_world = self.recipe, self.world.episode_maker()
         policy, chat = ModelPolicy(engine, recipe.sampling), ChatFormat(engine.language.tokenizer)
 
         def play_step(step: int) -> list[Episode]:
@@ -182,7 +182,7 @@ class VariantRun:
         planned = attempts_at(self.validation_seeds(), 1, "eval")
         policy, chat = self.policy(engine, self.recipe.evaluation), ChatFormat(engine.language.tokenizer)
         seed = seeds.derive(self.recipe.seed, "validate")
-        played = play(self.world.maker(), planned, policy, self.dialogue, chat, seed, self.response_prefix)
+        played = play(self.world.episode_maker(), planned, policy, self.dialogue, chat, seed, self.response_prefix)
         success, reward = (float(np.mean([getattr(e, name) for e in played])) for name in ("success", "score"))
         return {"validation_success": success, "validation_reward": reward}
 
@@ -221,7 +221,8 @@ class VariantRun:
         """The evaluation levels, played by the engine's model."""
         chat, seed = ChatFormat(engine.language.tokenizer), seeds.derive(self.recipe.seed, what)
         policy = self.policy(engine, settings)
-        return evaluation.attempt(self.world.maker(), policy, self.dialogue, chat, settings, seed, self.response_prefix)
+        made = self.world.episode_maker()
+        return evaluation.attempt(made, policy, self.dialogue, chat, settings, seed, self.response_prefix)
 
 
 def reasoning_length(language: LanguageModel, tokens: Tokens) -> int:

@@ -188,7 +188,7 @@ class Phases:
         def actor() -> tuple[Any, Any]:
             return self.actor_after(k - 1).policy(recipe.sampling.temperature)
 
-        with self.run.progress(f"rollouts of phase {k}", len(tasks)) as bar:
+        with self.run.progress(f"rollouts of phase {k}", len(tasks) * recipe.attempts) as bar:
             seed = seeds.derive(recipe.seed, "rollout", k)
             folder = self.folder(k) / "rollouts"
             found = playing.play_chunks(recipe, tasks, actor, folder, seed, recipe.attempts, bar.advance)

@@ -20,13 +20,21 @@ from oneiro.worlds.levels import new_levels
 from oneiro.worlds.web.tasks import Task
 from oneiro.worlds.web.world import WebWorld
 
-CHUNK = 64
-"""Attempts that are played together and make one file."""
+CHUNK = 256
+"""Attempts that make one file. Between two files the places run empty: what is played together must not depend on where
+a run was resumed, or the last digits of log-probabilities would.
+"""
 
 
 def world_of(recipe: WebrlRecipe, split: str | None = None) -> Callable[[], World]:
     """A factory of the world in which tasks are played."""
     return WorldChoice(name=recipe.world.name, **recipe.world_settings(split)).maker()
+
+
+def episode_world_of(recipe: WebrlRecipe) -> Callable[[], World]:
+    """The same for an agent's episodes: in workers, where the recipe names some."""
+    chosen = recipe.world.model_copy(update=recipe.world_settings())
+    return chosen.episode_maker()
 
 
 def metadata(recipe: WebrlRecipe) -> AgentMetadata:
@@ -53,15 +61,20 @@ def played(
     chat: ChatFormat | None = None,
     group_size: int = 1,
     first: int = 0,
+    advance: Callable[[int], object] | None = None,
 ) -> list[Trajectory]:
-    """Each task attempted `group_size` times; attempts that broke off are left out. `first` numbers the first task."""
+    """Each task attempted `group_size` times; attempts that broke off are left out. `first` numbers the first task;
+    `advance` hears of attempts that ended.
+    """
     planned = [
         Attempt(seeds.derive(seed, first + number) % (1 << 31), member, first + number, task=task)
         for number, task in enumerate(tasks)
         for member in range(group_size)
     ]
     prefix = recipe.response_prefix if chat is not None else ""
-    episodes = play(world_of(recipe), planned, policy, recipe.dialogue, chat, seeds.derive(seed, first), prefix)
+    own, dialogue = seeds.derive(seed, first), recipe.dialogue
+    worlds = episode_world_of(recipe)
+    episodes = play(worlds, planned, policy, dialogue, chat, own, prefix, advance, recipe.concurrency)
     found = [records.of_episode(e, attempt.task, recipe.dialogue) for e, attempt in zip(episodes, planned, strict=True)]
     return [trajectory for trajectory in found if trajectory is not None]
 
@@ -75,15 +88,18 @@ def play_chunks(
     group_size: int = 1,
     advance: Callable[[int], object] = lambda count: None,
 ) -> list[Trajectory]:
-    """Play all tasks, a file for every few; files that are there are not played again. `policy` is made when needed."""
+    """Play all tasks, a file for every few; files that are there are not played again. `policy` is made when needed;
+    `advance` hears of attempts.
+    """
     size = max(1, CHUNK // group_size)
     player: tuple[Policy, ChatFormat | None] | None = None
     for first in range(0, len(tasks), size):
         part, path = tasks[first : first + size], folder / f"{first // size:04d}.jsonl"
         if not path.exists():
             player = player or policy()
-            records.write(path, played(recipe, part, player[0], seed, player[1], group_size, first))
-        advance(len(part))
+            records.write(path, played(recipe, part, player[0], seed, player[1], group_size, first, advance))
+        else:
+            advance(len(part) * group_size)
     return records.read_folder(folder)
 
 

@@ -157,6 +157,8 @@ class WebrlRecipe(Recipe):
     sampling: SamplingSettings = SamplingSettings(max_tokens=128)
     max_batch_size: int = Field(256, ge=1)
     """Rows decoded at once."""
+    concurrency: int = Field(64, ge=1)
+    """Episodes under way at once. When one ends, the next attempt takes its place."""
     sft: SftSettings = SftSettings()
     page_weight: float = Field(0.0, ge=0)
     """Weight in SFT of a prompt's tokens, against 1 of a reply's. A model that starts from nothing learns to copy on

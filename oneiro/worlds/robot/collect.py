@@ -61,7 +61,7 @@ def collect(
     settings: CollectSettings,
     episodes: int,
     out: str | Path,
-    workers: int = 1,
+    workers: int | str = 1,
     advance: Callable[[int], Any] = lambda count: None,
 ) -> Collected:
     """Write episodes 0 to `episodes` - 1 that `out` lacks or holds damaged; `advance` hears of each that is there."""
@@ -75,7 +75,7 @@ def collect(
     wanted = {index: out / f"{settings.task}_{index:06d}.npz" for index in range(episodes)}
     missing = [(index, path) for index, path in wanted.items() if not is_whole(path)]
     advance(episodes - len(missing))
-    if workers <= 1:
+    if workers in (0, 1):
         for index, path in missing:
             write_episode(path, play(settings, index))
             advance(1)

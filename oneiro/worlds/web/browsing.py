@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import threading
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -78,6 +78,7 @@ class BrowserWorld(World):
     def __init__(self, config: WorldConfig | None = None) -> None:
         super().__init__(config)
         self.grammar = GRAMMARS[self.config.view]
+        self.waits = self.config.browser != "text"
         self.session: Session | None = None
 
     @property
@@ -112,7 +113,30 @@ class BrowserWorld(World):
     def carry_out(self, action: Action) -> tuple[bool, bool]:
         """Do it: whether it could be done, and whether anything changed. The agent is told why not."""
         before = self._shown()
-        outcome = self._act(action)
+        return self._judged(before, self._act(action))
+
+    @staticmethod
+    def carry_out_many(
+        worlds: Sequence[BrowserWorld], actions: Sequence[Action]
+    ) -> list[tuple[bool, bool] | Exception]:
+        """The same in many worlds of one browser, at once where it waits."""
+        befores = [world._shown() for world in worlds]
+        sessions = [world.session for world in worlds if world.session is not None]
+        found: list[tuple[bool, bool] | Exception] = []
+        results = worlds[0].browser.step_many(sessions, actions) if worlds else []
+        for world, before, action, result in zip(worlds, befores, actions, results, strict=True):
+            try:
+                if isinstance(result, BrowserDied):
+                    outcome = world._played_again(action, result)
+                else:
+                    outcome = world._seen(action, *result)
+                world.done_so_far.append(action)
+                found.append(world._judged(before, outcome))
+            except Exception as error:
+                found.append(error)
+        return found
+
+    def _judged(self, before: tuple[str, int, str], outcome: Outcome) -> tuple[bool, bool]:
         self.notice = outcome.failure or ""
         return outcome.failure is None, self._shown() != before
 
@@ -156,28 +180,35 @@ class BrowserWorld(World):
         return replace(action, element=number if number is not None else action.element)
 
     def _act(self, action: Action) -> Outcome:
-        """Carry it out. A browser that dies is replaced once, and the episode played again up to here."""
+        """Carry it out."""
         try:
             outcome = self._acted(action)
-        except BrowserDied:
-            if self.retried:
-                raise
-            self.retried = True
-            self._open()
-            for past in self.done_so_far:
-                self._acted(past)
-            outcome = self._acted(action)
+        except BrowserDied as error:
+            outcome = self._played_again(action, error)
         self.done_so_far.append(action)
         return outcome
+
+    def _played_again(self, action: Action, error: BrowserDied) -> Outcome:
+        """A browser that dies is replaced once, and the episode played again up to here."""
+        if self.retried:
+            raise error
+        self.retried = True
+        self._open()
+        for past in self.done_so_far:
+            self._acted(past)
+        return self._acted(action)
 
     def _carried(self, action: Action) -> Outcome:
         assert self.session is not None
         return self.session.act(action)
 
     def _acted(self, action: Action) -> Outcome:
-        outcome = self._carried(action)
+        return self._seen(action, self._carried(action))
+
+    def _seen(self, action: Action, outcome: Outcome, page: Page | None = None) -> Outcome:
+        """Look at the page after an action."""
         url = self.page.url
-        self._observe()
+        self._observe(page)
         if action.kind is Kind.SCROLL and self.config.lines:
             last = max(0, len(self._body().splitlines()) - self.config.lines)
             self.top = min(max(0, self.top + round(action.pages * self.config.lines)), last)
@@ -185,9 +216,10 @@ class BrowserWorld(World):
             self.top = 0
         return outcome
 
-    def _observe(self) -> None:
+    def _observe(self, page: Page | None = None) -> None:
+        """Take in the page as it is now, which is `page` where somebody has just looked."""
         assert self.session is not None
-        self.page: Page = self.session.observe()
+        self.page: Page = page or self.session.observe()
         self.body = self._text_in(self.config.view)
 
     def _text_in(self, view: str) -> str:

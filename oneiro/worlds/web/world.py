@@ -8,8 +8,9 @@ the databases and the answer; the page never tells it anything.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -17,10 +18,13 @@ import numpy as np
 from pydantic import Field
 
 from oneiro.errors import OneiroError, nearest
+from oneiro.worlds import many
 from oneiro.worlds.base import Step, WorldConfig, draw_level, in_split, level_key
-from oneiro.worlds.web.actions import Kind
+from oneiro.worlds.web.actions import Action, Kind
+from oneiro.worlds.web.browser.base import Browser
 from oneiro.worlds.web.browsing import BrowserConfig, BrowserWorld
 from oneiro.worlds.web.evaluation import Result, evaluate
+from oneiro.worlds.web.page import Page
 from oneiro.worlds.web.remote import RemoteWeb
 from oneiro.worlds.web.sites import SITES, Web
 from oneiro.worlds.web.tasks import Task, load_tasks
@@ -108,6 +112,32 @@ class WebWorld(BrowserWorld):
         return self.render(), {"key": key, "template": self.task.intent_template_id, "sites": list(self.task.sites)}
 
     def step(self, action: str) -> Step:
+        found = self._read(action)
+        if not isinstance(found, Action):
+            return found
+        valid, effective = self.carry_out(found)
+        return self._after(valid=valid, effective=effective)
+
+    @staticmethod
+    def step_many(worlds: Sequence[WebWorld], actions: Sequence[str]) -> list[Step | Exception]:
+        """The same in many worlds; pages load at once in browsers that wait."""
+        found: list[Any] = [many.caught(world._read, action) for world, action in zip(worlds, actions, strict=True)]
+        waiting: dict[Browser, list[int]] = {}
+        for place, read in enumerate(found):
+            if isinstance(read, Action):
+                waiting.setdefault(worlds[place].browser, []).append(place)
+        for places in waiting.values():
+            done = BrowserWorld.carry_out_many([worlds[i] for i in places], [found[i] for i in places])
+            for place, result in zip(places, done, strict=True):
+                if isinstance(result, Exception):
+                    found[place] = result
+                else:
+                    after = partial(worlds[place]._after, valid=result[0], effective=result[1])
+                    found[place] = many.caught(after)
+        return found
+
+    def _read(self, action: str) -> Step | Action:
+        """What is to be done in the browser; the step's result where that is nothing."""
         if self.over:
             return self.ended(success=self.verdict is not None and self.verdict.score == 1.0)
         if self._proposed is not None and (self.taken, action) != self._proposed:
@@ -118,8 +148,7 @@ class WebWorld(BrowserWorld):
         if parsed.kind is Kind.STOP:
             self._grade(parsed.text)
             return self.outcome(self.score, done=True, success=self.score == 1.0, effective=True, **self._told())
-        valid, effective = self.carry_out(parsed)
-        return self._after(valid=valid, effective=effective)
+        return parsed
 
     @property
     def intent(self) -> str:
@@ -207,8 +236,8 @@ class WebWorld(BrowserWorld):
             return RemoteWeb(Places(self.config.base_urls), storage)
         return Web(self.task.spec.content if self.task.spec else 0)
 
-    def _observe(self) -> None:
-        super()._observe()
+    def _observe(self, page: Page | None = None) -> None:
+        super()._observe(page)
         self.see.page = self.page
 
     def _after(self, *, valid: bool, effective: bool) -> Step:

@@ -12,6 +12,7 @@ import pytest
 from oneiro import cli, worlds
 from oneiro.errors import OneiroError
 from oneiro.seeds import generator
+from oneiro.worlds import many
 from oneiro.worlds.web import browsing
 from oneiro.worlds.web.actions import Action
 from oneiro.worlds.web.browser.base import BrowserDied, Outcome
@@ -224,3 +225,48 @@ def test_threads_that_ask_at_once_share_one_browser(monkeypatch):
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(browsing.browser, ["text"] * 8))
     assert started == ["text"] and len({id(one) for one in found}) == 1
+
+
+def test_many_worlds_are_stepped_as_one_by_one() -> None:
+    """Pages, malformed texts, scrolling, answers and what comes after the end, in one call."""
+    names = ("map/phone", "reddit/comment-count", "map/hours", "reddit/subscribe")
+    config = WebConfig(lines=30, max_actions=4)
+    alone, together = ([WebWorld(config) for _ in names] for _ in range(2))
+    for own in (alone, together):
+        for world, name in zip(own, names, strict=True):
+            world.reset(seed=0, options={"task": task(name)})
+    for turn in range(5):
+        actions = [world.oracle() or "none" for world in alone]
+        actions[1] = ("scroll [down]", "fly", "stop [7]", "none", "none")[turn]
+        assert next(world.oracle() or "none" for world in together) == actions[0]
+        assert many.step_many(together, actions) == [world.step(a) for world, a in zip(alone, actions, strict=True)]
+    assert all(world.over for world in together)
+    for world in (*alone, *together):
+        world.close()
+
+
+@pytest.mark.parametrize("deaths", [1, 2])
+def test_a_browser_that_dies_among_many_costs_one_episode_at_most(deaths: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    left, acted = deaths, TextSession.act
+    worlds = [WebWorld() for _ in range(3)]
+
+    def act(self: TextSession, action: Action) -> Outcome:
+        nonlocal left
+        if left and self is worlds[1].session and worlds[1].taken == 1:
+            left -= 1
+            raise BrowserDied("gone")
+        return acted(self, action)
+
+    monkeypatch.setattr(TextSession, "act", act)
+    whole = WebWorld()
+    for world in (*worlds, whole):
+        world.reset(seed=0, options={"task": task("reddit/write-comment")})
+    for turn in range(3):
+        expected = whole.step(whole.oracle() or "none")
+        first, second, third = many.step_many(worlds, [world.oracle() or "none" for world in worlds])
+        assert first == third == expected
+        if turn == 1 and deaths == 2:
+            assert isinstance(second, BrowserDied)
+            return
+        assert second == expected
+    assert worlds[1].retried and not worlds[0].retried

@@ -11,7 +11,7 @@ from oneiro.models.video.layout import Layout
 from oneiro.models.video.settings import FrameTokenizerSettings, TokenizerSettings, TransformerSettings
 from oneiro.predictors.video.augment import AugmentSettings
 from oneiro.predictors.video.settings import VideoRewardSettings, too_small
-from oneiro.recipe import Settings
+from oneiro.recipe import Settings, Workers
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.systems.rlvr.recipe import OnTheWay, RlvrRecipe
 from oneiro.systems.settings import RolloutSettings, require_path
@@ -38,8 +38,8 @@ class VideoDataSettings(Settings):
     episodes: int = Field(200, ge=2)
     frames: int = Field(32, ge=2)
     """Of the longest episode."""
-    workers: int = Field(2, ge=1)
-    """Processes that simulate the robot."""
+    workers: Workers = 2
+    """Processes or actors that simulate the robot."""
     test_every: int = Field(100, ge=2)
     """One episode in so many is for testing, never for training."""
 

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from oneiro.errors import OneiroError
+from oneiro.worlds.base import WorldLost
 from oneiro.worlds.web.actions import Action
 from oneiro.worlds.web.page import Node, Page
 from oneiro.worlds.web.sites import Reply, Web
 from oneiro.worlds.web.urls import plain
 
 
-class BrowserDied(OneiroError):
-    """The browser is gone or does not answer: the episode is lost, not the run."""
+class BrowserDied(WorldLost):
+    """The browser is gone or does not answer."""
 
 
 class Failed(Exception):
@@ -128,6 +128,20 @@ class Browser(ABC):
     def observe_many(self, sessions: Sequence[Session]) -> list[Page]:
         """Every session's page; browsers that wait do it at once."""
         return [session.observe() for session in sessions]
+
+    def step_many(
+        self, sessions: Sequence[Session], actions: Sequence[Action]
+    ) -> list[tuple[Outcome, Page] | BrowserDied]:
+        """One action in each session and the page after it, or why there is none; browsers that wait do it at once,
+        and no session waits for another.
+        """
+        found: list[tuple[Outcome, Page] | BrowserDied] = []
+        for session, action in zip(sessions, actions, strict=True):
+            try:
+                found.append((session.act(action), session.observe()))
+            except BrowserDied as error:
+                found.append(error)
+        return found
 
     @abstractmethod
     def close(self) -> None: ...

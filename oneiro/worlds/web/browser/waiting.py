@@ -103,13 +103,32 @@ class WaitingBrowser(Browser):
             self.hung = True
             raise BrowserDied(f"{self.name.capitalize()} does not answer") from None
         except self.failure as error:
-            raise BrowserDied(f"{self.name.capitalize()}: {(str(error) or 'gone').splitlines()[0]}") from None
+            raise self._died(error) from None
 
     def act_many(self, sessions: Sequence[Session], actions: Sequence[Action]) -> list[Outcome]:
         return self._at_once([one._act(action) for one, action in zip(sessions, actions, strict=True)])  # type: ignore[attr-defined]
 
     def observe_many(self, sessions: Sequence[Session]) -> list[Page]:
         return self._at_once([one._observe() for one in sessions])  # type: ignore[attr-defined]
+
+    def step_many(
+        self, sessions: Sequence[Session], actions: Sequence[Action]
+    ) -> list[tuple[Outcome, Page] | BrowserDied]:
+        async def step(one: Any, action: Action) -> tuple[Outcome, Page] | BrowserDied:
+            try:
+                return await one._act(action), await one._observe()
+            except BrowserDied as error:
+                return error
+            except self.failure as error:
+                return self._died(error)
+
+        try:
+            return self._at_once([step(one, action) for one, action in zip(sessions, actions, strict=True)])
+        except BrowserDied as error:  # it does not answer at all
+            return [error] * len(sessions)
+
+    def _died(self, error: Exception) -> BrowserDied:
+        return BrowserDied(f"{self.name.capitalize()}: {(str(error) or 'gone').splitlines()[0]}")
 
     def _at_once(self, work: list[Coroutine[Any, Any, Result]]) -> list[Result]:
         async def together() -> list[Result]:

@@ -1,0 +1,266 @@
+"""One episode under way: how its state is put into words and ids, and what an answer does to its world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+
+from oneiro import seeds
+from oneiro.agents import prompts as words
+from oneiro.agents import reply as replies
+from oneiro.agents.policies import Turn, Utterance
+from oneiro.agents.prompts import DialogueSettings
+from oneiro.episode import Episode, FinishReason, Row, given
+from oneiro.errors import OneiroError
+from oneiro.models.chat import ChatFormat
+from oneiro.worlds import many
+from oneiro.worlds.base import Step, World, WorldLost
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt to be made: which level, and which of its attempts."""
+
+    seed: int
+    member: int = 0
+    group: int = 0
+    split: str = "train"
+    task: Any = None
+    """A task of the world's own kind to be given instead of the one that the seed draws, where the world takes one."""
+
+
+@dataclass(slots=True)
+class Game:
+    """An episode under way."""
+
+    task: Attempt
+    episode: Episode = field(init=False)
+    world: World | None = None
+    turn: int = 0
+    """Turns that were asked for."""
+    state: str = ""
+    past: list[tuple[str, tuple[str, ...], float]] = field(default_factory=list)
+    messages: list[dict[str, str]] = field(default_factory=list)
+    ended: bool = True
+    used: int = 0
+    over: bool = False
+
+    def __post_init__(self) -> None:
+        task = self.task
+        self.episode = Episode(
+            rows=[],
+            terms={"world": [], "format": []},
+            seed=task.seed,
+            member=task.member,
+            group=task.group,
+            info={"turns": [], "optimum": None},
+        )
+
+    @property
+    def playing(self) -> World:
+        """Its world, while there is one."""
+        assert self.world is not None
+        return self.world
+
+    def close(self) -> None:
+        world, self.world = self.world, None
+        if world is not None:
+            with suppress(Exception):  # the episode is over, and the others wait to be closed too
+                world.close()
+
+
+@contextmanager
+def guarded(game: Game) -> Iterator[None]:
+    """What a world raises ends its episode as an error. A mistake that a person can mend is still the person's."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, OneiroError) and not isinstance(error, WorldLost):
+            raise
+        game.episode.finish_reason, game.over = FinishReason.ERROR, True
+        game.episode.info["error"] = f"{type(error).__name__}: {error}".partition("\n")[0][:300]
+
+
+def make(game: Game, make_world: Callable[[], World]) -> None:
+    """Give a game its world, unless it has one."""
+    if game.world is None and not game.over:
+        with guarded(game):
+            game.world = make_world()
+            game.episode.world = game.world.name
+
+
+def start_many(games: Sequence[Game]) -> None:
+    """Reset the worlds of these games."""
+    games = [game for game in games if not game.over]
+    options = []
+    for game in games:
+        options.append({"split": game.task.split, "member": game.task.member})
+        if game.task.task is not None:
+            options[-1]["task"] = game.task.task
+    started = many.reset_many([game.playing for game in games], [game.task.seed for game in games], options)
+    for game, found in zip(games, started, strict=True):
+        with guarded(game):
+            game.state, info = _unless_raised(found)
+            game.episode.task, game.episode.info["optimum"] = info["key"], info.get("optimum")
+
+
+def _unless_raised(found: Result | Exception) -> Result:
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def ask(game: Game, settings: DialogueSettings, chat: ChatFormat | None, response_prefix: str) -> Turn:
+    """Put the game's state into words and ids. A full-history dialogue grows its row; the other contexts start a new
+    one.
+    """
+    game.turn += 1
+    number = game.turn
+    left = game.playing.config.max_actions - game.used
+    system = "" if settings.brief else words.SYSTEM
+    growing = settings.context == "full" and number > 1
+    if growing:
+        message = words.next_message(game.past[-1][2], number, game.state, left, settings)
+    elif settings.context == "full":
+        message = words.first_message(game.playing, game.state, settings)
+    else:
+        message = words.history_message(game.playing, game.past, number, game.state, left, settings)
+        game.messages = []
+    if not game.messages and system:
+        game.messages.append({"role": "system", "content": system})
+    game.messages.append({"role": "user", "content": message})
+    prompt = np.zeros(0, np.int32)
+    if chat is not None:
+        if growing and not chat.rewrites:
+            row = game.episode.rows[-1]
+            row.segments.append(given(chat.next_user(message, game.ended), turn=number))
+        elif growing:
+            row = Row([given(chat.whole(game.messages), turn=number)])
+            game.episode.rows.append(row)
+        else:
+            row = Row([given(chat.opening(message, system), turn=number)])
+            game.episode.rows.append(row)
+        if response_prefix:
+            row.segments.append(given(chat.encode(response_prefix), role="assistant", turn=number))
+        prompt = row.tokens
+    return Turn(
+        game.playing,
+        game.state,
+        prompt,
+        game.messages,
+        number,
+        seeds.derive(game.task.seed, game.task.member, number),
+        response_prefix,
+    )
+
+
+def leave(game: Game) -> None:
+    """The dialogue has outgrown the model: the episode ends with the turn before, and without what was to be asked."""
+    game.episode.finish_reason, game.over = FinishReason.LENGTH, True
+    row = game.episode.rows[-1]
+    row.segments = [segment for segment in row.segments if segment.turn != game.turn]
+    if not row.segments:
+        game.episode.rows.pop()
+
+
+@dataclass(slots=True)
+class _Reaction:
+    """What an answer does."""
+
+    game: Game
+    turn: Turn
+    answer: Utterance
+    reply: replies.Reply
+    before: str
+    valid: bool
+    earned: float = 0.0
+    executed: list[dict[str, Any]] = field(default_factory=list)
+
+
+def take_many(asked: Sequence[tuple[Game, Turn]], answers: Sequence[Utterance], settings: DialogueSettings) -> None:
+    """Read the answers, act in the worlds, all at once, and write down what it earned."""
+    heard = []
+    for (game, turn), answer in zip(asked, answers, strict=True):
+        with guarded(game):
+            reaction = _hear(game, turn, answer, settings)
+            if reaction is not None:
+                heard.append(reaction)
+    place, acting = 0, [reaction for reaction in heard if reaction.reply.actions]
+    while acting:
+        actions = [reaction.reply.actions[place] for reaction in acting]
+        results = many.step_many([reaction.game.playing for reaction in acting], actions)
+        for reaction, action, result in zip(acting, actions, results, strict=True):
+            with guarded(reaction.game):
+                _note(reaction, action, _unless_raised(result))
+        place += 1
+        acting = [one for one in acting if not one.game.over and place < len(one.reply.actions)]
+    for reaction in heard:
+        if reaction.game.episode.finish_reason is not FinishReason.ERROR:
+            _settle(reaction, settings)
+
+
+def _hear(game: Game, turn: Turn, answer: Utterance, settings: DialogueSettings) -> _Reaction | None:
+    """Read an answer; None where none came."""
+    episode = game.episode
+    if len(turn.prompt):
+        episode.rows[-1].segments.extend(answer.segments)
+    elif answer.prompt is not None:
+        episode.rows.append(Row([given(answer.prompt, turn=turn.number), *answer.segments]))
+    game.messages.append({"role": "assistant", "content": answer.text})
+    game.ended = answer.finish_reason is FinishReason.TOKEN
+    if answer.finish_reason is FinishReason.ERROR:
+        episode.finish_reason, game.over = FinishReason.ERROR, True
+        return None
+    form = settings.think, settings.world_model, settings.actions_per_turn, settings.parser
+    reply = replies.read(answer.text, *form)
+    return _Reaction(game, turn, answer, reply, game.state, bool(reply.actions))
+
+
+def _note(reaction: _Reaction, action: str, result: Step) -> None:
+    """What one action did."""
+    game, episode = reaction.game, reaction.game.episode
+    game.state, reward, terminated, truncated, info = result
+    reaction.earned, game.used = reaction.earned + reward, game.used + 1
+    reaction.valid = reaction.valid and info["valid"]
+    reaction.executed.append({"action": action, "valid": info["valid"], "effective": info["effective"]})
+    episode.success = bool(info["success"])  # some worlds go on after it, and turns may run out before actions do
+    if terminated or truncated:
+        game.over = True
+        episode.finish_reason = (
+            FinishReason.GOAL if episode.success else FinishReason.FAILED if terminated else FinishReason.BUDGET
+        )
+
+
+def _settle(reaction: _Reaction, settings: DialogueSettings) -> None:
+    """What a turn earned."""
+    game, reply, before = reaction.game, reaction.reply, reaction.before
+    episode = game.episode
+    observed, predicted = reply.body(reply.observation), reply.body(reply.prediction)
+    formatted = reaction.valid and reply.formatted
+    terms = {"world": reaction.earned, "format": 0.0 if formatted else -settings.format_penalty}
+    if settings.world_model and (settings.state_reward or settings.state_penalty):
+        true = (observed == before) + (predicted == game.state)
+        terms["states"] = settings.state_reward * true - settings.state_penalty * (2 - true)
+        episode.terms.setdefault("states", [])
+    for name, value in terms.items():
+        episode.terms[name].append(value)
+    episode.rewards.append(sum(terms.values()))
+    game.past.append((before, tuple(step["action"] for step in reaction.executed), reaction.earned))
+    episode.info["turns"].append(
+        {
+            "message": reaction.turn.messages[-2]["content"],
+            "state": before,
+            "reply": reaction.answer.text,
+            "actions": reaction.executed,
+            "reward": episode.rewards[-1],
+            "observation": observed,
+            "prediction": predicted,
+            "next_state": game.state,
+        }
+    )

@@ -1,0 +1,52 @@
+"""Lakes for tests of workers, in a module that a worker imports fast."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from oneiro.errors import OneiroError
+from oneiro.worlds.base import Step, WorldConfig
+from oneiro.worlds.grid.frozen_lake.world import FrozenLake
+
+HANGS, BREAKS = 103, 104
+
+
+class Lake(FrozenLake):
+    """A lake that tells which process it is in, hangs at one of its levels, and breaks for good at another."""
+
+    name = "test-lake"
+    broken = False
+
+    @property
+    def process_id(self) -> int:
+        return os.getpid()
+
+    def step(self, action: str) -> Step:
+        if self.seed == HANGS:
+            time.sleep(600)
+        self.broken = self.broken or self.seed == BREAKS
+        if self.broken:
+            raise RuntimeError("broken")
+        return super().step(action)
+
+
+class Unmakeable(FrozenLake):
+    """A lake that no process can make."""
+
+    name = "test-unmakeable"
+
+    def __init__(self, config: WorldConfig | None = None) -> None:
+        raise RuntimeError("not here")
+
+
+def square(number: int) -> int:
+    return number * number
+
+
+def die(number: int) -> int:
+    os._exit(1)
+
+
+def complain(number: int) -> int:
+    raise OneiroError(f"{number} is wrong")
