@@ -1,28 +1,40 @@
-"""Planning on web pages: a linear policy proposes, a head that was trained on real outcomes values."""
+"""Planning on web pages: who proposes actions, and the task's own check of the address as value of predicted pages."""
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
-from pathlib import Path
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import numpy as np
-from numpy.typing import NDArray
 
 from oneiro import seeds
-from oneiro.agents.linear import SIZE, Index, LinearPolicy, choice, hashed, named
+from oneiro.agents.linear import Choice, LinearPolicy, choice
 from oneiro.agents.planning.base import Judged, Proposed, Root
 from oneiro.predictors.webpage.dynamics import BrowsedPage
-from oneiro.predictors.webpage.lookup import page_type
-from oneiro.predictors.webpage.parse import record
+from oneiro.predictors.webpage.slots import sources_of
+from oneiro.worlds.base import World
+from oneiro.worlds.web.evaluation.webarena import VARIANTS, url_match
+from oneiro.worlds.web.tasks import Evaluation
+from oneiro.worlds.web.world import WebWorld
 
-REMEMBERED = 8192
-MOST_WORDS = 12
-"""Words of an objective that are crossed with a page's type."""
-FIELDS = ("textbox", "searchbox")
+ON_THE_WAY = 0.9
+"""What a page is worth at most where the episode has not stopped."""
+
+
+def observed(world: World) -> BrowsedPage:
+    """Where a web world is."""
+    assert isinstance(world, WebWorld)
+    return BrowsedPage.of(world)
+
+
+# Proposals ------------------------------------------------------------------------------------------------------------
+
+
+def offered_in(state: BrowsedPage) -> Choice:
+    """The actions that the linear agent knows on a page."""
+    return choice(state.text, state.past)
 
 
 @dataclass(frozen=True)
@@ -34,7 +46,7 @@ class PolicyRanking:
     def __call__(self, roots: Sequence[Root[BrowsedPage]], most: int, seed: int) -> list[Proposed]:
         found = []
         for root in roots:
-            offered = choice(root.state.text, root.state.past)
+            offered = offered_in(root.state)
             chances = offered.chances(self.policy.weights)
             best = np.argsort(-chances, kind="stable")[:most]
             actions = tuple(offered.actions[place] for place in best)
@@ -43,8 +55,8 @@ class PolicyRanking:
 
 
 @dataclass(frozen=True)
-class PolicyVote:
-    """The action that most of `samples` samples of a linear policy name."""
+class PolicyVotes:
+    """The actions that `samples` samples of a linear policy name most often; each sample costs a token."""
 
     policy: LinearPolicy
     samples: int
@@ -52,95 +64,79 @@ class PolicyVote:
     def __call__(self, roots: Sequence[Root[BrowsedPage]], most: int, seed: int) -> list[Proposed]:
         found = []
         for number, root in enumerate(roots):
-            offered = choice(root.state.text, root.state.past)
-            rng = seeds.generator(seed, "vote", number)
-            votes = rng.multinomial(self.samples, offered.chances(self.policy.weights))
-            best = np.argsort(-votes, kind="stable")[:most]
-            weights = tuple(float(votes[place] / self.samples) for place in best)
+            offered = offered_in(root.state)
+            votes = seeds.generator(seed, "vote", number).multinomial(
+                self.samples, offered.chances(self.policy.weights)
+            )
+            best = [place for place in np.argsort(-votes, kind="stable")[:most] if votes[place]]
+            weights = tuple(float(votes[place]) / self.samples for place in best)
             found.append(Proposed(tuple(offered.actions[place] for place in best), weights, self.samples))
         return found
+
+
+def objective_first(roots: Sequence[Root[BrowsedPage]], most: int, seed: int) -> list[Proposed]:
+    """Without a policy: actions on what shares words with the objective first, then the others in the page's order."""
+    found = []
+    for root in roots:
+        wanted = set(root.state.objective.lower().split())
+        actions = offered_in(root.state).actions
+        shared = [len(wanted & set(_named_by(root.state, action).lower().split())) for action in actions]
+        best = sorted(range(len(actions)), key=lambda place: -shared[place])[:most]
+        weights = tuple(float(shared[place] + 1) for place in best)
+        found.append(Proposed(tuple(actions[place] for place in best), weights))
+    return found
+
+
+def _named_by(state: BrowsedPage, action: str) -> str:
+    item = state.page.item(state.situation(action).element)
+    return f"{action} {item.line if item is not None else ''}"
 
 
 # Value ----------------------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=REMEMBERED)
-def features(state: BrowsedPage) -> Index:
-    """What a page shows of what its objective names, and the answer where the episode has stopped."""
-    place, url = page_type(state.page), state.page.url.lower().replace("+", " ")
-    title, held = "", {"heading": "", "field": "", "line": ""}
-    inside = False
-    for item in state.page.items:
-        read = record(item)
-        name = read.name[1:-1].lower()
-        title = title or name
-        held["heading" if read.role == "heading" else "field" if inside else "line"] += f"\n{name}"
-        inside = read.role in FIELDS
-    ended = "going" if state.answer is None else "stopped" if state.answer else "stopped empty"
-    told = [ended, f"{ended} {place}"]
-    seen = []
-    for number, name in enumerate(named(state.objective)):
-        low = name.lower()
-        where = [part for part, text in (("title", title), ("url", url), *held.items()) if low in text]
-        seen += [f"{number} {part}" for part in where] or [f"{number} nowhere"]
-    words = list(dict.fromkeys(re.findall(r"\b[a-z]{3,}\b", state.objective)))[:MOST_WORDS]
-    told += [f"{ended} {place} {one}" for one in seen] + [f"{ended} {one}" for one in seen]
-    told += [f"{ended} {place}:{word}" for word in words]
-    told += [f"{ended} full {name}" for name in _filled(state)]
-    own = hashed(told)
-    if state.answer is None:
-        return own
-    offered = choice(state.text, state.past[:-1])
-    taken = state.past[-1]
-    if taken not in offered.actions:
-        return own
-    return np.unique(np.concatenate([own, offered.features[offered.actions.index(taken)]]))
+def page_goal(world: World) -> Evaluation | None:
+    """The check of the address where a task must end; None where a task asks for something else."""
+    assert isinstance(world, WebWorld)
+    return goal_of(world.task.eval)
 
 
-def _filled(state: BrowsedPage) -> list[str]:
-    """The fields of a page that hold something."""
-    found, before = [], None
-    for item in state.page.items:
-        read = record(item)
-        if before is not None and read.role == "StaticText" and item.depth > before[1]:
-            found.append(before[0])
-        before = (read.name, item.depth) if read.role in FIELDS else None
-    return found
+def goal_of(evaluation: Any) -> Evaluation | None:
+    asks = isinstance(evaluation, Evaluation) and evaluation.eval_types == ("url_match",)
+    return evaluation if asks else None
 
 
-@dataclass
-class OutcomeHead:
-    """A logistic regression: how likely it is that an episode succeeds that is here, discounted by what is left."""
-
-    weights: NDArray[np.float64] = field(default_factory=lambda: np.zeros(SIZE))
-
-    def chance(self, state: BrowsedPage) -> float:
-        return _logistic(float(self.weights[features(state)].sum()))
-
-    def __call__(self, roots: Sequence[Root[BrowsedPage]]) -> list[Judged]:
-        return [Judged(self.chance(root.state), root.state.answer is not None) for root in roots]
-
-    def train(
-        self, states: Sequence[BrowsedPage], returns: Sequence[float], epochs: int, rate: float, decay: float, seed: int
-    ) -> float:
-        """Cross-entropy to the returns, a step for each state; the last epoch's mean loss."""
-        rows, loss = [features(state) for state in states], 0.0
-        for epoch in range(epochs):
-            loss = 0.0
-            for place in seeds.generator(seed, "outcome head", epoch).permutation(len(rows)):
-                own, target = rows[place], returns[place]
-                chance = _logistic(float(self.weights[own].sum()))
-                loss -= target * math.log(chance) + (1 - target) * math.log(1 - chance)
-                self.weights[own] -= rate * ((chance - target) + decay * self.weights[own])
-        return loss / max(1, len(rows))
-
-    def save(self, folder: Path) -> None:
-        LinearPolicy(0.0, self.weights).save(folder)
-
-    @classmethod
-    def load(cls, folder: Path) -> OutcomeHead:
-        return cls(LinearPolicy.load(folder).weights)
+def reaches(url: str, goal: Evaluation | None) -> bool:
+    """Whether the task's own check accepts an address."""
+    return goal is not None and url_match(goal, url, VARIANTS["webarena"]).score == 1.0
 
 
-def _logistic(value: float) -> float:
-    return 1 / (1 + math.exp(-min(15.0, max(-15.0, value))))
+def address_rule(state: BrowsedPage, goal: Evaluation | None) -> Judged:
+    """The task's own check on a predicted address: 1 for a stop at the right one, 0 for any other stop.
+
+    On the way there, the share of the wanted address that is there already: parts of its path and query, and half for a
+    value of its query that a field of the page holds. Without a goal every page is worth 0.
+    """
+    if goal is None:
+        return Judged(0.0, state.answer is not None)
+    if state.answer is not None:
+        return Judged(1.0 if not state.answer and reaches(state.page.url, goal) else 0.0, True)
+    wanted, here = urlsplit(goal.reference_url or ""), urlsplit(state.page.url)
+    if wanted.netloc != here.netloc:
+        return Judged(0.0)
+    path, present = _pieces(wanted.path), _pieces(here.path)
+    pairs, asked = parse_qsl(wanted.query), set(parse_qsl(here.query))
+    there = _in_common(path, present) if len(present) <= len(path) else 0
+    held = {value.lower() for slot, value in sources_of(state.situation("none")).items() if slot.startswith("field")}
+    credit = sum(1.0 if pair in asked else 0.5 if pair[1].lower() in held else 0.0 for pair in pairs)
+    return Judged(ON_THE_WAY * (there + credit) / max(1, len(path) + len(pairs)))
+
+
+def _pieces(path: str) -> list[str]:
+    return [unquote(piece) for piece in path.split("/") if piece]
+
+
+def _in_common(one: Sequence[str], two: Sequence[str]) -> int:
+    """How many parts two paths begin with alike."""
+    same = [a == b for a, b in zip(one, two, strict=False)]
+    return same.index(False) if False in same else len(same)

@@ -8,14 +8,17 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
+from oneiro import seeds
 from oneiro.predictors.base import Flaw, Malformed
 from oneiro.predictors.dynamics import Dynamics, Imagined
+from oneiro.predictors.webpage.lookup import Lookup
 from oneiro.predictors.webpage.record import HISTORY
 from oneiro.predictors.webpage.rollout import Predict, imagine
 from oneiro.predictors.webpage.state import PageState, Situation
 from oneiro.predictors.webpage.task import WebPagePredictor
 from oneiro.worlds.web.actions import Kind, parse_webarena
 from oneiro.worlds.web.actions import Malformed as MalformedAction
+from oneiro.worlds.web.diff import apply
 from oneiro.worlds.web.world import WebWorld
 
 
@@ -78,6 +81,32 @@ def pages_in(task: WebPagePredictor, predict: Predict) -> NextPages:
         return [one.state if one is not None else None for one in found]
 
     return pages
+
+
+def looked_up(lookup: Lookup) -> NextPages:
+    """Memory in the place of a model: where the nearest training step led, or its change made to the page."""
+
+    def page(case: Situation) -> PageState | None:
+        near = lookup.nearest(case)
+        if not near:
+            return case.state
+        if not near[0].state.same_document(near[0].after):
+            return near[0].after
+        first = case.state.items[0].id if case.state.items else 1
+        return PageState(case.state.url, tuple(apply(case.state.items, lookup(case), first)))
+
+    return lambda cases: [page(case) for case in cases]
+
+
+def shuffled(pages: NextPages, pool: Sequence[PageState], seed: int) -> NextPages:
+    """A control: what the action does on another page, always the same one for a page."""
+
+    def other(state: PageState) -> PageState:
+        rng = seeds.generator(seed, "shuffled", state.url, *(item.line for item in state.items))
+        different = [page for page in pool if page != state]
+        return different[int(rng.integers(len(different)))] if different else state
+
+    return lambda cases: pages([replace(case, state=other(case.state)) for case in cases])
 
 
 class PageDynamics(Dynamics[BrowsedPage]):

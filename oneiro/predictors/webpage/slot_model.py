@@ -11,6 +11,7 @@ slots from the page in question. What differs between contents and stands in no 
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ NEAR = 3
 CONTENTS = 3
 """A name that stands on pages of so many contents belongs to the site and is written as it is."""
 LIKELY = 0.5
+_NUMBER = re.compile(r"\d+")
 
 Outcome = str
 """`page ADDRESS` with slots, or `change N`: the N-th kind of change."""
@@ -49,6 +51,7 @@ def features_of(case: Situation) -> list[str]:
     kind = str(parsed.kind) if isinstance(parsed, Action) else "none"
     item = case.state.item(case.element)
     role, name = ("absent", "") if item is None else Line.of(item)[1:3]
+    name = _NUMBER.sub("0", name)
     enter = isinstance(parsed, Action) and parsed.enter
     place, act = page_type(case.state), f"{kind} {enter} {role}"
     held = [(slot, value) for slot, value in sources_of(case).items() if slot.startswith("field")]

@@ -50,7 +50,9 @@ class Line(NamedTuple):
 def sources_of(case: Situation) -> dict[str, str]:
     """What can be copied into the next page, as it is once the action has been carried out."""
     parsed = parse_webarena(case.action)
-    found: dict[str, str] = {}
+    parts = urlsplit(case.state.url)
+    found = {f"part {place}": unquote(piece) for place, piece in enumerate(parts.path.split("/")) if piece}
+    found["query"] = parts.query
     holder, inside = "", False
     for item in case.state.items:
         line = Line.of(item)
@@ -95,7 +97,7 @@ def slotted(text: str, sources: Sources) -> str:
 
 def _rank(slot: str) -> tuple[int, str]:
     """Of equal values a field explains more than what was typed into it."""
-    return 0 if slot.startswith("field") else 1 if slot == "element" else 2, slot
+    return 0 if slot.startswith("field") else 1 if slot.startswith("element") else 2, slot
 
 
 def filled(text: str, sources: Sources) -> str:
@@ -111,7 +113,10 @@ def slotted_url(url: str, sources: Sources) -> str:
     """An address with slots; numbers in its path become 0."""
     parts = urlsplit(url)
     path = ["0" if piece.isdigit() else slotted(unquote(piece), sources) for piece in parts.path.split("/")]
-    query = [f"{key}={slotted(value, sources)}" for key, value in parse_qsl(parts.query, keep_blank_values=True)]
+    pairs, kept = _pairs(parts.query), _pairs(sources.get("query", ""))
+    query = [f"{key}={slotted(value, sources)}" for key, value in pairs]
+    if kept and kept == pairs[: len(kept)]:
+        query[: len(kept)] = ["{query}"]  # what was asked so far is asked again
     return f"{parts.scheme}://{parts.netloc}{'/'.join(path)}" + (f"?{'&'.join(query)}" if query else "")
 
 
@@ -119,6 +124,12 @@ def filled_url(address: str, sources: Sources) -> str:
     """The address that a slotted one means on a page."""
     front, _, query = address.partition("?")
     path = "/".join(quote(filled(piece, sources), safe=":") for piece in front.split("/"))
-    pairs = [one.partition("=")[::2] for one in query.split("&")] if query else []
-    values = urlencode([(key, filled(value, sources)) for key, value in pairs])
-    return f"{path}?{values}" if values else path
+    pairs: list[tuple[str, str]] = []
+    for one in query.split("&") if query else ():
+        key, _, value = one.partition("=")
+        pairs += _pairs(sources.get("query", "")) if one == "{query}" else [(key, filled(value, sources))]
+    return f"{path}?{urlencode(pairs)}" if pairs else path
+
+
+def _pairs(query: str) -> list[tuple[str, str]]:
+    return parse_qsl(query, keep_blank_values=True)
