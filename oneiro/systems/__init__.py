@@ -28,6 +28,7 @@ SYSTEMS: dict[str, str] = {
     "plan/text-game": "oneiro.systems.plan.recipe:PlanTextGameRecipe",
     "plan/web": "oneiro.systems.plan.web_recipe:PlanWebRecipe",
     "dyna/frozen-lake": "oneiro.systems.dyna.recipe:DynaLakeRecipe",
+    "dyna/web": "oneiro.systems.dyna.recipe:DynaWebRecipe",
     "webrl": "oneiro.systems.webrl.recipe:WebrlRecipe",
 }
 """System name -> its recipe class, `module:Class`."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import numpy as np
@@ -13,9 +12,9 @@ from oneiro import seeds
 from oneiro.agents.linear import Choice, LinearPolicy, choice
 from oneiro.agents.planning.base import Judged, Proposed, Root
 from oneiro.predictors.webpage.dynamics import BrowsedPage
+from oneiro.predictors.webpage.goals import goal_of, reaches
 from oneiro.predictors.webpage.slots import sources_of
 from oneiro.worlds.base import World
-from oneiro.worlds.web.evaluation.webarena import VARIANTS, url_match
 from oneiro.worlds.web.tasks import Evaluation
 from oneiro.worlds.web.world import WebWorld
 
@@ -96,19 +95,9 @@ def _named_by(state: BrowsedPage, action: str) -> str:
 
 
 def page_goal(world: World) -> Evaluation | None:
-    """The check of the address where a task must end; None where a task asks for something else."""
+    """The check of the address where a world's task must end; None where it asks for something else."""
     assert isinstance(world, WebWorld)
-    return goal_of(world.task.eval)
-
-
-def goal_of(evaluation: Any) -> Evaluation | None:
-    asks = isinstance(evaluation, Evaluation) and evaluation.eval_types == ("url_match",)
-    return evaluation if asks else None
-
-
-def reaches(url: str, goal: Evaluation | None) -> bool:
-    """Whether the task's own check accepts an address."""
-    return goal is not None and url_match(goal, url, VARIANTS["webarena"]).score == 1.0
+    return goal_of(world.task)
 
 
 def address_rule(state: BrowsedPage, goal: Evaluation | None) -> Judged:
@@ -120,7 +109,7 @@ def address_rule(state: BrowsedPage, goal: Evaluation | None) -> Judged:
     if goal is None:
         return Judged(0.0, state.answer is not None)
     if state.answer is not None:
-        return Judged(1.0 if not state.answer and reaches(state.page.url, goal) else 0.0, True)
+        return Judged(1.0 if reaches(state.page.url, goal) else 0.0, True)
     wanted, here = urlsplit(goal.reference_url or ""), urlsplit(state.page.url)
     if wanted.netloc != here.netloc:
         return Judged(0.0)
