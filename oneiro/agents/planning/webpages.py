@@ -13,8 +13,9 @@ from oneiro.agents.linear import Choice, LinearPolicy, choice
 from oneiro.agents.planning.base import Judged, Proposed, Root
 from oneiro.predictors.webpage.dynamics import BrowsedPage
 from oneiro.predictors.webpage.goals import goal_of, reaches
-from oneiro.predictors.webpage.slots import sources_of
+from oneiro.predictors.webpage.slots import Line, sources_of
 from oneiro.worlds.base import World
+from oneiro.worlds.web.actions import Action, parse_webarena
 from oneiro.worlds.web.tasks import Evaluation
 from oneiro.worlds.web.world import WebWorld
 
@@ -74,21 +75,24 @@ class PolicyVotes:
 
 
 def objective_first(roots: Sequence[Root[BrowsedPage]], most: int, seed: int) -> list[Proposed]:
-    """Without a policy: actions on what shares words with the objective first, then the others in the page's order."""
+    """Without a policy: actions on what stands in the objective come first, clicks before texts to be typed."""
     found = []
     for root in roots:
-        wanted = set(root.state.objective.lower().split())
+        wanted = set(root.state.objective.lower().rstrip("?.").split())
         actions = offered_in(root.state).actions
-        shared = [len(wanted & set(_named_by(root.state, action).lower().split())) for action in actions]
-        best = sorted(range(len(actions)), key=lambda place: -shared[place])[:most]
-        weights = tuple(float(shared[place] + 1) for place in best)
+        shares = [_share(wanted, root.state, action) for action in actions]
+        best = sorted(range(len(actions)), key=lambda place: (-shares[place], actions[place].startswith("type")))[:most]
+        weights = tuple(shares[place] + 0.01 for place in best)
         found.append(Proposed(tuple(actions[place] for place in best), weights))
     return found
 
 
-def _named_by(state: BrowsedPage, action: str) -> str:
-    item = state.page.item(state.situation(action).element)
-    return f"{action} {item.line if item is not None else ''}"
+def _share(wanted: set[str], state: BrowsedPage, action: str) -> float:
+    """The share of the words that an action names, by its element or as text, that are wanted."""
+    parsed, item = parse_webarena(action), state.page.item(state.situation(action).element)
+    text = parsed.text if isinstance(parsed, Action) else ""
+    words = (text or (Line.of(item).name if item is not None else "")).lower().split()
+    return sum(word in wanted for word in words) / len(words) if words else 0.0
 
 
 # Value ----------------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from oneiro import seeds
 from oneiro.errors import OneiroError
 from oneiro.files import read_json, write_json
 from oneiro.predictors.webpage.lookup import page_type
-from oneiro.predictors.webpage.slots import UNKNOWN, Line, filled_url, slotted, slotted_url, sources_of
+from oneiro.predictors.webpage.slots import UNKNOWN, Line, Sources, filled_url, slotted, slotted_url, sources_of
 from oneiro.predictors.webpage.state import PageState, PageTransition, Situation, true_diff
 from oneiro.worlds.web.actions import Action, parse_webarena
 
@@ -44,7 +44,7 @@ Change = tuple[tuple[Any, ...], ...]
 properties) of the element, ("other", role, properties before, properties after) of the nearest such line."""
 
 
-def features_of(case: Situation) -> list[str]:
+def features_of(case: Situation, sources: Sources) -> list[str]:
     """What an outcome depends on: the action, its element, the page, and what its fields hold."""
     parsed = parse_webarena(case.action)
     kind = str(parsed.kind) if isinstance(parsed, Action) else "none"
@@ -53,7 +53,7 @@ def features_of(case: Situation) -> list[str]:
     name = _NUMBER.sub("0", name)
     enter = isinstance(parsed, Action) and parsed.enter
     place, act = page_type(case.state), f"{kind} {enter} {role}"
-    held = [(slot, value) for slot, value in sources_of(case).items() if slot.startswith("field")]
+    held = [(slot, value) for slot, value in sources.items() if slot.startswith("field")]
     return [
         "always",
         act,
@@ -154,7 +154,7 @@ class SlotModel:
     ) -> None:
         rows = []
         for case in cases:
-            own = [self.places.setdefault(name, len(self.places)) for name in features_of(case)]
+            own = [self.places.setdefault(name, len(self.places)) for name in features_of(case, sources_of(case))]
             rows.append(np.array(sorted(set(own))))
         numbers = {outcome: number for number, outcome in enumerate(self.outcomes)}
         self.weights = np.zeros((len(self.places), len(self.outcomes)))
@@ -171,52 +171,24 @@ class SlotModel:
     def __call__(self, cases: Sequence[Situation]) -> list[PageState | None]:
         return [self.page(case) for case in cases]
 
-    def outcome(self, case: Situation) -> Outcome | None:
+    def outcome(self, case: Situation, sources: Sources) -> Outcome | None:
         """The likeliest outcome; None where nothing was learned."""
         if not self.outcomes:
             return None
-        known = [self.places[name] for name in features_of(case) if name in self.places]
+        known = [self.places[name] for name in features_of(case, sources) if name in self.places]
         return self.outcomes[int(np.argmax(self.weights[known].sum(axis=0)))]
 
     def page(self, case: Situation) -> PageState | None:
-        outcome = self.outcome(case)
+        sources = sources_of(case)
+        outcome = self.outcome(case, sources)
         if outcome is None:
             return None
         kind, _, rest = outcome.partition(" ")
         if kind == "change":
-            return self._changed(case, self.changes[int(rest)])
-        sources = sources_of(case)
+            return _changed(case, self.changes[int(rest)], sources)
         lines = self.lines.get(outcome, [])
         items = tuple(line.item(number, sources) for number, line in enumerate(lines, start=1))
         return PageState(filled_url(rest, sources), items) if items else None
-
-    def _changed(self, case: Situation, change: Change) -> PageState:
-        items, sources = list(case.state.items), sources_of(case)
-        here = next((place for place, item in enumerate(items) if item.id == case.element), None)
-        if here is None:
-            return case.state
-        own = Line.of(items[here])
-        for kind, *what in change:
-            if kind == "becomes":
-                items[here] = own._replace(properties=what[0]).item(items[here].id, {})
-            elif kind == "renamed" and here + what[0] < len(items):
-                old = items[here + what[0]]
-                items[here + what[0]] = Line.of(old)._replace(name=what[1]).item(old.id, sources)
-            elif kind == "other":
-                role, old, new = what
-                near = sorted(range(len(items)), key=lambda place: abs(place - here))
-                for place in near:
-                    line = Line.of(items[place])
-                    if place != here and (line.role, line.properties) == (role, old):
-                        items[place] = line._replace(properties=new).item(items[place].id, {})
-                        break
-        for kind, *what in change:
-            if kind == "new":
-                offset, deeper, role, name, properties = what
-                line = Line(own.depth + deeper, role, name, properties)
-                items.insert(here + offset, line.item(0, sources))
-        first = case.state.items[0].id
-        return PageState(case.state.url, tuple(item._replace(id=first + at) for at, item in enumerate(items)))
 
     # Files
 
@@ -251,6 +223,36 @@ class SlotModel:
         if model.weights.shape != (len(model.places), len(model.outcomes)) or not np.isfinite(model.weights).all():
             raise OneiroError(f"the page model at {folder} is damaged: its weights do not fit; delete it")
         return model
+
+
+def _changed(case: Situation, change: Change, sources: Sources) -> PageState:
+    """A page with a change made around the action's element."""
+    items = list(case.state.items)
+    here = next((place for place, item in enumerate(items) if item.id == case.element), None)
+    if here is None:
+        return case.state
+    own = Line.of(items[here])
+    for kind, *what in change:
+        if kind == "becomes":
+            items[here] = own._replace(properties=what[0]).item(items[here].id, {})
+        elif kind == "renamed" and here + what[0] < len(items):
+            old = items[here + what[0]]
+            items[here + what[0]] = Line.of(old)._replace(name=what[1]).item(old.id, sources)
+        elif kind == "other":
+            role, old, new = what
+            near = sorted(range(len(items)), key=lambda place: abs(place - here))
+            for place in near:
+                line = Line.of(items[place])
+                if place != here and (line.role, line.properties) == (role, old):
+                    items[place] = line._replace(properties=new).item(items[place].id, {})
+                    break
+    for kind, *what in change:
+        if kind == "new":
+            offset, deeper, role, name, properties = what
+            line = Line(own.depth + deeper, role, name, properties)
+            items.insert(here + offset, line.item(0, sources))
+    first = case.state.items[0].id
+    return PageState(case.state.url, tuple(item._replace(id=first + at) for at, item in enumerate(items)))
 
 
 def right_kind(told: PageState | None, case: PageTransition) -> bool:

@@ -7,6 +7,7 @@ What such a step does can be carried over to pages with other names (`oneiro.pre
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
@@ -34,17 +35,23 @@ class Line(NamedTuple):
 
     @classmethod
     def of(cls, item: Item) -> Line:
-        read = record(item)
-        if not read.role:
-            return cls(item.depth, "", item.line, "")
-        rest = item.line.strip()[len(read.role) + 1 + len(read.name) :]
-        return cls(item.depth, read.role, read.name[1:-1].replace("\\'", "'"), rest)
+        return cls(item.depth, *_taken_apart(item.line))
 
     def item(self, number: int, sources: Sources) -> Item:
         """The line on a page whose slots have these values."""
         if not self.role:
             return Item(number, self.name, self.depth)
         return Item(number, f"{self.role} {filled(self.name, sources)!r}{self.properties}", self.depth)
+
+
+@lru_cache(maxsize=65536)
+def _taken_apart(line: str) -> tuple[str, str, str]:
+    """Role, name and properties; lines occur again on page after page."""
+    read = record(Item(0, line))
+    if not read.role:
+        return "", line, ""
+    rest = line.strip()[len(read.role) + 1 + len(read.name) :]
+    return read.role, read.name[1:-1].replace("\\'", "'"), rest
 
 
 def sources_of(case: Situation) -> dict[str, str]:

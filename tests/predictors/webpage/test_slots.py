@@ -50,9 +50,19 @@ def asked(state: PageState, action: str) -> Situation:
 
 def opened() -> list[PageTransition]:
     """Links of lists that lead to places, on four contents."""
-    names = [("Mill Park", "Old Mill"), ("Red Fig", "Salt House"), ("North Gate", "Elm Court"), ("Blue Owl", "Fen Hall")]
+    names = [
+        ("Mill Park", "Old Mill"),
+        ("Red Fig", "Salt House"),
+        ("North Gate", "Elm Court"),
+        ("Blue Owl", "Fen Hall"),
+    ]
     return [
-        step(listing(*pair), f"click [{3 + which}]", place(pair[which], 10 * number + which, f"555-{number}{which}"), number)
+        step(
+            listing(*pair),
+            f"click [{3 + which}]",
+            place(pair[which], 10 * number + which, f"555-{number}{which}"),
+            number,
+        )
         for number, pair in enumerate(names)
         for which in (0, 1)
     ]
