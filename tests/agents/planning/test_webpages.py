@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
+from oneiro.agents.evaluate import evaluate_agent
 from oneiro.agents.linear import LinearPolicy
 from oneiro.agents.planning.base import Proposed, Root
 from oneiro.agents.planning.beam import BeamSearch
@@ -20,15 +22,20 @@ from oneiro.agents.planning.webpages import (
     offered_in,
     page_goal,
 )
+from oneiro.errors import OneiroError
 from oneiro.predictors.base import Malformed
 from oneiro.predictors.webpage.dream import DreamedWeb
 from oneiro.predictors.webpage.dynamics import BrowsedPage, PageDynamics, TrueWeb, looked_up, shuffled
 from oneiro.predictors.webpage.lookup import Lookup
+from oneiro.predictors.webpage.model import WebPageMetadata
 from oneiro.predictors.webpage.record import RecordedWeb
 from oneiro.predictors.webpage.state import PageState, PageTransition, Situation
+from oneiro.predictors.webpage.task import WebPagePredictorConfig
+from oneiro.sampling.engine import SamplingSettings
 from oneiro.worlds.web.diff import Item
 from oneiro.worlds.web.tasks import Evaluation
 from oneiro.worlds.web.world import WebConfig, WebWorld
+from tests.conftest import make_tiny
 
 CONFIG = WebConfig(templates=("map/show-way",), max_actions=8)
 GOAL = Evaluation(
@@ -202,3 +209,16 @@ def test_proposals_are_the_policys_likeliest_and_votes_its_most_frequent(world: 
     assert voted.actions == ("click [7]",) and voted.tokens == 50
     (first,) = objective_first([root], 4, 0)
     assert first.actions[0] == "click [7]"  # 'Directions' stands in the objective
+
+
+def test_a_language_model_that_predicts_pages_is_searched_by_its_folder(tmp_path: Path) -> None:
+    language = make_tiny()
+    task, sampling = WebPagePredictorConfig(brief=True, lines=8), SamplingSettings(max_tokens=6)
+    WebPageMetadata(task=task, sampling=sampling).write(language)
+    folder = str(language.save(tmp_path / "pages"))
+    settings = {"templates": ["map/show-way"], "max_actions": 2}
+    planner = PlannerSettings(depth=1, proposals=2)
+    table = evaluate_agent("web", folder, levels=1, samples=1, settings=settings, plan=planner)
+    assert [str(row[0].value) for row in table.rows][1].endswith("beam depth 1")
+    with pytest.raises(OneiroError, match="give --world web"):
+        evaluate_agent("frozen-lake", folder, plan=planner)

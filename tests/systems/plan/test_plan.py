@@ -75,14 +75,6 @@ def test_a_page_model_of_a_run_is_searched_from_its_folder(finished: Finished) -
         evaluate_agent("frozen-lake", folder, plan=PlannerSettings())
 
 
-def test_a_language_model_that_predicts_pages_is_searched_too(finished: Finished) -> None:
-    settings = {"templates": ["map/show-way"], "max_actions": 2}
-    planner = PlannerSettings(depth=1, proposals=2)
-    pages = str(finished("rlvr/web-page", "smoke"))
-    table = evaluate_agent("web", pages, levels=1, samples=1, settings=settings, plan=planner)
-    assert [str(row[0].value) for row in table.rows][1].endswith("beam depth 1")
-
-
 def test_a_dyna_run_on_the_web_counts_true_steps_and_learns_in_dreams_without_any(finished: Finished) -> None:
     run = finished("dyna/web", "smoke")
     before = sum(len(read_parquet(run / "data" / f"{name}-0.parquet")) for name in ("demonstrations", "play"))
