@@ -57,7 +57,7 @@ class WebRlSettings(Settings):
     """Of a round."""
     epochs: int = Field(1, ge=1)
     """Passes over a step's replies."""
-    rate: float = Field(0.1, gt=0)
+    rate: float = Field(0.005, gt=0)
     temperature: float = Field(1.0, gt=0)
 
 
