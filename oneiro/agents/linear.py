@@ -97,7 +97,7 @@ def choice(state: str, past: tuple[str, ...]) -> Choice:
     for action, told in actions[:MOST]:
         kind = action.partition(" ")[0]
         turn = [f"{kind} at {len(past)}", f"{kind} after {last}", f"again {kind} {action in past}"]
-        made.append(_hashed([*told, *turn, *(f"{one} at {len(past)}" for one in told[1:3])]))
+        made.append(hashed([*told, *turn, *(f"{one} at {len(past)}" for one in told[1:3])]))
     return Choice([action for action, _ in actions[:MOST]], made)
 
 
@@ -133,7 +133,7 @@ def _crossed(kind: str, intent: str, name: str) -> list[str]:
     return [f"{kind}:{word}:{other}" for word in theirs for other in ours]
 
 
-def _hashed(told: Sequence[str]) -> Index:
+def hashed(told: Sequence[str]) -> Index:
     return np.array(sorted({zlib.crc32(text.encode()) % SIZE for text in told}), np.int32)
 
 

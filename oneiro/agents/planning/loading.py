@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from oneiro.agents.linear import LinearPolicy
 from oneiro.agents.loading import AgentMetadata
-from oneiro.agents.planning import textgames
+from oneiro.agents.planning import textgames, webpages
 from oneiro.agents.planning.agent_model import AgentModel
-from oneiro.agents.planning.base import Planner
+from oneiro.agents.planning.base import Planner, Propose
 from oneiro.agents.planning.grids import every_action, grid_rule
 from oneiro.agents.planning.policy import PlanningPolicy, dialogue, make_planner
 from oneiro.agents.planning.settings import PlannerSettings
 from oneiro.agents.planning.values import RuleValue
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.errors import OneiroError
+from oneiro.files import read_json
 from oneiro.models.chat import ChatFormat
-from oneiro.models.language import LanguageModel, load
+from oneiro.models.language import METADATA, LanguageModel, load
 from oneiro.predictors.grid.model import GridMetadata, GridModel
 from oneiro.predictors.grid.task import GridPredictor, GridPredictorConfig
 from oneiro.predictors.textgame.dynamics import TextGameDynamics
 from oneiro.predictors.textgame.model import TextGameMetadata, TextGameModel
 from oneiro.predictors.textgame.task import TextGamePredictor
+from oneiro.predictors.webpage.dynamics import BrowsedPage, PageDynamics, pages_in
+from oneiro.predictors.webpage.model import WebPageMetadata, WebPageModel
+from oneiro.predictors.webpage.slot_model import FILE as PAGE_MODEL
+from oneiro.predictors.webpage.slot_model import SlotModel
+from oneiro.predictors.webpage.task import WebPagePredictor
 from oneiro.sampling.engine import Engine
 from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.textgame.crawl import own_rules
@@ -39,15 +47,20 @@ class LoadedPlanner:
 def load_planner(
     model: str, world: str, settings: dict[str, Any], planner: PlannerSettings, max_batch_size: int = 256
 ) -> LoadedPlanner:
-    """Search with the model at `model` in `world`: a predictor of grids or text games, or an agent that predicts.
+    """Search with the model at `model` in `world`: a predictor of grids, text games or pages, or an agent.
 
     The world has the settings that the model was trained with, and over them `settings`.
     """
+    folder = Path(model).expanduser()
+    if (folder / PAGE_MODEL).is_file():
+        return _web(*_slot_model(folder, world, settings), planner)
     language = load(model)
     kind = language.metadata.get("kind")
+    if kind == "web-page":
+        return _web(*_page_predictor(language, model, world, settings, max_batch_size), planner)
     makers = {"grid": _grid, "text-game": _text_game, "agent": _agent}
     if kind not in makers:
-        known = ", ".join(makers)
+        known = ", ".join([*makers, "web-page"])
         raise OneiroError(
             f"planning needs a world model: {model} is of kind '{kind}', not {known}; train one with plan/frozen-lake"
         )
@@ -106,6 +119,39 @@ def _text_game(
     dynamics = TextGameDynamics(task, TextGameModel(task, Engine(language, rows), metadata.sampling))
     found = make_planner(dynamics, textgames.possible_commands(), RuleValue(textgames.score_rule), planner)
     return WorldChoice(name=world, **settings), found, textgames.observed
+
+
+def _slot_model(
+    folder: Path, world: str, settings: dict[str, Any]
+) -> tuple[WorldChoice, PageDynamics, Propose[BrowsedPage]]:
+    """A page model of `plan/web`, with the linear policy that lies beside it."""
+    metadata = AgentMetadata.model_validate(read_json(folder / METADATA))
+    choice = _taught(metadata.world, world, settings)
+    return choice, PageDynamics(SlotModel.load(folder)), webpages.PolicyRanking(LinearPolicy.load(folder))
+
+
+def _page_predictor(
+    language: LanguageModel, model: str, world: str, settings: dict[str, Any], rows: int
+) -> tuple[WorldChoice, PageDynamics, Propose[BrowsedPage]]:
+    """A language model that predicts pages. It has no policy: what shares words with the objective is tried first."""
+    metadata = WebPageMetadata.read(language, model)
+    assert metadata is not None
+    if world.partition(":")[0] != "web":
+        raise OneiroError(f"the model at {model} predicts web pages; give --world web, not {world}")
+    task = WebPagePredictor(metadata.task.model_copy(update={"retrieve": 0}))
+    pages = pages_in(task, WebPageModel(task, Engine(language, rows), metadata.sampling))
+    return WorldChoice(name=world, **settings), PageDynamics(pages), webpages.objective_first
+
+
+def _web(
+    choice: WorldChoice, dynamics: PageDynamics, propose: Propose[BrowsedPage], planner: PlannerSettings
+) -> LoadedPlanner:
+    config = choice.maker()().config
+    if config.view != "accessibility":
+        raise OneiroError("pages are predicted as accessibility trees: leave out the view html")
+    found = make_planner(dynamics, propose, RuleValue(webpages.address_rule), planner)
+    policy = PlanningPolicy(found, webpages.observed, webpages.page_goal, predicts=False)
+    return LoadedPlanner(choice, policy, dialogue(config.max_actions, predicts=False))
 
 
 def _taught(taught: WorldChoice, world: str, settings: dict[str, Any]) -> WorldChoice:

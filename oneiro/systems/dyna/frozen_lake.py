@@ -2,19 +2,14 @@
 
     random play  ->  world model and first policy  ->  rounds of RL, refreshed model, measured success
 
-All variants start from the same play and the same policy and take the same number of RL steps over as many episodes;
-they differ in where these are played. The x axis of every curve is the number of true environment steps so far, those
-of the random play included.
+The loop is `oneiro.systems.dyna.loop`; here is what a lake needs besides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
-
-import numpy as np
 
 from oneiro import seeds
 from oneiro.agents import evaluate as evaluation
@@ -34,98 +29,39 @@ from oneiro.records import read_lines, stage_file_name
 from oneiro.run import Run
 from oneiro.sampling.engine import Engine
 from oneiro.systems import stages
+from oneiro.systems.dyna.loop import VariantRun, run_variants
 from oneiro.systems.dyna.recipe import DynaLakeRecipe, Variant
-from oneiro.systems.dyna.tables import steps_table, variants_table
 from oneiro.systems.plan.lake import REPLY, LakeLearner, lake_of
 from oneiro.systems.plan.play import transitions
-from oneiro.systems.stages import Curve, Rollout
+from oneiro.systems.stages import Rollout
 from oneiro.worlds.levels import distinct_seeds
 
 __all__ = ["DynaLakeRecipe", "run"]
 
-LOGGED = ("true_success", "dreamed_success", "gap", "model_exact")
-"""What is logged at every evaluation."""
-
 
 def run(recipe: DynaLakeRecipe, run: Run) -> None:
     """The whole pipeline inside a run directory."""
-    found: dict[str, list[dict[str, Any]]] = {variant: [] for variant in recipe.variants}
-    for number in range(recipe.repeats):
+
+    def train(number: int, variant: Variant) -> dict[str, Any]:
         learner = LakeLearner(recipe, run, number)
         learner.learn()
-        for variant in recipe.variants:
-            found[variant].append(VariantRun(learner, variant).train())
-    compared = run.stage("compare", lambda: compare(run, found))
-    lines = {
-        f"{variant} {number}": curve_stage(variant, number)
-        for variant in recipe.variants
-        for number in range(recipe.repeats)
-    }
-    curves = [
-        Curve("True success against true environment steps", "true_success", lines, "%"),
-        Curve("Success in dreams less true success, against true environment steps", "gap", lines, "%"),
-        Curve("Exact predictions of the policy's own steps", "model_exact", lines, "%"),
-    ]
-    stages.summarise(run, compared, curves, compared["notes"])
+        return LakeVariant(learner, recipe, variant).train()
+
+    run_variants(run, recipe.variants, recipe.repeats, train)
 
 
-def curve_stage(variant: Variant, number: int) -> str:
-    return f"{variant}-{number}"
-
-
-@dataclass
-class VariantRun:
+class LakeVariant(VariantRun):
     """One variant of one repeat."""
 
-    learner: LakeLearner
-    variant: Variant
-
-    @property
-    def recipe(self) -> DynaLakeRecipe:
-        assert isinstance(self.learner.recipe, DynaLakeRecipe)
-        return self.learner.recipe
-
-    @property
-    def run(self) -> Run:
-        return self.learner.run
-
-    @property
-    def name(self) -> str:
-        return curve_stage(self.variant, self.learner.number)
-
-    @property
-    def dreams(self) -> bool:
-        return self.variant != "real-only"
-
-    @property
-    def refreshes(self) -> bool:
-        """Whether the model goes on learning: `dream-only` brings it no new true steps."""
-        return self.variant == "mixed"
-
-    def train(self) -> dict[str, Any]:
-        """All rounds, until they are over or the gap opens; the measurements after each, the first before any RL."""
-        first = self.run.stage(f"evaluate-policy-{self.learner.number}", partial(self.evaluate, 0))
-        measured = [self.run.stage(f"evaluate-{self.name}-0", partial(self.evaluate_and_log, 0, first))]
-        reason = ""
-        for number in range(1, self.recipe.dyna.rounds + 1):
-            self.run.stage(f"rl-{self.name}-{number}", partial(self.reinforce, number))
-            if self.refreshes:
-                self.run.stage(f"refresh-{self.name}-{number}", partial(self.refresh, number))
-            measured.append(self.run.stage(f"evaluate-{self.name}-{number}", partial(self.evaluate_and_log, number)))
-            gap = measured[-1]["gap"]
-            if self.dreams and abs(gap) > self.recipe.dyna.max_gap:
-                reason = (
-                    f"{self.name} stopped after round {number}: success in dreams differs from the truth by {gap:.1%}"
-                )
-                self.run.say(reason)
-                break
-        return {"rounds": measured, "stopped": reason}
+    def __init__(self, learner: LakeLearner, recipe: DynaLakeRecipe, variant: Variant) -> None:
+        super().__init__(learner.run, recipe.dyna, variant, learner.number)
+        self.learner, self.recipe = learner, recipe
 
     # Weights
 
     def policy(self, after: int) -> LanguageModel:
         """The policy after a round of RL; after none, the one that all variants start from."""
-        stage = f"rl-{self.name}-{after}" if after else f"policy-{self.learner.number}"
+        stage = f"rl-{self.name}-{after}" if after else f"policy-{self.number}"
         language = stages.weights_after(self.run, [stage], self.recipe.model)
         dialogue = self.learner.policy_dialogue
         metadata = AgentMetadata(world=self.recipe.world, dialogue=dialogue, sampling=REPLY, response_prefix="")
@@ -134,7 +70,7 @@ class VariantRun:
     def model(self, after: int) -> LanguageModel:
         """The world model after a round's refresh; after none, the one from random play."""
         refreshed = f"refresh-{self.name}-{after}" if after and self.refreshes else None
-        stage = refreshed or f"world-model-{self.learner.number}"
+        stage = refreshed or f"world-model-{self.number}"
         language = stages.weights_after(self.run, [stage], self.recipe.model)
         return GridMetadata(task=self.learner.predictor.config, sampling=self.recipe.sampling).write(language)
 
@@ -164,8 +100,7 @@ class VariantRun:
     def rollout(self, engine: Engine, dynamics: Cached[str] | None, number: int) -> Rollout:
         """Groups of attempts at training levels, some in the true world and some in the learned one."""
         settings = self.recipe.rollout
-        share = {"real-only": 1.0, "dream-only": 0.0, "mixed": self.recipe.dyna.real_share}[self.variant]
-        real = round(share * settings.prompts_per_step)
+        real = round(self.real_share * settings.prompts_per_step)
 
         def play_step(step: int) -> list[Episode]:
             seed = seeds.derive(self.learner.seed, "rl", number, step)
@@ -214,11 +149,8 @@ class VariantRun:
 
     # Measurements
 
-    def true_steps(self, number: int) -> int:
-        """True environment steps up to the end of a round, the random play included."""
-        played = self.run.stage(f"play-{self.learner.number}", dict)["steps"]
-        rounds = [self.run.stage(f"rl-{self.name}-{earlier}", dict)["true_steps"] for earlier in range(1, number + 1)]
-        return int(played + sum(rounds))
+    def steps_before(self) -> int:
+        return int(self.run.stage(f"play-{self.number}", dict)["steps"])
 
     @cached_property
     def levels(self) -> list[int]:
@@ -236,44 +168,4 @@ class VariantRun:
         cases = transitions(evaluation.record(episode) for episode in true)
         told = dynamics.predict([(case.state, case.action) for case in cases])
         right = [answer[0].state == case.after for answer, case in zip(told, cases, strict=True)]
-        success, dream = _by_level(true), _by_level(dreamed)
-        values = {
-            "true_success": float(np.mean(success)),
-            "dreamed_success": float(np.mean(dream)),
-            "gap": float(np.mean(dream) - np.mean(success)),
-            **({"model_exact": float(np.mean(right))} if right else {}),
-        }
-        return {**values, "true_steps": self.true_steps(number), "success": success}
-
-    def evaluate_and_log(self, number: int, known: dict[str, Any] | None = None) -> dict[str, Any]:
-        """The measurements after a round, logged by the round's number."""
-        found = known if known is not None else self.evaluate(number)
-        self.run.rewind(f"rounds-{self.name}", number - 1)
-        self.run.log(f"rounds-{self.name}", number, {key: found[key] for key in LOGGED if key in found})
-        self.run.say(
-            f"{self.name}, round {number}, {found['true_steps']:,} true steps: success {found['true_success']:.1%}, "
-            f"in dreams {found['dreamed_success']:.1%}"
-        )
-        return found
-
-
-def _by_level(episodes: Sequence[Episode]) -> list[float]:
-    """The share of attempts at each level that succeed."""
-    levels: dict[int, list[bool]] = {}
-    for episode in episodes:
-        levels.setdefault(episode.group, []).append(episode.success)
-    return [float(np.mean(found)) for found in levels.values()]
-
-
-def compare(run: Run, found: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    """The curves over true steps, the tables, and in words how many true steps each variant needed."""
-    for variant, runs in found.items():
-        for number, one in enumerate(runs):
-            run.rewind(f"{variant}-{number}", -1)
-            for measured in one["rounds"]:
-                values = {key: measured[key] for key in LOGGED if key in measured}
-                run.log(f"{variant}-{number}", measured["true_steps"], values)
-    table, notes = steps_table(found)
-    stopped = [one["stopped"] for runs in found.values() for one in runs if one["stopped"]]
-    tables = [variants_table(found), *([table] if table is not None else [])]
-    return {"tables": [one.data() for one in tables], "notes": [*notes, *stopped]}
+        return self.measured(number, true, dreamed, right)

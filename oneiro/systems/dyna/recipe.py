@@ -10,6 +10,7 @@ from oneiro.learning.rl_settings import RlSettings
 from oneiro.learning.settings import SftSettings
 from oneiro.recipe import Settings
 from oneiro.systems.plan.recipe import LakeRecipe
+from oneiro.systems.plan.web_recipe import WebRecipe
 from oneiro.systems.settings import RolloutSettings
 
 Variant = Literal["real-only", "dream-only", "mixed"]
@@ -47,3 +48,32 @@ class DynaLakeRecipe(LakeRecipe):
     rl: RlSettings = RlSettings()
     """One round of RL."""
     evaluation: DynaEvaluationSettings = DynaEvaluationSettings()
+
+
+class WebRlSettings(Settings):
+    """RL of the linear policy: GRPO, where a reply counts as one token."""
+
+    steps: int = Field(3, ge=1)
+    """Of a round."""
+    epochs: int = Field(1, ge=1)
+    """Passes over a step's replies."""
+    rate: float = Field(0.005, gt=0)
+    temperature: float = Field(1.0, gt=0)
+
+
+class DynaWebEvaluationSettings(Settings):
+    tasks: int = Field(40, ge=1)
+    """Distinct tasks on contents that training never has; one greedy attempt each."""
+    first_seed: int = 0
+
+
+class DynaWebRecipe(WebRecipe):
+    """RL of a linear policy on the web: in the true web, in a page model, or in both."""
+
+    pipeline: ClassVar[str] = "oneiro.systems.dyna.web"
+    variants: list[Variant] = Field(["real-only", "dream-only", "mixed"], min_length=1)
+    dyna: DynaSettings = DynaSettings(real_share=0.25)
+    rollout: RolloutSettings = RolloutSettings()
+    rl: WebRlSettings = WebRlSettings()
+    """One round of RL."""
+    evaluation: DynaWebEvaluationSettings = DynaWebEvaluationSettings()

@@ -16,6 +16,7 @@ ORDER = (
     "random",
     "policy",
     "policy, vote",
+    "policy, and its successes",
     "beam, shuffled model",
     "beam, lookup",
     "mpc, model",
@@ -23,6 +24,7 @@ ORDER = (
     "mpc, true lake",
     "beam, true lake",
     "beam, true game",
+    "beam, true web",
     "best possible",
 )
 TITLES = {"goal": "The lake's own goal", "target": "Another goal, no new training: a cell that nothing marks"}
@@ -65,7 +67,7 @@ def verdict(goal: str, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[
     if truth is None or "beam, model" not in rows:
         return []
     model = np.array([row["success"] for row in rows["beam, model"]]).mean(axis=0)
-    ceiling = np.array(rows[truth][0]["success"])
+    ceiling = np.array([row["success"] for row in rows[truth]]).mean(axis=0)
     if not ceiling.any():
         return []
     share = stats.bootstrap(model[ceiling > 0])
@@ -76,16 +78,27 @@ def verdict(goal: str, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[
     ]
 
 
-def steps_table(repeats: Sequence[Mapping[str, Any]]) -> Table:
-    """Exact predictions of unseen steps."""
+def difference(one: str, other: str, repeats: Sequence[Mapping[str, Any]]) -> list[str]:
+    """How far two rows are apart on the same levels, in words."""
+    if not all(one in row and other in row for row in repeats):
+        return []
+    apart = np.array([np.subtract(row[one]["success"], row[other]["success"]) for row in repeats]).mean(axis=0)
+    found = stats.bootstrap(apart)
+    low, high = 100 * (found.low or 0.0), 100 * (found.high or 0.0)
+    return [f"{one} less {other}: {100 * (found.value or 0.0):+.1f} points of success ({low:+.1f} to {high:+.1f})."]
+
+
+def steps_table(repeats: Sequence[Mapping[str, Any]], what: str = "unseen steps of random play") -> Table:
+    """Exact predictions of unseen steps; a level without such steps has None."""
     table = Table(
-        "Exact predictions of unseen steps of random play",
+        f"Exact predictions of {what}",
         ["row", "all steps", "steps that change something"],
         units={"all steps": "%", "steps that change something": "%"},
         note="95 % intervals, bootstrap over levels; n counts levels.",
     )
     for name in ("no change", "lookup", "model"):
         found = [one[name] for one in repeats if name in one]
-        parts = [np.array([one[part] for one in found]).mean(axis=0) for part in ("all", "changed")]
-        table.add(name, *(stats.bootstrap(part) for part in parts))
+        parts = [np.array([one[part] for one in found], float) for part in ("all", "changed")]
+        known = [part[:, ~np.isnan(part).all(axis=0)] for part in parts]
+        table.add(name, *(stats.bootstrap(np.nanmean(part, axis=0)) for part in known))
     return table

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from oneiro.agents.evaluate import evaluate_agent
+from oneiro.agents.planning.settings import PlannerSettings
 from oneiro.errors import OneiroError
+from oneiro.predictors.webpage.parquet import read_parquet
 from oneiro.recipe import load
 from oneiro.records import read_lines, read_log
 from oneiro.report import page
@@ -45,6 +48,54 @@ def test_search_in_the_true_lake_is_the_ceiling_of_a_run(finished: Finished) -> 
 def test_a_text_game_run_has_every_row(finished: Finished) -> None:
     run = finished("plan/text-game", "smoke")
     assert {"random", "policy", "policy, vote", "beam, model", "beam, lookup", "beam, true game"} <= set(names(run))
+
+
+def test_a_web_run_has_every_row_the_control_of_the_same_data_and_traces(finished: Finished) -> None:
+    run = finished("plan/web", "smoke")
+    rows = {"random", "policy", "policy, vote", "policy, and its successes", "best possible"}
+    searched = {f"beam, {name}" for name in ("model", "lookup", "shuffled model", "true web")}
+    assert rows | searched == set(names(run))
+    assert names(run, 1) == ["no change", "lookup", "model"]
+    traces = json.loads((run / "traces.json").read_text())["traces"]
+    assert traces and all(turn["choice"] and turn["candidates"] for trace in traces for turn in trace["turns"])
+    for number in (0, 1):  # both folders play: the policy alone, and search in the model with it
+        assert (run / "checkpoints" / f"policy-{number}" / "linear.npy").is_file()
+        assert (run / "checkpoints" / f"world-model-{number}" / "page_model.json").is_file()
+
+
+def test_a_page_model_of_a_run_is_searched_from_its_folder(finished: Finished) -> None:
+    folder = str(finished("plan/web", "smoke") / "checkpoints" / "world-model-0")
+    for name in ("beam", "mpc"):
+        settings = PlannerSettings.model_validate(
+            {"name": name, "depth": 2, "width": 2, "sequences": 3, "proposals": 3}
+        )
+        table = evaluate_agent("web", folder, levels=2, samples=1, plan=settings)
+        assert [str(row[0].value) for row in table.rows][1].endswith(f"{name} depth 2")
+    with pytest.raises(OneiroError, match="cannot plan in frozen-lake"):
+        evaluate_agent("frozen-lake", folder, plan=PlannerSettings())
+
+
+def test_a_dyna_run_on_the_web_counts_true_steps_and_learns_in_dreams_without_any(finished: Finished) -> None:
+    run = finished("dyna/web", "smoke")
+    before = sum(len(read_parquet(run / "data" / f"{name}-0.parquet")) for name in ("demonstrations", "play"))
+    logged = {
+        name: [row for row in read_log(run / "metrics.jsonl") if row["stage"] == f"{name}-0"]
+        for name in ("real-only", "dream-only", "mixed")
+    }
+    true = {name: len(read_parquet(run / "data" / f"rl-{name}-0-1.parquet")) for name in logged}
+    for name, rows in logged.items():
+        assert [row["step"] for row in rows] == [before, before + true[name]]
+        assert all(row["gap"] == pytest.approx(row["dreamed_success"] - row["true_success"]) for row in rows)
+    assert true["dream-only"] == 0 < true["mixed"] < true["real-only"]
+    folders = {path.name for path in (run / "checkpoints").iterdir()}
+    assert "refresh-mixed-0-1" in folders and "refresh-dream-only-0-1" not in folders
+
+
+def test_recipes_of_the_web_refuse_tasks_without_a_page_to_reach() -> None:
+    with pytest.raises(OneiroError, match="map/phone does not end on a page"):
+        load("plan/web", ["templates=[map/phone]"])
+    with pytest.raises(OneiroError, match="named in templates"):
+        load("dyna/web", ["world.sites=[map]"])
 
 
 def test_a_dyna_run_counts_true_steps_and_logs_the_gap_at_every_evaluation(finished: Finished) -> None:

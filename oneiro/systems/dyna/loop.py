@@ -1,0 +1,159 @@
+"""The loop of Dyna, whatever the world: rounds of RL, a refreshed model, measured success against true steps.
+
+All variants start from the same play, model and policy and take the same number of RL steps over as many episodes; they
+differ in where these are played. The x axis of every curve is the number of true environment steps so far, those of the
+play before RL included. A world fills in how its policy learns, how its model is refreshed and what is measured.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from oneiro.episode import Episode
+from oneiro.run import Run
+from oneiro.systems import stages
+from oneiro.systems.dyna.recipe import DynaSettings, Variant
+from oneiro.systems.dyna.tables import steps_table, variants_table
+from oneiro.systems.stages import Curve
+
+LOGGED = ("true_success", "dreamed_success", "gap", "model_exact")
+"""What is logged at every evaluation."""
+
+
+def run_variants(
+    run: Run, variants: Sequence[Variant], repeats: int, train: Callable[[int, Variant], dict[str, Any]]
+) -> None:
+    """Every variant of every repeat, then the curves and tables. `train` is `VariantRun.train` of one of them."""
+    found: dict[str, list[dict[str, Any]]] = {variant: [] for variant in variants}
+    for number in range(repeats):
+        for variant in variants:
+            found[variant].append(train(number, variant))
+    compared = run.stage("compare", lambda: compare(run, found))
+    lines = {f"{variant} {number}": f"{variant}-{number}" for variant in variants for number in range(repeats)}
+    curves = [
+        Curve("True success against true environment steps", "true_success", lines, "%"),
+        Curve("Success in dreams less true success, against true environment steps", "gap", lines, "%"),
+        Curve("Exact predictions of the policy's own steps", "model_exact", lines, "%"),
+    ]
+    stages.summarise(run, compared, curves, compared["notes"])
+
+
+class VariantRun(ABC):
+    """One variant of one repeat."""
+
+    def __init__(self, run: Run, settings: DynaSettings, variant: Variant, number: int) -> None:
+        self.run, self.settings, self.variant, self.number = run, settings, variant, number
+
+    @property
+    def name(self) -> str:
+        return f"{self.variant}-{self.number}"
+
+    @property
+    def dreams(self) -> bool:
+        return self.variant != "real-only"
+
+    @property
+    def refreshes(self) -> bool:
+        """Whether the model goes on learning: `dream-only` brings it no new true steps."""
+        return self.variant == "mixed"
+
+    @property
+    def real_share(self) -> float:
+        """Part of the levels that are played in the true world."""
+        return {"real-only": 1.0, "dream-only": 0.0, "mixed": self.settings.real_share}[self.variant]
+
+    @abstractmethod
+    def reinforce(self, number: int) -> dict[str, Any]:
+        """A round of RL from the last round's policy, with the last refreshed model; `true_steps` counts its true
+        environment steps.
+        """
+
+    @abstractmethod
+    def refresh(self, number: int) -> dict[str, Any]:
+        """The model learns from the true steps of the rounds so far."""
+
+    @abstractmethod
+    def evaluate(self, number: int) -> dict[str, Any]:
+        """`LOGGED`, `true_steps` and `success` by level, after a round; after none, of the first policy."""
+
+    @abstractmethod
+    def steps_before(self) -> int:
+        """True environment steps before RL."""
+
+    def train(self) -> dict[str, Any]:
+        """All rounds, until they are over or the gap opens; the measurements after each, the first before any RL."""
+        first = self.run.stage(f"evaluate-policy-{self.number}", partial(self.evaluate, 0))
+        measured = [self.run.stage(f"evaluate-{self.name}-0", partial(self.evaluate_and_log, 0, first))]
+        reason = ""
+        for number in range(1, self.settings.rounds + 1):
+            self.run.stage(f"rl-{self.name}-{number}", partial(self.reinforce, number))
+            if self.refreshes:
+                self.run.stage(f"refresh-{self.name}-{number}", partial(self.refresh, number))
+            measured.append(self.run.stage(f"evaluate-{self.name}-{number}", partial(self.evaluate_and_log, number)))
+            gap = measured[-1]["gap"]
+            if self.dreams and abs(gap) > self.settings.max_gap:
+                reason = (
+                    f"{self.name} stopped after round {number}: success in dreams differs from the truth by {gap:.1%}"
+                )
+                self.run.say(reason)
+                break
+        return {"rounds": measured, "stopped": reason}
+
+    def true_steps(self, number: int) -> int:
+        """True environment steps up to the end of a round, those before RL included."""
+        rounds = [self.run.stage(f"rl-{self.name}-{earlier}", dict)["true_steps"] for earlier in range(1, number + 1)]
+        return int(self.steps_before() + sum(rounds))
+
+    def measured(
+        self, number: int, true: Sequence[Episode], dreamed: Sequence[Episode], right: Sequence[bool]
+    ) -> dict[str, Any]:
+        """What `evaluate` returns: attempts at the same levels in the true world and in dreams, and whether the model
+        was right on the true steps.
+        """
+        success, dream = by_level(true), by_level(dreamed)
+        return {
+            "true_success": float(np.mean(success)),
+            "dreamed_success": float(np.mean(dream)),
+            "gap": float(np.mean(dream) - np.mean(success)),
+            **({"model_exact": float(np.mean(right))} if right else {}),
+            "true_steps": self.true_steps(number),
+            "success": success,
+        }
+
+    def evaluate_and_log(self, number: int, known: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The measurements after a round, logged by the round's number."""
+        found = known if known is not None else self.evaluate(number)
+        self.run.rewind(f"rounds-{self.name}", number - 1)
+        self.run.log(f"rounds-{self.name}", number, {key: found[key] for key in LOGGED if key in found})
+        self.run.say(
+            f"{self.name}, round {number}, {found['true_steps']:,} true steps: success {found['true_success']:.1%}, "
+            f"in dreams {found['dreamed_success']:.1%}"
+        )
+        return found
+
+
+def by_level(episodes: Sequence[Episode]) -> list[float]:
+    """The share of attempts at each level that succeed."""
+    levels: dict[int, list[bool]] = {}
+    for episode in episodes:
+        levels.setdefault(episode.group, []).append(episode.success)
+    return [float(np.mean(found)) for found in levels.values()]
+
+
+def compare(run: Run, found: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    """The curves over true steps, the tables, and in words how many true steps each variant needed."""
+    for variant, runs in found.items():
+        for number, one in enumerate(runs):
+            run.rewind(f"{variant}-{number}", -1)
+            for measured in one["rounds"]:
+                values = {key: measured[key] for key in LOGGED if key in measured}
+                run.log(f"{variant}-{number}", measured["true_steps"], values)
+    table, notes = steps_table(found)
+    stopped = [one["stopped"] for runs in found.values() for one in runs if one["stopped"]]
+    tables = [variants_table(found), *([table] if table is not None else [])]
+    return {"tables": [one.data() for one in tables], "notes": [*notes, *stopped]}

@@ -1,0 +1,155 @@
+"""Dreaming on the web: RL of one linear policy in the true web, in a page model, or in both.
+
+    demonstrations  ->  first policy  ->  its play  ->  page model  ->  rounds of RL, refreshed model, measured success
+
+The loop is `oneiro.systems.dyna.loop`; here is what the web needs besides. In dreams the task's own check decides on
+the predicted address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oneiro import seeds
+from oneiro.agents.linear import LinearPolicy
+from oneiro.agents.rollout import Attempt, attempts, attempts_at, play
+from oneiro.episode import Episode
+from oneiro.learning.algorithms.webrl import GroupGrpo
+from oneiro.learning.settings import LearnerSettings, OptimiserSettings
+from oneiro.predictors.webpage.dream import DreamedWeb
+from oneiro.predictors.webpage.parquet import read_parquet
+from oneiro.predictors.webpage.slot_model import SlotModel, right_kind
+from oneiro.run import Run
+from oneiro.systems.dyna.loop import VariantRun, run_variants
+from oneiro.systems.dyna.recipe import DynaWebRecipe, Variant
+from oneiro.systems.plan.pages import Steps, WebLearner, config_of, policy_dialogue, recorded, world_of
+from oneiro.systems.webrl.linear import LinearAgent
+from oneiro.systems.webrl.recipe import TrainSettings
+from oneiro.systems.webrl.samples import Sample
+from oneiro.systems.webrl.trajectories import Step, Trajectory
+from oneiro.worlds.levels import distinct_seeds
+
+__all__ = ["DynaWebRecipe", "run"]
+
+
+def run(recipe: DynaWebRecipe, run: Run) -> None:
+    """The whole pipeline inside a run directory."""
+
+    def train(number: int, variant: Variant) -> dict[str, Any]:
+        learner = WebLearner(recipe, run, number)
+        learner.learn()
+        return WebVariant(learner, recipe, variant).train()
+
+    run_variants(run, recipe.variants, recipe.repeats, train)
+
+
+class WebVariant(VariantRun):
+    """One variant of one repeat."""
+
+    def __init__(self, learner: WebLearner, recipe: DynaWebRecipe, variant: Variant) -> None:
+        super().__init__(learner.run, recipe.dyna, variant, learner.number)
+        self.learner, self.recipe = learner, recipe
+
+    def steps_before(self) -> int:
+        """The demonstrations and the first policy's play."""
+        return sum(int(self.run.stage(f"{name}-{self.number}", dict)["steps"]) for name in ("policy", "play"))
+
+    # Weights
+
+    def checkpoint(self, stage: str, after: int) -> Path:
+        return self.run.path / "checkpoints" / f"{stage}-{self.name}-{after}"
+
+    def agent(self, after: int) -> LinearAgent:
+        """The policy after a round of RL; after none, the one that all variants start from."""
+        return LinearAgent.load(self.checkpoint("rl", after) if after else self.learner.checkpoint("policy"))
+
+    def model(self, after: int) -> SlotModel:
+        """The page model after a round's refresh; after none, the one from the first policy's play."""
+        refreshed = after and self.refreshes
+        return SlotModel.load(
+            self.checkpoint("refresh", after) if refreshed else self.learner.checkpoint("world-model")
+        )
+
+    # RL
+
+    def reinforce(self, number: int) -> dict[str, Any]:
+        """Steps of GRPO over groups of attempts at training tasks, some in the true web and some in the page model."""
+        settings, rollout, agent = self.recipe.rl, self.recipe.rollout, self.agent(number - 1)
+        model = self.model(number - 1) if self.dreams else None
+        learner = LearnerSettings(optimiser=OptimiserSettings(lr=settings.rate))
+        training, stage = TrainSettings(learner=learner, epochs=settings.epochs), f"rl-{self.name}-{number}"
+        real = round(self.real_share * rollout.prompts_per_step)
+        self.run.rewind(stage, -1)
+        kept: list[Steps] = []
+        for step in range(1, settings.steps + 1):
+            seed = seeds.derive(self.learner.seed, "rl", number, step)
+            planned = attempts(rollout.prompts_per_step, rollout.group_size, "train", seed)
+            awake, asleep = ([task for task in planned if (task.group < real) is where] for where in (True, False))
+            policy, _ = agent.policy(settings.temperature)
+            episodes: list[Episode] = []
+            if awake:
+                episodes, steps = recorded(self.recipe, awake, policy, seed)
+                kept += steps
+            if asleep and model is not None:
+                episodes += self.dreamed(model, asleep, agent, settings.temperature, seed)
+            samples = [_sample(episode) for episode in episodes if episode.info["turns"]]
+            agent.regress(GroupGrpo(), samples, None, training, seed, lambda _, values: None)
+            self.run.log(stage, step, {"success": float(np.mean([episode.success for episode in episodes]))})
+        self.learner.save_policy(self.checkpoint("rl", number), agent)
+        self.learner.write(self._real(number), kept)
+        return {"true_steps": sum(map(len, kept))}
+
+    def dreamed(
+        self, model: SlotModel, planned: Sequence[Attempt], agent: LinearAgent, temperature: float, seed: int
+    ) -> list[Episode]:
+        """Attempts in the page model."""
+        config, (policy, _) = config_of(self.recipe), agent.policy(temperature)
+        return play(lambda: DreamedWeb(model, config), planned, policy, policy_dialogue(self.recipe), None, seed)
+
+    def _real(self, number: int) -> Path:
+        """The true steps of a round."""
+        return self.run.path / "data" / f"rl-{self.name}-{number}.parquet"
+
+    # The model
+
+    def refresh(self, number: int) -> dict[str, Any]:
+        """The page model anew, from everything that was truly seen so far."""
+        cases = [*self.learner.read("demonstrations"), *self.learner.read("play")]
+        for earlier in range(1, number + 1):
+            cases += read_parquet(self._real(earlier))
+        model = self.learner.fit(cases)
+        policy = LinearPolicy(0.0, self.agent(number).weights)
+        self.learner.save_model(self.checkpoint("refresh", number), model, policy)
+        return {"cases": len(cases), "outcomes": len(model.outcomes)}
+
+    # Measurements
+
+    @cached_property
+    def tasks(self) -> list[int]:
+        settings = self.recipe.evaluation
+        return distinct_seeds(world_of(self.recipe), "eval", settings.tasks, settings.first_seed)
+
+    def evaluate(self, number: int) -> dict[str, Any]:
+        """One greedy attempt at each test task, in the true web and in the page model."""
+        agent, model, seed = self.agent(number), self.model(number), seeds.derive(self.learner.seed, "evaluate")
+        planned, (policy, _) = attempts_at(self.tasks, 1, "eval"), agent.policy(0.0)
+        true, steps = recorded(self.recipe, planned, policy, seed)
+        dreamed = self.dreamed(model, planned, agent, 0.0, seed)
+        cases = [case for episode in steps for case in episode if not case.stops]
+        return self.measured(number, true, dreamed, [right_kind(model.page(case), case) for case in cases])
+
+
+def _sample(episode: Episode) -> Sample:
+    """An episode as the linear agent learns from it."""
+    turns = episode.info["turns"]
+    steps = [Step(turn["message"], turn["state"], turn["reply"]) for turn in turns]
+    reason, final = str(episode.finish_reason), turns[-1]["next_state"]
+    found = Trajectory(
+        str(episode.task), "", "", "", steps, episode.success, reason, final, "", episode.group, episode.member
+    )
+    return Sample(found, range(len(steps)), float(episode.success))

@@ -1,0 +1,84 @@
+"""Recipes on the web: every setting of a linear policy, a page model from play without rewards, and search."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import Field, model_validator
+
+from oneiro.agents.planning.settings import PlannerSettings
+from oneiro.errors import OneiroError
+from oneiro.recipe import Recipe, Settings
+from oneiro.worlds.choice import WorldChoice
+from oneiro.worlds.web.templates.base import Template
+from oneiro.worlds.web.world import chosen_templates
+
+
+class WebPlaySettings(Settings):
+    """What everything is learned from."""
+
+    demonstrations: int = Field(6, ge=1)
+    """Training tasks whose oracle's actions the policy learns."""
+    episodes: int = Field(200, ge=1)
+    """Training tasks that the policy then plays, for the page model; their rewards are not used by it."""
+    temperature: float = Field(1.0, gt=0)
+    """Of the policy in this play."""
+
+
+class LinearSettings(Settings):
+    """SGD on a linear model, one step or case at a time."""
+
+    epochs: int = Field(4, ge=1)
+    rate: float = Field(0.3, gt=0)
+
+
+class PlanWebEvaluationSettings(Settings):
+    tasks: int = Field(60, ge=1)
+    """Distinct tasks on contents that training never has."""
+    first_seed: int = 0
+    vote_most: int = Field(256, ge=1)
+    """Samples of a vote, at most; below that it gets the tokens that beam search takes."""
+    traces: int = Field(4, ge=0)
+    """Episodes whose decisions the report shows."""
+
+
+class WebRecipe(Recipe):
+    """What recipes share that learn a page model and a linear policy."""
+
+    world: WorldChoice = WorldChoice(name="web", max_actions=8)
+    templates: tuple[str, ...] = ("map/show-way", "reddit/show-sorted", "gitlab/show-own")
+    """Task templates; each must end on a page, whose address the task checks."""
+    repeats: int = Field(3, ge=1)
+    """Policies and models, each with its own demonstrations and play; the tables show their mean."""
+    play: WebPlaySettings = WebPlaySettings()
+    policy: LinearSettings = LinearSettings()
+    """How the policy learns the demonstrations."""
+    page_model: LinearSettings = LinearSettings(epochs=8)
+    """How the page model learns which outcome an action has."""
+
+    @model_validator(mode="after")
+    def _pages(self) -> WebRecipe:
+        if self.world.name != "web":
+            raise OneiroError(f"{self.system} plays the world 'web', not '{self.world.name}'")
+        if {"templates", "sites"} & set(self.world.settings):
+            raise OneiroError("world: the tasks are named in templates")
+        for template in chosen_templates((), self.templates):
+            if type(template).url is Template.url:
+                raise OneiroError(f"templates: {template.name} does not end on a page, so its address says nothing")
+        return self
+
+    @property
+    def world_settings(self) -> dict[str, Any]:
+        return {**self.world.settings, "templates": list(self.templates)}
+
+    @property
+    def parameters(self) -> int | None:
+        return 0
+
+
+class PlanWebRecipe(WebRecipe):
+    """A page model from play without rewards, then search with the task's own check of the address as value."""
+
+    pipeline: ClassVar[str] = "oneiro.systems.plan.web"
+    planner: PlannerSettings = PlannerSettings(depth=3, width=3, proposals=5)
+    evaluation: PlanWebEvaluationSettings = PlanWebEvaluationSettings()

@@ -1,0 +1,224 @@
+"""Planning on web pages: the task's check as value, the true web as a model, dreams in a page model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from oneiro.agents.evaluate import evaluate_agent
+from oneiro.agents.linear import LinearPolicy
+from oneiro.agents.planning.base import Proposed, Root
+from oneiro.agents.planning.beam import BeamSearch
+from oneiro.agents.planning.settings import PlannerSettings
+from oneiro.agents.planning.values import RuleValue
+from oneiro.agents.planning.webpages import (
+    PolicyRanking,
+    PolicyVotes,
+    address_rule,
+    objective_first,
+    observed,
+    offered_in,
+    page_goal,
+)
+from oneiro.errors import OneiroError
+from oneiro.predictors.base import Malformed
+from oneiro.predictors.webpage.dream import DreamedWeb
+from oneiro.predictors.webpage.dynamics import BrowsedPage, PageDynamics, TrueWeb, looked_up, shuffled
+from oneiro.predictors.webpage.lookup import Lookup
+from oneiro.predictors.webpage.model import WebPageMetadata
+from oneiro.predictors.webpage.record import RecordedWeb
+from oneiro.predictors.webpage.state import PageState, PageTransition, Situation
+from oneiro.predictors.webpage.task import WebPagePredictorConfig
+from oneiro.sampling.engine import SamplingSettings
+from oneiro.worlds.web.diff import Item
+from oneiro.worlds.web.tasks import Evaluation
+from oneiro.worlds.web.world import WebConfig, WebWorld
+from tests.conftest import make_tiny
+
+CONFIG = WebConfig(templates=("map/show-way",), max_actions=8)
+GOAL = Evaluation(
+    eval_types=("url_match",),
+    reference_url="http://openstreetmap.org/directions?from=Mill+Park&to=Red+Fig&mode=foot",
+    url_note="GOLD in PRED",
+)
+
+
+@pytest.fixture(scope="module")
+def played() -> list[PageTransition]:
+    """The oracle's steps at one task."""
+    world = RecordedWeb(CONFIG)
+    world.reset(seed=3, options={"split": "eval"})
+    while not world.over:
+        world.step(world.oracle() or "")
+    world.close()
+    return world.steps
+
+
+@pytest.fixture
+def world() -> Iterator[WebWorld]:
+    found = WebWorld(CONFIG)
+    found.reset(seed=3, options={"split": "eval"})
+    yield found
+    found.close()
+
+
+def at(url: str, *lines: str, answer: str | None = None) -> BrowsedPage:
+    items = tuple(Item(number, line, 0) for number, line in enumerate(lines, start=1))
+    return BrowsedPage("map", "Show the way.", PageState(url, items), answer=answer)
+
+
+def test_a_page_is_worth_the_share_of_the_address_that_is_there() -> None:
+    base = "http://openstreetmap.org"
+    assert address_rule(at(f"{base}/"), GOAL).value == 0.0
+    assert address_rule(at(f"{base}/directions"), GOAL).value == pytest.approx(0.9 * 1 / 4)
+    filled = at(f"{base}/directions", "textbox 'From'", "StaticText 'Mill Park'", "combobox 'Travel by'")
+    assert address_rule(filled, GOAL).value == pytest.approx(0.9 * 1.5 / 4)  # a value in a field counts half
+    assert address_rule(at(f"{base}/directions?from=Mill+Park&to=Red+Fig&mode=car"), GOAL).value == pytest.approx(
+        0.9 * 3 / 4
+    )
+    right = f"{base}/directions?from=Mill+Park&to=Red+Fig&mode=foot"
+    assert address_rule(at(right), GOAL).value == pytest.approx(0.9)
+    assert not address_rule(at(right), GOAL).done
+    assert address_rule(at("http://reddit.com/directions"), GOAL).value == 0.0
+    assert address_rule(at(f"{base}/directions/x"), GOAL).value == 0.0  # past the page, not on the way to it
+
+
+def test_a_stop_is_worth_what_the_task_says_of_the_address() -> None:
+    right = at("http://openstreetmap.org/directions?mode=foot&from=Mill+Park&to=Red+Fig", answer="")
+    wrong = at("http://openstreetmap.org/directions?from=Mill+Park&to=Red+Fig&mode=car", answer="")
+    assert (address_rule(right, GOAL).value, address_rule(wrong, GOAL).value) == (1.0, 0.0)
+    assert address_rule(right, GOAL).done and address_rule(wrong, GOAL).done
+    assert address_rule(right, None).value == 0.0  # a task that asks for no page tells nothing
+
+
+def test_the_true_web_as_a_model_says_what_happens_whatever_the_order_of_questions(
+    played: list[PageTransition], world: WebWorld
+) -> None:
+    dynamics = TrueWeb(lambda: WebWorld(CONFIG.model_copy(update={"max_actions": 30})))
+    states = [observed(world)]
+    for case in played[:-1]:
+        states.append(states[-1].after(case.action, case.after))
+    pairs = [(state, case.action) for state, case in zip(states, played[:-1], strict=False)]
+    for asked in (pairs, pairs[::-1], [pairs[1], pairs[0], pairs[1]]):
+        for (state, action), (told,) in zip(asked, dynamics.predict(asked), strict=True):
+            true = next(case for case in played if case.action == action and case.state == state.page)
+            assert not isinstance(told.state, Malformed) and told.state.page == true.after
+            assert told.state.past == (*state.past, action)
+    assert observed(world) == states[0]  # nobody stepped the world that is played
+    dynamics.close()
+
+
+def test_stops_and_nonsense_need_no_prediction() -> None:
+    def never(cases: Sequence[Situation]) -> list[PageState | None]:
+        raise AssertionError("asked")
+
+    dynamics, state = PageDynamics(never), at("http://openstreetmap.org/")
+    (stopped,), (bad,) = dynamics.predict([(state, "stop [42]"), (state, "fly")])
+    assert isinstance(stopped.state, BrowsedPage) and stopped.state.answer == "42" and stopped.tokens == 0
+    assert isinstance(bad.state, Malformed)
+    ((over,),) = dynamics.predict([(stopped.state, "click [1]")])
+    assert isinstance(over.state, Malformed)
+
+
+def test_search_with_true_pages_finds_the_way_where_the_proposer_does_not_know_which_action_is_right(
+    played: list[PageTransition], world: WebWorld
+) -> None:
+    known = {case.state: case.action for case in played}
+
+    def propose(roots: Sequence[Root[BrowsedPage]], most: int, seed: int) -> list[Proposed]:
+        found = []
+        for root in roots:
+            right = known.get(root.state.page)
+            actions = ("click [2]", "click [8]", *([right] if right else []))
+            found.append(Proposed(actions, (1.0,) * len(actions)))
+        return found
+
+    dynamics = TrueWeb(lambda: WebWorld(CONFIG.model_copy(update={"max_actions": 30})))
+    planner = BeamSearch(dynamics, propose, RuleValue(address_rule), PlannerSettings(depth=2, width=3, proposals=3))
+    while not world.over:
+        decision = planner.plan([Root(observed(world), page_goal(world))])[0]
+        assert decision.action is not None
+        _, reward, *_ = world.step(decision.action)
+    assert reward == 1.0
+    dynamics.close()
+
+
+def replayed(played: list[PageTransition]) -> PageDynamics:
+    known = {(case.state, case.action): case.after for case in played}
+    return PageDynamics(lambda cases: [known.get((case.state, case.action)) for case in cases])
+
+
+def test_a_dream_of_true_pages_ends_as_the_truth_did(played: list[PageTransition]) -> None:
+    dream = DreamedWeb(replayed(played).pages, CONFIG)
+    dream.reset(seed=3, options={"split": "eval"})
+    rewards: list[float] = []
+    for case in played:
+        assert dream.state == case.state and observed(dream).past == tuple(one.action for one in played[: len(rewards)])
+        rewards.append(dream.step(case.action)[1])
+    assert rewards == [case.reward for case in played] and rewards[-1] == 1.0
+    dream.close()
+
+
+def test_a_dream_grades_early_stops_unreadable_predictions_and_the_end_of_the_budget(
+    played: list[PageTransition],
+) -> None:
+    dream = DreamedWeb(lambda cases: [None for _ in cases], CONFIG)
+    dream.reset(seed=3, options={"split": "eval"})
+    _, _, _, _, info = dream.step(played[0].action)
+    assert info["malformed"] and not info["effective"] and dream.state == played[0].state
+    assert dream.step("stop []")[1:3] == (0.0, True)
+    # The last action of the budget is graded where it leads, as in the true web.
+    count = len(played) - 1
+    short = DreamedWeb(replayed(played).pages, CONFIG.model_copy(update={"max_actions": count}))
+    short.reset(seed=3, options={"split": "eval"})
+    found = [short.step(case.action) for case in played[:count]]
+    assert [one[1] for one in found] == [0.0] * (count - 1) + [1.0] and found[-1][4]["success"]
+    for one in (dream, short):
+        one.close()
+
+
+def test_memory_answers_with_the_nearest_step_and_the_control_with_another_page(played: list[PageTransition]) -> None:
+    lookup = looked_up(Lookup(played, 0))
+    assert lookup([case.known() for case in played[:-1]]) == [case.after for case in played[:-1]]
+    asked: list[PageState] = []
+
+    def note(cases: Sequence[Situation]) -> list[PageState | None]:
+        asked.extend(case.state for case in cases)
+        return [None for _ in cases]
+
+    pool = [case.state for case in played]
+    control = shuffled(note, pool, 0)
+    control([case.known() for case in played])
+    control([case.known() for case in played])
+    half = len(asked) // 2
+    assert asked[:half] == asked[half:]  # always the same other page
+    assert all(other != case.state for other, case in zip(asked, played, strict=False))
+
+
+def test_proposals_are_the_policys_likeliest_and_votes_its_most_frequent(world: WebWorld) -> None:
+    policy, root = LinearPolicy(), Root(observed(world))
+    offered = offered_in(root.state)
+    wanted = offered.actions.index("click [7]")
+    policy.nudge(offered, wanted, -1.0, 3.0)
+    (ranked,) = PolicyRanking(policy)([root], 3, 0)
+    assert ranked.actions[0] == "click [7]" and ranked.tokens == 3
+    assert list(ranked.weights) == sorted(ranked.weights, reverse=True)
+    (voted,) = PolicyVotes(policy, 50)([root], 1, 0)
+    assert voted.actions == ("click [7]",) and voted.tokens == 50
+    (first,) = objective_first([root], 4, 0)
+    assert first.actions[0] == "click [7]"  # 'Directions' stands in the objective
+
+
+def test_a_language_model_that_predicts_pages_is_searched_by_its_folder(tmp_path: Path) -> None:
+    language = make_tiny()
+    task, sampling = WebPagePredictorConfig(brief=True, lines=8), SamplingSettings(max_tokens=6)
+    WebPageMetadata(task=task, sampling=sampling).write(language)
+    folder = str(language.save(tmp_path / "pages"))
+    settings = {"templates": ["map/show-way"], "max_actions": 2}
+    planner = PlannerSettings(depth=1, proposals=2)
+    table = evaluate_agent("web", folder, levels=1, samples=1, settings=settings, plan=planner)
+    assert [str(row[0].value) for row in table.rows][1].endswith("beam depth 1")
+    with pytest.raises(OneiroError, match="give --world web"):
+        evaluate_agent("frozen-lake", folder, plan=planner)
