@@ -57,13 +57,15 @@ class WebRlSettings(Settings):
     """Of a round."""
     epochs: int = Field(1, ge=1)
     """Passes over a step's replies."""
-    rate: float = Field(0.005, gt=0)
+    rate: float = Field(0.015, gt=0)
     temperature: float = Field(1.0, gt=0)
 
 
 class DynaWebEvaluationSettings(Settings):
     tasks: int = Field(40, ge=1)
-    """Distinct tasks on contents that training never has; one greedy attempt each."""
+    """Distinct tasks on contents that training never has; one attempt each."""
+    temperature: float = Field(1.0, ge=0)
+    """Of the policy, as in RL; 0: greedy."""
     first_seed: int = 0
 
 

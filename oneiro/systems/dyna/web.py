@@ -135,11 +135,12 @@ class WebVariant(VariantRun):
         return distinct_seeds(world_of(self.recipe), "eval", settings.tasks, settings.first_seed)
 
     def evaluate(self, number: int) -> dict[str, Any]:
-        """One greedy attempt at each test task, in the true web and in the page model."""
+        """One attempt at each test task, in the true web and in the page model."""
         agent, model, seed = self.agent(number), self.model(number), seeds.derive(self.learner.seed, "evaluate")
-        planned, (policy, _) = attempts_at(self.tasks, 1, "eval"), agent.policy(0.0)
+        temperature = self.recipe.evaluation.temperature
+        planned, (policy, _) = attempts_at(self.tasks, 1, "eval"), agent.policy(temperature)
         true, steps = recorded(self.recipe, planned, policy, seed)
-        dreamed = self.dreamed(model, planned, agent, 0.0, seed)
+        dreamed = self.dreamed(model, planned, agent, temperature, seed)
         cases = [case for episode in steps for case in episode if not case.stops]
         return self.measured(number, true, dreamed, [right_kind(model.page(case), case) for case in cases])
 
