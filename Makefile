@@ -22,7 +22,8 @@ MUTANTS ?= --sample 300
 CHAOS ?=
 
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
+# Python compiles a module when it is first imported; all of them would take minutes.
+PIP := $(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 COMMA := ,
 
 .PHONY: demo test thorough mutants chaos docs venv clean graphics browser

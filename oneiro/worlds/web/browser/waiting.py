@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import contextlib
 import threading
 from collections.abc import Coroutine, Sequence
@@ -85,6 +84,7 @@ class WaitingBrowser(Browser):
         self.patience = 8 * self.limits.seconds + 20
         """Seconds until a browser that does not answer is given up; pages that hang are stopped long before."""
         self.hung = False
+        self.starting = threading.Lock()
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_forever, name=self.name, daemon=True)
         self.thread.start()
@@ -98,9 +98,10 @@ class WaitingBrowser(Browser):
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return future.result(bound)
-        except concurrent.futures.TimeoutError:
+        except TimeoutError:
+            # Either nothing came in time, or the work itself gave up on a page: then the browser answers others.
+            self.hung = self.hung or not future.done()
             future.cancel()
-            self.hung = True
             raise BrowserDied(f"{self.name.capitalize()} does not answer") from None
         except self.failure as error:
             raise self._died(error) from None
@@ -155,14 +156,15 @@ class WaitingBrowser(Browser):
 
     def _ensure(self) -> None:
         """A process that answers, before a session begins."""
-        if self.alive and not self.hung:
-            return
-        self.count("restart")
-        if self.hung:
-            with contextlib.suppress(BrowserDied):
-                self.wait(self._stop(), STOP_SECONDS)
-        self.hung = False
-        self.wait(self._start(), self.start_seconds)
+        with self.starting:
+            if self.alive and not self.hung:
+                return
+            self.count("restart")
+            if self.hung:
+                with contextlib.suppress(BrowserDied):
+                    self.wait(self._stop(), STOP_SECONDS)
+            self.hung = False
+            self.wait(self._start(), self.start_seconds)
 
     def close(self) -> None:
         async def stop() -> None:
