@@ -1,4 +1,4 @@
-"""Lightpanda behind the browser interface: JavaScript without drawing, several times as fast as Chromium.
+"""Lightpanda behind the browser interface: JavaScript without drawing.
 
     with LightpandaBrowser() as browser:
         session = browser.open(Web(), ["http://onestopmarket.com/"])
