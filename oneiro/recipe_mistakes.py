@@ -62,6 +62,8 @@ def explain(error: ValidationError, recipe_class: type[BaseModel], data: Any) ->
     key = ".".join(path)
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     if first["type"] == "extra_forbidden":
+        if path[:1] == ["model"] and "model" not in recipe_class.model_fields:
+            return f"this recipe has no language model to choose; leave out model=...{more}"
         hint = _renamed_key(path, recipe_class) or _elsewhere(path, recipe_class, data)
         return hint or f"unknown key {key!r}{_nearest_key(path, recipe_class)}{more}"
     if first["type"] == "literal_error" and first["input"] in RENAMED_VALUES:

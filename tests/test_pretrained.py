@@ -11,10 +11,13 @@ from oneiro.errors import OneiroError
 from oneiro.recipe import SHIPPED, load
 from tests.conftest import make_tiny
 
-LANGUAGE = [
+EVERY = [
     path.relative_to(SHIPPED).with_suffix("").as_posix() for path in SHIPPED.rglob("*.yaml") if "video" not in path.name
 ]
 FROM_SCRATCH = ("plan/", "dyna/")
+WITHOUT = ("plan/web", "dyna/web")
+"""Recipes of agents and models that are no language models."""
+LANGUAGE = [name for name in EVERY if name not in WITHOUT]
 
 
 @pytest.mark.parametrize(
@@ -47,6 +50,13 @@ def test_a_folder_tells_the_size(tmp_path: Path) -> None:
 def test_recipes_that_train_from_scratch_say_so(name: str) -> None:
     with pytest.raises(OneiroError, match=r"from scratch: set model\.name=tiny"):
         load(name, ["model=Qwen/Qwen3-0.6B"])
+
+
+@pytest.mark.parametrize("name", WITHOUT)
+def test_recipes_without_a_language_model_say_so(name: str) -> None:
+    for override in ("model=Qwen/Qwen3-0.6B", "model.name=tiny"):
+        with pytest.raises(OneiroError, match="has no language model to choose"):
+            load(name, [override])
 
 
 @pytest.mark.parametrize("name", [name for name in LANGUAGE if not name.startswith(FROM_SCRATCH)])
