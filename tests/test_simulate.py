@@ -221,7 +221,7 @@ def test_a_recipe_says_what_is_simulated() -> None:
 def test_numbers_of_gpus_double_or_are_listed() -> None:
     assert forecast.numbers_of("8..100") == [8, 16, 32, 64]
     assert forecast.numbers_of("24,3") == [3, 24] and forecast.numbers_of("5") == [5]
-    for wrong in ("", "0", "8..4", "8...16", "a", "1..99999", "-3", "8,", "0..8", ",".join(map(str, range(1, 40)))):
+    for wrong in ("", "0", "8..4", "8...16", "a", "1..999999", "-3", "8,", "0..8", ",".join(map(str, range(1, 40)))):
         with pytest.raises(OneiroError, match="no number of GPUs"):
             forecast.numbers_of(wrong)
     for wrong in ("", "x", "2,1", "-1", "1,2,3", "nan", "0,1", "1e9"):
@@ -239,7 +239,12 @@ def test_the_command_prints_a_table_and_mistakes_are_one_line(tmp_path: Path) ->
         mistaken.write_text(text)
         result = CliRunner().invoke(app, [*words, "--rates", str(mistaken)])
         assert isinstance(result.exception, OneiroError) and "\n" not in str(result.exception)
-    for wrong in (["--tokens", "nan"], ["--price", "nan"], ["--bandwidth", "nan"]):
+    for wrong in (
+        ["world.workers=1", "--steps", "100"],
+        ["--tokens", "inf"],
+        ["--price", "inf"],
+        ["--bandwidth", "inf"],
+    ):
         result = CliRunner().invoke(app, [*words, *wrong])
         assert isinstance(result.exception, OneiroError) and "\n" not in str(result.exception)
 
@@ -249,6 +254,11 @@ def rates_file(found: list[tuple[str, float]]) -> str:
     for name, seconds in found:
         table.add(name, seconds)
     return json.dumps({"tables": [table.data()]})
+
+
+def test_a_growing_batch_keeps_the_work_of_a_gpu() -> None:
+    work = simulate.grown(Work(rows=24, turns=1, prompt=1, longest=1, workers=6), 32, 8)
+    assert (work.rows, work.workers) == (96, 24)
 
 
 def test_measured_rates_replace_computed_ones(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ MOST_GPUS = 1 << 16
 MOST_NUMBERS = 32
 MOST_REPLIES = 1 << 24
 """Replies of a simulated step: more would take long and tell nothing new."""
+MOST_CALLS = 1 << 14
+"""Turns of all simulated steps, one after the other."""
 LONGEST_WORLD = 86400.0
 """Seconds."""
 
@@ -110,6 +112,8 @@ def tables(recipe: Recipe, asked: Asked) -> list[Table]:
     most = grown(work, asked.gpus[-1], asked.gpus[0]) if asked.grow else work
     if most.rows * work.turns > MOST_REPLIES:
         raise OneiroError(f"a step of {most.rows} episodes is too large to simulate; give fewer --gpus or no --grow")
+    if most.workers and most.rows // most.workers * work.turns * asked.steps > MOST_CALLS:
+        raise OneiroError(f"{most.workers} workers take too many turns to simulate; give more world.workers")
     mean = work.mean or work.longest
     pace = Pace.computed(size, asked.rates, asked.prompt + mean / 2)
     if asked.measured is not None:

@@ -260,5 +260,5 @@ def splits(gpus: int) -> list[int]:
 
 
 def grown(work: Work, gpus: int, least: int) -> Work:
-    """The same work for every GPU as on the smallest number of them."""
-    return replace(work, rows=max(1, work.rows * gpus // least))
+    """The same work for every GPU as on the smallest number of them; workers grow too."""
+    return replace(work, rows=work.rows * gpus // least, workers=work.workers * gpus // least)

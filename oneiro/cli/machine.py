@@ -148,6 +148,9 @@ def bench(
     rounds: Annotated[int | None, typer.Option(help="Measured rounds.")] = None,
     growth: Annotated[bool | None, typer.Option("--growth", help="Also how cost grows, three points each.")] = None,
     peers: Annotated[bool | None, typer.Option("--peers/--alone", help="A GRPO step beside peers or without.")] = None,
+    turns: Annotated[
+        bool | None, typer.Option("--turns/--one-by-one", help="Contenders of a GRPO step in turns, or each alone.")
+    ] = None,
     lora: Annotated[int | None, typer.Option(help="Rank of an adapter to learn in a GRPO step, without peers.")] = None,
     curves: Annotated[int | None, typer.Option(metavar="N", help="`cpu`: learning curves over N steps too.")] = None,
     load: Annotated[
