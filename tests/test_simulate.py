@@ -60,6 +60,9 @@ def test_worlds_here_answer_one_after_the_other_and_workers_at_once() -> None:
     # Halves of one row: 2.2 s each. The first half is ready again at 7.2, is answered at 9.4 and ends at 14.4; the
     # second (ready at 5.4) is asked after it, at 9.4, and ends at 12.6.
     assert simulate.rollout(replace(work, workers=2), PACE, draws, 1).seconds == pytest.approx(14.4)
+    # Two rows a half: 2.4 s each, then as long as the slower world of the half takes.
+    four = Work(rows=4, turns=1, prompt=0, longest=2, workers=4)
+    assert simulate.rollout(four, PACE, drawn([[2.0] * 4], [[5.0, 1.0] * 2]), 1).seconds == pytest.approx(4.8 + 5.0)
     # One worker: two waves of one row, 2 x (2.2 + 5) and 2 x (2.2 + 1).
     assert simulate.rollout(replace(work, workers=1), PACE, draws, 1).seconds == pytest.approx(14.4 + 6.4)
 
