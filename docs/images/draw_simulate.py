@@ -34,7 +34,12 @@ def main() -> None:
 
 
 def draw(found: dict[str, list[dict[str, Any]]], out: Path) -> None:
-    style: dict[Any, Any] = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "oneiro"}
+    style: dict[Any, Any] = {
+        "font.size": 9,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "svg.hashsalt": "oneiro",
+    }
     with plt.rc_context(style):
         figure, (speed, idle) = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
         lines(speed, found, "tokens/s")
