@@ -109,9 +109,12 @@ def _from_config(file: Path) -> float | None:
         config = json.loads(file.read_text(encoding="utf-8"))
         width, layers, vocabulary = (float(config[key]) for key in ("hidden_size", "num_hidden_layers", "vocab_size"))
         mlp = float(config.get("intermediate_size") or 4 * width)
+        heads = float(config.get("num_attention_heads") or 1)
+        # Queries may share keys and values, which are then narrower.
+        shared = float(config.get("num_key_value_heads") or heads) / heads
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    return vocabulary * width + layers * (4 * width * width + 3 * width * mlp)
+    return vocabulary * width + layers * ((2 + 2 * shared) * width * width + 3 * width * mlp)
 
 
 def in_words(parameters: float) -> str:

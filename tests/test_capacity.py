@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from oneiro import capacity, doctor_ranks
-from oneiro.capacity import Size
+from oneiro import doctor_ranks
+from oneiro.capacity import plan as capacity
+from oneiro.capacity.sizes import Rates, Size, size_of
 from oneiro.errors import OneiroError
 from oneiro.learning.algorithms import Ppo
 from oneiro.learning.rl_settings import RlSettings
@@ -46,7 +47,7 @@ def test_memory_by_hand() -> None:
 
 
 def test_more_gpus_take_less_time_and_memory() -> None:
-    rates = capacity.Rates()
+    rates = Rates()
     one = capacity.times(BILLION, rl("data"), 256, 100, 100, 1, rates)
     eight = capacity.times(BILLION, rl("data"), 256, 100, 100, 8, rates)
     assert eight["learning"] == pytest.approx(one["learning"] / 8) and "reduction" not in one
@@ -55,14 +56,14 @@ def test_more_gpus_take_less_time_and_memory() -> None:
 
 def test_sizes_come_from_settings_folders_and_names(tmp_path: Path) -> None:
     tiny = ModelSettings()
-    assert capacity.size_of(tiny).parameters == tiny.parameters
+    assert size_of(tiny).parameters == tiny.parameters
     config = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
     (tmp_path / "config.json").write_text(json.dumps({**config, "vocab_size": 100, "intermediate_size": 128}))
-    found = capacity.size_of(ModelSettings(name=str(tmp_path)))
+    found = size_of(ModelSettings(name=str(tmp_path)))
     assert found.remembered == 2 * 2 * 32 and found.kept == 2 * (4 * 64 + 2 * 128 + 2 * 128)
-    assert capacity.size_of(ModelSettings(name="ORG/NAME-7B")).parameters == 7e9
+    assert size_of(ModelSettings(name="ORG/NAME-7B")).parameters == 7e9
     with pytest.raises(OneiroError, match="not known"):
-        capacity.size_of(ModelSettings(name="ORG/NAME"))
+        size_of(ModelSettings(name="ORG/NAME"))
 
 
 def test_a_plan_says_whether_it_fits() -> None:

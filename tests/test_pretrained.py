@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,13 @@ def test_a_folder_tells_the_size(tmp_path: Path) -> None:
     for folder in (tmp_path / "run", tmp_path / "run" / "checkpoints" / "base"):
         assert pretrained.parameters_of(str(folder)) == pytest.approx(language.backbone.shape.parameters, rel=0.05)
     (tmp_path / "broken").mkdir()
+    # Qwen2.5-1.5B: 12 heads share two keys and values.
+    config = {"hidden_size": 1536, "num_hidden_layers": 28, "vocab_size": 151_936, "intermediate_size": 8960}
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "config.json").write_text(
+        json.dumps({**config, "num_attention_heads": 12, "num_key_value_heads": 2})
+    )
+    assert pretrained.parameters_of(str(tmp_path / "shared")) == pytest.approx(1.5437e9, rel=1e-3)
     (tmp_path / "broken" / "config.json").write_text("[[")
     assert pretrained.parameters_of(str(tmp_path / "broken")) is None
 

@@ -38,6 +38,33 @@ def test_a_plain_loop_computes_the_same_losses_and_gradient_norms(results: dict[
     np.testing.assert_allclose(plain, own, rtol=1e-4)
 
 
+def test_contenders_one_after_the_other_find_the_same_and_never_share_the_memory(
+    results: dict[str, Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, most = list[str](), list[int]()
+
+    class Watched(Contender):
+        def __init__(self, job: Job, *how: object) -> None:
+            there.append(job.contender)
+            most.append(len(there))
+            super().__init__(job, *how)  # type: ignore[arg-type]
+
+        def close(self) -> None:
+            super().close()
+            there.remove(self.name)
+
+    monkeypatch.setattr(step, "Contender", Watched)
+    names = ("oneiro", "transformers")
+    alone = step.measure("tiny", SMALL.model_copy(update={"turns": False, "rounds": 1}), names)
+    assert most == [1, 1]
+    for name in names:
+        assert step.numbers(alone[name]) == pytest.approx(step.numbers(results[name]), rel=1e-6)
+        assert len(alone[name].steps) == 1
+    most.clear()
+    step.measure("tiny", SMALL.model_copy(update={"turns": True, "rounds": 1}), names)
+    assert most == [1, 2]
+
+
 def test_trl_computes_the_same_or_says_that_it_is_not_installed(results: dict[str, Result]) -> None:
     found = results["trl"]
     if found.trouble:

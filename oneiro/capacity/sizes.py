@@ -1,0 +1,123 @@
+"""What a model's size and a GPU's rates say: shared by `plan.py` and `simulate.py`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from oneiro import pretrained
+from oneiro.errors import OneiroError
+from oneiro.learning.rl_settings import RlSettings
+from oneiro.recipe import Recipe
+
+PROMPT = 512
+"""Tokens of a prompt, where nothing is known of it."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """What counts of a model."""
+
+    parameters: float
+    kept: float
+    """Numbers that a token keeps for the backward pass."""
+    remembered: float
+    """Numbers that a token leaves in the key-value cache."""
+
+
+def size_of(model: Any) -> Size:
+    """From the settings of `tiny`, a folder's config.json, or the number in a model's name."""
+    if model.name == "tiny":
+        return _size(float(model.parameters or 0), model.layers, model.width, model.mlp, 1.0)
+    file = (
+        next(iter(sorted(Path(model.name).expanduser().rglob("config.json"))), None) if _is_folder(model.name) else None
+    )
+    if file is not None:
+        config = json.loads(file.read_text(encoding="utf-8"))
+        shared = (config.get("num_key_value_heads") or config["num_attention_heads"]) / config["num_attention_heads"]
+        layers, width = config["num_hidden_layers"], config["hidden_size"]
+        return _size(
+            pretrained.parameters_of(model.name) or 0.0,
+            layers,
+            width,
+            config.get("intermediate_size") or 4 * width,
+            shared,
+        )
+    parameters = pretrained.parameters_of(model.name)
+    if parameters is None:
+        raise OneiroError(
+            f"the size of '{model.name}' is not known; give a folder, or a name with its size (ORG/NAME-7B)"
+        )
+    # Layers and widths of the usual Llama-like models of that size.
+    layers = round(8 * (parameters / 1e8) ** 0.3)
+    width = (parameters / (12 * layers)) ** 0.5
+    return _size(parameters, layers, width, 3.5 * width, 0.25)
+
+
+def _is_folder(name: str) -> bool:
+    return Path(name).expanduser().is_dir()
+
+
+def _size(parameters: float, layers: float, width: float, mlp: float, shared: float) -> Size:
+    attention = (1 + 2 * shared) * width
+    return Size(parameters, layers * (4 * width + 2 * attention + 2 * mlp), 2 * layers * shared * width)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Of one GPU; what is reached, not what a data sheet says."""
+
+    tflops: float = 300.0
+    """Of matrix products in training."""
+    bandwidth: float = 2.0
+    """TB/s of reading weights and caches."""
+    link: float = 100.0
+    """GB/s between GPUs."""
+
+    def decoding(self, size: Size, rows: float, length: float) -> float:
+        """Seconds in which `rows` rows, `length` tokens long so far, get one token more."""
+        cache = rows * length * size.remembered * 2
+        reading = (2 * size.parameters + cache) / (self.bandwidth * 1e12)
+        return max(reading, 2 * size.parameters * rows / (self.tflops * 1e12))
+
+    def scoring(self, size: Size, tokens: float) -> float:
+        """Seconds of a forward pass."""
+        return 2 * size.parameters * tokens / (self.tflops * 1e12)
+
+    def reducing(self, size: Size) -> float:
+        """Seconds in which the gradients of an update are added up and the new weights spread."""
+        return 6 * size.parameters / (self.link * 1e9)
+
+    def handing_over(self, size: Size) -> float:
+        """Seconds in which GPUs that only sample get new weights."""
+        return 2 * size.parameters / (self.link * 1e9)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a recipe says about its RL."""
+
+    rl: RlSettings
+    model: Any
+    rollout: Any
+    sampling: Any
+
+    @property
+    def rows(self) -> int:
+        """Episodes of a step."""
+        return int(self.rollout.prompts_per_step * self.rollout.group_size)
+
+
+def parts_of(recipe: Recipe) -> Parts:
+    rl, model = getattr(recipe, "rl", None), getattr(recipe, "model", None)
+    rollout, sampling = getattr(recipe, "rollout", None), getattr(recipe, "sampling", None)
+    if not isinstance(rl, RlSettings) or not hasattr(model, "lora") or rollout is None or sampling is None:
+        raise OneiroError(f"system '{recipe.system}' has no RL of a language model to plan for")
+    return Parts(rl, model, rollout, sampling)
+
+
+def scoring_passes(rl: RlSettings) -> int:
+    """Forward passes over a step's tokens besides those of learning: a reference, a correction."""
+    return int(rl.correction.name != "none") + int(bool(rl.learner.loss.kl or rl.kl_in_reward))
