@@ -13,10 +13,11 @@ import numpy as np
 from pydantic import Field
 
 from oneiro.worlds.base import World, WorldConfig
-from oneiro.worlds.web.actions import Action, Kind, Malformed, parse_webarena, parse_webrl, to_webarena, to_webrl
+from oneiro.worlds.web.actions import Action, Kind, Malformed, parse_webarena, to_webarena
 from oneiro.worlds.web.aria import snapshot
 from oneiro.worlds.web.browser.base import Browser, BrowserDied, Outcome, Session
 from oneiro.worlds.web.page import Page
+from oneiro.worlds.web.webrl_actions import parse_webrl, to_webrl
 
 
 @dataclass(frozen=True)

@@ -9,18 +9,16 @@ from hypothesis import strategies as st
 from oneiro.errors import OneiroError
 from oneiro.worlds.web.actions import (
     LONGEST,
-    WEBRL_SCROLL,
     Action,
     Kind,
     Malformed,
     format_webarena,
     normal_keys,
     parse_webarena,
-    parse_webrl,
     to_webarena,
-    to_webrl,
 )
 from oneiro.worlds.web.page import Node, Page
+from oneiro.worlds.web.webrl_actions import WEBRL_SCROLL, parse_webrl, to_webrl
 
 
 @pytest.mark.parametrize(
