@@ -17,7 +17,7 @@ from oneiro.worlds.web.actions import (
     parse_webarena,
     to_webarena,
 )
-from oneiro.worlds.web.page import Node, Page
+from oneiro.worlds.web.page import Node, Page, Printed
 from oneiro.worlds.web.webrl_actions import WEBRL_SCROLL, parse_webrl, to_webrl
 
 
@@ -255,7 +255,7 @@ def test_what_webrl_cannot_say_is_refused(action: Action) -> None:
 def test_histories_name_the_element() -> None:
     reply = Node("link", "Reply", id=601)
     box = Node("textbox", "Search  for", {"focused": True, "required": False}, id=35)
-    page = Page("http://reddit.com", "Reddit", Node("RootWebArea", "Reddit"), {601: reply, 35: box})
+    page = Page("http://reddit.com", "Reddit", Node("RootWebArea", "Reddit"), Printed({601: reply, 35: box}))
     assert format_webarena(Action(Kind.CLICK, element=601), page) == "click [601] where [601] is link 'Reply'"
     typed = format_webarena(Action(Kind.TYPE, element=35, text="PNC Park", enter=True), page)
     assert typed == "type [35] [PNC Park ] where [35] is textbox 'Search for' focused: True required: False"
