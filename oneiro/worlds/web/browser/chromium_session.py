@@ -32,13 +32,13 @@ class ChromiumSession(ActingTabs):
         return self.tab.window.url
 
     def html(self) -> str:
-        return self.browser.wait(self._bounded(self.tab.window.content(), ""))
+        return self.browser.turn(self._bounded(self.tab.window.content(), ""))
 
     def number_of(self, node: Node) -> int | None:
-        return self.browser.wait(self._number_of(node))
+        return self.browser.turn(self._number_of(node))
 
     def screenshot(self) -> bytes | None:
-        return self.browser.wait(self._bounded(self.tab.window.screenshot(), None))
+        return self.browser.turn(self._bounded(self.tab.window.screenshot(), None))
 
     def close(self) -> None:
         async def end() -> None:
@@ -47,7 +47,7 @@ class ChromiumSession(ActingTabs):
                 await asyncio.wait_for(self.context.close(), self.limits.seconds)
 
         with contextlib.suppress(BrowserDied, TimeoutError):
-            self.browser.wait(end())
+            self.browser.turn(end())
 
     # In the browser's thread
 
