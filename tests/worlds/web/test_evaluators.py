@@ -61,7 +61,7 @@ class RecordedSession(Session):
     def simplified_html(self) -> str:
         raise AssertionError("graders do not observe")
 
-    def screenshot(self) -> bytes | None:
+    def screenshot(self, small: bool = False) -> bytes | None:
         return None
 
     def close(self) -> None: ...

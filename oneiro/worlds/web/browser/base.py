@@ -81,8 +81,8 @@ class Session(ABC):
         """The id that the last `simplified_html` gave to the element of a node; None if it gave none."""
 
     @abstractmethod
-    def screenshot(self) -> bytes | None:
-        """A PNG of the viewport; None from a browser that draws nothing."""
+    def screenshot(self, small: bool = False) -> bytes | None:
+        """A PNG of the viewport, or a small JPEG of it; None from a browser that draws nothing."""
 
     @abstractmethod
     def visit(self, url: str) -> Visited:

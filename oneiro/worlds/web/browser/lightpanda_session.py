@@ -54,7 +54,7 @@ class LightpandaSession(Tabs):
         given = self.shown if isinstance(self.shown, list) else []
         return given.index(node.handle) if node.handle in given else None
 
-    def screenshot(self) -> bytes | None:
+    def screenshot(self, small: bool = False) -> bytes | None:
         return None
 
     def close(self) -> None:

@@ -122,7 +122,7 @@ class TextSession(Session):
         given = self.shown if isinstance(self.shown, list) else []
         return next((number for number, element in enumerate(given) if element is node.handle), None)
 
-    def screenshot(self) -> bytes | None:
+    def screenshot(self, small: bool = False) -> bytes | None:
         return None
 
     def visit(self, url: str) -> Visited:
