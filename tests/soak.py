@@ -1,7 +1,7 @@
 """`python -m tests.soak [--browser chromium] [--episodes 64] [--minutes 30]`: many web episodes at once, for long.
 
 A random policy plays task after task in every slot, all slots in one browser. The exit code is 1 where an episode was
-lost, a process became a zombie, or the memory of the later half is above that of the earlier half by a tenth.
+lost, a process became a zombie, or memory grew by a tenth from the middle third of the time to the last.
 """
 
 from __future__ import annotations
@@ -52,9 +52,11 @@ class Slot(threading.Thread):
 
 
 def grown(sizes: list[float]) -> bool:
-    """Whether the memory of the later half is above that of the earlier half, which begins when all have started."""
-    half = len(sizes) // 2
-    return statistics.median(sizes[half:]) > GROWTH * statistics.median(sizes[max(1, half // 4) : half] or sizes)
+    """Whether the memory of the last third is above that of the middle one. In the first, heaps fill to the size at
+    which their owners collect garbage.
+    """
+    third = len(sizes) // 3
+    return statistics.median(sizes[-third or 0 :]) > GROWTH * statistics.median(sizes[third:-third] or sizes)
 
 
 def main() -> int:
