@@ -181,6 +181,8 @@ class _Reaction:
     valid: bool
     earned: float = 0.0
     executed: list[dict[str, Any]] = field(default_factory=list)
+    picture: str = ""
+    """What the world looks like after it, where the world draws itself."""
 
 
 def take_many(asked: Sequence[tuple[Game, Turn]], answers: Sequence[Utterance], settings: DialogueSettings) -> None:
@@ -228,6 +230,7 @@ def _note(reaction: _Reaction, action: str, result: Step) -> None:
     game.state, reward, terminated, truncated, info = result
     reaction.earned, game.used = reaction.earned + reward, game.used + 1
     reaction.valid = reaction.valid and info["valid"]
+    reaction.picture = str(info.get("picture", ""))
     reaction.executed.append({"action": action, "valid": info["valid"], "effective": info["effective"]})
     episode.success = bool(info["success"])  # some worlds go on after it, and turns may run out before actions do
     if terminated or truncated:
@@ -262,5 +265,6 @@ def _settle(reaction: _Reaction, settings: DialogueSettings) -> None:
             "observation": observed,
             "prediction": predicted,
             "next_state": game.state,
+            **({"picture": reaction.picture} if reaction.picture else {}),
         }
     )

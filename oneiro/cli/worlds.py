@@ -87,9 +87,12 @@ def play(
     out: Annotated[Path, typer.Option(metavar="DIR", help="robot with --model: where frames go.")] = Path("frames"),
     site: Annotated[str | None, typer.Option(help="web: tasks on this site only.")] = None,
     browser: Annotated[
-        str | None, typer.Option(metavar="text|chromium|lightpanda", help="web, miniwob: what to act in.")
+        str | None,
+        typer.Option(metavar="text|chromium|lightpanda", help="web, miniwob, webarena-infinity: what to act in."),
     ] = None,
-    headed: Annotated[bool, typer.Option("--headed", help="web, miniwob: show Chromium's window.")] = False,
+    headed: Annotated[
+        bool, typer.Option("--headed", help="web, miniwob, webarena-infinity: show Chromium's window.")
+    ] = False,
 ) -> None:
     """Play a world yourself, in the terminal.
 
@@ -114,7 +117,7 @@ def play(
 
     world, settings = variant(world, settings or ())
     given = {"sites": site and f"[{site}]", "browser": browser, "headed": headed and "true"}
-    if (any(given.values()) and name not in ("web", "miniwob")) or (site and name != "web"):
+    if (any(given.values()) and name not in ("web", "miniwob", "webarena-infinity")) or (site and name != "web"):
         raise OneiroError(f"--site, --browser and --headed belong to oneiro play web, not to '{name}'")
     settings += [f"{key}={value}" for key, value in given.items() if value]
     if model is None:

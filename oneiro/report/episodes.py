@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,11 +22,16 @@ PER_STEP = 6
 MAX_EPISODES = 60
 MAX_TURNS = 40
 MAX_CHARACTERS = 4000
+MAX_PICTURES = 100
+"""Of the whole page, in the order of its episodes."""
+MAX_PICTURE = 80_000
+"""Characters in base 64; a larger picture is left out."""
 MAX_WORDS = 600
 """Texts with more words are compared line by line: aligning words takes quadratic time."""
 
 T = TypeVar("T")
 
+PICTURE = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 FILE_NAME = re.compile(r"(?P<stage>.+)-(?P<step>\d+)\.jsonl\.gz")
 
 
@@ -54,6 +59,8 @@ class ShownTurn:
     reply: str
     actions: list[str]
     reward: float
+    picture: str = ""
+    """A JPEG of the world after the turn, in base 64."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,12 @@ def sample(path: Path, stages: Sequence[str]) -> list[Shown]:
     in_order = [stage for stage in reversed(stages) if stage in files]
     in_order += [stage for stage in files if stage not in in_order]
     steps = [file for stage in in_order for _, file in _spread(sorted(files[stage]), STEPS)]
-    return _spread([shown for file in steps for shown in _shown(file)], MAX_EPISODES)
+    found = _spread([shown for file in steps for shown in _shown(file)], MAX_EPISODES)
+    room = MAX_PICTURES
+    for place, shown in enumerate(found):
+        kept = [_without_picture(turn) if (room := room - bool(turn.picture)) < 0 else turn for turn in shown.turns]
+        found[place] = replace(shown, turns=kept)
+    return found
 
 
 def _shown(file: Path) -> Iterator[Shown]:
@@ -145,7 +157,14 @@ def _turn(turn: dict[str, Any], parts: Sequence[str]) -> ShownTurn:
     truths = {"observation": "state", "prediction": "next_state"}
     panels = [_panel(titles[name], texts[name], texts.get(truths.get(name, ""))) for name in parts]
     actions = [_cut(str(action)) for action in turn.get("actions") or []]
-    return ShownTurn(panels, _cut(str(turn.get("reply") or "")), actions, float(turn.get("reward") or 0.0))
+    picture = str(turn.get("picture") or "")
+    fine = len(picture) <= MAX_PICTURE and PICTURE.fullmatch(picture)
+    reply, reward = _cut(str(turn.get("reply") or "")), float(turn.get("reward") or 0.0)
+    return ShownTurn(panels, reply, actions, reward, picture if fine else "")
+
+
+def _without_picture(turn: ShownTurn) -> ShownTurn:
+    return replace(turn, picture="")
 
 
 def _panel(title: str, text: str | None, truth: str | None) -> Panel:

@@ -31,6 +31,7 @@ WORLDS: dict[str, str | type[World]] = {
     "sudoku": "oneiro.worlds.grid.sudoku.world:Sudoku",
     "textgame": "oneiro.worlds.textgame.world:TextGame",
     "web": "oneiro.worlds.web.world:WebWorld",
+    "webarena-infinity": "oneiro.worlds.web.infinity_world:InfinityWorld",
     "webshop": "oneiro.worlds.shop.webshop:WebShop",
 }
 """Name -> `module:Class` of the worlds that come with the package; those registered by hand also as classes."""

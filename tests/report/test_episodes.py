@@ -9,7 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oneiro.recipe import Recipe
-from oneiro.report.episodes import MAX_CHARACTERS, MAX_EPISODES, MAX_TURNS, Span, compare, sample, show
+from oneiro.report.episodes import (
+    MAX_CHARACTERS,
+    MAX_EPISODES,
+    MAX_PICTURE,
+    MAX_PICTURES,
+    MAX_TURNS,
+    Span,
+    compare,
+    sample,
+    show,
+)
 from oneiro.run import Run
 
 
@@ -94,3 +104,14 @@ def test_a_run_of_many_stages_is_sampled_evenly(tmp_path: Path) -> None:
     assert [episode.stage for episode in found[:6:3]] == ["stage17", "stage3"]
     assert len(found) == MAX_EPISODES
     assert len({episode.stage for episode in found}) == 20
+
+
+def test_pictures_are_shown_within_bounds_and_nothing_else_in_their_place(tmp_path: Path) -> None:
+    hostile = ["x' onerror='1", "a" * (MAX_PICTURE + 1), None, "=="]
+    shown = show({"turns": [{"picture": one} for one in ["QUJD", *hostile]]})
+    assert [turn.picture for turn in shown.turns] == ["QUJD", "", "", "", ""]
+    with Run.open(tmp_path, Recipe(system="toy")) as run:
+        run.episodes("rl", 1, [{"turns": [{"picture": "QUJD"}] * MAX_TURNS, "success": n % 2 == 0} for n in range(6)])
+    pictures = [bool(turn.picture) for one in sample(tmp_path, ["rl"]) for turn in one.turns]
+    assert len(pictures) == 6 * MAX_TURNS
+    assert pictures == [True] * MAX_PICTURES + [False] * (6 * MAX_TURNS - MAX_PICTURES)

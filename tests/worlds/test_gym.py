@@ -28,6 +28,8 @@ SHIPPED = sorted(WORLDS)
 def test_gymnasiums_checker_finds_nothing_in_any_world(name: str) -> None:
     if name == "robot":
         pytest.importorskip("metaworld")
+    if name == "webarena-infinity":
+        pytest.skip("needs a clone of the project")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         world = gymnasium.make(f"oneiro/{name}-v0").unwrapped

@@ -20,7 +20,7 @@ from oneiro.worlds.base import Step, WorldConfig
 from oneiro.worlds.registry import config_for
 from oneiro.worlds.web.actions import Kind, Malformed
 from oneiro.worlds.web.diff import Item
-from oneiro.worlds.web.page import Node, Page
+from oneiro.worlds.web.page import Node, Page, Printed
 from oneiro.worlds.web.world import WebWorld
 
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
@@ -96,7 +96,7 @@ class LearnedPage(LearnedWorld, WebWorld):
 
 def page_of(state: PageState, before: Page) -> Page:
     """Lines as a page: nodes with roles and names, and no elements behind them."""
-    nodes = {item.id: _node(item) for item in state.items}
+    nodes = Printed({item.id: _node(item) for item in state.items})
     parents: list[Node] = []
     roots: list[Node] = []
     for node in nodes.values():

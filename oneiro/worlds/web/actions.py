@@ -1,4 +1,6 @@
-"""What an agent can do in a browser, as one type. Texts in WebArena's and WebRL's grammars are parsed to it.
+"""What an agent can do in a browser, as one type, and its texts in WebArena's grammar.
+
+WebRL's grammar is in `oneiro.worlds.web.webrl_actions`.
 
 Every text gives an `Action` or a `Malformed`, never an exception; nothing of a text is ever run.
 
@@ -6,28 +8,20 @@ WebArena's texts (`click [12]`) are read by its own rules: the word before the f
 matched greedily, text behind them is ignored. What its parser loses is kept here: `type [12] [0]` types a nought, a
 `stop` answer may hold newlines, any character may be typed, and key names are put right (`Ctrl+v`). `none`, the word of
 its histories, waits.
-
-WebRL's texts are one call (`do`, `exit`, `go_backward`, `go_forward`) with keyword arguments that are constants, after
-any comment lines; the last such call of a text counts. All actions that its prompt advertises are there.
 """
 
 from __future__ import annotations
 
-import ast
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple
 
 from oneiro.errors import OneiroError
 from oneiro.worlds.web.page import Node, Page
 
 LONGEST = 1 << 16
 """Characters of an action's text; a longer one is malformed."""
-WEBRL_SCROLL = 2 / 3
-"""Viewports that WebRL scrolls by; WebArena scrolls by one."""
 
 
 class Kind(StrEnum):
@@ -118,6 +112,28 @@ def normal_keys(combination: str) -> str | None:
     return "+".join([name for name in names if name != key] + [key]) if key else None
 
 
+# Texts ---------------------------------------------------------------------------------------------------------------
+
+
+def unreadable(text: str) -> str | None:
+    """Why no grammar reads a text; None if they may try."""
+    if not text:
+        return "The action is empty."
+    if len(text) > LONGEST:
+        return f"The action is longer than {LONGEST:,} characters."
+    return unprintable(text)
+
+
+def unprintable(text: str) -> str | None:
+    """Why a text cannot be typed anywhere; None if it can."""
+    return "The action holds half a character." if any("\ud800" <= char <= "\udfff" for char in text) else None
+
+
+def short(text: str) -> str:
+    """A text as a message quotes it."""
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
 # WebArena ------------------------------------------------------------------------------------------------------------
 
 _NUMBER = "([0-9]{1,9})"
@@ -143,19 +159,17 @@ _FLAGGED = re.compile(r"type ?\[[0-9]+\] ?\[.*\] ?\[[01]\]\Z", re.DOTALL)
 def parse_webarena(text: str) -> Action | Malformed:
     """An action of WebArena's id grammar."""
     text = text.strip()
-    if problem := _unreadable(text):
+    if problem := unreadable(text):
         return Malformed(problem)
     word = text.split("[")[0].strip() if "[" in text else text.split()[0]
     if word not in _WEBARENA:
-        return Malformed(
-            f"{_short(word)!r} is no action. Actions: {', '.join(form for _, form in _WEBARENA.values())}."
-        )
+        return Malformed(f"{short(word)!r} is no action. Actions: {', '.join(form for _, form in _WEBARENA.values())}.")
     if word == "type" and not _FLAGGED.search(text):
         text += " [1]"
     pattern, form = _WEBARENA[word]
     match = re.search(pattern, text, re.DOTALL if word in ("type", "stop") else 0)
     if match is None:
-        return Malformed(f"{_short(text)!r} is not written as {form}.")
+        return Malformed(f"{short(text)!r} is not written as {form}.")
     match word:
         case "click" | "hover":
             return Action(Kind(word), element=int(match[1]))
@@ -163,7 +177,7 @@ def parse_webarena(text: str) -> Action | Malformed:
             return Action(Kind.TYPE, element=int(match[1]), text=match[2], enter=match[3] == "1")
         case "press":
             keys = normal_keys(match[1])
-            return Action(Kind.PRESS, text=keys) if keys else Malformed(f"{_short(match[1])!r} is no key combination.")
+            return Action(Kind.PRESS, text=keys) if keys else Malformed(f"{short(match[1])!r} is no key combination.")
         case "scroll":
             return Action(Kind.SCROLL, pages=-1.0 if match[1] == "up" else 1.0)
         case "tab_focus":
@@ -221,213 +235,3 @@ def format_webarena(action: Action, page: Page | None) -> str:
 def _told(node: Node) -> str:
     properties = [f"{key}: {value}" for key, value in node.properties.items()]
     return " ".join(" ".join([node.role, repr(node.name), *properties]).split())
-
-
-# WebRL ---------------------------------------------------------------------------------------------------------------
-
-_CALL = re.compile(r"^[ \t]*#[^\n]*|\b(do|exit|go_backward|go_forward)[ \t]*\(", re.MULTILINE)
-_CALLS = 200
-"""How many openings of a call are looked at."""
-_CODE = 400
-"""Characters of a call outside its strings."""
-_ESCAPES = frozenset("\\'\"nrtabfvxuUN")
-
-
-class _Form(NamedTuple):
-    kind: Kind
-    needs: tuple[str, ...] = ()
-    fields: Mapping[str, Any] = {}
-
-
-_DO = {
-    "click": _Form(Kind.CLICK, ("element",)),
-    "right click": _Form(Kind.RIGHT_CLICK, ("element",)),
-    "type": _Form(Kind.TYPE, ("argument", "element"), {"clear": True}),
-    "search": _Form(Kind.TYPE, ("argument", "element"), {"clear": True, "enter": True}),
-    "hover": _Form(Kind.HOVER, ("element",)),
-    "scroll up": _Form(Kind.SCROLL, (), {"pages": -WEBRL_SCROLL}),
-    "scroll down": _Form(Kind.SCROLL, (), {"pages": WEBRL_SCROLL}),
-    "press enter": _Form(Kind.PRESS, (), {"text": "Enter"}),
-    "switch tab": _Form(Kind.FOCUS_TAB, ("argument",)),
-    "select dropdown option": _Form(Kind.SELECT, ("argument", "element")),
-    "wait": _Form(Kind.NOTHING),
-    "go backward": _Form(Kind.BACK),
-    "go forward": _Form(Kind.FORWARD),
-}
-"""WebRL's actions in lower case, with the arguments each needs."""
-
-
-def parse_webrl(text: str) -> Action | Malformed:
-    """An action of WebRL's grammar: the last call in a text."""
-    if problem := _unreadable(text.strip()):
-        return Malformed(problem)
-    call: tuple[str, dict[str, Any]] | Malformed = Malformed(
-        'No call found. Write do(action="...", argument="...", element="..."), exit(message="...") or go_backward().'
-    )
-    end = 0
-    for _ in range(_CALLS):
-        match = _CALL.search(text, end)
-        if match is None:
-            break
-        end = match.end()
-        if match[1]:
-            found, closed = _read_call(text, match.start(1), end)
-            if closed:
-                call, end = found, closed
-            elif isinstance(call, Malformed):
-                call = found
-    if isinstance(call, Malformed):
-        return call
-    name, values = call
-    return _OTHER_CALLS[name](values) if name in _OTHER_CALLS else _do(values)
-
-
-def _read_call(text: str, start: int, opened: int) -> tuple[tuple[str, dict[str, Any]] | Malformed, int]:
-    """Name and arguments of the call at `start`, and where it ends; 0 if it is none."""
-    source, quote, code, at = [text[start:opened]], "", 0, opened
-    while at < len(text):
-        char = text[at]
-        if quote:
-            if char == "\\" and at + 1 < len(text):
-                at += 1
-                source.append("\\" + text[at] if text[at] in _ESCAPES else "\\\\" + _plain(text[at]))
-            else:
-                quote = "" if char == quote else quote
-                source.append(_plain(char))
-        elif char in "\"'":
-            if source[-1][-1].isalnum() or (source[-1][-1] == char and text[at - 1] == char):
-                return Malformed("Write strings in plain quotes."), 0
-            quote = char
-            source.append(char)
-        elif char == ")":
-            source.append(char)
-            return _constants("".join(source)), at + 1
-        else:
-            code += 1
-            if char in "([{" or code > _CODE:
-                return Malformed("Arguments are constants, like element='12'."), 0
-            source.append(char if char not in "\r\n\0" else " ")
-        at += 1
-    return Malformed("The call is not closed."), 0
-
-
-def _plain(char: str) -> str:
-    return f"\\x{ord(char):02x}" if char < " " else char
-
-
-def _constants(source: str) -> tuple[str, dict[str, Any]] | Malformed:
-    try:
-        call = ast.parse(source.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return Malformed(f"{_short(source)!r} is not a call.")
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-        return Malformed(f"{_short(source)!r} is not a call.")
-    values = {keyword.arg: keyword.value.value for keyword in call.keywords if isinstance(keyword.value, ast.Constant)}
-    if call.args or len(values) < len(call.keywords) or None in values:
-        return Malformed("Arguments are named constants, like element='12'.")
-    return call.func.id, {str(name): value for name, value in values.items()}
-
-
-def _do(values: Mapping[str, Any]) -> Action | Malformed:
-    name = " ".join(str(values.get("action", "")).lower().split())
-    if name not in _DO:
-        return Malformed(f"{_short(name)!r} is no action. Actions: {', '.join(known.title() for known in _DO)}.")
-    kind, needs, fields = _DO[name]
-    unknown = [key for key in values if key not in ("action", "argument", "element")]
-    if unknown:
-        return Malformed(f"do() takes action, argument and element, not {_short(unknown[0])!r}.")
-    missing = [need for need in needs if values.get(need) is None]
-    if missing:
-        return Malformed(f"{name.title()} needs {' and '.join(missing)}.")
-    given: dict[str, Any] = dict(fields)
-    if "element" in needs:
-        given["element"] = _number(values["element"])
-        if given["element"] is None:
-            return Malformed(f"{_short(str(values['element']))!r} is no element. Name one by its number.")
-    if "argument" in needs:
-        argument = str(values["argument"])
-        if problem := _unprintable(argument):
-            return Malformed(problem)
-        if kind is Kind.FOCUS_TAB:
-            given["tab"] = _number(argument)
-            if given["tab"] is None:
-                return Malformed(f"{_short(argument)!r} is no tab. Name one by its number, from 0.")
-        else:
-            given["text"] = argument
-    return Action(kind, **given)
-
-
-def _exit(values: Mapping[str, Any]) -> Action | Malformed:
-    if not {*values} <= {"message"}:
-        return Malformed('exit() takes a message only: exit(message="...").')
-    message = values.get("message")
-    answer = "" if message is None else str(message)
-    problem = _unprintable(answer)
-    return Malformed(problem) if problem else Action(Kind.STOP, text=answer)
-
-
-def _move(kind: Kind) -> Any:
-    return lambda values: Malformed("go_backward() and go_forward() take nothing.") if values else Action(kind)
-
-
-_OTHER_CALLS = {"exit": _exit, "go_backward": _move(Kind.BACK), "go_forward": _move(Kind.FORWARD)}
-"""The calls besides `do`."""
-
-
-def to_webrl(action: Action) -> str:
-    """The text of an action in WebRL's grammar; `parse_webrl` gives the same action back."""
-
-    def do(name: str, **values: object) -> str:
-        given = {"action": name, **values}
-        return f"do({', '.join(f'{key}={json.dumps(str(value), ensure_ascii=False)}' for key, value in given.items())})"
-
-    match action.kind:
-        case Kind.CLICK | Kind.RIGHT_CLICK | Kind.HOVER:
-            return do(action.kind.value.replace("_", " ").title(), element=action.element)
-        case Kind.TYPE if action.clear:
-            return do("Search" if action.enter else "Type", argument=action.text, element=action.element)
-        case Kind.SELECT:
-            return do("Select Dropdown Option", argument=action.text, element=action.element)
-        case Kind.PRESS if action.text == "Enter":
-            return do("Press Enter")
-        case Kind.SCROLL:
-            return do("Scroll Up" if action.pages < 0 else "Scroll Down")
-        case Kind.FOCUS_TAB:
-            return do("Switch Tab", argument=action.tab)
-        case Kind.BACK:
-            return "go_backward()"
-        case Kind.FORWARD:
-            return "go_forward()"
-        case Kind.NOTHING:
-            return do("Wait")
-        case Kind.STOP:
-            return f"exit(message={json.dumps(action.text, ensure_ascii=False)})"
-        case _:
-            what = {Kind.TYPE: "type behind what is there", Kind.PRESS: f"press {action.text}"}.get(
-                action.kind, action.kind.value.replace("_", " ")
-            )
-            raise OneiroError(f"WebRL's grammar cannot say {what!r}; use WebArena's, or other actions")
-
-
-# Both ----------------------------------------------------------------------------------------------------------------
-
-
-def _number(value: object) -> int | None:
-    text = str(value).strip().strip("[]")
-    return int(text) if re.fullmatch("[0-9]{1,9}", text) else None
-
-
-def _unreadable(text: str) -> str | None:
-    if not text:
-        return "The action is empty."
-    if len(text) > LONGEST:
-        return f"The action is longer than {LONGEST:,} characters."
-    return _unprintable(text)
-
-
-def _unprintable(text: str) -> str | None:
-    return "The action holds half a character." if any("\ud800" <= char <= "\udfff" for char in text) else None
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import atexit
+import base64
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
-from oneiro.worlds.base import World, WorldConfig
-from oneiro.worlds.web.actions import Action, Kind, Malformed, parse_webarena, parse_webrl, to_webarena, to_webrl
+from oneiro.worlds.base import Step, World, WorldConfig
+from oneiro.worlds.web.actions import Action, Kind, Malformed, parse_webarena, to_webarena
 from oneiro.worlds.web.aria import snapshot
 from oneiro.worlds.web.browser.base import Browser, BrowserDied, Outcome, Session
 from oneiro.worlds.web.page import Page
+from oneiro.worlds.web.webrl_actions import parse_webrl, to_webrl
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,8 @@ class BrowserConfig(WorldConfig):
     """Show Chromium's window."""
     lines: int = Field(default=0, ge=0)
     """Lines of a page that are shown at once; scrolling moves on. 0: the whole page."""
+    screenshots: bool = False
+    """Keep a small picture of the page after each turn, for the report. Chromium only: the others draw nothing."""
 
 
 class BrowserWorld(World):
@@ -144,6 +148,13 @@ class BrowserWorld(World):
         self.view_named(view)
         notice = f"Notice: {self.notice}\n" if self.notice else ""
         return f"Task: {self.intent}\nURL: {self.page.url}\n{notice}{self._window(self._body(view))}"
+
+    def outcome(self, reward: float, **told: Any) -> Step:
+        if self.config.screenshots and self.session is not None:
+            picture = self.session.screenshot(small=True)
+            if picture is not None:
+                told["picture"] = base64.b64encode(picture).decode("ascii")
+        return super().outcome(reward, **told)
 
     def random_action(self, rng: np.random.Generator) -> str:
         """A click on anything, or text in a field, or now and then the end with some text of the page."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 IGNORED_PROPERTIES = frozenset(
@@ -42,6 +43,15 @@ class Node:
         return f"[{self.id}] {self.line}"
 
 
+class Printed(dict[int, Node]):
+    """The printed nodes by id. They are not changed any more, so their text is made once for all who look."""
+
+    @cached_property
+    def text(self) -> str:
+        """A line for each node, with a tab of indentation for every printed ancestor."""
+        return "\n".join(["\t" * node.depth + f"[{node.id}] {node.line}" for node in self.values()])
+
+
 @dataclass(frozen=True)
 class Page:
     """What a browser observed."""
@@ -49,8 +59,7 @@ class Page:
     url: str
     title: str
     root: Node
-    nodes: dict[int, Node]
-    """The printed nodes by id."""
+    nodes: Printed
     tabs: tuple[str, ...] = ()
     """Titles of all tabs."""
     tab: int = 0
@@ -66,8 +75,7 @@ class Page:
 
     def text(self) -> str:
         """WebArena's observation: the tabs, then the tree with a tab of indentation for every printed ancestor."""
-        lines = ["\t" * node.depth + f"[{node.id}] {node.line}" for node in self.nodes.values()]
-        return f"{self.header()}\n\n" + "\n".join(lines)
+        return f"{self.header()}\n\n{self.nodes.text}"
 
     def lines(self) -> list[str]:
         """The tree without indentation, a line for each node, as world models predict it."""
@@ -81,13 +89,13 @@ def is_printed(role: str, name: str, properties: Mapping[str, Any]) -> bool:
     return role != "listitem" if properties else role not in SILENT_ROLES
 
 
-def number(root: Node, most_nodes: int) -> tuple[dict[int, Node], bool]:
+def number(root: Node, most_nodes: int) -> tuple[Printed, bool]:
     """The printed nodes by their new ids, and whether some were cut off.
 
     A text that stands in one of the three lines before is dropped. WebArena compares with whole lines, so that an id
     can hide a text of digits; here the ids do not count.
     """
-    nodes: dict[int, Node] = {}
+    nodes = Printed()
     third, second, first = "", "", ""
     characters = count = 0
     stack = [(root, 0)]

@@ -65,6 +65,8 @@ class PageTarget(_Part):
     """`last` for where the agent ended, an address, or `func:...`."""
     locator: str = ""
     """'' for the whole page, `document.querySelector(...)...`, or `func:...`."""
+    prep_actions: tuple[str, ...] = ()
+    """Scripts that are run on the page first, such as a click that opens a part of it."""
     required_contents: Contents
 
 
@@ -100,6 +102,12 @@ class VerifiedCheck(_Part):
     ordered: bool = False
     ignored_query_params: tuple[str, ...] | None = None
     ignored_query_params_patterns: tuple[str, ...] | None = None
+    query_params_schema: dict[str, Any] | None = None
+    post_data_schema: dict[str, Any] | None = None
+    decode_base64_query: bool = False
+    """A part of the path may hold a query."""
+    last_event_only: bool = True
+    """Of the requests to the address, the last one must fit; otherwise any."""
     should_not_exist: bool = False
 
 

@@ -31,6 +31,7 @@ from oneiro.worlds.web.tasks import Task, load_tasks
 from oneiro.worlds.web.templates import TEMPLATES, script_of
 from oneiro.worlds.web.templates.base import Content, Slots, Template
 from oneiro.worlds.web.templates.script import Lost, Script, View
+from oneiro.worlds.web.traffic import RecordedWeb
 from oneiro.worlds.web.urls import Places
 
 CONTENTS = 64
@@ -233,8 +234,10 @@ class WebWorld(BrowserWorld):
     def _web(self) -> Web:
         if self.config.base_urls:
             storage = Path(self.config.storage) if self.config.storage else None
-            return RemoteWeb(Places(self.config.base_urls), storage)
-        return Web(self.task.spec.content if self.task.spec else 0)
+            web: Web = RemoteWeb(Places(self.config.base_urls), storage)
+        else:
+            web = Web(self.task.spec.content if self.task.spec else 0)
+        return RecordedWeb(web) if isinstance(self.task.eval, tuple) else web
 
     def _observe(self, page: Page | None = None) -> None:
         super()._observe(page)

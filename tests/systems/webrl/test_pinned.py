@@ -25,8 +25,9 @@ from oneiro.systems.webrl.recipe import DialogueSettings
 from oneiro.systems.webrl.replay import Stored
 from oneiro.systems.webrl.trajectories import RowFormat, Step, Trajectory
 from oneiro.worlds.web import exam
-from oneiro.worlds.web.actions import Action, Malformed, parse_webrl
+from oneiro.worlds.web.actions import Action, Malformed
 from oneiro.worlds.web.templates import TEMPLATES
+from oneiro.worlds.web.webrl_actions import parse_webrl
 from oneiro.worlds.web.world import WebConfig, WebWorld
 
 SANDBOX = ("map/phone", "map/hours", "map/show-place", "map/distance", "map/travel-time", "map/show-way")

@@ -9,18 +9,16 @@ from hypothesis import strategies as st
 from oneiro.errors import OneiroError
 from oneiro.worlds.web.actions import (
     LONGEST,
-    WEBRL_SCROLL,
     Action,
     Kind,
     Malformed,
     format_webarena,
     normal_keys,
     parse_webarena,
-    parse_webrl,
     to_webarena,
-    to_webrl,
 )
-from oneiro.worlds.web.page import Node, Page
+from oneiro.worlds.web.page import Node, Page, Printed
+from oneiro.worlds.web.webrl_actions import WEBRL_SCROLL, parse_webrl, to_webrl
 
 
 @pytest.mark.parametrize(
@@ -257,7 +255,7 @@ def test_what_webrl_cannot_say_is_refused(action: Action) -> None:
 def test_histories_name_the_element() -> None:
     reply = Node("link", "Reply", id=601)
     box = Node("textbox", "Search  for", {"focused": True, "required": False}, id=35)
-    page = Page("http://reddit.com", "Reddit", Node("RootWebArea", "Reddit"), {601: reply, 35: box})
+    page = Page("http://reddit.com", "Reddit", Node("RootWebArea", "Reddit"), Printed({601: reply, 35: box}))
     assert format_webarena(Action(Kind.CLICK, element=601), page) == "click [601] where [601] is link 'Reply'"
     typed = format_webarena(Action(Kind.TYPE, element=35, text="PNC Park", enter=True), page)
     assert typed == "type [35] [PNC Park ] where [35] is textbox 'Search for' focused: True required: False"

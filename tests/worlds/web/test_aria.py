@@ -39,7 +39,7 @@ def test_playwright_itself_names_the_same_elements() -> None:
     chromium = pytest.importorskip("oneiro.worlds.web.browser.chromium")
     with chromium.ChromiumBrowser() as browser:
         session = browser.open(one(PAGE), [HERE])
-        theirs = browser.wait(session.tab.window.locator("body").aria_snapshot())
+        theirs = browser.turn(session.tab.window.locator("body").aria_snapshot())
         ours = snapshot(session.observe())
     named = [line.split(" [")[0].split(":")[0].strip() for line in theirs.splitlines()]
     for line in named:

@@ -184,7 +184,7 @@ def test_a_crashed_page_is_a_blank_tab_and_a_dead_browser_is_replaced():
     with chromium.ChromiumBrowser(Limits(seconds=5.0)) as fragile:
         session = fragile.open(one("<h1>Head</h1>"), [HERE])
         assert session.act(Action(Kind.NOTHING)).failure is None
-        fragile.wait(fragile.process.close())
+        fragile.turn(fragile.process.close())
         with pytest.raises(BrowserDied):
             session.act(Action(Kind.CLICK, 1))
         again = fragile.open(one("<h1>Head</h1>"), [HERE])

@@ -61,7 +61,7 @@ class RecordedSession(Session):
     def simplified_html(self) -> str:
         raise AssertionError("graders do not observe")
 
-    def screenshot(self) -> bytes | None:
+    def screenshot(self, small: bool = False) -> bytes | None:
         return None
 
     def close(self) -> None: ...
@@ -362,7 +362,27 @@ class RightPages(RecordedSession):
         return Visited(url, 200, self.next_text)
 
     def locate(self, locator: str, url: str | None = None) -> str:
-        return self.next_text
+        return "" if locator.endswith(".click()") else self.next_text
+
+
+SPOKEN = {
+    "^16": "16 inches",
+    "^24": "24in.",
+    "170": "#170",
+    "189": "000189",
+    "180": "# 180",
+    "rate": "Flat Rate - Fixed",
+}
+"""By a part of it: a text that fits a pattern."""
+
+
+def spoken(value: Any) -> Any:
+    """What an agent would say where a task's answer is a pattern, or has alternatives."""
+    if isinstance(value, dict):
+        return {key: spoken(one) for key, one in value.items()}
+    if isinstance(value, str) and value.startswith("^"):
+        return next((said for part, said in SPOKEN.items() if part in value), value.strip("^@?$"))
+    return value
 
 
 @needs_data
@@ -394,6 +414,25 @@ def test_on_every_public_task_the_right_end_scores_one_and_an_empty_one_nothing(
     assert (wrong, rewarded) == ([], [])
 
 
+def test_scripts_of_a_target_run_on_the_agents_page_before_it_is_read() -> None:
+    class Closed(RecordedSession):
+        opened = False
+
+        def locate(self, locator: str, url: str | None = None) -> str:
+            self.opened = self.opened or locator == "document.querySelector('h3').click()"
+            return "20" if self.opened else ""
+
+    target = {
+        "url": "last",
+        "locator": "document.querySelector('input').value",
+        "required_contents": {"exact_match": "20"},
+    }
+    for scripts, score in (["document.querySelector('h3').click()"], 1), ([], 0):
+        page = {"eval_types": ["program_html"], "program_html": [{**target, "prep_actions": scripts}]}
+        asked = read_task({"task_id": 1, "sites": ["map"], "intent": "i", "start_url": "__MAP__", "eval": page})
+        assert evaluate(asked, Closed(), "").score == score
+
+
 @needs_data
 def test_an_early_stop_passes_two_tasks_where_its_words_are_graded_and_none_where_they_are_not() -> None:
     words = "Early stop: Reach max steps 5"
@@ -415,7 +454,7 @@ def test_verified_tasks_are_graded_on_answers_and_last_addresses_and_name_what_i
         expected = one.eval[0].expected
         data = expected.get("retrieved_data")
         if isinstance(data, list):
-            data = [item[0] if isinstance(item, list) else item for item in data]
+            data = [spoken(item[0] if isinstance(item, list) else item) for item in data]
         answer = json.dumps(
             {"task_type": expected["task_type"].upper(), "status": expected["status"], "retrieved_data": data}
         )
@@ -450,6 +489,8 @@ def response(expected: Any, schema: Any, given: Any, **more: Any) -> float:
         ([["A", "B"], "A"], {"type": "string"}, ["A", "B"], 1),  # the alternatives of one must leave room for the other
         ([1234.5], {"type": "number", "format": "currency"}, ["$1,234.50"], 1),
         ([6], {"type": "number"}, [7], 0),
+        ([r"^#?\s*0*170$"], {"type": "string"}, ["#000170"], 1),
+        ([r"^#?\s*0*170$"], {"type": "string"}, ["1700"], 0),
         ([1], {"type": "number"}, [True], 0),
         ([True], {"type": "boolean"}, ["yes"], 1),
         (["1hr 35min"], {"type": "string", "format": "duration"}, ["95 minutes"], 1),

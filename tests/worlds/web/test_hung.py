@@ -44,7 +44,7 @@ def test_a_browser_that_does_not_answer_is_killed_and_replaced(name):
         session = browser.open(one("<h1>Head</h1>"), [HERE])
         session.observe()
         with pytest.raises(BrowserDied):
-            browser.wait(gives_up())
+            browser.turn(gives_up())
         assert not browser.hung, "a page that is too slow says nothing of the browser"
         stopped = processes(name) - before
         assert stopped

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import shutil
 from collections.abc import Sequence
 
@@ -45,3 +46,13 @@ def test_episodes_in_chromium_are_those_of_the_text_browser() -> None:
     assert lost(found) is None
     assert [record(episode) for episode in found] == [record(episode) for episode in expected]
     assert policy.sizes[:2] == [2, 1]
+
+
+def test_the_page_after_each_turn_is_kept_as_a_small_picture_where_it_is_asked_for() -> None:
+    world = WorldChoice(name="web", sites=("map",), max_actions=2, browser="chromium", screenshots=True)
+    (episode,) = play(world.maker(), attempts(1, 1, "train", 0), Recorder(0.9), PLAIN)
+    pictures = [base64.b64decode(turn["picture"]) for turn in record(episode)["turns"]]
+    assert pictures and all(picture.startswith(b"\xff\xd8\xff") and len(picture) < 60_000 for picture in pictures)
+    with_text = WorldChoice(name="web", sites=("map",), max_actions=2, screenshots=True)
+    (plain,) = play(with_text.maker(), attempts(1, 1, "train", 0), Recorder(0.9), PLAIN)
+    assert all("picture" not in turn for turn in record(plain)["turns"])

@@ -10,8 +10,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
 from oneiro.worlds.base import WorldLost
 from oneiro.worlds.web.actions import Action
@@ -80,8 +81,8 @@ class Session(ABC):
         """The id that the last `simplified_html` gave to the element of a node; None if it gave none."""
 
     @abstractmethod
-    def screenshot(self) -> bytes | None:
-        """A PNG of the viewport; None from a browser that draws nothing."""
+    def screenshot(self, small: bool = False) -> bytes | None:
+        """A PNG of the viewport, or a small JPEG of it; None from a browser that draws nothing."""
 
     @abstractmethod
     def visit(self, url: str) -> Visited:
@@ -164,6 +165,7 @@ def is_download(reply: Reply) -> bool:
     return not (reply.header("content-type").lower() or "text/html").startswith(SHOWN)
 
 
+@lru_cache(maxsize=4096)
 def address(url: str) -> str | None:
     """The address to ask for, or None for one that no browser may open: `file:`, `javascript:`, `data:` and the like,
     and those in which two readers could see two hosts (`oneiro.worlds.web.urls`).
@@ -182,6 +184,12 @@ def address(url: str) -> str | None:
     path = quote(parts.path, safe="/%:@!$&'()*+,;=~-._")
     query = quote(parts.query, safe="/%:@!$&'()*+,;=~-._?[]")
     return urlunsplit(("http", parts.netloc, path, query, parts.fragment)) + ("#" if url.endswith("#") else "")
+
+
+@lru_cache(maxsize=4096)
+def resolved(base: str, url: str) -> str | None:
+    """The address to ask for when a page at `base` names `url`; None as for `address`."""
+    return address(urljoin(base, url))
 
 
 def refused(url: str) -> Failed:

@@ -100,7 +100,7 @@ class ChromiumBrowser(WaitingBrowser):
     def open(self, web: Web, urls: Sequence[str], cookies: Mapping[str, Mapping[str, str]] | None = None) -> Session:
         self._ensure()
         session = ChromiumSession(self, web)
-        self.wait(session._open(urls, cookies or {}))
+        self.turn(session._open(urls, cookies or {}))
         return session
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 from typing import Any
 
@@ -23,6 +24,9 @@ from oneiro.worlds.web.browser.state import State
 from oneiro.worlds.web.browser.styles import Styles
 from oneiro.worlds.web.page import Node, Page, number
 
+SMALL = 0.4
+"""The scale of small screenshots."""
+
 
 class ChromiumSession(ActingTabs):
     """One context of Chromium. The methods with an underscore run in the browser's thread."""
@@ -32,13 +36,13 @@ class ChromiumSession(ActingTabs):
         return self.tab.window.url
 
     def html(self) -> str:
-        return self.browser.wait(self._bounded(self.tab.window.content(), ""))
+        return self.browser.turn(self._bounded(self.tab.window.content(), ""))
 
     def number_of(self, node: Node) -> int | None:
-        return self.browser.wait(self._number_of(node))
+        return self.browser.turn(self._number_of(node))
 
-    def screenshot(self) -> bytes | None:
-        return self.browser.wait(self._bounded(self.tab.window.screenshot(), None))
+    def screenshot(self, small: bool = False) -> bytes | None:
+        return self.browser.turn(self._bounded(self._small() if small else self.tab.window.screenshot(), None))
 
     def close(self) -> None:
         async def end() -> None:
@@ -47,7 +51,7 @@ class ChromiumSession(ActingTabs):
                 await asyncio.wait_for(self.context.close(), self.limits.seconds)
 
         with contextlib.suppress(BrowserDied, TimeoutError):
-            self.browser.wait(end())
+            self.browser.turn(end())
 
     # In the browser's thread
 
@@ -106,6 +110,13 @@ class ChromiumSession(ActingTabs):
         self.shown = nodes
         titles = tuple([await self._title(one) if one is not tab else root.name for one in self.tabs])
         return Page(tab.window.url, root.name, root, nodes, titles, self.front, cut or (size or 0) > self.limits.nodes)
+
+    async def _small(self) -> bytes:
+        protocol = self.tab.protocol
+        seen = (await protocol.send("Page.getLayoutMetrics"))["cssVisualViewport"]
+        part = {"x": seen["pageX"], "y": seen["pageY"], "width": seen["clientWidth"], "height": seen["clientHeight"]}
+        asked = {"format": "jpeg", "quality": 50, "clip": {**part, "scale": SMALL}}
+        return base64.b64decode((await protocol.send("Page.captureScreenshot", asked))["data"])
 
     async def _title(self, tab: Tab) -> str:
         try:

@@ -90,7 +90,7 @@ class LightpandaBrowser(WaitingBrowser):
     def open(self, web: Web, urls: Sequence[str], cookies: Mapping[str, Mapping[str, str]] | None = None) -> Session:
         self._ensure()
         session = LightpandaSession(self, web)
-        self.wait(session._open(urls, cookies or {}))
+        self.turn(session._open(urls, cookies or {}))
         return session
 
     async def _stop(self) -> None:

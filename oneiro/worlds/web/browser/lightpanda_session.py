@@ -48,13 +48,13 @@ class LightpandaSession(Tabs):
 
     def html(self) -> str:
         shown = f"document.documentElement.outerHTML.slice(0, {self.limits.page_bytes})"
-        return self.browser.wait(self._bounded(self.tab.run(shown))) or ""
+        return self.browser.turn(self._bounded(self.tab.run(shown))) or ""
 
     def number_of(self, node: Node) -> int | None:
         given = self.shown if isinstance(self.shown, list) else []
         return given.index(node.handle) if node.handle in given else None
 
-    def screenshot(self) -> bytes | None:
+    def screenshot(self, small: bool = False) -> bytes | None:
         return None
 
     def close(self) -> None:
@@ -63,7 +63,7 @@ class LightpandaSession(Tabs):
             await asyncio.gather(*[tab.connection.close() for tab in self.tabs])
 
         with contextlib.suppress(BrowserDied):
-            self.browser.wait(end())
+            self.browser.turn(end())
 
     # Reading
 

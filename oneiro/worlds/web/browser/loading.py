@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import urldefrag, urljoin, urlsplit
+from urllib.parse import urldefrag, urlsplit
 
 from oneiro.worlds.web.browser.accessibility import tree
-from oneiro.worlds.web.browser.base import Failed, Limits, address, is_download
+from oneiro.worlds.web.browser.base import Failed, Limits, address, is_download, resolved
 from oneiro.worlds.web.browser.document import LARGE, Document
 from oneiro.worlds.web.browser.state import State
 from oneiro.worlds.web.browser.styles import Styles
-from oneiro.worlds.web.page import Node, number
+from oneiro.worlds.web.page import Node, Printed, number
 from oneiro.worlds.web.sites import Web
 from oneiro.worlds.web.sites.web import NOWHERE, Reply
 
@@ -33,9 +33,9 @@ class Rendering:
     def __init__(self, document: Document, sheets: tuple[str, ...]) -> None:
         self.document = document
         self.styles = styles((*document.styles, *sheets))
-        self.fresh: tuple[Node, dict[int, Node], bool] | None = None
+        self.fresh: tuple[Node, Printed, bool] | None = None
 
-    def tree(self, state: State, nodes: int) -> tuple[Node, dict[int, Node], bool]:
+    def tree(self, state: State, nodes: int) -> tuple[Node, Printed, bool]:
         """Root, printed nodes, and whether the page was cut."""
         untouched = not (state.focus or state.values or state.checked or state.chosen or state.opened)
         if untouched and self.fresh is not None:
@@ -137,7 +137,7 @@ class Loader:
             target = reply.header("location")
             if reply.status not in (301, 302, 303, 307, 308) or not target:
                 break
-            joined = address(urljoin(url, target))
+            joined = resolved(url, target)
             if joined is None:
                 self.event("blocked")
                 reply = NOWHERE
@@ -172,7 +172,7 @@ class Loader:
         """The linked style sheets of a page."""
         found = []
         for element in document.links[:MOST_SHEETS]:
-            target = address(urljoin(url, element.attributes.get("href", "")))
+            target = resolved(url, element.attributes.get("href", ""))
             if target is None:
                 continue
             if target not in self.sheets:

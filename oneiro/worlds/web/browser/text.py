@@ -13,7 +13,17 @@ from urllib.parse import urldefrag, urljoin
 
 from oneiro.worlds.web.actions import Action, Kind
 from oneiro.worlds.web.browser import fields, forms
-from oneiro.worlds.web.browser.base import Browser, Failed, Limits, Outcome, Session, Visited, address, refused
+from oneiro.worlds.web.browser.base import (
+    Browser,
+    Failed,
+    Limits,
+    Outcome,
+    Session,
+    Visited,
+    address,
+    refused,
+    resolved,
+)
 from oneiro.worlds.web.browser.document import Element, serialise
 from oneiro.worlds.web.browser.keys import split_keys
 from oneiro.worlds.web.browser.loading import BLANK, Loaded, Loader
@@ -112,7 +122,7 @@ class TextSession(Session):
         given = self.shown if isinstance(self.shown, list) else []
         return next((number for number, element in enumerate(given) if element is node.handle), None)
 
-    def screenshot(self) -> bytes | None:
+    def screenshot(self, small: bool = False) -> bytes | None:
         return None
 
     def visit(self, url: str) -> Visited:
@@ -149,11 +159,11 @@ class TextSession(Session):
     def navigate(self, url: str, method: str = "GET", body: bytes = b"", new_tab: bool = False) -> None:
         """Follow an address from the page in front."""
         here = self.page.url
-        joined = urljoin(here if here != BLANK else "", url.strip())
-        target = address(joined)
+        base, url = here if here != BLANK else "", url.strip()
+        target = resolved(base, url)
         if target is None:
             self.event("blocked")
-            raise refused(joined)
+            raise refused(urljoin(base, url))
         bare, fragment = urldefrag(target)
         if method == "GET" and not new_tab and (fragment or "#" in target) and bare == urldefrag(here)[0]:
             self.tab.go(replace(self.page, url=target))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import threading
-from collections.abc import Coroutine, Sequence
+import time
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from oneiro.worlds.web.actions import Action
@@ -15,6 +17,10 @@ from oneiro.worlds.web.page import Page
 
 Result = TypeVar("Result")
 STOP_SECONDS = 20.0
+AT_ONCE = max(8, 2 * (os.cpu_count() or 1))
+"""Sessions of a browser that work at the same time. The others wait for their turn, and the clocks of their pages with
+them: on few cores many sessions are slow, and none of their pages is to blame.
+"""
 
 
 class WaitingSession(Session):
@@ -26,21 +32,21 @@ class WaitingSession(Session):
     front: int
 
     def observe(self) -> Page:
-        return self.browser.wait(self._observe())
+        return self.browser.turn(self._observe())
 
     def act(self, action: Action) -> Outcome:
-        return self.browser.wait(self._act(action))
+        return self.browser.turn(self._act(action))
 
     def simplified_html(self) -> str:
-        return self.browser.wait(self._simplified())
+        return self.browser.turn(self._simplified())
 
     def visit(self, url: str) -> Visited:
-        return self.browser.wait(self._visit(url, None))[0]
+        return self.browser.turn(self._visit(url, None))[0]
 
     def locate(self, locator: str, url: str | None = None) -> str:
         if url is not None:
-            return self.browser.wait(self._visit(url, locator))[1]
-        return self.browser.wait(self._evaluated(self.tabs[self.front], locator))
+            return self.browser.turn(self._visit(url, locator))[1]
+        return self.browser.turn(self._evaluated(self.tabs[self.front], locator))
 
     def event(self, name: str) -> None:
         """Count what happened besides."""
@@ -82,7 +88,11 @@ class WaitingBrowser(Browser):
     def __init__(self, limits: Limits | None = None) -> None:
         super().__init__(limits)
         self.patience = 8 * self.limits.seconds + 20
-        """Seconds until a browser that does not answer is given up; pages that hang are stopped long before."""
+        """Seconds of a turn until a browser that does not answer is given up; pages that hang are stopped long
+        before.
+        """
+        self.turns = asyncio.Semaphore(AT_ONCE)
+        self.turns_ended = 0
         self.hung = False
         self.starting = threading.Lock()
         self.loop = asyncio.new_event_loop()
@@ -90,21 +100,51 @@ class WaitingBrowser(Browser):
         self.thread.start()
         self.server = Server(self.limits)
 
-    def wait(self, work: Coroutine[Any, Any, Result], seconds: float | None = None) -> Result:
-        """Run something in the browser's thread. A browser that does not answer at all is dead; the next session starts
-        a new one.
+    def wait(self, work: Coroutine[Any, Any, Result], seconds: float) -> Result:
+        """Run something in the browser's thread, so long and no longer."""
+        deadline = time.monotonic() + seconds
+        return self._result(work, lambda: deadline - time.monotonic())
+
+    def turn(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run a session's work in the browser's thread when its turn comes; from then on it has `patience`."""
+        began: list[float] = []
+
+        def left() -> float:
+            return began[0] + self.patience - time.monotonic() if began else self.patience
+
+        return self._result(self._turn(work, began), left, lambda: not began)
+
+    def _result(
+        self, work: Coroutine[Any, Any, Result], left: Callable[[], float], waits: Callable[[], bool] = lambda: False
+    ) -> Result:
+        """What `work` gives within the seconds `left`. A browser that does not answer at all is dead; the next session
+        starts a new one. Work that `waits` for its turn goes on waiting as long as other turns end.
         """
-        bound = seconds if seconds is not None else self.patience
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        while True:
+            ended = self.turns_ended
+            try:
+                return future.result(max(0.0, left()))
+            except TimeoutError:
+                # Either nothing came in time, or the work itself gave up on a page: then the browser answers others.
+                if not future.done() and (left() > 0 if not waits() else self.turns_ended > ended):
+                    continue
+                self.hung = self.hung or not future.done()
+                future.cancel()
+                raise BrowserDied(f"{self.name.capitalize()} does not answer") from None
+            except self.failure as error:
+                raise self._died(error) from None
+
+    async def _turn(self, work: Coroutine[Any, Any, Result], began: list[float]) -> Result:
         try:
-            return future.result(bound)
-        except TimeoutError:
-            # Either nothing came in time, or the work itself gave up on a page: then the browser answers others.
-            self.hung = self.hung or not future.done()
-            future.cancel()
-            raise BrowserDied(f"{self.name.capitalize()} does not answer") from None
-        except self.failure as error:
-            raise self._died(error) from None
+            async with self.turns:
+                began.append(time.monotonic())
+                try:
+                    return await work
+                finally:
+                    self.turns_ended += 1
+        finally:
+            work.close()  # where its turn never came
 
     def act_many(self, sessions: Sequence[Session], actions: Sequence[Action]) -> list[Outcome]:
         return self._at_once([one._act(action) for one, action in zip(sessions, actions, strict=True)])  # type: ignore[attr-defined]
@@ -132,10 +172,15 @@ class WaitingBrowser(Browser):
         return BrowserDied(f"{self.name.capitalize()}: {(str(error) or 'gone').splitlines()[0]}")
 
     def _at_once(self, work: list[Coroutine[Any, Any, Result]]) -> list[Result]:
-        async def together() -> list[Result]:
-            return list(await asyncio.gather(*work))
+        began: list[float] = []
 
-        return self.wait(together(), self.patience + len(work))
+        async def together() -> list[Result]:
+            return list(await asyncio.gather(*[self._turn(one, began) for one in work]))
+
+        def left() -> float:  # since the last of them began
+            return (began[-1] if began else time.monotonic()) + self.patience - time.monotonic()
+
+        return self._result(together(), left, lambda: len(began) < len(work))
 
     def count(self, event: str) -> None:
         """One more of an event."""

@@ -18,6 +18,7 @@ from oneiro.worlds.web.evaluation.verified import evaluate_verified
 from oneiro.worlds.web.evaluation.webarena import VARIANTS, Helper, PageAt, evaluate_webarena
 from oneiro.worlds.web.sites import Web
 from oneiro.worlds.web.tasks import AnswerCheck, DatabaseCheck, Evaluation, Task
+from oneiro.worlds.web.traffic import RecordedWeb
 
 __all__ = [
     "VARIANTS", "Checked", "Helper", "Judge", "PageAt", "PromptJudge", "Result", "UnsupportedCheck", "evaluate",
@@ -39,7 +40,8 @@ def evaluate(
 
     `answer` is the text of the agent's stop; None if it never stopped: that is no answer, and scores 0 wherever one is
     asked for. `early_stop_text` grades a runner's own words instead (`Early stop: Reach max steps 5`), as released
-    runners do. `web` is needed by checks of databases. `variant` chooses between releases of WebArena's evaluators.
+    runners do. `web` is needed by checks of databases, a `RecordedWeb` by checks of traffic. `variant` chooses between
+    releases of WebArena's evaluators.
     """
     if variant not in VARIANTS:
         raise OneiroError(f"no evaluators {variant!r}{nearest(variant, VARIANTS)}")
@@ -48,7 +50,9 @@ def evaluate(
     if isinstance(task.eval, Evaluation):
         checks += evaluate_webarena(task.eval, task.intent, session, given, VARIANTS[variant], judge, helpers or {})
     elif task.eval:
-        checks += evaluate_verified(task.eval, session.url, given)
+        checks += evaluate_verified(
+            task.eval, session.url, given, web.traffic if isinstance(web, RecordedWeb) else None
+        )
     for check in task.spec.checks if task.spec else ():
         if isinstance(check, AnswerCheck):
             checks.append(check_answer(check, given))

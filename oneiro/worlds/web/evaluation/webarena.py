@@ -272,6 +272,9 @@ def page_match(
     name = "program_html"
     try:
         url = _target_url(target.url, session, helpers)
+        if url is None:
+            for script in target.prep_actions:
+                session.locate(script)
         text = _target_text(target.locator, session, url, helpers)
     except UnsupportedCheck as missing:
         return Checked(name, 0.0, str(missing), unsupported=True)
@@ -287,7 +290,7 @@ def page_match(
     wrong = next((check for check in checks if check.score != 1), checks[0] if checks else None)
     if wrong is None:
         return Checked(name, 1.0, "nothing is asked of the page")
-    skipped = "; prep_actions not run" if "prep_actions" in (target.model_extra or {}) else ""
+    skipped = "; prep_actions not run" if target.prep_actions and url is not None else ""
     return Checked(
         wrong.name,
         min(check.score for check in checks),
