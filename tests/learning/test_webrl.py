@@ -11,8 +11,10 @@ from oneiro.learning.algorithms.webrl import (
     Awr,
     Digirl,
     FilteredBc,
+    GroupGrpo,
     Official,
     Paper,
+    SftOnly,
     StepTrajectory,
     ValueReinforce,
     mc_returns,
@@ -146,3 +148,20 @@ def test_a_reference_that_equals_the_policy_leaves_the_target_alone() -> None:
     value, slope = official_row_loss(torch.zeros(2), torch.tensor([1.0, -0.6]), torch.tensor([0.5, 0.5]))
     assert value.tolist() == [0.5, 0.0]
     assert slope.tolist() == [-1.0, 0.0]
+
+
+def test_the_released_targets_are_one_or_masked_by_the_sign_of_the_advantage() -> None:
+    lost = trajectory(0.0, 0.5, 0.2, after=0.6)  # advantages -0.35 and 0.35
+    edge = trajectory(0.0, 0.0, after=0.05)  # 0: what a step costs is what it gained
+    won = trajectory(1.0, 0.9, 0.3, after=0.0)
+    found = Official().numbers([lost, edge, won])
+    assert [numbers.tolist() for numbers in found] == [[pytest.approx(-0.6), 1.0], [1.0], [1.0, 1.0]]
+    assert all(numbers.dtype == np.float32 for numbers in found)
+
+
+def test_an_objective_without_phases_weighs_no_step_and_groups_have_no_numbers_of_their_own() -> None:
+    found = SftOnly().numbers([trajectory(1.0, 0.5, 0.5), trajectory(0.0, 0.5)])
+    assert [numbers.tolist() for numbers in found] == [[0.0, 0.0], [0.0]] and found[0].dtype == np.float32
+    assert Awr().loss == FilteredBc().loss == SftOnly().loss == {}
+    with pytest.raises(NotImplementedError):
+        GroupGrpo().numbers([trajectory(1.0, 0.5)])

@@ -280,6 +280,9 @@ def test_a_folder_without_a_needed_file_is_not_whole_though_its_manifest_says_so
     (tmp_path / "model" / missing).unlink()
     files.write_manifest(tmp_path / "model", source="x")
     assert files.damage(tmp_path / "model") is None and not smollm.whole(tmp_path / "model")
+    (tmp_path / "model" / files.MANIFEST).unlink()
+    (tmp_path / "model" / files.MANIFEST).mkdir()  # reading it is an error of the system
+    assert not smollm.whole(tmp_path / "model")
 
 
 def test_the_hub_is_asked_first_and_the_wheel_where_it_gives_nothing(

@@ -150,6 +150,9 @@ def test_a_call_without_prompts_or_with_an_empty_one(tiny: LanguageModel) -> Non
     assert Engine(tiny).generate([]) == []
     with pytest.raises(ValueError, match="at least one token"):
         Engine(tiny).generate([np.array([1]), np.zeros(0, int)])
+    for few_or_many in ([1], [1, 2, 3]):
+        with pytest.raises(ValueError, match=f"2 prompts need as many seeds, not {len(few_or_many)}"):
+            Engine(tiny).generate(PROMPTS[:2], seed=few_or_many)
     tiny.backbone.most_positions = None
     ((one,),) = Engine(tiny).generate([[1, 2]])
     assert len(one.tokens) <= 64  # the usual settings, one sample

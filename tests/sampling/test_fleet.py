@@ -92,9 +92,11 @@ def test_weights_are_sent_as_often_as_staleness_asks_for(tiny: LanguageModel, op
         ("vllm", "abort"),
         ("vllm", "partial"),
         ("vllm", "duplicate"),
+        ("vllm", "empty"),
         ("sglang", "stale"),
         ("sglang", "partial"),
         ("sglang", "garbage"),
+        ("sglang", "empty"),
     ],
 )
 def test_a_server_that_misbehaves_costs_no_sample(tiny: LanguageModel, kind: str, fault: str, opened: Open) -> None:
@@ -131,6 +133,53 @@ def test_when_no_server_answers_the_run_ends_with_one_line(tiny: LanguageModel, 
     server.deaf = True
     with pytest.raises(OneiroError, match=r"no rollout server answered within 0 s \(http://127"):
         fleet.at(0)
+
+
+def test_a_server_that_refuses_new_weights_is_none(tiny: LanguageModel, opened: Open) -> None:
+    fleet, (server,) = opened(tiny, "sglang", patience_s=0.3)
+    server.refuses = True
+    with pytest.raises(OneiroError, match=r"no rollout server answered .*new weights were refused: .*no room"):
+        fleet.at(0)
+
+
+def test_who_asks_for_samples_first_brings_the_weights_along(tiny: LanguageModel, opened: Open) -> None:
+    fleet, (server,) = opened(tiny)
+    fleet.step = 4
+    ((sample,),) = fleet.generate([[3, 4]], 1, FIVE)
+    assert server.updates == 1 and sample.versions is not None and (sample.versions == 4).all()
+    assert np.allclose(sample.logprobs, scored(tiny, [3, 4], [sample])[0], atol=1e-4)
+
+
+def test_a_server_that_fell_behind_gets_the_weights_before_it_samples(tiny: LanguageModel, opened: Open) -> None:
+    fleet, (server,) = opened(tiny, "vllm", total_s=20.0)
+    fleet.at(1)
+    fleet.servers[0].version = 0
+    (samples,) = fleet.generate([[3]], 2, FIVE)
+    assert len(samples) == 2 and server.updates == 2
+    assert all((sample.versions == 1).all() for sample in samples if sample.versions is not None)
+
+
+def test_what_keeps_failing_ends_with_the_last_fault_and_asks_for_nothing_more(
+    tiny: LanguageModel, opened: Open
+) -> None:
+    fleet, (server,) = opened(tiny, "vllm", retries=0, concurrency=1)
+    fleet.at(0)
+    server.faults = ["abort"]
+    with pytest.raises(OneiroError, match=r"failed 1 times; the last, http://.*: it gave no whole sample"):
+        fleet.generate([[3]] * 20, 1, FIVE)
+    assert sum(path == "/v1/completions" for path in server.requests) < 20
+
+
+def test_a_server_that_dies_in_the_middle_and_one_that_takes_too_long(tiny: LanguageModel, opened: Open) -> None:
+    fleet, (server,) = opened(tiny, "vllm", patience_s=0.3, total_s=20.0, retries=9)
+    fleet.at(0)
+    server.faults = ["die"]
+    with pytest.raises(OneiroError, match="no rollout server answered within 0 s"):
+        fleet.generate([[3]], 1, FIVE)
+    fleet, _ = opened(tiny, "vllm", total_s=1e-9)
+    fleet.at(0)
+    with pytest.raises(OneiroError, match=r"rollout servers took longer than 0 s \(rl\.servers\.total_s\)"):
+        fleet.generate([[3]], 1, FIVE)
 
 
 def test_what_servers_cannot_do_is_refused(tiny: LanguageModel, opened: Open) -> None:
