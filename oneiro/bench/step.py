@@ -2,7 +2,8 @@
 
 Every contender has a process of its own with the same weights, prompts, lengths, reward, loss, optimiser and threads.
 First all take two updates on the same given completions: their losses and gradient norms must agree. Then, after a
-warm-up, they take turns, one step each, so that whatever else the machine does falls on all of them.
+warm-up, they take turns, one step each, so that whatever else the machine does falls on all of them. On a GPU each runs
+to its end before the next one starts: its memory would not hold three trainings of a large model.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import torch
 from pydantic import Field
 
 from oneiro import seeds
@@ -61,6 +63,8 @@ class StepSettings(Settings):
     growth: bool = False
     peers: bool = True
     """Measure the peers too."""
+    turns: bool = Field(default_factory=lambda: default_device().type != "cuda")
+    """Contenders take turns, all of them in memory; otherwise one after the other, each alone."""
     lora: int = Field(0, ge=0)
     """Rank of an adapter to learn in place of the weights; without peers."""
     seed: int = 0
@@ -85,6 +89,16 @@ class Result:
     memory_before: float = 0.0
     memory: float = 0.0
 
+    def take(self, contender: Contender, number: int) -> None:
+        """Let the contender take a step, and keep what it found."""
+        step = contender.step(number, given=number < CHECKS)
+        self.trouble = contender.trouble
+        self.memory_before, self.memory = contender.memory_before, contender.memory
+        if step is not None and number < CHECKS:
+            self.checks.append(step)
+        elif step is not None and number >= CHECKS + WARM_UP:
+            self.steps.append(step)
+
     def seconds(self, part: str) -> list[float]:
         return [step["seconds"][part] for step in self.steps]
 
@@ -107,37 +121,42 @@ def run(model: str | None = None, **options: Any) -> list[Table]:
     return tables
 
 
-def measure(model: str, settings: StepSettings) -> dict[str, Result]:
-    """Contenders on one model, turn and turn about."""
-    names = tuple(NAMES) if settings.beside_peers else ("oneiro",)
+def measure(model: str, settings: StepSettings, names: Sequence[str] | None = None) -> dict[str, Result]:
+    """Contenders on one model: turn and turn about, or one after the other."""
+    names = names or (tuple(NAMES) if settings.beside_peers else ("oneiro",))
     results = {name: Result() for name in names}
-    rounds = CHECKS + WARM_UP + settings.rounds
-    progress = Bar(f"bench {model}", rounds, 0, console(), lambda line: None)
-    with started(model, settings, names) as contenders, progress as bar:
-        for number in range(rounds):
-            for contender in contenders:
-                step = contender.step(number, given=number < CHECKS)
-                result = results[contender.name]
-                result.trouble = contender.trouble
-                result.memory_before, result.memory = contender.memory_before, contender.memory
-                if step is not None and number < CHECKS:
-                    result.checks.append(step)
-                elif step is not None and number >= CHECKS + WARM_UP:
-                    result.steps.append(step)
-            bar.advance()
+    steps = CHECKS + WARM_UP + settings.rounds
+    together = [tuple(names)] if settings.turns else [(name,) for name in names]
+    progress = Bar(f"bench {model}", steps * len(together), 0, console(), lambda line: None)
+    with jobs(model, settings, names) as (scratch, tasks), progress as bar:
+        for some in together:
+            with started([tasks[name] for name in some], scratch, settings) as contenders:
+                for number in range(steps):
+                    for contender in contenders:
+                        results[contender.name].take(contender, number)
+                    bar.advance()
     return results
 
 
 @contextmanager
-def started(model: str, settings: StepSettings, names: Sequence[str]) -> Iterator[list[Contender]]:
-    """Every contender in its process with its model built, waiting."""
-    with tempfile.TemporaryDirectory(prefix="oneiro-bench-") as name, ExitStack() as stack:
+def jobs(model: str, settings: StepSettings, names: Sequence[str]) -> Iterator[tuple[Path, dict[str, Job]]]:
+    """A scratch folder with the model, and what each contender is told."""
+    with tempfile.TemporaryDirectory(prefix="oneiro-bench-") as name:
         scratch = Path(name)
         folder = models.prepare(model, scratch / "model", settings.seed, settings.device)
         prompts = models.make_prompts(folder, settings.prompts, settings.prompt_tokens, settings.seed)
-        jobs = [job(contender, folder, prompts, settings) for contender in names]
+        if settings.device == "cuda":
+            torch.cuda.empty_cache()  # what making the model took is not kept from the contenders
+        yield scratch, {contender: job(contender, folder, prompts, settings) for contender in names}
+
+
+@contextmanager
+def started(tasks: Sequence[Job], scratch: Path, settings: StepSettings) -> Iterator[list[Contender]]:
+    """Contenders in their processes with their models built, waiting; the processes end with the block."""
+    with ExitStack() as stack:
         yield [
-            stack.enter_context(closing(Contender(task, scratch, settings.threads, settings.patience))) for task in jobs
+            stack.enter_context(closing(Contender(task, scratch, settings.threads, settings.patience)))
+            for task in tasks
         ]
 
 
@@ -212,7 +231,7 @@ def ratio_table(results: Results, bars: dict[str, float] | None = None, memory_b
     table = Table(
         "Times what Oneiro takes",
         ["model", "of", *(NAMES[peer] for peer in peers), "bar, against TRL", "verdict"],
-        note="Medians over rounds in which each took one step; in brackets the smallest and the largest round.",
+        note="Medians over rounds; in brackets the smallest and the largest round.",
     )
     for model, by_name in results.items():
         for part in ("step", "generate", "update", "processor"):

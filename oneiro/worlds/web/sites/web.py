@@ -142,7 +142,7 @@ def connect() -> sqlite3.Connection:
     return db
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)  # all contents of all stores: about 1 MB each, and a tenth of a second to make
 def original(site: str, content: int) -> sqlite3.Connection:
     """A site's database as every episode with this content begins."""
     from oneiro.worlds.web.sites import SITES
