@@ -141,6 +141,7 @@ def test_baselines_weigh_steps_as_their_papers_say() -> None:
     weights = Awr(temperature=0.5, cap=2.0).numbers(trajectories)
     np.testing.assert_allclose(weights[0], [2.0], rtol=1e-6)  # exp(1.6) is cut
     np.testing.assert_allclose(weights[1], np.exp([-0.4, -1.8]), rtol=1e-6)
+    np.testing.assert_allclose(Awr().numbers([trajectory(1.0, -1.0, 0.5)])[0], [20.0, np.e], rtol=1e-5)  # exp(4) is cut
     assert [n.tolist() for n in Digirl().numbers(trajectories)] == [[1.0], [1.0, 0.0], [0.0]]
 
 

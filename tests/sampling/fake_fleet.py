@@ -121,11 +121,20 @@ class FakeServer:
         n = max(1, params["n"] // 2) if fault == "partial" else params["n"]
         seed = params["seed" if self.kind == "vllm" else "sampling_seed"]
         (samples,) = self.engine.generate([prompt], n, sampling, seed=seed)
+        assert 0 <= seed < 1 << 31, "no server takes a larger seed"
+        # Neither server gives what it was not asked for.
         if self.kind == "vllm":
+            assert body["model"] == "policy"
             choices = [_choice(place, sample, fault) for place, sample in enumerate(samples)]
+            for asked, part in (("return_token_ids", "token_ids"), ("logprobs", "logprobs")):
+                for choice in choices if not body.get(asked) else ():
+                    del choice[part]
             return {"choices": choices + (choices if fault == "duplicate" else [])}
         version = "0" if fault == "stale" else self.version
-        return [_generated(sample, version, fault) for sample in samples]
+        found = [_generated(sample, version, fault) for sample in samples]
+        for one in found if not body.get("return_logprob") else ():
+            del one["meta_info"]["output_token_logprobs"]
+        return found
 
 
 def _choice(index: int, sample: Sample, fault: str) -> dict[str, Any]:
