@@ -23,7 +23,7 @@ from oneiro.learning.algorithms.webrl import (
 )
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
-from oneiro.learning.losses import LossSettings, official_row_loss
+from oneiro.learning.losses import LossSettings, official_row_loss, row_loss
 from oneiro.learning.optimiser import OptimiserSettings
 from oneiro.models.language import LanguageModel
 from tests.learning.test_objectives import assert_same_gradients, gradients, logprobs_of, updated
@@ -87,6 +87,22 @@ def test_the_released_loss_is_a_smooth_l1_on_positive_steps(tiny: LanguageModel,
     statistics, found = updated(tiny, examples, LossSettings(**Official().loss))
     assert statistics["loss"] == pytest.approx(float(total.detach()), rel=1e-4)
     assert_same_gradients(found, expected)
+
+
+@pytest.mark.parametrize(("sure", "loss", "slope"), [(0.7, 0.405, -0.9), (0.85, 0.025, -0.5)])
+def test_the_released_loss_is_strict_where_the_reference_was_sure_of_the_reply(
+    sure: float, loss: float, slope: float
+) -> None:
+    """rho 0.1 and target 1: b is 1 below a geometric mean of 0.8 and 5 above; the prompt's tokens do not count."""
+    columns = {
+        "policy": torch.tensor([0.0, 0.0, 0.0, 1.0, 1.0]),
+        "reference": torch.tensor([0.0, 0.0, 0.0, sure, sure]).log().nan_to_num(neginf=0.0),
+        "advantages": torch.tensor([5.0, 5.0, 5.0, 1.0, 1.0]),
+    }
+    settings = LossSettings(**Official().loss)
+    value, found = row_loss(columns["reference"] + 0.1, columns, torch.zeros(5, dtype=torch.long), 1, settings)
+    assert value.tolist() == pytest.approx([loss] * 5, rel=1e-5)
+    assert found.tolist() == pytest.approx([slope] * 5, rel=1e-5)
 
 
 def test_reinforce_is_linear_in_the_log_ratio(tiny: LanguageModel, examples: list[Example]) -> None:

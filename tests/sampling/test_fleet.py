@@ -20,6 +20,8 @@ from oneiro.learning.settings import CorrectionSettings
 from oneiro.models.language import LanguageModel, LoraSettings, with_lora
 from oneiro.sampling.engine import Engine, Sample, SamplingSettings
 from oneiro.sampling.fleet import Fleet
+from oneiro.sampling.rollout_server import RolloutServer
+from oneiro.sampling.server import ServerFault
 from oneiro.sampling.settings import FleetSettings
 from tests.conftest import make_tiny
 from tests.learning.test_loop import settings
@@ -133,6 +135,31 @@ def test_when_no_server_answers_the_run_ends_with_one_line(tiny: LanguageModel, 
     server.deaf = True
     with pytest.raises(OneiroError, match=r"no rollout server answered within 0 s \(http://127"):
         fleet.at(0)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "logprobs", "said"),
+    [
+        ([1, 330], [-1.0, -1.0], "tokens"),
+        ([-1, 1], [-1.0, -1.0], "tokens"),
+        ([1, True], [-1.0, -1.0], "tokens"),
+        ([1, "2"], [-1.0, -1.0], "tokens"),
+        ([], [], "tokens"),
+        ([1] * 6, [-1.0] * 6, "tokens"),
+        (None, [-1.0], "tokens"),
+        ([1, 2], [-1.0, None], "log-prob"),
+        ([1, 2], [-1.0, 0.1], "log-prob"),
+        ([1, 2], [-1.0, float("-inf")], "log-prob"),
+        ([1, 2], [-1.0, float("nan")], "log-prob"),
+        ([1, 2], [-1.0], "log-prob"),
+        ([1, 2], {"0": -1.0}, "log-prob"),
+    ],
+)
+def test_one_wrong_entry_among_right_ones_is_a_fault(tokens: Any, logprobs: Any, said: str) -> None:
+    server = RolloutServer("http://here", FleetSettings(urls=("http://here",)), vocabulary=330)
+    assert server._sample([0, 329], [-1.0, 0.0], "stop", 3, FIVE).tokens.tolist() == [0, 329]
+    with pytest.raises(ServerFault, match=said):
+        server._sample(tokens, logprobs, "stop", 3, FIVE)
 
 
 def test_a_server_that_refuses_new_weights_is_none(tiny: LanguageModel, opened: Open) -> None:
