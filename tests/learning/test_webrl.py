@@ -11,7 +11,9 @@ from oneiro.learning.algorithms.webrl import (
     Awr,
     Digirl,
     FilteredBc,
+    GroupGigpo,
     GroupGrpo,
+    GroupPpo,
     Official,
     Paper,
     SftOnly,
@@ -182,3 +184,20 @@ def test_an_objective_without_phases_weighs_no_step_and_groups_have_no_numbers_o
     assert Awr().loss == FilteredBc().loss == SftOnly().loss == {}
     with pytest.raises(NotImplementedError):
         GroupGrpo().numbers([trajectory(1.0, 0.5)])
+
+
+def test_what_each_objective_needs_of_a_phase() -> None:
+    """Values, past successes, tasks of each phase's own, play of the first phase alone, weights instead of targets."""
+    facts = {
+        Paper: (True, True, True, False, False),
+        Official: (True, True, True, False, False),
+        ValueReinforce: (True, False, True, False, False),
+        FilteredBc: (False, False, False, True, True),
+        Awr: (True, False, False, True, True),
+        Digirl: (True, False, False, False, True),
+        SftOnly: (False, False, False, False, False),
+        **dict.fromkeys((GroupGrpo, GroupGigpo, GroupPpo), (False, False, True, False, False)),
+    }
+    for kind, expected in facts.items():
+        found = (kind.critic, kind.replay, kind.fresh_tasks, kind.offline, kind.weighted)
+        assert found == expected, kind
