@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from filelock import FileLock
@@ -40,6 +41,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def global_generators() -> tuple[object, ...]:
+    """The states of those that a whole process shares. Not Python's: libraries draw from it when they are imported."""
+    return torch.get_rng_state().tolist(), str(np.random.get_state())  # noqa: NPY002
+
+
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Callable[[str, str], Path]:
     """A recipe and one of its presets -> a finished run, made once for all tests and workers. Read it, or copy it."""
@@ -50,7 +56,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Callab
         out = folder / f"{recipe.replace('/', '-')}-{preset}"
         with FileLock(f"{out}.lock"):
             torch.set_num_threads(1)
-            return oneiro.run(recipe, out=out, overrides=[f"preset={preset}", *SHORTER.get(recipe, ())]).path
+            before = global_generators()
+            path = oneiro.run(recipe, out=out, overrides=[f"preset={preset}", *SHORTER.get(recipe, ())]).path
+            assert global_generators() == before, f"{recipe} drew from a generator that is not its own"
+            return path
 
     folder.mkdir(exist_ok=True)
     return run

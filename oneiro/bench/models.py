@@ -12,6 +12,7 @@ from oneiro import seeds
 from oneiro.errors import OneiroError, nearest
 from oneiro.models import language
 from oneiro.models.language import LanguageModel, ModelSettings
+from oneiro.models.randomness import seeded
 
 PREFIX = "shape:"
 """`shape:NAME` is a model of NAME's shape with random weights: no download, and as fast as the real one. All are Llamas
@@ -63,7 +64,8 @@ def shaped(name: str, device: str = "cpu") -> LanguageModel:
         pad_token_id=tokenizer.pad_token_id,
     )
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
-    with torch.device(device):  # a large model's first weights are drawn where that is fast
+    # A large model's first weights are drawn where that is fast.
+    with seeded(0, torch.device(device)), torch.device(device):
         model = AutoModelForCausalLM.from_config(config, dtype=dtype)
     return language.assemble(name, model, tokenizer)
 

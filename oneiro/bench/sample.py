@@ -22,6 +22,7 @@ from oneiro.bench.growth import Axes, growth, three
 from oneiro.bench.measure import OURS, Contestant, Machine, by_device, comparison, seconds_of, take_turns
 from oneiro.models import language as languages
 from oneiro.models.language import LanguageModel
+from oneiro.models.randomness import seeded
 from oneiro.recipe import Settings
 from oneiro.report.table import Table
 from oneiro.sampling.engine import Engine, SamplingSettings
@@ -121,17 +122,17 @@ class Peer:
 
     @torch.no_grad()
     def generate(self, number: int, static: bool) -> None:
-        torch.manual_seed(number)
         extra: dict[str, Any] = {"cache_implementation": "static"} if static else {}
-        self.model.generate(
-            self.rows,
-            attention_mask=torch.ones_like(self.rows),
-            do_sample=True,
-            top_k=0,
-            max_new_tokens=self.new_tokens,
-            pad_token_id=0,
-            **extra,
-        )
+        with seeded(number, self.rows.device):
+            self.model.generate(
+                self.rows,
+                attention_mask=torch.ones_like(self.rows),
+                do_sample=True,
+                top_k=0,
+                max_new_tokens=self.new_tokens,
+                pad_token_id=0,
+                **extra,
+            )
 
 
 def grow(model: str, machine: Machine, settings: SampleSettings) -> Table:

@@ -24,6 +24,7 @@ from oneiro.learning.optimiser import Optimiser, learning_rate
 from oneiro.learning.settings import LearnerSettings
 from oneiro.models.backbone import Backbone
 from oneiro.models.heads import ValueHead
+from oneiro.models.randomness import seeded
 
 MICRO_BATCH_BYTES = {"cpu": 64 << 20, "cuda": 16 << 30}
 """What a micro-batch may keep for its backward pass, unless the settings count tokens."""
@@ -286,9 +287,7 @@ def adapter_dropout(backbone: Backbone, seed: int) -> Iterator[None]:
     if not dropouts:
         yield
         return
-    devices = [backbone.device] if backbone.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed % (1 << 63))
+    with seeded(seed, backbone.device):
         for module in dropouts:
             module.train()
         try:

@@ -91,8 +91,8 @@ def official_row_loss(rho: Tensor, target: Tensor, confidence: Tensor) -> tuple[
     """The released loss of rows and its derivative by rho, the mean log-ratio; `confidence` is the reference's
     geometric mean probability of the row's tokens.
     """
-    strict = ((target >= 0) & (confidence >= 0.8)) | ((target < 0) & (confidence < 0.9))
-    beta = torch.where(strict, 5.0, 1.0)
+    # The release has another bound (0.9) for steps below 0, which its mask then leaves out of the loss.
+    beta = torch.where(confidence >= 0.8, 5.0, 1.0)
     beta = torch.minimum(beta, torch.where(rho == 0, beta, (target / rho).abs()))
     error = beta * rho - target
     smooth = torch.where(error.abs() < 1, 0.5 * error.square(), error.abs() - 0.5)

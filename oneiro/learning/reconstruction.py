@@ -10,8 +10,7 @@ cosine over `steps` ends where it says.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from oneiro.learning import checkpoint, finite
 from oneiro.learning.optimiser import Optimiser, learning_rate
 from oneiro.learning.settings import DiscriminatorLossSettings, ReconstructionSettings
 from oneiro.models.language import read_state, write_state
+from oneiro.models.randomness import seeded
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video.blocks import backward
 from oneiro.models.video.discriminator import Discriminator, gradient_penalty, hinge
@@ -91,7 +91,7 @@ def train(
         for step in range(start, settings.steps):
             with (
                 finite.at_step(step + 1),
-                seeded(seeds.derive(seed, "dropout", step)),
+                seeded(seeds.derive(seed, "dropout", step), tokenizer.device),
                 half_precision(tokenizer.device),
             ):
                 playing = opponent if opponent is not None and opponent.plays(step, settings.steps) else None
@@ -151,15 +151,6 @@ def both(frames: Tensor, context: Tensor | None) -> Tensor:
 def codes_used(found: Reconstruction) -> float:
     """How many different codes the frames of a batch use."""
     return float(len(found.indices.unique())) if found.indices is not None else 0.0
-
-
-@contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Random weights and dropout of their own, apart from anybody else's generator."""
-    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed % (1 << 63))
-        yield
 
 
 def half_precision(device: torch.device) -> torch.autocast:

@@ -42,7 +42,7 @@ class ValueHead(nn.Module):
 
     def __init__(self, width: int, device: torch.device | str = "cpu") -> None:
         super().__init__()
-        self.linear = nn.Linear(width, 1, device=device)
+        self.linear = nn.utils.skip_init(nn.Linear, width, 1, device=device)
         nn.init.zeros_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
 

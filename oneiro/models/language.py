@@ -8,7 +8,7 @@ reads what `save` writes.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +25,7 @@ from oneiro.models.attention import Causal
 from oneiro.models.backbone import Backbone
 from oneiro.models.foreign import ForeignBackbone
 from oneiro.models.locate import locate, newest_weights
+from oneiro.models.randomness import seeded
 from oneiro.models.settings import LoraSettings, ModelSettings
 
 CHATML = (
@@ -198,8 +199,7 @@ def with_lora(language: LanguageModel, settings: LoraSettings | None) -> Languag
         task_type="CAUSAL_LM",
     )
     # peft draws from the global generator: a stage that starts again must draw the same.
-    with torch.random.fork_rng(devices=[language.backbone.device] if language.backbone.device.type == "cuda" else []):
-        torch.manual_seed(0)
+    with seeded(0, language.backbone.device):
         try:
             model = get_peft_model(language.model, adapter)
         except ValueError as error:
@@ -240,7 +240,8 @@ def load_adapter(folder: Path, how: dict[str, Any]) -> Any:
     """An adapter on its base; `how` is what transformers is told about loading the base."""
     from peft import AutoPeftModelForCausalLM
 
-    return AutoPeftModelForCausalLM.from_pretrained(folder, is_trainable=True, **how)
+    with seeded():  # a fresh adapter is drawn before the saved one takes its place
+        return AutoPeftModelForCausalLM.from_pretrained(folder, is_trainable=True, **how)
 
 
 def is_adapter(name: str) -> bool:
@@ -288,11 +289,13 @@ def create_tiny(
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
-    return assemble("tiny", initialised(LlamaForCausalLM(config), seed), tokenizer)
+    return assemble("tiny", initialised(LlamaForCausalLM, config, seed), tokenizer)
 
 
-def initialised(model: Any, seed: int) -> Any:
-    """The model with random weights of our own, on the default device."""
+def initialised(architecture: Callable[[Any], Any], config: Any, seed: int) -> Any:
+    """A model with random weights of our own, on the default device."""
+    with seeded():  # the library's own first weights, of which none stays
+        model = architecture(config)
     generator = torch.Generator().manual_seed(seed % (1 << 63))
     with torch.no_grad():
         for key, parameter in model.named_parameters():

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from oneiro.models.randomness import seeded
+
 LAYERS, WIDTH, HEADS, KV_HEADS, HEAD_DIM, MLP, VOCABULARY, POSITIONS = 4, 64, 4, 2, 16, 96, 160, 256
 SIZES: dict[str, Any] = {
     **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers", "num_layers"), LAYERS),
@@ -72,8 +74,7 @@ def random_model(config: Any, seed: int = 0) -> Any:
     from transformers import AutoModelForCausalLM
 
     generator = torch.Generator().manual_seed(seed)
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
+    with seeded(seed):
         model = AutoModelForCausalLM.from_config(config).float().eval()
     with torch.no_grad():
         for parameter in model.parameters():

@@ -10,9 +10,8 @@ import urllib.parse
 from contextlib import suppress
 from typing import Any
 
-from oneiro.sampling.server import ServerFault
+from oneiro.sampling.server import ServerFault, read_reply
 
-CHUNK = 1 << 16
 LONGEST = 256 << 20
 
 
@@ -41,9 +40,7 @@ def ask(url: str, body: Any = None, seconds: float = 60.0, longest: int = LONGES
         headers = {"Content-Type": "application/json", "Connection": "close"}
         connection.request("GET" if body is None else "POST", target, payload, headers)
         response = connection.getresponse()
-        found = bytearray()
-        while len(found) <= longest and not late.is_set() and (piece := response.read(CHUNK)):
-            found += piece
+        found = read_reply(response, longest, late)
     except (OSError, http.client.HTTPException) as error:
         reason = f"no reply within {seconds:.1f} s" if late.is_set() or isinstance(error, TimeoutError) else error
         raise ServerFault(str(reason) or type(error).__name__) from error

@@ -230,7 +230,7 @@ class Server:
                 raise TimeoutError
             connection.request("POST", target, payload, self._headers | headers)
             response = connection.getresponse()
-            body = _read(response, longest, late)
+            body = read_reply(response, longest, late)
         except (OSError, http.client.HTTPException) as error:
             if late.is_set() or isinstance(error, TimeoutError):
                 raise ServerFault(f"no reply within {seconds:.1f} s") from error
@@ -351,7 +351,7 @@ def _longest(body: dict[str, Any]) -> int:
     return min(MAX_BODY, BODY_OF_NOTHING + BYTES_PER_TOKEN * count)
 
 
-def _read(response: http.client.HTTPResponse, longest: int, late: threading.Event) -> bytes:
+def read_reply(response: http.client.HTTPResponse, longest: int, late: threading.Event) -> bytes:
     """A reply piece by piece, while there is time; one byte more than the longest says that it was longer."""
     found = bytearray()
     while (

@@ -117,9 +117,9 @@ class Chaos:
         found, done = Count(), 0
         while done < count:
             out, killed = self.fresh(), 0
-            for _ in range(int(min(count - done, self.rng.integers(1, 6)))):
+            for number in range(int(min(count - done, self.rng.integers(1, 6)))):
                 pid = child.start(self.words(out), self.folder / "logs")
-                time.sleep(float(self.rng.uniform(0, 1.1 * self.seconds)))
+                self.pause(pid, fresh=number == 0)
                 os.kill(pid, signal.SIGKILL)
                 killed += child.wait(pid, self.folder / "logs").code == -signal.SIGKILL
             done += max(1, killed)
@@ -127,6 +127,16 @@ class Chaos:
             for number in range(max(1, killed)):
                 found.add(f"kill {done - number}", ended, same)
         return found
+
+    def pause(self, pid: int, fresh: bool) -> None:
+        """Up to a random moment of a run. One that ends before it says how long a fresh run takes by now."""
+        began = time.monotonic()
+        until = began + float(self.rng.uniform(0, 1.1 * self.seconds))
+        while time.monotonic() < until:
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                self.seconds = time.monotonic() - began if fresh else self.seconds
+                return
+            time.sleep(0.01)
 
     def crashes(self, most: int) -> Count:
         """Every operation on files, or as many of them as asked for, evenly spread."""

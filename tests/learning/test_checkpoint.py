@@ -263,6 +263,15 @@ def test_a_disk_that_does_not_answer_costs_no_checkpoint(
     assert len(list(folder.glob("step-*"))) == 2
 
 
+def test_weights_whose_numbers_are_cut_off_behind_a_whole_header_are_one_line(tmp_path: Path) -> None:
+    language = make_tiny()
+    weights = language.save(tmp_path / "model") / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-8])
+    assert files.tensors_of(weights)
+    with pytest.raises(OneiroError, match=r"the checkpoint at .*model cannot be read \(.*\); delete it"):
+        checkpoint.saved_weights(tmp_path / "model", language.model)
+
+
 def test_adapters_are_checked_too(tmp_path: Path) -> None:
     language = with_lora(make_tiny(), LoraSettings(rank=2))
     checkpoint.save(tmp_path, 1, language, {})

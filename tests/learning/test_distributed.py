@@ -19,9 +19,9 @@ import torch
 
 import oneiro
 from oneiro import seeds, team
-from oneiro.episode import Episode, Row, given
+from oneiro.episode import Episode, FinishReason, Row, given
 from oneiro.errors import OneiroError
-from oneiro.learning import checkpoint, parallel, sft
+from oneiro.learning import checkpoint, parallel, sft, shards
 from oneiro.learning.algorithms import Grpo, Gspo, Ppo
 from oneiro.learning.batch import batches
 from oneiro.learning.distributed import owners, portions
@@ -177,6 +177,23 @@ def test_an_update_of_several_ranks_is_that_of_one_process(size: int, mode: str)
             torch.testing.assert_close(weights[key], tensor, atol=3e-5, rtol=1e-4, msg=lambda m, n=name: f"{n}: {m}")
 
 
+def test_ranks_sample_what_one_process_samples_up_to_the_models_own_end_tokens() -> None:
+    prompts, sampling = [[3, 4], [5], [3, 4], [6, 7, 8]], SamplingSettings(max_tokens=12, temperature=0.9)
+
+    def work() -> list[tuple[list[int], str, list[float]]]:
+        language = make_tiny()
+        language.model.generation_config.eos_token_id = list(range(20, 120))
+        engine = Engine(language, max_batch_size=3)
+        found = [engine.generate(prompts, 3, sampling, seed=seed) for seed in (7, [1, 2, 3, 4])]
+        flat = [sample for call in found for samples in call for sample in samples]
+        return [(s.tokens.tolist(), s.finish_reason.value, s.logprobs.tolist()) for s in flat]
+
+    alone = work()
+    assert len(alone) == 24 and sum(reason == FinishReason.TOKEN.value for _, reason, _ in alone) > 12
+    for mine, whole in zip(on_ranks(2, work), alone, strict=True):
+        assert mine[:2] == whole[:2] and mine[2] == pytest.approx(whole[2], abs=1e-5)
+
+
 def test_the_cases_change_weights() -> None:
     _, weights = outcomes(1, "none")["lora, a reference that follows"]
     start = with_lora(make_tiny(), LoraSettings(rank=2)).model.state_dict()
@@ -297,6 +314,12 @@ def test_shards_of_another_model_are_refused(tmp_path: Path) -> None:
         part.write_bytes(part.read_bytes()[:-4] + b"\0\0\0\0")
     with pytest.raises(OneiroError, match="damaged"):
         checkpoint.intact(tmp_path)
+    place = newest / "policy"
+    listed = shards.read_whole(place)
+    for part in (newest / "policy-optimiser").glob("*.safetensors"):
+        part.write_bytes(part.read_bytes()[:-64])
+    with pytest.raises(OneiroError, match=r"optimiser state at .*policy-optimiser cannot be read .*; delete it"):
+        shards.load(place, listed)
 
 
 # Losses ---------------------------------------------------------------------------------------------------------------

@@ -130,6 +130,13 @@ def test_two_steps_with_an_opponent_are_those_worked_out_beside_them(
             torch.testing.assert_close(a, b, rtol=1e-2, atol=2e-3, msg=name)
 
 
+def test_an_opponent_learns_as_published_where_nothing_is_set() -> None:
+    settings = DiscriminatorLossSettings()
+    assert (settings.weight, settings.gradient_penalty, settings.start, settings.alternate) == (0.1, 10.0, 0.0, False)
+    optimiser = settings.optimiser
+    assert (optimiser.lr, optimiser.betas, optimiser.weight_decay) == (5e-4, (0.9, 0.999), 0.0)
+
+
 def test_an_opponent_plays_from_its_step_or_share_on() -> None:
     tokenizer = tokenizers.create(FRAME, 0, "cpu")
     for start, first in ((0.0, 0), (0.25, 5), (0.26, 6), (1, 1), (7, 7)):

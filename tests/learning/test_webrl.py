@@ -11,8 +11,12 @@ from oneiro.learning.algorithms.webrl import (
     Awr,
     Digirl,
     FilteredBc,
+    GroupGigpo,
+    GroupGrpo,
+    GroupPpo,
     Official,
     Paper,
+    SftOnly,
     StepTrajectory,
     ValueReinforce,
     mc_returns,
@@ -21,7 +25,7 @@ from oneiro.learning.algorithms.webrl import (
 )
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
-from oneiro.learning.losses import LossSettings, official_row_loss
+from oneiro.learning.losses import LossSettings, official_row_loss, row_loss
 from oneiro.learning.optimiser import OptimiserSettings
 from oneiro.models.language import LanguageModel
 from tests.learning.test_objectives import assert_same_gradients, gradients, logprobs_of, updated
@@ -87,6 +91,22 @@ def test_the_released_loss_is_a_smooth_l1_on_positive_steps(tiny: LanguageModel,
     assert_same_gradients(found, expected)
 
 
+@pytest.mark.parametrize(("sure", "loss", "slope"), [(0.7, 0.405, -0.9), (0.85, 0.025, -0.5)])
+def test_the_released_loss_is_strict_where_the_reference_was_sure_of_the_reply(
+    sure: float, loss: float, slope: float
+) -> None:
+    """rho 0.1 and target 1: b is 1 below a geometric mean of 0.8 and 5 above; the prompt's tokens do not count."""
+    columns = {
+        "policy": torch.tensor([0.0, 0.0, 0.0, 1.0, 1.0]),
+        "reference": torch.tensor([0.0, 0.0, 0.0, sure, sure]).log().nan_to_num(neginf=0.0),
+        "advantages": torch.tensor([5.0, 5.0, 5.0, 1.0, 1.0]),
+    }
+    settings = LossSettings(**Official().loss)
+    value, found = row_loss(columns["reference"] + 0.1, columns, torch.zeros(5, dtype=torch.long), 1, settings)
+    assert value.tolist() == pytest.approx([loss] * 5, rel=1e-5)
+    assert found.tolist() == pytest.approx([slope] * 5, rel=1e-5)
+
+
 def test_reinforce_is_linear_in_the_log_ratio(tiny: LanguageModel, examples: list[Example]) -> None:
     total = -sum(y * r.sum() for r, y in zip(log_ratios(tiny, examples), TARGETS, strict=True)) / 3
     expected = gradients(tiny, total)
@@ -139,6 +159,7 @@ def test_baselines_weigh_steps_as_their_papers_say() -> None:
     weights = Awr(temperature=0.5, cap=2.0).numbers(trajectories)
     np.testing.assert_allclose(weights[0], [2.0], rtol=1e-6)  # exp(1.6) is cut
     np.testing.assert_allclose(weights[1], np.exp([-0.4, -1.8]), rtol=1e-6)
+    np.testing.assert_allclose(Awr().numbers([trajectory(1.0, -1.0, 0.5)])[0], [20.0, np.e], rtol=1e-5)  # exp(4) is cut
     assert [n.tolist() for n in Digirl().numbers(trajectories)] == [[1.0], [1.0, 0.0], [0.0]]
 
 
@@ -146,3 +167,37 @@ def test_a_reference_that_equals_the_policy_leaves_the_target_alone() -> None:
     value, slope = official_row_loss(torch.zeros(2), torch.tensor([1.0, -0.6]), torch.tensor([0.5, 0.5]))
     assert value.tolist() == [0.5, 0.0]
     assert slope.tolist() == [-1.0, 0.0]
+
+
+def test_the_released_targets_are_one_or_masked_by_the_sign_of_the_advantage() -> None:
+    lost = trajectory(0.0, 0.5, 0.2, after=0.6)  # advantages -0.35 and 0.35
+    edge = trajectory(0.0, 0.0, after=0.05)  # 0: what a step costs is what it gained
+    won = trajectory(1.0, 0.9, 0.3, after=0.0)
+    found = Official().numbers([lost, edge, won])
+    assert [numbers.tolist() for numbers in found] == [[pytest.approx(-0.6), 1.0], [1.0], [1.0, 1.0]]
+    assert all(numbers.dtype == np.float32 for numbers in found)
+
+
+def test_an_objective_without_phases_weighs_no_step_and_groups_have_no_numbers_of_their_own() -> None:
+    found = SftOnly().numbers([trajectory(1.0, 0.5, 0.5), trajectory(0.0, 0.5)])
+    assert [numbers.tolist() for numbers in found] == [[0.0, 0.0], [0.0]] and found[0].dtype == np.float32
+    assert Awr().loss == FilteredBc().loss == SftOnly().loss == {}
+    with pytest.raises(NotImplementedError):
+        GroupGrpo().numbers([trajectory(1.0, 0.5)])
+
+
+def test_what_each_objective_needs_of_a_phase() -> None:
+    """Values, past successes, tasks of each phase's own, play of the first phase alone, weights instead of targets."""
+    facts = {
+        Paper: (True, True, True, False, False),
+        Official: (True, True, True, False, False),
+        ValueReinforce: (True, False, True, False, False),
+        FilteredBc: (False, False, False, True, True),
+        Awr: (True, False, False, True, True),
+        Digirl: (True, False, False, False, True),
+        SftOnly: (False, False, False, False, False),
+        **dict.fromkeys((GroupGrpo, GroupGigpo, GroupPpo), (False, False, True, False, False)),
+    }
+    for kind, expected in facts.items():
+        found = (kind.critic, kind.replay, kind.fresh_tasks, kind.offline, kind.weighted)
+        assert found == expected, kind

@@ -193,6 +193,17 @@ def test_files_of_torch_that_are_not_right_are_refused(networks: dict[Net, Lpips
     assert not target.exists()
 
 
+def test_tensors_under_other_names_are_another_kind_of_file(tmp_path: Path) -> None:
+    torch.save({"lin0.model.1.weight": torch.zeros(1)}, tmp_path / "heads.pth")
+    for state in ({"features.0.weight": torch.zeros(1)}, {"features.x.weight": torch.zeros(1)}):
+        buffer = io.BytesIO()
+        torch.save(state, buffer)
+        name = f"net-{hashlib.sha256(buffer.getvalue()).hexdigest()[:8]}.pth"
+        (tmp_path / name).write_bytes(buffer.getvalue())
+        with pytest.raises(OneiroError, match=f"{name} or heads.pth in .* is another kind of file; get a fresh copy"):
+            perceptual._torch_tensors(tmp_path, name, "heads.pth")
+
+
 def test_a_changed_weight_file_is_noticed(networks: dict[Net, Lpips], tmp_path: Path) -> None:
     for file in perceptual.folder().iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())

@@ -6,6 +6,7 @@ import os
 import pickle
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from transformers import AutoModelForCausalLM
 
 from oneiro import team as teams
 from oneiro.errors import OneiroError
+from oneiro.models import shards
 from oneiro.models.language import LanguageModel, merge
 from tests.conftest import make_tiny
 from tests.ranks import on_ranks
@@ -28,8 +30,12 @@ def _write(team: teams.Team, folder: str, state: dict[str, torch.Tensor], replic
         mesh = init_device_mesh("cpu", (replicas, team.size // replicas), mesh_dim_names=("ddp", "fsdp"))
     else:
         mesh = init_device_mesh("cpu", (team.size,), mesh_dim_names=("fsdp",))
-    places: list[Placement] = [Replicate()] * (mesh.ndim - 1) + [Shard(0)]
-    sharded = {name: distribute_tensor(tensor, mesh, places) for name, tensor in state.items()}
+    # Vectors whole on every rank, matrices by rows.
+    outer: list[Placement] = [Replicate()] * (mesh.ndim - 1)
+    sharded = {
+        name: distribute_tensor(tensor, mesh, [*outer, Replicate() if tensor.dim() == 1 else Shard(0)])
+        for name, tensor in state.items()
+    }
     torch.save(sharded, Path(folder) / f"model_world_size_{team.size}_rank_{team.rank}.pt")
 
 
@@ -73,22 +79,82 @@ def test_of_replicas_one_is_taken(tmp_path: Path, tiny: LanguageModel) -> None:
     assert torch.equal(logits(merge(folder, tmp_path / "out")), logits(tiny.save(tmp_path / "whole")))
 
 
-@pytest.mark.parametrize("damage", ["missing", "cut", "stranger", "no config"])
-def test_what_cannot_be_joined_is_one_line(three: Path, damage: str, tmp_path: Path) -> None:
-    folder = shutil.copytree(three, tmp_path / "actor")
-    second = folder / "model_world_size_3_rank_1.pt"
-    if damage == "missing":
-        second.unlink()
-    elif damage == "cut":
-        second.write_bytes(second.read_bytes()[:1000])
+def plain(language: LanguageModel, folder: Path) -> list[dict[str, torch.Tensor]]:
+    """Two ranks' parts without anything that says how they were cut: vectors whole, matrices by rows."""
+    language.save(folder / "huggingface")
+    (folder / "huggingface" / "model.safetensors").unlink()
+    state = language.model.state_dict()
+    return [{k: t.clone() if t.dim() == 1 else t.chunk(2)[rank].clone() for k, t in state.items()} for rank in (0, 1)]
+
+
+def save(parts: list[Any], folder: Path) -> Path:
+    for rank, part in enumerate(parts):
+        torch.save(part, folder / f"model_world_size_{len(parts)}_rank_{rank}.pt")
+    return folder
+
+
+def test_plain_tensors_are_joined_by_rows_unless_they_are_whole(tmp_path: Path, tiny: LanguageModel) -> None:
+    folder = save(plain(tiny, tmp_path / "actor"), tmp_path / "actor")
+    assert torch.equal(logits(merge(folder, tmp_path / "out")), logits(tiny.save(tmp_path / "whole")))
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ("missing", "rank 1 of 2"),
+        ("cut", "no file of tensors"),
+        ("list", "no list of named tensors"),
+        ("numbers", "no list of named tensors"),
+        ("stranger", r"score\.weight"),
+        ("lacking", r"the shards have no 'model\.norm\.weight'"),
+        ("rows", r"'model\.layers\.0\.mlp\.up_proj\.weight' do not make up its shape \(64, 32\)"),
+        ("rank", r"'model\.norm\.weight' do not make up its shape"),
+        ("adapter", "holds an adapter"),
+        ("no config", "no huggingface"),
+        ("odd config", "no language model can be made"),
+        ("several", "several checkpoints"),
+    ],
+)
+def test_what_cannot_be_joined_is_one_line(damage: str, said: str, tmp_path: Path, tiny: LanguageModel) -> None:
+    folder = tmp_path / "run" / "actor"
+    parts: list[Any] = list(plain(tiny, folder))
+    up = "model.layers.0.mlp.up_proj.weight"
+    if damage == "list":
+        parts[1] = [torch.zeros(2)]
+    elif damage == "numbers":
+        parts[1] = {"a": 5}
     elif damage == "stranger":
-        for path in folder.glob("*.pt"):
-            torch.save({**torch.load(path, weights_only=True), "score.weight": torch.zeros(2)}, path)
-    else:
+        parts[1]["score.weight"] = torch.zeros(2)
+    elif damage == "lacking":
+        parts = [{k: t for k, t in part.items() if k != "model.norm.weight"} for part in parts]
+    elif damage == "rows":
+        parts[1][up] = parts[1][up][:-1]
+    elif damage == "rank":
+        del parts[1]["model.norm.weight"]
+    elif damage == "adapter":
+        parts[0]["model.lora_A.weight"] = torch.zeros(2)
+    save(parts, folder)
+    if damage == "missing":
+        (folder / "model_world_size_2_rank_1.pt").unlink()
+    elif damage == "cut":
+        os.truncate(folder / "model_world_size_2_rank_1.pt", 1000)
+    elif damage == "no config":
         (folder / "huggingface" / "config.json").unlink()
-    with pytest.raises(OneiroError, match=r"rank 1 of 3|no file of tensors|score\.weight|no huggingface"):
-        merge(folder, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+    elif damage == "odd config":
+        (folder / "huggingface" / "config.json").write_text('{"model_type": "vit"}')
+    elif damage == "several":
+        shutil.copytree(folder, folder.with_name("older"))
+    with pytest.raises(OneiroError, match=said) as caught:
+        merge(folder.parent, tmp_path / "out")
+    assert "\n" not in str(caught.value) and not (tmp_path / "out").exists()
+
+
+def test_sums_that_ranks_have_still_to_add_up_cannot_be_joined() -> None:
+    from torch.distributed.tensor import Partial
+
+    piece = SimpleNamespace(placements=[Partial()], _local_tensor=torch.zeros(2))
+    with pytest.raises(OneiroError, match=r"the shards of 'w' are placed as .* which cannot be joined"):
+        shards._joined("w", [piece, piece], torch.Size([2]))
 
 
 def test_a_pickle_that_would_run_something_is_refused(three: Path, tmp_path: Path) -> None:

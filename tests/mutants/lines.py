@@ -1,10 +1,15 @@
-"""Which tests run which lines: each test once, under a tracer that looks at the mutated files and nothing else."""
+"""Which tests run which lines: each test once, under a tracer that looks at the mutated files and nothing else.
+
+A tracer lives on in forked processes (the ranks of a team), and so does an error that was put into the parent. What
+runs there is appended to a file, line by line: such a process may be killed at any moment.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 import threading
-import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from types import FrameType
@@ -29,10 +34,19 @@ class Recorder:
     _failed: bool = False
     _fixtures: dict[Any, dict[str, set[int]]] = field(default_factory=dict)
     """What the fixtures that several tests share have run: each of those tests may notice an error there."""
+    _file: Any = field(default_factory=lambda: tempfile.TemporaryFile("a+b", buffering=0))  # noqa: SIM115
+    """`path:line` of what forked processes run."""
+    _forked: bool = False
+
+    def __post_init__(self) -> None:
+        os.register_at_fork(after_in_child=self._enter_child)
+
+    def _enter_child(self) -> None:
+        self._forked, self._now = True, {}
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        self._now, self._failed, start = {}, False, time.process_time()
+        self._now, self._failed, start = {}, False, processor_time()
         threading.settrace(self._enter)
         sys.settrace(self._enter)
         try:
@@ -41,7 +55,8 @@ class Recorder:
             sys.settrace(None)
             threading.settrace(None)  # type: ignore[arg-type]
             if not self._failed:
-                self.seconds[item.nodeid] = time.process_time() - start
+                self.seconds[item.nodeid] = processor_time() - start
+                add(self._now, self._of_children())
                 for fixture in used_by(item):
                     add(self._now, self._fixtures.get(fixture, {}))
                 for path, found in self._now.items():
@@ -66,16 +81,33 @@ class Recorder:
         if shown is None:
             return None
         found = self._now.setdefault(shown, set())
-        found.add(frame.f_lineno)
 
         def line(frame: FrameType, event: str, argument: Any) -> Any:
-            found.add(frame.f_lineno)
+            if frame.f_lineno not in found:
+                found.add(frame.f_lineno)
+                if self._forked:
+                    os.write(self._file.fileno(), f"{shown}:{frame.f_lineno}\n".encode())
             return line
 
-        return line
+        return line(frame, event, argument)
+
+    def _of_children(self) -> dict[str, set[int]]:
+        """What forked processes ran since this was asked the last time."""
+        found: dict[str, set[int]] = {}
+        self._file.seek(0)
+        for entry in self._file.read().decode().splitlines():
+            path, _, number = entry.rpartition(":")
+            found.setdefault(path, set()).add(int(number))
+        self._file.truncate(0)
+        return found
 
     def data(self) -> dict[str, Any]:
         return {"seconds": self.seconds, "lines": {key: sorted(found) for key, found in self.lines.items()}}
+
+
+def processor_time() -> float:
+    """Of this process and of its children that have ended."""
+    return sum(os.times()[:4])
 
 
 def used_by(item: pytest.Item) -> Iterator[Any]:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import ast
+import os
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from tests.mutants.lines import Coverage
+from tests.mutants.lines import Coverage, Recorder
 from tests.mutants.mutate import mutants_of
 from tests.mutants.run import Result, accepted_reason, few, naming, noticed, report
 from tests.mutants.run import parse as parse_options
@@ -125,3 +130,32 @@ def test_the_report_counts_what_could_be_noticed(tmp_path: Path) -> None:
         and "| code.py | 1 | 1 | 1 | 0 | 1 |" in text
     )
     assert found[2].change in text and found[0].change not in text
+
+
+def recorded(recorder: Recorder, name: str, work: Callable[[], object]) -> None:
+    """Run something as the test of that name."""
+    item: Any = SimpleNamespace(nodeid=name, _fixtureinfo=SimpleNamespace(name2fixturedefs={}))
+    steps = recorder.pytest_runtest_protocol(item)
+    next(steps)
+    work()
+    with suppress(StopIteration):
+        next(steps)
+
+
+def test_lines_are_those_of_the_test_and_of_processes_it_forked(tmp_path: Path) -> None:
+    path = tmp_path / "code.py"
+    path.write_text("def f(x):\n    if x:\n        return 1\n    return 2\n")
+    code: dict[str, Any] = {}
+    exec(compile(path.read_text(), str(path), "exec"), code)
+
+    def in_a_fork() -> None:
+        if (pid := os.fork()) == 0:
+            code["f"](False)
+            os._exit(0)
+        os.waitpid(pid, 0)
+
+    recorder = Recorder({str(path): "code.py"})
+    recorded(recorder, "here", lambda: code["f"](True))
+    recorded(recorder, "there", in_a_fork)
+    recorded(recorder, "nowhere", lambda: None)
+    assert recorder.data()["lines"] == {"code.py:here": [1, 2, 3], "code.py:there": [1, 2, 4]}

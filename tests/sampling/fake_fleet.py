@@ -24,8 +24,8 @@ class FakeServer:
         self.engine, self.kind = Engine(language), kind
         self.version = "base"
         self.faults: list[str] = []
-        self.deaf = False
-        """Neither alive nor dead: connections are closed without an answer."""
+        self.deaf = self.refuses = False
+        """Neither alive nor dead: connections are closed without an answer. Or it takes no new weights."""
         self.requests: list[str] = []
         self.updates = 0
         self._lock = threading.Lock()
@@ -68,6 +68,8 @@ class FakeServer:
             time.sleep(1.5)
         if fault == "garbage":
             reply: Any = {"choices": [{"token_ids": [10**9], "logprobs": {"token_logprobs": ["x"]}}], "meta_info": {}}
+        elif fault == "empty":
+            reply = {}
         elif sampled:
             with self._lock:
                 reply = self.sampled(body, fault)
@@ -91,6 +93,8 @@ class FakeServer:
             if self.kind == "vllm" and path == "/collective_rpc" and body["method"] == "reload_weights":
                 self.load(Path(body["kwargs"]["weights_path"]))
                 return {"results": [None]}
+            if self.kind == "sglang" and path == "/update_weights_from_disk" and self.refuses:
+                return {"success": False, "message": "no room"}
             if self.kind == "sglang" and path == "/update_weights_from_disk":
                 self.load(Path(body["model_path"]))
                 self.version = body["weight_version"]
@@ -117,11 +121,20 @@ class FakeServer:
         n = max(1, params["n"] // 2) if fault == "partial" else params["n"]
         seed = params["seed" if self.kind == "vllm" else "sampling_seed"]
         (samples,) = self.engine.generate([prompt], n, sampling, seed=seed)
+        assert 0 <= seed < 1 << 31, "no server takes a larger seed"
+        # Neither server gives what it was not asked for.
         if self.kind == "vllm":
+            assert body["model"] == "policy"
             choices = [_choice(place, sample, fault) for place, sample in enumerate(samples)]
+            for asked, part in (("return_token_ids", "token_ids"), ("logprobs", "logprobs")):
+                for choice in choices if not body.get(asked) else ():
+                    del choice[part]
             return {"choices": choices + (choices if fault == "duplicate" else [])}
         version = "0" if fault == "stale" else self.version
-        return [_generated(sample, version, fault) for sample in samples]
+        found = [_generated(sample, version, fault) for sample in samples]
+        for one in found if not body.get("return_logprob") else ():
+            del one["meta_info"]["output_token_logprobs"]
+        return found
 
 
 def _choice(index: int, sample: Sample, fault: str) -> dict[str, Any]:

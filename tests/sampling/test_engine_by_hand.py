@@ -150,6 +150,9 @@ def test_a_call_without_prompts_or_with_an_empty_one(tiny: LanguageModel) -> Non
     assert Engine(tiny).generate([]) == []
     with pytest.raises(ValueError, match="at least one token"):
         Engine(tiny).generate([np.array([1]), np.zeros(0, int)])
+    for few_or_many in ([1], [1, 2, 3]):
+        with pytest.raises(ValueError, match=f"2 prompts need as many seeds, not {len(few_or_many)}"):
+            Engine(tiny).generate(PROMPTS[:2], seed=few_or_many)
     tiny.backbone.most_positions = None
     ((one,),) = Engine(tiny).generate([[1, 2]])
     assert len(one.tokens) <= 64  # the usual settings, one sample
@@ -243,7 +246,11 @@ def test_only_tokens_that_may_complete_a_stop_string_are_looked_at(tiny: Languag
         assert found[token] == ("a" in text or "b" in text or "\ufffd" in text), token
 
 
-def test_the_first_stop_string_ends_a_sample_in_whichever_step_it_is_found(tiny: LanguageModel) -> None:
+@pytest.mark.parametrize("steps", [1, 3, 16])
+def test_the_first_stop_string_ends_a_sample_however_many_steps_are_looked_at_at_once(
+    tiny: LanguageModel, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(engines.LOOK_EVERY, tiny.backbone.device.type, steps)
     told = tiny.encode("hello world hello world")
     for stop, length in (("hello", 0), ("ello w", 0), (" world", 0), ("never said", len(told))):
         sampling = SamplingSettings(max_tokens=len(told), stop=("another", stop))

@@ -20,6 +20,8 @@ from oneiro.learning.settings import CorrectionSettings
 from oneiro.models.language import LanguageModel, LoraSettings, with_lora
 from oneiro.sampling.engine import Engine, Sample, SamplingSettings
 from oneiro.sampling.fleet import Fleet
+from oneiro.sampling.rollout_server import RolloutServer
+from oneiro.sampling.server import ServerFault
 from oneiro.sampling.settings import FleetSettings
 from tests.conftest import make_tiny
 from tests.learning.test_loop import settings
@@ -92,9 +94,11 @@ def test_weights_are_sent_as_often_as_staleness_asks_for(tiny: LanguageModel, op
         ("vllm", "abort"),
         ("vllm", "partial"),
         ("vllm", "duplicate"),
+        ("vllm", "empty"),
         ("sglang", "stale"),
         ("sglang", "partial"),
         ("sglang", "garbage"),
+        ("sglang", "empty"),
     ],
 )
 def test_a_server_that_misbehaves_costs_no_sample(tiny: LanguageModel, kind: str, fault: str, opened: Open) -> None:
@@ -131,6 +135,77 @@ def test_when_no_server_answers_the_run_ends_with_one_line(tiny: LanguageModel, 
     server.deaf = True
     with pytest.raises(OneiroError, match=r"no rollout server answered within 0 s \(http://127"):
         fleet.at(0)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "logprobs", "said"),
+    [
+        ([1, 330], [-1.0, -1.0], "tokens"),
+        ([-1, 1], [-1.0, -1.0], "tokens"),
+        ([1, True], [-1.0, -1.0], "tokens"),
+        ([1, "2"], [-1.0, -1.0], "tokens"),
+        ([], [], "tokens"),
+        ([1] * 6, [-1.0] * 6, "tokens"),
+        (None, [-1.0], "tokens"),
+        ([1, 2], [-1.0, None], "log-prob"),
+        ([1, 2], [-1.0, 0.1], "log-prob"),
+        ([1, 2], [-1.0, float("-inf")], "log-prob"),
+        ([1, 2], [-1.0, float("nan")], "log-prob"),
+        ([1, 2], [-1.0], "log-prob"),
+        ([1, 2], {"0": -1.0}, "log-prob"),
+    ],
+)
+def test_one_wrong_entry_among_right_ones_is_a_fault(tokens: Any, logprobs: Any, said: str) -> None:
+    server = RolloutServer("http://here", FleetSettings(urls=("http://here",)), vocabulary=330)
+    assert server._sample([0, 329], [-1.0, 0.0], "stop", 3, FIVE).tokens.tolist() == [0, 329]
+    with pytest.raises(ServerFault, match=said):
+        server._sample(tokens, logprobs, "stop", 3, FIVE)
+
+
+def test_a_server_that_refuses_new_weights_is_none(tiny: LanguageModel, opened: Open) -> None:
+    fleet, (server,) = opened(tiny, "sglang", patience_s=0.3)
+    server.refuses = True
+    with pytest.raises(OneiroError, match=r"no rollout server answered .*new weights were refused: .*no room"):
+        fleet.at(0)
+
+
+def test_who_asks_for_samples_first_brings_the_weights_along(tiny: LanguageModel, opened: Open) -> None:
+    fleet, (server,) = opened(tiny)
+    ((sample,),) = fleet.generate([[3, 4]], 1, FIVE)
+    assert server.updates == 1 and sample.versions is not None and (sample.versions == 0).all()
+    assert np.allclose(sample.logprobs, scored(tiny, [3, 4], [sample])[0], atol=1e-4)
+
+
+def test_a_server_that_fell_behind_gets_the_weights_before_it_samples(tiny: LanguageModel, opened: Open) -> None:
+    fleet, (server,) = opened(tiny, "vllm", total_s=20.0)
+    fleet.at(1)
+    fleet.servers[0].version = 0
+    (samples,) = fleet.generate([[3]], 2, FIVE)
+    assert len(samples) == 2 and server.updates == 2
+    assert all((sample.versions == 1).all() for sample in samples if sample.versions is not None)
+
+
+def test_what_keeps_failing_ends_with_the_last_fault_and_asks_for_nothing_more(
+    tiny: LanguageModel, opened: Open
+) -> None:
+    fleet, (server,) = opened(tiny, "vllm", retries=0, concurrency=1)
+    fleet.at(0)
+    server.faults = ["abort"]
+    with pytest.raises(OneiroError, match=r"failed 1 times; the last, http://.*: it gave no whole sample"):
+        fleet.generate([[3]] * 20, 1, FIVE)
+    assert sum(path == "/v1/completions" for path in server.requests) < 20
+
+
+def test_a_server_that_dies_in_the_middle_and_one_that_takes_too_long(tiny: LanguageModel, opened: Open) -> None:
+    fleet, (server,) = opened(tiny, "vllm", patience_s=0.3, total_s=20.0, retries=9)
+    fleet.at(0)
+    server.faults = ["die"]
+    with pytest.raises(OneiroError, match="no rollout server answered within 0 s"):
+        fleet.generate([[3]], 1, FIVE)
+    fleet, _ = opened(tiny, "vllm", total_s=1e-9)
+    fleet.at(0)
+    with pytest.raises(OneiroError, match=r"rollout servers took longer than 0 s \(rl\.servers\.total_s\)"):
+        fleet.generate([[3]], 1, FIVE)
 
 
 def test_what_servers_cannot_do_is_refused(tiny: LanguageModel, opened: Open) -> None:

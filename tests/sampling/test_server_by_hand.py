@@ -249,7 +249,7 @@ def test_reading_ends_one_byte_beyond_the_longest_or_when_it_is_late() -> None:
 
     def read(size: int, longest: int) -> int:
         asked.clear()
-        return len(server._read(Response(b"x" * size), longest, late))  # type: ignore[arg-type]
+        return len(server.read_reply(Response(b"x" * size), longest, late))  # type: ignore[arg-type]
 
     assert read(10, 100) == 10 and asked == [101, 91]
     assert read(200, 100) == 101 and asked == [101]
@@ -297,6 +297,27 @@ def test_no_attempt_is_made_when_time_is_over_and_none_follows_a_pause_that_woul
     stopped.abort()
     with pytest.raises(ServerFault, match="not tried"):
         made._attempts(stopped, 0, 0, body)
+
+
+def test_a_connection_that_opens_too_late_carries_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    over, asked = threading.Event(), list[Any]()
+
+    class Slow:
+        def connect(self) -> None:
+            assert over.wait(60)
+
+        def request(self, *parts: Any) -> None:
+            asked.append(parts)
+            raise OSError("hung up")
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(server, "_hang_up", lambda connection: over.set())
+    monkeypatch.setattr(server, "_connection", lambda url, seconds: (Slow(), "/", {}))
+    with pytest.raises(ServerFault, match=r"no reply within 0\.1 s"):
+        client(timeout_s=0.1)._post(batch(), b"{}", 100)
+    assert asked == []
 
 
 def test_what_is_missing_is_asked_for_again_and_never_more_than_asked(monkeypatch: pytest.MonkeyPatch) -> None:

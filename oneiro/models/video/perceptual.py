@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from oneiro import files
 from oneiro.errors import OneiroError
+from oneiro.models.randomness import seeded
 from oneiro.models.smollm import home
 
 Net = Literal["alex", "vgg"]
@@ -91,13 +92,14 @@ class Lpips(nn.Module):
         self.plan = ALEX if net == "alex" else VGG
         self.pool = nn.MaxPool2d(3, 2) if net == "alex" else nn.MaxPool2d(2, 2)
         self.convolutions, heads, channels = nn.ModuleList(), [], 3
-        for item in self.plan:
-            if isinstance(item, tuple):
-                out, kernel, stride, padding = item
-                self.convolutions.append(nn.Conv2d(channels, out, kernel, stride, padding))
-                channels = out
-            elif item == "tap":
-                heads.append(nn.Parameter(torch.zeros(channels)))
+        with seeded():  # first weights; `load` brings the public ones
+            for item in self.plan:
+                if isinstance(item, tuple):
+                    out, kernel, stride, padding = item
+                    self.convolutions.append(nn.Conv2d(channels, out, kernel, stride, padding))
+                    channels = out
+                elif item == "tap":
+                    heads.append(nn.Parameter(torch.zeros(channels)))
         self.heads = nn.ParameterList(heads)
         self.register_buffer("shift", torch.tensor(SHIFT).view(1, 3, 1, 1), persistent=False)
         self.register_buffer("scale", torch.tensor(SCALE).view(1, 3, 1, 1), persistent=False)

@@ -20,6 +20,7 @@ from torch.nn.functional import avg_pool2d, smooth_l1_loss
 
 from oneiro import files, seeds
 from oneiro.errors import OneiroError
+from oneiro.models.randomness import seeded
 from oneiro.models.video.blocks import backward
 from oneiro.models.video.tokenizer import pixels
 from oneiro.recipe import Settings
@@ -94,7 +95,8 @@ class PixelReader(nn.Module):
         config: Mapping[str, Any] = files.read_json(folder / CONFIG)
         try:
             height, width = config["size"]
-            made = cls((height, width), config["outputs"], PixelSettings(**config["settings"]))
+            with seeded():  # first weights, of which none stays
+                made = cls((height, width), config["outputs"], PixelSettings(**config["settings"]))
             made.load_state_dict(load_file(folder / WEIGHTS))
         except Exception as error:  # a damaged file shows itself in many ways
             raise OneiroError(f"{folder} holds no frame reader ({error}); delete it to train it anew") from error
@@ -116,8 +118,7 @@ def train_reader(
     """
     if len(frames) != len(targets) or not len(frames):
         raise ValueError(f"{len(frames)} frames and {len(targets)} targets do not make a training set")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seeds.derive("reader", seed))
+    with seeded(seeds.derive("reader", seed)):
         reader = PixelReader((frames.shape[1], frames.shape[2]), targets.shape[1], settings).to(device)
     values = torch.from_numpy(targets.astype(np.float32))
     reader.shift.copy_(values.mean(dim=0))

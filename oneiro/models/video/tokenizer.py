@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from oneiro import files
 from oneiro.errors import OneiroError
 from oneiro.models.language import default_device, read_state, refuse_damaged, write_folder, write_state
+from oneiro.models.randomness import seeded
 from oneiro.models.video.fsq import Fsq
 from oneiro.models.video.settings import CompressiveTokenizerSettings as CompressiveTokenizerSettings
 from oneiro.models.video.settings import (
@@ -108,8 +109,7 @@ def create(settings: TokenizerSettings, seed: int = 0, device: torch.device | st
     from oneiro.models.video.compressive_tokenizer import CompressiveTokenizer
     from oneiro.models.video.frame_tokenizer import FrameTokenizer
 
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed % (1 << 63))
+    with seeded(seed):
         made: Tokenizer = (
             FrameTokenizer(settings) if isinstance(settings, FrameTokenizerSettings) else CompressiveTokenizer(settings)
         )

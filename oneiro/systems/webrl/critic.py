@@ -35,7 +35,7 @@ class OutcomeHead(nn.Module):
 
     def __init__(self, width: int, generator: torch.Generator, device: torch.device) -> None:
         super().__init__()
-        self.first, self.second, self.last = (nn.Linear(width, size) for size in (width, width, 2))
+        self.first, self.second, self.last = (nn.utils.skip_init(nn.Linear, width, size) for size in (width, width, 2))
         with torch.no_grad():
             for layer in (self.first, self.second, self.last):
                 layer.weight.normal_(0.0, width**-0.5, generator=generator)  # the release's 0.2 saturates large models

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from oneiro.agents.planning import base
 from oneiro.agents.planning.base import Judged, Proposed, Root
 from oneiro.agents.planning.beam import BeamSearch
 from oneiro.agents.planning.mpc import ModelPredictiveControl
@@ -79,12 +81,13 @@ def test_the_budget_is_each_decisions_own() -> None:
 
 
 @pytest.mark.parametrize("settings", [{"name": "beam"}, MPC], ids=["beam", "mpc"])
-def test_seconds_end_a_search(settings: dict[str, Any]) -> None:
+def test_seconds_end_a_search(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(base, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
     class Slow(Maze):
         def predict(self, pairs: Sequence[Any], outcomes: int = 1, seed: int = 0) -> Any:
-            import time
-
-            time.sleep(0.02)
+            now[0] += 0.02
             return super().predict(pairs, outcomes, seed)
 
     model = Slow()
