@@ -37,8 +37,9 @@ class Ended:
 
     @property
     def told(self) -> bool:
-        """One line and the exit code for what a person can mend."""
-        return self.code == 2 and len(self.errors.strip().splitlines()) == 1
+        """One line and the exit code for what a person can mend, after notices that a server is asked again."""
+        lines = [line for line in self.errors.strip().splitlines() if "; trying again (retries=" not in line]
+        return self.code == 2 and len(lines) == 1
 
 
 def run(words: Sequence[str], logs: Path, hook: Hook | None = None, folder: Path | None = None) -> Ended:

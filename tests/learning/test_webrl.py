@@ -17,6 +17,7 @@ from oneiro.learning.algorithms.webrl import (
     Official,
     Paper,
     SftOnly,
+    StepObjective,
     StepTrajectory,
     ValueReinforce,
     mc_returns,
@@ -188,7 +189,7 @@ def test_an_objective_without_phases_weighs_no_step_and_groups_have_no_numbers_o
 
 def test_what_each_objective_needs_of_a_phase() -> None:
     """Values, past successes, tasks of each phase's own, play of the first phase alone, weights instead of targets."""
-    facts = {
+    facts: dict[type[StepObjective], tuple[bool, ...]] = {
         Paper: (True, True, True, False, False),
         Official: (True, True, True, False, False),
         ValueReinforce: (True, False, True, False, False),
