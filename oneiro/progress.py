@@ -76,7 +76,7 @@ class Bar:
         self.title, self.total, self.done = title, total, done
         self._first = done
         self._console, self._note = console, note
-        self._started = self._last_line = time.monotonic()
+        self._started = self._last_line = self._moved = time.monotonic()
         self._shown, self._told = "", -1
         self._heart = Heartbeat(self._line)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn())
@@ -86,7 +86,7 @@ class Bar:
     def begin(self, done: int) -> None:
         """The loop starts now, after `done` steps of an earlier process: rates count from here."""
         self.done = self._first = done
-        self._started = self._last_line = time.monotonic()
+        self._started = self._last_line = self._moved = time.monotonic()
         self._bar.reset(self._task, completed=done, total=self.total, shown="")
 
     def expect(self, total: int) -> None:
@@ -97,6 +97,7 @@ class Bar:
     def advance(self, count: int = 1, **shown: float) -> None:
         """`count` more steps are done; `shown` are numbers worth seeing, such as `loss=0.31`."""
         self.done += count
+        self._moved = time.monotonic()
         if shown:
             self._shown = "  ".join(f"{name} {value:.4g}" for name, value in shown.items())
         self._bar.update(self._task, advance=count, shown=self._shown)
@@ -126,12 +127,15 @@ class Bar:
 
     def _line(self) -> None:
         self._last_line, self._told = time.monotonic(), self.done
-        seconds = self._last_line - self._started
-        rate = (self.done - self._first) / seconds if seconds > 0 else 0.0
-        left = f", {clock((self.total - self.done) / rate)} left" if self.done < self.total and rate else ""
-        line = (
-            f"{self.title}: {self.done}/{self.total} in {clock(seconds)}, {_speed(rate)}{left}  {self._shown}".rstrip()
-        )
+        line = f"{self.title}: {self.done}/{self.total} in {clock(self._last_line - self._started)}"
+        if self.done > self._first:
+            # The step under way says nothing about the rate, but its time so far is no longer left.
+            rate = (self.done - self._first) / max(1e-9, self._moved - self._started)
+            line += f", {_speed(rate)}"
+            if self.done < self.total:
+                waited = self._last_line - self._moved
+                line += f", {clock(max(0.0, (self.total - self.done) / rate - waited))} left"
+        line = f"{line}  {self._shown}".rstrip()
         if not self._console.is_terminal:
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
         self._note(line)

@@ -196,6 +196,25 @@ def test_rate_and_time_left_count_from_where_the_loop_starts(
     assert lines[-1] == "sft: 90/100 in 0:20, 2 s each, 0:20 left"
 
 
+def test_a_step_under_way_takes_from_the_time_left_and_not_from_the_rate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with Run.open(tmp_path, RECIPE) as run, run.progress("rl", total=3) as bar:
+        now[0] = 15.0
+        bar._line()
+        now[0] = 20.0
+        bar.advance()
+        now[0] = 35.0
+        bar._line()
+        now[0] = 90.0
+        bar._line()
+    lines = capsys.readouterr().out.strip().splitlines()
+    assert lines[0] == "rl: 0/3 in 0:15"
+    assert lines[1:3] == ["rl: 1/3 in 0:35, 20 s each, 0:25 left", "rl: 1/3 in 1:30, 20 s each, 0:00 left"]
+
+
 def test_a_stage_that_says_nothing_is_heard_of_now_and_then(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

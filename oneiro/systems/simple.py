@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -59,13 +60,13 @@ def train(
 ) -> LanguageModel:
     """Train a model by GRPO on the rewards of its replies to prompts; returns it, and leaves its weights in `out`.
 
-    `model` is a name, a folder or a loaded model. A prompt is one message of a user. `rl` sets everything about
-    learning, `steps` included; without it the learning rate follows the model's size.
+    `model` is a name, a folder, or what `oneiro.models.language.load` returned. A prompt is one message of a user. `rl`
+    sets everything about learning, `steps` included; without it the learning rate follows the model's size.
     """
     if not prompts or isinstance(prompts, str) or not all(isinstance(prompt, str) for prompt in prompts):
         raise OneiroError("prompts: give a list of at least one prompt, each a text")
     told = {"prompts": hashlib.sha256("\n".join(prompts).encode()).hexdigest(), "prompts_per_step": prompts_per_step}
-    out = _prepared(out, group_size, {**told, "max_tokens": max_tokens, "seed": seed})
+    out = _prepared(out, steps, group_size, {**told, "max_tokens": max_tokens, "seed": seed})
     language = _opened(model, lora)
     sampling = SamplingSettings(max_tokens=max_tokens)
     chat, engine = ChatFormat(language.tokenizer), Engine(language)
@@ -110,7 +111,7 @@ def train_agent(
     `dialogue` an agent is asked for its thoughts and its actions, and not for predictions of states.
     """
     told = {"world": getattr(world, "__name__", str(world)), "levels_per_step": levels_per_step}
-    out = _prepared(out, group_size, {**told, "max_tokens": max_tokens, "seed": seed})
+    out = _prepared(out, steps, group_size, {**told, "max_tokens": max_tokens, "seed": seed})
     language = _opened(model, lora)
     sampling = SamplingSettings(max_tokens=max_tokens)
     dialogue = dialogue or DialogueSettings(world_model=False)
@@ -131,8 +132,10 @@ def train_agent(
     return _reinforced(language, play_step, rl or _settings(language, steps), out, seed, most)
 
 
-def _prepared(out: str | Path, group_size: int, told: dict[str, Any]) -> Path:
+def _prepared(out: str | Path, steps: int, group_size: int, told: dict[str, Any]) -> Path:
     """The folder, which remembers what it was begun with: other arguments need another folder."""
+    if steps < 1:
+        raise OneiroError(f"steps: {steps} steps teach nothing; give 1 or more")
     if group_size < 2:
         raise OneiroError("group_size: replies to one prompt are compared with each other; give 2 or more")
     out, told = Path(out), {**told, "group_size": group_size}
@@ -144,7 +147,10 @@ def _prepared(out: str | Path, group_size: int, told: dict[str, Any]) -> Path:
         if changed := [key for key, value in told.items() if not isinstance(known, dict) or known.get(key) != value]:
             raise OneiroError(f"{out} was begun with other {', '.join(changed)}; choose another folder for out")
     else:
-        out.mkdir(parents=True, exist_ok=True)
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OneiroError(f"out: cannot use {out} ({error.strerror}); give a folder") from None
         files.write_json(file, told)
     return out
 
@@ -152,6 +158,8 @@ def _prepared(out: str | Path, group_size: int, told: dict[str, Any]) -> Path:
 def _number(reward: Any) -> float:
     if not isinstance(reward, int | float | np.number | np.bool_):
         raise OneiroError(f"the reward function must return a number for one reply, not {type(reward).__name__}")
+    if not math.isfinite(reward):
+        raise OneiroError(f"the reward function returned {float(reward)}; a reward must be a finite number")
     return float(reward)
 
 

@@ -158,9 +158,14 @@ def test_mistakes_are_one_line(tmp_path: Path) -> None:
         oneiro.train(make_tiny().model, ["hello"], share_of_a, out=tmp_path / "hf")
     with pytest.raises(OneiroError, match="give 2 or more"):
         oneiro.train(make_tiny(), ["hello"], share_of_a, out=tmp_path / "one", group_size=1)
+    with pytest.raises(OneiroError, match="steps: -1 steps teach nothing"):
+        oneiro.train(make_tiny(), ["hello"], share_of_a, out=tmp_path / "back", steps=-1)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OneiroError, match="give a folder"):
+        oneiro.train(make_tiny(), ["hello"], share_of_a, out=tmp_path / "file")
     with pytest.raises(OneiroError, match="was begun with other prompts"):
         oneiro.train(make_tiny(), ["world"], share_of_a, out=tmp_path / "none", **SMALL)
-    with pytest.raises(OneiroError, match="step 1: a reward is nan"):
+    with pytest.raises(OneiroError, match="returned nan; a reward must be a finite number"):
         oneiro.train(make_tiny(), ["hello"], lambda prompt, reply: float("nan"), out=tmp_path / "nan", **SMALL)
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         oneiro.trian  # noqa: B018

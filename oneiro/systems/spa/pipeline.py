@@ -109,7 +109,7 @@ def summarise(recipe: SpaRecipe, run: Run, found: dict[str, Any]) -> None:
     sft_stages = {name: f"sft-{name}" for name in taught(recipe)}
     notes = [f"{recipe.world.name} is {found['warning']}."] if found.get("warning") else []
     outlook = (
-        "RL can only choose among futures that the model predicts: with too little SFT it stays at chance."
+        "Predictions help RL only as far as they are right; what they are worth, the control shows."
         if recipe.world.maker()().deterministic
         else "Transitions are stochastic, so no prediction can always be right."
     )
