@@ -17,7 +17,7 @@ from oneiro.agents.policies import Policy, ServerPolicy, mixture
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts_at, gives_state, play
 from oneiro.episode import Episode, FinishReason, lost
-from oneiro.errors import OneiroError, nearest
+from oneiro.errors import OneiroError
 from oneiro.models.chat import ChatFormat
 from oneiro.recipe import Settings, build
 from oneiro.report import stats
@@ -42,9 +42,6 @@ COLUMNS = [
     "malformed turns",
 ]
 
-
-SCRIPTS = ("random", "oracle", "mixture")
-"""TrainedPolicies that need no model."""
 
 BANDS = ((1, 2), (3, 4), (5, 6), (7, 8), (9, 10), (11, math.inf))
 """Lengths of shortest solutions that share a column, in actions."""
@@ -284,8 +281,7 @@ def evaluate_agent(
     """
     from oneiro.agents.loading import load_agent
 
-    if policy is not None and policy not in SCRIPTS:
-        raise OneiroError(f"no policy called '{policy}'{nearest(policy, SCRIPTS)}")
+    baselines.require_script(policy)
     evaluation = AgentEvaluationSettings(levels=levels, samples=samples)
     if plan is not None:
         from oneiro.agents.planning.loading import load_planner

@@ -76,9 +76,11 @@ def agent(
     """
     from oneiro.errors import OneiroError
     from oneiro.recipe import assignments, build
+    from oneiro.worlds.baselines import require_script
 
     if sum(player is not None for player in (model, policy, server)) != 1:
         raise OneiroError("say who plays: either --model DIR_OR_NAME or --policy random|oracle|mixture or --server URL")
+    require_script(policy)
     if oracle_share is not None and policy != "mixture":
         raise OneiroError("--oracle-share belongs to --policy mixture")
     if (server is None) != (server_model is None):

@@ -100,8 +100,11 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
         Run.open(out or _default_out(name, chosen), chosen) as opened,
         team.joined(),
     ):
-        time = f", {chosen.takes}" if chosen.takes else ""
-        opened.say(f"in {opened.path}{time}; Ctrl-C stops it, the same command goes on")
+        if opened.info["status"] == "done":
+            opened.say(f"{opened.path} is finished; its report is written again")
+        else:
+            time = f", {chosen.takes}" if chosen.takes else ""
+            opened.say(f"in {opened.path}{time}; Ctrl-C stops it, the same command goes on")
         if not isinstance(recipe, Recipe) and (command := _without_smoke(name, overrides)):
             opened.remember("real_command", command)
         if why:

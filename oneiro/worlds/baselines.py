@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oneiro.errors import OneiroError
+from oneiro.errors import OneiroError, nearest
 from oneiro.seeds import generator
 from oneiro.worlds.base import World
 from oneiro.worlds.registry import config_for, make
@@ -25,6 +25,14 @@ Policy = Callable[[World, np.random.Generator], str]
 
 OUT_OF_REACH = 0.5
 """A mean ceiling below this deserves a warning."""
+SCRIPTS = ("random", "oracle", "mixture")
+"""Policies that need no model."""
+
+
+def require_script(name: str | None) -> None:
+    """Refuse a policy that nobody knows; None asks for none."""
+    if name is not None and name not in SCRIPTS:
+        raise OneiroError(f"no policy called '{name}'{nearest(name, SCRIPTS)}")
 
 
 @dataclass(frozen=True)
