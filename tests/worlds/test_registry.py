@@ -32,7 +32,7 @@ def test_unknown_names_and_settings_say_what_was_meant() -> None:
 
 def test_every_registered_world_and_variant_can_be_made_and_shown() -> None:
     for name in names(variants=True):
-        if name == "webarena-infinity":
+        if name.partition(":")[0] == "webarena-infinity":
             continue  # needs a clone of that project
         world = make(name)
         observation, info = world.reset(seed=1)
