@@ -13,7 +13,8 @@ from oneiro.agents import reply as replies
 from oneiro.agents.exploration import Explorer
 from oneiro.episode import FinishReason, SamplingParams, Segment, Tokens
 from oneiro.errors import OneiroError
-from oneiro.sampling.server import Completion, Server, ServerConfig
+from oneiro.sampling.completion import Completion
+from oneiro.sampling.server import Server, ServerConfig
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import Policy as Choose
 from oneiro.worlds.baselines import oracle_policy, random_policy

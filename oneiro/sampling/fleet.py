@@ -22,9 +22,9 @@ from oneiro.clock import spent
 from oneiro.episode import Tokens
 from oneiro.errors import OneiroError
 from oneiro.models.language import LanguageModel
+from oneiro.sampling.completion import ServerFault
 from oneiro.sampling.engine import Engine, Sample
 from oneiro.sampling.rollout_server import RolloutServer
-from oneiro.sampling.server import ServerFault
 from oneiro.sampling.settings import FleetSettings, SamplingSettings
 
 FIRST_WAIT = 0.2

@@ -10,7 +10,8 @@ import urllib.parse
 from contextlib import suppress
 from typing import Any
 
-from oneiro.sampling.server import ServerFault, read_reply
+from oneiro.sampling.completion import ServerFault
+from oneiro.sampling.server import read_reply
 
 LONGEST = 256 << 20
 

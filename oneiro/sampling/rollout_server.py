@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from oneiro.episode import FinishReason, SamplingParams
+from oneiro.sampling.completion import ServerFault
 from oneiro.sampling.engine import Sample
 from oneiro.sampling.request import ask
-from oneiro.sampling.server import ServerFault
 from oneiro.sampling.settings import FleetSettings, SamplingSettings
 
 HEALTH_SECONDS = 5.0

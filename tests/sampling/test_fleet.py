@@ -18,10 +18,10 @@ from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.loop import Callbacks, reinforce
 from oneiro.learning.settings import CorrectionSettings
 from oneiro.models.language import LanguageModel, LoraSettings, with_lora
+from oneiro.sampling.completion import ServerFault
 from oneiro.sampling.engine import Engine, Sample, SamplingSettings
 from oneiro.sampling.fleet import Fleet
 from oneiro.sampling.rollout_server import RolloutServer
-from oneiro.sampling.server import ServerFault
 from oneiro.sampling.settings import FleetSettings
 from tests.conftest import make_tiny
 from tests.learning.test_loop import settings

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from oneiro.sampling.completion import ServerFault
 from oneiro.sampling.request import ask
-from oneiro.sampling.server import ServerFault
 
 Answer = Callable[[BaseHTTPRequestHandler], object]
 

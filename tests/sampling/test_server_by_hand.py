@@ -17,7 +17,8 @@ from pydantic import ValidationError
 
 from oneiro.errors import OneiroError
 from oneiro.sampling import server
-from oneiro.sampling.server import Completion, Server, ServerConfig, ServerFault
+from oneiro.sampling.completion import Completion, ServerFault, message_of, replies_in
+from oneiro.sampling.server import Server, ServerConfig
 from oneiro.seeds import derive, generator
 
 
@@ -122,7 +123,7 @@ def test_a_key_is_found_in_each_spelling_of_each_of_its_characters(monkeypatch: 
 
 
 def replies(data: Any) -> list[Completion]:
-    return server._replies(data if isinstance(data, bytes) else json.dumps(data).encode())
+    return replies_in(data if isinstance(data, bytes) else json.dumps(data).encode())
 
 
 def message(**more: Any) -> dict[str, Any]:
@@ -200,10 +201,10 @@ def test_a_servers_own_words_about_an_error_are_found_wherever_they_are() -> Non
         ([1, 2], "[1, 2]"),
         ("", "(no message)"),
     ):
-        assert server._message(json.dumps(body).encode()) == said
-    assert server._message(b"<html>\xff") == "<html>\ufffd"
-    assert server._message(b"") == "(no message)"
-    assert server._message(b"x" * 100_001) == "x" * 100_000
+        assert message_of(json.dumps(body).encode()) == said
+    assert message_of(b"<html>\xff") == "<html>\ufffd"
+    assert message_of(b"") == "(no message)"
+    assert message_of(b"x" * 100_001) == "x" * 100_000
     assert server._line("a \n b\t" + "c" * 400) == "a b " + "c" * 296
     assert client()._line("two\nlines\x1b") == "two lines" + server._line("\x1b")
 

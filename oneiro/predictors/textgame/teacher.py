@@ -21,7 +21,8 @@ from oneiro.clock import spent
 from oneiro.errors import OneiroError
 from oneiro.predictors.base import Messages
 from oneiro.predictors.textgame.task import TextGamePredictor
-from oneiro.sampling.server import Completion, Server, ServerConfig
+from oneiro.sampling.completion import Completion
+from oneiro.sampling.server import Server, ServerConfig
 from oneiro.seeds import derive
 from oneiro.worlds.textgame.state import Transition
 
