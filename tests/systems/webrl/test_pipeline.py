@@ -71,6 +71,12 @@ def test_a_finished_run_has_every_phase_on_disk_and_a_model_that_evaluates(
     assert agents[0] == "random" and agents[1].endswith("actor")
 
 
+def test_a_finished_run_says_that_it_is(finished: Callable[[str, str], Path]) -> None:
+    for _ in range(2):
+        path = finished("webrl/sandbox", "smoke")
+    assert f"{path} is finished; its report is written again" in (path / "log.txt").read_text()
+
+
 def test_a_phase_comes_out_as_the_published_traces(finished: Callable[[str, str], Path], tmp_path: Path) -> None:
     from oneiro.systems.webrl import formats
 
