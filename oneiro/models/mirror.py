@@ -50,7 +50,7 @@ _mirrors: dict[int, Mirror] = {}
 def number_of(team: Team, model: Any) -> int:
     """The number under which every rank keeps this model, after sending what has changed. Called by rank 0."""
     known = _mirrors.get(id(model))
-    if known is None or known.model() is not model:
+    if known is None:
         known = _mirrors[id(model)] = _send(team, model)
         weakref.finalize(model, _forget, team, id(model), known.number)
     changed = [s for s, (now, then) in enumerate(zip(known.present(), known.versions, strict=True)) if now != then]

@@ -1,31 +1,95 @@
-"""Which tests run which lines: each test once, under a tracer that looks at the mutated files and nothing else.
+"""Which tests run which lines: each test once, over code that marks what it runs.
 
-A tracer lives on in forked processes (the ranks of a team), and so does an error that was put into the parent. What
-runs there is appended to a file, line by line: such a process may be killed at any moment.
+What runs in forked processes (the ranks of a team) counts too: an error that was put into the parent is there as well,
+and such a process may be killed at any moment.
 """
 
 from __future__ import annotations
 
+import ast
+import mmap
 import os
-import sys
-import tempfile
-import threading
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from types import FrameType
+from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import pytest
 
 PAGES = "tests/docs/"
+NAME = "__ran__"
+MOST = 1 << 20
+"""Statements that may be marked."""
+
+
+class Marks:
+    """Which statements ran: every one in a function first sets a byte of its own, in memory that forks share.
+
+    So tests run about as fast as without; a tracer made them several times slower.
+    """
+
+    def __init__(self, files: dict[str, str]) -> None:
+        self.files = files
+        """Absolute path -> the path shown."""
+        self.places: list[tuple[str, int]] = []
+        self._ran = mmap.mmap(-1, MOST)
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """What marked code needs to find in its module."""
+        return {NAME: self._ran}
+
+    def code(self, path: Path) -> CodeType:
+        """A file with its marks."""
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]:
+            for part in [inner for inner in ast.walk(node) if not hasattr(inner, "marked")]:
+                part.marked = True  # type: ignore[attr-defined]
+                for field_name in ("body", "orelse", "finalbody"):
+                    block = getattr(part, field_name, None)
+                    if isinstance(block, list):
+                        setattr(part, field_name, self._marked(block, self.files[str(path)]))
+        return compile(tree, str(path), "exec")
+
+    def _marked(self, block: list[ast.stmt], shown: str) -> list[ast.stmt]:
+        found: list[ast.stmt] = []
+        for statement in block:
+            is_text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+            if not (is_text and not found):  # a docstring stays the first
+                mark = ast.parse(f"{NAME}[{len(self.places)}] = 1").body[0]
+                mark.marked = True  # type: ignore[attr-defined]
+                found.append(placed(mark, statement.lineno))
+                self.places.append((shown, statement.lineno))
+                assert len(self.places) <= MOST
+            found.append(statement)
+        return found
+
+    def taken(self) -> dict[str, set[int]]:
+        """The lines that ran since this was asked the last time, here and in forked processes."""
+        found: dict[str, set[int]] = {}
+        ran = self._ran[: len(self.places)]
+        for number in (number for number, byte in enumerate(ran) if byte):
+            path, line = self.places[number]
+            found.setdefault(path, set()).add(line)
+        self._ran[: len(ran)] = bytes(len(ran))
+        return found
+
+
+def placed(tree: ast.stmt, line: int) -> ast.stmt:
+    """A statement and its parts on a line of another."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt | ast.expr):
+            node.lineno = node.end_lineno = line
+            node.col_offset = node.end_col_offset = 0
+    return tree
 
 
 @dataclass(eq=False)
 class Recorder:
-    """A pytest plugin."""
+    """A pytest plugin: which marked lines each test ran."""
 
-    files: dict[str, str]
-    """Absolute path -> the path shown."""
+    marks: Marks
     seconds: dict[str, float] = field(default_factory=dict)
     """Processor time of every test that passed."""
     lines: dict[str, set[int]] = field(default_factory=dict)
@@ -34,29 +98,17 @@ class Recorder:
     _failed: bool = False
     _fixtures: dict[Any, dict[str, set[int]]] = field(default_factory=dict)
     """What the fixtures that several tests share have run: each of those tests may notice an error there."""
-    _file: Any = field(default_factory=lambda: tempfile.TemporaryFile("a+b", buffering=0))  # noqa: SIM115
-    """`path:line` of what forked processes run."""
-    _forked: bool = False
-
-    def __post_init__(self) -> None:
-        os.register_at_fork(after_in_child=self._enter_child)
-
-    def _enter_child(self) -> None:
-        self._forked, self._now = True, {}
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        self.marks.taken()
         self._now, self._failed, start = {}, False, processor_time()
-        threading.settrace(self._enter)
-        sys.settrace(self._enter)
         try:
             return (yield)  # type: ignore[misc]
         finally:
-            sys.settrace(None)
-            threading.settrace(None)  # type: ignore[arg-type]
+            add(self._now, self.marks.taken())
             if not self._failed:
                 self.seconds[item.nodeid] = processor_time() - start
-                add(self._now, self._of_children())
                 for fixture in used_by(item):
                     add(self._now, self._fixtures.get(fixture, {}))
                 for path, found in self._now.items():
@@ -64,10 +116,12 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: Any) -> Iterator[None]:
+        add(self._now, self.marks.taken())
         before, self._now = self._now, {}
         try:
             return (yield)  # type: ignore[misc]
         finally:
+            add(self._now, self.marks.taken())
             if fixturedef.scope != "function":
                 add(self._fixtures.setdefault(fixturedef, {}), self._now)
             add(before, self._now)
@@ -75,31 +129,6 @@ class Recorder:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._failed |= report.outcome != "passed"
-
-    def _enter(self, frame: FrameType, event: str, argument: Any) -> Any:
-        shown = self.files.get(frame.f_code.co_filename)
-        if shown is None:
-            return None
-        found = self._now.setdefault(shown, set())
-
-        def line(frame: FrameType, event: str, argument: Any) -> Any:
-            if frame.f_lineno not in found:
-                found.add(frame.f_lineno)
-                if self._forked:
-                    os.write(self._file.fileno(), f"{shown}:{frame.f_lineno}\n".encode())
-            return line
-
-        return line(frame, event, argument)
-
-    def _of_children(self) -> dict[str, set[int]]:
-        """What forked processes ran since this was asked the last time."""
-        found: dict[str, set[int]] = {}
-        self._file.seek(0)
-        for entry in self._file.read().decode().splitlines():
-            path, _, number = entry.rpartition(":")
-            found.setdefault(path, set()).add(int(number))
-        self._file.truncate(0)
-        return found
 
     def data(self) -> dict[str, Any]:
         return {"seconds": self.seconds, "lines": {key: sorted(found) for key, found in self.lines.items()}}

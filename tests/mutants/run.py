@@ -11,8 +11,7 @@ the exit code is 1 where fewer than 95 % were noticed.
 from __future__ import annotations
 
 import argparse
-import importlib.abc
-import importlib.util
+import importlib
 import json
 import os
 import random
@@ -25,15 +24,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import yaml
 
-from tests.mutants.lines import Coverage, Recorder
+from tests.mutants.lines import Coverage, Marks, Recorder
 from tests.mutants.mutate import Mutant, mutants_of
+from tests.mutants.serve import Served, module_name
 
 ROOT = Path(__file__).resolve().parents[2]
 MUTATED = ("oneiro/learning", "oneiro/models", "oneiro/sampling", "oneiro/episode.py")
@@ -129,31 +127,6 @@ def survivors() -> list[tuple[Path, int, Mutant]]:
     return [found for found in all_mutants() if (found[2].where, found[2].change) in last]
 
 
-def module_name(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-
-
-class Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Serves one module with its changed tree."""
-
-    def __init__(self, path: Path, mutant: Mutant) -> None:
-        self.path, self.name = path, module_name(path)
-        self.code = compile(mutant.tree, str(path), "exec")
-
-    def find_spec(self, name: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name != self.name:
-            return None
-        return importlib.util.spec_from_file_location(
-            name,
-            self.path,
-            loader=self,
-            submodule_search_locations=[str(self.path.parent)] if self.path.name == "__init__.py" else None,
-        )
-
-    def exec_module(self, module: ModuleType) -> None:
-        exec(self.code, module.__dict__)
-
-
 # Tests in forks -------------------------------------------------------------------------------------------------------
 
 
@@ -213,7 +186,9 @@ def collect(kept: Path, tests: Sequence[str], known: dict[str, Any]) -> int:
     import pytest
 
     redirect(FOLDER / "tests.txt")
-    recorder = Recorder({str(path): str(path.relative_to(ROOT)) for path in files()})
+    marks = Marks({str(path): str(path.relative_to(ROOT)) for path in files()})
+    sys.meta_path.insert(0, Served({module_name(path, ROOT): path for path in files()}, marks.code, **marks.names))
+    recorder = Recorder(marks)
     code = pytest.main([*QUIET[1:], *tests], plugins=[recorder])
     if code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         found = recorder.data()
@@ -245,7 +220,8 @@ def run_tests(path: Path, number: int, tests: Sequence[str], first: int, seconds
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     found = next(m for n, m in enumerate(mutants_of(path, str(path.relative_to(ROOT)))) if n == number)
-    sys.meta_path.insert(0, Changed(path, found))
+    changed = compile(found.tree, str(path), "exec")
+    sys.meta_path.insert(0, Served({module_name(path, ROOT): path}, lambda _: changed))
     return int(any(pytest.main([*QUIET, *part]) != 0 for part in (tests[:first], tests[first:]) if part))
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import os
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -12,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from tests.mutants.lines import Coverage, Recorder
+from tests.mutants.lines import Coverage, Marks, Recorder
 from tests.mutants.mutate import mutants_of
 from tests.mutants.run import Result, accepted_reason, few, naming, noticed, report
 from tests.mutants.run import parse as parse_options
+from tests.mutants.serve import Served, module_name
 
 
 def changes(code: str, tmp_path: Path) -> list[str]:
@@ -144,9 +147,11 @@ def recorded(recorder: Recorder, name: str, work: Callable[[], object]) -> None:
 
 def test_lines_are_those_of_the_test_and_of_processes_it_forked(tmp_path: Path) -> None:
     path = tmp_path / "code.py"
-    path.write_text("def f(x):\n    if x:\n        return 1\n    return 2\n")
-    code: dict[str, Any] = {}
-    exec(compile(path.read_text(), str(path), "exec"), code)
+    path.write_text("def f(x):\n    'what it does'\n    if x:\n        return 1\n    return [\n        2\n    ]\n")
+    marks = Marks({str(path): "code.py"})
+    code = dict(marks.names)
+    exec(marks.code(path), code)
+    assert code["f"].__doc__ == "what it does"
 
     def in_a_fork() -> None:
         if (pid := os.fork()) == 0:
@@ -154,8 +159,54 @@ def test_lines_are_those_of_the_test_and_of_processes_it_forked(tmp_path: Path) 
             os._exit(0)
         os.waitpid(pid, 0)
 
-    recorder = Recorder({str(path): "code.py"})
+    recorder = Recorder(marks)
     recorded(recorder, "here", lambda: code["f"](True))
     recorded(recorder, "there", in_a_fork)
     recorded(recorder, "nowhere", lambda: None)
-    assert recorder.data()["lines"] == {"code.py:here": [1, 2, 3], "code.py:there": [1, 2, 4]}
+    assert recorder.data()["lines"] == {"code.py:here": [3, 4], "code.py:there": [3, 5]}
+
+
+def test_every_statement_of_a_function_is_marked_once(tmp_path: Path) -> None:
+    path = tmp_path / "code.py"
+    lines = [
+        "x = 1",
+        "class A:",
+        "    y = 2",
+        "    def f(self, z):",
+        "        def g():",
+        "            return z",
+        "        try:",
+        "            with open(z) as h:",
+        "                h.read()",
+        "        except OSError:",
+        "            pass",
+        "        else:",
+        "            z = 0",
+        "        finally:",
+        "            z = 1",
+        "        match z:",
+        "            case 1:",
+        "                return g()",
+        "            case _:",
+        "                return 3",
+    ]
+    path.write_text("\n".join(lines))
+    marks = Marks({str(path): "code.py"})
+    code = dict(marks.names)
+    exec(marks.code(path), code)
+    assert sorted(line for _, line in marks.places) == [5, 6, 7, 8, 9, 11, 13, 15, 16, 18, 20]
+    assert code["A"]().f("/no/such/file") == 1
+    assert marks.taken() == {"code.py": {5, 6, 7, 8, 11, 15, 16, 18}} and marks.taken() == {}
+
+
+def test_served_modules_have_the_code_that_was_made_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "served_package"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("a = 1\n")
+    (folder / "part.py").write_text("b = 2\n")
+    names = {module_name(path, tmp_path): path for path in folder.iterdir()}
+    made = Served(names, lambda path: compile(path.read_text() + "c = given\n", str(path), "exec"), given=7)
+    monkeypatch.setattr(sys, "meta_path", [made, *sys.meta_path])
+    part = importlib.import_module("served_package.part")
+    assert (part.b, part.c, part.__file__) == (2, 7, str(folder / "part.py"))
+    assert sys.modules["served_package"].c == 7

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -26,9 +27,18 @@ class FakeServer:
         self.faults: list[str] = []
         self.deaf = self.refuses = False
         """Neither alive nor dead: connections are closed without an answer. Or it takes no new weights."""
+        self.naps = 0
+        """Questions after its health that it does not hear."""
         self.requests: list[str] = []
+        self.bodies: list[Any] = []
+        """What it was asked to sample."""
+        self.most = self._present = 0
+        """Requests that it sampled for at once."""
+        self.company = 1
+        """So many it waits for before it answers, though not for long."""
         self.updates = 0
         self._lock = threading.Lock()
+        self._came = threading.Condition()
 
     def __enter__(self) -> FakeServer:
         outer = self
@@ -60,10 +70,18 @@ class FakeServer:
             self.requests.append(handler.path)
             sampled = path in ("/v1/completions", "/generate")
             fault = self.faults.pop(0) if sampled and self.faults else ""
+            napping = path == "/health" and self.naps > 0
+            self.naps -= napping
+        if napping:
+            handler.connection.close()
+            return
         if self.deaf or fault == "die":
             self.deaf = True
             handler.connection.close()
             return
+        if sampled:
+            self.bodies.append(body)
+            self.meet()
         if fault == "slow":
             time.sleep(1.5)
         if fault == "garbage":
@@ -75,6 +93,8 @@ class FakeServer:
                 reply = self.sampled(body, fault)
         else:
             reply = self.other(path, body)
+        with self._came:
+            self._present -= sampled
         data = json.dumps(reply).encode()
         if fault == "half":
             data = data[: len(data) // 2]
@@ -83,6 +103,14 @@ class FakeServer:
             handler.send_header("Content-Length", str(len(data)))
             handler.end_headers()
             handler.wfile.write(data)
+
+    def meet(self) -> None:
+        """Wait for those who are asked for at the same time."""
+        with self._came:
+            self._present += 1
+            self.most = max(self.most, self._present)
+            self._came.notify_all()
+            self._came.wait_for(lambda: self.most >= self.company, 1.0)
 
     def other(self, path: str, body: Any) -> Any:
         if path == "/health":
@@ -103,11 +131,15 @@ class FakeServer:
 
     def load(self, folder: Path) -> None:
         torch.set_num_threads(1)
+        self.take(load_file(folder / "model.safetensors"))
+        self.updates += 1
+
+    def take(self, weights: Mapping[str, torch.Tensor]) -> None:
+        """Other weights in the place of its own."""
         own = self.engine.language.model.state_dict()
         with torch.no_grad():
-            for name, tensor in load_file(folder / "model.safetensors").items():
+            for name, tensor in weights.items():
                 own[name].copy_(tensor)
-        self.updates += 1
 
     def sampled(self, body: Any, fault: str) -> Any:
         params = body if self.kind == "vllm" else body["sampling_params"]
