@@ -6,10 +6,12 @@ import ast
 import functools
 import os
 import pickle
+import shutil
 import signal
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -432,3 +434,46 @@ def test_masters_in_float32_behind_bfloat16_weights() -> None:
 
     weights, masters = on_ranks(2, work)
     assert weights == 0 and masters > 0  # a millionth is lost in bfloat16 and kept in float32
+
+
+def test_sharded_masters_of_bfloat16_weights_are_kept_in_checkpoints(tmp_path: Path) -> None:
+    """FSDP: the third update is the same after a resume, to the digits that only float32 has."""
+    rows = [Example.of(Row([given([1 + i % 3, 2] * (5 + i % 2)), given([3 + i], ce=1.0)])) for i in range(20)]
+    how = LearnerSettings(token_budget=64, optimiser=OptimiserSettings(lr=1e-5, weight_decay=0.1))
+
+    def opened(mode: str) -> tuple[LanguageModel, Learner]:
+        language = make_tiny()
+        language.model.to(torch.bfloat16)
+        language = replace(language, backbone=backbone_of(language.model))
+        return language, Learner(language.backbone, how.model_copy(update={"parallel": mode}), 50)
+
+    def work(mode: str) -> tuple[Logged, Logged]:
+        language, learner = opened(mode)
+        logged = [learner.update(rows) for _ in range(2)]
+        checkpoint.save(tmp_path / mode, 2, language, {"policy": learner})
+        shutil.copytree(tmp_path / mode, tmp_path / f"{mode}-resumed")
+        logged.append(learner.update(rows))
+        checkpoint.save(tmp_path / mode, 3, language, {"policy": learner})
+        language, learner = opened(mode)
+        assert checkpoint.restore(tmp_path / f"{mode}-resumed", language, {"policy": learner}) == 2
+        resumed = [learner.update(rows)]
+        checkpoint.save(tmp_path / f"{mode}-resumed", 3, language, {"policy": learner})
+        return logged, resumed
+
+    alone, alone_resumed = work("none")
+    logged, resumed = on_ranks(2, lambda: work("fsdp"))
+    assert resumed[0] == pytest.approx(logged[2], rel=1e-6) and alone_resumed[0] == pytest.approx(alone[2], rel=1e-6)
+    for mine, theirs in zip(logged, alone, strict=True):
+        assert mine["loss"] == pytest.approx(theirs["loss"], rel=1e-2)
+        assert mine["grad_norm"] == pytest.approx(theirs["grad_norm"], rel=5e-2)
+    first, again, whole = (
+        shards.read_whole(tmp_path / folder / "step-000003" / "policy") for folder in ("fsdp", "fsdp-resumed", "none")
+    )
+    masters = {key for key in first if key.endswith("/master")}
+    assert masters and first.keys() == again.keys() == whole.keys()
+    assert all(not torch.equal(first[key], first[key].bfloat16().float()) for key in masters)
+    for key, tensor in first.items():
+        assert torch.equal(tensor, again[key]), key
+        assert tensor.dtype == torch.float32
+    for key in masters:  # three steps of 1e-5 each, in about the same directions
+        assert float((first[key] - whole[key]).abs().mean()) < 1e-5, key
