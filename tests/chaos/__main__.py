@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import errno
 import gzip
+import hashlib
 import os
 import shutil
 import signal
@@ -72,6 +73,7 @@ class Count:
     tracebacks: list[str] = field(default_factory=list)
     leaked: list[str] = field(default_factory=list)
     other: list[str] = field(default_factory=list)
+    note: str = ""
 
     def add(self, name: str, ended: Ended, same: bool | None, leaked: bool = False) -> None:
         """`same`: whether a run that went to its end has the right bytes; None where there is nothing to compare."""
@@ -126,6 +128,7 @@ class Chaos:
             ended, same = self.go_on(out)
             for number in range(max(1, killed)):
                 found.add(f"kill {done - number}", ended, same)
+            progress("kills", found.cases, count)
         return found
 
     def pause(self, pid: int, fresh: bool) -> None:
@@ -139,35 +142,50 @@ class Chaos:
             time.sleep(0.01)
 
     def crashes(self, most: int) -> Count:
-        """Every operation on files, or as many of them as asked for, evenly spread."""
+        """Every operation on files, or as many of them as asked for, evenly spread.
+
+        What a process leaves that ends before an operation is what lies there at that moment: one run copies it each
+        time. Many operations change nothing (a read, an fsync): states that are alike are gone on from once.
+        """
+        out, states, found = self.fresh(), self.folder / "states", Count()
         log = self.folder / "operations"
-
-        def note(number: int, name: str) -> None:
-            with log.open("a") as handle:
-                handle.write(f"{number} {name}\n")
-
-        out, found = self.fresh(), Count()
+        shutil.rmtree(states, ignore_errors=True)
         log.write_text("")
-        child.run(self.words(out), self.folder / "logs", note, out)
-        names = log.read_text().splitlines()
-        chosen = range(len(names)) if not most else np.linspace(0, len(names) - 1, most).astype(int)
+
+        def copy(number: int, name: str) -> None:
+            state = listing(out)
+            with log.open("a") as handle:
+                handle.write(f"{state} {number} {name}\n")
+            if out.exists() and not (states / state).exists():
+                shutil.copytree(out, states / state, symlinks=True)
+
+        assert child.run(self.words(out), self.folder / "logs", copy, out).code == 0
+        operations = log.read_text().splitlines()
+        chosen = range(len(operations)) if not most else np.linspace(0, len(operations) - 1, most).astype(int)
+        alike: dict[str, tuple[Ended, bool]] = {}
         for point in chosen:
-            out = self.fresh()
-
-            def crash(number: int, name: str, point: int = int(point)) -> None:
-                if number == point:
-                    os._exit(child.CRASHED)
-
-            first = child.run(self.words(out), self.folder / "logs", crash, out)
-            ended, same = self.go_on(out)
-            found.add(f"crash {names[int(point)]}", first if first.traceback else ended, same)
+            state, _, name = operations[int(point)].partition(" ")
+            if state not in alike:
+                self.fresh()
+                if (states / state).exists():
+                    shutil.copytree(states / state, out, symlinks=True)
+                alike[state] = self.go_on(out)
+            found.add(f"crash {name}", *alike[state])
+            progress("crashes", found.cases, len(chosen), 50)
+        found.note = f"{len(alike)} different states"
         return found
 
     def disk_faults(self, count: int) -> Count:
         found = Count()
-        total = (
-            len((self.folder / "operations").read_text().splitlines()) if (self.folder / "operations").exists() else 400
-        )
+        log = self.folder / "counted"
+
+        def note(number: int, name: str) -> None:
+            with log.open("a") as handle:
+                handle.write(name + "\n")
+
+        out = self.fresh()
+        child.run(self.words(out), self.folder / "logs", note, out)
+        total = len(log.read_text().splitlines())
         for number in range(count):
             out, point = self.fresh(), int(self.rng.integers(total))
             kind = FAULTS[number % len(FAULTS)]
@@ -183,6 +201,7 @@ class Chaos:
                 continue
             ended, same = self.go_on(out)
             found.add(name, ended, same)
+            progress("disk faults", found.cases, count)
         return found
 
     def stopped(self) -> Path:
@@ -246,6 +265,20 @@ class Chaos:
         return found
 
 
+def listing(folder: Path) -> str:
+    """A folder's files, links and bytes as one text."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        digest.update(f"{path.relative_to(folder)}\0{path.is_dir()}\0".encode())
+        digest.update(bytes(path.readlink()) if path.is_symlink() else path.read_bytes() if path.is_file() else b"")
+    return f"{folder.exists()}-{digest.hexdigest()[:20]}"
+
+
+def progress(kind: str, done: int, total: int, every: int = 10) -> None:
+    if done // every > (done - 1) // every:
+        print(f"{kind}: {done} of {total}", flush=True)
+
+
 def text(path: Path) -> str:
     data = path.read_bytes()
     return (gzip.decompress(data) if path.suffix == ".gz" else data).decode(errors="replace")
@@ -285,7 +318,8 @@ def count() -> int:
             seconds = round(time.monotonic() - began)
             table.add(kind, found.cases, found.right, *(len(names) for names in wrong), seconds)
             bad += [f"{kind}: {name}" for names in wrong for name in names]
-            print(f"{kind}: {found.right} of {found.cases} ended right, {seconds} s", flush=True)
+            note = f" ({found.note})" if found.note else ""
+            print(f"{kind}: {found.right} of {found.cases} ended right{note}, {seconds} s", flush=True)
     Console(width=120).print(table)
     for entry in bad:
         print(entry)

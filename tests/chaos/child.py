@@ -97,7 +97,7 @@ def watch(folder: Path, hook: Hook) -> None:
     """Call `hook` before everything this process does to files below `folder`: what is after one thing is before the
     next.
     """
-    count, inside = 0, str(folder)
+    count, inside, hooked = 0, str(folder), False
 
     def concerns(arguments: tuple[Any, ...]) -> bool:
         first = arguments[0] if arguments else None
@@ -110,10 +110,14 @@ def watch(folder: Path, hook: Hook) -> None:
 
     def watched(name: str, work: Callable[..., Any]) -> Callable[..., Any]:
         def operation(*arguments: Any, **options: Any) -> Any:
-            nonlocal count
-            if not concerns(arguments):
+            nonlocal count, hooked
+            if hooked or not concerns(arguments):
                 return work(*arguments, **options)
-            hook(count, name)
+            hooked = True  # what the hook does to files is its own affair
+            try:
+                hook(count, name)
+            finally:
+                hooked = False
             count += 1
             return work(*arguments, **options)
 
