@@ -160,7 +160,7 @@ class Server:
                 return [self._without_key(reply) for reply in replies_in(self._post(batch, payload, longest))]
             except ServerFault as error:
                 fault = error
-            if attempt < self.config.retries:
+            if attempt < self.config.retries and not batch.over():
                 batch.told(
                     f"{self.config.base_url}: {self._line(str(fault))}; trying again (retries={self.config.retries})"
                 )

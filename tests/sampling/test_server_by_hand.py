@@ -10,6 +10,7 @@ import io
 import json
 import threading
 import time
+import warnings
 from typing import Any
 
 import pytest
@@ -298,6 +299,21 @@ def test_no_attempt_is_made_when_time_is_over_and_none_follows_a_pause_that_woul
     stopped.abort()
     with pytest.raises(ServerFault, match="not tried"):
         made._attempts(stopped, 0, 0, body)
+
+
+def test_nobody_is_told_of_another_attempt_that_will_not_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refusal stops the batch while another request fails: what is said then is the refusal, and nothing else."""
+    made, stopped = client(retries=3), batch(100)
+
+    def post(shared: Any, payload: bytes, longest: int) -> bytes:
+        shared.abort()
+        raise ServerFault("not sent: the batch was stopped")
+
+    monkeypatch.setattr(made, "_post", post)
+    with warnings.catch_warnings(record=True) as told, pytest.raises(ServerFault, match="not sent"):
+        warnings.simplefilter("always")
+        made._attempts(stopped, 0, 0, {"n": 1, "max_tokens": 2})
+    assert told == []
 
 
 def test_a_connection_that_opens_too_late_carries_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
