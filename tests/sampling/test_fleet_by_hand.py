@@ -105,6 +105,8 @@ def test_what_a_server_is_asked_for(tiny: LanguageModel, opened: Open) -> None:
     server.bodies.clear()
     fleet.generate([[3]])  # the settings of a recipe that says nothing
     assert server.bodies[0]["max_tokens"] == 64 and server.bodies[0]["temperature"] == 1.0
+    ((short,),) = fleet.generate([[3]], 1, SamplingSettings(max_tokens=1))
+    assert len(short.tokens) == 1 and fleet.metrics()["staleness"] == 0.0
 
 
 def test_sglang_is_asked_for_the_same(tiny: LanguageModel, opened: Open) -> None:
