@@ -164,6 +164,28 @@ def test_baselines_weigh_steps_as_their_papers_say() -> None:
     assert [n.tolist() for n in Digirl().numbers(trajectories)] == [[1.0], [1.0, 0.0], [0.0]]
 
 
+def test_edges_of_the_baselines() -> None:
+    won, lost = trajectory(1.0, 0.2), trajectory(0.0, 0.2)
+    assert [n.tolist() for n in FilteredBc().numbers([won, won])] == [[1.0], [1.0]]  # at the percentile is enough
+    assert [n.tolist() for n in FilteredBc().numbers([lost, lost])] == [[0.0], [0.0]] and FilteredBc().numbers([]) == []
+    half = trajectory(0.5, 0.2)  # of 0, 0.5 and 1, the 70th percentile is 0.7 and the 50th is 0.5
+    assert [n.tolist() for n in FilteredBc().numbers([lost, half, won])] == [[0.0], [0.0], [1.0]]
+    assert [n.tolist() for n in FilteredBc(percentile=50).numbers([lost, half, won])] == [[0.0], [1.0], [1.0]]
+    edge = trajectory(0.0, 0.0, after=0.05)  # an advantage of 0: what the step costs is what it gained
+    assert Digirl().numbers([edge])[0].tolist() == [0.0]
+
+
+def test_the_released_advantages_are_cut_on_both_sides() -> None:
+    assert official_advantages(trajectory(0.0, 1.0), 0.9).tolist() == [-1.0]  # -1.05
+    assert official_advantages(trajectory(1.0, 0.5, 0.5), 0.9).tolist() == [1.0, 1.0]
+    np.testing.assert_allclose(official_advantages(trajectory(1.0, 1.0), 0.9), [0.95], atol=1e-6)
+    # A half success: 0 - 1 - 0.05 + 0.5 + (0.5 + gamma 0.5), and on the last step 0 - 0 - 0.05 + 0.5 + 0.5.
+    half = trajectory(0.5, 1.0, 0.0)
+    np.testing.assert_allclose(official_advantages(half, 0.9), [0.4, 0.95], atol=1e-6)
+    np.testing.assert_allclose(official_advantages(half, 0.5), [0.2, 0.95], atol=1e-6)
+    assert half.rewards.tolist() == [0.0, 0.5] and len(half) == 2
+
+
 def test_a_reference_that_equals_the_policy_leaves_the_target_alone() -> None:
     value, slope = official_row_loss(torch.zeros(2), torch.tensor([1.0, -0.6]), torch.tensor([0.5, 0.5]))
     assert value.tolist() == [0.5, 0.0]

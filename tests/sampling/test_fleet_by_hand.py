@@ -277,6 +277,16 @@ def test_vllm_replies_of_another_form_are_faults(monkeypatch: pytest.MonkeyPatch
         server.sample([3], 2, FIVE, 0)
 
 
+def test_log_probabilities_lie_within_bounds_and_rounding() -> None:
+    server = RolloutServer("http://here", FleetSettings(urls=("http://here",)), vocabulary=330)
+    found = server._sample([1, 2, 3], [-9e29, 0.0009, 0], "length", 3, FIVE)
+    assert found.logprobs.tolist() == pytest.approx([-9e29, 0.0009, 0.0])
+    assert found.finish_reason.value == "length" and found.params.temperature == FIVE.temperature
+    for wrong in (-1e30, 0.001, -1.5e30, 0.0015):
+        with pytest.raises(ServerFault, match="log-prob"):
+            server._sample([1, 2], [-1.0, wrong], "length", 3, FIVE)
+
+
 def test_choices_of_one_index_count_once_and_those_without_all(monkeypatch: pytest.MonkeyPatch) -> None:
     choices = [
         {"token_ids": [token], "logprobs": {"token_logprobs": [-1.0]}, "finish_reason": "stop"} for token in (5, 6, 7)
