@@ -128,7 +128,7 @@ class Chaos:
             ended, same = self.go_on(out)
             for number in range(max(1, killed)):
                 found.add(f"kill {done - number}", ended, same)
-            progress("kills", found.cases, count)
+            progress("kills", found.cases, count, by=max(1, killed))
         return found
 
     def pause(self, pid: int, fresh: bool) -> None:
@@ -274,8 +274,8 @@ def listing(folder: Path) -> str:
     return f"{folder.exists()}-{digest.hexdigest()[:20]}"
 
 
-def progress(kind: str, done: int, total: int, every: int = 10) -> None:
-    if done // every > (done - 1) // every:
+def progress(kind: str, done: int, total: int, every: int = 10, by: int = 1) -> None:
+    if done // every > (done - by) // every:
         print(f"{kind}: {done} of {total}", flush=True)
 
 
