@@ -318,20 +318,20 @@ def update(flat: list[Example], settings: RlSettings, learners: dict[str, Learne
 
 
 def minibatches(flat: Sequence[Example], count: int, seed: int) -> list[list[int]]:
-    """Rows in `count` random callbacks of about the same size, each in the rows' own order.
+    """Rows in `count` random parts of about the same size, each in the rows' own order.
 
     Rows that share a prefix stay together where there is room, so that the prefix is computed once.
     """
     most = -(-len(flat) // count)
     pieces = [group.rows[at : at + most] for group in prefix_groups(flat) for at in range(0, len(group.rows), most)]
-    callbacks: list[list[int]] = [[] for _ in range(min(count, len(pieces)))]
+    parts: list[list[int]] = [[] for _ in range(min(count, len(pieces)))]
     for number in seeds.generator(seed).permutation(len(pieces)):
-        min(callbacks, key=len).extend(pieces[number])
-    return [sorted(part) for part in callbacks]
+        min(parts, key=len).extend(pieces[number])
+    return [sorted(part) for part in parts]
 
 
 def describe(episodes: Sequence[Episode]) -> dict[str, float]:
-    """What a batch of episodes extra like."""
+    """What a batch of episodes looks like."""
     if not episodes:
         return {}
     count = len(episodes)
