@@ -29,6 +29,18 @@ def test_schedules_by_hand() -> None:
     )
 
 
+def test_schedules_at_their_edges() -> None:
+    # A warm-up of 1 is one step and not all of them; what comes after the end stays at the end.
+    assert [learning_rate(OptimiserSettings(lr=1.0, warmup=1), step, 10) for step in (0, 1, 9)] == [1.0, 1.0, 1.0]
+    for schedule in ("cosine", "linear"):
+        chosen = OptimiserSettings(lr=1.0, schedule=schedule, warmup=2, final=0.1)
+        np.testing.assert_allclose([learning_rate(chosen, step, 10) for step in (10, 12, 14)], [0.1] * 3)
+        # One step is left after the warm-up: it has the full rate, and the next one the final.
+        np.testing.assert_allclose([learning_rate(chosen, step, 3) for step in (1, 2, 3)], [1.0, 1.0, 0.1])
+        # All is warm-up.
+        np.testing.assert_allclose([learning_rate(chosen, step, 2) for step in (0, 1, 2, 3)], [0.5, 1.0, 1.0, 0.1])
+
+
 @settings(max_examples=300, deadline=None)
 @given(
     warmup=st.one_of(st.floats(0, 0.999), st.floats(1, 200)),
@@ -79,6 +91,50 @@ def test_muon_moves_along_every_direction_alike() -> None:
     # As large as AdamW's step: 0.2 * sqrt(12) * lr a direction, up to what Muon's five Newton-Schulz rounds leave.
     sizes = torch.linalg.svdvals(weight.detach()).numpy() / (0.1 * 0.2 * np.sqrt(12))
     assert sizes.min() > 0.6 and sizes.max() < 1.3
+
+
+def test_muon_has_the_settings_of_a_recipe() -> None:
+    weight, bias = torch.nn.Parameter(torch.zeros(4, 3)), torch.nn.Parameter(torch.zeros(4))
+    chosen = OptimiserSettings(name="muon", lr=0.1, weight_decay=0.3, betas=(0.7, 0.8))
+    muon, adamw = Optimiser([("w", weight), ("b", bias)], chosen, ["w"]).parts
+    assert (muon.defaults["momentum"], muon.defaults["weight_decay"]) == (0.8, 0.3)
+    assert adamw.defaults["betas"] == (0.7, 0.8) and [g["weight_decay"] for g in adamw.param_groups] == [0.3, 0.0]
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_a_restored_optimiser_goes_on_as_if_nothing_had_happened(name: str, kind: torch.dtype) -> None:
+    """Also where some parameters had no gradient yet, and so no state, and later ones had."""
+    chosen = OptimiserSettings(name=name, weight_decay=0.1)  # type: ignore[arg-type]
+    generator = torch.Generator().manual_seed(3)
+    start = [torch.randn(shape, generator=generator).to(kind) for shape in ((4, 3), (3, 4), (4,))]
+    pushes = [[torch.randn(p.shape, generator=generator).to(kind) for p in start] for _ in range(4)]
+
+    def made() -> tuple[list[torch.nn.Parameter], Optimiser]:
+        weights = [torch.nn.Parameter(p.clone()) for p in start]
+        return weights, Optimiser([(f"p{i}", p) for i, p in enumerate(weights)], chosen, ["p0", "p1"])
+
+    def go(weights: list[torch.nn.Parameter], optimiser: Optimiser, steps: range) -> None:
+        for step in steps:
+            for place, weight in enumerate(weights):
+                weight.grad = None if place == 0 and step < 2 else pushes[step][place].clone()
+            optimiser.step(0.01)
+            assert all(p.grad is None for p in [*weights, *optimiser.masters])
+
+    weights, optimiser = made()
+    go(weights, optimiser, range(2))
+    kept = {key: value.clone() for key, value in optimiser.state().items()}
+    assert {key for key in kept if key.startswith("p0/")} == (set() if kind is torch.float32 else {"p0/master"})
+    moved = [p.detach().clone() for p in weights]
+    go(weights, optimiser, range(2, 4))
+    again, other = made()
+    with torch.no_grad():
+        for weight, values in zip(again, moved, strict=True):
+            weight.copy_(values)
+    other.restore(kept)
+    go(again, other, range(2, 4))
+    assert all(torch.equal(one, two) for one, two in zip(again, weights, strict=True))
+    assert optimiser.applied == 4 and other.applied == 2  # the count is the checkpoint's to restore
 
 
 @pytest.mark.parametrize("name", ["adamw-8bit", "paged-adamw"])
