@@ -280,7 +280,7 @@ class Backbone(nn.Module):
         """Cosines and sines [positions, D/2]. Its size is no sequence's length: it ends where positions do, so that
         rotations which depend on the length stay those of the length of pre-training.
         """
-        size = max(256, 1 << (max(needed, 1) - 1).bit_length())
+        size = max(256, 1 << (needed - 1).bit_length())
         if like.device.type != "cpu":
             size = int(self._rotary.config.max_position_embeddings)
         if self.most_positions is not None:

@@ -128,10 +128,12 @@ def test_a_restored_optimiser_goes_on_as_if_nothing_had_happened(name: str, kind
     moved = [p.detach().clone() for p in weights]
     go(weights, optimiser, range(2, 4))
     again, other = made()
-    with torch.no_grad():
-        for weight, values in zip(again, moved, strict=True):
-            weight.copy_(values)
+    if kind is torch.float32:  # else the masters bring the weights along
+        with torch.no_grad():
+            for weight, values in zip(again, moved, strict=True):
+                weight.copy_(values)
     other.restore(kept)
+    assert all(torch.equal(one, two) for one, two in zip(again, moved, strict=True))
     go(again, other, range(2, 4))
     assert all(torch.equal(one, two) for one, two in zip(again, weights, strict=True))
     assert optimiser.applied == 4 and other.applied == 2  # the count is the checkpoint's to restore

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,10 +13,13 @@ from torch import nn
 
 from oneiro import team as teams
 from oneiro.episode import Row, given
-from oneiro.learning import distributed
+from oneiro.errors import OneiroError
+from oneiro.learning import distributed, shards
 from oneiro.learning.distributed import ZeroOptimiser, portions
 from oneiro.learning.example import Example
+from oneiro.learning.fsdp import FullySharded, ShardOptimiser, empty, layers_of
 from oneiro.learning.learner import Learner, LearnerSettings
+from oneiro.learning.settings import OptimiserSettings
 from oneiro.models import mirror
 from oneiro.models.heads import ValueHead
 from oneiro.team import Team
@@ -62,6 +66,71 @@ def test_parameters_are_sent_in_buckets_of_one_owner_and_one_type(monkeypatch: p
     # 4 + 6 fill a bucket, 1 more would not fit; another type begins another; what is too large stands alone.
     assert found == [(0, [4, 6]), (0, [1]), (0, [3]), (0, [2]), (1, [20]), (1, [5])]
     assert next(iter(zero([(4, whole)], [1], 3)._buckets()))[0] == 1
+
+
+SETTINGS = OptimiserSettings(lr=0.1, weight_decay=0.0, clip=1e9)
+
+
+def owned(team: Team) -> list[Any]:
+    """Gradients of one parameter, other ones on every rank; the other parameter took part on none."""
+    a, b = nn.Parameter(torch.ones(4)), nn.Parameter(torch.ones(3))
+    made = ZeroOptimiser(team, [("a", a), ("b", b)], SETTINGS)
+    a.grad = torch.tensor([1.0, -2.0, 0.0, 0.0]) * (team.rank + 1)
+    norm = made.step(0.1)
+    return team.gather((made.owner, norm, a.tolist(), b.tolist(), sorted(made.state()), a.grad, b.grad))
+
+
+def unsharded(team: Team) -> list[Any]:
+    """What FSDP does with parameters that are whole on every rank, of which the first took no part."""
+    a, b = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(3))
+    made = ShardOptimiser([("a", a), ("b", b)], {"a": a, "b": b}, SETTINGS)
+    b.grad = torch.tensor([1.0, -2.0, 2.0]) * (team.rank + 1)
+    norm = made.step(0.1)
+    return team.gather((norm, a.tolist(), b.tolist(), sorted(made.shards()), a.grad, b.grad))
+
+
+def test_gradients_are_added_up_and_what_took_no_part_is_left_alone() -> None:
+    def work() -> tuple[list[Any], list[Any]]:
+        team = teams.current()
+        assert team is not None
+        return team.together(owned), team.together(unsharded)
+
+    zero, whole = on_ranks(2, work)
+    for rank, (owner, norm, a, b, state, *gradients) in enumerate(zero):
+        # 1 + 2 times each: (3, -6), whose norm is the root of 45; AdamW's first step is the rate, against the sign.
+        assert owner == [0, 1] and norm == pytest.approx(45**0.5) and a == pytest.approx([0.9, 1.1, 1.0, 1.0])
+        assert b == [1.0] * 3 and state == ([] if rank else ["a/exp_avg", "a/exp_avg_sq", "a/step"])
+        assert gradients == [None, None]
+    for norm, a, b, state, *gradients in whole:
+        assert norm == pytest.approx(9.0) and a == [1.0, 1.0] and b == pytest.approx([0.9, 1.1, 0.9])
+        assert state == ["b/exp_avg", "b/exp_avg_sq", "b/step"] and gradients == [None, None]
+
+
+def test_fsdp_refuses_what_it_cannot_shard() -> None:
+    learner: Any = SimpleNamespace(settings=LearnerSettings(optimiser=OptimiserSettings(name="muon")))
+    with pytest.raises(OneiroError, match="fsdp trains with adamw, not muon"):
+        FullySharded(SimpleNamespace()).prepare(learner)  # type: ignore[arg-type]
+    experts, layers = (nn.ModuleList(nn.Linear(1, 1) for _ in range(count)) for count in (3, 2))
+    model: Any = SimpleNamespace(modules=lambda: [nn.Linear(1, 1), experts, layers], shape=SimpleNamespace(layers=2))
+    assert layers_of(model) == list(layers)
+    model.shape.layers = 4
+    with pytest.raises(OneiroError, match="finds no list of layers"):
+        layers_of(model)
+
+
+def test_an_empty_micro_batch_has_every_column_and_no_token() -> None:
+    made = empty(torch.device("cpu"))
+    assert made.columns["values"] is made.columns["temperature"] and "advantages" not in made.columns
+    assert made.places == []
+
+
+def test_shards_that_cannot_be_written_name_the_rank_and_none_are_written_before_an_update(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    team: Any = SimpleNamespace(rank=3, orders=None, everywhere=lambda own: [False, own])
+    with pytest.raises(OneiroError, match=r"rank 3 cannot write .*policy-optimiser: .*; every rank needs the run"):
+        shards.write(team, tmp_path / "file" / "policy", {"w/step": torch.ones(())})
+    shards.write(team, tmp_path / "policy", {})
+    assert not shards.folder_of(tmp_path / "policy").exists() and shards.listed(tmp_path / "policy") == {}
 
 
 def kept(team: Team) -> list[list[int]]:

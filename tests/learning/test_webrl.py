@@ -205,8 +205,9 @@ def test_an_objective_without_phases_weighs_no_step_and_groups_have_no_numbers_o
     found = SftOnly().numbers([trajectory(1.0, 0.5, 0.5), trajectory(0.0, 0.5)])
     assert [numbers.tolist() for numbers in found] == [[0.0, 0.0], [0.0]] and found[0].dtype == np.float32
     assert Awr().loss == FilteredBc().loss == SftOnly().loss == {}
-    with pytest.raises(NotImplementedError):
-        GroupGrpo().numbers([trajectory(1.0, 0.5)])
+    for objective in (GroupGrpo(), StepObjective(name="any")):
+        with pytest.raises(NotImplementedError):
+            objective.numbers([trajectory(1.0, 0.5)])
 
 
 def test_what_each_objective_needs_of_a_phase() -> None:
