@@ -238,6 +238,7 @@ def test_a_folder_says_what_is_wrong_with_it(tmp_path: Path, monkeypatch: pytest
     assert languages.load(str(folder)).tokenizer is None
     with pytest.raises(OneiroError, match="has no tokenizer"):
         require_words(str(folder))
+    require_words("org/a-name-of-the-hub")  # no folder: the hub decides
     with pytest.raises(OneiroError, match=r"weights at .* cannot be read"):
         languages.read_state(tmp_path / "none.safetensors", "weights")
     tensors = {"a": torch.arange(6.0).view(2, 3).T, "b": torch.ones(1, requires_grad=True)}
