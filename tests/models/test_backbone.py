@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import copy
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from transformers import (
     AutoModelForCausalLM,
     Gemma2Config,
@@ -16,6 +19,7 @@ from transformers import (
     Qwen3Config,
     SmolLM3Config,
 )
+from transformers.models.gemma.modeling_gemma import GemmaRMSNorm
 
 from oneiro.errors import OneiroError
 from oneiro.models import language as languages
@@ -173,3 +177,32 @@ def test_a_folder_without_a_model_is_one_clear_line(tmp_path: Path, make: object
     with pytest.raises(OneiroError, match=message) as caught:
         languages.load(str(tmp_path / "x"))
     assert "\n" not in str(caught.value)
+
+
+class Adapted(nn.Linear):
+    """A linear layer that does more than its weight says."""
+
+
+def test_only_a_plain_layer_has_written_out_gradients() -> None:
+    block = make_tiny().backbone.blocks[0]
+    assert block.written_out and block._is_plain()
+    width, other = block.out.out_features, GemmaRMSNorm(8)
+    changes: dict[str, Any] = {
+        "attention_norm": other,
+        "mlp_norm": other,
+        "query_norm": other,
+        "mlp_out_norm": block.mlp_norm,
+        "residual": 0.5,
+        "activation": nn.GELU(),
+        "out": nn.Linear(width, width, bias=True),
+        "down": Adapted(width, width, bias=False),
+        "projections": [block.projections[0], [nn.Linear(width, width, bias=True)]],
+    }
+    for name, value in changes.items():
+        changed = copy.deepcopy(block)
+        setattr(changed, name, value)
+        assert not changed._is_plain(), name
+    qwen = copy.deepcopy(block)
+    qwen.query_norm = block.mlp_norm
+    qwen.projections = [[nn.Linear(width, width, bias=True)], block.projections[1]]
+    assert qwen._is_plain()
