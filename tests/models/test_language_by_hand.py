@@ -515,3 +515,31 @@ def test_the_forward_of_a_model_scales_what_its_configuration_scales() -> None:
     expected = F.log_softmax(llama()(tokens).logits, -1)
     found = F.log_softmax(plain.output.logits(plain(tokens, positions, Causal())), -1)
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+
+
+class Unmade(nn.Module):
+    """An architecture whose own first weights are all 7."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.config = config
+        sizes = {"embed": (400, 100), "up_proj": (100, 400), "o_proj": (100, 100), "down_proj": (100, 100)}
+        for name, size in sizes.items():
+            layer = nn.Linear(1, 1, bias=False)
+            layer.weight = nn.Parameter(torch.full(size, 7.0))
+            self.add_module(name, layer)
+        self.norm = nn.LayerNorm(100, bias=False)
+        nn.init.constant_(self.norm.weight, 7.0)
+
+
+def test_first_weights_are_our_own() -> None:
+    """Norms 1, what a block adds 0, embeddings of spread 0.05, others of 1 / sqrt(width); all from the seed."""
+    one, same, other = (languages.initialised(Unmade, SimpleNamespace(hidden_size=100), seed) for seed in (3, 3, 4))
+    assert (one.norm.weight == 1).all() and not one.o_proj.weight.any() and not one.down_proj.weight.any()
+    for name, std in (("embed", 0.05), ("up_proj", 0.1)):
+        weight = getattr(one, name).weight
+        assert (
+            float(weight.detach().std()) == pytest.approx(std, rel=0.02) and abs(float(weight.detach().mean())) < 0.002
+        )
+        assert torch.equal(weight, getattr(same, name).weight)
+        assert not torch.equal(weight, getattr(other, name).weight)
