@@ -534,9 +534,9 @@ class Unmade(nn.Module):
 
 
 def test_first_weights_are_our_own() -> None:
-    """Norms 1, what a block adds 0, embeddings of spread 0.05, others of 1 / sqrt(width); all from 63 bits of a seed."""
+    """Norms 1, what a block adds 0, embeddings of spread 0.05, others of 1 / sqrt(width); all from a seed."""
     one, same, other = (
-        languages.initialised(Unmade, SimpleNamespace(hidden_size=100), seed) for seed in (3, 2**63 + 3, 4)
+        languages.initialised(Unmade, SimpleNamespace(hidden_size=100), seed) for seed in (3, 2**64 + 3, 4)
     )
     assert (one.norm.weight == 1).all() and not one.o_proj.weight.any() and not one.down_proj.weight.any()
     for name, std in (("embed", 0.05), ("up_proj", 0.1)):
