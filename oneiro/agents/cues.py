@@ -212,6 +212,7 @@ class Page:
         return self._general[kind]
 
     def click(self, e: Element) -> list[str]:
+        """Cues of a click on an element."""
         wanted, called, here = self.wanted(e.name), self.called(e.name), self.here(e.name)
         chosen = "selected: True" in e.properties
         many = min(2, len(stems(e.name) & self.asked))
@@ -227,32 +228,35 @@ class Page:
             *self.general("click"),
         ]
 
+    def sort(self, name: str) -> str:
+        """What sort of name the intent gives."""
+        if "/" in name:
+            return "path"
+        if f'"{name}"' in self.intent:
+            return "quote"
+        return "number" if name[:1].isdigit() else "name"
+
     def type(self, e: Element, text: str, enter: int, full: str) -> list[str]:
+        """Cues of typing a name of the intent into a field, which may be full."""
         typed = any(f"[{text}]" in action for action in self.past)
+        # 'from X' and 'to Y' go into the fields 'From' and 'To'.
         led = self.intent.partition(text)[0].rstrip('" ').lower().rpartition(" ")[2]
         matches = bool(led) and led == e.name.lower()
-        sort = (
-            "path"
-            if "/" in text
-            else "quote"
-            if f'"{text}"' in self.intent
-            else "number"
-            if text[:1].isdigit()
-            else "name"
-        )
         return [
             f"type {e.role} {enter} typed {typed} {full}",
-            f"type {e.role} {enter} {sort} arrived {self.arrived}",
+            f"type {e.role} {enter} {self.sort(text)} arrived {self.arrived}",
             f"type led {matches} {full} {enter} typed {typed}",
             f"type field {self.wanted(e.name)} {enter}",
             *self.general(f"type {enter}"),
         ]
 
     def stop(self) -> list[str]:
+        """Cues of stopping without an answer."""
         said = any(e.role == "StaticText" and self.called(e.name) == "has" for e in self.elements)
         return [f"stop empty said {said} arrived {self.arrived}", *self.general("stop empty")]
 
     def answer(self, e: Element, text: str, label: str) -> list[str]:
+        """Cues of answering with an element's text or a part of it."""
         wanted, kind = self.wanted(label), kind_of(text)
         return [
             f"answer label {wanted} {kind}",
