@@ -12,7 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from oneiro import files
 from oneiro.errors import OneiroError
@@ -546,3 +546,35 @@ def test_first_weights_are_our_own() -> None:
         )
         assert torch.equal(weight, getattr(same, name).weight)
         assert not torch.equal(weight, getattr(other, name).weight)
+
+
+def test_weights_in_few_bits_are_loaded_where_they_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quantised model cannot be moved: it is put in place by the loader, and asked for with its bits."""
+    folder, asked = make_tiny().save(tmp_path / "model"), dict[str, Any]()
+    load = AutoModelForCausalLM.from_pretrained
+
+    def pretend(source: str, **how: Any) -> Any:
+        asked.update(how)
+        model = load(source, dtype=how["dtype"])
+
+        def stay(*place: Any) -> Any:
+            raise ValueError("a quantised model cannot be moved")
+
+        model.to = stay
+        return model
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", pretend)
+    monkeypatch.setattr(quantise, "loading", lambda bits, kind: (bits, kind))
+    settings = ModelSettings(name=str(folder), quantise="8bit", lora=LoraSettings(rank=2))
+    language = languages.load(settings, "cpu")
+    assert asked == {
+        "dtype": torch.float32,
+        "trust_remote_code": False,
+        "quantization_config": ("8bit", torch.float32),
+        "device_map": {"": torch.device("cpu")},
+    }
+    assert all("lora_" in name for name, p in language.model.named_parameters() if p.requires_grad)
+    asked.clear()
+    with pytest.raises(ValueError, match="cannot be moved"):
+        languages.load(str(folder), "cpu")
+    assert asked == {"dtype": torch.float32, "trust_remote_code": False}
