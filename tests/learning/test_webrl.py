@@ -184,6 +184,11 @@ def test_the_released_advantages_are_cut_on_both_sides() -> None:
     np.testing.assert_allclose(official_advantages(half, 0.9), [0.4, 0.95], atol=1e-6)
     np.testing.assert_allclose(official_advantages(half, 0.5), [0.2, 0.95], atol=1e-6)
     assert half.rewards.tolist() == [0.0, 0.5] and len(half) == 2
+    # The release discounts by 0.9: 0 - 1 - 0.05 + 0.3 + (0.3 + 0.9 x 0.3) is -0.18; by 1.7 and more it would be good.
+    little = trajectory(0.3, 1.0, 0.0)
+    np.testing.assert_allclose(official_advantages(little, 0.9), [-0.18, 0.55], atol=1e-6)
+    assert Official().numbers([little])[0].tolist() == [pytest.approx(-0.6), 1.0]
+    assert Digirl().numbers([little])[0].tolist() == [0.0, 1.0]
 
 
 def test_a_reference_that_equals_the_policy_leaves_the_target_alone() -> None:
