@@ -147,6 +147,8 @@ def test_numbers_of_a_trajectory_by_hand() -> None:
     bad = trajectory(0.0, 0.5, 0.25)
     np.testing.assert_allclose(mixed_advantages(bad, 0.5), [0.5 * -0.25 + 0.5 * -0.5, -0.25], atol=1e-6)
     np.testing.assert_allclose(Paper(lam=0.5).numbers([bad])[0], [-0.375, -0.25], atol=1e-6)
+    np.testing.assert_allclose(Paper().numbers([bad])[0], [-0.375, -0.25], atol=1e-6)
+    assert Paper().loss["row_beta"] == 0.5 and Paper().loss["aggregate"] == "constant"
     np.testing.assert_allclose(ValueReinforce().numbers([good])[0], [0.5, 0.75], atol=1e-6)
     # The last state of a failure: what follows is the page that the last action left.
     np.testing.assert_allclose(official_advantages(trajectory(0.0, 0.1, 0.4, after=0.3), 0.9), [0.25, -0.15], atol=1e-6)
