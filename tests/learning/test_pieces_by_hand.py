@@ -784,3 +784,29 @@ def test_what_is_not_finite_is_named() -> None:
         finite.require_weights([torch.nn.Linear(1, 1), module])
     with pytest.raises(OneiroError, match="model x cannot be trained: the weights 'bias'"):
         finite.require_start("x", [module])
+
+
+def test_a_head_in_bfloat16_measures_in_float32() -> None:
+    """Logits are rounded once, by the product; what follows has all digits. Gradients have the weights' type."""
+    generator = torch.Generator().manual_seed(5)
+    hidden = torch.randn(6, 8, generator=generator).bfloat16().requires_grad_()
+    weight = torch.randn(20, 8, generator=generator).bfloat16().requires_grad_()
+    targets, cold = torch.arange(6), torch.full((6,), 0.7)
+
+    def objective(logprobs: torch.Tensor, entropies: torch.Tensor, part: slice) -> torch.Tensor:
+        return -logprobs.sum() - 0.3 * entropies.sum()
+
+    total, logprobs, entropies = head.loss(hidden, OutputHead(weight), targets, cold, objective)
+    total.backward()
+    logits = (hidden.detach() @ weight.detach().T).float().requires_grad_()
+    every = torch.log_softmax(logits / 0.7, -1)
+    own, spread = every[range(6), targets], -(every.exp() * every).sum(-1)
+    torch.testing.assert_close(logprobs, own.detach(), atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(entropies, spread.detach(), atol=1e-6, rtol=1e-6)
+    for found, expected in zip(head.score(hidden, OutputHead(weight), targets, cold), (own, spread), strict=True):
+        torch.testing.assert_close(found, expected.detach(), atol=1e-6, rtol=1e-6)
+    (-own.sum() - 0.3 * spread.sum()).backward()
+    assert logits.grad is not None and hidden.grad is not None and weight.grad is not None
+    assert hidden.grad.dtype == weight.grad.dtype == torch.bfloat16
+    torch.testing.assert_close(hidden.grad.float(), logits.grad @ weight.detach().float(), atol=0.05, rtol=0.02)
+    torch.testing.assert_close(weight.grad.float(), logits.grad.T @ hidden.detach().float(), atol=0.05, rtol=0.02)
