@@ -1,0 +1,60 @@
+"""Where weights are bfloat16, what adds up, is drawn or is told stays float32; on a CPU, as on a GPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from oneiro.episode import Row, SamplingParams, given
+from oneiro.learning.example import Example
+from oneiro.learning.learner import Learner, LearnerSettings
+from oneiro.learning.reference import Reference
+from oneiro.learning.settings import ReferenceSettings
+from oneiro.models.admission import backbone_of, excerpt
+from oneiro.models.backbone import Backbone
+from oneiro.models.heads import ValueHead
+from oneiro.sampling.draw import draw
+from tests.conftest import make_tiny
+
+
+def half() -> Backbone:
+    return backbone_of(make_tiny().model.to(torch.bfloat16))
+
+
+def test_a_reference_moves_by_less_than_bfloat16_can_hold() -> None:
+    policy = half()
+    reference = Reference(policy, ReferenceSettings(sync_every=1, mix=1e-3))
+    name, weight = next((n, p) for n, p in policy.named_parameters() if n.endswith("norm.weight"))
+    before = reference.weights[name].clone()
+    assert before.dtype == torch.float32 and reference.model is not None
+    with torch.no_grad():
+        weight.add_(1.0)
+    reference.follow(1)
+    expected = before + 1e-3 * (weight.detach().float() - before)  # about 0.001 more: bfloat16 has steps of 0.008 there
+    torch.testing.assert_close(reference.weights[name], expected, atol=1e-7, rtol=0)
+    assert not torch.equal(expected, before)
+    own = dict(reference.model.named_parameters())[name]
+    assert own.dtype == torch.bfloat16 and torch.equal(own, reference.weights[name].bfloat16())
+    kept = {key: value.clone() for key, value in reference.state().items()}
+    other = Reference(half(), ReferenceSettings(sync_every=1, mix=1e-3))
+    other.restore(kept)
+    assert all(torch.equal(other.weights[key], kept[key]) for key in kept)
+
+
+def test_draws_from_rounded_logits_are_told_in_full() -> None:
+    logits = (3 * torch.randn(5, 40, generator=torch.Generator().manual_seed(1))).bfloat16()
+    numbers = torch.linspace(0.1, 0.9, 5)
+    tokens, logprobs = draw(logits, numbers, SamplingParams(0.7))
+    same, alike = draw(logits.float(), numbers, SamplingParams(0.7))
+    assert tokens.tolist() == same.tolist() and logprobs.dtype == torch.float32
+    torch.testing.assert_close(logprobs, alike, atol=1e-7, rtol=0)
+
+
+def test_values_and_log_probabilities_are_float32() -> None:
+    backbone = half()
+    row = Row([given([3, 4, 5]), given([6, 7, 8, 9], ce=1.0)])
+    ((found,), _) = Learner(backbone, LearnerSettings(), 1).logprobs([Example.of(row)])
+    assert found.dtype == np.float32 and np.unique(found[3:]).size == 4
+    values = ValueHead(8)(torch.ones(3, 8, dtype=torch.bfloat16))
+    assert values.dtype == torch.float32 and values.tolist() == [0.0] * 3
+    assert {p.dtype for p in excerpt(make_tiny().model.to(torch.bfloat16)).parameters()} == {torch.float32}
