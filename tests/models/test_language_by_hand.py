@@ -13,9 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from transformers.utils import logging
 
 from oneiro import files
 from oneiro.errors import OneiroError
+from oneiro.learning import checkpoint
 from oneiro.models import language as languages
 from oneiro.models import locate, quantise
 from oneiro.models.attention import Causal, Prefill
@@ -578,3 +580,16 @@ def test_weights_in_few_bits_are_loaded_where_they_stay(tmp_path: Path, monkeypa
     with pytest.raises(ValueError, match="cannot be moved"):
         languages.load(str(folder), "cpu")
     assert asked == {"dtype": torch.float32, "trust_remote_code": False}
+
+
+def test_loading_resuming_and_saving_show_no_bar_of_the_library(tmp_path: Path) -> None:
+    language = make_tiny()
+    folder = language.save(tmp_path / "model")
+    for work in (
+        lambda: languages.load(str(folder)),
+        lambda: checkpoint.load_weights(folder, language),
+        lambda: language.save(tmp_path / "again"),
+    ):
+        logging.enable_progress_bar()
+        work()
+        assert not logging.is_progress_bar_enabled()  # ours say what is going on
