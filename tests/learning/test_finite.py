@@ -11,10 +11,14 @@ import torch
 from oneiro.episode import Episode, Row, given
 from oneiro.errors import OneiroError
 from oneiro.learning import checkpoint, sft
+from oneiro.learning.example import Example
 from oneiro.learning.filters import FilterSettings
+from oneiro.learning.finite import NotFiniteError
+from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.loop import Callbacks, RlSettings, reinforce
 from oneiro.learning.losses import LossSettings
 from oneiro.learning.optimiser import Optimiser, OptimiserSettings
+from oneiro.learning.parallel import Alone
 from oneiro.models.language import LanguageModel
 from oneiro.recipe import build
 from tests.conftest import make_tiny
@@ -150,3 +154,20 @@ def test_a_stopped_run_goes_on_from_its_last_good_checkpoint(tmp_path: Path) -> 
     assert checkpoint.latest(tmp_path / "cut") is not None
     for (_, a), (_, b) in zip(expected.trainable(), found.trainable(), strict=True):
         assert torch.equal(a, b)
+
+
+class Lost(Alone):
+    """Ranks whose norm overflowed on its way back, though the update was made."""
+
+    def step(self, learner: Learner, rate: float) -> float:
+        super().step(learner, rate)
+        return float("inf")
+
+
+def test_every_metric_of_an_update_is_looked_at(tiny: LanguageModel) -> None:
+    examples = [Example.of(row) for row in ROWS[:4]]
+    learner = Learner(tiny.backbone, LearnerSettings(), 2)
+    assert np.isfinite(learner.update(examples)["grad_norm"])
+    learner.parallel = Lost()
+    with pytest.raises(NotFiniteError, match=r"^grad_norm is inf$"):
+        learner.update(examples)
