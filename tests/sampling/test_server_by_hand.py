@@ -11,6 +11,7 @@ import json
 import threading
 import time
 import warnings
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from oneiro.sampling import server
 from oneiro.sampling.completion import Completion, ServerFault, message_of, replies_in
 from oneiro.sampling.server import Server, ServerConfig
 from oneiro.seeds import derive, generator
+from tests.sampling.test_request import serving
 
 
 def client(**settings: Any) -> Server:
@@ -314,6 +316,18 @@ def test_nobody_is_told_of_another_attempt_that_will_not_be_made(monkeypatch: py
         warnings.simplefilter("always")
         made._attempts(stopped, 0, 0, {"n": 1, "max_tokens": 2})
     assert told == []
+
+
+def test_a_reply_may_be_as_long_as_allowed_and_no_longer() -> None:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.rfile.read(int(handler.headers["Content-Length"]))
+        handler.wfile.write(b"HTTP/1.0 200 OK\r\n\r\n" + b"x" * 100)
+
+    with serving(answer) as url:
+        made = client(base_url=f"{url}/v1")
+        assert made._post(batch(), b"{}", 100) == b"x" * 100
+        with pytest.raises(ServerFault, match="the reply is longer than"):
+            made._post(batch(), b"{}", 99)
 
 
 def test_a_connection_that_opens_too_late_carries_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
