@@ -258,8 +258,40 @@ def test_a_command_that_takes_its_time_says_so(
     assert capsys.readouterr().err.startswith("check of robot: at work for 0:0")
 
 
-def test_a_folder_that_is_no_run_is_called_so(tmp_path: Path) -> None:
+def test_a_place_that_holds_no_run_and_no_recipe_is_called_so(tmp_path: Path) -> None:
     assert "is a folder but no run" in mistake("run", tmp_path)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "notes").touch()
+    give = "; give a recipe (`oneiro recipes` lists them), a YAML file or a run"
+    for place in ("/missing/path", "./lake", "~/lake", "../lake", "runs/lake"):
+        assert mistake("run", place, cwd=tmp_path) == f"at {place} is nothing{give}"
+    said = mistake("run", "runs/notes", cwd=tmp_path)
+    assert said == f"at runs/notes is a file that does not end in .yaml{give}"
+    assert "did you mean 'spa/frozen-lake'" in mistake("run", "spa/frozn-lake", cwd=tmp_path)
+
+
+def test_a_model_that_cannot_be_loaded_is_said_before_torch_and_leaves_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    for stage in ("rl-spa", "rl-control"):
+        (tmp_path / "several/checkpoints" / stage / "step-000001/model").mkdir(parents=True)
+    run = ["run", "spa/frozen-lake", "--out", tmp_path / "run"]
+    evaluation = ["eval", "agent", "--world", "frozen-lake", "--model"]
+    codes, heavy, lines = imported(
+        [*run, "model=Qwen/Qwen3-0.6B"],
+        [*run, f"model={tmp_path / 'several'}"],
+        [*evaluation, "Qwen/Qwen3-0.6B"],
+        [*evaluation, tmp_path / "several"],
+        [*evaluation, tmp_path],
+        of=HEAVY,
+    )
+    assert codes == [2] * 5 and heavy == set()
+    assert not (tmp_path / "run").exists()
+    assert lines[0] == lines[2] and "'Qwen/Qwen3-0.6B', and the Hugging Face hub is switched off" in lines[0]
+    assert lines[1] == lines[3] and "holds several models; name one of " in lines[1]
+    assert "holds no model" in lines[4]
 
 
 def test_importing_the_package_loads_no_library() -> None:
@@ -273,6 +305,8 @@ def test_several_reports_become_one_comparison(toy: Path, tmp_path: Path) -> Non
         assert oneiro("run", toy, f"seed={seed}", "--out", tmp_path / f"run-{seed}").returncode == 0
     done = oneiro("report", tmp_path / "run-1", tmp_path / "run-2", "--out", tmp_path / "both.html")
     assert done.stdout.strip() == str(tmp_path / "both.html")
+    new = tmp_path / "new" / "one.html"
+    assert oneiro("report", tmp_path / "run-1", "--out", new).stdout == f"{new} (the folder {new.parent} is new)\n"
     page = (tmp_path / "both.html").read_text()
     assert "run-1" in page and "run-2" in page and "Where the recipes differ" in page
 

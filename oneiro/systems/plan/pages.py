@@ -19,7 +19,8 @@ from oneiro.agents.policies import Policy, ScriptedPolicy, mixture
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import Attempt, attempts, play
 from oneiro.episode import Episode
-from oneiro.models.language import METADATA, write_folder
+from oneiro.models.language import write_folder
+from oneiro.models.locate import METADATA
 from oneiro.predictors.webpage.dynamics import BrowsedPage
 from oneiro.predictors.webpage.parquet import read_parquet, write_parquet
 from oneiro.predictors.webpage.record import RecordedWeb
