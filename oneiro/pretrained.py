@@ -118,7 +118,9 @@ def _from_config(file: Path) -> float | None:
 
 
 def in_words(parameters: float) -> str:
-    return f"{parameters / 1e9:.3g}B" if parameters >= 1e9 else f"{parameters / 1e6:.0f}M"
+    if parameters >= 1e9:
+        return f"{parameters / 1e9:.3g}B"
+    return f"{parameters / 1e6:.0f}M" if parameters >= 1e7 else f"{parameters / 1e6:.2g}M"
 
 
 def _scaled(section: Any, factor: float) -> Any:

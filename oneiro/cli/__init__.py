@@ -114,7 +114,7 @@ def _only(name: str) -> typer.Typer:
 
 
 def _name(command: CommandInfo) -> str:
-    return command.name or getattr(command.callback, "__name__", "")
+    return str(command.name or getattr(command.callback, "__name__", ""))
 
 
 def explain(error: BaseException) -> str | None:
