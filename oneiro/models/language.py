@@ -106,6 +106,7 @@ def write_folder(folder: str | Path, write: Any, facts: dict[str, Any] | None = 
     try:
         part.mkdir(parents=True)
         write(part)
+        files.open_to_readers(part)
         if facts is not None:
             files.write_manifest(part, **facts)
         if folder.exists():

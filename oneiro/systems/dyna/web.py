@@ -45,7 +45,8 @@ def run(recipe: DynaWebRecipe, run: Run) -> None:
         learner.learn()
         return WebVariant(learner, recipe, variant).train()
 
-    run_variants(run, recipe.variants, recipe.repeats, train)
+    learned = ("policy", "play", "world-model")
+    run_variants(run, learned, recipe.dyna.rounds, recipe.variants, recipe.repeats, train)
 
 
 class WebVariant(VariantRun):

@@ -77,6 +77,8 @@ def test_a_page_model_of_a_run_is_searched_from_its_folder(finished: Finished) -
 
 def test_a_dyna_run_on_the_web_counts_true_steps_and_learns_in_dreams_without_any(finished: Finished) -> None:
     run = finished("dyna/web", "smoke")
+    log = (run / "log.txt").read_text()
+    assert "stage 1 of 15: policy-0" in log and "stage 15 of 15: compare" in log
     before = sum(len(read_parquet(run / "data" / f"{name}-0.parquet")) for name in ("demonstrations", "play"))
     logged = {
         name: [row for row in read_log(run / "metrics.jsonl") if row["stage"] == f"{name}-0"]
