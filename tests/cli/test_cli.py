@@ -363,7 +363,8 @@ RECIPES = [card.name for card in listing()]
 def test_every_recipe_says_what_it_is_and_has_a_smoke_preset(name: str) -> None:
     data = read(find_recipe(name))
     assert all(data.get(word) for word in ("about", "needs", "takes"))
-    assert "smoke" in data["presets"]
+    smoke = data["presets"]["smoke"]
+    assert "minute" in smoke["takes"] and "minute" not in smoke["about"]  # its time is said once
     assert cli.main(["run", name, "--dry-run"]) == 0
 
 
