@@ -196,8 +196,8 @@ def find(name: str) -> Path:
     if name not in known and Path(name).is_dir():
         raise OneiroError(f"{name} is a folder but no run: it has no recipe.yaml (`oneiro recipes` lists recipes)")
     if name not in known and _looks_like_a_path(name):
-        there = "a file that does not end in .yaml" if Path(name).exists() else "nothing"
-        raise OneiroError(f"at {name} is {there}; give a recipe (`oneiro recipes` lists them), a YAML file or a run")
+        wrong = f"{name} is a file that does not end in .yaml" if Path(name).exists() else f"nothing is at {name}"
+        raise OneiroError(f"{wrong}; give a recipe (`oneiro recipes` lists them), a YAML file or a run")
     if name not in known:
         raise OneiroError(f"no recipe called '{name}'{nearest(name, known)} (`oneiro recipes` lists them)")
     return known[name]

@@ -264,9 +264,9 @@ def test_a_place_that_holds_no_run_and_no_recipe_is_called_so(tmp_path: Path) ->
     (tmp_path / "runs" / "notes").touch()
     give = "; give a recipe (`oneiro recipes` lists them), a YAML file or a run"
     for place in ("/missing/path", "./lake", "~/lake", "../lake", "runs/lake"):
-        assert mistake("run", place, cwd=tmp_path) == f"at {place} is nothing{give}"
+        assert mistake("run", place, cwd=tmp_path) == f"nothing is at {place}{give}"
     said = mistake("run", "runs/notes", cwd=tmp_path)
-    assert said == f"at runs/notes is a file that does not end in .yaml{give}"
+    assert said == f"runs/notes is a file that does not end in .yaml{give}"
     assert "did you mean 'spa/frozen-lake'" in mistake("run", "spa/frozn-lake", cwd=tmp_path)
 
 
