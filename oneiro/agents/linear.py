@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from oneiro import seeds
 from oneiro.agents import reply as replies
-from oneiro.agents.pages import NODE, compact, unquoted
+from oneiro.agents.cues import Page, parts, stems
+from oneiro.agents.pages import compact
 from oneiro.agents.policies import Turn, Utterance
 from oneiro.errors import OneiroError
 from oneiro.files import write_with
@@ -35,6 +36,8 @@ CLICKED = frozenset(("link", "button", "option", "checkbox", "radio", "menuitem"
 FIELDS = frozenset(("searchbox", "textbox"))
 SAID = frozenset(("StaticText", "cell", "link", "heading", "definition"))
 """Roles whose names may be answers."""
+ASKED = 8
+"""Words of an intent that are crossed with those of a name."""
 NUMBER = re.compile(r"\[(\d+)\]")
 WEIGHTS = "linear.npy"
 """The file of a saved policy."""
@@ -64,33 +67,51 @@ class Choice:
 @lru_cache(maxsize=REMEMBERED)
 def choice(state: str, past: tuple[str, ...]) -> Choice:
     """The candidates of a page after the actions of `past`."""
-    intent = next((line.removeprefix("Task: ") for line in state.splitlines() if line.startswith("Task: ")), "")
-    nodes = {found[1]: found for line in state.splitlines() if (found := NODE.fullmatch(line))}
-    numbers = [found[1] for line in compact(state).splitlines() if (found := NUMBER.match(line)) and found[1] in nodes]
-    names = named(intent)
-    actions: list[tuple[str, list[str]]] = [("stop []", ["stop", "stop empty", *_crossed("stop", intent, "")])]
+    page = Page(state, past)
+    intent, names, elements = page.intent, page.names, {element.number: element for element in page.elements}
+    numbers = [
+        found[1] for line in compact(state).splitlines() if (found := NUMBER.match(line)) and found[1] in elements
+    ]
+    shown, asked = set(numbers), sorted(page.asked)[:ASKED]
+    # A long list shows only what is selected; what the intent asks for can be chosen all the same.
+    hidden = [
+        e.number
+        for e in page.elements
+        if e.role == "option" and e.number not in shown and page.wanted(e.name) == "whole"
+    ]
+    actions: list[tuple[str, list[str]]] = [
+        ("stop []", ["stop", "stop empty", *_crossed("stop", asked, page.arrived), *page.stop()])
+    ]
     before = ""
-    for number in numbers:
-        role, name = nodes[number][2], " ".join(unquoted(nodes[number][3]).split())
+    for number in sorted([*numbers, *hidden], key=int):
+        element = elements[number]
+        role, name = element.role, element.name
         met = _met(name, intent)
         if role in CLICKED:
-            told = ["click", f"click {role} {met}", f"click {role} {name[:40]}", *_crossed(role, intent, name)]
-            actions.append((f"click [{number}]", [*told, *_crossed("under", intent, before)]))
+            told = ["click", f"click {role} {met}", f"click {role} {name[:40]}", *_crossed(role, asked, name)]
+            actions.append((f"click [{number}]", [*told, *_crossed("under", asked, before), *page.click(element)]))
         elif role in FIELDS:
-            filled = nodes.get(str(int(number) + 1))
-            full = "full" if filled is not None and filled[2] == "StaticText" else "empty"
+            filled = elements.get(str(int(number) + 1))
+            full = "full" if filled is not None and filled.role == "StaticText" else "empty"
             for place, text in enumerate(names):
                 for enter in (0, 1):
                     told = [
                         f"type {role} {name[:40]} {place} {enter} {full}",
                         f"type {len(names)} {place} {enter} {full}",
                     ]
-                    crossed = _crossed(f"type {place} {enter}", intent, name)
+                    crossed = [*_crossed(f"type {place} {enter}", asked, name), *page.type(element, text, enter, full)]
                     actions.append((f"type [{number}] [{text}] [{enter}]", ["type", *told, *crossed]))
-        if role in SAID and name and len(name) <= LONGEST_ANSWER and "]" not in name:
-            told = ["stop", f"stop {role} {met}", f"answer after {before.lower()[:40]}", f"answer like {_shape(name)}"]
-            asked = f"answer to {_met(before, intent)}"
-            actions.append((f"stop [{name}]", [*told, asked, *_crossed("answer", intent, before)]))
+        if role in SAID and name:
+            for text, label in [(name, element.label), *parts(name)]:
+                if len(text) <= LONGEST_ANSWER and "]" not in text:
+                    told = [
+                        "stop",
+                        f"stop {role} {met}",
+                        f"answer after {label.lower()[:40]}",
+                        f"answer like {_shape(text)}",
+                    ]
+                    about = [f"answer to {_met(label, intent)}", *_crossed("answer", asked, label)]
+                    actions.append((f"stop [{text}]", [*told, *about, *page.answer(element, text, label)]))
         before = name
     last = past[-1].partition(" ")[0] if past else "nothing"
     made = []
@@ -99,16 +120,6 @@ def choice(state: str, past: tuple[str, ...]) -> Choice:
         turn = [f"{kind} at {len(past)}", f"{kind} after {last}", f"again {kind} {action in past}"]
         made.append(hashed([*told, *turn, *(f"{one} at {len(past)}" for one in told[1:3])]))
     return Choice([action for action, _ in actions[:MOST]], made)
-
-
-def named(intent: str) -> list[str]:
-    """What an intent calls by name, in order: quotes, paths, names, numbers."""
-    words = r"[A-Z][\w'&/.-]*(?: (?:[A-Z&(][\w'&/.)-]*|of|\(\d\)))*"
-    pattern = (
-        rf'"([^"]{{2,}})"|\b(\w[\w.-]*/[\w.-]+)|(?<!^)\b(\d+ {words})|(?<!^)(?<![.?!:] )\b({words})|\b(\d[\d-]{{2,}})\b'
-    )
-    found = [next(part for part in match if part).rstrip(".,?") for match in re.findall(pattern, intent)]
-    return list(dict.fromkeys(found))[:4]
 
 
 def _met(name: str, intent: str) -> str:
@@ -126,11 +137,10 @@ def _shape(name: str) -> str:
     return re.sub(r"[A-Za-z]+", "a", re.sub(r"\d+", "0", name))[:12]
 
 
-def _crossed(kind: str, intent: str, name: str) -> list[str]:
-    """Words of an intent with words of a name, both in lower case."""
-    ours = sorted(set(re.findall(r"[a-z]{3,}", name.lower())))[:4] or ["-"]
-    theirs = list(dict.fromkeys(re.findall(r"\b[a-z]{3,}\b", intent)))[:12]
-    return [f"{kind}:{word}:{other}" for word in theirs for other in ours]
+def _crossed(kind: str, asked: Sequence[str], name: str) -> list[str]:
+    """Words that an intent asks for with words of a name."""
+    ours = sorted(stems(name))[:4] or ["-"]
+    return [f"{kind}:{word}:{other}" for word in asked for other in ours]
 
 
 def hashed(told: Sequence[str]) -> Index:

@@ -59,6 +59,8 @@ def _nodes(text: str) -> Iterator[tuple[str, str, str]]:
 
 def unquoted(text: str) -> str:
     """The name that Python's `repr` quoted."""
+    if "\\" not in text:
+        return text[1:-1]
     try:
         return str(ast.literal_eval(text))
     except (ValueError, SyntaxError):

@@ -44,7 +44,11 @@ class CurriculumSettings(Settings):
     tasks: int = Field(500, ge=1)
     """Tasks of a phase."""
     grow: bool = True
-    """False: every phase has the tasks of the first (the ablation without curriculum)."""
+    """False: every phase attempts the given tasks, those of phase 0, in turn (the ablation without curriculum)."""
+    choose: Literal["failures", "random"] = "failures"
+    """`failures`: new tasks grow from failed ones, and the critic's band chooses among them. `random`: new tasks of any
+    trained template, with the same filters but the band.
+    """
     operators: OperatorShares = OperatorShares()
     recency: float = Field(0.5, gt=0, le=1)
     """Weight of a failure for each phase that has passed since."""
@@ -142,7 +146,7 @@ class Curriculum:
         return list(found.values())
 
     def grow(self, phase: int, values: Values | None = None) -> Growth:
-        """The tasks of a phase, from the failures so far; without any, from the templates."""
+        """The tasks of a phase, from the failures so far; without any, or at random, from the templates."""
         settings, wanted = self.settings, self.settings.tasks
         counts, keys = Counter[str](), set(self.seen)
         rng = generator(self.seed, "grow", phase)
@@ -213,7 +217,7 @@ class Curriculum:
             proposed.remove(own[0])
             return own[0], "generated"
         failures = [(then, task) for then, task in self.failures if task.sites[0] == site]
-        if not failures:
+        if not failures or self.settings.choose == "random":
             here = [template for template in self.templates.values() if template.site == site]
             return self.draw(here[int(rng.integers(len(here)))], rng), "new"
         weights = np.array([self.settings.recency ** (phase - then) for then, _ in failures])
@@ -270,7 +274,7 @@ class Curriculum:
 
     def _proposals(self, phase: int, tried: int, wanted: int) -> list[Task]:
         """Tasks that the generator model proposes, those with a grader; none where there is no generator."""
-        if self.settings.generator is None or not self.failures:
+        if self.settings.generator is None or not self.failures or self.settings.choose == "random":
             return []
         rng = generator(self.seed, "generator", phase, tried)
         by_site: dict[str, list[Task]] = {}

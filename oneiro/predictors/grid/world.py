@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from oneiro.predictors.base import LearnedWorld, Malformed
-from oneiro.predictors.dynamics import Dynamics
-from oneiro.worlds.base import Step, WorldConfig
+from oneiro.predictors.dynamics import Cached, Dynamics
+from oneiro.worlds.base import Step, World, WorldConfig
 from oneiro.worlds.grid.frozen_lake.world import WORDS, FrozenLake
 
 
@@ -43,6 +44,12 @@ class LearnedFrozenLake(LearnedWorld, FrozenLake):
             effective=self.lake != before,
             malformed=lake is None,
         )
+
+
+def foresee(dynamics: Cached[str], asked: Sequence[tuple[World, str]]) -> None:
+    """Predict the next step of many learned lakes in one call; those that share `dynamics` find it remembered."""
+    words = [(world.render(), understood(action)) for world, action in asked]
+    dynamics.predict([(state, word) for state, word in words if word is not None])
 
 
 def understood(action: str) -> str | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from oneiro.predictors.webpage.dynamics import NextPages
 from oneiro.predictors.webpage.goals import goal_of, reaches
 from oneiro.predictors.webpage.record import HISTORY
 from oneiro.predictors.webpage.task import WebPagePredictor
 from oneiro.predictors.webpage.world import LearnedPage
-from oneiro.worlds.base import Step, WorldConfig
+from oneiro.worlds.base import Step, World, WorldConfig
 from oneiro.worlds.web.actions import Kind, Malformed
 
 
@@ -46,3 +48,14 @@ class DreamedWeb(LearnedPage):
     def _graded(self, *, done: bool, effective: bool, malformed: bool) -> Step:
         self.won = reaches(self.present.url, goal_of(self.task))
         return self.outcome(float(self.won), done=done, success=self.won, effective=effective, malformed=malformed)
+
+
+def foresee(pages: NextPages, asked: Sequence[tuple[World, str]]) -> None:
+    """Predict the next step of many dreams in one call; those that share `pages` (`Remembered`) find it there."""
+    cases = []
+    for world, action in asked:
+        assert isinstance(world, DreamedWeb)
+        parsed = world.grammar.parse(action)
+        if not isinstance(parsed, Malformed) and parsed.kind is not Kind.STOP:
+            cases.append(world.situation(action))
+    pages(cases)

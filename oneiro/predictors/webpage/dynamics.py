@@ -83,6 +83,20 @@ def pages_in(task: WebPagePredictor, predict: Predict) -> NextPages:
     return pages
 
 
+class Remembered:
+    """Pages that are predicted once for each situation; the new ones of a call together."""
+
+    def __init__(self, pages: NextPages) -> None:
+        self.pages = pages
+        self._known: dict[Situation, PageState | None] = {}
+
+    def __call__(self, cases: Sequence[Situation]) -> list[PageState | None]:
+        new = list(dict.fromkeys(case for case in cases if case not in self._known))
+        if new:
+            self._known.update(zip(new, self.pages(new), strict=True))
+        return [self._known[case] for case in cases]
+
+
 def looked_up(lookup: Lookup) -> NextPages:
     """Memory in the place of a model: where the nearest training step led, or its change made to the page."""
 

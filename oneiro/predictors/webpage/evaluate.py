@@ -63,6 +63,10 @@ def measure(
     return {
         "all": cells(np.ones(len(cases), bool), [*FIGURES, "parsed", *heads]),
         "changed": cells(changed),
+        "paired": {
+            "f1": [round(row["f1"], 6) for row, take in zip(rows, changed, strict=True) if take],
+            "episodes": episodes[changed].tolist(),
+        },
         "sites": {
             site: {"all": cells(sites == site), "changed": cells(changed & (sites == site))}
             for site in sorted({*sites})
@@ -92,6 +96,12 @@ def _failures(cases: Sequence[PageTransition], inert: Any) -> dict[str, Any]:
         "static text": inert & static,
         "other": inert & ~absent & ~static,
     }
+
+
+def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> Cell:
+    """F1 of one set of answers less that of another, step by step on those that change the page."""
+    apart = np.subtract(one["paired"]["f1"], other["paired"]["f1"])
+    return clustered(apart, one["paired"]["episodes"])
 
 
 # Tables --------------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.predictors.dynamics import Cached
 from oneiro.predictors.grid.model import GridMetadata
-from oneiro.predictors.grid.world import LearnedFrozenLake, understood
+from oneiro.predictors.grid.world import LearnedFrozenLake, foresee
 from oneiro.records import read_lines, stage_file_name
 from oneiro.run import Run
 from oneiro.sampling.engine import Engine
@@ -121,7 +121,7 @@ class LakeVariant(VariantRun):
         policy, true_lake = ModelPolicy(engine, REPLY), lake_of(self.recipe)
         if dynamics is None:
             return play(true_lake, planned, policy, dialogue, chat, seed)
-        dreaming = DreamingPolicy(policy, dynamics, dialogue, lambda world: world.render(), understood)
+        dreaming = DreamingPolicy(policy, partial(foresee, dynamics), dialogue)
         make_world = partial(LearnedFrozenLake, dynamics, true_lake().config)
         return play(make_world, planned, dreaming, dialogue, chat, seed)
 

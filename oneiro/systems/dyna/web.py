@@ -9,24 +9,27 @@ the predicted address.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from oneiro import seeds
+from oneiro.agents.dreaming import DreamingPolicy
 from oneiro.agents.linear import LinearPolicy
 from oneiro.agents.rollout import Attempt, attempts, attempts_at, play
 from oneiro.episode import Episode
 from oneiro.learning.algorithms.webrl import GroupGrpo
 from oneiro.learning.settings import LearnerSettings, OptimiserSettings
-from oneiro.predictors.webpage.dream import DreamedWeb
+from oneiro.predictors.webpage.dream import DreamedWeb, foresee
+from oneiro.predictors.webpage.dynamics import NextPages, Remembered
 from oneiro.predictors.webpage.parquet import read_parquet
-from oneiro.predictors.webpage.slot_model import SlotModel, right_kind
+from oneiro.predictors.webpage.slot_model import right_kind
 from oneiro.run import Run
 from oneiro.systems.dyna.loop import VariantRun, run_variants
 from oneiro.systems.dyna.recipe import DynaWebRecipe, Variant
+from oneiro.systems.plan.page_models import PageModels, page_models
 from oneiro.systems.plan.pages import Steps, WebLearner, config_of, policy_dialogue, recorded, world_of
 from oneiro.systems.webrl.linear import LinearAgent
 from oneiro.systems.webrl.recipe import TrainSettings
@@ -69,19 +72,28 @@ class WebVariant(VariantRun):
         """The policy after a round of RL; after none, the one that all variants start from."""
         return LinearAgent.load(self.checkpoint("rl", after) if after else self.learner.checkpoint("policy"))
 
-    def model(self, after: int) -> SlotModel:
-        """The page model after a round's refresh; after none, the one from the first policy's play."""
+    def model_stage(self, after: int) -> str:
+        """Whose page model is in use after a round; before the first refresh, the one from the first policy's play."""
         refreshed = after and self.refreshes
-        return SlotModel.load(
-            self.checkpoint("refresh", after) if refreshed else self.learner.checkpoint("world-model")
+        return f"refresh-{self.name}-{after}" if refreshed else self.learner.model_stage
+
+    def models(self, after: int) -> PageModels:
+        """With the policy after a round beside them."""
+        learner, agent = self.learner, self.agent
+        return page_models(
+            self.recipe, self.run, learner.seed, learner.metadata, lambda: LinearPolicy(0.0, agent(after).weights)
         )
+
+    def pages(self, after: int) -> NextPages:
+        """What the model predicts; every situation once."""
+        return Remembered(self.models(after).load(self.model_stage(after)))
 
     # RL
 
     def reinforce(self, number: int) -> dict[str, Any]:
         """Steps of GRPO over groups of attempts at training tasks, some in the true web and some in the page model."""
         settings, rollout, agent = self.recipe.rl, self.recipe.rollout, self.agent(number - 1)
-        model = self.model(number - 1) if self.dreams else None
+        pages = self.pages(number - 1) if self.dreams else None
         learner = LearnerSettings(optimiser=OptimiserSettings(lr=settings.rate))
         training, stage = TrainSettings(learner=learner, epochs=settings.epochs), f"rl-{self.name}-{number}"
         real = round(self.real_share * rollout.prompts_per_step)
@@ -96,8 +108,8 @@ class WebVariant(VariantRun):
             if awake:
                 episodes, steps = recorded(self.recipe, awake, policy, seed)
                 kept += steps
-            if asleep and model is not None:
-                episodes += self.dreamed(model, asleep, agent, settings.temperature, seed)
+            if asleep and pages is not None:
+                episodes += self.dreamed(pages, asleep, agent, settings.temperature, seed)
             samples = [_sample(episode) for episode in episodes if episode.info["turns"]]
             agent.regress(GroupGrpo(), samples, None, training, seed, lambda _, values: None)
             self.run.log(stage, step, {"success": float(np.mean([episode.success for episode in episodes]))})
@@ -106,11 +118,12 @@ class WebVariant(VariantRun):
         return {"true_steps": sum(map(len, kept))}
 
     def dreamed(
-        self, model: SlotModel, planned: Sequence[Attempt], agent: LinearAgent, temperature: float, seed: int
+        self, pages: NextPages, planned: Sequence[Attempt], agent: LinearAgent, temperature: float, seed: int
     ) -> list[Episode]:
-        """Attempts in the page model."""
-        config, (policy, _) = config_of(self.recipe), agent.policy(temperature)
-        return play(lambda: DreamedWeb(model, config), planned, policy, policy_dialogue(self.recipe), None, seed)
+        """Attempts in the page model; the pages of a turn are predicted together."""
+        config, dialogue, (policy, _) = config_of(self.recipe), policy_dialogue(self.recipe), agent.policy(temperature)
+        dreaming = DreamingPolicy(policy, partial(foresee, pages), dialogue)
+        return play(lambda: DreamedWeb(pages, config), planned, dreaming, dialogue, None, seed)
 
     def _real(self, number: int) -> Path:
         """The true steps of a round."""
@@ -119,14 +132,11 @@ class WebVariant(VariantRun):
     # The model
 
     def refresh(self, number: int) -> dict[str, Any]:
-        """The page model anew, from everything that was truly seen so far."""
-        cases = [*self.learner.read("demonstrations"), *self.learner.read("play")]
+        """The page model learns from everything that was truly seen so far."""
+        cases = self.learner.steps
         for earlier in range(1, number + 1):
             cases += read_parquet(self._real(earlier))
-        model = self.learner.fit(cases)
-        policy = LinearPolicy(0.0, self.agent(number).weights)
-        self.learner.save_model(self.checkpoint("refresh", number), model, policy)
-        return {"cases": len(cases), "outcomes": len(model.outcomes)}
+        return self.models(number).learn(self.model_stage(number), cases, self.model_stage(number - 1))
 
     # Measurements
 
@@ -137,13 +147,15 @@ class WebVariant(VariantRun):
 
     def evaluate(self, number: int) -> dict[str, Any]:
         """One attempt at each test task, in the true web and in the page model."""
-        agent, model, seed = self.agent(number), self.model(number), seeds.derive(self.learner.seed, "evaluate")
+        agent, pages, seed = self.agent(number), self.pages(number), seeds.derive(self.learner.seed, "evaluate")
         temperature = self.recipe.evaluation.temperature
         planned, (policy, _) = attempts_at(self.tasks, 1, "eval"), agent.policy(temperature)
         true, steps = recorded(self.recipe, planned, policy, seed)
-        dreamed = self.dreamed(model, planned, agent, temperature, seed)
+        dreamed = self.dreamed(pages, planned, agent, temperature, seed)
         cases = [case for episode in steps for case in episode if not case.stops]
-        return self.measured(number, true, dreamed, [right_kind(model.page(case), case) for case in cases])
+        return self.measured(
+            number, true, dreamed, [right_kind(page, case) for page, case in zip(pages(cases), cases, strict=True)]
+        )
 
 
 def _sample(episode: Episode) -> Sample:

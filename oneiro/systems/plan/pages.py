@@ -11,7 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from oneiro import files, seeds
+from oneiro import seeds
 from oneiro.agents import reply as replies
 from oneiro.agents.linear import LinearPolicy
 from oneiro.agents.loading import AgentMetadata
@@ -19,16 +19,14 @@ from oneiro.agents.policies import Policy, ScriptedPolicy, mixture
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import Attempt, attempts, play
 from oneiro.episode import Episode
-from oneiro.models.language import write_folder
-from oneiro.models.locate import METADATA
 from oneiro.predictors.webpage.dynamics import BrowsedPage
 from oneiro.predictors.webpage.parquet import read_parquet, write_parquet
 from oneiro.predictors.webpage.record import RecordedWeb
-from oneiro.predictors.webpage.slot_model import SlotModel
 from oneiro.predictors.webpage.state import PageTransition
 from oneiro.predictors.webpage.task import WebPagePredictor, WebPagePredictorConfig
 from oneiro.run import Run
 from oneiro.sampling.settings import SamplingSettings
+from oneiro.systems.plan.page_models import PageModels, page_models
 from oneiro.systems.plan.web_recipe import WebRecipe
 from oneiro.systems.webrl.linear import LinearAgent
 from oneiro.systems.webrl.trajectories import Step
@@ -118,7 +116,7 @@ class WebLearner:
         """The stages that everything else starts from."""
         self.run.stage(f"policy-{self.number}", self.learn_policy)
         self.run.stage(f"play-{self.number}", self.play)
-        self.run.stage(f"world-model-{self.number}", self.learn_model)
+        self.run.stage(self.model_stage, self.learn_model)
 
     # The policy
 
@@ -180,26 +178,22 @@ class WebLearner:
 
     # The page model
 
+    @property
+    def models(self) -> PageModels:
+        return page_models(self.recipe, self.run, self.seed, self.metadata, self.policy)
+
     def learn_model(self) -> dict[str, Any]:
-        """Outcomes and lines from demonstrations and play; the folder holds the policy besides, for search."""
-        cases = [*self.read("demonstrations"), *self.read("play")]
-        model = self.fit(cases)
-        self.save_model(self.checkpoint("world-model"), model, self.policy())
-        return {"cases": len(cases), "outcomes": len(model.outcomes), "features": len(model.places)}
+        """From demonstrations and play."""
+        return self.models.learn(self.model_stage, self.steps)
 
-    def fit(self, cases: Sequence[PageTransition]) -> SlotModel:
-        settings = self.recipe.page_model
-        return SlotModel.fit(cases, settings.epochs, settings.rate, seeds.derive(self.seed, "page model"))
+    @property
+    def model_stage(self) -> str:
+        return f"world-model-{self.number}"
 
-    def save_model(self, folder: Path, model: SlotModel, policy: LinearPolicy) -> None:
-        """A model that `oneiro eval agent --plan` searches in, with the policy that proposes."""
-
-        def write(part: Path) -> None:
-            model.save(part)
-            policy.save(part)
-            files.write_json(part / METADATA, self.metadata.model_dump(mode="json"))
-
-        write_folder(folder, write, {})
+    @property
+    def steps(self) -> Steps:
+        """The true steps that a repeat begins with."""
+        return [*self.read("demonstrations"), *self.read("play")]
 
     def checkpoint(self, name: str) -> Path:
         return self.run.path / "checkpoints" / f"{name}-{self.number}"

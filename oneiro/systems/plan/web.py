@@ -24,9 +24,9 @@ from oneiro.agents.policies import Policy, ScriptedPolicy
 from oneiro.agents.rollout import attempts_at, play
 from oneiro.episode import Episode
 from oneiro.predictors.dynamics import Cached
-from oneiro.predictors.webpage.dynamics import BrowsedPage, PageDynamics, TrueWeb, looked_up, shuffled
+from oneiro.predictors.webpage.dynamics import BrowsedPage, NextPages, PageDynamics, TrueWeb, looked_up, shuffled
 from oneiro.predictors.webpage.lookup import Lookup
-from oneiro.predictors.webpage.slot_model import SlotModel, right_kind
+from oneiro.predictors.webpage.slot_model import right_kind
 from oneiro.run import Run
 from oneiro.systems import stages
 from oneiro.systems.plan.pages import (
@@ -80,8 +80,7 @@ class Repeat(WebLearner):
 
     def evaluate(self) -> dict[str, Any]:
         """How true the model is, and what search in it reaches."""
-        cases = [*self.read("demonstrations"), *self.read("play")]
-        model, policy = SlotModel.load(self.checkpoint("world-model")), self.policy()
+        cases, model, policy = self.steps, self.models.load(self.model_stage), self.policy()
         pool = list(dict.fromkeys(case.state for case in cases))[:POOL]
         lookup = Lookup(cases, 0)
         true_web = TrueWeb(branching_world(self.recipe))
@@ -110,19 +109,25 @@ class Repeat(WebLearner):
 
     def improved(self) -> LinearPolicy:
         """The same data with its rewards and without a model: demonstrations and the successful play, imitated."""
-        shown = by_episode([*self.read("demonstrations"), *self.read("play")])
+        shown = by_episode(self.steps)
         agent = LinearAgent()
         self.imitate(agent, [steps for steps in shown if succeeded(steps)], f"improved-{self.number}")
         return LinearPolicy(0.0, agent.weights)
 
-    def accuracy(self, model: SlotModel, lookup: Lookup) -> dict[str, Any]:
+    def accuracy(self, model: NextPages, lookup: Lookup) -> dict[str, Any]:
         """Steps of the policy on test tasks: is the next address, or the change of the page, the right one?"""
         policy = self.policy(self.recipe.play.temperature)
         _, played = recorded(self.recipe, attempts_at(self.tasks, 1, "eval"), policy, self.seed)
         found: dict[str, Any] = {}
-        ways = {"no change": lambda case: case.state, "lookup": _first(looked_up(lookup)), "model": model.page}
-        for name, page in ways.items():
-            judged = [[(case, right_kind(page(case), case)) for case in steps if not case.stops] for steps in played]
+        ways: dict[str, NextPages] = {
+            "no change": lambda cases: [case.state for case in cases],
+            "lookup": looked_up(lookup),
+            "model": model,
+        }
+        asked = [case for steps in played for case in steps if not case.stops]
+        for name, pages in ways.items():
+            told = iter(pages(asked))
+            judged = [[(case, right_kind(next(told), case)) for case in steps if not case.stops] for steps in played]
             found[name] = {
                 "all": [_share([hit for _, hit in steps]) for steps in judged],
                 "changed": [_share([hit for case, hit in steps if case.state != case.after]) for steps in judged],
@@ -142,10 +147,6 @@ class Repeat(WebLearner):
 def _share(hits: list[bool]) -> float | None:
     """None where there is nothing to count."""
     return float(np.mean(hits)) if hits else None
-
-
-def _first(pages: Any) -> Any:
-    return lambda case: pages([case])[0]
 
 
 def branching_world(recipe: PlanWebRecipe) -> Callable[[], WebWorld]:

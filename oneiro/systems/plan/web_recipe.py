@@ -8,10 +8,17 @@ from pydantic import Field, model_validator
 
 from oneiro.agents.planning.settings import PlannerSettings
 from oneiro.errors import OneiroError
+from oneiro.learning.settings import SftSettings
+from oneiro.models.settings import ModelSettings, require_place, require_words
+from oneiro.predictors.webpage.task import WebPagePredictorConfig
 from oneiro.recipe import Recipe, Settings
+from oneiro.sampling.settings import SamplingSettings
 from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.web.templates.base import Template
 from oneiro.worlds.web.world import chosen_templates
+
+SLOTS = "slots"
+"""The page model that needs no language model (`oneiro.predictors.webpage.slot_model`)."""
 
 
 class WebPlaySettings(Settings):
@@ -54,7 +61,18 @@ class WebRecipe(Recipe):
     policy: LinearSettings = LinearSettings()
     """How the policy learns the demonstrations."""
     page_model: LinearSettings = LinearSettings(epochs=8)
-    """How the page model learns which outcome an action has."""
+    """How `slots` learns which outcome an action has."""
+    model: ModelSettings = ModelSettings(name=SLOTS)
+    """The page model: `slots`, or a language model. The policy is linear in either case."""
+    task: WebPagePredictorConfig = WebPagePredictorConfig(brief=True, deletions="ids", heads=("url",))
+    """How a language model is asked for a page."""
+    sampling: SamplingSettings = SamplingSettings(max_tokens=768)
+    max_batch_size: int = Field(256, ge=1)
+    """Rows that a language model decodes at once."""
+    sft: SftSettings = SftSettings()
+    """How a language model learns the play's steps."""
+    refresh: SftSettings = SftSettings()
+    """How it goes on learning, where a recipe brings new steps."""
 
     @model_validator(mode="after")
     def _pages(self) -> WebRecipe:
@@ -65,7 +83,14 @@ class WebRecipe(Recipe):
         for template in chosen_templates((), self.templates):
             if type(template).url is Template.url:
                 raise OneiroError(f"templates: {template.name} does not end on a page, so its address says nothing")
+        if "url" not in self.task.heads:
+            raise OneiroError("task.heads: tasks check addresses, so the page model has to predict them; add url")
         return self
+
+    def check_places(self) -> None:
+        if self.model.name != SLOTS:
+            require_place(self.model.name)
+            require_words(self.model.name)
 
     @property
     def world_settings(self) -> dict[str, Any]:
@@ -73,7 +98,7 @@ class WebRecipe(Recipe):
 
     @property
     def parameters(self) -> int | None:
-        return 0
+        return 0 if self.model.name == SLOTS else self.model.parameters
 
 
 class PlanWebRecipe(WebRecipe):

@@ -281,9 +281,9 @@ def confusion(labels: Sequence[int | None], truth: Sequence[bool]) -> dict[str, 
 
 
 def require_precision(measured: dict[str, Any], settings: OutcomeSettings) -> None:
-    """Refuse to train on labels that are too often wrong."""
+    """Refuse to train on labels that are too often wrong; a `min_precision` of 0 accepts all."""
     precision = measured["precision"]
-    if precision is None or precision < settings.min_precision:
+    if settings.min_precision > 0 and (precision is None or precision < settings.min_precision):
         shown = "is unknown: it called nothing a success" if precision is None else f"is {precision:.2f}"
         raise OneiroError(
             f"the precision of outcome={settings.name} on held-out trajectories {shown}, below "

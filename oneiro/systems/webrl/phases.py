@@ -46,7 +46,9 @@ DEMONSTRATIONS = 0
 
 
 class Phases:
-    """The phases of one variant, all from the same SFT start. The first phase's play is the same for all of them."""
+    """The phases of one variant, all from the same SFT start. Variants whose tasks come about like the main run's share
+    its first phase's play.
+    """
 
     def __init__(
         self, recipe: WebrlRecipe, run: Run, variant: str, outcomes: dict[str, OutcomeModel], test_keys: Sequence[str]
@@ -55,6 +57,9 @@ class Phases:
         self.run, self.variant, self.outcomes, self.test_keys = run, variant, outcomes, test_keys
         self.objective = self.recipe.algorithm
         self.base = run.path / variant if variant else run.path
+        shares = self.recipe.curriculum == recipe.curriculum
+        self.first_play = (run.path if shares else self.base) / "phase_1"
+        """Where the first phase's play is."""
 
     def train(self) -> None:
         """All phases."""
@@ -87,12 +92,8 @@ class Phases:
     def _plays(self, k: int) -> bool:
         """Whether a phase has play of its own."""
         if k == 1:
-            return not self.variant
+            return self.first_play == self.folder(1)
         return not self.objective.offline
-
-    @property
-    def _grows(self) -> bool:
-        return self.objective.fresh_tasks and self.recipe.curriculum.grow
 
     @property
     def _has_critic(self) -> bool:
@@ -106,9 +107,9 @@ class Phases:
 
     def play_folder(self, k: int) -> Path:
         """What a phase learns from."""
-        if k <= 1 or self.objective.offline:
-            return self.run.path / f"phase_{min(k, 1)}"
-        return self.folder(k)
+        if k == DEMONSTRATIONS:
+            return self.run.path / "phase_0"
+        return self.first_play if k == 1 or self.objective.offline else self.folder(k)
 
     def tasks_of(self, k: int) -> list[Task]:
         return [Task.model_validate(row["task"]) for row in read_lines(self.play_folder(k) / "tasks.jsonl")]
@@ -140,14 +141,19 @@ class Phases:
     # Stages -----------------------------------------------------------------------------------------------------------
 
     def tasks(self, k: int) -> dict[str, Any]:
-        """Tasks from the failures of the phases before; or those of the first phase again."""
+        """New tasks; without a curriculum the given ones, and the first phase's where the objective wants no others."""
         folder, recipe = self.folder(k), self.recipe
-        if k > 1 and not self._grows:
-            rows = list(read_lines(self.run.path / "phase_1" / "tasks.jsonl"))
-            files.write_text(folder / "tasks.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-            return {"tasks": len(rows), "counts": {"repeated": len(rows)}, "widened": False}
+        repeated = self._given(k) if not recipe.curriculum.grow else []
+        if k > 1 and not self.objective.fresh_tasks:
+            repeated = list(read_lines(self.first_play / "tasks.jsonl"))
+        if repeated:
+            files.write_text(folder / "tasks.jsonl", "".join(json.dumps(row) + "\n" for row in repeated))
+            origins = dict(sorted(Counter(row["origin"] for row in repeated).items()))
+            counts = {"repeated": len(repeated)}
+            return {"tasks": len(repeated), "counts": counts, "widened": False, "origins": origins}
         curriculum = self.curriculum(k - 1)
-        critic = self.critic_after(k - 1) if k > 1 and self._has_critic else None
+        judged = k > 1 and self._has_critic and recipe.curriculum.choose == "failures"
+        critic = self.critic_after(k - 1) if judged else None
 
         def values(tasks: Sequence[Task]) -> Sequence[float]:
             assert critic is not None
@@ -165,6 +171,13 @@ class Phases:
         origins = dict(sorted(Counter(grown.origins).items()))
         return {"tasks": len(rows), "counts": grown.counts, "widened": grown.widened, "origins": origins}
 
+    def _given(self, k: int) -> list[dict[str, Any]]:
+        """As many attempts as a phase has tasks, at the tasks of phase 0 in turn, where the phase before left off."""
+        rows = list(read_lines(self.run.path / "phase_0" / "tasks.jsonl"))
+        count = self.recipe.curriculum.tasks
+        chosen = [rows[place % len(rows)] for place in range((k - 1) * count, k * count)]
+        return [{"origin": "given", "value": None, **row} for row in chosen]
+
     def curriculum(self, k: int) -> Curriculum:
         """As it is after phase k."""
         recipe = self.recipe
@@ -176,7 +189,7 @@ class Phases:
             self.test_keys,
             seeds.derive(recipe.seed, "curriculum"),
         )
-        folder = self.run.path / "phase_0" if k == 0 else self.play_folder(k)
+        folder = self.play_folder(k)
         if (folder / "curriculum.json").exists():
             made.restore(files.read_json(folder / "curriculum.json"))
         return made

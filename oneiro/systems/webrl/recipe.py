@@ -129,17 +129,19 @@ class Variant(Settings):
     """What one more run in the same comparison does otherwise."""
 
     algorithm: AnyObjective | None = None
-    grow: bool | None = None
+    curriculum: dict[str, Any] = Field(default_factory=dict)
+    """Settings of the curriculum."""
     replay: bool | None = None
 
 
 VARIANTS = {
-    "no-curriculum": Variant(grow=False),
+    "no-curriculum": Variant(curriculum={"grow": False}),
+    "random-tasks": Variant(curriculum={"choose": "random"}),
     "no-replay": Variant(replay=False),
     "no-kl": Variant(algorithm=ValueReinforce()),
     "filtered-bc": Variant(algorithm=FilteredBc()),
 }
-"""The paper's ablations, and its weakest baseline."""
+"""The paper's ablations, new tasks that are not chosen, and the paper's weakest baseline."""
 
 
 class WebrlRecipe(Recipe):
@@ -223,8 +225,8 @@ class WebrlRecipe(Recipe):
         changed: dict[str, Any] = {}
         if variant.algorithm is not None:
             changed["algorithm"] = variant.algorithm
-        if variant.grow is not None:
-            changed["curriculum"] = self.curriculum.model_copy(update={"grow": variant.grow})
+        if variant.curriculum:
+            changed["curriculum"] = self.curriculum.model_copy(update=variant.curriculum)
         if variant.replay is not None:
             changed["replay"] = self.replay.model_copy(update={"enabled": variant.replay})
         return self.model_copy(update=changed)

@@ -51,7 +51,7 @@ def success_table(rows: Sequence[tuple[str, int, dict[str, Any]]]) -> Table:
         "Success on test tasks by phase: test-seen has other content, test-unseen other templates",
         ["agent", "phase", *SPLITS],
         units=dict.fromkeys(SPLITS, PERCENT),
-        note="95 % intervals: bootstrap over tasks, Wilson's where all succeed or all fail. One greedy attempt at each; "
+        note="95 % intervals: bootstrap over tasks, Wilson's where all succeed or fail. One greedy attempt at each; "
         "the oracle scores 100 %, agents that do nothing 0 %",
     )
     for name, k, found in rows:

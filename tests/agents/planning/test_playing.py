@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from oneiro.models.language import LanguageModel
 from oneiro.predictors.base import Malformed
 from oneiro.predictors.dynamics import Cached, Shuffled
 from oneiro.predictors.grid.model import TrueLake
-from oneiro.predictors.grid.world import LearnedFrozenLake, understood
+from oneiro.predictors.grid.world import LearnedFrozenLake, foresee
 from oneiro.predictors.textgame.dynamics import TextGameDynamics
 from oneiro.predictors.textgame.rollout import true_predictor
 from oneiro.predictors.textgame.task import TextGamePredictor, TextGamePredictorConfig
@@ -155,9 +156,7 @@ def test_dreams_are_predicted_together_and_come_out_the_same() -> None:
         inner = Counting(lake())  # type: ignore[arg-type]
         dynamics, asked = Cached(inner), dialogue(12)
         script = ScriptedPolicy(random_policy)
-        policy = (
-            DreamingPolicy(script, dynamics, asked, lambda world: world.render(), understood) if batched else script
-        )
+        policy = DreamingPolicy(script, partial(foresee, dynamics), asked) if batched else script
         config = lake().config
         played = play(lambda: LearnedFrozenLake(dynamics, config), attempts(10, 2, "train", 0), policy, asked, None, 0)
         return inner.calls, [record(episode) for episode in played]

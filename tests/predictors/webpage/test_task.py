@@ -9,7 +9,7 @@ import pytest
 
 from oneiro.errors import OneiroError
 from oneiro.predictors.base import Malformed
-from oneiro.predictors.webpage.evaluate import distinct, measure, tables
+from oneiro.predictors.webpage.evaluate import difference, distinct, measure, tables
 from oneiro.predictors.webpage.lookup import Lookup, transplanted
 from oneiro.predictors.webpage.parquet import read_parquet, write_parquet
 from oneiro.predictors.webpage.record import recorded_web
@@ -167,6 +167,19 @@ def test_steps_that_training_has_seen_and_new_ones_have_figures_of_their_own() -
         (0.0, len(changed) - 3),
     ]
     assert [table.columns[1:] for table in tables(task, {"half": row})][3] == ["seen", "new"]
+
+
+def test_two_sets_of_answers_are_compared_step_by_step_on_steps_that_change_the_page() -> None:
+    task, cases = WebPagePredictor(WebPagePredictorConfig(brief=True)), list(recorded())
+    changed = [case for case in cases if task.changes(case)]
+    right = {case.id for case in changed[: len(changed) // 2]}
+    nothing, truth = (measure(task, cases, answers) for answers in (task.no_change, task.target))
+    half = measure(task, cases, lambda case: task.target(case) if case.id in right else task.no_change(case))
+    assert difference(half, nothing).value == pytest.approx(len(right) / len(changed))
+    assert difference(nothing, half).value == pytest.approx(-len(right) / len(changed))
+    assert difference(truth, nothing).n == len(changed) < len(cases)
+    found = difference(half, nothing)
+    assert found.low is not None and found.high is not None and found.low < found.value < found.high  # type: ignore[operator]
 
 
 def test_true_changes_carried_out_one_after_another_stay_on_the_true_page() -> None:

@@ -118,6 +118,17 @@ def test_growth_keeps_new_tasks_only_and_balances_sites() -> None:
     assert grown.counts["kept"] == 6
 
 
+def test_random_tasks_are_new_ones_of_all_templates_whatever_failed() -> None:
+    made = curriculum(tasks=12, choose="random")
+    failed = [task_of("map/phone", number) for number in range(3)]
+    made.note(0, failed, [False] * 3)
+    grown = made.grow(1)
+    assert set(grown.origins) == {"new"} and grown.counts["kept"] == 12
+    keys = {task_key(task) for task in grown.tasks}
+    assert len(keys) == 12 and not keys & {task_key(task) for task in failed}
+    assert {task.intent_template_id for task in grown.tasks} == set(NAMES)
+
+
 def test_no_task_of_a_test_split_is_ever_grown() -> None:
     made = curriculum(tasks=3, names=("map/phone", "map/hours"))
     made.note(0, [task_of("map/phone")], [False])

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import oneiro
-from oneiro.agents.linear import LinearPolicy, choice, is_linear, named
+from oneiro.agents.cues import named
+from oneiro.agents.linear import LinearPolicy, choice, is_linear
 from oneiro.curriculum import draw_task
 from oneiro.errors import OneiroError
 from oneiro.learning.algorithms.webrl import GroupGigpo, GroupGrpo, StepObjective

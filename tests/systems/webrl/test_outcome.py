@@ -100,6 +100,7 @@ def test_training_does_not_start_below_the_demanded_precision() -> None:
     for precision in (0.74, None):
         with pytest.raises(OneiroError, match="precision of outcome=features"):
             require_precision({"precision": precision}, settings)
+    require_precision({"precision": None}, settings.model_copy(update={"min_precision": 0.0}))
 
 
 def test_a_judge_says_yes_with_the_odds_of_its_model(tiny: LanguageModel) -> None:

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -17,6 +19,7 @@ from oneiro.curriculum import task_key
 from oneiro.errors import OneiroError
 from oneiro.recipe import load as load_recipe
 from oneiro.records import read_lines
+from oneiro.systems.webrl.phases import Phases
 from oneiro.systems.webrl.recipe import OBJECTIVES, WebrlRecipe
 from oneiro.worlds.web.tasks import Task
 from tests.interruption import fingerprint, kill_in
@@ -26,12 +29,17 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
 def start(out: Path) -> subprocess.Popen[bytes]:
-    overrides = ["variants=[]", "phases=1"]
+    overrides = ["variants=[no-curriculum,random-tasks]", "phases=1"]
     return subprocess.Popen([*COMMAND, *overrides, "--out", str(out)], env=ENVIRONMENT, stdout=subprocess.DEVNULL)
 
 
+def write_json_lines(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.parent.mkdir(parents=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
 def phase_files(run: Path) -> dict[str, str]:
-    found = [path for path in sorted(run.glob("phase_*/**/*")) if path.is_file()]
+    found = [path for path in sorted(run.glob("**/phase_*/**/*")) if path.is_file()]
     return {str(p.relative_to(run)): hashlib.sha256(p.read_bytes()).hexdigest() for p in found}
 
 
@@ -39,7 +47,8 @@ def phase_files(run: Path) -> dict[str, str]:
 def test_13_kill_and_resume_gives_the_same_bytes(tmp_path: Path) -> None:
     alone, killed = tmp_path / "alone", tmp_path / "killed"
     assert start(alone).wait(600) == 0
-    assert kill_in(("phase-1-rollout", "phase-1-actor"), killed, lambda: start(killed)) >= 1
+    moments = ("phase-1-rollout", "phase-1-actor", "no-curriculum-phase-1-rollout", "random-tasks-phase-1-tasks")
+    assert kill_in(moments, killed, lambda: start(killed)) >= 1
     assert start(killed).wait(600) == 0
     assert fingerprint(killed) == fingerprint(alone)
     assert phase_files(killed) == phase_files(alone)
@@ -69,6 +78,41 @@ def test_a_finished_run_has_every_phase_on_disk_and_a_model_that_evaluates(
     assert cli.main([*command, "--browser", "text", "--levels", "3", "--samples", "1", "--json", str(out)]) == 0
     agents = [row["agent"] for row in json.loads(out.read_text())["rows"]]
     assert agents[0] == "random" and agents[1].endswith("actor")
+
+
+def test_without_a_curriculum_the_given_tasks_are_attempted_in_turn(tmp_path: Path) -> None:
+    given = [{"task": {"task_id": f"g{number}"}} for number in range(3)]
+    write_json_lines(tmp_path / "phase_0" / "tasks.jsonl", given)
+    recipe = load_recipe("webrl/sandbox", ["curriculum.tasks=5"])
+    assert isinstance(recipe, WebrlRecipe)
+    run = SimpleNamespace(path=tmp_path)
+    phases = Phases(recipe, run, "no-curriculum", {}, ())  # type: ignore[arg-type]
+    seen = []
+    for k in (1, 2):
+        assert phases.tasks(k)["origins"] == {"given": 5}
+        seen += [
+            row["task"]["task_id"] for row in read_lines(tmp_path / "no-curriculum" / f"phase_{k}" / "tasks.jsonl")
+        ]
+    assert seen == ["g0", "g1", "g2", "g0", "g1", "g2", "g0", "g1", "g2", "g0"]
+
+
+def test_a_variant_plays_its_own_first_phase_only_where_its_tasks_come_about_otherwise(
+    finished: Callable[[str, str], Path],
+) -> None:
+    run = finished("webrl/sandbox", "smoke")
+    keys: dict[str, list[str]] = {}
+    for name in ("", "no-curriculum", "random-tasks"):
+        rows = [row for k in (1, 2) for row in read_lines(run / name / f"phase_{k}" / "tasks.jsonl")]
+        keys[name] = [task_key(Task.model_validate(row["task"])) for row in rows]
+        assert all((run / name / f"phase_{k}" / "rollouts").is_dir() for k in (1, 2))
+        if name == "random-tasks":
+            assert {row["origin"] for row in rows} == {"new"} and {row["value"] for row in rows} == {None}
+    assert not (run / "filtered-bc" / "phase_1" / "rollouts").exists()
+    given = [task_key(Task.model_validate(row["task"])) for row in read_lines(run / "phase_0" / "tasks.jsonl")]
+    assert keys["no-curriculum"] == given
+    for name in ("", "random-tasks"):
+        assert len(set(keys[name])) == 12 and not set(keys[name]) & set(given)
+    assert keys["random-tasks"] != keys[""]
 
 
 def test_a_finished_run_says_that_it_is(finished: Callable[[str, str], Path]) -> None:

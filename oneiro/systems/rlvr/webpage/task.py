@@ -15,7 +15,7 @@ from oneiro.episode import Episode
 from oneiro.errors import OneiroError
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
-from oneiro.predictors.webpage.evaluate import measure, tables
+from oneiro.predictors.webpage.evaluate import difference, measure, tables
 from oneiro.predictors.webpage.lookup import Lookup
 from oneiro.predictors.webpage.model import WebPageMetadata, WebPageModel
 from oneiro.predictors.webpage.rollout import Predict, chains, errors_by_depth, true_predictor
@@ -217,13 +217,23 @@ def _means(model: WebPageModel, cases: Sequence[PageTransition], prefix: str) ->
 
 def verdict(measured: Mapping[str, dict[str, Any]], lookup: dict[str, Any]) -> Sequence[str]:
     """What RLVR added to its start, and how it stands to the lookup, in sentences."""
-    (first, before), (last, after) = ((name, row["steps"]["changed"]) for name, row in measured.items())
-    if not before:
+    (first, before), (last, after) = ((name, row["steps"]) for name, row in measured.items())
+    if not before["changed"]:
         return []
-    one, two, three = before["f1"], after["f1"], lookup["changed"]["f1"]
+    one, two, three = (row["changed"]["f1"] for row in (before, after, lookup))
     was, now, looked_up = (Cell(**cell).words("{:.1%}") for cell in (one, two, three))
+
+    def apart(other: dict[str, Any]) -> str:
+        found = difference(after, other)
+        points, low, high = (
+            100 * value if value is not None else None for value in (found.value, found.low, found.high)
+        )
+        return f"{points:+.1f} points" + (f" ({low:+.1f} to {high:+.1f})" if low is not None else "")
+
     return [
         f"On {one['n']} test steps that change the page, of unseen tasks, {first} has F1 {was} and {last} "
         f"{now}: {intervals_apart(one['high'], two['low'])}. The lookup among training steps has "
-        f"{looked_up}: {intervals_apart(three['high'], two['low'])} with {last}'s."
+        f"{looked_up}: {intervals_apart(three['high'], two['low'])} with {last}'s.",
+        f"Step by step, {last} less {first} is {apart(before)}, {last} less lookup {apart(lookup)}; intervals are over "
+        "episodes.",
     ]
