@@ -71,8 +71,6 @@ class WebRecipe(Recipe):
     """Rows that a language model decodes at once."""
     sft: SftSettings = SftSettings()
     """How a language model learns the play's steps."""
-    refresh: SftSettings = SftSettings()
-    """How it goes on learning, where a recipe brings new steps."""
 
     @model_validator(mode="after")
     def _pages(self) -> WebRecipe:
