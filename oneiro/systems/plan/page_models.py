@@ -38,8 +38,8 @@ class PageModels(Protocol):
     def learn(
         self, stage: str, cases: Sequence[PageTransition], settings: SftSettings, before: str | None = None
     ) -> dict[str, Any]:
-        """Learn from steps; `before` names the stage whose model goes on learning. `slots` begins anew each time, by its
-        own settings.
+        """Learn from steps; `before` names the stage whose model goes on learning. `slots` begins anew each time and has
+        settings of its own.
         """
         ...
 
