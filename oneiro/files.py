@@ -70,7 +70,18 @@ def read_json(path: str | Path) -> Any:
 def write_with(path: str | Path, save: Callable[[Path], None]) -> None:
     """Atomic write through any `save(path)` function, e.g. safetensors'."""
     with atomic(path) as temporary:
+        temporary.touch()
+        usual = temporary.stat().st_mode
         save(temporary)
+        temporary.chmod(usual)  # safetensors lets nobody but the owner read
+
+
+def open_to_readers(folder: Path) -> None:
+    """Give the files of a folder made by `mkdir` the mode that the umask gives: safetensors keeps its own private."""
+    usual = folder.stat().st_mode & 0o666
+    for path in folder.rglob("*"):
+        if path.is_file():
+            path.chmod(usual)
 
 
 def _plain(value: Any) -> Any:

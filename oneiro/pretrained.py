@@ -28,6 +28,8 @@ FULL_BYTES, LORA_BYTES = 16, 2.5
 """Memory of a parameter that learns (bfloat16 weight and gradient, float32 master, two moments), and of one below an
 adapter.
 """
+LEARNING = ("sft", "rl", "refresh", "actor", "critic")
+"""Sections of recipes in which a language model learns."""
 WORKSPACE = 16e9
 """Activations and the key-value cache."""
 
@@ -45,7 +47,7 @@ def fit(settings: dict[str, Any], name: str) -> dict[str, Any]:
     parameters = known or UNKNOWN
     adapter = parameters > LORA_ABOVE
     factor = (TEMPLATE_PARAMETERS / parameters) ** 0.5 * (LORA_RATE if adapter else 1.0)
-    fitted = {key: _scaled(value, factor) if key in ("sft", "rl") else value for key, value in settings.items()}
+    fitted = {key: _scaled(value, factor) if key in LEARNING else value for key, value in settings.items()}
     memory = parameters * (LORA_BYTES if adapter else FULL_BYTES) + WORKSPACE
     size = f"about {in_words(parameters)} parameters" if known else f"unknown size, taken as {in_words(parameters)}"
     learned = "a LoRA adapter" if adapter else "all weights"
@@ -118,7 +120,9 @@ def _from_config(file: Path) -> float | None:
 
 
 def in_words(parameters: float) -> str:
-    return f"{parameters / 1e9:.3g}B" if parameters >= 1e9 else f"{parameters / 1e6:.0f}M"
+    if parameters >= 1e9:
+        return f"{parameters / 1e9:.3g}B"
+    return f"{parameters / 1e6:.0f}M" if parameters >= 1e7 else f"{parameters / 1e6:.2g}M"
 
 
 def _scaled(section: Any, factor: float) -> Any:

@@ -87,6 +87,11 @@ class Recipe(Settings):
         """See that models, folders and views it names are there, before anything runs; one line where one is not."""
 
     @property
+    def weights(self) -> tuple[str, ...]:
+        """Models that it begins with, each by its name, its folder or its name on the hub."""
+        return ()
+
+    @property
     def parameters(self) -> int | None:
         """Size of the model where the recipe tells it; None: known when it is loaded, and taken for large."""
         return None
@@ -190,9 +195,17 @@ def find(name: str) -> Path:
     known = _named_files()
     if name not in known and Path(name).is_dir():
         raise OneiroError(f"{name} is a folder but no run: it has no recipe.yaml (`oneiro recipes` lists recipes)")
+    if name not in known and _looks_like_a_path(name):
+        wrong = f"{name} is a file that does not end in .yaml" if Path(name).exists() else f"nothing is at {name}"
+        raise OneiroError(f"{wrong}; give a recipe (`oneiro recipes` lists them), a YAML file or a run")
     if name not in known:
         raise OneiroError(f"no recipe called '{name}'{nearest(name, known)} (`oneiro recipes` lists them)")
     return known[name]
+
+
+def _looks_like_a_path(name: str) -> bool:
+    """Whether someone meant a place on the disk: written as one, or inside a folder that is there."""
+    return name.startswith(("/", ".", "~")) or Path(name).exists() or ("/" in name and Path(name).parent.is_dir())
 
 
 def read(path: Path) -> Plain:

@@ -259,6 +259,24 @@ def rates_file(found: list[tuple[str, float]]) -> str:
     return json.dumps({"tables": [table.data()]})
 
 
+def test_a_small_model_waits_for_its_kernels_and_the_table_says_so() -> None:
+    # Ten kernels in each of 4 layers: 1.7 microseconds each in a decoding step, 11 in a pass of learning.
+    small, large = Size(1e5, kept=1e3, remembered=10, layers=4), Size(7e9, kept=1e6, remembered=1e5, layers=32)
+    for rows in (1, 64):
+        assert Rates().decoding(small, rows, 100) == pytest.approx(68e-6)
+    pace = Pace.computed(small, Rates(), 100)
+    assert (pace.step_s, pace.row_s, pace.pass_s) == pytest.approx((68e-6, 0.0, 440e-6))
+    # One update is three passes, on any number of GPUs; half a microsecond of products does not count.
+    work, draws = Work(rows=2, turns=1, prompt=0, longest=4), drawn([[4.0, 4.0]], [[0.0, 0.0]])
+    for gpus in (1, 8):
+        alone = simulate.learning(work, replace(pace, reduce_s=0.0), draws, gpus)
+        assert (alone.seconds, alone.busy) == pytest.approx((1320e-6, gpus * 1320e-6))
+    assert Rates().decoding(large, 1, 100) == pytest.approx((14e9 + 2e7) / 2e12)  # reading the weights takes longer
+    for change, bound in (("model=tiny", True), ("model=Qwen/Qwen2.5-7B", False)):
+        table, _ = forecast.tables(load("spa/frozen-lake", [change]), forecast.Asked([1], Rates(), Latency(), steps=1))
+        assert ("waits for kernels" in table.note) == bound
+
+
 def test_a_growing_batch_keeps_the_work_of_a_gpu() -> None:
     work = simulate.grown(Work(rows=24, turns=1, prompt=1, longest=1, workers=6), 32, 8)
     assert (work.rows, work.workers) == (96, 24)
@@ -267,6 +285,8 @@ def test_a_growing_batch_keeps_the_work_of_a_gpu() -> None:
 def test_measured_rates_replace_computed_ones(tmp_path: Path) -> None:
     (tmp_path / "rates.json").write_text(rates_file([("step_s", 0.25), ("token_s", 0.125)]))
     assert Pace.read(tmp_path / "rates.json", PACE) == replace(PACE, step_s=0.25, token_s=0.125)
+    (tmp_path / "rates.json").write_text(rates_file([("update_s", 0.5)]))
+    assert Pace.read(tmp_path / "rates.json", replace(PACE, pass_s=9.0)) == replace(PACE, update_s=0.5)
 
 
 def test_lines_through_measured_points_are_found() -> None:

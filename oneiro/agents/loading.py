@@ -15,7 +15,8 @@ from oneiro.agents.prompts import DialogueSettings
 from oneiro.errors import OneiroError, nearest
 from oneiro.files import read_json
 from oneiro.models.chat import ChatFormat
-from oneiro.models.language import METADATA, load
+from oneiro.models.language import load
+from oneiro.models.locate import METADATA
 from oneiro.models.metadata import ModelMetadata
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.worlds.base import World

@@ -11,7 +11,7 @@ from typing import Any
 from oneiro import pretrained
 from oneiro.capacity.pace import Pace
 from oneiro.capacity.simulate import Latency, Outcome, Simulation, Work, grown
-from oneiro.capacity.sizes import PROMPT, Rates, parts_of, scoring_passes, size_of
+from oneiro.capacity.sizes import KERNELS, PROMPT, REPLAY_S, Rates, parts_of, scoring_passes, size_of
 from oneiro.errors import OneiroError
 from oneiro.recipe import Recipe
 from oneiro.report.table import Table
@@ -118,13 +118,19 @@ def tables(recipe: Recipe, asked: Asked) -> list[Table]:
     pace = Pace.computed(size, asked.rates, asked.prompt + mean / 2)
     if asked.measured is not None:
         pace = Pace.read(asked.measured, pace)
+    bound = ""
+    if asked.measured is None and pace.row_s == 0:  # 64 rows take as long as one
+        bound = (
+            f" This model is so small that decoding waits for kernels to start ({KERNELS} a layer, "
+            f"{1e6 * REPLAY_S:g} microseconds each): a larger one would be as fast."
+        )
     source = f"measured ({asked.measured})" if asked.measured else "not measured: plan's rates"
     found = Table(
         f"{pretrained.in_words(size.parameters)} parameters, {work.rows} episodes of {work.turns} turns, "
         f"{asked.prompt} + {mean:g} tokens a turn; rates {source}",
         ["GPUs", "setting", "samplers + learners", "s a step", "tokens/s", "idle, %", "$ a million tokens", "$ a run"],
         note="tokens/s: sampled. Idle: neither sampling nor learning. Samplers + learners: of the fastest way to "
-        f"overlap; shared: all GPUs do both. $ at {asked.price:g} an hour and GPU.",
+        f"overlap; shared: all GPUs do both. $ at {asked.price:g} an hour and GPU.{bound}",
     )
     run = parts_of(recipe).rl.steps
     for gpus in asked.gpus:
@@ -142,7 +148,7 @@ def cells(outcome: Outcome, price: float, run: int) -> list[Any]:
     """Columns after the number of GPUs and the setting."""
     split = f"{outcome.samplers} + {outcome.gpus - outcome.samplers}" if outcome.samplers else "shared"
     dollars = price * outcome.gpus * outcome.seconds / 3600 * run
-    shown = [outcome.seconds, outcome.rate, 100 * outcome.idle, outcome.cost(price), dollars]
+    shown = [outcome.seconds, outcome.rate, round(100 * outcome.idle, 6), outcome.cost(price), dollars]
     if not all(math.isfinite(number) for number in shown):
         raise OneiroError("these rates make a step that takes no time; measure them with oneiro bench rates")
     return [split, *shown]

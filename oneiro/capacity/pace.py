@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from oneiro.capacity.sizes import Rates, Size
+from oneiro.capacity.sizes import KERNELS, LAUNCH_S, Rates, Size
 from oneiro.errors import OneiroError
 
 TITLE = "Rates of one device, for oneiro simulate"
@@ -39,6 +39,8 @@ class Pace:
     """Adding up gradients over GPUs, an update; nothing where one GPU learns."""
     transfer_s: float = 0.0
     """Handing new weights to GPUs that only sample."""
+    pass_s: float = 0.0
+    """A forward pass of learning takes no less, however few its tokens."""
 
     @classmethod
     def computed(cls, size: Size, rates: Rates, length: float) -> Pace:
@@ -52,6 +54,7 @@ class Pace:
             token_s=3 * rates.scoring(size, 1),
             reduce_s=rates.reducing(size),
             transfer_s=rates.handing_over(size),
+            pass_s=size.layers * KERNELS * LAUNCH_S,
         )
 
     @classmethod
@@ -70,7 +73,8 @@ class Pace:
         for name, value in found.items():
             if name not in {field.name for field in fields(cls)} or not _is_seconds(value):
                 raise OneiroError(f"{path}: '{name}' is no rate in seconds; measure again with oneiro bench rates")
-        return replace(otherwise, **found)
+        learned = {"pass_s": 0.0} if "update_s" in found else {}  # what was measured has waited for its kernels
+        return replace(otherwise, **learned | found)
 
     def rows(self) -> list[tuple[str, float]]:
         """For the benchmark's table."""

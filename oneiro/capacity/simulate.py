@@ -148,7 +148,8 @@ def learning(work: Work, pace: Pace, draws: Draws, gpus: int) -> Spent:
     """A step's updates. Rows are shared out by their tokens, so that one turn is the smallest part."""
     tokens = draws.replies + np.array([[work.prompts(turn)] for turn in range(work.turns)])
     factor = work.epochs * (2 if work.critic else 1) + work.passes / 3
-    total = factor * pace.token_s * float(tokens.sum())
+    least = 3 * factor * work.updates * pace.pass_s  # forward and backward are the work of three passes
+    total = max(factor * pace.token_s * float(tokens.sum()), gpus * least)
     slowest = max(total / gpus, factor * pace.token_s * float(tokens.max()))
     fixed = work.updates * pace.update_s
     return Spent(slowest + fixed + (work.updates * pace.reduce_s if gpus > 1 else 0.0), total + gpus * fixed)

@@ -5,15 +5,17 @@ A person's mistake is one red line on standard error and exit code 2. That is de
 
 from __future__ import annotations
 
+import copy
 import errno
+import sys
 import warnings
 from collections.abc import Sequence
-from importlib import metadata
 from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+from typer.models import CommandInfo
 
 from oneiro import threads
 from oneiro.cli import agents, data, machine, models, runs, web, worlds
@@ -53,6 +55,8 @@ app = typer.Typer(
 
 def _say_version(wanted: bool) -> None:
     if wanted:
+        from importlib import metadata
+
         typer.echo(f"oneiro {metadata.version('oneiro')}")
         raise typer.Exit
 
@@ -89,7 +93,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     threads.prepare()
     warnings.formatwarning = _one_line
     try:
-        code = app(arguments, standalone_mode=False)
+        given = sys.argv[1:] if arguments is None else list(arguments)
+        code = _only(given[0] if given else "")(given, standalone_mode=False)
         return code if isinstance(code, int) else 0
     except (Stopped, KeyboardInterrupt) as error:
         return _say(str(error) or "stopped", STOPPED)
@@ -98,6 +103,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if line is None:
             raise
         return _say(line, MISTAKE)
+
+
+def _only(name: str) -> typer.Typer:
+    """The one command of that name, or all of them: the library builds every command it has before it runs one."""
+    one = copy.copy(app)
+    one.registered_commands = [info for info in app.registered_commands if _name(info) == name]
+    one.registered_groups = [info for info in app.registered_groups if info.name == name]
+    return one if one.registered_commands or one.registered_groups else app
+
+
+def _name(command: CommandInfo) -> str:
+    return str(command.name or getattr(command.callback, "__name__", ""))
 
 
 def explain(error: BaseException) -> str | None:

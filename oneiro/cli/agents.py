@@ -95,13 +95,13 @@ def agent(
 
     given = {"name": plan, **({} if depth is None else {"depth": depth}), **assignments(plan_settings or ())}
     planner = build(PlannerSettings, given) if plan is not None else None
-    from oneiro.models.settings import require_place
+    from oneiro.models.locate import require_model
     from oneiro.worlds.registry import adopt, world_class
 
     world = adopt(world)
     world_class(world)
     if model is not None:
-        require_place(model)  # said before torch is loaded
+        require_model(model, ask_hub=True)  # said before torch is loaded
     from oneiro.agents.evaluate import evaluate_agent
     from oneiro.progress import Bar, console
     from oneiro.sampling.server import ServerConfig

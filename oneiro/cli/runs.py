@@ -148,4 +148,6 @@ def report(
     """
     from oneiro.report import page
 
-    typer.echo(page.write(runs, out))
+    new = out is not None and not out.absolute().parent.exists()
+    written = page.write(runs, out)
+    typer.echo(f"{written} (the folder {written.parent} is new)" if new else written)

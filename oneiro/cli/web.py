@@ -28,10 +28,12 @@ def serve(
     oneiro web serve --port 8000        then open http://localhost:8000/
     """
     _installed("starlette", "uvicorn")
+    from oneiro.worlds.web.sites.serve import listen
     from oneiro.worlds.web.sites.serve import serve as answer
 
+    listening = listen(port)
     typer.echo(f"http://localhost:{port}/ lists the sites; Ctrl-C ends")
-    answer(port, content)
+    answer(listening, content)
 
 
 def parity(

@@ -24,7 +24,7 @@ from oneiro.models.admission import admit, backbone_of
 from oneiro.models.attention import Causal
 from oneiro.models.backbone import Backbone
 from oneiro.models.foreign import ForeignBackbone
-from oneiro.models.locate import locate, newest_weights
+from oneiro.models.locate import METADATA, locate, newest_weights
 from oneiro.models.randomness import seeded
 from oneiro.models.settings import LoraSettings, ModelSettings
 
@@ -32,7 +32,6 @@ CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-METADATA = "oneiro.json"
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
 
@@ -107,6 +106,7 @@ def write_folder(folder: str | Path, write: Any, facts: dict[str, Any] | None = 
     try:
         part.mkdir(parents=True)
         write(part)
+        files.open_to_readers(part)
         if facts is not None:
             files.write_manifest(part, **facts)
         if folder.exists():

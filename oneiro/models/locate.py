@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from oneiro.errors import OneiroError
-from oneiro.models.settings import require_place
+from oneiro.models.settings import KNOWN, require_place, require_words
 
 BEST = "best"
 """The folder of the weights that validation chose, among a stage's checkpoints."""
+METADATA = "oneiro.json"
+"""Beside the weights of every model that was trained here, also of those that are no language models."""
 
 
 def locate(name: str) -> str:
@@ -25,9 +27,24 @@ def locate(name: str) -> str:
     if path.is_dir():
         return str(newest_weights(path))
     require_place(name)
+    _require_on_hub(name)
+    return name
+
+
+def require_model(name: str, ask_hub: bool) -> None:
+    """One line for a model that cannot be loaded to read and write text, said before torch is. Downloads nothing."""
+    require_place(name)
+    path = Path(name).expanduser()
+    if path.is_dir():
+        if not (path / METADATA).is_file():
+            require_words(str(newest_weights(path)))
+    elif ask_hub and name not in KNOWN:
+        _require_on_hub(name)
+
+
+def _require_on_hub(name: str) -> None:
     if reason := missing_on_hub(name):
         raise OneiroError(f"no model folder at '{name}', and {reason}; give a folder with config.json or smollm2-135m")
-    return name
 
 
 def missing_on_hub(name: str) -> str | None:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from oneiro.errors import OneiroError
-from oneiro.models.language import METADATA, LanguageModel
+from oneiro.models.language import LanguageModel
+from oneiro.models.locate import METADATA
 from oneiro.recipe import Settings
 
 

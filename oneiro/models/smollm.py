@@ -214,6 +214,7 @@ def _new_folder(target: Path, source: str) -> Iterator[Path]:
     try:
         yield part
         found = sorted(path.name for path in part.iterdir())
+        files.open_to_readers(part)
         files.write_manifest(part, source=source)
         if not whole(part):
             raise OneiroError(f"the model from {source} is incomplete (found: {', '.join(found)}); run it again")

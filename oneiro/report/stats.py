@@ -41,7 +41,8 @@ def wilson(successes: int, n: int) -> Cell:
 def bootstrap(values_L: ArrayLike, seed: int = 0) -> Cell:
     """The mean over levels with its percentile interval; levels, not single samples, are what is drawn again.
 
-    Where every level is exactly 0, or every one exactly 1, resampling sees no spread; Wilson's interval stands in.
+    Where every level is exactly 0, or every one exactly 1, resampling sees no spread; Wilson's interval stands in. One
+    level with another value says nothing of how levels differ: it gets no interval.
     """
     values = np.asarray(values_L, np.float64)
     n = len(values)
@@ -50,6 +51,8 @@ def bootstrap(values_L: ArrayLike, seed: int = 0) -> Cell:
     mean = float(values.mean())
     if mean in (0.0, 1.0) and np.all(values == mean):
         return wilson(int(mean) * n, n)
+    if n == 1:
+        return Cell(mean, n=1)
     rng = generator("report", "bootstrap", seed)
     means = [values[rng.integers(n, size=(CHUNK, n))].mean(axis=1) for _ in range(RESAMPLES // CHUNK)]
     low, high = np.quantile(np.concatenate(means), [0.025, 0.975])

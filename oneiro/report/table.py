@@ -28,6 +28,11 @@ class Cell:
     def measured(self) -> bool:
         return self.low is not None and self.high is not None
 
+    def words(self, form: str) -> str:
+        """`0.74 (0.68 to 0.79)`, each number written by `form`; the value alone where there is no interval."""
+        value = form.format(self.value)
+        return f"{value} ({form.format(self.low)} to {form.format(self.high)})" if self.measured else value
+
 
 @dataclass
 class Table:

@@ -46,9 +46,16 @@ def recipe_class(system: str) -> type[Recipe]:
     return found
 
 
-def check(recipe: Recipe) -> None:
-    """What can be seen before any work: trackers, models, views and folders that a recipe names are there."""
+def check(recipe: Recipe, ask_hub: bool = False) -> None:
+    """What can be seen before any work: trackers, models, views and folders that a recipe names are there.
+
+    Whether the hub has a model is asked only where it is about to be loaded: a dry run needs no network.
+    """
+    from oneiro.models.locate import require_model
+
     track.require(recipe.track)
+    for model in recipe.weights:
+        require_model(model, ask_hub)
     recipe.check_places()
 
 
@@ -91,7 +98,7 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
     else:
         name, (chosen, why) = str(recipe), load_explained(str(recipe), overrides)
     if not holds_run(name):  # a run looked when it began, and may have all it needs by now
-        check(chosen)
+        check(chosen, ask_hub=True)
     from oneiro.report import page, profile  # drawing is not needed to say that a recipe has a mistake
 
     with (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -147,6 +148,18 @@ def test_a_saved_model_has_its_tokenizer_its_metadata_and_a_manifest_if_asked(tm
     assert "lm_head.weight" not in files.tensors_of(listed / "model.safetensors")
     names = [name for name, _ in tiny.trainable()]
     assert len(names) == len(set(names)) == 2 + 2 * 6 and "embedding.weight" in names and "head.weight" not in names
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
+def test_weights_can_be_read_by_whom_the_umask_lets_read(tmp_path: Path, umask: int, mode: int) -> None:
+    before = os.umask(umask)
+    try:
+        saved = make_tiny().save(tmp_path / "model", manifest=True)
+        languages.write_state(tmp_path / "state.safetensors", {"a": torch.zeros(2)})
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (*saved.iterdir(), tmp_path / "state.safetensors")}
+    assert modes["model.safetensors"] == mode and set(modes.values()) == {mode}
 
 
 def test_a_damaged_copy_is_refused_beside_and_below_its_manifest(tmp_path: Path) -> None:

@@ -122,6 +122,18 @@ def test_a_comparison_joins_tables_and_names_what_differs(tmp_path: Path) -> Non
     assert ">seed<" in text and "a: word" in text and "b: word" in text
 
 
+def test_long_settings_side_by_side_break_and_numbers_stay_whole(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / name, seed, "word") for seed, name in enumerate(("a", "b"))]
+    recipe = runs[1] / "recipe.yaml"
+    recipe.write_text(recipe.read_text() + f"about: {'a long sentence ' * 40}\n")
+    text = page.write(runs, tmp_path / "both.html").read_text()
+    assert (
+        '<td class="words long" data-column="b">a long sentence' in text
+        and '<td class="words" data-column="b">1<' in text
+    )
+    assert "td.words { white-space: normal; overflow-wrap: anywhere; }" in text and "nowrap" in text
+
+
 def test_the_same_run_gives_the_same_page(tmp_path: Path) -> None:
     make_run(tmp_path / "run", word="word")
     assert page.write([tmp_path / "run"]).read_bytes() == page.write([tmp_path / "run"]).read_bytes()

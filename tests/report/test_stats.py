@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from oneiro.report.stats import RESAMPLES, bootstrap, clustered, pass_at_k, pass_rate, success_rate, wilson
+from oneiro.report.table import Cell
 from oneiro.seeds import generator
 
 
@@ -76,6 +77,16 @@ def test_unanimous_levels_still_have_an_interval() -> None:
     assert success_rate(np.zeros((20, 4))) == wilson(0, 20)
     assert bootstrap([]).n == 0
     assert bootstrap([0.5, 0.5]).low == 0.5
+
+
+def test_one_level_has_the_wide_interval_of_one_case_or_none() -> None:
+    for success, ends in ((1.0, (0.2065, 1.0)), (0.0, (0.0, 0.7935))):  # 1 / (1 + 1.96^2), Wilson's for one case
+        cell = success_rate([[success] * 8])
+        assert (cell.low, cell.high, cell.n) == (pytest.approx(ends[0], abs=1e-4), pytest.approx(ends[1], abs=1e-4), 1)
+    assert success_rate([[1.0, 0.0, 0.0, 0.0]]) == bootstrap([0.25]) == Cell(0.25, n=1)
+    assert not bootstrap([17.3]).measured
+    assert Cell(0.25, n=1).words("{:.1%}") == "25.0%"
+    assert Cell(0.25, 0.125, 0.5, 2).words("{:.1%}") == "25.0% (12.5% to 50.0%)"
 
 
 def test_pass_rate_averages_the_unbiased_estimate_over_levels() -> None:

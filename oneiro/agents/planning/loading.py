@@ -19,7 +19,8 @@ from oneiro.agents.prompts import DialogueSettings
 from oneiro.errors import OneiroError
 from oneiro.files import read_json
 from oneiro.models.chat import ChatFormat
-from oneiro.models.language import METADATA, LanguageModel, load
+from oneiro.models.language import LanguageModel, load
+from oneiro.models.locate import METADATA
 from oneiro.predictors.grid.model import GridMetadata, GridModel
 from oneiro.predictors.grid.task import GridPredictor, GridPredictorConfig
 from oneiro.predictors.textgame.dynamics import TextGameDynamics

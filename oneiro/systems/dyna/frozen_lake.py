@@ -47,7 +47,8 @@ def run(recipe: DynaLakeRecipe, run: Run) -> None:
         learner.learn()
         return LakeVariant(learner, recipe, variant).train()
 
-    run_variants(run, recipe.variants, recipe.repeats, train)
+    learned = ("play", "world-model", "policy")
+    run_variants(run, learned, recipe.dyna.rounds, recipe.variants, recipe.repeats, train)
 
 
 class LakeVariant(VariantRun):

@@ -21,14 +21,24 @@ from oneiro.systems.dyna.recipe import DynaSettings, Variant
 from oneiro.systems.dyna.tables import steps_table, variants_table
 from oneiro.systems.stages import Curve
 
+REFRESHED: Variant = "mixed"
+"""The variant whose model goes on learning."""
 LOGGED = ("true_success", "dreamed_success", "gap", "model_exact")
 """What is logged at every evaluation."""
 
 
 def run_variants(
-    run: Run, variants: Sequence[Variant], repeats: int, train: Callable[[int, Variant], dict[str, Any]]
+    run: Run,
+    learned: Sequence[str],
+    rounds: int,
+    variants: Sequence[Variant],
+    repeats: int,
+    train: Callable[[int, Variant], dict[str, Any]],
 ) -> None:
-    """Every variant of every repeat, then the curves and tables. `train` is `VariantRun.train` of one of them."""
+    """Every variant of every repeat, then the curves and tables. `train` is `VariantRun.train` of one of them, after
+    the stages `learned` that the variants of a repeat share.
+    """
+    run.plan(stage_names(learned, rounds, variants, repeats))
     found: dict[str, list[dict[str, Any]]] = {variant: [] for variant in variants}
     for number in range(repeats):
         for variant in variants:
@@ -41,6 +51,18 @@ def run_variants(
         Curve("Exact predictions of the policy's own steps", "model_exact", lines, "%"),
     ]
     stages.summarise(run, compared, curves, compared["notes"])
+
+
+def stage_names(learned: Sequence[str], rounds: int, variants: Sequence[Variant], repeats: int) -> list[str]:
+    """All stages in order; a variant that stops early leaves out those of its later rounds."""
+    names = []
+    for number in range(repeats):
+        names += [f"{stage}-{number}" for stage in (*learned, "evaluate-policy")]
+        for variant in variants:
+            names.append(f"evaluate-{variant}-{number}-0")
+            each = ("rl", "refresh", "evaluate") if variant == REFRESHED else ("rl", "evaluate")
+            names += [f"{stage}-{variant}-{number}-{turn}" for turn in range(1, rounds + 1) for stage in each]
+    return [*names, "compare"]
 
 
 class VariantRun(ABC):
@@ -60,7 +82,7 @@ class VariantRun(ABC):
     @property
     def refreshes(self) -> bool:
         """Whether the model goes on learning: `dream-only` brings it no new true steps."""
-        return self.variant == "mixed"
+        return self.variant == REFRESHED
 
     @property
     def real_share(self) -> float:

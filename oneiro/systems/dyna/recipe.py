@@ -75,6 +75,8 @@ class DynaWebRecipe(WebRecipe):
     pipeline: ClassVar[str] = "oneiro.systems.dyna.web"
     variants: list[Variant] = Field(["real-only", "dream-only", "mixed"], min_length=1)
     dyna: DynaSettings = DynaSettings(real_share=0.25)
+    refresh: SftSettings = SftSettings()
+    """How a language model of pages goes on learning after each round, on all true steps so far."""
     rollout: RolloutSettings = RolloutSettings()
     rl: WebRlSettings = WebRlSettings()
     """One round of RL."""

@@ -48,7 +48,8 @@ def run(recipe: DynaWebRecipe, run: Run) -> None:
         learner.learn()
         return WebVariant(learner, recipe, variant).train()
 
-    run_variants(run, recipe.variants, recipe.repeats, train)
+    learned = ("policy", "play", "world-model")
+    run_variants(run, learned, recipe.dyna.rounds, recipe.variants, recipe.repeats, train)
 
 
 class WebVariant(VariantRun):
@@ -135,7 +136,8 @@ class WebVariant(VariantRun):
         cases = self.learner.steps
         for earlier in range(1, number + 1):
             cases += read_parquet(self._real(earlier))
-        return self.models(number).learn(self.model_stage(number), cases, self.model_stage(number - 1))
+        stage, before = self.model_stage(number), self.model_stage(number - 1)
+        return self.models(number).learn(stage, cases, self.recipe.refresh, before)
 
     # Measurements
 

@@ -35,8 +35,12 @@ Policies = Callable[[], LinearPolicy]
 class PageModels(Protocol):
     """A kind of page model."""
 
-    def learn(self, stage: str, cases: Sequence[PageTransition], before: str | None = None) -> dict[str, Any]:
-        """Learn from steps; `before` names the stage whose model goes on learning, for models that can."""
+    def learn(
+        self, stage: str, cases: Sequence[PageTransition], settings: SftSettings, before: str | None = None
+    ) -> dict[str, Any]:
+        """Learn from steps; `before` names the stage whose model goes on learning. `slots` begins anew each time and has
+        settings of its own.
+        """
         ...
 
     def load(self, stage: str) -> NextPages:
@@ -61,9 +65,11 @@ class SlotModels:
     metadata: AgentMetadata
     policy: Policies
 
-    def learn(self, stage: str, cases: Sequence[PageTransition], before: str | None = None) -> dict[str, Any]:
-        settings = self.recipe.page_model
-        model = SlotModel.fit(cases, settings.epochs, settings.rate, seeds.derive(self.seed, "page model"))
+    def learn(
+        self, stage: str, cases: Sequence[PageTransition], settings: SftSettings, before: str | None = None
+    ) -> dict[str, Any]:
+        own = self.recipe.page_model
+        model = SlotModel.fit(cases, own.epochs, own.rate, seeds.derive(self.seed, "page model"))
 
         def write(part: Path) -> None:
             model.save(part)
@@ -88,12 +94,13 @@ class LanguageModels:
     run: Run
     seed: int
 
-    def learn(self, stage: str, cases: Sequence[PageTransition], before: str | None = None) -> dict[str, Any]:
-        """SFT on true changes; a model goes on with the settings of `refresh`."""
+    def learn(
+        self, stage: str, cases: Sequence[PageTransition], settings: SftSettings, before: str | None = None
+    ) -> dict[str, Any]:
+        """SFT on true changes."""
         cases = [case for case in cases if not case.stops]
         language = self._weights(before) if before else self._base(cases)
         rows = true_rows(self._task, ChatFormat(language.tokenizer), cases)
-        settings: SftSettings = self.recipe.refresh if before else self.recipe.sft
         title, seed = stage.replace("-", " "), seeds.derive(self.seed, stage)
         return {
             "cases": len(cases),

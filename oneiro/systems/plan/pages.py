@@ -184,7 +184,7 @@ class WebLearner:
 
     def learn_model(self) -> dict[str, Any]:
         """From demonstrations and play."""
-        return self.models.learn(self.model_stage, self.steps)
+        return self.models.learn(self.model_stage, self.steps, self.recipe.sft)
 
     @property
     def model_stage(self) -> str:

@@ -71,10 +71,9 @@ def verdict(goal: str, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[
     if not ceiling.any():
         return []
     share = stats.bootstrap(model[ceiling > 0])
-    low, high = share.low or 0.0, share.high or 0.0
     return [
-        f"{goal}: of the levels that beam search solves with the truth as its model, it solves {share.value:.1%} "
-        f"({low:.1%} to {high:.1%}) with the learned model."
+        f"{goal}: of the levels that beam search solves with the truth as its model, it solves "
+        f"{share.words('{:.1%}')} with the learned model."
     ]
 
 
@@ -84,8 +83,8 @@ def difference(one: str, other: str, repeats: Sequence[Mapping[str, Any]]) -> li
         return []
     apart = np.array([np.subtract(row[one]["success"], row[other]["success"]) for row in repeats]).mean(axis=0)
     found = stats.bootstrap(apart)
-    low, high = 100 * (found.low or 0.0), 100 * (found.high or 0.0)
-    return [f"{one} less {other}: {100 * (found.value or 0.0):+.1f} points of success ({low:+.1f} to {high:+.1f})."]
+    value, *ends = [f"{100 * part:+.1f}" for part in (found.value, found.low, found.high) if isinstance(part, float)]
+    return [f"{one} less {other}: {value} points of success{f' ({ends[0]} to {ends[1]})' if ends else ''}."]
 
 
 def steps_table(repeats: Sequence[Mapping[str, Any]], what: str = "unseen steps of random play") -> Table:

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from oneiro.agents.planning.settings import PlannerSettings
 from oneiro.errors import OneiroError
 from oneiro.learning.settings import SftSettings
-from oneiro.models.settings import ModelSettings, require_place, require_words
+from oneiro.models.settings import ModelSettings
 from oneiro.predictors.webpage.task import WebPagePredictorConfig
 from oneiro.recipe import Recipe, Settings
 from oneiro.sampling.settings import SamplingSettings
@@ -71,8 +71,6 @@ class WebRecipe(Recipe):
     """Rows that a language model decodes at once."""
     sft: SftSettings = SftSettings()
     """How a language model learns the play's steps."""
-    refresh: SftSettings = SftSettings()
-    """How it goes on learning, where a recipe brings new steps."""
 
     @model_validator(mode="after")
     def _pages(self) -> WebRecipe:
@@ -87,10 +85,9 @@ class WebRecipe(Recipe):
             raise OneiroError("task.heads: tasks check addresses, so the page model has to predict them; add url")
         return self
 
-    def check_places(self) -> None:
-        if self.model.name != SLOTS:
-            require_place(self.model.name)
-            require_words(self.model.name)
+    @property
+    def weights(self) -> tuple[str, ...]:
+        return () if self.model.name == SLOTS else (self.model.name,)
 
     @property
     def world_settings(self) -> dict[str, Any]:

@@ -56,5 +56,6 @@ def evaluate(task: Task, name: str, stage: str | None) -> dict[str, Any]:
 
 def intervals_apart(before: float | None, after: float | None) -> str:
     """What the upper bound of the first and the lower bound of the second say of the difference."""
-    apart = before is not None and after is not None and after > before
-    return "the intervals do not overlap" if apart else "the intervals overlap"
+    if before is None or after is None:
+        return "too few cases to compare"
+    return "the intervals do not overlap" if after > before else "the intervals overlap"

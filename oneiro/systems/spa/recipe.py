@@ -11,7 +11,7 @@ from oneiro.agents.prompts import DialogueSettings
 from oneiro.errors import OneiroError, nearest
 from oneiro.learning.rl_settings import RlSettings
 from oneiro.learning.settings import CollapseMonitorSettings, SftSettings
-from oneiro.models.settings import ModelSettings, require_place, require_words
+from oneiro.models.settings import ModelSettings
 from oneiro.recipe import Name, Recipe, Settings, Workers
 from oneiro.sampling.server import ServerConfig
 from oneiro.sampling.settings import SamplingSettings
@@ -89,12 +89,14 @@ class SpaRecipe(Recipe):
     evaluation: AgentEvaluationSettings = AgentEvaluationSettings()
 
     @property
+    def weights(self) -> tuple[str, ...]:
+        return (self.model.name,)
+
+    @property
     def parameters(self) -> int | None:
         return self.model.parameters
 
     def check_places(self) -> None:
-        require_place(self.model.name)
-        require_words(self.model.name)
         for world in (self.world, *([self.transfer_world] if self.transfer_world else [])):
             view, views = config_for(world.name, world.settings).view, world_class(world.name).views
             if view not in views:

@@ -25,7 +25,8 @@ from oneiro.learning.algorithms import Trajectory as GroupTrajectory
 from oneiro.learning.algorithms.webrl import GroupObjective, StepObjective
 from oneiro.learning.losses import official_row_loss
 from oneiro.models.chat import ChatFormat
-from oneiro.models.language import METADATA, write_folder
+from oneiro.models.language import write_folder
+from oneiro.models.locate import METADATA
 from oneiro.systems.webrl.actor import ALGORITHMS
 from oneiro.systems.webrl.outcome import action_of
 from oneiro.systems.webrl.recipe import TrainSettings

@@ -11,7 +11,7 @@ from oneiro.curriculum import CurriculumSettings
 from oneiro.errors import OneiroError, nearest
 from oneiro.learning.algorithms.webrl import AnyObjective, FilteredBc, GroupObjective, Paper, ValueReinforce
 from oneiro.learning.settings import LearnerSettings, OptimiserSettings, SftSettings
-from oneiro.models.settings import ModelSettings, require_place, require_words
+from oneiro.models.settings import ModelSettings
 from oneiro.recipe import Recipe, Settings
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.worlds.choice import WorldChoice
@@ -183,10 +183,9 @@ class WebrlRecipe(Recipe):
     def parameters(self) -> int | None:
         return self.model.parameters
 
-    def check_places(self) -> None:
-        if self.model.name != "linear":
-            require_place(self.model.name)
-            require_words(self.model.name)
+    @property
+    def weights(self) -> tuple[str, ...]:
+        return (self.model.name,) if self.model.name != "linear" else ()
 
     @field_validator("variants")
     @classmethod

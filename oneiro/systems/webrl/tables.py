@@ -51,8 +51,8 @@ def success_table(rows: Sequence[tuple[str, int, dict[str, Any]]]) -> Table:
         "Success on test tasks by phase: test-seen has other content, test-unseen other templates",
         ["agent", "phase", *SPLITS],
         units=dict.fromkeys(SPLITS, PERCENT),
-        note="95 % intervals, bootstrap over tasks; one greedy attempt each; the oracle scores 100 %, agents that do "
-        "nothing 0 %",
+        note="95 % intervals: bootstrap over tasks, Wilson's where all succeed or fail. One greedy attempt at each; "
+        "the oracle scores 100 %, agents that do nothing 0 %",
     )
     for name, k, found in rows:
         table.add(name, str(k), *(stats.bootstrap(found[split]["success"]) for split in SPLITS))
@@ -66,7 +66,8 @@ def paired_table(recipe: WebrlRecipe, last: dict[str, tuple[int, dict[str, Any]]
         "Paired differences on the same test tasks, last phase of each",
         ["difference", *SPLITS],
         units=dict.fromkeys(SPLITS, PERCENT),
-        note="95 % intervals, bootstrap over tasks; an interval above 0 is a difference that is not chance",
+        note="95 % intervals: bootstrap over tasks, Wilson's where no task differs. An interval without 0 shows a "
+        "difference on such tasks; how much another training seed changes is not in it",
     )
     if len(names) < 2:
         return table

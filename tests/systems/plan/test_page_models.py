@@ -16,6 +16,7 @@ from oneiro.agents.evaluate import record
 from oneiro.agents.policies import ScriptedPolicy
 from oneiro.agents.rollout import attempts, play
 from oneiro.errors import OneiroError
+from oneiro.learning.settings import LearnerSettings, OptimiserSettings, SftSettings
 from oneiro.predictors.webpage.dream import DreamedWeb, foresee
 from oneiro.predictors.webpage.dynamics import Remembered
 from oneiro.predictors.webpage.record import RecordedWeb
@@ -60,7 +61,7 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, WebRecipe, l
     cases = oracle_steps(3)
     run = Run.open(tmp_path_factory.mktemp("run") / "run", recipe)
     models = LanguageModels(recipe, run, 0)
-    run.stage("world-model-0", lambda: models.learn("world-model-0", cases))
+    run.stage("world-model-0", lambda: models.learn("world-model-0", cases, recipe.sft))
     return run, recipe, cases
 
 
@@ -76,16 +77,9 @@ def test_a_language_model_learns_which_pages_come(learned: tuple[Run, WebRecipe,
 
 def test_a_refreshed_model_goes_on_from_its_own_weights(learned: tuple[Run, WebRecipe, list[PageTransition]]) -> None:
     run, recipe, _cases = learned
-    gentle = recipe.refresh.model_copy(update={"epochs": 1.0})
-    gentle = gentle.model_copy(
-        update={
-            "learner": gentle.learner.model_copy(
-                update={"optimiser": gentle.learner.optimiser.model_copy(update={"lr": 1e-6})}
-            )
-        }
-    )
-    models = LanguageModels(recipe.model_copy(update={"refresh": gentle}), run, 0)
-    run.stage("refresh-mixed-0-1", lambda: models.learn("refresh-mixed-0-1", oracle_steps(4), "world-model-0"))
+    gentle = SftSettings(batch=4, epochs=1.0, learner=LearnerSettings(optimiser=OptimiserSettings(lr=1e-6)))
+    models, stage = LanguageModels(recipe, run, 0), "refresh-mixed-0-1"
+    run.stage(stage, lambda: models.learn(stage, oracle_steps(4), gentle, "world-model-0"))
     before, after = (models._weights(stage).backbone.state_dict() for stage in ("world-model-0", "refresh-mixed-0-1"))
     moved = max(float((after[name] - before[name]).abs().max()) for name in before)
     assert 0 < moved < 1e-3  # a new model would be far away

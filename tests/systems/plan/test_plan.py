@@ -17,7 +17,7 @@ from oneiro.records import read_lines, read_log
 from oneiro.report import page
 from oneiro.systems.dyna.tables import steps_table
 from oneiro.systems.plan.play import random_play, steps_in, transitions
-from oneiro.systems.plan.tables import planning_table
+from oneiro.systems.plan.tables import difference, planning_table
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake, FrozenLakeConfig
 
 Finished = Callable[[str, str], Path]
@@ -77,6 +77,8 @@ def test_a_page_model_of_a_run_is_searched_from_its_folder(finished: Finished) -
 
 def test_a_dyna_run_on_the_web_counts_true_steps_and_learns_in_dreams_without_any(finished: Finished) -> None:
     run = finished("dyna/web", "smoke")
+    log = (run / "log.txt").read_text()
+    assert "stage 1 of 15: policy-0" in log and "stage 15 of 15: compare" in log
     before = sum(len(read_parquet(run / "data" / f"{name}-0.parquet")) for name in ("demonstrations", "play"))
     logged = {
         name: [row for row in read_log(run / "metrics.jsonl") if row["stage"] == f"{name}-0"]
@@ -159,3 +161,10 @@ def test_settings_that_make_no_sense_are_one_line() -> None:
         load("plan/frozen-lake", ["world=sokoban"])
     with pytest.raises(OneiroError, match="from scratch"):
         load("dyna/frozen-lake", ["model=smollm2-135m"])
+
+
+def test_a_difference_on_one_level_has_no_interval() -> None:
+    level = {"a": {"success": [0.75]}, "b": {"success": [0.5]}}
+    assert difference("a", "b", [level]) == ["a less b: +25.0 points of success."]
+    two = {"a": {"success": [1.0, 0.5]}, "b": {"success": [0.5, 0.0]}}
+    assert difference("a", "b", [two]) == ["a less b: +50.0 points of success (+50.0 to +50.0)."]

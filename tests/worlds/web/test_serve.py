@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
+import sys
+import threading
 from typing import Any
+from urllib.request import urlopen
 
-import pytest
-
-from oneiro.errors import OneiroError
 from oneiro.worlds.web.sites import SITES
-from oneiro.worlds.web.sites.serve import Served, serve
+from oneiro.worlds.web.sites.serve import Served, listen, serve
 
 
 def ask(app: Served, host: str, path: str = "/", method: str = "GET", body: bytes = b"") -> tuple[int, str, str]:
@@ -75,5 +76,23 @@ def test_a_port_that_is_taken_is_one_line() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(OneiroError, match=r"cannot listen on 127\.0\.0\.1"):
-            serve(taken.getsockname()[1])
+        port = taken.getsockname()[1]
+        done = subprocess.run(
+            [sys.executable, "-m", "oneiro", "web", "serve", "--port", str(port)],
+            capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        said = f"cannot listen on 127.0.0.1:{port} (Address already in use); choose another --port\n"
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
+    assert listen(port).getsockname()[1] == port
+
+
+def test_a_browser_that_asks_for_an_icon_gets_no_error_page() -> None:
+    for host in ("localhost:8000", "shopping.localhost:8000"):
+        assert ask(Served(), host, "/favicon.ico") == (204, "", "")
+
+
+def test_the_sites_answer_on_the_port_that_was_taken() -> None:
+    listening = listen(0)
+    threading.Thread(target=serve, args=(listening,), daemon=True).start()
+    with urlopen(f"http://127.0.0.1:{listening.getsockname()[1]}/", timeout=30) as answer:
+        assert answer.status == 200 and b"shopping.localhost" in answer.read()

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from oneiro.errors import OneiroError
 from oneiro.learning.settings import SftSettings
-from oneiro.models.settings import ModelSettings, require_place, require_words
+from oneiro.models.settings import ModelSettings
 from oneiro.predictors.textgame.task import TextGamePredictorConfig
 from oneiro.recipe import Settings
 from oneiro.sampling.server import ServerConfig
@@ -122,10 +122,12 @@ class TextGameRecipe(RlvrRecipe):
     planning: PlanningSettings = PlanningSettings()
 
     def check_places(self) -> None:
-        require_place(self.model.name)
-        require_words(self.model.name)
         if not self.data.own:
             require_path("data.name", self.data.name)
+
+    @property
+    def weights(self) -> tuple[str, ...]:
+        return (self.model.name,)
 
     @property
     def parameters(self) -> int | None:

@@ -16,6 +16,7 @@ from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.predictors.textgame.model import TextGameMetadata, TextGameModel
 from oneiro.predictors.textgame.task import TextGamePredictor
+from oneiro.report.table import Cell
 from oneiro.run import Run
 from oneiro.sampling.engine import Engine
 from oneiro.systems import stages
@@ -163,15 +164,14 @@ def verdict(measured: Mapping[str, dict[str, Any]]) -> Sequence[str]:
     (first, before), (last, after) = ((name, row["steps"]["all"]["changed"]) for name, row in measured.items())
     if not before["cases"]:
         return []
-    shown = "{accuracy:.1f} % ({low:.1f} to {high:.1f})"
+    was, now = (Cell(row["accuracy"], row["low"], row["high"]).words("{:.1f} %") for row in (before, after))
     said = [
-        f"Of {before['cases']} test steps that change something, {first} predicts {shown.format(**before)} exactly and "
-        f"{last} {shown.format(**after)}: {intervals_apart(before['high'], after['low'])}. The answer that nothing "
-        "changes gets none of them."
+        f"Of {before['cases']} test steps that change something, {first} predicts {was} exactly and {last} {now}: "
+        f"{intervals_apart(before['high'], after['low'])}. The answer that nothing changes gets none of them."
     ]
     sampled = [row["sampled"]["changed"] for row in measured.values() if "changed" in row.get("sampled", {})]
     if len(sampled) == 2:
-        one, two = ("{value:.1%} ({low:.1%} to {high:.1%})".format(**cell) for cell in sampled)
+        one, two = (Cell(**cell).words("{:.1%}") for cell in sampled)
         apart = intervals_apart(sampled[0]["high"], sampled[1]["low"])
         said.append(f"Of sampled answers to them {one} were exact, then {two}: {apart}.")
     return said

@@ -184,13 +184,11 @@ def verdict(rows: dict[str, Measured], evaluation: SegmentEvaluation) -> list[st
         by_episode(rows[name].values["reward"].mean(axis=(1, 2)), evaluation.episodes) for name in (BEFORE, AFTER)
     )
     before, after, gain = bootstrap(base), bootstrap(tuned), bootstrap(tuned - base)
-    assert before.high is not None and after.low is not None and isinstance(before.value, float)
     apart = intervals_apart(before.high, after.low)
     copy, best = (mean_of_episodes(rows[name].values["reward"], evaluation.episodes) for name in (COPY, CEILING))
     return [
         f"On {len(evaluation.windows)} segments of {before.n} unseen episodes the reward of sampled futures is "
-        f"{before.value:.4f} ({before.low:.4f} to {before.high:.4f}) for the base and {after.value:.4f} "
-        f"({after.low:.4f} to {after.high:.4f}) after RLVR: {apart}; the paired gain is {gain.value:.4f} "
-        f"({gain.low:.4f} to {gain.high:.4f}). Copying the last frame earns {copy:.4f}, the true frames through the "
-        f"tokenizer {best:.4f}."
+        f"{before.words('{:.4f}')} for the base and {after.words('{:.4f}')} after RLVR: {apart}; the paired gain is "
+        f"{gain.words('{:.4f}')}. Copying the last frame earns {copy:.4f}, the true frames through the tokenizer "
+        f"{best:.4f}."
     ]

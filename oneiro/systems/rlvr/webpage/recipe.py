@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from oneiro.errors import OneiroError
 from oneiro.learning.settings import SftSettings
-from oneiro.models.settings import ModelSettings, require_place, require_words
+from oneiro.models.settings import ModelSettings
 from oneiro.predictors.webpage.task import WebPagePredictorConfig
 from oneiro.recipe import Settings
 from oneiro.sampling.settings import SamplingSettings
@@ -81,11 +81,13 @@ class WebPageRecipe(RlvrRecipe):
     evaluation: WebPageEvaluationSettings = WebPageEvaluationSettings()
 
     def check_places(self) -> None:
-        require_place(self.model.name)
-        require_words(self.model.name)
         for key in ("train", "test"):
             if name := getattr(self.data, key):
                 require_path(f"data.{key}", name)
+
+    @property
+    def weights(self) -> tuple[str, ...]:
+        return (self.model.name,)
 
     @property
     def parameters(self) -> int | None:

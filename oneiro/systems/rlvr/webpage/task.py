@@ -21,6 +21,7 @@ from oneiro.predictors.webpage.model import WebPageMetadata, WebPageModel
 from oneiro.predictors.webpage.rollout import Predict, chains, errors_by_depth, true_predictor
 from oneiro.predictors.webpage.state import PageTransition
 from oneiro.predictors.webpage.task import WebPagePredictor
+from oneiro.report.table import Cell
 from oneiro.run import Run
 from oneiro.sampling.engine import Engine, Sample
 from oneiro.systems import stages
@@ -220,10 +221,7 @@ def verdict(measured: Mapping[str, dict[str, Any]], lookup: dict[str, Any]) -> S
     if not before["changed"]:
         return []
     one, two, three = (row["changed"]["f1"] for row in (before, after, lookup))
-    shown = "{value:.1%} ({low:.1%} to {high:.1%})"
-
-    def figure(cell: dict[str, Any]) -> str:
-        return shown.format(**cell) if cell["low"] is not None else f"{cell['value']:.1%}"
+    was, now, looked_up = (Cell(**cell).words("{:.1%}") for cell in (one, two, three))
 
     def apart(other: dict[str, Any]) -> str:
         found = difference(after, other)
@@ -233,9 +231,9 @@ def verdict(measured: Mapping[str, dict[str, Any]], lookup: dict[str, Any]) -> S
         return f"{points:+.1f} points" + (f" ({low:+.1f} to {high:+.1f})" if low is not None else "")
 
     return [
-        f"On {one['n']} test steps that change the page, of unseen tasks, {first} has F1 {figure(one)} and {last} "
-        f"{figure(two)}: {intervals_apart(one['high'], two['low'])}. The lookup among training steps has "
-        f"{figure(three)}: {intervals_apart(three['high'], two['low'])} with {last}'s.",
+        f"On {one['n']} test steps that change the page, of unseen tasks, {first} has F1 {was} and {last} "
+        f"{now}: {intervals_apart(one['high'], two['low'])}. The lookup among training steps has "
+        f"{looked_up}: {intervals_apart(three['high'], two['low'])} with {last}'s.",
         f"Step by step, {last} less {first} is {apart(before)}, {last} less lookup {apart(lookup)}; intervals are over "
         "episodes.",
     ]

@@ -7,6 +7,8 @@ address lists them. All visitors share one web, until the button on the first pa
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -26,6 +28,9 @@ class Served:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
+            return
+        if scope["path"] == "/favicon.ico":  # every browser asks for one; the sites have none
+            await Response(status_code=204)(scope, receive, send)
             return
         host = dict(scope["headers"]).get(b"host", b"").decode("latin-1").partition(":")[0].lower()
         site = site_at(host)
@@ -48,12 +53,19 @@ class Served:
         return HTMLResponse(page.render(sites=sites, content=self.web.content))
 
 
-def serve(port: int, content: int = 0, host: str = "127.0.0.1") -> None:
+def listen(port: int, host: str = "127.0.0.1") -> socket.socket:
+    """The port, taken for `serve`."""
+    try:
+        return socket.create_server((host, port))
+    except OSError as error:
+        raise OneiroError(
+            f"cannot listen on {host}:{port} ({os.strerror(error.errno or 0)}); choose another --port"
+        ) from error
+
+
+def serve(listening: socket.socket, content: int = 0) -> None:
     """Answer until Ctrl-C."""
     import uvicorn
 
-    config = uvicorn.Config(Served(content), host=host, port=port, log_level="warning", lifespan="off")
-    try:
-        asyncio.run(uvicorn.Server(config).serve())
-    except SystemExit as error:  # the port is taken: uvicorn has said so in its log
-        raise OneiroError(f"cannot listen on {host}:{port}; choose another --port") from error
+    config = uvicorn.Config(Served(content), log_level="warning", lifespan="off")
+    asyncio.run(uvicorn.Server(config).serve(sockets=[listening]))

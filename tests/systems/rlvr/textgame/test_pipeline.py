@@ -45,6 +45,7 @@ from oneiro.systems.rlvr.textgame.episodes import describe, judged, written
 from oneiro.systems.rlvr.textgame.evaluation import StepEvaluation, answer, beyond, levels, tables
 from oneiro.systems.rlvr.textgame.plans import find_plans
 from oneiro.systems.rlvr.textgame.recipe import SamplerSettings, TextGameDataSettings, TextGameRecipe
+from oneiro.systems.rlvr.textgame.task import verdict
 from oneiro.systems.rlvr.textgame.tiny import pieces
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl
 from oneiro.worlds.textgame.dataset import Dataset, open_dataset, write_dataset
@@ -495,3 +496,12 @@ def test_published_rows_stand_beside_whole_steps_only(data: Data) -> None:
     for kind, shown in (("full", True), ("action", False), ("tick", False), ("score", False)):
         task = TextGamePredictor(TextGamePredictorConfig(rules="none", transition=kind))
         assert bool(evaluation.compare(task, {}, "strict", task.baselines())["published"]) is shown
+
+
+def test_rows_of_one_game_are_compared_without_an_interval() -> None:
+    steps = {"accuracy": 50.0, "low": None, "high": None, "cases": 4}
+    sampled = {"value": 0.25, "low": None, "high": None, "n": 4}
+    row = {"steps": {"all": {"changed": steps}}, "sampled": {"changed": sampled}}
+    said, drawn = verdict({"base": row, "RLVR": row})
+    assert "base predicts 50.0 % exactly and RLVR 50.0 %: too few cases to compare." in said
+    assert "25.0% were exact, then 25.0%: too few cases" in drawn

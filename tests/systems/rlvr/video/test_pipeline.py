@@ -502,6 +502,13 @@ def test_the_verdict_has_the_means_of_the_tables(episodes: Episodes, task: Video
     assert [row["reward"]["value"] for row in table["rows"][:2]] == [-3.5, -1.25] and "3 in all" in table["note"]
 
 
+def test_one_unseen_episode_is_compared_without_an_interval(episodes: Episodes, task: VideoPredictor) -> None:
+    evaluation = SegmentEvaluation(task, VideoDataset(episodes, task.layout.frames), np.array([[0, 0], [0, 1]]), [])
+    numbers = {COPY: [1.0, 3.0], CEILING: [0.0, 1.0], "base": [3.0, 4.0], "RLVR": [2.0, 3.0]}
+    (said,) = verdict({name: measured(values) for name, values in numbers.items()}, evaluation)
+    assert "is -3.5000 for the base and -2.5000 after RLVR: too few cases to compare; the paired gain is" in said
+
+
 def test_means_and_intervals_are_over_episodes() -> None:
     episodes = np.array([0, 0, 1])
     assert by_episode(np.array([1.0, 3.0, 5.0]), episodes).tolist() == [2.0, 5.0]
