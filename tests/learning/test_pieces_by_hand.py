@@ -810,3 +810,18 @@ def test_a_head_in_bfloat16_measures_in_float32() -> None:
     assert hidden.grad.dtype == weight.grad.dtype == torch.bfloat16
     torch.testing.assert_close(hidden.grad.float(), logits.grad @ weight.detach().float(), atol=0.05, rtol=0.02)
     torch.testing.assert_close(weight.grad.float(), logits.grad.T @ hidden.detach().float(), atol=0.05, rtol=0.02)
+
+
+def test_values_are_the_heads_own_at_every_token_that_counts() -> None:
+    language = make_tiny()
+    head_ = ValueHead(language.backbone.shape.width)
+    torch.nn.init.constant_(head_.linear.bias, 0.75)
+    learner = Learner(language.backbone, LearnerSettings(), 1, head_)
+    (values,) = learner.values([Example.of(Row([given([3, 4]), given([5, 6, 7], policy=1.0)]))])
+    assert values.tolist() == [0.0, 0.0, 0.75, 0.75, 0.75]
+
+
+def test_one_turn_is_as_long_as_its_tokens() -> None:
+    reply = Segment(np.array([2, 3, 4], np.int32), True, logprobs=np.zeros(3, np.float32), params=SamplingParams())
+    episode = Episode([Row([given([1]), reply])], [1.0])
+    assert loop.describe([episode])["response_length"] == 3.0
