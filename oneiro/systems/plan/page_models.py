@@ -38,7 +38,7 @@ class PageModels(Protocol):
     def learn(
         self, stage: str, cases: Sequence[PageTransition], settings: SftSettings, before: str | None = None
     ) -> dict[str, Any]:
-        """Learn from steps; `before` names the stage whose model goes on learning. `slots` begins anew each time and has
+        """Learn from steps; `before` names the stage whose model goes on learning. `slots` begins anew and has
         settings of its own.
         """
         ...
