@@ -284,14 +284,20 @@ def text(path: Path) -> str:
     return (gzip.decompress(data) if path.suffix == ".gz" else data).decode(errors="replace")
 
 
+KINDS = ("kills", "crashes", "disk faults", "damaged folders", "hostile server", "ranks")
+
+
 def count() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.chaos", description=__doc__.splitlines()[0] if __doc__ else ""
     )
     parser.add_argument("--size", choices=SIZES, default="full")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", default="", help="part of the kinds, by their names: kills,crashes,...")
+    parser.add_argument("--only", default="", help=f"some of these, with commas: {', '.join(KINDS)}")
     asked = parser.parse_args()
+    only = asked.only.split(",") if asked.only else KINDS
+    if unknown := set(only) - set(KINDS):
+        parser.error(f"--only: nothing is called {sorted(unknown)[0]!r}; there is {', '.join(KINDS)}")
     os.environ |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}  # what is forked must have one thread
     torch.set_num_threads(1)
     kills, points, faults = SIZES[asked.size]
@@ -301,19 +307,19 @@ def count() -> int:
     bad: list[str] = []
     with tempfile.TemporaryDirectory(prefix="oneiro-chaos-") as scratch:
         chaos = Chaos(Path(scratch), asked.seed)
-        kinds: dict[str, Callable[[], Count]] = {
-            "kills": lambda: chaos.kills(kills),
-            "crashes": lambda: chaos.crashes(points),
-            "disk faults": lambda: chaos.disk_faults(faults),
-            "damaged folders": chaos.damaged_folders,
-            "hostile server": chaos.hostile_server,
-            "ranks": lambda: chaos.lost_ranks(5),
-        }
-        for kind, work in kinds.items():
-            if asked.only and kind not in asked.only.split(","):
+        work: list[Callable[[], Count]] = [
+            lambda: chaos.kills(kills),
+            lambda: chaos.crashes(points),
+            lambda: chaos.disk_faults(faults),
+            chaos.damaged_folders,
+            chaos.hostile_server,
+            lambda: chaos.lost_ranks(5),
+        ]
+        for kind, done in zip(KINDS, work, strict=True):
+            if kind not in only:
                 continue
             began = time.monotonic()
-            found = work()
+            found = done()
             wrong = [found.silent, found.tracebacks, found.leaked, found.other]
             seconds = round(time.monotonic() - began)
             table.add(kind, found.cases, found.right, *(len(names) for names in wrong), seconds)
