@@ -100,6 +100,18 @@ def test_checkpoints_come_by_the_clock_too_and_change_nothing(tmp_path: Path) ->
     assert not Saving(minutes=60).due() and not Saving().due()
 
 
+@pytest.mark.parametrize("training", [supervised, reinforced, reconstructed])
+def test_a_checkpoint_by_the_clock_is_the_last_for_a_while(training: Training, tmp_path: Path) -> None:
+    saving, seen = Saving(minutes=60), list[int]()
+    saving._last -= 3600  # an hour has passed: the first step saves, and then the clock starts again
+
+    def log(step: int, values: dict[str, float]) -> None:
+        seen.append(len(checkpoint.checkpoints(tmp_path)))
+
+    training(tmp_path, log, saving)
+    assert seen == [seen[0], *[seen[0] + 1] * (STEPS - 1)]
+
+
 def test_playing_ahead_saves_by_steps_alone_because_a_checkpoint_decides_who_plays_next(tmp_path: Path) -> None:
     seen: list[int] = []
 

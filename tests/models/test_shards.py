@@ -122,7 +122,7 @@ def test_what_cannot_be_joined_is_one_line(damage: str, said: str, tmp_path: Pat
     if damage == "list":
         parts[1] = [torch.zeros(2)]
     elif damage == "numbers":
-        parts[1] = {"a": 5}
+        parts[1] = {"a": 5, "b": torch.zeros(2)}
     elif damage == "stranger":
         parts[1]["score.weight"] = torch.zeros(2)
     elif damage == "lacking":
