@@ -223,17 +223,11 @@ def verdict(measured: Mapping[str, dict[str, Any]], lookup: dict[str, Any]) -> S
     one, two, three = (row["changed"]["f1"] for row in (before, after, lookup))
     was, now, looked_up = (Cell(**cell).words("{:.1%}") for cell in (one, two, three))
 
-    def apart(other: dict[str, Any]) -> str:
-        found = difference(after, other)
-        points, low, high = (
-            100 * value if value is not None else None for value in (found.value, found.low, found.high)
-        )
-        return f"{points:+.1f} points" + (f" ({low:+.1f} to {high:+.1f})" if low is not None else "")
-
+    gained, ahead = (difference(after, other).words("{:+.1%}") for other in (before, lookup))
     return [
         f"On {one['n']} test steps that change the page, of unseen tasks, {first} has F1 {was} and {last} "
         f"{now}: {intervals_apart(one['high'], two['low'])}. The lookup among training steps has "
         f"{looked_up}: {intervals_apart(three['high'], two['low'])} with {last}'s.",
-        f"Step by step, {last} less {first} is {apart(before)}, {last} less lookup {apart(lookup)}; intervals are over "
+        f"Step by step, F1 of {last} less {first}'s is {gained}, less the lookup's {ahead}; intervals are over "
         "episodes.",
     ]
