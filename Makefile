@@ -26,6 +26,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 COMMA := ,
 
+# Where it is set, every process would compile all it imports again: six seconds with torch and transformers.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test thorough mutants chaos docs venv clean graphics browser
 
 demo: $(VENV)/.installed

@@ -11,17 +11,19 @@ ends.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pickle import PicklingError
+from types import ModuleType
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 from oneiro.errors import OneiroError, described, sendable
@@ -98,7 +100,8 @@ class Processes:
         context = get_context("spawn")
         pipe, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(work, theirs), daemon=True)
-        process.start()
+        with contextlib.nullcontext() if work.__module__ == "__main__" else _main_hidden():
+            process.start()
         theirs.close()  # or its end would never be noticed here
         return ProcessWorker(process, pipe)
 
@@ -115,7 +118,7 @@ class ProcessWorker:
     pipe: Connection
 
     def send(self, item: tuple[Any, ...]) -> None:
-        with suppress(OSError):
+        with contextlib.suppress(OSError):
             self.pipe.send(item)
 
     def receive(self, seconds: float | None = None) -> tuple[Any, Exception | None]:
@@ -209,12 +212,25 @@ def each_done(
             worker.kill()
 
 
+@contextlib.contextmanager
+def _main_hidden() -> Iterator[None]:
+    """A new process imports its parent's main module, so a script without `if __name__ == "__main__"` would begin again
+    in every worker. Workers need nothing of it: what they do stands in modules of its own.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
 def _serve(work: Callable[..., Any], pipe: Connection) -> None:
     """What a worker does: one item after the other, until there is nobody to ask for more."""
     # Control-C reaches every process of a terminal: who started the work decides what becomes of it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    with suppress(EOFError, OSError):
+    with contextlib.suppress(EOFError, OSError):
         while True:
             item = pipe.recv()
             result: Any = None

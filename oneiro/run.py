@@ -62,6 +62,8 @@ class Run:
     """The resolved recipe as plain data."""
     info: dict[str, Any]
     """What `run.json` holds."""
+    planned: list[str]
+    """All stages, in order; see `plan`."""
 
     def __init__(self, path: Path, lock: int) -> None:
         """Use `Run.open`."""
@@ -69,7 +71,7 @@ class Run:
         self._lock = lock
         self._console: Console | None = None
         self._trackers: list[track.Tracker] = []
-        self._plan: list[str] = []
+        self.planned = []
         self._heart: Heartbeat | None = None
 
     @classmethod
@@ -176,7 +178,7 @@ class Run:
 
     def plan(self, names: Iterable[str]) -> None:
         """The stages to come, in order, so that each can say which of how many it is."""
-        self._plan = list(dict.fromkeys(names))
+        self.planned = list(dict.fromkeys(names))
 
     def stage(self, name: str, work: Callable[[], dict[str, Any] | None]) -> dict[str, Any]:
         """Do `work` once: its result (plain JSON) is stored, and returned from there when the run is resumed.
@@ -189,8 +191,8 @@ class Run:
             record.update(status="running", starts=record["starts"] + 1)
             before, clock = record["seconds"], time.monotonic()
             self._save()
-            if name in self._plan:
-                self.say(f"stage {self._plan.index(name) + 1} of {len(self._plan)}: {name}")
+            if name in self.planned:
+                self.say(f"stage {self.planned.index(name) + 1} of {len(self.planned)}: {name}")
             try:
                 with self._alive(name):
                     record["result"] = work() or {}

@@ -75,6 +75,8 @@ def pytest_configure() -> None:
 def _one_thread() -> None:
     """Tests run side by side; two workers with two threads each would only wait for one another."""
     torch.set_num_threads(1)
+    # A product in bfloat16, where the processor has none, switches oneDNN off for the rest of the process.
+    torch.backends.mkldnn.enabled = True
 
 
 def make_tiny(seed: int = 1, **settings: int) -> LanguageModel:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from oneiro.errors import OneiroError
 from oneiro.learning.finite import NotFiniteError
+from oneiro.learning.muon import Muon
 from oneiro.learning.settings import OptimiserSettings
 from oneiro.models.quantise import bitsandbytes
 
@@ -58,7 +59,7 @@ class Optimiser:
             if not hidden:
                 raise OneiroError("optimiser 'muon' is for the layers of a language model; use adamw here")
             if matrices:
-                self.parts.append(muon(matrices, settings))
+                self.parts.append(Muon(matrices, settings.lr, settings.weight_decay, settings.betas[1]))
         if others:
             self.parts.append(adamw(others, settings))
 
@@ -127,21 +128,11 @@ class Optimiser:
             if not found:
                 continue
             part = owners[id(master)]
-            if isinstance(part, torch.optim.AdamW | torch.optim.Muon):
+            if isinstance(part, torch.optim.AdamW | Muon):
                 # AdamW's own step counter stays on the CPU unless the kernel is fused; keep what it made itself.
                 part.state[master] = {key: value.to(master.device) for key, value in found.items()}
             else:
                 restore_quantised(part, master, found)
-
-
-def muon(matrices: list[nn.Parameter], settings: OptimiserSettings) -> torch.optim.Optimizer:
-    return torch.optim.Muon(
-        matrices,
-        lr=settings.lr,
-        weight_decay=settings.weight_decay,
-        momentum=settings.betas[1],
-        adjust_lr_fn="match_rms_adamw",
-    )
 
 
 def adamw(parameters: list[nn.Parameter], settings: OptimiserSettings) -> Any:

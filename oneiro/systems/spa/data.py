@@ -76,7 +76,7 @@ def written(turn: dict[str, Any], reply: replies.Reply, variant: Variant) -> lis
     """The reply as this variant writes it, as (tag, text) pieces: with true states, its own beliefs, or none."""
     if not variant.world_model:
         return [("", without_states(reply))]
-    truth = turn["state"], turn["next_state"]
+    truth = turn["state"], turn["next_state" if variant.predict == "next" else "state"]
     believed = reply.body(reply.observation) or "", reply.body(reply.prediction) or ""
     return replies.substitute(reply, *(truth if variant.true_states else believed))
 

@@ -19,6 +19,7 @@ from oneiro.models.language import LanguageModel
 from oneiro.report.table import Cell
 from oneiro.run import Run
 from oneiro.systems import stages
+from oneiro.systems.side_by_side import side_by_side
 from oneiro.systems.spa.data import sample_texts
 from oneiro.systems.spa.recipe import SpaRecipe
 from oneiro.systems.spa.self_play import self_play, self_play_stage
@@ -40,10 +41,13 @@ def run(recipe: SpaRecipe, run: Run) -> None:
     run.stage("model", lambda: stages.make_base(run, recipe.model, lambda: create_tiny(recipe)))
     for name in taught(recipe):
         run.stage(self_play_stage(recipe, name), partial(self_play, recipe, run, name))
-    for name in recipe.variants:
-        VariantRun(recipe, run, name).train()
+    side_by_side(run, train_variant, [(recipe, name) for name in recipe.variants], recipe.workers)
     found = run.stage("compare", lambda: compare(recipe, run))
     summarise(recipe, run, found)
+
+
+def train_variant(run: Run, recipe: SpaRecipe, name: str) -> None:
+    VariantRun(recipe, run, name).train()
 
 
 def stage_names(recipe: SpaRecipe) -> list[str]:

@@ -73,6 +73,8 @@ class SpaRecipe(Recipe):
     define: dict[Name, Variant] = Field(default_factory=dict)
     """Variants of your own, by name."""
     variants: list[str] = Field(["spa", "no-world-model"], min_length=1)
+    workers: int = Field(1, ge=1)
+    """Variants trained at the same time, each in a process of its own."""
     dialogue: DialogueSettings = DialogueSettings()
     sampling: SamplingSettings = SamplingSettings(max_tokens=400)
     response_prefix: str = "<think>"

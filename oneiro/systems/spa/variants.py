@@ -29,6 +29,10 @@ class Variant(Settings):
     """Who plays for this variant's data, where it is not the recipe's `self_play.policy`."""
     transfer: bool = False
     """Learn the dynamics in the recipe's `transfer_world`, and act in its `world`."""
+    predict: Literal["next", "present"] = "next"
+    """The state that takes the place of the predicted one in SFT. `present` is the control that writes as many tokens
+    and learns no dynamics.
+    """
     true_states: bool = True
     """Put the true states in place of the imagined ones; without it the model learns its own beliefs."""
     mask_states: bool = False
@@ -52,6 +56,7 @@ VARIANTS: dict[str, Variant] = {
     "state-estimation": Variant(sft=False, rl=False),
     "state-estimation-rl": Variant(sft=False),
     "no-world-model": Variant(world_model=False),
+    "copy-state": Variant(predict="present"),
     "sft-only": Variant(rl=False),
     "masked-states": Variant(mask_states=True),
     "self-belief": Variant(true_states=False),
