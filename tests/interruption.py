@@ -4,13 +4,57 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import signal
 import subprocess
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+
+
+class Forked:
+    """A copy of this process at work, with what `kill_in` uses of `subprocess.Popen`. It has imported everything, so
+    that it begins at once; its output goes to `log`.
+    """
+
+    def __init__(self, work: Callable[[], object], log: Path | None = None) -> None:
+        self.returncode: int | None = None
+        self.pid = os.fork()
+        if self.pid:
+            return
+        code = 1
+        try:
+            # Whatever pytest has done to the streams, a process writes to its own.
+            out = os.open(log or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            os.dup2(out, 1), os.dup2(out, 2)
+            work()
+            code = 0
+        except BaseException:
+            os.write(2, traceback.format_exc().encode())
+        finally:
+            os._exit(code)
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            done, status = os.waitpid(self.pid, os.WNOHANG)
+            self.returncode = os.waitstatus_to_exitcode(status) if done else None
+        return self.returncode
+
+    def wait(self, timeout: float = 300.0) -> int:
+        deadline = time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            if time.monotonic() > deadline:
+                self.send_signal(signal.SIGKILL)
+                raise TimeoutError(f"still at work after {timeout:g} s")
+            time.sleep(0.005)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
 
 
 def stage_status(out: Path, stage: str) -> str:
@@ -20,7 +64,7 @@ def stage_status(out: Path, stage: str) -> str:
         return ""
 
 
-def kill_in(stages: Sequence[str], out: Path, start: Callable[[], subprocess.Popen[bytes]]) -> int:
+def kill_in(stages: Sequence[str], out: Path, start: Callable[[], subprocess.Popen[bytes] | Forked]) -> int:
     """Start a run again and again, each time killed at a random moment of the next stage; how often it was in time."""
     rng, kills = np.random.default_rng(5), 0
     for stage in stages:

@@ -6,11 +6,11 @@ For pages that make a package with entry points: Oneiro looks for them when it i
 from __future__ import annotations
 
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.docs.pages import Reader, blocks, entry_points, finished_run
+from tests.conftest import finished_run
+from tests.docs.pages import Reader, blocks, entry_points, preset_of
 
 
 def install(project: dict[str, Any], place: Path) -> None:
@@ -27,7 +27,7 @@ def install(project: dict[str, Any], place: Path) -> None:
 
 if __name__ == "__main__":
     page, place, runs = (Path(argument) for argument in sys.argv[1:])
-    reader = Reader(page, place, partial(finished_run, runs))
+    reader = Reader(page, place, lambda name: finished_run(runs, name, preset_of(name)))
     for block in blocks(page):
         if block.file:
             reader.write(block)

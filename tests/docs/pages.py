@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import fcntl
 import importlib
 import importlib.util
 import io
@@ -63,12 +62,6 @@ SYSTEMS = {
     "rlvr/video": "rlvr/video-multi",
 }
 """System -> the recipe whose finished run stands for a recipe that a page has loaded and changed."""
-
-SMOKE = {
-    "spa/frozen-lake": ["preset=smoke", "variants=[spa]", "rl.steps=1", "evaluation.levels=4"],
-    "rlvr/video-multi": ["preset=toy", "rl.steps=1"],
-}
-"""Recipe -> how its finished run is made, where `preset=smoke` is larger than pages need."""
 
 SMALL: dict[str, list[str]] = {
     "data levels": ["--levels", "64"],
@@ -198,13 +191,9 @@ def entry_points(page: Path) -> dict[str, Any] | None:
     return tomllib.loads(texts[0])["project"] if texts else None
 
 
-def finished_run(runs: Path, recipe: str) -> Path:
-    """The finished smoke run of a recipe below `runs`, made by whoever comes first; processes wait for one another."""
-    with (runs / f"{recipe.replace('/', '-')}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (runs / recipe / "report.html").exists():
-            RUN(recipe, out=runs / recipe, overrides=SMOKE.get(recipe, ["preset=smoke"]))
-    return runs / recipe
+def preset_of(recipe: str) -> str:
+    """The preset whose finished run stands for a run of the recipe: a toy video needs no simulator."""
+    return "toy" if recipe == "rlvr/video-multi" else "smoke"
 
 
 class Reader:

@@ -7,14 +7,14 @@ import re
 import shlex
 import subprocess
 import sys
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from oneiro.records import read_lines
-from tests.docs.pages import DOCS, ROOT, Reader, blocks, entry_points, finished_run, pages, prose, title
+from tests.docs.pages import DOCS, ROOT, Reader, blocks, entry_points, pages, preset_of, prose, title
 from tests.docs.settings import unknown_settings
 
 EXTENDING = DOCS / "extending.md"
@@ -43,11 +43,11 @@ def followed() -> list[Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", followed())
-def test_a_reader_can_follow_the_page(page: Path, tmp_path: Path, runs: Path) -> None:
+def test_a_reader_can_follow_the_page(page: Path, tmp_path: Path, finished: Callable[[str, str], Path]) -> None:
     if entry_points(page):
-        follow_alone(page, tmp_path, runs)
+        follow_alone(page, tmp_path, finished("spa/frozen-lake", "smoke").parent)
     else:
-        Reader(page, tmp_path, partial(finished_run, runs)).follow()
+        Reader(page, tmp_path, lambda name: finished(name, preset_of(name))).follow()
     if page == EXTENDING:
         lines = read_lines(tmp_path / "runs/best-of-group/metrics.jsonl")
         updates = [line for line in lines if line["stage"] == "rl-spa" and line["groups_kept"]]

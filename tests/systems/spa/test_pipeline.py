@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import oneiro
 from oneiro import cli, worlds
 from oneiro.agents.evaluate import record
 from oneiro.agents.policies import ScriptedPolicy, mixture
@@ -26,25 +24,21 @@ from oneiro.run import Run
 from oneiro.systems.spa.data import rows_of
 from oneiro.systems.spa.pipeline import VARIANTS
 from oneiro.systems.spa.self_play import lose_batch, play_batch, recorded_play, self_play
-from tests.interruption import fingerprint, kill_in
-
-COMMAND = [sys.executable, "-m", "oneiro", "run", "spa/frozen-lake", "preset=smoke"]
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
-
-
-def start(out: Path, *overrides: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([*COMMAND, *overrides, "--out", str(out)], env=ENVIRONMENT, stdout=subprocess.DEVNULL)
-
+from tests.interruption import Forked, fingerprint, kill_in
 
 @pytest.mark.slow
-def test_a_run_killed_in_its_stages_ends_like_one_left_alone(tmp_path: Path) -> None:
-    overrides = ["variants=[spa]", "rl.algorithm=ppo"]  # a critic must come back too
-    alone, killed = tmp_path / "alone", tmp_path / "killed"
-    assert start(alone, *overrides).wait(300) == 0
-    stages = ("self-play", "sft-spa", "rl-spa", "evaluate-spa")
-    assert kill_in(stages, killed, lambda: start(killed, *overrides)) >= 2
-    assert start(killed, *overrides).wait(300) == 0
-    assert fingerprint(killed) == fingerprint(alone)
+def test_a_run_killed_in_its_stages_ends_like_one_left_alone(
+    finished: Callable[[str, str], Path], tmp_path: Path, tiny: LanguageModel
+) -> None:
+    """`tiny` is here for what making it imports: the copies of this process need not."""
+    killed = tmp_path / "killed"
+
+    def start() -> Forked:
+        return Forked(lambda: oneiro.run("spa/frozen-lake", killed, ["preset=smoke"]))
+
+    assert kill_in(("self-play", "sft-spa", "rl-spa", "evaluate-spa"), killed, start) >= 2
+    assert start().wait() == 0
+    assert fingerprint(killed) == fingerprint(finished("spa/frozen-lake", "smoke"))
 
 
 def test_a_finished_run_leaves_a_model_anyone_can_load(finished: Callable[[str, str], Path], tmp_path: Path) -> None:
@@ -85,9 +79,9 @@ def test_a_batch_that_kills_its_processes_is_lost_alone_and_said(tmp_path: Path)
     with Run.open(tmp_path / "run", recipe) as run:
         lose_batch(recipe, run.path, "spa", 1)
         found = self_play(recipe, run, "spa")
-        assert (found["episodes"], found["errors"]) == (3, 3)
+        assert (found["episodes"], found["errors"]) == (24, 24)
         assert "batch 1 was lost" in (run.path / "log.txt").read_text()
-        assert len(list(recorded_play(recipe, run, "spa"))) == 3
+        assert len(list(recorded_play(recipe, run, "spa"))) == 24
         lose_batch(recipe, run.path, "spa", 0)
         with pytest.raises(OneiroError, match="every process that played died"):
             self_play(recipe, run, "spa")
@@ -171,6 +165,21 @@ def test_masked_states_leave_only_the_states_out(tiny: LanguageModel, chat: Chat
     assert learned == (
         f"<think><observation></observation><prediction></prediction></think><answer>{action}</answer><|im_end|>"
     )
+
+
+def test_the_control_that_copies_predicts_the_present_state_in_as_many_characters(
+    tiny: LanguageModel, chat: ChatFormat
+) -> None:
+    dialogue = DialogueSettings(context="single", brief=True, max_turns=10, actions_per_turn=1)
+    for found in records(dialogue):
+        for turn, spa, copy in zip(
+            found["turns"],
+            rows_of(found, chat, dialogue, VARIANTS["spa"], "<think>", False),
+            rows_of(found, chat, dialogue, VARIANTS["copy-state"], "<think>", False),
+            strict=True,
+        ):
+            assert f"<prediction>{turn['state']}</prediction>" in tiny.decode(copy.tokens)
+            assert len(tiny.decode(spa.tokens)) == len(tiny.decode(copy.tokens))
 
 
 def test_a_growing_dialogue_becomes_one_row(chat: ChatFormat, tiny: LanguageModel) -> None:

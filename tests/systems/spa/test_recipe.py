@@ -90,7 +90,7 @@ MISTAKES = {
     "dialogue.think=false": "set response_prefix='<answer>'",
     "self_play.policy=server": "needs self_play.server.model=NAME",
     "define={mine: {sft: maybe}}": "define.mine.sft",
-    "variants=[self-belief]": "a script believes nothing; set self_play.policy=self or server .it is random",
+    "variants=[self-belief]": "a script believes nothing; set self_play.policy=self or server .it is exploration",
     "dialogue.world_model=false": "set variants=.no-world-model",
 }
 
