@@ -261,8 +261,8 @@ class _Watch(threading.Thread):
                 self.lost = self.lost or (0, f"the store does not answer: {first_line(error)}")
             if self.lost is not None:
                 if not self._over.wait(GRACE):
-                    sys.stderr.write(self._words() + "\n")
-                    sys.stderr.flush()
+                    # Not by sys.stderr: the thread that hangs may hold its lock.
+                    os.write(2, f"{self._words()}\n".encode(errors="replace"))
                     os._exit(1)
                 return
 

@@ -174,6 +174,7 @@ def vars_of(cell: Cell) -> dict[str, object]:
     return {"value": cell.value, "low": cell.low, "high": cell.high, "n": cell.n}
 
 
+@pytest.mark.thorough
 def test_a_neighbour_is_measured_for_real_and_gone_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0})
     settings = StepSettings(
