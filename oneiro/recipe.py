@@ -72,6 +72,8 @@ class Recipe(Settings):
     """Hardware and downloads, in words."""
     takes: str = ""
     """How long it runs, and on what."""
+    next: list[str] = []
+    """What to look at and to try afterwards, a line each; `{run}` is the run's folder."""
     seed: int = 0
     """Everything random in the run derives from it."""
     checkpoint_minutes: float | None = Field(10.0, gt=0)

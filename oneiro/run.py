@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 METRICS, TIMINGS = "metrics.jsonl", "timings.jsonl"
 PACKAGES = ("oneiro", "torch", "transformers", "numpy")
-ASIDE = ("about", "needs", "takes", "track", "profile", "checkpoint_minutes", "evaluation.every")
+ASIDE = ("about", "needs", "takes", "next", "track", "profile", "checkpoint_minutes", "evaluation.every")
 """Settings that change no result: a run may be resumed with others."""
 INTERVALS = ("checkpoint_every", "keep_checkpoints", "keep_episodes_every", "parallel", "workers", "worker_timeout_s")
 """The same in every section that has them."""

@@ -21,8 +21,7 @@ TEXTS = ["P _ O G\n_ _ _ _\nLeft || Right || Up || Down user assistant system\n0
 
 
 SHORTER = {
-    f"spa/{world}": ["variants=[spa]"]
-    for world in ("2048", "bandit", "countdown", "cube", "math", "sokoban", "sudoku")
+    f"spa/{world}": ["variants=[spa]"] for world in ("2048", "bandit", "countdown", "cube", "math", "sokoban", "sudoku")
 }
 """What a finished run leaves out: the control runs in the demo's recipe, and nothing of it depends on the world."""
 

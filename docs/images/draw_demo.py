@@ -17,8 +17,8 @@ matplotlib.use("svg")
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
-COLOURS = {"spa": "#0b6e4f", "no-world-model": "#c8553d"}
-NAMES = {"spa": "SPA", "no-world-model": "no world model"}
+COLOURS = {"spa": "#0b6e4f", "copy-state": "#c99700", "no-world-model": "#c8553d"}
+NAMES = {"spa": "SPA", "copy-state": "copies the state", "no-world-model": "no world model"}
 GREY = "#777777"
 
 

@@ -249,9 +249,15 @@ def is_record(data: dict[str, Any]) -> bool:
 
 
 def _is_turn(turn: dict[str, Any]) -> bool:
-    actions = turn.get("actions")
-    texts = all(isinstance(turn.get(key), str) for key in ("message", "state", "reply", "next_state"))
-    return texts and isinstance(actions, list) and all(isinstance(action, str) for action in actions)
+    # Written out: recorded play has hundreds of thousands of turns.
+    return (
+        isinstance(turn.get("message"), str)
+        and isinstance(turn.get("state"), str)
+        and isinstance(turn.get("reply"), str)
+        and isinstance(turn.get("next_state"), str)
+        and isinstance(actions := turn.get("actions"), list)
+        and all([isinstance(action, str) for action in actions])
+    )
 
 
 def evaluate_agent(

@@ -128,6 +128,8 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
         opened.say(f"{page.write([opened.path])} shows the run")
         if command := opened.info.get("real_command"):
             opened.say(f"a smoke run only tests that everything works, its numbers mean nothing; a result: {command}")
+        elif chosen.next:
+            opened.say("\n".join(["next:", *(f"  {line.replace('{run}', str(opened.path))}" for line in chosen.next)]))
     return opened
 
 

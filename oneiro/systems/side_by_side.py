@@ -71,9 +71,7 @@ class SharedRun(Run):
             yield
 
 
-def side_by_side(
-    run: Run, work: Callable[..., None], items: Sequence[tuple[Any, ...]], workers: int
-) -> None:
+def side_by_side(run: Run, work: Callable[..., None], items: Sequence[tuple[Any, ...]], workers: int) -> None:
     """Call `work(run, *item)` for every item, up to `workers` at a time, each in a process of its own.
 
     One after the other in this process where one worker is asked for, where torchrun has made processes already, and

@@ -108,9 +108,10 @@ class VariantRun:
         parts: tuple[list[Row], list[Row]] = ([], [])
         learned = self.learned_turns()
         for record in recorded_play(self.recipe, self.run, self.name):
-            aside = seeds.generator(self.recipe.seed, "held out", record["seed"]).random() < settings.held_out
             rows = rows_of(record, chat, self.dialogue, self.variant, self.response_prefix, keep_malformed, learned)
-            parts[aside].extend(rows)
+            if rows:
+                aside = seeds.generator(self.recipe.seed, "held out", record["seed"]).random() < settings.held_out
+                parts[aside].extend(rows)
         if not parts[0]:
             raise OneiroError(
                 "self-play gave no reply in the demanded form; set self_play.keep_malformed=true or play more"

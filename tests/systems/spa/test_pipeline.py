@@ -26,6 +26,7 @@ from oneiro.systems.spa.pipeline import VARIANTS
 from oneiro.systems.spa.self_play import lose_batch, play_batch, recorded_play, self_play
 from tests.interruption import Forked, fingerprint, kill_in
 
+
 @pytest.mark.slow
 def test_a_run_killed_in_its_stages_ends_like_one_left_alone(
     finished: Callable[[str, str], Path], tmp_path: Path, tiny: LanguageModel
