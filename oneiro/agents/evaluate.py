@@ -256,7 +256,7 @@ def _is_turn(turn: dict[str, Any]) -> bool:
         and isinstance(turn.get("reply"), str)
         and isinstance(turn.get("next_state"), str)
         and isinstance(actions := turn.get("actions"), list)
-        and all([isinstance(action, str) for action in actions])
+        and all(isinstance(action, str) for action in actions)
     )
 
 

@@ -23,8 +23,8 @@ from oneiro import team
 from oneiro.files import write_json, write_text
 from oneiro.processes import each_done
 from oneiro.progress import WIDTH
-from oneiro.records import read_info, read_log
 from oneiro.recipe import read as read_recipe
+from oneiro.records import read_info, read_log
 from oneiro.run import METRICS, TIMINGS, Run
 
 
