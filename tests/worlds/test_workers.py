@@ -41,7 +41,7 @@ def cluster() -> Iterator[str]:
     yield RAY
     workers.close_pools()
     ray.shutdown()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while (left := ray_processes() - before) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not left
@@ -72,7 +72,7 @@ def records(episodes: Sequence[Episode]) -> list[dict[str, Any]]:
 
 
 def chosen(name: str, place: int | str, **settings: Any) -> WorldChoice:
-    return WorldChoice(name=name, workers=place, worker_timeout_s=60.0, **settings)
+    return WorldChoice(name=name, workers=place, worker_timeout_s=120.0, **settings)
 
 
 @pytest.mark.parametrize(
@@ -173,14 +173,23 @@ def test_a_killed_worker_costs_one_episode_and_is_replaced(place: int | str) -> 
     assert lost(broken) is not None and records(play(make, planned, Killer(-1, kill), PLAIN)) == records(whole)
 
 
+class Impatient(ScriptedPolicy):
+    """Gives the level that hangs half a second, and the others all the time that a busy machine may need."""
+
+    def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]:
+        for turn in turns:
+            if turn.world.seed == HANGS:
+                turn.world.timeout_s = 0.5  # type: ignore[attr-defined]
+        return super().answer(turns, seed)
+
+
 def test_a_worker_that_does_not_answer_in_time_is_replaced(place: int | str) -> None:
-    make = workers.WorldMaker(Lake, Lake.Config(), place, 1.0)
-    policy = ScriptedPolicy(mixture(0.5), (1, 1), False, False)
+    make = workers.WorldMaker(Lake, Lake.Config(), place, 120.0)
+    policy = Impatient(mixture(0.5), (1, 1), False, False)
     planned = [*attempts(1, 1, "train", HANGS), *attempts(2, 1, "train", 0)]
-    began = time.monotonic()
     episodes = play(make, planned, policy, PLAIN)
     assert [episode.finish_reason is FinishReason.ERROR for episode in episodes] == [True, False, False]
-    assert "did not answer within 1 s" in episodes[0].info["error"] and time.monotonic() - began < 60
+    assert "did not answer within 0.5 s" in episodes[0].info["error"]
     whole = play(lambda: Lake(Lake.Config()), planned[1:], policy, PLAIN)
     assert records(episodes[1:]) == records(whole)
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
-
 import pytest
 
 from oneiro.errors import OneiroError
 from oneiro.worlds.registry import make
-from oneiro.worlds.web import browsing
 from oneiro.worlds.web.actions import Action, Kind
-from oneiro.worlds.web.browser.base import Browser, Limits
+from oneiro.worlds.web.browser.base import Browser
 from oneiro.worlds.web.miniwob import HOST, Episode, MiniWob, task_names
 from oneiro.worlds.web.page import Page
 
@@ -50,20 +46,6 @@ def test_other_hosts_are_not(url: str) -> None:
 def element(page: Page, role: str) -> int:
     """The first element of this role."""
     return next(node.id for node in page.nodes.values() if node.role == role)
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    """A browser for this module; worlds take it for the browser of the process."""
-    if shutil.which("chromium") is None:
-        pytest.skip("needs Chromium (apt install chromium)")
-    patient = Limits(seconds=60.0)
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        pytest.importorskip("oneiro.worlds.web.browser.chromium").ChromiumBrowser(patient) as browser,
-    ):
-        patch.setitem(browsing._STARTED, ("chromium", False), browser)
-        yield browser
 
 
 def test_tasks_are_solved_and_failed_in_a_browser_that_runs_scripts(chromium: Browser) -> None:
