@@ -24,7 +24,9 @@ from oneiro.worlds.registry import WORLDS, register
 SHIPPED = sorted(WORLDS)
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.thorough) if name == "miniwob" else name for name in SHIPPED]
+)
 def test_gymnasiums_checker_finds_nothing_in_any_world(name: str, request: pytest.FixtureRequest) -> None:
     if name == "robot":
         pytest.importorskip("metaworld")

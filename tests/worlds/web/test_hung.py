@@ -26,6 +26,7 @@ async def gives_up() -> None:
     raise TimeoutError
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium (apt install chromium)")
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 def test_a_browser_that_does_not_answer_is_killed_and_replaced():
