@@ -78,7 +78,15 @@ def test_a_sampled_action_is_a_word_of_the_world_and_follows_its_seed() -> None:
     assert "☃" in world.action_space and "" in world.action_space and 3 not in world.action_space
 
 
-@pytest.mark.parametrize("vector", [SyncVectorEnv, partial(AsyncVectorEnv, shared_memory=False, context="spawn")])
+@pytest.mark.parametrize(
+    "vector",
+    [
+        SyncVectorEnv,
+        pytest.param(
+            partial(AsyncVectorEnv, shared_memory=False, context="spawn"), id="processes", marks=pytest.mark.thorough
+        ),
+    ],
+)
 def test_a_vector_of_worlds_plays_as_each_alone(vector: Callable[..., VectorEnv]) -> None:
     envs = vector([partial(make, "frozen-lake", max_actions=4)] * 3)
     try:

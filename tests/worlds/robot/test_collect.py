@@ -61,6 +61,7 @@ def test_a_finished_episode_stops_a_few_frames_later(simulator: DrawerSimulator)
     assert short.signals["opening"][-1] > 0.15 > short.signals["opening"][-4]
 
 
+@pytest.mark.thorough
 def test_every_grade_takes_part_and_starts_are_those_of_the_split(simulator: DrawerSimulator) -> None:
     episodes = [play(CollectSettings(frames=2, size=16), index) for index in range(24)]
     assert {episode.info["policy"] for episode in episodes} == set(CollectSettings().policies)

@@ -73,15 +73,6 @@ def test_without_its_packages_the_check_is_one_line(monkeypatch: pytest.MonkeyPa
         worlds.check("robot:drawer-open")
 
 
-def test_the_robot_keeps_the_promises_of_a_world(world: Robot, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that need few actions; the tests above hold the others."""
-    module = importlib.import_module("oneiro.worlds.check")
-    monkeypatch.setattr(module, "CHECKS", (module.five_tuple, module.reset_comes_first, module.splits_are_disjoint))
-    monkeypatch.setattr(module, "LEVELS", 2)
-    findings = worlds.check("robot:drawer-close")
-    assert [finding.message for finding in findings if finding.status == "error"] == []
-
-
 @pytest.mark.thorough
 def test_the_robot_keeps_every_promise_of_a_world(world: Robot, monkeypatch: pytest.MonkeyPatch) -> None:
     module = importlib.import_module("oneiro.worlds.check")

@@ -93,6 +93,7 @@ def test_what_lies_beside_the_picture_is_left_out_and_nothing_else(task: TaskNam
     simulator.close()
 
 
+@pytest.mark.thorough
 def test_closing_one_simulator_leaves_the_pictures_of_another(simulator: DrawerSimulator) -> None:
     first = DrawerSimulator("drawer-close")
     first.reset(0.05)

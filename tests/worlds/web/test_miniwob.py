@@ -48,6 +48,7 @@ def element(page: Page, role: str) -> int:
     return next(node.id for node in page.nodes.values() if node.role == role)
 
 
+@pytest.mark.thorough
 def test_tasks_are_solved_and_failed_in_a_browser_that_runs_scripts(chromium: Browser) -> None:
     with Episode(chromium, "click-test", 0) as episode:
         assert episode.intent == "Click the button."
