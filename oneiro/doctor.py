@@ -20,7 +20,6 @@ GIB = 2**30
 EXTRAS = {
     "smollm": ("gguf",),
     "web": ("starlette", "uvicorn", "selectolax", "playwright"),
-    "lightpanda": ("lightpanda", "websockets"),
     "robot": ("mujoco", "metaworld", "imageio", "PIL"),
     "quantise": ("bitsandbytes", "accelerate"),
     "track": ("tensorboard", "wandb", "trackio"),

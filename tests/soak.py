@@ -61,7 +61,7 @@ def grown(sizes: list[float]) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--browser", default="chromium", choices=("chromium", "lightpanda", "text"))
+    parser.add_argument("--browser", default="chromium", choices=("chromium", "text"))
     parser.add_argument("--episodes", type=int, default=64)
     parser.add_argument("--minutes", type=float, default=30.0)
     asked = parser.parse_args()

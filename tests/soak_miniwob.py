@@ -1,7 +1,7 @@
-"""`python -m tests.soak_miniwob [--browser chromium] [--rounds 100] [--minutes 120]`: MiniWoB++ tasks, over and over.
+"""`python -m tests.soak_miniwob [--rounds 100] [--minutes 120]`: MiniWoB++ tasks, over and over.
 
 A round starts every task once, with a new seed, in a session of its own. The exit code is 1 where a task did not start
-in every round, fewer than 100 tasks start, or memory grew. Lightpanda leaves three tasks out.
+in every round, fewer than 100 tasks start, or memory grew.
 """
 
 from __future__ import annotations
@@ -19,21 +19,19 @@ from tests.proc import below, memory
 from tests.soak import grown
 
 THREADS = 4
-NOT_THERE = {"lightpanda": ("ascending-numbers", "drag-cube", "hover-shape")}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--browser", default="chromium", choices=("chromium", "lightpanda"))
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--minutes", type=float, default=120.0)
     asked = parser.parse_args()
-    tasks = [task for task in task_names() if task not in NOT_THERE.get(asked.browser, ())]
+    tasks = task_names()
     started, failed, sizes, began = Counter[str](), Counter[str](), list[float](), time.monotonic()
 
     def reset(task: str, seed: int) -> None:
         try:
-            with Episode(browser(asked.browser), task, seed) as episode:
+            with Episode(browser("chromium"), task, seed) as episode:
                 episode.session.observe().text()
             started[task] += 1
         except Exception as error:
@@ -56,7 +54,7 @@ def main() -> int:
         print(f"{times} times {line}")
     leaks = grown(sizes) if len(sizes) > 3 else False
     print(f"{whole} tasks started in each of {done} rounds, memory {'grown' if leaks else 'flat'}")
-    browser(asked.browser).close()
+    browser("chromium").close()
     return int(whole < 100 or bool(failed) or leaks)
 
 

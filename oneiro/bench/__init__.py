@@ -19,7 +19,6 @@ from oneiro.report.table import Table
 BENCHES: dict[str, str] = {
     "cpu": "oneiro.bench.cpu",
     "memory": "oneiro.bench.memory",
-    "rates": "oneiro.bench.rates",
     "sample": "oneiro.bench.sample",
     "step": "oneiro.bench.step",
     "textgame": "oneiro.bench.textgame",

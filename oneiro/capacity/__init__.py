@@ -1,1 +1,1 @@
-"""Before anything is rented: what a recipe needs (`plan.py`) and what many GPUs would make of it (`simulate.py`)."""
+"""Before anything is rented: what a recipe needs: memory, and where the time of a step goes."""

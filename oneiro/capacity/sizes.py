@@ -1,4 +1,4 @@
-"""What a model's size and a GPU's rates say: shared by `plan.py` and `simulate.py`."""
+"""What a model's size and a GPU's rates say."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from oneiro.recipe import Recipe
 
 KERNELS = 10
 """Of one layer, forward: projections, attention, feed-forward and what lies between them."""
-REPLAY_S, LAUNCH_S = 1.7e-6, 11e-6
-"""Seconds that a kernel takes at least, however little it computes: inside a CUDA graph, as in decoding, and started
-from Python, as in learning. Measured on one H200 with torch 2.11: chains of 40 and 400 products and sums of 256 x 64.
+REPLAY_S = 1.7e-6
+"""Seconds that a kernel takes at least inside a CUDA graph, as in decoding, however little it computes. Measured on one
+H200 with torch 2.11: chains of 40 and 400 products and sums of 256 x 64.
 """
 PROMPT = 512
 """Tokens of a prompt, where nothing is known of it."""
@@ -96,10 +96,6 @@ class Rates:
     def reducing(self, size: Size) -> float:
         """Seconds in which the gradients of an update are added up and the new weights spread."""
         return 6 * size.parameters / (self.link * 1e9)
-
-    def handing_over(self, size: Size) -> float:
-        """Seconds in which GPUs that only sample get new weights."""
-        return 2 * size.parameters / (self.link * 1e9)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from oneiro.cli.show import JsonFile, show
 def offer(app: typer.Typer) -> None:
     app.command()(doctor)
     app.command()(plan)
-    app.command()(simulate)
 
 
 def offer_bench(app: typer.Typer) -> None:
@@ -73,66 +72,10 @@ def plan(
     show(capacity.plan(recipes.load(recipe, overrides or ()), gpus, memory, rates, prompt), json)
 
 
-def simulate(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe or a YAML file.")],
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Changes to the recipe.")] = None,
-    gpus: Annotated[str, typer.Option(metavar="N|A..B|A,B", help="How many; A..B doubles from A to B.")] = "8..1024",
-    rates: Annotated[
-        str | None, typer.Option(metavar="FILE", help="What oneiro bench rates --json wrote; else as below.")
-    ] = None,
-    tflops: Annotated[float, typer.Option(min=1, help="Of matrix products, as reached in training.")] = 300.0,
-    bandwidth: Annotated[
-        float, typer.Option(metavar="TB/S", min=0.001, help="Of reading a GPU's memory, as reached.")
-    ] = 2.0,
-    link: Annotated[float, typer.Option(metavar="GB/S", min=0.001, help="Between two GPUs.")] = 100.0,
-    prompt: Annotated[int, typer.Option(metavar="TOKENS", min=1, help="Tokens before each reply.")] = 512,
-    tokens: Annotated[
-        float | None, typer.Option(metavar="TOKENS", min=1, help="Of a reply on average. Default: as many as allowed.")
-    ] = None,
-    turns: Annotated[
-        int | None, typer.Option(min=1, help="Of an episode. Default: as many as the recipe allows.")
-    ] = None,
-    world: Annotated[
-        str, typer.Option(metavar="MEDIAN[,P95]", help="Seconds in which a world answers, median and 95th percentile.")
-    ] = "0",
-    staleness: Annotated[int, typer.Option(min=1, help="Steps that rollouts may be behind, if asynchronous.")] = 1,
-    grow: Annotated[bool, typer.Option("--grow", help="The batch grows with the GPUs, from the recipe's.")] = False,
-    price: Annotated[float, typer.Option(metavar="DOLLARS", min=0, help="Of one GPU for an hour.")] = 2.5,
-    steps: Annotated[int, typer.Option(min=1, max=1000, help="Simulated steps.")] = 8,
-    seed: Annotated[int, typer.Option(help="Of lengths and latencies.")] = 0,
-    json: JsonFile = None,
-) -> None:
-    """Predict tokens a second, idle share and cost of an RL recipe on many GPUs, synchronous and asynchronous.
-
-    \b
-    oneiro simulate spa/frozen-lake model=Qwen/Qwen2.5-1.5B-Instruct --gpus 8..1024 --tokens 150
-    oneiro simulate webrl/sandbox world.workers=64 --gpus 1..8 --rates rates.json --world 0.4,2.5
-    """
-    from oneiro import recipe as recipes
-    from oneiro.capacity import forecast
-    from oneiro.capacity.sizes import Rates
-
-    asked = forecast.Asked(
-        forecast.numbers_of(gpus),
-        Rates(tflops, bandwidth, link),
-        forecast.latency_of(world),
-        measured=rates,
-        prompt=prompt,
-        tokens=tokens,
-        turns=turns,
-        staleness=staleness,
-        grow=grow,
-        price=price,
-        steps=steps,
-        seed=seed,
-    )
-    show(forecast.tables(recipes.load(recipe, overrides or ()), asked), json)
-
-
 def bench(
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="cpu, sample, train, step, memory, rates, worlds, web, textgame or video."),
+        typer.Argument(metavar="NAME", help="cpu, sample, train, step, memory, worlds, web, textgame or video."),
     ],
     model: Annotated[
         str | None, typer.Option(metavar="NAME|DIR", help="tiny, 14m, smollm2-135m, a folder, or shape:NAME.")

@@ -69,7 +69,7 @@ def parity(
 
 def web_tasks(
     agent: Annotated[str, typer.Option(help="oracle, random, idle, exit, na, cheat-file ...; or all of them: all.")],
-    browser: Annotated[str, typer.Option(metavar="text|chromium|lightpanda", help="What the agent acts in.")] = "text",
+    browser: Annotated[str, typer.Option(metavar="text|chromium", help="What the agent acts in.")] = "text",
     tasks: Annotated[int, typer.Option(min=1, help="Tasks of each template.")] = 2,
     site: Annotated[list[str] | None, typer.Option(help="Only tasks on this site; may be repeated.")] = None,
     view: Annotated[
@@ -85,8 +85,7 @@ def web_tasks(
     oneiro eval web-tasks --agent all --tasks 1
     oneiro eval web-tasks --agent oracle --browser chromium
     """
-    needed = {"chromium": ["playwright"], "lightpanda": ["lightpanda"]}
-    _installed("starlette", "selectolax", *needed.get(browser, []))
+    _installed("starlette", "selectolax", *(["playwright"] if browser == "chromium" else []))
     from oneiro.progress import Bar, console
     from oneiro.recipe import build
     from oneiro.worlds.web.exam import AGENTS, examine, known_agent, tables, template_tasks

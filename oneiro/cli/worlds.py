@@ -88,7 +88,7 @@ def play(
     site: Annotated[str | None, typer.Option(help="web: tasks on this site only.")] = None,
     browser: Annotated[
         str | None,
-        typer.Option(metavar="text|chromium|lightpanda", help="web, miniwob, webarena-infinity: what to act in."),
+        typer.Option(metavar="text|chromium", help="web: what to act in; miniwob and webarena-infinity need chromium."),
     ] = None,
     headed: Annotated[
         bool, typer.Option("--headed", help="web, miniwob, webarena-infinity: show Chromium's window.")

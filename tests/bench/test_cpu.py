@@ -1,16 +1,21 @@
-"""The benchmark itself: real processes on the smallest work; what is computed from their answers, by hand."""
+"""The benchmark itself: contenders called on the smallest work, processes that only talk; the rest by hand.
+
+Each real contender takes seconds to import its libraries: all of them in processes of their own are a thorough test.
+"""
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from oneiro import bench
-from oneiro.bench import cpu, curves, models, step
-from oneiro.bench.contender import Clock, Job, reward
+from oneiro.bench import contender, cpu, curves, models, step
+from oneiro.bench.contender import Channel, Clock, Job, reward
 from oneiro.bench.measure import paired
 from oneiro.bench.process import Contender
 from oneiro.bench.step import Result, StepSettings
@@ -20,11 +25,71 @@ from oneiro.report.table import Cell, Table
 SMALL = StepSettings(
     prompts=2, group=2, prompt_tokens=5, new_tokens=6, rounds=2, rows=2, threads=1, patience=120, device="cpu"
 )
+TALKERS = """
+import importlib.util, sys
+
+place = importlib.util.spec_from_file_location("contender", "@PATH@")
+sys.modules["contender"] = contender = importlib.util.module_from_spec(place)
+place.loader.exec_module(contender)
+
+
+def answers(job, channel):
+    channel.say(ready=False)
+    channel.say(ready=True)
+    for request in channel.requests():
+        parts = {"step": 3.0, "generate": 1.0, "score": 1.0, "update": 1.0, "processor": 3.0}
+        channel.answer(parts, [0.5], float(request["step"]), 10.0 * request["given"])
+
+
+def breaks(job, channel):
+    raise ValueError("no such model")
+
+
+def lacks(job, channel):
+    import no_such_library
+
+
+does = {"answers": answers, "breaks": breaks, "lacks": lacks}
+contender.CONTENDERS = {name: does[what] for name, what in @WHAT@.items()}
+contender.main(sys.argv[1])
+"""
+"""Contenders that import nothing: they answer, break, or lack a library."""
+
+
+class Called(Channel):
+    """Asks a contender of this process for the steps of a measurement, and keeps its answers."""
+
+    def __init__(self, steps: int) -> None:
+        self.asked: Iterator[int] = iter(range(steps))
+        self.answers: list[dict[str, Any]] = []
+
+    def say(self, **message: Any) -> None:
+        if "seconds" in message:
+            self.answers.append(message)
+
+    def ask(self) -> dict[str, Any] | None:
+        number = next(self.asked, None)
+        return None if number is None else {"step": number, "given": number < step.CHECKS}
 
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, Result]:
-    return step.measure("tiny", SMALL)
+    """Oneiro and a plain loop, measured in this process."""
+    found = {}
+    with torch.random.fork_rng(devices=[]), step.jobs("tiny", SMALL, ("oneiro", "transformers")) as (_, jobs):
+        for name, job in jobs.items():
+            channel = Called(step.CHECKS + step.WARM_UP + SMALL.rounds)
+            contender.CONTENDERS[name](job, channel)
+            measured = channel.answers[step.CHECKS + step.WARM_UP :]
+            found[name] = Result(checks=channel.answers[: step.CHECKS], steps=measured)
+    return found
+
+
+def talk(monkeypatch: pytest.MonkeyPatch, folder: Path, **what: str) -> None:
+    """Let the processes of contenders do no more than what is said."""
+    script = folder / "talkers.py"
+    script.write_text(TALKERS.replace("@PATH@", contender.__file__).replace("@WHAT@", repr(what)))
+    monkeypatch.setattr(contender, "__file__", str(script))
 
 
 def column(table: Table, name: str) -> list[object]:
@@ -38,70 +103,72 @@ def test_a_plain_loop_computes_the_same_losses_and_gradient_norms(results: dict[
     np.testing.assert_allclose(plain, own, rtol=1e-4)
 
 
-def test_contenders_one_after_the_other_find_the_same_and_never_share_the_memory(
-    results: dict[str, Result], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("turns", "most"), [(False, [1, 1]), (True, [1, 2])])
+def test_contenders_share_the_memory_only_where_they_take_turns(
+    turns: bool, most: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    there, most = list[str](), list[int]()
+    there, found = list[str](), list[int]()
 
     class Watched(Contender):
         def __init__(self, job: Job, *how: object) -> None:
             there.append(job.contender)
-            most.append(len(there))
+            found.append(len(there))
             super().__init__(job, *how)  # type: ignore[arg-type]
 
         def close(self) -> None:
             super().close()
             there.remove(self.name)
 
+    talk(monkeypatch, tmp_path, oneiro="answers", transformers="answers")
     monkeypatch.setattr(step, "Contender", Watched)
     names = ("oneiro", "transformers")
-    alone = step.measure("tiny", SMALL.model_copy(update={"turns": False, "rounds": 1}), names)
-    assert most == [1, 1]
+    results = step.measure("tiny", SMALL.model_copy(update={"turns": turns}), names)
+    assert (there, found) == ([], most)
     for name in names:
-        assert step.numbers(alone[name]) == pytest.approx(step.numbers(results[name]), rel=1e-6)
-        assert len(alone[name].steps) == 1
-    most.clear()
-    step.measure("tiny", SMALL.model_copy(update={"turns": True, "rounds": 1}), names)
-    assert most == [1, 2]
+        assert step.numbers(results[name]) == [0.0, 10.0, 1.0, 10.0]
+        assert [taken["loss"] for taken in results[name].steps] == [3.0, 4.0]
+        assert results[name].memory > 0
 
 
-def test_trl_computes_the_same_or_says_that_it_is_not_installed(results: dict[str, Result]) -> None:
-    found = results["trl"]
-    if found.trouble:
-        assert found.trouble.startswith("not installed: no module ")
-        assert found.trouble in column(step.seconds_table("tiny", SMALL, results), "trouble")
-        assert "no peer" in column(step.ratio_table({"tiny": results}, cpu.BARS), "verdict")
-    else:
-        np.testing.assert_allclose(step.numbers(found), step.numbers(results["oneiro"]), rtol=1e-4)
+def test_a_peer_that_is_not_installed_or_breaks_is_trouble_and_our_own_breaking_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    talk(monkeypatch, tmp_path, oneiro="answers", transformers="breaks", trl="lacks")
+    results = step.measure("tiny", SMALL)
+    assert results["transformers"].trouble == "failed: ValueError: no such model"
+    assert results["trl"].trouble == "not installed: no module 'no_such_library'"
+    assert len(results["oneiro"].steps) == SMALL.rounds and not results["trl"].steps
+    assert results["trl"].trouble in column(step.seconds_table("tiny", SMALL, results), "trouble")
+    assert "no peer" in column(step.ratio_table({"tiny": results}, cpu.BARS), "verdict")
+    monkeypatch.undo()
+    talk(monkeypatch, tmp_path, oneiro="breaks")
+    with pytest.raises(OneiroError, match="the benchmark's own contender failed: ValueError: no such model"):
+        step.measure("tiny", SMALL, ("oneiro",))
 
 
-def test_every_contender_reports_parts_that_sum_to_its_step_and_memory_that_grows(results: dict[str, Result]) -> None:
+@pytest.mark.thorough
+def test_real_processes_agree_and_their_memory_grows() -> None:
+    results = step.measure("tiny", SMALL)
     for result in (found for found in results.values() if not found.trouble):
+        np.testing.assert_allclose(step.numbers(result), step.numbers(results["oneiro"]), rtol=1e-4)
+        assert 0 < result.memory_before < result.memory
+    assert not results["transformers"].trouble
+    assert not results["trl"].trouble or results["trl"].trouble.startswith("not installed: no module ")
+
+
+def test_every_contender_reports_parts_that_sum_to_its_step(results: dict[str, Result]) -> None:
+    for result in results.values():
         assert len(result.steps) == SMALL.rounds
         for taken in result.steps:
             seconds = taken["seconds"]
             assert seconds["generate"] > 0 and seconds["update"] > 0
             assert seconds["generate"] + seconds["score"] + seconds["update"] == pytest.approx(seconds["step"])
-        assert 0 < result.memory_before < result.memory
 
 
 def test_a_step_on_sampled_tokens_of_equal_length_has_loss_zero(results: dict[str, Result]) -> None:
     # A group's advantages sum to 0 and every ratio is 1 on the first update of a batch.
-    for result in (found for found in results.values() if not found.trouble):
+    for result in results.values():
         assert [taken["loss"] for taken in result.steps] == pytest.approx([0.0, 0.0], abs=1e-5)
-
-
-def test_a_peer_that_breaks_is_trouble_and_our_own_breaking_is_an_error(tmp_path: Path) -> None:
-    jobs = {
-        name: Job(name, str(tmp_path / "nothing"), ["a"], [], 2, 4, 1e-5, 2, False, 0)
-        for name in ("transformers", "oneiro")
-    }
-    peer = Contender(jobs["transformers"], tmp_path, threads=1, patience=120)
-    peer.close()
-    assert peer.trouble.startswith("failed: ")
-    assert peer.step(0) is None
-    with pytest.raises(OneiroError, match="the benchmark's own contender failed: "):
-        Contender(jobs["oneiro"], tmp_path, threads=1, patience=120)
 
 
 def test_a_peer_python_that_does_not_exist_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +177,7 @@ def test_a_peer_python_that_does_not_exist_is_named(tmp_path: Path, monkeypatch:
         Contender(Job("trl", "", [], [], 2, 4, 1e-5, 2, False, 0), tmp_path, threads=1, patience=5)
 
 
-@pytest.mark.parametrize("name", models.RANDOM)
+@pytest.mark.parametrize("name", ["tiny", pytest.param("14m", marks=pytest.mark.thorough)])
 def test_prompts_have_exactly_the_length_asked_for(name: str, tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
@@ -132,16 +199,15 @@ def test_the_bar_is_met_at_the_bar_and_missed_below_it() -> None:
     assert column(table, "verdict") == ["met", "missed"]
 
 
-def test_a_part_inside_a_part_counts_once() -> None:
+def test_a_part_inside_a_part_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = iter([0.0, 1.0, 2.0, 7.0, 9.0, 10.0])
+    monkeypatch.setattr("oneiro.bench.contender.time.perf_counter", lambda: next(readings))
     clock = Clock()
-    with clock.part("score"):
-        with clock.part("generate"):
-            time.sleep(0.05)
-        time.sleep(0.02)
+    with clock.part("score"), clock.part("generate"):
+        pass
     seconds = clock.stop()
-    assert 0.05 <= seconds["generate"] < 0.2
-    assert 0.02 <= seconds["score"] < 0.05 + 0.02
-    assert seconds["step"] == pytest.approx(sum(seconds[part] for part in ("generate", "score", "update")))
+    # The inner part lasted from 2 to 7, the outer one from 1 to 9, the step from 0 to 10.
+    assert (seconds["generate"], seconds["score"], seconds["update"], seconds["step"]) == (5.0, 3.0, 2.0, 10.0)
 
 
 def test_the_reward_is_the_share_of_even_ids() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import json
+import subprocess
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
@@ -16,7 +18,7 @@ from oneiro.seeds import generator
 from oneiro.worlds import check, make
 from oneiro.worlds.base import Step, World, WorldConfig, level_key
 from oneiro.worlds.baselines import oracle_success
-from oneiro.worlds.check import worst
+from oneiro.worlds.check import scores_make_sense, worst
 from oneiro.worlds.registry import WORLDS, register, world_class
 
 
@@ -96,6 +98,9 @@ class Mirrored(Coin):
         return shown, {**info, "canonical": str(self.seed)}
 
 
+pytestmark = pytest.mark.usefixtures("one_process")
+
+
 @pytest.fixture(autouse=True)
 def registered() -> Iterator[None]:
     known = dict(WORLDS)
@@ -111,7 +116,8 @@ def test_a_sound_world_has_no_errors() -> None:
         assert worst([f for f in check(name) if "out of reach" not in f.message]) == "ok"
 
 
-def test_a_registered_world_is_played_in_the_other_process_too() -> None:
+def test_a_registered_world_is_played_in_the_other_process_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_module("oneiro.worlds.check"), "subprocess", subprocess)
     messages = {finding.message: finding.status for finding in check("coin", max_actions=3)}
     assert messages["same seed, same episode in another process"] == "ok"
 
@@ -175,9 +181,18 @@ def test_a_crash_names_the_line_of_the_world(capsys: pytest.CaptureFixture[str])
     assert f"line {first + len(lines) - 1})" in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_class_registered_itself_is_played_in_the_other_process_too() -> None:
+def test_the_other_process_is_told_where_to_find_a_class_registered_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def run(command: list[str], *, input: str, **_: Any) -> subprocess.CompletedProcess[str]:
+        asked.append(json.loads(input)["target"])
+        return subprocess.CompletedProcess(command, 1, "", "")
+
+    module = import_module("oneiro.worlds.check")
+    monkeypatch.setattr(module.subprocess, "run", run)
     register("coin", Coin)
-    assert "same seed, same episode in another process" in [finding.message for finding in check("coin")]
+    check("coin")
+    assert asked == [f"{__name__}:Coin"]
 
 
 def test_a_world_that_steps_without_a_reset_is_told_how_to_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,6 +220,7 @@ def test_a_player_without_a_proven_ceiling_is_shown_as_what_it_is(monkeypatch: p
     monkeypatch.setattr(import_module("oneiro.worlds.check"), "LEVELS", 4)
     messages = [finding.message for finding in check("2048:3x3")]
     assert "oracle (a player that looks 2 moves ahead; no proven ceiling) succeeds in 100.0% of 4 episodes" in messages
+    monkeypatch.setattr(import_module("oneiro.worlds.check"), "CHECKS", (scores_make_sense,))
     assert any("0.0% is the best possible in 700 actions" in finding.message for finding in check("2048"))
 
 
@@ -236,11 +252,15 @@ def test_default_settings_are_enough() -> None:
 SHIPPED = ("2048", "bandit", "countdown", "cube", "frozen-lake", "math", "sokoban", "sudoku", "webshop")
 
 
+@pytest.mark.parametrize("name", [name for name in SHIPPED if name != "2048"])  # its oracle thinks long
+def test_every_shipped_world_keeps_its_promises(name: str, few_levels: None) -> None:
+    assert [finding.message for finding in check(name) if finding.status == "error"] == []
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", SHIPPED)
-def test_every_shipped_world_keeps_its_promises(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = import_module("oneiro.worlds.check")
-    monkeypatch.setattr(module, "LEVELS", 24)
-    monkeypatch.setattr(module, "MEMBERS", 2)
+def test_every_shipped_world_keeps_its_promises_on_many_levels(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_module("oneiro.worlds.check"), "subprocess", subprocess)
     assert [finding.message for finding in check(name) if finding.status == "error"] == []
 
 
@@ -252,9 +272,9 @@ def test_every_variant_reads_back_what_it_shows(name: str) -> None:
         readable = {
             view for view in world.views if world.reset(seed=0) and world.parse(world.render(view), view) is not None
         }
-        for seed in range(6):
+        for seed in range(2):
             world.reset(seed=seed)
-            while not world.over and world.taken < 25:
+            while not world.over and world.taken < 12:
                 world.step(world.random_action(rng))
                 assert all(world.parse(world.render(view), view) == world.state for view in readable)
         assert readable or name in ("bandit", "math", "webshop")

@@ -21,7 +21,7 @@ def drawn(name: str, split: str | None, seeds: range) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", SYMMETRIC)
 def test_splits_share_no_level_up_to_symmetry(name: str) -> None:
-    train, held_out = drawn(name, "train", range(600)), drawn(name, "eval", range(200))
+    train, held_out = drawn(name, "train", range(150)), drawn(name, "eval", range(60))
     assert not {info["canonical"] for info in train} & {info["canonical"] for info in held_out}
     for infos, split in ((train, "train"), (held_out, "eval")):
         assert all(in_split(info["key"], split) and in_split(info["canonical"], split) for info in infos)

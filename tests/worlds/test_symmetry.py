@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -41,6 +41,7 @@ def test_boards_of_two_colours_are_as_many_as_known(size: int, forms: int) -> No
     assert len({least_image(board) for board in boards}) == forms
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_a_form_is_the_same_for_all_images(data: st.DataObject) -> None:
     height, width = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 5))

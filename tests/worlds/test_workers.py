@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def cluster() -> Iterator[str]:
     yield RAY
     workers.close_pools()
     ray.shutdown()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while (left := ray_processes() - before) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not left
@@ -72,7 +73,7 @@ def records(episodes: Sequence[Episode]) -> list[dict[str, Any]]:
 
 
 def chosen(name: str, place: int | str, **settings: Any) -> WorldChoice:
-    return WorldChoice(name=name, workers=place, worker_timeout_s=60.0, **settings)
+    return WorldChoice(name=name, workers=place, worker_timeout_s=120.0, **settings)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,8 @@ def chosen(name: str, place: int | str, **settings: Any) -> WorldChoice:
 def test_an_episode_is_the_same_in_a_worker(place: int | str, name: str, settings: dict[str, Any]) -> None:
     """Oracle's and random actions, more episodes than workers, several actions a turn."""
     if name == "robot":
-        pytest.importorskip("metaworld")
+        if find_spec("metaworld") is None:  # an import would choose MuJoCo's renderer before we do
+            pytest.skip("needs Meta-World (pip install oneiro[robot])")
         if place != RAY:
             pytest.skip("once is enough: a simulator takes seconds to start")
     choice = chosen(name, place, **settings)
@@ -173,14 +175,23 @@ def test_a_killed_worker_costs_one_episode_and_is_replaced(place: int | str) -> 
     assert lost(broken) is not None and records(play(make, planned, Killer(-1, kill), PLAIN)) == records(whole)
 
 
+class Impatient(ScriptedPolicy):
+    """Gives the level that hangs half a second, and the others all the time that a busy machine may need."""
+
+    def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]:
+        for turn in turns:
+            if turn.world.seed == HANGS:
+                turn.world.timeout_s = 0.5  # type: ignore[attr-defined]
+        return super().answer(turns, seed)
+
+
 def test_a_worker_that_does_not_answer_in_time_is_replaced(place: int | str) -> None:
-    make = workers.WorldMaker(Lake, Lake.Config(), place, 1.0)
-    policy = ScriptedPolicy(mixture(0.5), (1, 1), False, False)
+    make = workers.WorldMaker(Lake, Lake.Config(), place, 120.0)
+    policy = Impatient(mixture(0.5), (1, 1), False, False)
     planned = [*attempts(1, 1, "train", HANGS), *attempts(2, 1, "train", 0)]
-    began = time.monotonic()
     episodes = play(make, planned, policy, PLAIN)
     assert [episode.finish_reason is FinishReason.ERROR for episode in episodes] == [True, False, False]
-    assert "did not answer within 1 s" in episodes[0].info["error"] and time.monotonic() - began < 60
+    assert "did not answer within 0.5 s" in episodes[0].info["error"]
     whole = play(lambda: Lake(Lake.Config()), planned[1:], policy, PLAIN)
     assert records(episodes[1:]) == records(whole)
 

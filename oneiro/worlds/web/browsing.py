@@ -63,13 +63,13 @@ class BrowserConfig(WorldConfig):
     """`accessibility`: WebArena's tree and actions. `aria`: Playwright's snapshot, with the same actions. `html`:
     WebRL's.
     """
-    browser: Literal["text", "chromium", "lightpanda"] = "text"
+    browser: Literal["text", "chromium"] = "text"
     headed: bool = False
     """Show Chromium's window."""
     lines: int = Field(default=0, ge=0)
     """Lines of a page that are shown at once; scrolling moves on. 0: the whole page."""
     screenshots: bool = False
-    """Keep a small picture of the page after each turn, for the report. Chromium only: the others draw nothing."""
+    """Keep a small picture of the page after each turn, for the report. Only Chromium draws any."""
 
 
 class BrowserWorld(World):
@@ -284,10 +284,6 @@ def start(name: str, headed: bool = False) -> Browser:
         from oneiro.worlds.web.browser.text import TextBrowser
 
         return TextBrowser()
-    if name == "lightpanda":
-        from oneiro.worlds.web.browser.lightpanda import LightpandaBrowser
-
-        return LightpandaBrowser()
     from oneiro.worlds.web.browser.chromium import ChromiumBrowser
 
     return ChromiumBrowser(headed=headed)

@@ -21,8 +21,8 @@ class InfinityConfig(BrowserConfig):
     """Settings of webarena-infinity."""
 
     max_actions: int = Field(default=30, ge=1)
-    browser: Literal["chromium", "lightpanda"] = "chromium"
-    """The applications are scripts."""
+    browser: Literal["chromium"] = "chromium"
+    """The applications are scripts, which the text browser does not run."""
     clone: str = "webarena-infinity"
     """The folder of a clone of the project."""
     apps: tuple[str, ...] = ()

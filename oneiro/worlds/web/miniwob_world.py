@@ -23,8 +23,8 @@ class MiniWobConfig(BrowserConfig):
     """Settings of MiniWoB++."""
 
     max_actions: int = Field(default=10, ge=1)
-    browser: Literal["chromium", "lightpanda"] = "chromium"
-    """Both run scripts. Lightpanda is faster, and cannot start 3 of the 130 tasks."""
+    browser: Literal["chromium"] = "chromium"
+    """The tasks are scripts, which the text browser does not run."""
     tasks: tuple[str, ...] = ()
     """Play these only. Empty: all."""
 

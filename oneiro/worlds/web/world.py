@@ -88,7 +88,6 @@ class WebWorld(BrowserWorld):
     variants: ClassVar = {
         "html": {"view": "html"},
         "chromium": {"browser": "chromium"},
-        "lightpanda": {"browser": "lightpanda"},
         "unseen": {"test": "unseen"},
         **{site: {"sites": (site,)} for site in SITES},
     }

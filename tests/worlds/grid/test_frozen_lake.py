@@ -140,11 +140,11 @@ def test_published_evaluation_levels_have_the_published_ceilings() -> None:
 
 
 def test_own_levels_are_as_hard_as_the_published_ones() -> None:
-    # 3000 published levels give 0.504 and 0.906; the tolerance is four standard errors of 400 levels.
-    assert ceiling("frozen-lake:slippery", 400).mean() == pytest.approx(0.504, abs=0.06)
-    assert ceiling("frozen-lake:mostly-sure", 400).mean() == pytest.approx(0.906, abs=0.03)
-    assert ceiling("frozen-lake", 400).mean() > 0.995
-    assert random_success("frozen-lake", 300, 2).mean() == pytest.approx(0.2, abs=0.06)
+    # 3000 published levels give 0.504 and 0.906; the tolerance is four standard errors of 150 levels.
+    assert ceiling("frozen-lake:slippery", 150).mean() == pytest.approx(0.504, abs=0.1)
+    assert ceiling("frozen-lake:mostly-sure", 150).mean() == pytest.approx(0.906, abs=0.05)
+    assert ceiling("frozen-lake", 150).mean() > 0.99
+    assert random_success("frozen-lake", 150, 2).mean() == pytest.approx(0.2, abs=0.1)
 
 
 def test_oracle_takes_a_shortest_path_on_firm_ice() -> None:
@@ -159,9 +159,9 @@ def test_oracle_takes_a_shortest_path_on_firm_ice() -> None:
 
 
 def test_oracle_reaches_the_ceiling_on_slippery_ice() -> None:
-    expected = ceiling("frozen-lake:slippery", 100)
-    found = oracle_success("frozen-lake:slippery", 100, 8)
-    error = np.sqrt((expected * (1 - expected)).sum() / 8) / 100
+    expected = ceiling("frozen-lake:slippery", 40)
+    found = oracle_success("frozen-lake:slippery", 40, 8)
+    error = np.sqrt((expected * (1 - expected)).sum() / 8) / 40
     assert abs(found.mean() - expected.mean()) < 4 * error
 
 
@@ -259,13 +259,13 @@ def test_no_walk_on_training_levels_passes_an_evaluation_level() -> None:
     """The state an evaluation begins with is none that training has seen: another start on known ice is known."""
     world, rng = make("frozen-lake"), np.random.default_rng(0)
     passed = set()
-    for seed in range(2000):
+    for seed in range(600):
         passed.add(world.reset(seed=seed, options={"split": "train"})[0])
         while not world.over:
             passed.add(world.step(world.random_action(rng))[0])
-    begun = {world.reset(seed=seed, options={"split": "eval"})[0] for seed in range(500)}
+    begun = {world.reset(seed=seed, options={"split": "eval"})[0] for seed in range(200)}
     turned = {image for text in begun for image in images(text)}
-    assert len(begun) > 400 and len(turned) > 2000 and not turned & passed
+    assert len(begun) > 150 and len(turned) > 800 and not turned & passed
 
 
 def images(text: str) -> list[str]:

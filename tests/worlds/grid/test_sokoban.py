@@ -123,7 +123,13 @@ def test_distances_are_right_after_any_moves() -> None:
 
 @pytest.mark.parametrize(
     ("variant", "levels", "mean", "pushes"),
-    [("simple", 400, 4.2, 2.1), ("two-boxes", 200, 7.6, 3.4), ("larger", 200, 5.8, 3.3), ("harder", 60, 18.7, 8.2)],
+    [
+        ("simple", 400, 4.2, 2.1),
+        *(
+            pytest.param(*row, marks=pytest.mark.thorough)
+            for row in (("two-boxes", 200, 7.6, 3.4), ("larger", 200, 5.8, 3.3), ("harder", 60, 18.7, 8.2))
+        ),
+    ],
 )
 def test_difficulty_is_like_the_published_generators(variant: str, levels: int, mean: float, pushes: float) -> None:
     world = make(f"sokoban:{variant}")
@@ -135,11 +141,11 @@ def test_difficulty_is_like_the_published_generators(variant: str, levels: int, 
 
 def test_baselines_stand_where_the_published_environment_stands() -> None:
     # Published: a random policy gets 18 to 20 % on 6x6 with one box, all within reach; 15 % within reach on `harder`.
-    assert random_success("sokoban", 300, 2).mean() == pytest.approx(0.17, abs=0.06)
-    assert ceiling("sokoban", 100).mean() > 0.95
-    reach = ceiling("sokoban:harder", 40)
-    assert 0.02 < reach.mean() < 0.35
-    assert (oracle_success("sokoban:harder", 40)[:, 0] == reach).all()
+    assert random_success("sokoban", 200, 2).mean() == pytest.approx(0.17, abs=0.08)
+    assert ceiling("sokoban", 60).mean() > 0.95
+    reach = ceiling("sokoban:harder", 16)
+    assert 0 < reach.mean() < 0.5
+    assert (oracle_success("sokoban:harder", 16)[:, 0] == reach).all()
 
 
 def test_views_show_the_room_as_specified() -> None:
@@ -199,7 +205,7 @@ def cut(text: str) -> str:
 @pytest.mark.parametrize("settings", [{}, {"boxes": 2}, {"height": 5, "width": 7}])
 def test_levels_have_one_canonical_name_exactly_if_they_are_equal_up_to_symmetry(settings: dict[str, int]) -> None:
     plan = make("sokoban", **settings).config.plan
-    levels = [level_for(plan, seed, None) for seed in range(300)]
+    levels = [level_for(plan, seed, None) for seed in range(150)]
     texts = [VIEWS["text"](room_of(level), SokobanGlyphs()) for level in levels]
     least = [min(images(cut(text))) for text in texts]
     names = [level.canonical for level in levels]

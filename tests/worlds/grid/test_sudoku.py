@@ -144,12 +144,12 @@ def test_no_evaluation_puzzle_is_like_a_training_puzzle(variant: str) -> None:
     world, puzzles, solved = make(variant), {}, {}
     for split in ("train", "eval"):
         drawn = []
-        for seed in range(200):
+        for seed in range(80):
             world.reset(seed=seed, options={"split": split})
             drawn.append(world.puzzle)
         puzzles[split] = {least(exchanged(puzzle.givens)) for puzzle in drawn}
         solved[split] = {least(turned(puzzle.solution)) for puzzle in drawn}
-    assert not puzzles["train"] & puzzles["eval"] and len(puzzles["eval"]) > 80
+    assert not puzzles["train"] & puzzles["eval"] and len(puzzles["eval"]) > 40
     assert not solved["train"] & solved["eval"] and len(solved["train"]) == 4 and len(solved["eval"]) == 1
 
 

@@ -18,13 +18,18 @@ from oneiro.worlds.robot.simulator import DrawerSimulator, TaskName
 SHORT = CollectSettings(frames=6, size=32)
 
 
-def test_workers_do_not_matter_and_a_second_call_only_adds(simulator: DrawerSimulator, tmp_path: Path) -> None:
+def test_a_second_call_only_adds(simulator: DrawerSimulator, tmp_path: Path) -> None:
     counted: list[int] = []
-    assert collect(SHORT, 2, tmp_path / "one", 1).written == 2
-    first = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "one").glob("*.npz")}
-    again = collect(SHORT, 4, tmp_path / "one", 1, counted.append)
-    assert (again.written, again.kept) == (2, 2) and sum(counted) == 4
-    assert all((tmp_path / "one" / name).stat().st_mtime_ns == time for name, time in first.items())
+    assert collect(SHORT, 1, tmp_path, 1).written == 1
+    first = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.npz")}
+    again = collect(SHORT, 2, tmp_path, 1, counted.append)
+    assert (again.written, again.kept) == (1, 1) and sum(counted) == 2
+    assert all((tmp_path / name).stat().st_mtime_ns == time for name, time in first.items())
+
+
+@pytest.mark.thorough
+def test_workers_do_not_matter(simulator: DrawerSimulator, tmp_path: Path) -> None:
+    collect(SHORT, 4, tmp_path / "one", 1)
     collect(SHORT, 4, tmp_path / "two", 2)
     for one, two in zip(open_episodes(tmp_path / "one"), open_episodes(tmp_path / "two"), strict=True):
         assert np.array_equal(one.image, two.image) and np.array_equal(one.action, two.action)
@@ -56,6 +61,7 @@ def test_a_finished_episode_stops_a_few_frames_later(simulator: DrawerSimulator)
     assert short.signals["opening"][-1] > 0.15 > short.signals["opening"][-4]
 
 
+@pytest.mark.thorough
 def test_every_grade_takes_part_and_starts_are_those_of_the_split(simulator: DrawerSimulator) -> None:
     episodes = [play(CollectSettings(frames=2, size=16), index) for index in range(24)]
     assert {episode.info["policy"] for episode in episodes} == set(CollectSettings().policies)

@@ -73,8 +73,8 @@ def test_without_its_packages_the_check_is_one_line(monkeypatch: pytest.MonkeyPa
         worlds.check("robot:drawer-open")
 
 
-@pytest.mark.slow
-def test_the_robot_keeps_the_promises_of_a_world(world: Robot, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.thorough
+def test_the_robot_keeps_every_promise_of_a_world(world: Robot, monkeypatch: pytest.MonkeyPatch) -> None:
     module = importlib.import_module("oneiro.worlds.check")
     monkeypatch.setattr(module, "LEVELS", 6)
     monkeypatch.setattr(module, "MEMBERS", 2)

@@ -246,6 +246,7 @@ def test_without_lengths_an_absent_file_is_named_and_nothing_is_claimed_of_its_e
     assert (done.due, done.missing) == (None, 0) and "an unknown number of episodes" in done.gaps[0]
 
 
+@pytest.mark.thorough
 def test_worker_processes_write_the_same_files_and_tell_the_same(tmp_path: Path) -> None:
     lengths = [2, 3]
     shards = sharded(tmp_path / "in", lengths, splits=[{"name": "train", "shardLengths": ["2", "4"]}])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import crc32c as other_crc32c
 from tensorboard.summary.writer.record_writer import RecordWriter
@@ -74,6 +74,7 @@ def write_records(path: Path, data: list[bytes]) -> None:
         writer.flush()
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=2000))
 def test_checksums_equal_another_implementation(data: bytes) -> None:
     assert crc32c(data) == other_crc32c(data)
@@ -144,6 +145,7 @@ def test_a_record_that_claims_more_than_there_is_is_never_read(tmp_path: Path) -
     assert isinstance(record, Damage) and "claims" in record.reason
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_features_or_corrupt(data: bytes) -> None:
     try:
@@ -153,6 +155,7 @@ def test_any_bytes_are_features_or_corrupt(data: bytes) -> None:
         assert "\n" not in str(error)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_a_cut_or_changed_example_never_breaks_the_reader(data: st.DataObject) -> None:
     whole = bytearray(serialise({"a": [b"abc"], "b": [1.0, 2.0], "c": [300, -4]}))

@@ -182,15 +182,15 @@ def test_the_colours_are_the_published_ones() -> None:
     )
 
 
-def test_the_reward_equals_a_second_implementation_on_2000_random_cases() -> None:
+def test_the_reward_equals_a_second_implementation_on_random_cases() -> None:
     rng = np.random.default_rng(0)
     seen = []
-    for number in range(2000):
+    for number in range(400):
         case = random_case(rng)
         expected = published(*case)
         assert reward(*case) == pytest.approx(expected, abs=1e-12), (number, case)
         seen.append(expected)
-    assert len(set(seen)) > 40 and sum(value == 0 for value in seen) < 1000
+    assert len(set(seen)) > 30 and sum(value == 0 for value in seen) < 200
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_raw_items_are_read_like_indexed_ones(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not DATA.exists(), reason="the WebShop files are not beside the project")
-def test_the_real_products_make_a_sound_world() -> None:
+def test_the_real_products_make_a_sound_world(few_levels: None) -> None:
     files = {"products": str(DATA / "products_100.jsonl.gz"), "instructions": str(DATA / "items_ins_v2_1000.json")}
     assert len(make("webshop", **files).products) == 100
     assert {finding.status for finding in check("webshop", **files)} == {"ok"}

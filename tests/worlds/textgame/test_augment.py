@@ -94,12 +94,12 @@ def test_objects_without_numbers_only_change_places() -> None:
 
 @pytest.mark.skipif(not DATA.exists(), reason="needs the ByteSized32 files in ../shared/data")
 def test_real_steps_change_as_much_as_before_and_their_answers_stay_right() -> None:
-    cases = [case for number, case in enumerate(read_transitions(DATA / "test.jsonl.gz")) if number % 5 == 0]
+    cases = [case for number, case in enumerate(read_transitions(DATA / "test.jsonl.gz")) if number % 15 == 0]
     names, task = (
         names_in([case.state for case in cases]),
         TextGamePredictor(TextGamePredictorConfig(output="edits", brief=True)),
     )
-    assert len(names) > 100
+    assert len(names) > 50
     kept = 0
     for number, case in enumerate(cases):
         told = augmented(case, np.random.default_rng(number), names)

@@ -68,7 +68,7 @@ def test_there_are_at_least_eight_games() -> None:
 
 @every_game
 def test_a_winning_plan_exists_and_wins_with_the_full_score(game: Game) -> None:
-    for seed in range(5):
+    for seed in range(2):
         scene = level(game, seed)
         plan = solve(game, scene)
         assert plan is not None and len(plan) >= 2
@@ -94,8 +94,8 @@ def test_a_step_leaves_the_scene_it_started_from_alone(game: Game) -> None:
 
 @every_game
 def test_new_objects_are_numbered_from_the_uuid_base_and_differences_lead_on(game: Game) -> None:
-    for seed in range(3):
-        for scene, command in walk(game, seed, 25):
+    for seed in range(2):
+        for scene, command in walk(game, seed, 15):
             case = record(game, scene, command, "x/1", "train")
             new = {thing["uuid"] for thing in case.after_action + case.after} - {thing["uuid"] for thing in case.state}
             assert not new or min(new) == case.uuid_base
@@ -171,7 +171,7 @@ def exhaustive(game: Game, scene: Scene, limit: int) -> int | None:
     return None
 
 
-@pytest.mark.parametrize("name", ["mix-paint", "balance-scale", "open-chest"])
+@pytest.mark.parametrize("name", [pytest.param("mix-paint", marks=pytest.mark.thorough), "balance-scale", "open-chest"])
 def test_no_plan_is_shorter_than_the_solver_s(name: str) -> None:
     game = GAMES[name]
     scene = min((level(game, seed) for seed in range(12)), key=lambda scene: len(solve(game, scene) or [0] * 99))
@@ -182,7 +182,7 @@ def test_no_plan_is_shorter_than_the_solver_s(name: str) -> None:
 
 def test_over_all_games_objects_are_created_removed_renamed_and_retyped_by_action_and_by_time() -> None:
     seen = set()
-    for case in crawl(GAMES, "train", CrawlConfig(levels=2, still=1)):
+    for case in crawl(GAMES, "train", CrawlConfig(levels=1, still=1)):
         for phase, before, after in (
             ("action", case.state, case.after_action),
             ("time", case.after_action, case.after),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oneiro.worlds.textgame.state import (
@@ -127,11 +127,13 @@ def states(draw: st.DrawFn) -> State:
     return found
 
 
+@settings(max_examples=40, deadline=None)
 @given(states(), states())
 def test_applying_the_difference_of_two_states_gives_the_second(before: State, after: State) -> None:
     assert same_state(difference(before, after).apply(before), after)
 
 
+@settings(max_examples=40, deadline=None)
 @given(states(), states())
 def test_two_states_are_the_same_exactly_when_nothing_is_edited_either_way(before: State, after: State) -> None:
     assert (edits(before, after) == {}) == (edits(after, before) == {}) == same_state(before, after)

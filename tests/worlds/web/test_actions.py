@@ -216,7 +216,7 @@ webrl = st.one_of(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(webarena)
 @example(Action(Kind.TYPE, element=1, text="a] [0"))
 @example(Action(Kind.STOP, text="] x ["))
@@ -224,14 +224,14 @@ def test_webarena_texts_give_their_action_back(action: Action) -> None:
     assert parse_webarena(to_webarena(action)) == action
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(webrl)
 @example(Action(Kind.STOP, text='do(action="Wait") \\ "\n\0\'#'))
 def test_webrl_texts_give_their_action_back(action: Action) -> None:
     assert parse_webrl(to_webrl(action)) == action
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.one_of(st.text(), st.text("do(exit)action=\"'\\element[]click 0 1\n#{"), st.text("type[] 01\nstop")))
 def test_no_text_raises(text: str) -> None:
     for parse in (parse_webarena, parse_webrl):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
+from typing import Any
 
-import pytest
 import yaml
 
 from oneiro.worlds.registry import make
@@ -34,13 +33,11 @@ def test_lines_are_those_of_the_tree() -> None:
     assert yaml.safe_load(body)  # it nests as YAML
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium (apt install chromium)")
-def test_playwright_itself_names_the_same_elements() -> None:
-    chromium = pytest.importorskip("oneiro.worlds.web.browser.chromium")
-    with chromium.ChromiumBrowser() as browser:
-        session = browser.open(one(PAGE), [HERE])
-        theirs = browser.turn(session.tab.window.locator("body").aria_snapshot())
-        ours = snapshot(session.observe())
+def test_playwright_itself_names_the_same_elements(chromium: Any) -> None:
+    session = chromium.open(one(PAGE), [HERE])
+    theirs = chromium.turn(session.tab.window.locator("body").aria_snapshot())
+    ours = snapshot(session.observe())
+    session.close()
     named = [line.split(" [")[0].split(":")[0].strip() for line in theirs.splitlines()]
     for line in named:
         if line.startswith(("- heading", "- link", "- navigation", "- checkbox", "- button", "- textbox")):

@@ -61,7 +61,7 @@ lines = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(lines, lines, st.integers(1, 40))
 def test_a_diff_carried_out_is_the_next_page(before: list[str], after: list[str], first: int) -> None:
     old, new = page(*before, first=first), page(*after, first=first)
@@ -69,7 +69,7 @@ def test_a_diff_carried_out_is_the_next_page(before: list[str], after: list[str]
     assert not diff(old, old)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     lines,
     *(st.lists(st.builds(Item, st.integers(0, 10**9), st.sampled_from(["a", "link 'b'"])), max_size=6) for _ in "nud"),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
-import time
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -15,19 +16,18 @@ from oneiro.worlds.web.browser.text import TextBrowser
 from oneiro.worlds.web.sites.web import Reply
 from tests.worlds.web.pages import Pages, html, redirect
 
-LIMITS = Limits(nodes=5000, seconds=2.0, tabs=3)
+LIMITS = Limits(nodes=1000, seconds=60.0, tabs=3)
+"""Pages that answer have all the time that a busy machine may need."""
+IMPATIENT = 0.5
+"""Seconds for what never answers: each test waits for them."""
 A = "http://a.test/"
 HTML = (("content-type", "text/html"),)
 
 WEB = "needs Playwright (pip install oneiro[web])"
 
 
-def slow(method: str, url: str, body: bytes) -> Reply:
-    time.sleep(4)
-    return html("late")
-
-
 PAGES = {
+    "5,000 nodes": {A: "<title>T</title>" + "<b>x</b>" * 5_000},
     "500,000 nodes": {A: "<title>T</title>" + "<b>x</b>" * 500_000},
     "deep nodes": {A: "<title>T</title>" + "<div>" * 100_000 + "deep"},
     "endless redirects": {A: redirect(A, 302)},
@@ -42,9 +42,12 @@ PAGES = {
         A: Reply(799, (("content-type", "text/html"), ("x-a", "b\r\nset-cookie: k=v")), b"<p>odd")
     },
 }
-HEAVY = ("deep nodes", "100 MB")
-"""Twenty seconds each in Chromium."""
+QUICK = ("5,000 nodes", "redirect to a file", "bad status and headers")
+"""What Chromium is shown in every run: what our limits cut, our proxy refuses, or our server passes on."""
+HEAVY = ("500,000 nodes", "deep nodes", "100 MB")
+"""Twenty seconds each in Chromium, which gives them up."""
 SCRIPTED = {
+    "many alerts": "for (let i = 0; i < 30; i++) alert(i)",
     "alert loop": "for (;;) alert(1)",
     "popup storm": "for (let i = 0; i < 500; i++) open('/', '_blank')",
     "endless script": "for (;;) {}",
@@ -57,6 +60,9 @@ SCRIPTED = {
     "leaving never": "onbeforeunload = e => { e.preventDefault(); return 'stay' }; location = '/next'",
     "proxy secrets": "fetch('/echo').then(r => r.text()).then(t => document.title = t)",
 }
+RARE = ("alert loop", "endless microtasks", "growing page", "service worker", "file frame", "closing itself",
+        "leaving never")  # fmt: skip
+"""Each is much like one of the others."""
 
 
 @pytest.fixture(scope="module")
@@ -64,25 +70,24 @@ def text() -> Browser:
     return TextBrowser(LIMITS)
 
 
-@pytest.fixture(scope="module", params=["chromium", "lightpanda"])
-def scripted(request) -> Iterator[Browser]:
-    """A browser that runs scripts."""
-    if request.param == "chromium":
-        if shutil.which("chromium") is None:
-            pytest.skip("needs Chromium (apt install chromium)")
-        started = pytest.importorskip("oneiro.worlds.web.browser.chromium", reason=WEB).ChromiumBrowser(LIMITS)
-    else:
-        pytest.importorskip("lightpanda", reason="needs Lightpanda (pip install oneiro[lightpanda])")
-        started = pytest.importorskip("oneiro.worlds.web.browser.lightpanda", reason=WEB).LightpandaBrowser(
-            replace(LIMITS, seconds=1.0)
-        )
-    with started as browser:
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    if shutil.which("chromium") is None:
+        pytest.skip("needs Chromium (apt install chromium)")
+    with pytest.importorskip("oneiro.worlds.web.browser.chromium", reason=WEB).ChromiumBrowser(LIMITS) as browser:
         yield browser
 
 
+@contextmanager
+def impatient(browser: Browser, seconds: float = IMPATIENT) -> Iterator[None]:
+    """Sessions opened in here, and requests answered in here, have so many seconds."""
+    browser.limits = browser.server.limits = replace(LIMITS, seconds=seconds)
+    yield
+    browser.limits = browser.server.limits = LIMITS
+
+
 def survives(browser: Browser, web: Pages, name: str) -> Session:
-    """Open, look, act, look: in bounded time, and nothing of the machine is seen."""
-    began = time.monotonic()
+    """Open, look, act, look: it ends, and nothing of the machine is seen."""
     session = browser.open(web, [A])
     page = session.observe()
     assert len(page.nodes) <= LIMITS.nodes
@@ -90,63 +95,93 @@ def survives(browser: Browser, web: Pages, name: str) -> Session:
     for action in (Action(Kind.CLICK, max(page.nodes)), Action(Kind.PRESS, text="Tab"), Action(Kind.GOTO, text=A)):
         session.act(action)
         assert "root:" not in session.observe().text(), name
-    assert time.monotonic() - began < 200, name
     assert not [
         url for _, url, _, _ in web.asked if not url.startswith(("http://a.test/", "http://169.254.", "http://10."))
     ]
     return session
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.thorough) if "500" in n else n for n in PAGES])
 def test_the_text_browser_survives(text, name):
     session = survives(text, Pages(PAGES[name]), name)
     assert "passwd" not in session.html()
-    if name in ("500,000 nodes", "100 MB"):
+    if name in ("5,000 nodes", "500,000 nodes", "100 MB"):
         assert session.observe().title == "T"
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.thorough) if name in HEAVY else name for name in PAGES]
+    "name",
+    [n if n in QUICK else pytest.param(n, marks=pytest.mark.thorough) for n in PAGES if n not in HEAVY],
 )
-def test_browsers_with_scripts_survive(scripted, name):
-    session = survives(scripted, Pages(PAGES[name]), name)
-    if name == "500,000 nodes":
-        page = session.observe()
-        assert page.cut or page.url == "about:blank", "a page that is too slow to be read gives way to an empty one"
+def test_chromium_survives(chromium, name):
+    session = survives(chromium, Pages(PAGES[name]), name)
+    if name == "5,000 nodes":
+        assert session.observe().cut
     session.close()
 
 
-def test_browsers_with_scripts_survive_scripts(scripted):
-    said = {}
-    for name, script in SCRIPTED.items():
-        answers = {A: f'<title>T</title><button onclick="{script}">Go</button>', f"{A}next": "<title>N</title>"}
-        answers[f"{A}echo"] = html("headers")
-        web = Pages(answers)
-        session = scripted.open(web, [A])
-        button = next(node.id for node in session.observe().nodes.values() if node.role == "button")
-        outcome = session.act(Action(Kind.CLICK, button))
-        said[name] = outcome.events
-        page = session.observe()
-        assert len(page.nodes) <= LIMITS.nodes and len(page.tabs) <= LIMITS.tabs, name
-        assert "root:" not in page.text(), name
-        session.act(Action(Kind.GOTO, text=f"{A}next"))
-        assert session.observe().title in ("N", "T", ""), name
-        assert not [url for _, url, _, _ in web.asked if "passwd" in url], name
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", HEAVY)
+def test_chromium_gives_up_what_takes_too_long(chromium, name):
+    with impatient(chromium, 2.0):
+        session = survives(chromium, Pages(PAGES[name]), name)
+        if name == "500,000 nodes":
+            page = session.observe()
+            assert page.cut or page.url == "about:blank", "a page that is too slow to be read gives way to an empty one"
         session.close()
-    assert said["alert loop"].count("dialog") >= 20
-    assert {"timeout", "crash"} & set(said["endless script"])
-    again = scripted.open(Pages({A: "<title>After</title>"}), [A])
-    assert again.observe().title == "After"
 
 
-def test_browsers_with_scripts_survive_scripts_at_once_and_slow_sites(scripted):
-    for body in ("<script>for (;;) {}</script>", "<script>for (;;) alert(1)</script>"):
-        session = scripted.open(Pages({A: f"<title>T</title>{body}<p>after</p>"}), [A])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.thorough) if n in RARE else n for n in SCRIPTED])
+def test_chromium_survives_scripts(chromium, name):
+    answers = {A: f'<title>T</title><button onclick="{SCRIPTED[name]}">Go</button>', f"{A}next": "<title>N</title>"}
+    answers[f"{A}echo"] = html("headers")
+    web = Pages(answers)
+    session = chromium.open(web, [A])
+    button = next(node.id for node in session.observe().nodes.values() if node.role == "button")
+    if name.startswith(("alert loop", "endless", "growing")):
+        session.limits = replace(LIMITS, seconds=2 * IMPATIENT)
+    events = session.act(Action(Kind.CLICK, button)).events
+    page = session.observe()
+    assert len(page.nodes) <= LIMITS.nodes and len(page.tabs) <= LIMITS.tabs
+    assert "root:" not in page.text()
+    session.act(Action(Kind.GOTO, text=f"{A}next"))
+    assert session.observe().title in ("N", "T", "")
+    assert not [url for _, url, _, _ in web.asked if "passwd" in url]
+    session.close()
+    if name == "many alerts":
+        assert events.count("dialog") > 20, "they are answered, one after the other"
+    if name == "endless script":
+        assert {"timeout", "crash"} & set(events)
+        assert_answers(chromium)
+
+
+@pytest.mark.parametrize("script", ["for (;;) {}", pytest.param("for (;;) alert(1)", marks=pytest.mark.thorough)])
+def test_chromium_survives_scripts_at_once(chromium, script):
+    with impatient(chromium):
+        session = chromium.open(Pages({A: f"<title>T</title><script>{script}</script><p>after</p>"}), [A])
         session.observe()
         session.act(Action(Kind.NOTHING))
         session.close()
-    session = scripted.open(Pages({A: slow, f"{A}b": "<title>B</title>"}), [A])
-    session.observe()
+    assert_answers(chromium)
+
+
+def test_chromium_survives_a_site_that_never_answers(chromium):
+    over = threading.Event()
+
+    def silent(method: str, url: str, body: bytes) -> Reply:
+        over.wait(60)
+        return html("late")
+
+    with impatient(chromium):
+        session = chromium.open(Pages({A: silent}), [A])
+        assert "late" not in session.observe().text()
+        session.close()
+    over.set()
+    assert_answers(chromium)
+
+
+def assert_answers(browser: Browser) -> None:
+    """The next session is served as if nothing had been."""
+    session = browser.open(Pages({A: "<title>After</title>"}), [A])
+    assert session.observe().title == "After"
     session.close()
-    again = scripted.open(Pages({A: "<title>After</title>"}), [A])
-    assert again.observe().title == "After"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -120,9 +119,8 @@ def test_verifiers_are_files_of_the_application_and_end(clone: Path, monkeypatch
     assert verify(tasks(clone)[1], web) == (False, "the verifier took more than 0.5 seconds")
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium (apt install chromium)")
+@pytest.mark.usefixtures("chromium")
 def test_a_task_is_solved_by_the_page_and_not_by_stopping(clone: Path) -> None:
-    pytest.importorskip("playwright", reason="needs Playwright (pip install oneiro[web])")
     world = make("webarena-infinity:easy", clone=str(clone), max_actions=2)
     shown, info = world.reset(seed=0)
     assert "Task: Pin the note." in shown and info["task"] == "task_e1"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import shutil
 from collections.abc import Sequence
 
 import pytest
@@ -16,8 +15,7 @@ from oneiro.bench.rollouts import Recorder
 from oneiro.episode import lost
 from oneiro.worlds.choice import WorldChoice
 
-pytestmark = pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium (apt install chromium)")
-pytest.importorskip("playwright", reason="needs Playwright (pip install oneiro[web])")
+pytestmark = pytest.mark.usefixtures("chromium")
 PLAIN = DialogueSettings(context="actions", think=False, world_model=False, max_turns=4, actions_per_turn=1)
 
 
@@ -38,8 +36,8 @@ class Recorded:
 
 
 def test_episodes_in_chromium_are_those_of_the_text_browser() -> None:
-    text, real = (WorldChoice(name="web", sites=("map",), max_actions=4, browser=b) for b in ("text", "chromium"))
-    planned, recorder = attempts(4, 1, "train", 0), Recorder(0.9)
+    text, real = (WorldChoice(name="web", sites=("map",), max_actions=3, browser=b) for b in ("text", "chromium"))
+    planned, recorder = attempts(3, 1, "train", 0), Recorder(0.9)
     expected = play(text.maker(), planned, recorder, PLAIN)
     policy = Recorded(recorder.said)
     found = play(real.maker(), planned, policy, PLAIN, concurrency=3)

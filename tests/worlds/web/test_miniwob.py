@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable
-
 import pytest
 
 from oneiro.errors import OneiroError
@@ -51,47 +48,32 @@ def element(page: Page, role: str) -> int:
     return next(node.id for node in page.nodes.values() if node.role == role)
 
 
-def chromium() -> Browser:
-    if shutil.which("chromium") is None:
-        pytest.skip("needs Chromium (apt install chromium)")
-    started: Browser = pytest.importorskip("oneiro.worlds.web.browser.chromium").ChromiumBrowser()
-    return started
+@pytest.mark.thorough
+def test_tasks_are_solved_and_failed_in_a_browser_that_runs_scripts(chromium: Browser) -> None:
+    with Episode(chromium, "click-test", 0) as episode:
+        assert episode.intent == "Click the button."
+        page = episode.session.observe()
+        episode.act(Action(Kind.NOTHING))
+        assert not episode.done
+        episode.act(Action(Kind.CLICK, element=element(page, "button")))
+        assert (episode.done, episode.reward) == (True, 1.0)
+        episode.act(Action(Kind.GOTO, text=episode.web.url))
+        assert "played already" in episode.session.html()
+    with Episode(chromium, "enter-text", 3) as episode, Episode(chromium, "enter-text", 3) as again:
+        page = episode.session.observe()
+        assert again.intent == episode.intent
+        assert again.session.observe().text() == page.text()
+        text = episode.intent.split('"')[1]
+        for played, typed, reward in ((episode, text, 1.0), (again, "else", -1.0)):
+            played.act(Action(Kind.TYPE, element=element(page, "textbox"), text=typed))
+            played.act(Action(Kind.CLICK, element=element(played.session.observe(), "button")))
+            assert (played.done, played.reward) == (True, reward)
 
 
-def lightpanda() -> Browser:
-    pytest.importorskip("lightpanda", reason="needs Lightpanda (pip install oneiro[lightpanda])")
-    started: Browser = pytest.importorskip("oneiro.worlds.web.browser.lightpanda").LightpandaBrowser()
-    return started
-
-
-@pytest.mark.parametrize("start", [chromium, lightpanda])
-def test_tasks_are_solved_and_failed_in_a_browser_that_runs_scripts(start: Callable[[], Browser]) -> None:
-    with start() as browser:
-        with Episode(browser, "click-test", 0) as episode:
-            assert episode.intent == "Click the button."
-            page = episode.session.observe()
-            episode.act(Action(Kind.NOTHING))
-            assert not episode.done
-            episode.act(Action(Kind.CLICK, element=element(page, "button")))
-            assert (episode.done, episode.reward) == (True, 1.0)
-            episode.act(Action(Kind.GOTO, text=episode.web.url))
-            assert "played already" in episode.session.html()
-        with Episode(browser, "enter-text", 3) as episode, Episode(browser, "enter-text", 3) as again:
-            page = episode.session.observe()
-            assert again.intent == episode.intent
-            assert again.session.observe().text() == page.text()
-            text = episode.intent.split('"')[1]
-            for played, typed, reward in ((episode, text, 1.0), (again, "else", -1.0)):
-                played.act(Action(Kind.TYPE, element=element(page, "textbox"), text=typed))
-                played.act(Action(Kind.CLICK, element=element(played.session.observe(), "button")))
-                assert (played.done, played.reward) == (True, reward)
-
-
-def test_the_world_plays_a_task_with_its_own_reward() -> None:
-    pytest.importorskip("lightpanda", reason="needs Lightpanda (pip install oneiro[lightpanda])")
+def test_the_world_plays_a_task_with_its_own_reward(chromium: Browser) -> None:
     with pytest.raises(OneiroError, match="did you mean 'click-test'"):
         make("miniwob", tasks=("click-tset",))
-    world = make("miniwob", tasks=("click-test", "click-button"), browser="lightpanda")
+    world = make("miniwob", tasks=("click-test", "click-button"))
     first, info = world.reset(seed=4, options={"split": "train"})
     assert first.startswith(f"Task: {world.intent}\n")
     assert world.reset(seed=4, options={"split": "train"}) == (first, info)

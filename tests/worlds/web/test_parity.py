@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 
 from oneiro.worlds.web.browser.text import TextBrowser
@@ -26,11 +24,9 @@ def test_differences_are_counted_and_shown():
     assert (found.lines, found.equal, found.differences[1:]) == (4, 3, ("-[2] b", "+[2] c"))
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium (apt install chromium)")
-def test_the_text_browser_says_what_chromium_says():
-    chromium = pytest.importorskip("oneiro.worlds.web.browser.chromium", reason="needs Playwright")
-    with chromium.ChromiumBrowser() as browser:
-        found = compare(TextBrowser(), browser, pages=30, seed=5)
-    assert len(found.pages) == 30
+@pytest.mark.parametrize("pages", [5, pytest.param(60, marks=pytest.mark.thorough)])
+def test_the_text_browser_says_what_chromium_says(chromium, pages):
+    found = compare(TextBrowser(), chromium, pages=pages, seed=5)
+    assert len(found.pages) == pages
     assert {page.url: page.differences for page in found.different} == {}
-    assert found.equal_lines == found.lines > 1000
+    assert found.equal_lines == found.lines > 30 * pages

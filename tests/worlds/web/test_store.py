@@ -203,11 +203,11 @@ def test_hostile_text_that_is_stored_is_escaped(shop):
 
 
 @pytest.mark.parametrize("site", [SHOP, ADMIN], ids=lambda site: site.name)
-def test_every_link_leads_to_a_page(site, capsys):
+def test_every_link_leads_to_a_page(site):
     """Breadth first from the first page; of pages of one kind (equal but for names and numbers) a few are read."""
     client = Client(site)
     client.get(site.home)
-    todo, seen, kinds, times = [site.home], {site.home}, Counter(), []
+    todo, seen, kinds, pages = [site.home], {site.home}, Counter(), 0
     while todo:
         path = todo.pop(0)
         place, _, query = path.partition("?")
@@ -216,9 +216,8 @@ def test_every_link_leads_to_a_page(site, capsys):
         kinds[kind] += 1
         if kinds[kind] > (60 if place.endswith("X.html") else 5) or "logout" in path:
             continue
-        start = time.process_time()
         reply = client.send("GET", path)
-        times.append(time.process_time() - start)
+        pages += 1
         assert reply.status == 200, (reply.status, path)
         text = reply.body.decode()
         assert text.count("<h1>") == 1, path
@@ -232,9 +231,7 @@ def test_every_link_leads_to_a_page(site, capsys):
             if found not in seen:
                 seen.add(found)
                 todo.append(found)
-    assert len(times) > 80
-    with capsys.disabled():
-        print(f"\n{site.name}: {len(times)} pages, median {statistics.median(times) * 1000:.2f} ms")
+    assert pages > 80
 
 
 def test_an_episode_begins_in_milliseconds():

@@ -1,1 +1,1 @@
-"""Browsers behind one interface: text (in process), Chromium, Lightpanda."""
+"""Browsers behind one interface: text (in process) and Chromium."""
