@@ -156,14 +156,14 @@ def test_a_configuration_mostly_out_of_reach_is_announced_once(capsys: pytest.Ca
     assert "out of reach" not in capsys.readouterr().out
 
 
-def test_chance_and_ceiling_have_the_budget_that_a_dialogue_leaves(tiny: LanguageModel, tmp_path: Path) -> None:
+def test_chance_and_ceiling_have_the_budget_that_a_dialogue_leaves() -> None:
     """Five cells are empty in a Sudoku: four turns of one action solve none, whatever the world would allow."""
-    model = taught(tiny, tmp_path, name="sudoku", clues=11)
+    sudoku: dict[str, Any] = {"policy": "random", "levels": 4, "samples": 1, "settings": {"clues": 11}}
     dialogue = {"max_turns": 4, "actions_per_turn": 1}
-    found = evaluate_agent("sudoku", model, levels=4, samples=1, dialogue=dialogue)
+    found = evaluate_agent("sudoku", **sudoku, dialogue=dialogue)
     assert [row[1].value for row in found.rows if row[0].value in ("random", "ceiling")] == [0.0, 0.0]
     assert "within 4 actions" in found.note
-    enough = evaluate_agent("sudoku", model, levels=4, samples=1, dialogue={**dialogue, "max_turns": 5})
+    enough = evaluate_agent("sudoku", **sudoku, dialogue={**dialogue, "max_turns": 5})
     assert [row[1].value for row in enough.rows if row[0].value == "ceiling"] == [1.0]
 
 

@@ -328,11 +328,18 @@ def go(made: LanguageModel, played: list[Episode], case: Case, folder: Path) -> 
 
 
 PAIRS = [
-    (architecture, case, tuple(LAYOUTS)[(i + j) % len(LAYOUTS)])
+    pytest.param(
+        architecture,
+        case,
+        tuple(LAYOUTS)[(i + j) % len(LAYOUTS)],
+        marks=[] if j % len(ARCHITECTURES) == i else [pytest.mark.thorough],
+    )
     for i, architecture in enumerate(ARCHITECTURES)
     for j, case in enumerate(CASES)
 ]
-"""Every architecture with every algorithm, and with every layout."""
+"""Every architecture with every algorithm, and with every layout; with every change, every algorithm once and every
+architecture twice.
+"""
 
 
 @pytest.mark.parametrize(("architecture", "name", "layout"), PAIRS)
