@@ -80,6 +80,9 @@ def recipe_of(run: Path) -> str:
     return BOTH[1] if "multi" in (run / "recipe.yaml").read_text() else BOTH[0]
 
 
+@pytest.mark.parametrize(
+    "alone", [BOTH[0], pytest.param(BOTH[1], marks=pytest.mark.thorough)], ids=["single", "multi"], indirect=True
+)
 def test_a_run_takes_models_that_were_trained_before(alone: Path, tmp_path: Path) -> None:
     """Nothing is trained in their place, and both models end as in the run they come from: nor do looks at test
     segments on the way disturb what is learned.
