@@ -19,6 +19,7 @@ from oneiro.episode import Episode, FinishReason
 from oneiro.errors import OneiroError
 from oneiro.models.language import LanguageModel
 from oneiro.sampling.server import ServerConfig
+from oneiro.sampling.settings import SamplingSettings
 from oneiro.worlds import baselines, make
 from oneiro.worlds.choice import WorldChoice
 from tests.agents.test_server_policy import Host
@@ -31,7 +32,9 @@ def host() -> Iterator[Host]:
 
 
 def taught(language: LanguageModel, where: Path, **world: Any) -> str:
-    language.metadata = AgentMetadata(world=WorldChoice(**world)).model_dump(mode="json")
+    """A folder of the model; its replies are short, because what it says does not matter here."""
+    short = SamplingSettings(max_tokens=8)
+    language.metadata = AgentMetadata(world=WorldChoice(**world), sampling=short).model_dump(mode="json")
     language.save(where)
     return str(where)
 
@@ -160,10 +163,10 @@ def test_chance_and_ceiling_have_the_budget_that_a_dialogue_leaves(tiny: Languag
     """Five cells are empty in a Sudoku: four turns of one action solve none, whatever the world would allow."""
     model = taught(tiny, tmp_path, name="sudoku", clues=11)
     dialogue = {"max_turns": 4, "actions_per_turn": 1}
-    found = evaluate_agent("sudoku", model, levels=4, samples=1, dialogue=dialogue)
+    found = evaluate_agent("sudoku", model, levels=2, samples=1, dialogue=dialogue)
     assert [row[1].value for row in found.rows if row[0].value in ("random", "ceiling")] == [0.0, 0.0]
     assert "within 4 actions" in found.note
-    enough = evaluate_agent("sudoku", model, levels=4, samples=1, dialogue={**dialogue, "max_turns": 5})
+    enough = evaluate_agent("sudoku", model, levels=2, samples=1, dialogue={**dialogue, "max_turns": 5})
     assert [row[1].value for row in enough.rows if row[0].value == "ceiling"] == [1.0]
 
 

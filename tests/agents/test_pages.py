@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oneiro import worlds
@@ -50,6 +50,7 @@ def test_of_a_long_list_only_the_selected_option_is_shown() -> None:
     assert compact(options) == "[5] option o5 selected"
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.text(max_size=300))
 def test_any_text_can_be_compacted(text: str) -> None:
     assert isinstance(compact(text), str)

@@ -10,7 +10,7 @@ from oneiro.learning.algorithms import Algorithm, Grpo, StateGrpo, Trajectory
 from oneiro.worlds.grid.frozen_lake.views import Lake
 from oneiro.worlds.grid.frozen_lake.world import level_for, move_values, neighbours, slipped
 
-SIZE, ACTIONS, MEMBERS, LEVELS = 4, 10, 16, 384
+SIZE, ACTIONS, MEMBERS, LEVELS = 4, 10, 16, 192
 
 
 def exact(lake: Lake, success_rate: float) -> NDArray[np.float64]:

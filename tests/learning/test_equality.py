@@ -328,11 +328,18 @@ def go(made: LanguageModel, played: list[Episode], case: Case, folder: Path) -> 
 
 
 PAIRS = [
-    (architecture, case, tuple(LAYOUTS)[(i + j) % len(LAYOUTS)])
+    pytest.param(
+        architecture,
+        case,
+        tuple(LAYOUTS)[(i + j) % len(LAYOUTS)],
+        marks=[] if j % len(ARCHITECTURES) == i else [pytest.mark.thorough],
+    )
     for i, architecture in enumerate(ARCHITECTURES)
     for j, case in enumerate(CASES)
 ]
-"""Every architecture with every algorithm, and with every layout."""
+"""Every architecture with every algorithm, and with every layout; with every change, every algorithm once and every
+architecture twice.
+"""
 
 
 @pytest.mark.parametrize(("architecture", "name", "layout"), PAIRS)
@@ -399,8 +406,14 @@ def test_dr_grpo_weighs_every_token_by_one_constant(
     go(made, played, case, tmp_path)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("architecture", [*ARCHITECTURES, WITH_BIASES])
+@pytest.mark.parametrize(
+    ("architecture", "layout"),
+    [
+        pytest.param(architecture, layout, marks=[] if j == i % len(LAYOUTS) else [pytest.mark.thorough])
+        for i, architecture in enumerate([*ARCHITECTURES, WITH_BIASES])
+        for j, layout in enumerate(LAYOUTS)
+    ],
+)
 def test_supervised_learning_has_the_plain_gradient(
     architecture: str,
     layout: str,

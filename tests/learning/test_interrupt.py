@@ -54,8 +54,19 @@ def reconstructed(folder: Path, log: Any, saving: Saving | None) -> torch.nn.Mod
     return tokenizer
 
 
-@pytest.mark.parametrize("training", [supervised, reinforced, with_critic, reconstructed])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("training", "number"),
+    [
+        (supervised, signal.SIGTERM),
+        (with_critic, signal.SIGINT),
+        (reconstructed, signal.SIGINT),
+        pytest.param(supervised, signal.SIGINT, marks=pytest.mark.thorough),
+        pytest.param(reinforced, signal.SIGINT, marks=pytest.mark.thorough),
+        pytest.param(reinforced, signal.SIGTERM, marks=pytest.mark.thorough),
+        pytest.param(with_critic, signal.SIGTERM, marks=pytest.mark.thorough),
+        pytest.param(reconstructed, signal.SIGTERM, marks=pytest.mark.thorough),
+    ],
+)
 def test_a_signal_saves_the_step_and_the_rest_is_that_of_an_uninterrupted_run(
     training: Training, number: signal.Signals, tmp_path: Path
 ) -> None:

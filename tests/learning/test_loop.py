@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -73,6 +75,8 @@ CASES = {
     "grpo with muon": (Grpo(), {"optimiser": "muon"}),
 }
 FOLLOWING = ReferenceSettings(sync_every=1, mix=0.25)
+QUICK = ("grpo", "ppo", "turn-grpo by turns")
+"""They reach every reward in twenty steps; others take twice as many."""
 RESUMED = CASES | {
     "a correction, playing ahead": (Grpo(), {"async_rollout": True, "correction": CorrectionSettings(name="icepop")}),
     "a refill, playing ahead": (Grpo(), {"async_rollout": True, "filter": FilterSettings(refill=2)}),
@@ -80,6 +84,23 @@ RESUMED = CASES | {
     "a reference that follows an adapter": (Grpo(), {"kl": True, "reference": FOLLOWING, "lora": LoraSettings(rank=2)}),
     "muon in minibatches with a critic": (Ppo(), {"optimiser": "muon", "minibatches": 2}),
 }
+
+
+QUICK_RESUMED = (
+    "grpo with a reference",
+    "rloo in minibatches",
+    "ppo on a shared body",
+    "ppo, playing ahead",
+    "state-grpo by turns",
+    "a refill, playing ahead",
+    "a reference that follows an adapter",
+    "muon in minibatches with a critic",
+)
+
+
+def cases(names: Iterable[str], quick: Sequence[str]) -> list[Any]:
+    """Those that differ most run with every change; `make thorough` runs them all."""
+    return [pytest.param(name, marks=[] if name in quick else [pytest.mark.thorough]) for name in names]
 
 
 def test_minibatches_keep_rows_of_a_prefix_together() -> None:
@@ -98,12 +119,12 @@ def test_minibatches_keep_rows_of_a_prefix_together() -> None:
     assert sorted(len(part) for part in minibatches([row(0)] * 10, 4, seed=0)) == [1, 3, 3, 3]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", cases(CASES, QUICK))
 def test_every_algorithm_learns(case: str, tmp_path: Path) -> None:
     algorithm, more = CASES[case]
     language = make_tiny()
     logged: list[dict[str, float]] = []
-    how = settings(algorithm, 40, **more)
+    how = settings(algorithm, 20 if case in QUICK else 40, **more)
     actor = actor_of(language, how)
     parts = Callbacks(play_with(actor, turns=2 if "turns" in case else 1), lambda step, values: logged.append(values))
     reinforce(language, how, tmp_path, 0, parts, actor, max_tokens=5)
@@ -114,7 +135,7 @@ def test_every_algorithm_learns(case: str, tmp_path: Path) -> None:
         assert max(values["mismatch"] for values in updates) < 1e-4  # the sampler's weights are the learner's
 
 
-@pytest.mark.parametrize("case", RESUMED)
+@pytest.mark.parametrize("case", cases(RESUMED, QUICK_RESUMED))
 def test_a_resumed_run_is_the_uninterrupted_one(case: str, tmp_path: Path) -> None:
     algorithm, more = RESUMED[case]
     lora = more.get("lora")
@@ -127,7 +148,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(case: str, tmp_path: Path) -> No
         torch.manual_seed(0)  # peft draws adapters from the global generator
         language = with_lora(make_tiny(), lora)
         logged: list[tuple[int, dict[str, float]]] = []
-        how = settings(algorithm, 5, **more)
+        how = settings(algorithm, 4, **more)
         actor = actor_of(language, how)
         play = play_with(actor, turns=2 if "turns" in case else 1)
 

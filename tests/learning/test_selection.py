@@ -90,7 +90,9 @@ def test_a_run_that_gets_no_better_ends(tmp_path: Path) -> None:
     assert again == logged and note is not None and "after step 2 of 7" in note  # it had ended there
 
 
-@pytest.mark.parametrize("stop_at", [4, 5, 6])
+@pytest.mark.parametrize(
+    "stop_at", [5, pytest.param(4, marks=pytest.mark.thorough), pytest.param(6, marks=pytest.mark.thorough)]
+)
 def test_a_killed_run_chooses_the_same(tmp_path: Path, stop_at: int) -> None:
     scores = {0: 0.1, 2: 0.2, 4: 0.6, 6: 0.5}
     whole, note, _, _ = follow(tmp_path / "whole", scores)

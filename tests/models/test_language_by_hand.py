@@ -12,17 +12,20 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from transformers.utils import logging
 
 from oneiro import files
+from oneiro.episode import Row, given
 from oneiro.errors import OneiroError
 from oneiro.learning import checkpoint
+from oneiro.learning.example import Example
+from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models import language as languages
 from oneiro.models import locate, quantise
 from oneiro.models.attention import Causal, Prefill
-from oneiro.models.backbone import Backbone, Shape, fuse, logit_scale, most_positions
+from oneiro.models.backbone import Backbone, fuse, logit_scale, most_positions
 from oneiro.models.chat import ChatFormat
 from oneiro.models.heads import OutputHead, ValueHead
 from oneiro.models.language import CHATML, LanguageModel, LoraSettings, ModelSettings, with_lora
@@ -348,15 +351,40 @@ def test_what_is_told_about_loading_in_few_bits(monkeypatch: pytest.MonkeyPatch)
 # Backbone and heads ---------------------------------------------------------------------------------------------------
 
 
-def test_a_shape_counts_what_a_token_keeps() -> None:
-    shape = Shape(layers=3, width=10, heads=4, kv_heads=2, head_dim=5, mlp=7, vocabulary=9, parameters=1)
-    # 3 x (4 x 10 + 2 x (4 + 2 x 2) x 5 + 2 x 7) and 2 x 3 x 2 x 5.
-    assert shape.kept == 3 * (40 + 80 + 14) and shape.remembered == 60
+def test_a_shape_has_the_sizes_of_its_model() -> None:
     found = Backbone(llama(head_dim=6)).shape
     assert (found.layers, found.width, found.heads, found.kv_heads, found.head_dim) == (2, 16, 4, 2, 6)
     assert (found.mlp, found.vocabulary) == (24, 50)
     assert found.parameters == sum(p.numel() for p in llama(head_dim=6).parameters())
     assert Backbone(llama()).shape.head_dim == 4
+
+
+def test_a_shape_knows_what_the_cache_of_transformers_keeps_of_a_token() -> None:
+    model = llama(head_dim=6)
+    cache = model(torch.arange(5)[None], use_cache=True).past_key_values
+    numbers = sum(layer.keys.numel() + layer.values.numel() for layer in cache.layers)
+    assert 5 * Backbone(model).shape.remembered == numbers
+
+
+def test_a_shape_estimates_what_an_update_saves_of_a_token() -> None:
+    """Numbers that autograd saves for 40 tokens less those for 20: what 20 tokens need, without weights and heads."""
+
+    def saved(tokens: int) -> int:
+        backbone, kept = Backbone(llama(head_dim=6)), dict[int, Tensor]()
+        weights = {parameter.untyped_storage().data_ptr() for parameter in backbone.parameters()}
+
+        def keep(tensor: Tensor) -> Tensor:
+            if tensor.untyped_storage().data_ptr() not in weights:
+                kept[tensor.untyped_storage().data_ptr()] = tensor
+            return tensor
+
+        row = Row([given([1]), given([2] * tokens, ce=1.0)])
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            Learner(backbone, LearnerSettings(), 1).update([Example.of(row)])
+        return sum(tensor.untyped_storage().nbytes() // tensor.itemsize for tensor in kept.values())
+
+    measured = (saved(40) - saved(20)) / 20
+    assert 0.7 * measured < Backbone(llama(head_dim=6)).shape.kept < 1.4 * measured
 
 
 def test_limits_are_read_from_a_configuration() -> None:

@@ -8,8 +8,8 @@ import torch.nn.functional as F
 
 from oneiro.models import layer
 
-HEADS = 4, 2, 6  # query heads, key heads, dimension
-WIDTH, MLP = 10, 14
+HEADS = 2, 1, 4  # query heads, key heads, dimension
+WIDTH, MLP = 5, 6
 
 
 def leaves(*shapes: tuple[int, ...]) -> list[torch.Tensor]:

@@ -167,12 +167,24 @@ def _never(folder: Path) -> Any:
     raise AssertionError("the network was used")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_fetched_model_tells_english_from_the_same_words_shuffled_answers_and_stops(tmp_path: Path) -> None:
     try:
         smol = smollm.fetch(tmp_path / "model")
     except OneiroError as error:
         pytest.skip(f"SmolLM2 cannot be fetched here: {error}")
+    check_english(smol)
+
+
+def test_the_model_at_its_default_place_knows_english_too() -> None:
+    """Quick, because nothing is fetched or converted."""
+    place = smollm.home() / "models" / "smollm2-135m"
+    if not smollm.whole(place):
+        pytest.skip("SmolLM2 was not fetched yet; `make thorough` fetches a copy of its own")
+    check_english(smollm.fetch())
+
+
+def check_english(smol: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(smol, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(smol)
 

@@ -70,8 +70,16 @@ def make_run(path: Path, seed: int = 0, word: str = HOSTILE) -> Path:
     return path
 
 
-def test_nothing_a_model_writes_becomes_markup(tmp_path: Path) -> None:
-    harmless = outline(page.write([make_run(tmp_path / "plain", word="word")]).read_text())
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose words are harmless, with its page."""
+    run = make_run(tmp_path_factory.mktemp("runs") / "lake", word="word")
+    page.write([run])
+    return run
+
+
+def test_nothing_a_model_writes_becomes_markup(lake: Path, tmp_path: Path) -> None:
+    harmless = outline((lake / "report.html").read_text())
     hostile_text = page.write([make_run(tmp_path / "hostile")]).read_text()
     hostile = outline(hostile_text)
     assert hostile.tags.count("script") == harmless.tags.count("script") == 1
@@ -84,15 +92,15 @@ def test_nothing_a_model_writes_becomes_markup(tmp_path: Path) -> None:
     )
 
 
-def test_the_page_needs_nothing_but_itself(tmp_path: Path) -> None:
-    text = page.write([make_run(tmp_path / "run", word="word")]).read_text()
+def test_the_page_needs_nothing_but_itself(lake: Path) -> None:
+    text = (lake / "report.html").read_text()
     links = [value for name, value in outline(text).attributes if name in ("src", "href", "xlink:href")]
     assert all((value or "").startswith("#") for value in links)
     assert not re.search(r"url\((?!#)|@import", text)
 
 
-def test_the_page_shows_table_curves_stages_recipe_and_episodes(tmp_path: Path) -> None:
-    text = page.write([make_run(tmp_path / "lake", word="word")]).read_text()
+def test_the_page_shows_table_curves_stages_recipe_and_episodes(lake: Path) -> None:
+    text = (lake / "report.html").read_text()
     for part in (
         "<title>lake",
         "Headline word",
@@ -134,9 +142,9 @@ def test_long_settings_side_by_side_break_and_numbers_stay_whole(tmp_path: Path)
     assert "td.words { white-space: normal; overflow-wrap: anywhere; }" in text and "nowrap" in text
 
 
-def test_the_same_run_gives_the_same_page(tmp_path: Path) -> None:
-    make_run(tmp_path / "run", word="word")
-    assert page.write([tmp_path / "run"]).read_bytes() == page.write([tmp_path / "run"]).read_bytes()
+def test_the_same_run_gives_the_same_page(lake: Path) -> None:
+    before = (lake / "report.html").read_bytes()
+    assert page.write([lake]).read_bytes() == before
 
 
 def test_a_damaged_summary_is_one_line(tmp_path: Path) -> None:
@@ -214,15 +222,15 @@ ENDS = """() => [...document.querySelectorAll("td, img, .plots svg")]
 
 
 @pytest.mark.skipif(not CHROMIUM, reason="no Chromium on this machine")
-@pytest.mark.parametrize("width", [390, 1280])
-def test_tables_curves_and_pictures_fit_the_width(tmp_path: Path, width: int) -> None:
+def test_tables_curves_and_pictures_fit_the_width_of_a_telephone_and_of_a_screen(tmp_path: Path) -> None:
     path = page.write([make_wide_run(tmp_path / "run")])
     with (
         sync_playwright() as playwright,
         playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]) as browser,
     ):
-        window = browser.new_page(viewport={"width": width, "height": 800})
-        window.goto(path.as_uri())
-        ends = window.evaluate(ENDS)
-    assert len(ends) >= 8
-    assert max(ends) <= width
+        for width in (390, 1280):
+            window = browser.new_page(viewport={"width": width, "height": 800})
+            window.goto(path.as_uri())
+            ends = window.evaluate(ENDS)
+            assert len(ends) >= 8
+            assert max(ends) <= width

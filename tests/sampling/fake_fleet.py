@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -35,8 +34,10 @@ class FakeServer:
         self.most = self._present = 0
         """Requests that it sampled for at once."""
         self.company = 1
-        """So many it waits for before it answers, though not for long."""
+        """So many it waits for before it answers, a minute at most."""
         self.updates = 0
+        self.over = threading.Event()
+        """The test has ended."""
         self._lock = threading.Lock()
         self._came = threading.Condition()
 
@@ -61,6 +62,7 @@ class FakeServer:
         return self
 
     def __exit__(self, *error: Any) -> None:
+        self.over.set()
         self.http.shutdown()
         self.http.server_close()
 
@@ -83,7 +85,7 @@ class FakeServer:
             self.bodies.append(body)
             self.meet()
         if fault == "slow":
-            time.sleep(1.5)
+            self.over.wait(60)  # until the test ends: whoever goes on did not wait for it
         if fault == "garbage":
             reply: Any = {"choices": [{"token_ids": [10**9], "logprobs": {"token_logprobs": ["x"]}}], "meta_info": {}}
         elif fault == "empty":
@@ -110,7 +112,7 @@ class FakeServer:
             self._present += 1
             self.most = max(self.most, self._present)
             self._came.notify_all()
-            self._came.wait_for(lambda: self.most >= self.company, 1.0)
+            self._came.wait_for(lambda: self.most >= self.company, 60.0)
 
     def other(self, path: str, body: Any) -> Any:
         if path == "/health":

@@ -111,8 +111,18 @@ SPECIAL: dict[str, dict[str, object]] = {
 """Windows, caps, scales, biases of the head, sinks."""
 
 
-@pytest.mark.parametrize("kernel", ["shared prompts", "a cache of its own"])
-@pytest.mark.parametrize("family", SPECIAL)
+@pytest.mark.parametrize(
+    ("family", "kernel"),
+    [
+        *((family, "shared prompts") for family in SPECIAL),
+        ("gpt_oss", "a cache of its own"),
+        *(
+            pytest.param(family, "a cache of its own", marks=pytest.mark.thorough)
+            for family in SPECIAL
+            if family != "gpt_oss"
+        ),
+    ],
+)
 def test_every_kind_of_attention_decodes_like_the_full_forward(
     family: str, kernel: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,7 +39,7 @@ def opened(tmp_path: Path) -> Iterator[Open]:
             language: LanguageModel, kind: str = "sglang", count: int = 1, **how: Any
         ) -> tuple[Fleet, list[FakeServer]]:
             servers = [stack.enter_context(FakeServer(make_tiny(seed=9), kind)) for _ in range(count)]
-            chosen: dict[str, Any] = {"timeout_s": 5.0, "revive_s": 0.0, "patience_s": 1.0, "kind": kind} | how
+            chosen: dict[str, Any] = {"timeout_s": 60.0, "revive_s": 0.0, "patience_s": 60.0, "kind": kind} | how
             fleet = Fleet(language, FleetSettings(urls=tuple(s.url for s in servers), **chosen), tmp_path / "weights")
             return fleet, servers
 
@@ -90,19 +90,19 @@ def test_weights_are_sent_as_often_as_staleness_asks_for(tiny: LanguageModel, op
         ("vllm", "slow"),
         ("vllm", "garbage"),
         ("vllm", "half"),
-        ("vllm", "short"),
         ("vllm", "abort"),
-        ("vllm", "partial"),
         ("vllm", "duplicate"),
-        ("vllm", "empty"),
         ("sglang", "stale"),
         ("sglang", "partial"),
-        ("sglang", "garbage"),
         ("sglang", "empty"),
+        pytest.param("vllm", "short", marks=pytest.mark.thorough),
+        pytest.param("vllm", "partial", marks=pytest.mark.thorough),
+        pytest.param("vllm", "empty", marks=pytest.mark.thorough),
+        pytest.param("sglang", "garbage", marks=pytest.mark.thorough),
     ],
 )
 def test_a_server_that_misbehaves_costs_no_sample(tiny: LanguageModel, kind: str, fault: str, opened: Open) -> None:
-    fleet, (first, _) = opened(tiny, kind, 2, timeout_s=1.0)
+    fleet, (first, _) = opened(tiny, kind, 2, **({"timeout_s": 2.0} if fault == "slow" else {}))
     first.faults = [fault, fault]
     fleet.at(1)
     for seed in range(2):
@@ -177,7 +177,7 @@ def test_who_asks_for_samples_first_brings_the_weights_along(tiny: LanguageModel
 
 
 def test_a_server_that_fell_behind_gets_the_weights_before_it_samples(tiny: LanguageModel, opened: Open) -> None:
-    fleet, (server,) = opened(tiny, "vllm", total_s=20.0)
+    fleet, (server,) = opened(tiny, "vllm", total_s=120.0)
     fleet.at(1)
     fleet.servers[0].version = 0
     (samples,) = fleet.generate([[3]], 2, FIVE)
@@ -197,10 +197,10 @@ def test_what_keeps_failing_ends_with_the_last_fault_and_asks_for_nothing_more(
 
 
 def test_a_server_that_dies_in_the_middle_and_one_that_takes_too_long(tiny: LanguageModel, opened: Open) -> None:
-    fleet, (server,) = opened(tiny, "vllm", patience_s=0.3, total_s=20.0, retries=9)
+    fleet, (server,) = opened(tiny, "vllm", patience_s=3.0, total_s=120.0, retries=9)
     fleet.at(0)
     server.faults = ["die"]
-    with pytest.raises(OneiroError, match="no rollout server answered within 0 s"):
+    with pytest.raises(OneiroError, match="no rollout server answered within 3 s"):
         fleet.generate([[3]], 1, FIVE)
     fleet, _ = opened(tiny, "vllm", total_s=1e-9)
     fleet.at(0)
@@ -234,7 +234,7 @@ def learned(engine: Engine, language: LanguageModel, folder: Path, **more: Any) 
             for s in sampled[g]
         ]
 
-    how = settings(Grpo(), 18, **more)
+    how = settings(Grpo(), 15, **more)
     reinforce(language, how, folder, 0, Callbacks(play, lambda step, values: logged.append(values)))
     return logged
 

@@ -24,7 +24,7 @@ def serving(answer: Answer) -> Iterator[str]:
             with suppress(OSError):
                 answer(self)
 
-        do_POST = do_GET
+        do_POST = do_CONNECT = do_GET
 
         def log_message(self, *args: Any) -> None:
             pass

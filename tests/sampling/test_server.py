@@ -23,13 +23,18 @@ pytestmark = pytest.mark.filterwarnings("ignore::oneiro.errors.Notice")
 
 
 class Host:
-    """A local server whose answers a test writes; it remembers every request body, header and time of arrival."""
+    """A local server whose answers a test writes; it remembers every request body, header and time of arrival.
+
+    `over` is set when the test ends. An answer that waits for it is one that never comes: a client that returns did
+    not wait for it.
+    """
 
     def __init__(self) -> None:
         self.answer: Callable[[dict[str, Any], BaseHTTPRequestHandler], None] = echo
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.times: list[float] = []
+        self.over = threading.Event()
         lock = threading.Lock()
         host = self
 
@@ -55,11 +60,12 @@ class Host:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.over.set()
         self.http.shutdown()
         self.http.server_close()
 
     def client(self, **settings: Any) -> Server:
-        settings = {"model": "m", "timeout_s": 5.0, **settings}
+        settings = {"model": "m", "timeout_s": 60.0, **settings}
         return Server(ServerConfig(base_url=f"http://127.0.0.1:{self.http.server_port}/v1", **settings))
 
 
@@ -133,7 +139,7 @@ def test_no_more_requests_than_the_concurrency_are_under_way_at_once(host: Host)
     busy: list[int] = []
     most_busy = 0
     lock = threading.Lock()
-    three = threading.Barrier(3, timeout=5.0)
+    three = threading.Barrier(3, timeout=60.0)
 
     def together(body: dict[str, Any], handler: BaseHTTPRequestHandler) -> None:
         nonlocal most_busy
@@ -189,8 +195,8 @@ def test_waits_grow_twofold_with_jitter_that_the_seed_decides(host: Host, monkey
     host.answer = lambda body, handler: send(handler, {}, 500)
     host.client(retries=2, seed=1).chat([say("a")])
     first, second = (late - early for early, late in zip(host.times, host.times[1:], strict=False))
-    assert 0.05 <= first < 0.2
-    assert 0.1 <= second < 0.35
+    # At least half of 0.1 s, then of 0.2 s; how much later they come is up to the machine.
+    assert first >= 0.05 and second >= 0.1
 
 
 def test_retry_after_is_waited_for(host: Host) -> None:
@@ -203,57 +209,46 @@ def test_retry_after_is_waited_for(host: Host) -> None:
 
 
 def test_a_retry_after_beyond_the_deadline_gives_up_at_once(host: Host) -> None:
-    host.answer = lambda body, handler: send(handler, {"detail": "later"}, 429, Retry_After="3600")
-    start = time.monotonic()
-    reply = host.client(total_s=60.0).chat([say("a")])[0][0]
-    assert reply.error is not None and "429" in reply.error
-    assert time.monotonic() - start < 20
+    host.answer = lambda body, handler: send(handler, {"detail": "later"}, 429, Retry_After="7200")
+    reply = host.client(total_s=3600.0).chat([say("a")])[0][0]  # a client that waits hangs here for an hour
+    assert reply.error is not None and "429" in reply.error and len(host.bodies) == 1
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 301])
 def test_a_refusal_stops_the_batch_at_once_with_the_server_s_words_in_one_line(host: Host, status: int) -> None:
     def answer(body: dict[str, Any], handler: BaseHTTPRequestHandler) -> None:
         if body["messages"][0]["content"] == "stall":
-            time.sleep(40)
+            host.over.wait()
         send(handler, {"error": {"message": "no such\nmodel"}}, status)
 
     host.answer = answer
-    start = time.monotonic()
     with pytest.raises(OneiroError, match="no such model") as caught:
-        host.client(timeout_s=30, concurrency=2).chat([say("stall"), say("a"), say("b"), say("c")])
+        host.client(timeout_s=3600, concurrency=2).chat([say("stall"), say("a"), say("b"), say("c")])
     assert "\n" not in str(caught.value)
-    assert time.monotonic() - start < 20
     assert len(host.bodies) <= 3
 
 
 def test_a_server_that_stalls_is_cut_off_at_the_timeout(host: Host) -> None:
-    host.answer = lambda body, handler: time.sleep(40)
-    start = time.monotonic()
+    host.answer = lambda body, handler: host.over.wait()
     reply = host.client(timeout_s=0.2, retries=1).chat([say("a")])[0][0]
     assert reply.error is not None and "0.2 s" in reply.error
-    assert time.monotonic() - start < 20
 
 
 def test_a_server_that_drips_bytes_forever_is_cut_off_too(host: Host) -> None:
     def drip(body: dict[str, Any], handler: BaseHTTPRequestHandler) -> None:
         handler.wfile.write(b"HTTP/1.0 200 OK\r\nX-Slow: ")
-        for _ in range(800):
+        while not host.over.wait(0.05):
             handler.wfile.write(b"x")
-            time.sleep(0.05)
 
     host.answer = drip
-    start = time.monotonic()
     reply = host.client(timeout_s=0.3, retries=0).chat([say("a")])[0][0]
     assert reply.error is not None and "0.3 s" in reply.error
-    assert time.monotonic() - start < 20
 
 
 def test_the_total_deadline_ends_the_batch_with_error_replies(host: Host) -> None:
-    host.answer = lambda body, handler: time.sleep(40)
-    start = time.monotonic()
-    replies = host.client(total_s=0.4, timeout_s=10, concurrency=2).chat([say(str(i)) for i in range(6)])
+    host.answer = lambda body, handler: host.over.wait()
+    replies = host.client(total_s=0.4, timeout_s=3600, concurrency=2).chat([say(str(i)) for i in range(6)])
     assert all(group[0].error for group in replies)
-    assert time.monotonic() - start < 20
 
 
 NESTED = b"[" * 200_000
@@ -444,22 +439,18 @@ def test_a_reply_is_bounded_by_what_was_asked_for_and_read_no_further(host: Host
                 sent += handler.wfile.write(b" " * (1 << 16))
 
     host.answer = flood
-    start = time.monotonic()
     reply = host.client(retries=0, max_tokens=10).chat([say("a")])[0][0]
     assert reply.error == "the reply is longer than 1.01 MiB"
-    assert sent < 16 << 20 and time.monotonic() - start < 20
+    assert sent < 16 << 20
 
 
 def test_a_reply_that_comes_too_slowly_ends_at_the_deadline_whatever_it_holds(host: Host) -> None:
     def trickle(body: dict[str, Any], handler: BaseHTTPRequestHandler) -> None:
         handler.wfile.write(b"HTTP/1.0 200 OK\r\n\r\n")
         with contextlib.suppress(OSError):
-            for _ in range(2000):
+            while not host.over.wait(0.02):
                 handler.wfile.write(b" " * 100)
-                time.sleep(0.02)
 
     host.answer = trickle
-    start = time.monotonic()
     reply = host.client(retries=0, timeout_s=0.3).chat([say("a")])[0][0]
     assert reply.error is not None and "within 0.3 s" in reply.error
-    assert time.monotonic() - start < 20

@@ -34,14 +34,13 @@ def test_the_published_lengths_vocabularies_and_offsets() -> None:
 def test_the_published_transformers_have_their_parameter_counts(layout: Layout, millions: float) -> None:
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    settings = TransformerSettings(layers=12, width=768, heads=12, mlp=3072)
-    made = create(settings.model_copy(update={"layers": 1}), layout, 0)
-    # Eleven more layers, counted without making them.
+    made = create(TransformerSettings(layers=1, width=24, heads=12, mlp=96), layout, 0)
+    # The published sizes, counted without making them.
+    sizes = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "head_dim": 64}
     with torch.device("meta"):
-        config = LlamaConfig.from_dict({**made.model.config.to_dict(), "num_hidden_layers": 12})
-        full = LlamaForCausalLM(config)
+        full = LlamaForCausalLM(LlamaConfig.from_dict({**made.model.config.to_dict(), **sizes}))
     assert round(sum(p.numel() for p in full.parameters()) / 1e6, 1) == millions
-    assert made.backbone.head_weight.shape == (4375, 768)
+    assert made.backbone.head_weight.shape == (4375, 24)
 
 
 def test_a_multi_step_row_by_hand() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import platform
 from pathlib import Path
 
 import pytest
@@ -254,22 +255,19 @@ def test_dropout_falls_on_attention_and_on_what_it_tells_and_only_in_training() 
         torch.testing.assert_close(found, F.silu(frames + told))
 
 
-def test_the_way_back_on_arm_switches_onednn_off_and_on_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_onednn_is_on_again_after_a_way_back_that_fails() -> None:
     class Loss:
         def backward(self) -> None:
             seen.append(torch.backends.mkldnn.enabled)
-            if len(seen) == 3:
+            if len(seen) == 2:
                 raise RuntimeError
 
     seen: list[bool] = []
-    monkeypatch.setattr(blocks, "ARM", False)
     blocks.backward(Loss())  # type: ignore[arg-type]
-    monkeypatch.setattr(blocks, "ARM", True)
-    blocks.backward(Loss())  # type: ignore[arg-type]
-    assert seen == [True, False] and torch.backends.mkldnn.enabled
     with pytest.raises(RuntimeError):
         blocks.backward(Loss())  # type: ignore[arg-type]
-    assert torch.backends.mkldnn.enabled
+    # Off on the way back on ARM alone, where torch's own kernels are quicker.
+    assert seen == [platform.machine() not in ("aarch64", "arm64")] * 2 and torch.backends.mkldnn.enabled
 
 
 # The discriminator ----------------------------------------------------------------------------------------------------

@@ -27,10 +27,10 @@ def official() -> list[Transition]:
 @pytest.mark.parametrize(
     ("scorer", "answers", "expected"),
     [
-        ("strict", "perfect", (100.0, 100.0, 100.0)),
-        ("strict", "no change", (100.0, 0.0, 59.04)),
         ("official", "perfect", (100.0, 95.79, 98.27)),
-        ("official", "no change", (100.0, 0.0, 59.04)),
+        ("strict", "no change", (100.0, 0.0, 59.04)),
+        pytest.param("strict", "perfect", (100.0, 100.0, 100.0), marks=pytest.mark.thorough),
+        pytest.param("official", "no change", (100.0, 0.0, 59.04), marks=pytest.mark.thorough),
     ],
 )
 def test_every_official_row_scores_as_published(
@@ -48,7 +48,15 @@ def test_every_official_row_scores_as_published(
     assert table["score_only"]["changed"]["cases"] == 74
 
 
-@pytest.mark.parametrize(("kind", "changed"), [("full", 1210), ("action", 801), ("tick", 482), ("score", 198)])
+@pytest.mark.parametrize(
+    ("kind", "changed"),
+    [
+        ("tick", 482),
+        ("score", 198),
+        pytest.param("full", 1210, marks=pytest.mark.thorough),
+        pytest.param("action", 801, marks=pytest.mark.thorough),
+    ],
+)
 def test_rows_count_as_changed_by_the_part_that_is_asked(official: list[Transition], kind: Kind, changed: int) -> None:
     """The counts of the published labels: changed in anything, by the command, by time, in score."""
     task = TextGamePredictor(TextGamePredictorConfig(rules="none", transition=kind))
@@ -57,14 +65,15 @@ def test_rows_count_as_changed_by_the_part_that_is_asked(official: list[Transiti
     assert [table["all"][part]["accuracy"] for part in ("changed", "unchanged")] == [0.0, 100.0]
 
 
-def test_every_official_row_can_be_told_in_edits(official: list[Transition]) -> None:
+def test_official_rows_can_be_told_in_edits(official: list[Transition]) -> None:
     task, whole = (
         TextGamePredictor(TextGamePredictorConfig(rules="none", output="edits")),
         TextGamePredictor(TextGamePredictorConfig(rules="none")),
     )
-    assert all(task.exact(task.perfect(case), case) for case in official)
-    assert sum(task.exact(task.no_change(case), case) for case in official) == 1744
-    changed = [case for case in official if case.changed]
+    some = official[::4]
+    assert all(task.exact(task.perfect(case), case) for case in some)
+    assert all(task.exact(task.no_change(case), case) == (not case.changed) for case in some)
+    changed = [case for case in some if case.changed]
     short, long = (sum(len(told.perfect(case)) for case in changed) for told in (task, whole))
     assert long > 3 * short
 
@@ -72,7 +81,7 @@ def test_every_official_row_can_be_told_in_edits(official: list[Transition]) -> 
 def test_the_perfect_answer_earns_the_most_and_the_rewards_keep_their_range(official: list[Transition]) -> None:
     for kind, best in (("binary", 1.0), ("shaped", 1.0)):
         task = TextGamePredictor(TextGamePredictorConfig(rules="none", reward=kind))
-        assert all(task.reward(task.perfect(case), case).value == best for case in official[::5])
+        assert all(task.reward(task.perfect(case), case).value == best for case in official[::10])
     task = TextGamePredictor(TextGamePredictorConfig(rules="none", reward="task"))
     paid = [(task.reward(task.no_change(case), case).value, case) for case in official]
     assert all(value == pytest.approx(0.3) for value, case in paid if not case.changed)
@@ -129,7 +138,7 @@ def fuzz(official: list[Transition], count: int) -> float:
 
 
 def test_mutated_answers_never_raise_and_are_scored_in_time(official: list[Transition]) -> None:
-    assert fuzz(official, 4_000) < 2
+    assert fuzz(official, 1_000) < 2
 
 
 @pytest.mark.thorough

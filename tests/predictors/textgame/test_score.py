@@ -181,10 +181,10 @@ DEGENERATE: dict[str, Callable[[Transition], str]] = {
 
 def test_no_degenerate_answer_can_farm_the_shaped_reward() -> None:
     """On steps that change something each earns next to nothing; the published reward pays some of them well."""
-    rows = [found for found in crawl(GAMES, "train", CrawlConfig(levels=1, max_steps=8)) if found.changed]
+    rows = [found for found in crawl(GAMES, "train", CrawlConfig(levels=1, max_steps=4)) if found.changed]
     published = TextGamePredictor(TextGamePredictorConfig(rules="none", reward="task"))
     mean = {name: sum(task.reward(f(c), c).value for c in rows) / len(rows) for name, f in DEGENERATE.items()}
-    assert len(rows) > 300
+    assert len(rows) > 100
     assert max(mean.values()) < 0.05, mean
     assert mean["no change"] == mean["repeat the state"] == mean["nothing"] == 0.0
     farmed = sum(published.reward(task.no_change(c), c).value for c in rows) / len(rows)

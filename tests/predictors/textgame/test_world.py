@@ -157,7 +157,7 @@ def test_a_learned_world_is_total_whatever_is_predicted(name: str) -> None:
         return [json.dumps({**mutated(now.state, rng), "score": now.score}) for now in situations]
 
     _, imagined = worlds(name, predict)
-    for seed in range(12):
+    for seed in range(4):
         imagined.reset(seed=seed)
         for _ in range(4):
             shown, _, _, _, info = imagined.step(imagined.random_action(rng))
@@ -167,4 +167,4 @@ def test_a_learned_world_is_total_whatever_is_predicted(name: str) -> None:
         situation = imagined.situation("wait")
         assert len(true_predictor(task)([replace(situation, action=c) for c in imagined.commands()[:20]])) > 0
         search_in_model(task, predict, imagined.game.situation(imagined.scene), possible(imagined.game), depth=2)
-    assert taken > 5  # many of them are taken for true: the world goes on in them
+    assert taken > 1  # many of them are taken for true: the world goes on in them

@@ -150,7 +150,7 @@ def test_a_reply_that_is_no_candidate_is_left_out() -> None:
     assert LinearAgent().confidences([Step(PAGE, PAGE, "fly")]) == [0.0]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_14_linear_agent_ends_above_sft_and_no_curriculum(tmp_path: Path) -> None:
     """On a fixed seed: three phases on one site, from one demonstration of each template."""
     run = oneiro.run("webrl/sandbox", out=tmp_path / "run", overrides=GITLAB)

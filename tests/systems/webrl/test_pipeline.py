@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import oneiro
 from oneiro import cli
 from oneiro.curriculum import task_key
 from oneiro.errors import OneiroError
@@ -28,9 +29,11 @@ COMMAND = [sys.executable, "-m", "oneiro", "run", "webrl/sandbox", "preset=smoke
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
+ONE_PHASE = ["variants=[no-curriculum,random-tasks]", "phases=1"]
+
+
 def start(out: Path) -> subprocess.Popen[bytes]:
-    overrides = ["variants=[no-curriculum,random-tasks]", "phases=1"]
-    return subprocess.Popen([*COMMAND, *overrides, "--out", str(out)], env=ENVIRONMENT, stdout=subprocess.DEVNULL)
+    return subprocess.Popen([*COMMAND, *ONE_PHASE, "--out", str(out)], env=ENVIRONMENT, stdout=subprocess.DEVNULL)
 
 
 def write_json_lines(path: Path, rows: list[dict[str, Any]]) -> None:
@@ -43,13 +46,22 @@ def phase_files(run: Path) -> dict[str, str]:
     return {str(p.relative_to(run)): hashlib.sha256(p.read_bytes()).hexdigest() for p in found}
 
 
-@pytest.mark.slow
-def test_13_kill_and_resume_gives_the_same_bytes(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "moments",
+    [
+        pytest.param(["phase-1-actor"], id="once"),
+        pytest.param(
+            ["phase-1-rollout", "phase-1-actor", "no-curriculum-phase-1-rollout", "random-tasks-phase-1-tasks"],
+            id="again and again",
+            marks=pytest.mark.thorough,
+        ),
+    ],
+)
+def test_13_kill_and_resume_gives_the_same_bytes(moments: list[str], tmp_path: Path) -> None:
     alone, killed = tmp_path / "alone", tmp_path / "killed"
-    assert start(alone).wait(600) == 0
-    moments = ("phase-1-rollout", "phase-1-actor", "no-curriculum-phase-1-rollout", "random-tasks-phase-1-tasks")
+    oneiro.run("webrl/sandbox", out=alone, overrides=["preset=smoke", *ONE_PHASE])
     assert kill_in(moments, killed, lambda: start(killed)) >= 1
-    assert start(killed).wait(600) == 0
+    oneiro.run(str(killed))
     assert fingerprint(killed) == fingerprint(alone)
     assert phase_files(killed) == phase_files(alone)
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from oneiro import cli
 from oneiro import recipe as recipes
 from oneiro.agents.evaluate import record
 from oneiro.episode import Episode, FinishReason
@@ -125,10 +126,8 @@ def test_the_model_of_a_run_is_asked_as_it_was_taught(alone: Path, tmp_path: Pat
     language = load(str(alone))
     assert language.metadata["task"]["brief"] and language.metadata["held_out"] == ["grow-beans"]
     out, kept = tmp_path / "scores.json", tmp_path / "answers.jsonl"
-    command = [*COMMAND, "eval", "text-game", "--data", str(alone / "data"), "--model", str(alone), "--rows", "8"]
-    subprocess.run(
-        [*command, "--json", str(out), "--keep", str(kept)], env=ENVIRONMENT, check=True, capture_output=True
-    )
+    command = ["eval", "text-game", "--data", str(alone / "data"), "--model", str(alone), "--rows", "8"]
+    assert cli.main([*command, "--json", str(out), "--keep", str(kept)]) == 0
     scores = json.loads(out.read_text())
     assert list(scores["rows"]) == ["no change", "lookup", "perfect", alone.name]
     assert scores["rows"][alone.name]["all"]["overall"]["cases"] == 8

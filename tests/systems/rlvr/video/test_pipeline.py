@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 
+import oneiro
 from oneiro import cli
 from oneiro import recipe as recipes
 from oneiro.errors import OneiroError
@@ -74,16 +76,20 @@ def alone(request: pytest.FixtureRequest, finished: Callable[[str, str], Path]) 
 # The pipelines --------------------------------------------------------------------------------------------------------
 
 
+def recipe_of(run: Path) -> str:
+    return BOTH[1] if "multi" in (run / "recipe.yaml").read_text() else BOTH[0]
+
+
+@pytest.mark.parametrize(
+    "alone", [BOTH[0], pytest.param(BOTH[1], marks=pytest.mark.thorough)], ids=["single", "multi"], indirect=True
+)
 def test_a_run_takes_models_that_were_trained_before(alone: Path, tmp_path: Path) -> None:
     """Nothing is trained in their place, and both models end as in the run they come from: nor do looks at test
     segments on the way disturb what is learned.
     """
-    name = "rlvr/video-multi" if "multi" in (alone / "recipe.yaml").read_text() else "rlvr/video-single"
     out = tmp_path / "again"
-    assert (
-        start(name, out, f"init_from.transformer={alone}", "evaluation.every=2", "evaluation.eval_subset=3").wait(300)
-        == 0
-    )
+    looks = ["evaluation.every=2", "evaluation.eval_subset=3"]
+    oneiro.run(recipe_of(alone), out=out, overrides=["preset=toy", f"init_from.transformer={alone}", *looks])
     for file in ("evaluation/base.npz", "evaluation/RLVR.npz"):
         mine, theirs = np.load(out / file), np.load(alone / file)
         assert set(mine) == set(theirs) and all(np.array_equal(mine[key], theirs[key]) for key in mine)
@@ -102,12 +108,12 @@ def test_a_run_takes_models_that_were_trained_before(alone: Path, tmp_path: Path
         (["init_from.transformer=RUN", "init_from.tokenizer=RUN"], "init_from.tokenizer or init_from.transformer"),
     ],
 )
-def test_what_is_given_must_fit(alone: Path, tmp_path: Path, overrides: list[str], said: str) -> None:
-    name = "rlvr/video-multi" if "multi" in (alone / "recipe.yaml").read_text() else "rlvr/video-single"
+def test_what_is_given_must_fit(
+    alone: Path, tmp_path: Path, overrides: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     filled = [part.replace("RUN", str(alone)) for part in overrides]
-    command = [*COMMAND, "run", name, "preset=toy", *filled, "--out", str(tmp_path / "other")]
-    refused = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
-    assert refused.returncode == 2 and said in " ".join(refused.stderr.split())
+    assert cli.main(["run", recipe_of(alone), "preset=toy", *filled, "--out", str(tmp_path / "other")]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "other" / "data").exists()  # it is looked at first
 
 
@@ -144,21 +150,23 @@ def test_the_sampler_and_the_learner_agree_and_the_reward_is_the_sum_of_its_term
 def test_eval_video_measures_base_and_rlvr_on_the_episodes_that_training_left_out(alone: Path, tmp_path: Path) -> None:
     out = tmp_path / "frames.json"
     options = ["--segments", "5", "--runs", "2", "--lpips", "none", "--json", str(out)]
-    command = [*COMMAND, "eval", "video", "--model", str(alone), "--data", str(alone / "data"), *options]
-    subprocess.run(command, env=ENVIRONMENT, check=True, capture_output=True)
+    assert cli.main(["eval", "video", "--model", str(alone), "--data", str(alone / "data"), *options]) == 0
     rows = json.loads(out.read_text())["tables"][0]["rows"]
     assert [row["frames"] for row in rows] == [COPY, LOOKUP, CEILING, "base", "RLVR"] and rows[0]["PSNR"]["n"] == 4
 
 
-def test_playing_writes_a_frame_for_every_key(alone: Path, tmp_path: Path) -> None:
+def test_playing_writes_a_frame_for_every_key(
+    alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "frames"
     out.mkdir()
     (out / "frame-0009.png").touch()  # of a longer rollout that was here before
-    command = [*COMMAND, "play", "robot", "--model", str(alone), "--out", str(out)]
-    done = subprocess.run(command, env=ENVIRONMENT, input="dw.\n?\nq\n", text=True, check=True, capture_output=True)
-    assert "'?' means nothing here" in done.stdout
+    monkeypatch.setattr("sys.stdin", io.StringIO("dw.\n?\nq\n"))
+    assert cli.main(["play", "robot", "--model", str(alone), "--out", str(out)]) == 0
+    shown = capsys.readouterr().out
+    assert "'?' means nothing here" in shown
     assert sorted(path.name for path in out.iterdir()) == [*(f"frame-{i:04d}.png" for i in range(1, 5)), "rollout.gif"]
-    assert "frame 4 > " in done.stdout  # as the fourth of the moving picture's frames is numbered
+    assert "frame 4 > " in shown  # as the fourth of the moving picture's frames is numbered
 
 
 def test_a_key_moves_one_entry_to_the_end_of_its_range(alone: Path, tmp_path: Path) -> None:
@@ -257,7 +265,7 @@ def test_lpips_is_refused_on_frames_that_are_too_small_before_anything_runs(
 
 
 def test_a_layout_of_the_other_kind_is_named_as_it_is_set(alone: Path) -> None:
-    multi = "multi" in (alone / "recipe.yaml").read_text()
+    multi = recipe_of(alone) == BOTH[1]
     other = load(BOTH[0] if multi else BOTH[1], "preset=toy", f"init_from.transformer={alone}")
     with pytest.raises(OneiroError, match=f"layout.name={'multi' if multi else 'single'}") as refused:
         given_transformer(other)
@@ -265,8 +273,7 @@ def test_a_layout_of_the_other_kind_is_named_as_it_is_set(alone: Path) -> None:
 
 
 def test_a_given_transformer_is_not_taken_for_actions_that_last_longer(alone: Path, tmp_path: Path) -> None:
-    name = BOTH[1] if "multi" in (alone / "recipe.yaml").read_text() else BOTH[0]
-    recipe = load(name, "preset=toy", f"init_from.transformer={alone}")
+    recipe = load(recipe_of(alone), "preset=toy", f"init_from.transformer={alone}")
     data = VideoData(recipe, open_episodes(alone / "data", every=3), action_repeat=8)
     with (
         Run.open(tmp_path / "run", recipe) as run,
