@@ -29,18 +29,21 @@ COMMA := ,
 # Where it is set, every process would compile all it imports again: six seconds with torch and transformers.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test thorough mutants chaos docs venv clean graphics browser
+.PHONY: demo test lint thorough mutants chaos docs venv clean graphics browser
 
 demo: $(VENV)/.installed
 	$(BIN)/oneiro run spa/frozen-lake --out $(OUT)
 
-test: $(VENV)/.installed-dev graphics browser docs
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+test: $(VENV)/.installed-dev graphics browser
+	@$(MAKE) --no-print-directory -j2 docs lint
 	# Two workers, one thread each: with more, threads of small operations wait for each other.
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal $(PYTEST)
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
 
 # What `make test` leaves out: every variant, and long searches for rare faults. About an hour.
 thorough: $(VENV)/.installed-dev graphics browser

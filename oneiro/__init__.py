@@ -8,9 +8,6 @@ agent = oneiro.train_agent("smollm2-135m", MyWorld, out="runs/agent")           
 
 from __future__ import annotations
 
-import sys
-from types import ModuleType
-
 TYPE_CHECKING = False  # typing.TYPE_CHECKING, without the import: Ctrl-C while this page is read cannot be caught
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from oneiro.recipe import Recipe
-    from oneiro.run import Run
+    from oneiro.rundir.run import Run
     from oneiro.systems.simple import train, train_agent
 
 __version__ = "0.3.0"
@@ -27,7 +24,7 @@ __all__ = ["Run", "run", "train", "train_agent"]
 
 def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: Sequence[str] = ()) -> Run:
     """Carry out a recipe, or go on with a run directory; see `oneiro.systems.run`."""
-    from oneiro import threads
+    from oneiro.runtime import threads
 
     threads.prepare()
     from oneiro import systems
@@ -38,25 +35,14 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
 def __getattr__(name: str) -> Any:
     """What brings more than this page is imported when it is asked for; `train` and `train_agent` bring torch."""
     if name == "Run":
-        from oneiro.run import Run
+        from oneiro.rundir.run import Run
 
         return Run
     if name not in ("train", "train_agent"):
         raise AttributeError(f"module 'oneiro' has no attribute '{name}'")
-    from oneiro import threads
+    from oneiro.runtime import threads
 
     threads.prepare()
     from oneiro.systems import simple
 
     return getattr(simple, name)
-
-
-class _Package(ModuleType):
-    """A package whose `run` stays the function when its module `oneiro.run` is imported, at whatever time that is."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not (name == "run" and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

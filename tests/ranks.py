@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from oneiro import team
+from oneiro.runtime import team
 
 SECONDS = 300.0
 """After which a test says that ranks hang."""

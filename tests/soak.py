@@ -14,7 +14,7 @@ import threading
 import time
 
 from oneiro import worlds
-from oneiro.seeds import generator
+from oneiro.runtime.seeds import generator
 from oneiro.worlds.web.browsing import browser
 from tests.proc import below, memory
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from oneiro import doctor_ranks
-from oneiro.capacity import plan as capacity
-from oneiro.capacity.sizes import Rates, Size, size_of
-from oneiro.errors import OneiroError
+from oneiro.diagnosis import plan as capacity
+from oneiro.diagnosis import ranks as doctor_ranks
+from oneiro.diagnosis.sizes import Rates, Size, size_of
 from oneiro.learning.algorithms import Ppo
 from oneiro.learning.rl_settings import RlSettings
 from oneiro.learning.settings import LearnerSettings
 from oneiro.models.settings import ModelSettings
 from oneiro.recipe import load
+from oneiro.runtime.errors import OneiroError
 from tests.docs.pages import DOCS, blocks
 from tests.ranks import on_ranks
 

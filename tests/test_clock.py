@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from oneiro import clock
-from oneiro.clock import spent
+from oneiro.runtime import clock
+from oneiro.runtime.clock import spent
 
 
 def test_what_is_spent_within_counts_for_the_name_within() -> None:

@@ -10,12 +10,12 @@ import pytest
 
 from oneiro import systems
 from oneiro.cli import main
-from oneiro.errors import OneiroError
 from oneiro.recipe import build
-from oneiro.records import read_log, write_episodes
-from oneiro.run import Run
+from oneiro.rundir.records import read_log, write_episodes
+from oneiro.rundir.run import Run
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.terminal import printable
 from oneiro.systems.spa.recipe import SpaRecipe
-from oneiro.terminal import printable
 from tests.chaos.folders import REPORT_FILES, RUN_FILES
 from tests.toy_system import ToyRecipe
 

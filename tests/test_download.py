@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from oneiro import download as room
-from oneiro import progress, sources
 from oneiro.cli import app
-from oneiro.download import Unreachable, download
-from oneiro.errors import OneiroError
+from oneiro.runtime import download as room
+from oneiro.runtime import progress, sources
+from oneiro.runtime.download import Unreachable, download
+from oneiro.runtime.errors import OneiroError
 
 BODY = bytes(range(256)) * 400
 SHA256 = hashlib.sha256(BODY).hexdigest()

@@ -9,11 +9,11 @@ import pytest
 import torch
 from transformers import LlamaConfig
 
-from oneiro import model_check
-from oneiro.errors import OneiroError
-from oneiro.model_check import ARCHITECTURES, check_model
+from oneiro.diagnosis import models as model_check
+from oneiro.diagnosis.models import ARCHITECTURES, check_model
 from oneiro.models import backbone
 from oneiro.models.small import first_kinds, small_config
+from oneiro.runtime.errors import OneiroError
 
 
 @pytest.mark.parametrize(("name", "forward"), [("gemma3_text", "own"), ("mixtral", "layers")])

@@ -182,7 +182,7 @@ for name in ("best", "grpo"):
     print(RlSettings.model_validate({"algorithm": {"name": name}}).algorithm)
 for warning in caught:
     print(warning.category.__name__, str(warning.message).partition(" of package")[0])
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.predictors import registry
 from oneiro.systems import recipe_class
 print(registry.names(), registry.predictor_class("task").__module__, recipe_class("count").__module__)

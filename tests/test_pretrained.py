@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from oneiro import pretrained, recipe
-from oneiro.errors import OneiroError
-from oneiro.recipe import SHIPPED, load
-from oneiro.recipe_mistakes import explain
+from oneiro import recipe
+from oneiro.recipe import SHIPPED, load, pretrained
+from oneiro.recipe.mistakes import explain
+from oneiro.runtime.errors import OneiroError
 from tests.conftest import make_tiny
 
 EVERY = [

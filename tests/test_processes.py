@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from oneiro.errors import OneiroError
-from oneiro.processes import each_done
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.processes import each_done
 
 HERE = Path(__file__).resolve().parent.parent
 
@@ -69,7 +69,7 @@ def test_what_work_raises_is_raised_here() -> None:
 
 PROGRAM = """
 import sys
-from oneiro.processes import each_done
+from oneiro.runtime.processes import each_done
 from tests.test_processes import mark_and_sleep
 if __name__ == "__main__":
     for _ in each_done(mark_and_sleep, [(sys.argv[1], n) for n in range(4)], 2):

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from oneiro import recipe as recipes
-from oneiro.errors import OneiroError
 from oneiro.recipe import Recipe, Settings, dump, listing, load, merge, plain
+from oneiro.runtime.errors import OneiroError
 from oneiro.systems import recipe_class
 from tests.toy_system import ToyRecipe
 

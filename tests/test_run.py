@@ -14,11 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from oneiro import interrupt, progress, systems
-from oneiro.errors import OneiroError
-from oneiro.files import read_json
-from oneiro.records import read_lines
-from oneiro.run import Run, _aside
+from oneiro import systems
+from oneiro.rundir.records import read_lines
+from oneiro.rundir.run import Run, _aside
+from oneiro.runtime import interrupt, progress
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.files import read_json
 from tests.toy_system import ToyLearn, ToyRecipe
 
 RECIPE = ToyRecipe(system="toy")

@@ -11,15 +11,16 @@ import pytest
 import torch
 import yaml
 
-from oneiro import systems, threads
+from oneiro import systems
 from oneiro.bench import load
 from oneiro.bench.load import Choice
 from oneiro.bench.step import StepSettings
-from oneiro.errors import OneiroError
-from oneiro.files import read_json, write_json
 from oneiro.models.language import ModelSettings, create_tiny
 from oneiro.recipe import load as load_recipe
 from oneiro.report.table import Cell
+from oneiro.runtime import threads
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.files import read_json, write_json
 from tests.toy_system import ToyRecipe
 
 RECIPE = ToyRecipe(system="toy")

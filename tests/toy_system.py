@@ -9,10 +9,10 @@ import os
 import sys
 import time
 
-from oneiro.files import read_json, write_json
 from oneiro.recipe import Recipe, Settings
-from oneiro.run import Run
-from oneiro.seeds import generator
+from oneiro.rundir.run import Run
+from oneiro.runtime.files import read_json, write_json
+from oneiro.runtime.seeds import generator
 
 
 class ToyModel(Settings):

@@ -17,11 +17,11 @@ from oneiro.agents.policies import Policy, ServerPolicy, mixture
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts_at, gives_state, play
 from oneiro.episode import Episode, FinishReason, lost
-from oneiro.errors import OneiroError
 from oneiro.models.chat import ChatFormat
 from oneiro.recipe import Settings, build
 from oneiro.report import stats
 from oneiro.report.table import Cell, Table
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.server import ServerConfig
 from oneiro.worlds import baselines
 from oneiro.worlds.base import World

@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from oneiro import seeds
 from oneiro.agents import prompts as words
 from oneiro.agents import reply as replies
 from oneiro.agents.policies import Turn, Utterance
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.episode import Episode, FinishReason, Row, given
-from oneiro.errors import OneiroError
 from oneiro.models.chat import ChatFormat
+from oneiro.runtime import seeds
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds import many
 from oneiro.worlds.base import Step, World, WorldLost
 

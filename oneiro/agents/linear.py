@@ -18,13 +18,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from oneiro import seeds
 from oneiro.agents import reply as replies
 from oneiro.agents.cues import Page, parts, stems
 from oneiro.agents.pages import compact
 from oneiro.agents.policies import Turn, Utterance
-from oneiro.errors import OneiroError
-from oneiro.files import write_with
+from oneiro.runtime import seeds
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.files import write_with
 
 SIZE = 1 << 15
 """Hashed features."""

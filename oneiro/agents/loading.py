@@ -12,12 +12,12 @@ from pydantic import Field
 from oneiro.agents.linear import LinearPolicy, is_linear
 from oneiro.agents.policies import ModelPolicy, Policy
 from oneiro.agents.prompts import DialogueSettings
-from oneiro.errors import OneiroError, nearest
-from oneiro.files import read_json
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import load
 from oneiro.models.locate import METADATA
 from oneiro.models.metadata import ModelMetadata
+from oneiro.runtime.errors import OneiroError, nearest
+from oneiro.runtime.files import read_json
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.worlds.base import World
 from oneiro.worlds.choice import WorldChoice

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from oneiro import seeds
 from oneiro.agents import reply as replies
 from oneiro.agents.exploration import Explorer
 from oneiro.episode import FinishReason, SamplingParams, Segment, Tokens
-from oneiro.errors import OneiroError
+from oneiro.runtime import seeds
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.completion import Completion
 from oneiro.sampling.server import Server, ServerConfig
 from oneiro.worlds.base import World

@@ -16,15 +16,15 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from oneiro import seeds
 from oneiro.agents import game as games
 from oneiro.agents.game import Attempt, Game
 from oneiro.agents.policies import Policy, Turn, Utterance
 from oneiro.agents.prompts import DialogueSettings
-from oneiro.clock import spent
 from oneiro.episode import Episode, lost
-from oneiro.errors import OneiroError
 from oneiro.models.chat import ChatFormat
+from oneiro.runtime import seeds
+from oneiro.runtime.clock import spent
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.base import World
 
 Asked = list[tuple[Game, Turn]]

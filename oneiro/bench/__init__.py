@@ -12,9 +12,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from oneiro.errors import OneiroError, nearest
-from oneiro.files import write_json
 from oneiro.report.table import Table
+from oneiro.runtime.errors import OneiroError, nearest
+from oneiro.runtime.files import write_json
 
 BENCHES: dict[str, str] = {
     "cpu": "oneiro.bench.cpu",

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from oneiro.bench import models
 from oneiro.bench.contender import Job
 from oneiro.bench.process import Contender
-from oneiro.errors import OneiroError
-from oneiro.progress import Bar, console
 from oneiro.report.table import Cell, Table
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.progress import Bar, console
 
 ENDS = 10
 """Steps that count as the beginning and as the end of a curve."""

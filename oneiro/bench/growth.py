@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from oneiro.progress import Bar, console
 from oneiro.report.table import Table
+from oneiro.runtime.progress import Bar, console
 
 Cost = Callable[[str, Any], tuple[float, int]]
 """(setting, value) -> seconds and the tokens they were for."""

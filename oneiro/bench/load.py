@@ -14,13 +14,13 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from oneiro import threads
 from oneiro.bench import models
 from oneiro.bench.measure import median_and_range, paired
 from oneiro.bench.process import Contender
 from oneiro.bench.step import StepSettings, job
-from oneiro.progress import Bar, console
 from oneiro.report.table import Table
+from oneiro.runtime import threads
+from oneiro.runtime.progress import Bar, console
 
 WARM_UP = 1
 

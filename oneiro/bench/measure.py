@@ -11,10 +11,10 @@ from statistics import median
 
 import torch
 
-from oneiro.errors import OneiroError, first_line
 from oneiro.models.language import default_device
-from oneiro.progress import Bar, console
 from oneiro.report.table import Cell, Table
+from oneiro.runtime.errors import OneiroError, first_line
+from oneiro.runtime.progress import Bar, console
 
 OURS = "Oneiro"
 COPIED = {"cpu": 1 << 27, "cuda": 1 << 31}

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from oneiro import seeds
-from oneiro.errors import OneiroError, nearest
 from oneiro.models import language
 from oneiro.models.language import LanguageModel, ModelSettings
 from oneiro.models.randomness import seeded
+from oneiro.runtime import seeds
+from oneiro.runtime.errors import OneiroError, nearest
 
 PREFIX = "shape:"
 """`shape:NAME` is a model of NAME's shape with random weights: no download, and as fast as the real one. All are Llamas

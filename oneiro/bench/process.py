@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import oneiro
-from oneiro import files
 from oneiro.bench import contender
 from oneiro.bench.contender import Job
-from oneiro.errors import OneiroError
+from oneiro.runtime import files
+from oneiro.runtime.errors import OneiroError
 
 PEER_PYTHON = "ONEIRO_PEER_PYTHON"
 """Names the Python that peers run under, when they live in an environment of their own."""

@@ -18,7 +18,6 @@ from typing import Any
 import torch
 from pydantic import Field
 
-from oneiro import threads
 from oneiro.agents.game import Attempt
 from oneiro.agents.policies import ModelPolicy, ScriptedPolicy, Turn, Utterance, mixture
 from oneiro.agents.prompts import DialogueSettings
@@ -26,13 +25,14 @@ from oneiro.agents.reply import TAG_TOKENS
 from oneiro.agents.rollout import attempts, play
 from oneiro.bench.measure import Contestant, median_and_range, take_turns, wait
 from oneiro.episode import Episode, lost
-from oneiro.errors import OneiroError
 from oneiro.models import language as languages
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.models.settings import ModelSettings
 from oneiro.recipe import Settings, Workers
 from oneiro.report.table import Cell, Table
+from oneiro.runtime import threads
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.worlds.choice import WorldChoice

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from pydantic import Field, model_validator
 
-from oneiro import seeds
 from oneiro.bench import floor, models
 from oneiro.bench.growth import Axes, growth, three
 from oneiro.bench.measure import OURS, Contestant, Machine, by_device, comparison, seconds_of, take_turns
@@ -25,8 +24,9 @@ from oneiro.models.language import LanguageModel
 from oneiro.models.randomness import seeded
 from oneiro.recipe import Settings
 from oneiro.report.table import Table
+from oneiro.runtime import seeds
+from oneiro.runtime.threads import cores
 from oneiro.sampling.engine import Engine, SamplingSettings
-from oneiro.threads import cores
 
 
 class SampleSettings(Settings):

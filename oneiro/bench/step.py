@@ -19,7 +19,6 @@ from typing import Any
 import torch
 from pydantic import Field
 
-from oneiro import seeds
 from oneiro.bench import floor, models
 from oneiro.bench.contender import Job
 from oneiro.bench.growth import Axes, growth, three
@@ -27,10 +26,11 @@ from oneiro.bench.measure import Machine, by_device, paired
 from oneiro.bench.process import Contender
 from oneiro.bench.sample import default_model, opened, sizes
 from oneiro.models.language import default_device
-from oneiro.progress import Bar, console
 from oneiro.recipe import Settings
 from oneiro.report.table import Cell, Table
-from oneiro.threads import cores
+from oneiro.runtime import seeds
+from oneiro.runtime.progress import Bar, console
+from oneiro.runtime.threads import cores
 
 NAMES = {"oneiro": "Oneiro", "transformers": "transformers generate + plain loop", "trl": "TRL GRPOTrainer"}
 PARTS = ("step", "generate", "score", "update", "processor")

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from oneiro import seeds
 from oneiro.bench import floor
 from oneiro.bench.growth import Axes, growth, three
 from oneiro.bench.measure import OURS, Contestant, Machine, by_device, comparison, seconds_of, take_turns
@@ -25,7 +24,8 @@ from oneiro.learning.optimiser import OptimiserSettings
 from oneiro.models.language import LanguageModel
 from oneiro.recipe import Settings
 from oneiro.report.table import Table
-from oneiro.threads import cores
+from oneiro.runtime import seeds
+from oneiro.runtime.threads import cores
 
 RATE = 1e-5
 PLAIN = "transformers forward + loss + backward + AdamW"

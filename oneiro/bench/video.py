@@ -18,7 +18,6 @@ from pydantic import Field
 from oneiro import recipe as recipes
 from oneiro.bench.measure import OURS, by_device, seconds_of
 from oneiro.bench.video_data import data_table
-from oneiro.errors import OneiroError
 from oneiro.models.language import LanguageModel
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video import transformer
@@ -27,9 +26,10 @@ from oneiro.predictors.video.model import open_model
 from oneiro.predictors.video.task import Encoded, VideoPredictor, VideoRewardSettings
 from oneiro.recipe import Settings
 from oneiro.report.table import Table
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.threads import cores
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.systems.rlvr.video.recipe import VideoRecipe
-from oneiro.threads import cores
 from oneiro.worlds.robot import puck as video_toy
 from oneiro.worlds.robot.episodes import ActionBins
 

@@ -17,7 +17,7 @@ from PIL import Image
 
 from oneiro.bench.measure import OURS
 from oneiro.report.table import Table
-from oneiro.seeds import generator
+from oneiro.runtime.seeds import generator
 from oneiro.worlds.robot import storage
 from oneiro.worlds.robot.episodes import RobotEpisode, read_segment, write_episode
 

@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 from oneiro.bench.process import PEER_PYTHON
-from oneiro.errors import OneiroError
 from oneiro.report.table import Table
-from oneiro.seeds import generator
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.seeds import generator
 from oneiro.worlds.web import browsing, miniwob
 from oneiro.worlds.web.actions import Action, Kind
 from oneiro.worlds.web.browser.base import Browser, Session

@@ -16,9 +16,9 @@ import numpy as np
 from matplotlib import image
 from numpy.typing import NDArray
 
-from oneiro.errors import OneiroError
 from oneiro.report.table import Table
-from oneiro.seeds import generator
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.seeds import generator
 from oneiro.worlds.grid.sokoban import views as cells
 from oneiro.worlds.grid.sokoban.levels import carve
 from oneiro.worlds.grid.sokoban.search import SHIFTS

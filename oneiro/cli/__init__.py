@@ -17,10 +17,10 @@ import typer
 from typer.core import TyperGroup
 from typer.models import CommandInfo
 
-from oneiro import threads
 from oneiro.cli import agents, data, machine, models, runs, web, worlds
-from oneiro.errors import Notice, OneiroError
-from oneiro.terminal import printable
+from oneiro.runtime import threads
+from oneiro.runtime.errors import Notice, OneiroError
+from oneiro.runtime.terminal import printable
 
 STOPPED = 130
 MISTAKE = 2

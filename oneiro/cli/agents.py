@@ -74,8 +74,8 @@ def agent(
     oneiro eval agent --world sokoban --server http://127.0.0.1:8000/v1 --server-model qwen --levels 32 --samples 1
     oneiro eval agent --world web --model runs/a/phase_3/actor --split test-unseen --levels 100 --samples 1
     """
-    from oneiro.errors import OneiroError
     from oneiro.recipe import assignments, build
+    from oneiro.runtime.errors import OneiroError
     from oneiro.worlds.baselines import require_script
 
     if sum(player is not None for player in (model, policy, server)) != 1:
@@ -103,7 +103,7 @@ def agent(
     if model is not None:
         require_model(model, ask_hub=True)  # said before torch is loaded
     from oneiro.agents.evaluate import evaluate_agent
-    from oneiro.progress import Bar, console
+    from oneiro.runtime.progress import Bar, console
     from oneiro.sampling.server import ServerConfig
 
     asked = assignments(server_settings or ())

@@ -41,9 +41,9 @@ def get(
     oneiro data get gsm8k
     oneiro data get bridge --shards 8 --out downloads/bridge
     """
-    from oneiro import sources
-    from oneiro.progress import Bar, console
     from oneiro.report.table import Table
+    from oneiro.runtime import sources
+    from oneiro.runtime.progress import Bar, console
 
     if name is None:
         table = Table("Published data", ["name", "what", "size", "licence", "files", "checksums"])
@@ -97,10 +97,10 @@ def bytesized32(
     oneiro data bytesized32 --from bytesized32 --out data/bytesized32
     oneiro data bytesized32 --from test_state_difference.parquet --known data/bytesized32 --out data/public
     """
-    from oneiro.errors import OneiroError
     from oneiro.predictors.textgame.parquet import import_parquet, parquet_files
-    from oneiro.progress import console
     from oneiro.report.table import Table
+    from oneiro.runtime.errors import OneiroError
+    from oneiro.runtime.progress import console
     from oneiro.worlds.textgame.bytesized32 import import_bytesized32
 
     columns = parquet_files(source)
@@ -141,12 +141,12 @@ def text_game(
     oneiro data text-game --from data/bytesized32 --split test --out test.parquet --settings layout=repr
     oneiro data text-game --from data/bytesized32 --out sft.parquet --answers --settings reasoning=true
     """
-    from oneiro.errors import OneiroError
     from oneiro.predictors.textgame.parquet import write_parquet
     from oneiro.predictors.textgame.task import TextGamePredictor, TextGamePredictorConfig
-    from oneiro.progress import Bar, console
     from oneiro.recipe import assignments, build
     from oneiro.report.table import Table
+    from oneiro.runtime.errors import OneiroError
+    from oneiro.runtime.progress import Bar, console
     from oneiro.worlds.textgame.dataset import EXAMPLE, open_dataset, splits
 
     if out.suffix != ".parquet":
@@ -184,9 +184,9 @@ def robot(
     oneiro data robot --task drawer-open --episodes 600 --out data/drawer
     oneiro data robot --task drawer-close --episodes 600 --out data/drawer --policies expert,noisy,random
     """
-    from oneiro.progress import Bar, console
     from oneiro.recipe import assignments, build
     from oneiro.report.table import Table
+    from oneiro.runtime.progress import Bar, console
     from oneiro.worlds.robot.collect import CollectSettings, collect
 
     chosen = {"task": task, "size": size, "seed": seed} | assignments(settings or ())
@@ -221,8 +221,8 @@ def rlds(
     oneiro data rlds --from fractal20220817_data/0.1.0 --out data/rt1 --workers 16
     oneiro data rlds --from kuka/0.1.0 --out data/kuka --image observation/image --action action/world_vector
     """
-    from oneiro.progress import console
     from oneiro.report.table import Table
+    from oneiro.runtime.progress import console
     from oneiro.worlds.robot.rlds import import_rlds
 
     with console().status("reading") as status:

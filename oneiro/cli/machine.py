@@ -36,9 +36,9 @@ def doctor(
     from oneiro.report.table import Table
 
     if distributed:
-        from oneiro.doctor_ranks import examine_ranks as examine
+        from oneiro.diagnosis.ranks import examine_ranks as examine
     else:
-        from oneiro.doctor import examine
+        from oneiro.diagnosis.doctor import examine
     findings = examine()
     table = Table("This machine", ["what", "found", "advice"])
     for finding in findings:
@@ -65,8 +65,8 @@ def plan(
     oneiro plan spa/frozen-lake model=Qwen/Qwen2.5-1.5B-Instruct --gpus 8 --memory 80
     """
     from oneiro import recipe as recipes
-    from oneiro.capacity import plan as capacity
-    from oneiro.capacity.sizes import Rates
+    from oneiro.diagnosis import plan as capacity
+    from oneiro.diagnosis.sizes import Rates
 
     rates = Rates(tflops, bandwidth, link)
     show(capacity.plan(recipes.load(recipe, overrides or ()), gpus, memory, rates, prompt), json)

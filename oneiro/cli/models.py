@@ -47,7 +47,7 @@ def get(name: Annotated[str, typer.Argument(help="smollm2-135m, lpips, or ORG/NA
     \b
     oneiro models get smollm2-135m
     """
-    from oneiro.errors import OneiroError, nearest
+    from oneiro.runtime.errors import OneiroError, nearest
 
     if name == "smollm2-135m":
         from oneiro.models import smollm
@@ -66,7 +66,7 @@ def get(name: Annotated[str, typer.Argument(help="smollm2-135m, lpips, or ORG/NA
 def _from_hub(name: str) -> str:
     from huggingface_hub import snapshot_download
 
-    from oneiro.errors import OneiroError, first_line
+    from oneiro.runtime.errors import OneiroError, first_line
 
     try:
         return str(snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.model", "*.jinja", "*.txt"]))
@@ -109,9 +109,9 @@ def check_model(
     oneiro check-model smollm2-135m
     oneiro check-model gemma3_text path/to/config.json
     """
-    from oneiro.errors import OneiroError
-    from oneiro.model_check import ARCHITECTURES, check_model, table
-    from oneiro.progress import Bar, console
+    from oneiro.diagnosis.models import ARCHITECTURES, check_model, table
+    from oneiro.runtime.errors import OneiroError
+    from oneiro.runtime.progress import Bar, console
 
     names = [*(sources or ()), *(ARCHITECTURES if every else ())]
     if not names:

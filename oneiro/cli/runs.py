@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperCommand
 
 from oneiro.cli.show import JsonFile
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 
 
 class Overridden(TyperCommand):
@@ -59,8 +59,8 @@ def run(
     """
     from oneiro import recipe as recipes_
     from oneiro import systems
-    from oneiro.files import write_json
-    from oneiro.run import holds_run
+    from oneiro.rundir.run import holds_run
+    from oneiro.runtime.files import write_json
 
     if dry_run:
         name = f"{recipe}/recipe.yaml" if holds_run(recipe) else recipe
@@ -118,8 +118,8 @@ def recipes(
             typer.echo(f"{card.name:<{widest}}  {_shortened(card.about, columns - widest - 2)}")
         typer.echo("oneiro recipes NAME: the whole text, needs, time, presets and models")
     if json is not None:
-        from oneiro.files import write_json
         from oneiro.report.table import Table
+        from oneiro.runtime.files import write_json
 
         table = Table("Recipes", ["recipe", "about", "needs", "takes", "presets"])
         for card in cards:

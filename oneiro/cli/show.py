@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 
 if TYPE_CHECKING:
     from oneiro.report.table import Table
@@ -49,12 +49,12 @@ KeyValues = Annotated[
 
 def show(tables: Sequence[Table], json: Path | None) -> None:
     """Print tables; with `json`, write the one table, or `{"tables": [...]}` where there are several."""
-    from oneiro.progress import console
+    from oneiro.runtime.progress import console
 
     for table in tables:
         console().print(table)
     if json is not None:
-        from oneiro.files import write_json
+        from oneiro.runtime.files import write_json
 
         data = [table.data() for table in tables]
         write_json(json, data[0] if len(data) == 1 else {"tables": data})
@@ -70,7 +70,7 @@ def at_work(title: str) -> Iterator[None]:
     """A line every ten seconds while something takes its time."""
     import time
 
-    from oneiro.progress import Heartbeat, clock
+    from oneiro.runtime.progress import Heartbeat, clock
 
     began = time.monotonic()
     with Heartbeat(lambda: warn(f"{title}: at work for {clock(time.monotonic() - began)}")):

@@ -47,8 +47,8 @@ def text_game(
     oneiro eval text-game --data DATA --answers answers.jsonl --json scores.json
     oneiro eval text-game --data DATA --model runs/games --keep answers.jsonl
     """
-    from oneiro.errors import OneiroError, nearest
     from oneiro.recipe import assignments
+    from oneiro.runtime.errors import OneiroError, nearest
 
     if scorer not in SCORERS:
         raise OneiroError(f"no scorer called '{scorer}'{nearest(scorer, SCORERS)}")
@@ -59,7 +59,7 @@ def text_game(
     if "scorer" in task:
         raise OneiroError("the scorer is no setting here; give --scorer strict or --scorer official")
     task["scorer"] = scorer
-    from oneiro.progress import Bar, console
+    from oneiro.runtime.progress import Bar, console
     from oneiro.systems.rlvr.textgame import command
     from oneiro.systems.rlvr.textgame.evaluation import step_tables
     from oneiro.systems.rlvr.textgame.plans import find_plans
@@ -81,6 +81,6 @@ def text_game(
     for table in tables:
         console().print(table)
     if json is not None:
-        from oneiro.files import write_json
+        from oneiro.runtime.files import write_json
 
         write_json(json, {"tables": [table.data() for table in tables], **compared})

@@ -65,8 +65,8 @@ def video(
     oneiro eval video --model runs/video --data runs/video/data --json frames.json
     oneiro eval video --model runs/video/checkpoints/rl --data other-data --split all --lpips alex
     """
-    from oneiro.errors import OneiroError, nearest
-    from oneiro.progress import Bar, console
+    from oneiro.runtime.errors import OneiroError, nearest
+    from oneiro.runtime.progress import Bar, console
     from oneiro.systems.rlvr.video.command import evaluate_video, open_models
 
     asked = filled(FRAMES, {"segments": segments, "runs": runs, "lpips": lpips})
@@ -126,8 +126,8 @@ def policy(
     \b
     oneiro eval policy --model runs/video --policies expert,noisy,random --task drawer-open --json policies.json
     """
-    from oneiro.progress import Bar, console
     from oneiro.recipe import assignments
+    from oneiro.runtime.progress import Bar, console
     from oneiro.systems.policy_eval import compare as real2sim
     from oneiro.systems.policy_eval import train as train
 
@@ -152,7 +152,7 @@ def policy(
     tables = [*real2sim.tables(compared, task), made.validation]
     for table in tables:
         console().print(table)
-    from oneiro.files import write_json, write_text
+    from oneiro.runtime.files import write_json, write_text
 
     if plot is not None:
         write_text(plot, real2sim.plot(compared, task))
@@ -188,7 +188,7 @@ def robot_policy(
     oneiro eval rt1 --model runs/rt1 --data data/rt1 --rt1 converged=rt_1_tf_trained_for_000400120 \\
       --rt1 begin=rt_1_tf_trained_for_000001120 --encoder universal-sentence-encoder-large_5 --keep rollouts
     """
-    from oneiro.progress import Bar, console
+    from oneiro.runtime.progress import Bar, console
     from oneiro.systems.policy_eval import recorded_starts as robot
     from oneiro.systems.policy_eval.compare import read_labels
     from oneiro.systems.policy_eval.rt1 import load_rt1

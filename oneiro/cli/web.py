@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from oneiro.cli.show import JsonFile, at_work, show, warn
-from oneiro.errors import OneiroError
-from oneiro.terminal import printable
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.terminal import printable
 
 
 def offer(app: typer.Typer) -> None:
@@ -47,8 +47,8 @@ def parity(
     Exit code 1 if a line differs.
     """
     _installed("starlette", "selectolax", "playwright")
-    from oneiro.files import write_json
     from oneiro.report.table import Table
+    from oneiro.runtime.files import write_json
     from oneiro.worlds.web.browser.chromium import ChromiumBrowser
     from oneiro.worlds.web.browser.text import TextBrowser
     from oneiro.worlds.web.parity import compare
@@ -86,8 +86,8 @@ def web_tasks(
     oneiro eval web-tasks --agent oracle --browser chromium
     """
     _installed("starlette", "selectolax", *(["playwright"] if browser == "chromium" else []))
-    from oneiro.progress import Bar, console
     from oneiro.recipe import build
+    from oneiro.runtime.progress import Bar, console
     from oneiro.worlds.web.exam import AGENTS, examine, known_agent, tables, template_tasks
     from oneiro.worlds.web.world import WebConfig, chosen_templates
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oneiro.cli.show import JsonFile, show, warn
-from oneiro.errors import OneiroError, nearest
-from oneiro.terminal import printable
+from oneiro.runtime.errors import OneiroError, nearest
+from oneiro.runtime.terminal import printable
 
 if TYPE_CHECKING:
     from oneiro.predictors.webpage.task import Scorer
@@ -62,8 +62,8 @@ def data_web(
     from oneiro.predictors.webpage.parquet import write_parquet
     from oneiro.predictors.webpage.record import recorded_web
     from oneiro.predictors.webpage.task import WebPagePredictor, WebPagePredictorConfig
-    from oneiro.progress import Bar, console
     from oneiro.report.table import Table
+    from oneiro.runtime.progress import Bar, console
     from oneiro.systems.rlvr.webpage.collect import Collection, steps_of
 
     predictor = WebPagePredictor(build(WebPagePredictorConfig, assignments(task or ())))
@@ -118,7 +118,7 @@ def web_page(
         raise OneiroError("say what is scored: either --pairs FILE or --model DIR with --data FILE")
     if model is not None and data is None:
         raise OneiroError("--model needs --data FILE, a parquet file of oneiro data web")
-    from oneiro.files import write_json
+    from oneiro.runtime.files import write_json
 
     chosen: Scorer = "official" if scorer == "official" else "strict"
     if pairs is not None:
@@ -137,7 +137,7 @@ def web_page(
 
     assert model is not None and data is not None
     require_place(model)
-    from oneiro.progress import Bar, console
+    from oneiro.runtime.progress import Bar, console
     from oneiro.systems.rlvr.webpage.command import open_model, score_model
 
     opened = open_model(model, data, rows, chosen)

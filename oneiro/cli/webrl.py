@@ -37,8 +37,8 @@ def import_(
     oneiro data webrl import --from results/run --out phase1.jsonl
     oneiro data webrl import --from phase1.pt --out phase1.jsonl
     """
-    from oneiro import files
     from oneiro.report.table import Table
+    from oneiro.runtime import files
     from oneiro.systems.webrl import formats, task_files
 
     if source.is_dir():
@@ -71,8 +71,8 @@ def export(
     \b
     oneiro data webrl export runs/webrl-sandbox-1 --phase 1 --out traces
     """
-    from oneiro.errors import OneiroError
     from oneiro.report.table import Table
+    from oneiro.runtime.errors import OneiroError
     from oneiro.systems.webrl import formats
     from oneiro.systems.webrl import trajectories as records
     from oneiro.systems.webrl.outcome import action_of
@@ -114,8 +114,8 @@ def process(
     oneiro data webrl process --from results/run --out phase2.jsonl --stage 1
     oneiro data webrl process --from results/run --out p2.jsonl --experience p1.jsonl --actor runs/a/phase_1/actor
     """
-    from oneiro.errors import OneiroError
     from oneiro.report.table import Table
+    from oneiro.runtime.errors import OneiroError
     from oneiro.systems.webrl import formats, processing
 
     if out.suffix != ".jsonl":
@@ -167,8 +167,8 @@ def generate(
     oneiro data webrl generate --failures failed.jsonl --out tasks --tasks 100
     oneiro data webrl generate --failures failed.jsonl --out tasks --server http://127.0.0.1:8000/v1 --server-model qwen
     """
-    from oneiro.errors import OneiroError
     from oneiro.report.table import Table
+    from oneiro.runtime.errors import OneiroError
     from oneiro.sampling.server import ServerConfig
     from oneiro.systems.webrl import processing, task_files
 

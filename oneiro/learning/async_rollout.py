@@ -15,9 +15,9 @@ from types import TracebackType
 
 import torch
 
-from oneiro.clock import spent
 from oneiro.episode import Episode
 from oneiro.models.language import LanguageModel
+from oneiro.runtime.clock import spent
 
 
 def copy_of(policy: LanguageModel) -> LanguageModel:

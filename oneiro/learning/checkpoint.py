@@ -18,14 +18,14 @@ from typing import Any, Protocol
 
 import torch
 
-from oneiro import files
-from oneiro.errors import OneiroError, first_line
 from oneiro.learning import shards
 from oneiro.learning.learner import Learner
 from oneiro.learning.optimiser import Optimiser
 from oneiro.learning.settings import KEPT
 from oneiro.models.language import LanguageModel, quiet, read_state, write_folder, write_state
 from oneiro.models.locate import BEST
+from oneiro.runtime import files
+from oneiro.runtime.errors import OneiroError, first_line
 
 NAME = re.compile(r"step-(\d+)")
 TYPES = {

@@ -17,7 +17,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from oneiro import seeds
 from oneiro.episode import Floats
 from oneiro.learning import shards
 from oneiro.learning.batch import Batch, cut
@@ -28,7 +27,8 @@ from oneiro.learning.parallel import Measure
 from oneiro.learning.settings import LearnerSettings, OptimiserSettings
 from oneiro.models import mirror
 from oneiro.models.backbone import Backbone
-from oneiro.team import Team
+from oneiro.runtime import seeds
+from oneiro.runtime.team import Team
 
 BUCKET = 1 << 26
 """Numbers that are reduced or sent at once."""

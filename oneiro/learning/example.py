@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from oneiro.episode import Floats, Row, SamplingParams, Tokens
-from oneiro.errors import OneiroError
 from oneiro.models.prefix import PrefixGroup, prefix_groups
+from oneiro.runtime.errors import OneiroError
 
 COMPONENTS = ("policy", "ce", "kl")
 

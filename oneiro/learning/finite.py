@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 
 
 class NotFiniteError(OneiroError):

@@ -22,7 +22,6 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from oneiro.errors import OneiroError
 from oneiro.learning import shards
 from oneiro.learning.batch import Batch, separate_rows
 from oneiro.learning.distributed import DataParallel
@@ -32,7 +31,8 @@ from oneiro.learning.optimiser import Optimiser
 from oneiro.learning.settings import OptimiserSettings
 from oneiro.models.backbone import Backbone
 from oneiro.models.prefix import PrefixGroup
-from oneiro.team import Team
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.team import Team
 
 
 class FullySharded(DataParallel):

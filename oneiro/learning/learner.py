@@ -14,9 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from oneiro import seeds
 from oneiro.episode import Floats, SamplingParams
-from oneiro.errors import OneiroError
 from oneiro.learning import finite, head, losses, parallel
 from oneiro.learning.batch import Batch, batches
 from oneiro.learning.example import Example
@@ -25,6 +23,8 @@ from oneiro.learning.settings import LearnerSettings
 from oneiro.models.backbone import Backbone
 from oneiro.models.heads import ValueHead
 from oneiro.models.randomness import seeded
+from oneiro.runtime import seeds
+from oneiro.runtime.errors import OneiroError
 
 MICRO_BATCH_BYTES = {"cpu": 64 << 20, "cuda": 16 << 30}
 """What a micro-batch may keep for its backward pass, unless the settings count tokens."""

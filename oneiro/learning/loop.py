@@ -15,11 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from oneiro import clock, seeds
-from oneiro.clock import spent
 from oneiro.episode import Episode, FinishReason, Floats, Row, groups_of
-from oneiro.errors import OneiroError
-from oneiro.interrupt import Saving
 from oneiro.learning import checkpoint, filters, finite, losses
 from oneiro.learning.algorithms import Trajectory
 from oneiro.learning.algorithms.base import trajectory
@@ -33,6 +29,10 @@ from oneiro.learning.rl_settings import RlSettings
 from oneiro.models.backbone import Backbone
 from oneiro.models.heads import ValueHead
 from oneiro.models.language import LanguageModel
+from oneiro.runtime import clock, seeds
+from oneiro.runtime.clock import spent
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.interrupt import Saving
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Callbacks:
     """Step number -> finished episodes; must be a pure function of the step and the weights."""
     log: Callable[[int, dict[str, float]], None]
     time: Callable[[int, dict[str, float]], None] = lambda step, values: None
-    """Where a step's seconds went (`oneiro.clock`)."""
+    """Where a step's seconds went (`oneiro.runtime.clock`)."""
     keep: Callable[[int, Sequence[Episode]], None] = lambda step, episodes: None
     rewind: Callable[[int], str | None] = lambda step: None
     """Forgets what was logged after a step, from which the loop then goes on; a text: the run had ended there."""

@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from oneiro.errors import OneiroError
 from oneiro.learning.finite import NotFiniteError
 from oneiro.learning.muon import Muon
 from oneiro.learning.settings import OptimiserSettings
 from oneiro.models.quantise import bitsandbytes
+from oneiro.runtime.errors import OneiroError
 
 
 def learning_rate(settings: OptimiserSettings, step: int, steps: int) -> float:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 
-from oneiro import team as teams
 from oneiro.episode import Floats
-from oneiro.errors import OneiroError
 from oneiro.learning import shards
 from oneiro.learning.batch import Batch
 from oneiro.learning.example import Example
 from oneiro.learning.optimiser import Optimiser
 from oneiro.learning.settings import LearnerSettings
+from oneiro.runtime import team as teams
+from oneiro.runtime.errors import OneiroError
 
 if TYPE_CHECKING:
     from oneiro.learning.learner import Learner, Statistics

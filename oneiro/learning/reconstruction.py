@@ -17,8 +17,6 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from oneiro import files, seeds
-from oneiro.interrupt import Saving
 from oneiro.learning import checkpoint, finite
 from oneiro.learning.optimiser import Optimiser, learning_rate
 from oneiro.learning.settings import DiscriminatorLossSettings, ReconstructionSettings
@@ -28,6 +26,8 @@ from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video.blocks import backward
 from oneiro.models.video.discriminator import Discriminator, gradient_penalty, hinge
 from oneiro.models.video.tokenizer import Reconstruction, Tokenizer
+from oneiro.runtime import files, seeds
+from oneiro.runtime.interrupt import Saving
 
 Perceptual = Callable[[Tensor, Tensor], Tensor]
 """Two batches of frames [N, 3, H, W] in [0, 1] -> their distances [N]."""

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oneiro import files
-from oneiro.errors import OneiroError
 from oneiro.learning.settings import SelectionSettings
 from oneiro.models.language import LanguageModel, write_folder
 from oneiro.models.locate import BEST
+from oneiro.runtime import files
+from oneiro.runtime.errors import OneiroError
 
 RECORD = "selection.json"
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import numpy as np
 
-from oneiro import seeds
 from oneiro.episode import Row
-from oneiro.interrupt import Saving
 from oneiro.learning import checkpoint, finite
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner
 from oneiro.learning.settings import SftSettings
 from oneiro.models.language import LanguageModel
+from oneiro.runtime import seeds
+from oneiro.runtime.interrupt import Saving
 
 Log = Callable[[int, dict[str, float]], None]
 

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from oneiro.errors import OneiroError, first_line
-from oneiro.team import Team
+from oneiro.runtime.errors import OneiroError, first_line
+from oneiro.runtime.team import Team
 
 PREFIX = "optimiser/"
 """Of the keys of the optimiser in a learner's own file."""

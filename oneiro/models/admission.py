@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from oneiro.errors import OneiroError
 from oneiro.models.attention import AfterPrefix, Causal, Prefill, PrefixGroups
 from oneiro.models.backbone import Backbone, base_of, has_own_forward
 from oneiro.models.foreign import ForeignBackbone, Unfit
 from oneiro.models.small import random_model, small_config
+from oneiro.runtime.errors import OneiroError
 
 TOLERANCE = 2e-4
 """Largest difference of a logit, as a part of the largest logit."""

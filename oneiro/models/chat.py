@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from oneiro.episode import Tokens
-from oneiro.errors import OneiroError, first_line
+from oneiro.runtime.errors import OneiroError, first_line
 
 _SYSTEM, _USER, _REPLY, _AGAIN = (f"\ue000{name}\ue001" for name in ("system", "user", "reply", "again"))
 

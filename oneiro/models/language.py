@@ -16,9 +16,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from oneiro import files
 from oneiro.episode import Tokens
-from oneiro.errors import OneiroError, first_line
 from oneiro.models import quantise
 from oneiro.models.admission import admit, backbone_of
 from oneiro.models.attention import Causal
@@ -27,6 +25,8 @@ from oneiro.models.foreign import ForeignBackbone
 from oneiro.models.locate import METADATA, locate, newest_weights
 from oneiro.models.randomness import seeded
 from oneiro.models.settings import LoraSettings, ModelSettings
+from oneiro.runtime import files
+from oneiro.runtime.errors import OneiroError, first_line
 
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from oneiro.errors import OneiroError
 from oneiro.models.settings import KNOWN, require_place, require_words
+from oneiro.runtime.errors import OneiroError
 
 BEST = "best"
 """The folder of the weights that validation chose, among a stage's checkpoints."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar, Self
 
-from oneiro.errors import OneiroError
 from oneiro.models.language import LanguageModel
 from oneiro.models.locate import METADATA
 from oneiro.recipe import Settings
+from oneiro.runtime.errors import OneiroError
 
 
 class ModelMetadata(Settings):

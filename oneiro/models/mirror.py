@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from oneiro import team as teams
-from oneiro.errors import OneiroError
-from oneiro.team import Team
+from oneiro.runtime import team as teams
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.team import Team
 
 Spec = tuple[bool, bool, int, torch.dtype, tuple[int, ...], tuple[int, ...], int]
 """Parameter or not, requires_grad, number of its storage, type, size, stride, offset."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from oneiro.errors import OneiroError
 from oneiro.models.settings import Quantise
+from oneiro.runtime.errors import OneiroError
 
 
 def bitsandbytes(what: str) -> Any:

@@ -8,8 +8,8 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from oneiro.errors import OneiroError
 from oneiro.recipe import Settings
+from oneiro.runtime.errors import OneiroError
 
 Quantise = Literal["4bit", "8bit"]
 

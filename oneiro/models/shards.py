@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from oneiro.errors import OneiroError, first_line
 from oneiro.models.language import quiet, write_folder
+from oneiro.runtime.errors import OneiroError, first_line
 
 NAME = re.compile(r"model_world_size_(\d+)_rank_(\d+)\.pt")
 CONFIG = "huggingface"

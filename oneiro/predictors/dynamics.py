@@ -11,8 +11,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from oneiro import seeds
 from oneiro.predictors.base import Malformed
+from oneiro.runtime import seeds
 
 StateT = TypeVar("StateT")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from oneiro import plugins
-from oneiro.errors import OneiroError, nearest
 from oneiro.predictors.base import Predictor
+from oneiro.runtime import plugins
+from oneiro.runtime.errors import OneiroError, nearest
 
 PREDICTORS: dict[str, str] = {
     "grid": "oneiro.predictors.grid.task:GridPredictor",

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from oneiro.errors import OneiroError
-from oneiro.records import read_lines
+from oneiro.rundir.records import read_lines
+from oneiro.runtime.errors import OneiroError
 
 STEPS = 3
 """Steps shown of each stage: first, middle, last."""

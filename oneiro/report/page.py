@@ -13,14 +13,14 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from oneiro.errors import OneiroError, first_line
-from oneiro.files import read_json, write_text
 from oneiro.recipe import flat
 from oneiro.recipe import read as read_recipe
-from oneiro.records import read_info, read_log
 from oneiro.report import episodes, plots, traces
 from oneiro.report.table import Table
-from oneiro.run import METRICS, require_run
+from oneiro.rundir.records import read_info, read_log
+from oneiro.rundir.run import METRICS, require_run
+from oneiro.runtime.errors import OneiroError, first_line
+from oneiro.runtime.files import read_json, write_text
 
 TEMPLATE = Path(__file__).with_name("page.html")
 PICTURES = (".gif", ".png")

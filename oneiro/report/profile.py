@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from oneiro.files import read_json
-from oneiro.records import read_log
 from oneiro.report.table import Table
-from oneiro.run import TIMINGS, Run
+from oneiro.rundir.records import read_log
+from oneiro.rundir.run import TIMINGS, Run
+from oneiro.runtime.files import read_json
 
 TITLE = "Where the time went"
 PARTS = {

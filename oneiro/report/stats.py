@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from oneiro.report.table import Cell
-from oneiro.seeds import generator
+from oneiro.runtime.seeds import generator
 
 Z = 1.959963984540054
 """The normal quantile of a 95 % interval."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from oneiro.errors import OneiroError
-from oneiro.terminal import printable
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.terminal import printable
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oneiro.errors import OneiroError
-from oneiro.files import read_json
 from oneiro.report.episodes import MAX_CHARACTERS, MAX_TURNS, Span, compare
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.files import read_json
 
 FILE = "traces.json"
 MAX_TRACES = 40

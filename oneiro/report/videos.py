@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from oneiro.files import write_with
+from oneiro.runtime.files import write_with
 
 GAP = 4
 SMALL = 160

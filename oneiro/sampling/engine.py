@@ -16,14 +16,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oneiro import seeds
-from oneiro import team as teams
-from oneiro.clock import spent
 from oneiro.episode import FinishReason, Floats, SamplingParams, Segment, Tokens
-from oneiro.errors import OneiroError
 from oneiro.models.attention import Prefill
 from oneiro.models.language import LanguageModel
 from oneiro.models.prefix import prefix_groups
+from oneiro.runtime import seeds
+from oneiro.runtime import team as teams
+from oneiro.runtime.clock import spent
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.decode_batch import FREE, DecodeBatch, KVCache
 from oneiro.sampling.settings import SamplingSettings
 

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
-from oneiro import seeds
-from oneiro.clock import spent
 from oneiro.episode import Tokens
-from oneiro.errors import OneiroError
 from oneiro.models.language import LanguageModel
+from oneiro.runtime import seeds
+from oneiro.runtime.clock import spent
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.completion import ServerFault
 from oneiro.sampling.engine import Engine, Sample
 from oneiro.sampling.rollout_server import RolloutServer

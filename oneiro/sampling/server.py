@@ -27,11 +27,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from oneiro.clock import spent
-from oneiro.errors import Notice, OneiroError
+from oneiro.runtime.clock import spent
+from oneiro.runtime.errors import Notice, OneiroError
+from oneiro.runtime.seeds import derive, generator
+from oneiro.runtime.terminal import printable
 from oneiro.sampling.completion import Completion, ServerFault, is_count, message_of, replies_in
-from oneiro.seeds import derive, generator
-from oneiro.terminal import printable
 
 MAX_BODY = 64 << 20
 """Bytes of a reply after which a server is taken to be broken."""

@@ -16,8 +16,8 @@ import numpy as np
 from oneiro.episode import Tokens
 from oneiro.models import mirror
 from oneiro.models.language import LanguageModel
+from oneiro.runtime.team import Team
 from oneiro.sampling.settings import SamplingSettings
-from oneiro.team import Team
 
 if TYPE_CHECKING:
     from oneiro.sampling.engine import Engine, Sample

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from oneiro import interrupt, plugins, team, threads, track
-from oneiro.errors import OneiroError, nearest
 from oneiro.recipe import Recipe, chosen_presets, load_explained
-from oneiro.records import read_info
-from oneiro.run import Run, first_difference, holds_run
+from oneiro.rundir import track
+from oneiro.rundir.records import read_info
+from oneiro.rundir.run import Run, first_difference, holds_run
+from oneiro.runtime import interrupt, plugins, team, threads
+from oneiro.runtime.errors import OneiroError, nearest
 
 SYSTEMS: dict[str, str] = {
     "spa": "oneiro.systems.spa.recipe:SpaRecipe",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from oneiro.errors import OneiroError
 from oneiro.recipe import Settings
+from oneiro.runtime.errors import OneiroError
 
 
 class RolloutSettings(Settings):

@@ -19,13 +19,13 @@ from typing import Any
 
 from rich.console import Console
 
-from oneiro import team
-from oneiro.files import write_json, write_text
-from oneiro.processes import each_done
-from oneiro.progress import WIDTH
 from oneiro.recipe import read as read_recipe
-from oneiro.records import read_info, read_log
-from oneiro.run import METRICS, TIMINGS, Run
+from oneiro.rundir.records import read_info, read_log
+from oneiro.rundir.run import METRICS, TIMINGS, Run
+from oneiro.runtime import team
+from oneiro.runtime.files import write_json, write_text
+from oneiro.runtime.processes import each_done
+from oneiro.runtime.progress import WIDTH
 
 
 class SharedRun(Run):

@@ -17,22 +17,23 @@ from typing import Any
 import numpy as np
 import torch
 
-from oneiro import files, interrupt, pretrained, seeds, team, threads
 from oneiro.agents.loading import AgentMetadata
 from oneiro.agents.policies import ModelPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts, play
 from oneiro.episode import Episode, Row, given
-from oneiro.errors import OneiroError
 from oneiro.learning import loop
 from oneiro.learning.learner import LearnerSettings
 from oneiro.learning.loop import Callbacks, RlSettings
 from oneiro.learning.optimiser import OptimiserSettings
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel, LoraSettings, load, with_lora
-from oneiro.progress import Bar, console
-from oneiro.records import read_lines
-from oneiro.run import holds_run
+from oneiro.recipe import pretrained
+from oneiro.rundir.records import read_lines
+from oneiro.rundir.run import holds_run
+from oneiro.runtime import files, interrupt, seeds, team, threads
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.progress import Bar, console
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.worlds.base import World
 from oneiro.worlds.choice import WorldChoice

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from oneiro.episode import Episode, Row, lost
-from oneiro.errors import OneiroError
 from oneiro.learning import checkpoint, loop, sft
 from oneiro.learning.collapse import CollapseMonitor
 from oneiro.learning.learner import Learner
@@ -19,8 +18,9 @@ from oneiro.learning.selection import Selection
 from oneiro.learning.sft import SftSettings
 from oneiro.models import language as languages
 from oneiro.models.language import LanguageModel, ModelSettings
-from oneiro.records import read_log
-from oneiro.run import METRICS, Run
+from oneiro.rundir.records import read_log
+from oneiro.rundir.run import METRICS, Run
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.sampling.fleet import Fleet
 from oneiro.systems.settings import RolloutSettings as RolloutSettings

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from oneiro.errors import OneiroError, nearest
-from oneiro.seeds import generator
+from oneiro.runtime.errors import OneiroError, nearest
+from oneiro.runtime.seeds import generator
 
 if TYPE_CHECKING:
     from gymnasium import Env

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oneiro.errors import OneiroError, nearest
-from oneiro.seeds import generator
+from oneiro.runtime.errors import OneiroError, nearest
+from oneiro.runtime.seeds import generator
 from oneiro.worlds.base import World
 from oneiro.worlds.registry import config_for, make
 

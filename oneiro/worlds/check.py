@@ -16,9 +16,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from oneiro import plugins
-from oneiro.errors import OneiroError
-from oneiro.seeds import generator
+from oneiro.runtime import plugins
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.seeds import generator
 from oneiro.worlds.base import ResetNeeded, World, canonical_key
 from oneiro.worlds.baselines import beyond_budget, ceiling, oracle_success, play, random_policy, random_success
 from oneiro.worlds.registry import WORLDS, config_for, make, register, world_class

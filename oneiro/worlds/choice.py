@@ -21,7 +21,7 @@ class WorldChoice(Settings):
     name: str
     workers: Workers = 0
     """Where an agent's episodes are played: 0 in this process, N in processes of this machine, `ray` or
-    `ray://HOST:PORT?actors=N` in actors of a Ray cluster (`oneiro.processes`). One world each.
+    `ray://HOST:PORT?actors=N` in actors of a Ray cluster (`oneiro.runtime.processes`). One world each.
     """
     worker_timeout_s: float = Field(300.0, gt=0)
     """Seconds that a worker may take to answer; then it is replaced, and the episode is lost."""

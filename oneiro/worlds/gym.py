@@ -10,7 +10,7 @@ try:
 except ImportError:  # without it worlds play, and nobody can ask for them by `gymnasium.make`
     gymnasium = None  # type: ignore[assignment]
 
-from oneiro.errors import OneiroError, nearest
+from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.worlds.base import World
 
 NAME = re.compile(r"[\w.-]+")

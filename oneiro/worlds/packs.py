@@ -14,8 +14,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from oneiro import files
-from oneiro.errors import OneiroError
+from oneiro.runtime import files
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds import records
 from oneiro.worlds.base import World, WorldConfig, in_split
 from oneiro.worlds.levels import new_levels

@@ -8,7 +8,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 
 
 def read(path: Path) -> list[dict[str, Any]]:

@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from oneiro import plugins
-from oneiro.errors import OneiroError, nearest
+from oneiro.runtime import plugins
+from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.worlds.base import World, WorldConfig
 from oneiro.worlds.gym import announce
 

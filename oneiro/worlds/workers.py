@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from oneiro.errors import OneiroError
-from oneiro.processes import Place, Worker, place
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.processes import Place, Worker, place
 from oneiro.worlds.base import Step, World, WorldConfig, WorldLost
 
 STARTING = 120.0

@@ -16,9 +16,9 @@ from oneiro.agents.policies import ModelPolicy, ScriptedPolicy, Turn, Utterance,
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import HOPELESS, attempts, play
 from oneiro.episode import Episode, FinishReason, lost
-from oneiro.errors import OneiroError
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.worlds.base import Step, World, WorldLost
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake

@@ -16,8 +16,8 @@ from oneiro.agents.loading import AgentMetadata, load_agent
 from oneiro.agents.reply import write
 from oneiro.cli import main
 from oneiro.episode import Episode, FinishReason
-from oneiro.errors import OneiroError
 from oneiro.models.language import LanguageModel
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.server import ServerConfig
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.worlds import baselines, make

@@ -16,11 +16,11 @@ from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.reply import write
 from oneiro.agents.rollout import attempts, play
 from oneiro.episode import FinishReason
-from oneiro.errors import OneiroError
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.loop import RlSettings, learn
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.sampling.server import ServerConfig
 

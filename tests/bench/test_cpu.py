@@ -19,8 +19,8 @@ from oneiro.bench.contender import Channel, Clock, Job, reward
 from oneiro.bench.measure import paired
 from oneiro.bench.process import Contender
 from oneiro.bench.step import Result, StepSettings
-from oneiro.errors import OneiroError
 from oneiro.report.table import Cell, Table
+from oneiro.runtime.errors import OneiroError
 
 SMALL = StepSettings(
     prompts=2, group=2, prompt_tokens=5, new_tokens=6, rounds=2, rows=2, threads=1, patience=120, device="cpu"

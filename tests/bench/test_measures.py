@@ -15,8 +15,8 @@ from oneiro.bench.growth import growth, three
 from oneiro.bench.measure import OURS, Contestant, Machine, comparison, take_turns
 from oneiro.bench.step import StepSettings
 from oneiro.cli import main
-from oneiro.errors import OneiroError
 from oneiro.report.table import Table
+from oneiro.runtime.errors import OneiroError
 
 MACHINE = Machine(torch.device("cpu"), torch.float32, bandwidth=1000.0, arithmetic=1e9)
 WORK = floor.Work(body=100, head=50, width=4, memory=8, layers=2)

@@ -7,7 +7,7 @@ import pytest
 from oneiro.bench import rollouts, web
 from oneiro.bench.rollouts import Loop, TimedModel, compare
 from oneiro.episode import Episode
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 
 
 def test_both_loops_play_the_same_episodes_and_only_one_of_them_drains(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from oneiro.bench import web
 from oneiro.bench.process import PEER_PYTHON
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.web.browser.text import TextBrowser
 
 

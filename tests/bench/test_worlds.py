@@ -11,8 +11,8 @@ from oneiro import bench
 from oneiro.bench import worlds
 from oneiro.bench.worlds import difficulty, plain_room
 from oneiro.cli import main
-from oneiro.errors import OneiroError
-from oneiro.seeds import generator
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.seeds import generator
 from oneiro.worlds import make
 from oneiro.worlds.grid.sokoban.world import level_for, room_of
 

@@ -16,12 +16,13 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from oneiro import cli, progress, systems
+from oneiro import cli, systems
 from oneiro.cli import show, video
-from oneiro.errors import OneiroError
 from oneiro.recipe import find as find_recipe
 from oneiro.recipe import listing, load, read
-from oneiro.records import read_log
+from oneiro.rundir.records import read_log
+from oneiro.runtime import progress
+from oneiro.runtime.errors import OneiroError
 
 TOY = "system: toy\nabout: a toy\nlearn: {steps: 4}\npresets: {smoke: {learn: {steps: 2}}}\n"
 
@@ -227,7 +228,8 @@ def test_a_json_file_that_cannot_be_written_is_noticed_before_the_run(toy: Path,
 
 def test_control_c_while_the_command_is_loaded_and_at_its_end_leaves_no_traceback_and_promises_nothing() -> None:
     """A signal meets the loading of the commands, then that of one command's work, then the end of the process."""
-    loading = {"oneiro.cli": (-signal.SIGINT, ""), "oneiro.doctor": (130, "stopped"), "": (-signal.SIGINT, "")}
+    doctor = "oneiro.diagnosis.doctor"
+    loading = {"oneiro.cli": (-signal.SIGINT, ""), doctor: (130, "stopped"), "": (-signal.SIGINT, "")}
     for module, expected in loading.items():
         program = (
             "import atexit, os, signal, sys, oneiro.__main__\n"
@@ -247,17 +249,6 @@ def test_the_entry_point_imports_nothing_of_ours_that_control_c_could_meet() -> 
     program = "import sys, oneiro.__main__; print(*(name for name in sys.modules if name.startswith('oneiro')))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == ["oneiro", "oneiro.__main__"]
-
-
-def test_run_of_the_package_is_the_function_whenever_its_module_is_imported() -> None:
-    program = (
-        "import inspect, oneiro; first = oneiro.run\n"
-        "import oneiro.run\n"
-        "from oneiro.run import Run\n"
-        "assert inspect.isfunction(first) and oneiro.run is first and oneiro.Run is Run"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_measurements_that_take_hours_are_smaller_without_a_gpu_unless_asked_for() -> None:

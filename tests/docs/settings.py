@@ -8,9 +8,9 @@ from functools import cache
 
 from pydantic import BaseModel
 
-from oneiro.errors import OneiroError
 from oneiro.recipe import Recipe, find, listing, load, read
-from oneiro.recipe_mistakes import models_in
+from oneiro.recipe.mistakes import models_in
+from oneiro.runtime.errors import OneiroError
 from oneiro.systems import recipe_class
 
 SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")

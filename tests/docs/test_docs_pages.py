@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from oneiro.records import read_lines
+from oneiro.rundir.records import read_lines
 from tests.docs.pages import DOCS, ROOT, Reader, blocks, entry_points, pages, preset_of, prose, title
 from tests.docs.settings import unknown_settings
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from oneiro.learning import algorithms
 from oneiro.predictors.textgame.task import TextGamePredictorConfig
 from oneiro.recipe import Recipe, find, listing, load, read
-from oneiro.recipe_mistakes import models_in
+from oneiro.recipe.mistakes import models_in
 from oneiro.sampling.server import ServerConfig
 from oneiro.systems import recipe_class
 from oneiro.systems.spa.variants import VARIANTS

@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from oneiro.episode import Row, given
-from oneiro.errors import OneiroError
 from oneiro.learning import sft
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.optimiser import OptimiserSettings
 from oneiro.models.language import LanguageModel, LoraSettings, ModelSettings, load, merged, with_lora
 from oneiro.recipe import build
+from oneiro.runtime.errors import OneiroError
 from tests.conftest import make_tiny
 
 ROWS = [Row([given([i % 9, 2, 3]), given([10 + i % 5, 11], ce=1.0)]) for i in range(40)]

@@ -15,15 +15,15 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, GPTNeoXConfig, MixtralConfig, Qwen3MoeConfig
 
-from oneiro import files
 from oneiro.episode import Row, given
-from oneiro.errors import OneiroError
 from oneiro.learning import checkpoint, sft
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models import language as languages
 from oneiro.models.language import LanguageModel, LoraSettings, assemble, with_lora
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video.frame_tokenizer import FrameTokenizerSettings
+from oneiro.runtime import files
+from oneiro.runtime.errors import OneiroError
 from tests.conftest import make_tiny
 
 SIZES = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "pad_token_id": 0}

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from oneiro.errors import OneiroError
 from oneiro.learning import checkpoint
 from oneiro.models.locate import BEST
+from oneiro.runtime.errors import OneiroError
 
 NAN = float("nan")
 

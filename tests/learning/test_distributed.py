@@ -20,9 +20,7 @@ import pytest
 import torch
 
 import oneiro
-from oneiro import seeds, team
 from oneiro.episode import Episode, FinishReason, Row, given
-from oneiro.errors import OneiroError
 from oneiro.learning import checkpoint, parallel, sft, shards
 from oneiro.learning.algorithms import Grpo, Gspo, Ppo
 from oneiro.learning.batch import batches
@@ -37,6 +35,8 @@ from oneiro.models.language import LanguageModel, LoraSettings, with_lora
 from oneiro.models.video import transformer
 from oneiro.models.video.layout import Layout
 from oneiro.models.video.settings import TransformerSettings
+from oneiro.runtime import seeds, team
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.sampling.shared import portions as prompt_portions
 from tests.conftest import make_tiny

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from oneiro.episode import Episode, Row, given
-from oneiro.errors import OneiroError
 from oneiro.learning import checkpoint, sft
 from oneiro.learning.example import Example
 from oneiro.learning.filters import FilterSettings
@@ -21,6 +20,7 @@ from oneiro.learning.optimiser import Optimiser, OptimiserSettings
 from oneiro.learning.parallel import Alone
 from oneiro.models.language import LanguageModel
 from oneiro.recipe import build
+from oneiro.runtime.errors import OneiroError
 from tests.conftest import make_tiny
 from tests.learning.test_loop import play_with
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import torch
 
-from oneiro import interrupt
 from oneiro.episode import Row, given
-from oneiro.interrupt import Saving
 from oneiro.learning import checkpoint, reconstruction, sft
 from oneiro.learning.algorithms import Grpo, Ppo
 from oneiro.learning.loop import Callbacks, actor_of, reinforce
 from oneiro.models.video import tokenizer as tokenizers
+from oneiro.runtime import interrupt
+from oneiro.runtime.interrupt import Saving
 from tests.conftest import make_tiny
 from tests.learning.test_loop import play_with, settings
 from tests.learning.test_reconstruction import FRAME, bars, schedule

@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from oneiro import seeds
 from oneiro.episode import Episode, FinishReason, Row, SamplingParams, Segment, given
-from oneiro.errors import OneiroError
 from oneiro.learning import checkpoint, sft
 from oneiro.learning.algorithms import DrGrpo, Grpo, Gspo, Ppo, Reinforce, Rloo, StateGrpo, TurnGrpo
 from oneiro.learning.correction import CorrectionSettings
@@ -25,6 +23,8 @@ from oneiro.learning.losses import LossSettings
 from oneiro.learning.optimiser import OptimiserSettings
 from oneiro.learning.reference import Reference, ReferenceSettings
 from oneiro.models.language import LanguageModel, LoraSettings, with_lora
+from oneiro.runtime import seeds
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from tests.conftest import make_tiny
 

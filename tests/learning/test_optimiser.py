@@ -8,11 +8,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oneiro.errors import OneiroError
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.optimiser import Optimiser, OptimiserSettings, learning_rate
 from oneiro.models.language import LanguageModel
 from oneiro.recipe import build
+from oneiro.runtime.errors import OneiroError
 
 
 def test_schedules_by_hand() -> None:

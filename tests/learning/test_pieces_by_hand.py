@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from oneiro import files, seeds
 from oneiro.episode import Episode, FinishReason, Row, SamplingParams, Segment, given, lost
 from oneiro.episode import groups_of as episode_groups
-from oneiro.errors import OneiroError
 from oneiro.learning import batch as batching
 from oneiro.learning import checkpoint, correction, finite, head, loop, losses, sft
 from oneiro.learning.algorithms import Ppo
@@ -31,6 +29,8 @@ from oneiro.learning.settings import CorrectionSettings, SelectionSettings, SftS
 from oneiro.models.heads import OutputHead, ValueHead
 from oneiro.models.language import LanguageModel
 from oneiro.models.prefix import PrefixGroup
+from oneiro.runtime import files, seeds
+from oneiro.runtime.errors import OneiroError
 from tests.conftest import make_tiny
 
 

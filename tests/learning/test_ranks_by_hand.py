@@ -11,9 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from oneiro import team as teams
 from oneiro.episode import Row, given
-from oneiro.errors import OneiroError
 from oneiro.learning import distributed, shards
 from oneiro.learning.distributed import ZeroOptimiser, portions
 from oneiro.learning.example import Example
@@ -22,7 +20,9 @@ from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.settings import OptimiserSettings
 from oneiro.models import mirror
 from oneiro.models.heads import ValueHead
-from oneiro.team import Team
+from oneiro.runtime import team as teams
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.team import Team
 from tests.conftest import make_tiny
 from tests.ranks import on_ranks
 

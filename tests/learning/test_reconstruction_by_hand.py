@@ -9,9 +9,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from oneiro import seeds
-from oneiro.errors import OneiroError
-from oneiro.interrupt import Saving
 from oneiro.learning import checkpoint
 from oneiro.learning.optimiser import Optimiser
 from oneiro.learning.reconstruction import (
@@ -27,6 +24,9 @@ from oneiro.learning.reconstruction import (
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video.discriminator import Discriminator
 from oneiro.models.video.tokenizer import CompressiveTokenizerSettings, FrameTokenizerSettings, Reconstruction
+from oneiro.runtime import seeds
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.interrupt import Saving
 
 SIZE: dict[str, Any] = {"height": 16, "width": 24, "patch": 4, "channels": (8, 8), "layers": 1, "latent": 4}
 FRAME = FrameTokenizerSettings(**SIZE, levels=(5, 5))

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from oneiro.errors import OneiroError
 from oneiro.learning.algorithms import Grpo
 from oneiro.learning.loop import Callbacks, reinforce
 from oneiro.learning.selection import Selection, SelectionSettings
 from oneiro.models.language import LanguageModel, load
 from oneiro.models.locate import newest_weights
+from oneiro.runtime.errors import OneiroError
 from tests.conftest import make_tiny
 from tests.learning.test_loop import play_with, scored, settings
 

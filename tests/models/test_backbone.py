@@ -21,11 +21,11 @@ from transformers import (
 )
 from transformers.models.gemma.modeling_gemma import GemmaRMSNorm
 
-from oneiro.errors import OneiroError
 from oneiro.models import language as languages
 from oneiro.models.attention import AfterPrefix, Causal, Prefill
 from oneiro.models.backbone import Backbone
 from oneiro.models.language import LanguageModel, LoraSettings, with_lora
+from oneiro.runtime.errors import OneiroError
 from tests.conftest import make_tiny
 
 SIZES = {

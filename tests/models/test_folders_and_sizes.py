@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from oneiro.errors import OneiroError
 from oneiro.models.language import ModelSettings
 from oneiro.models.locate import newest_weights
 from oneiro.recipe import build
+from oneiro.runtime.errors import OneiroError
 
 
 def weights(folder: Path) -> Path:

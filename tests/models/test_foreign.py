@@ -23,12 +23,12 @@ from transformers import (
 )
 
 from oneiro.episode import Row, given
-from oneiro.errors import OneiroError
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models.admission import admit, backbone_of
 from oneiro.models.attention import AfterPrefix, Causal, Prefill, PrefixGroups
 from oneiro.models.foreign import ForeignBackbone
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from tests.conftest import make_tiny
 

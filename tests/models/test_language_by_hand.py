@@ -16,9 +16,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from transformers.utils import logging
 
-from oneiro import files
 from oneiro.episode import Row, given
-from oneiro.errors import OneiroError
 from oneiro.learning import checkpoint
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
@@ -31,6 +29,8 @@ from oneiro.models.heads import OutputHead, ValueHead
 from oneiro.models.language import CHATML, LanguageModel, LoraSettings, ModelSettings, with_lora
 from oneiro.models.prefix import PrefixGroup, part, prefix_groups, rows_of
 from oneiro.models.settings import require_place, require_words
+from oneiro.runtime import files
+from oneiro.runtime.errors import OneiroError
 from tests.conftest import TEXTS, make_tiny
 
 SIZES = {

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from oneiro import team as teams
-from oneiro.errors import OneiroError
 from oneiro.models import mirror
+from oneiro.runtime import team as teams
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.team import Team
 from oneiro.sampling.engine import Engine, SamplingSettings
-from oneiro.team import Team
 from tests.conftest import make_tiny
 from tests.ranks import on_ranks
 

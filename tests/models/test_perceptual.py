@@ -15,9 +15,9 @@ import torchmetrics
 from torch.nn.functional import conv2d, max_pool2d
 from torchmetrics.functional.image.lpips import NetLinLayer, ScalingLayer, _normalize_tensor, _spatial_average
 
-from oneiro.errors import OneiroError
 from oneiro.models.video import perceptual
 from oneiro.models.video.perceptual import Lpips, Net
+from oneiro.runtime.errors import OneiroError
 
 HEADS = Path(torchmetrics.__file__).parent / "functional" / "image" / "lpips_models"
 NETS: list[Net] = ["alex", "vgg"]

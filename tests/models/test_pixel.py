@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from oneiro.errors import OneiroError
 from oneiro.models.video.pixel import PixelReader, PixelSettings, disturb, train_reader
+from oneiro.runtime.errors import OneiroError
 
 SMALL = PixelSettings(channels=(8, 16), hidden=32, steps=150, batch=32, lr=3e-3)
 

@@ -13,10 +13,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from oneiro import team as teams
-from oneiro.errors import OneiroError
 from oneiro.models import shards
 from oneiro.models.language import LanguageModel, merge
+from oneiro.runtime import team as teams
+from oneiro.runtime.errors import OneiroError
 from tests.conftest import make_tiny
 from tests.ranks import on_ranks
 

@@ -10,14 +10,14 @@ import torch
 from torch import nn
 from transformers import DeepseekV3Config, LlamaConfig, MixtralConfig, Qwen3Config
 
-from oneiro import plugins
-from oneiro.errors import OneiroError
 from oneiro.learning.algorithms import Algorithm, Grpo, choice
 from oneiro.models import admission
 from oneiro.models.admission import excerpt, first_layers, first_of_each, probe, unquantised
 from oneiro.models.foreign import ForeignBackbone, Unfit, by_plan
 from oneiro.models.metadata import ModelMetadata
 from oneiro.models.small import first_kinds, random_model, small_config
+from oneiro.runtime import plugins
+from oneiro.runtime.errors import OneiroError
 from tests.conftest import make_tiny
 
 

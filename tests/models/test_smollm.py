@@ -14,8 +14,8 @@ import torch
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from oneiro.errors import OneiroError
 from oneiro.models import smollm
+from oneiro.runtime.errors import OneiroError
 
 TEMPLATE = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
 WIDTH, HEADS, LAYERS = 32, 2, 1
@@ -286,7 +286,7 @@ def test_a_new_folder_takes_its_place_only_when_it_is_whole(tiny: Path, tmp_path
 def test_a_folder_without_a_needed_file_is_not_whole_though_its_manifest_says_so(
     missing: str, tiny: Path, tmp_path: Path
 ) -> None:
-    from oneiro import files
+    from oneiro.runtime import files
 
     shutil.copytree(tiny, tmp_path / "model")
     (tmp_path / "model" / missing).unlink()

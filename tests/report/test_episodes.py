@@ -20,7 +20,7 @@ from oneiro.report.episodes import (
     sample,
     show,
 )
-from oneiro.run import Run
+from oneiro.rundir.run import Run
 
 
 def test_grids_of_one_shape_are_compared_cell_by_cell() -> None:

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from playwright.sync_api import sync_playwright
 
-from oneiro.errors import OneiroError
 from oneiro.recipe import Recipe
 from oneiro.report import page
 from oneiro.report.plots import Series, curves, running_mean
 from oneiro.report.table import Cell, Table
 from oneiro.report.videos import save_gif
-from oneiro.run import Run
+from oneiro.rundir.run import Run
+from oneiro.runtime.errors import OneiroError
 
 HOSTILE = "</pre><script>alert('owned')</script><img src=x onerror=alert(1)>\x00${7*7}{{ 7*7 }}"
 VOID = {"meta", "link", "br", "img", "input", "hr"}

@@ -8,7 +8,7 @@ import pytest
 
 from oneiro.recipe import Recipe
 from oneiro.report import page, profile
-from oneiro.run import Run
+from oneiro.rundir.run import Run
 
 LINES = [
     {"stage": "rl", "step": 1, "sampling": 3.0, "learning": 1.0},

@@ -9,7 +9,7 @@ import pytest
 
 from oneiro.report.stats import RESAMPLES, bootstrap, clustered, pass_at_k, pass_rate, success_rate, wilson
 from oneiro.report.table import Cell
-from oneiro.seeds import generator
+from oneiro.runtime.seeds import generator
 
 
 @pytest.mark.parametrize("samples", [1, 2, 5, 7])

@@ -7,8 +7,8 @@ import json
 import pytest
 from rich.console import Console
 
-from oneiro.errors import OneiroError
 from oneiro.report.table import Cell, Table
+from oneiro.runtime.errors import OneiroError
 
 
 @pytest.fixture

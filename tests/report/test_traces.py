@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from oneiro.errors import OneiroError
 from oneiro.report import page, traces
+from oneiro.runtime.errors import OneiroError
 from tests.report.test_page import HOSTILE, make_run, outline
 
 TURN = {

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from oneiro.episode import FinishReason, Row, SamplingParams, given
-from oneiro.errors import OneiroError
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models.language import LanguageModel
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling import engine
 from oneiro.sampling.draw import draw, invert
 from oneiro.sampling.engine import FREE, Engine, Sample, SamplingSettings

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from oneiro import seeds
 from oneiro.episode import FinishReason, SamplingParams
 from oneiro.models.language import LanguageModel
+from oneiro.runtime import seeds
 from oneiro.sampling import draw as drawing
 from oneiro.sampling import engine as engines
 from oneiro.sampling.decode_batch import FREE, DecodeBatch

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from oneiro.episode import Episode, Row, given
-from oneiro.errors import OneiroError
 from oneiro.learning.algorithms import Grpo
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.loop import Callbacks, reinforce
 from oneiro.learning.settings import CorrectionSettings
 from oneiro.models.language import LanguageModel, LoraSettings, with_lora
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.completion import ServerFault
 from oneiro.sampling.engine import Engine, Sample, SamplingSettings
 from oneiro.sampling.fleet import Fleet

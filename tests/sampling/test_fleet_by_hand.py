@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oneiro import seeds
-from oneiro.errors import OneiroError
 from oneiro.models.language import LanguageModel
+from oneiro.runtime import seeds
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling import rollout_server
 from oneiro.sampling.completion import ServerFault
 from oneiro.sampling.engine import SamplingSettings

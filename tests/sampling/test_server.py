@@ -15,11 +15,11 @@ from typing import Any, Self
 import pytest
 from pydantic import ValidationError
 
-from oneiro.errors import Notice, OneiroError
+from oneiro.runtime.errors import Notice, OneiroError
 from oneiro.sampling import server as server_module
 from oneiro.sampling.server import HIDDEN, Server, ServerConfig
 
-pytestmark = pytest.mark.filterwarnings("ignore::oneiro.errors.Notice")
+pytestmark = pytest.mark.filterwarnings("ignore::oneiro.runtime.errors.Notice")
 
 
 class Host:

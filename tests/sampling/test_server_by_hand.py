@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.seeds import derive, generator
 from oneiro.sampling import server
 from oneiro.sampling.completion import Completion, ServerFault, message_of, replies_in
 from oneiro.sampling.server import Server, ServerConfig
-from oneiro.seeds import derive, generator
 from tests.sampling.test_request import serving
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from oneiro.errors import OneiroError
-from oneiro.records import read_info
+from oneiro.rundir.records import read_info
+from oneiro.runtime.errors import OneiroError
 from tests.systems.toy_branches import NAMES, whole
 
 

@@ -13,14 +13,14 @@ import pytest
 import torch
 
 import oneiro
-from oneiro import threads
 from oneiro.agents.loading import AgentMetadata
 from oneiro.agents.prompts import DialogueSettings
-from oneiro.errors import OneiroError
 from oneiro.learning.learner import LearnerSettings
 from oneiro.learning.loop import RlSettings
 from oneiro.learning.optimiser import OptimiserSettings
 from oneiro.models.language import load
+from oneiro.runtime import threads
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.base import Step, World
 from tests.conftest import make_tiny
 

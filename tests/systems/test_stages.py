@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from oneiro.errors import OneiroError
 from oneiro.models.language import LanguageModel, ModelSettings
-from oneiro.run import Run
+from oneiro.rundir.run import Run
+from oneiro.runtime.errors import OneiroError
 from oneiro.systems import stages
 from tests.toy_system import ToyRecipe
 

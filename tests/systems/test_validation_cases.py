@@ -8,8 +8,8 @@ from typing import cast
 import pytest
 
 from oneiro import recipe as recipes
-from oneiro.errors import OneiroError
-from oneiro.run import Run
+from oneiro.rundir.run import Run
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.systems.rlvr.textgame.data import Data, record, with_validation
 from oneiro.systems.rlvr.textgame.recipe import TextGameRecipe

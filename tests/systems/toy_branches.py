@@ -6,9 +6,9 @@ import os
 import signal
 from pathlib import Path
 
-from oneiro.errors import OneiroError
-from oneiro.run import Run
-from oneiro.seeds import generator
+from oneiro.rundir.run import Run
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.seeds import generator
 from oneiro.systems.side_by_side import side_by_side
 from tests.toy_system import ToyRecipe
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.base import Step, WorldConfig
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake
 

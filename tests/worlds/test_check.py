@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from oneiro.cli import main
-from oneiro.errors import OneiroError
-from oneiro.seeds import generator
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.seeds import generator
 from oneiro.worlds import check, make
 from oneiro.worlds.base import Step, World, WorldConfig, level_key
 from oneiro.worlds.baselines import oracle_success

@@ -15,7 +15,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds import World, make
 from oneiro.worlds.base import ResetNeeded
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from oneiro import cli
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds import make, packs
 from oneiro.worlds.baselines import oracle_success
 from oneiro.worlds.grid.vector import make_batch

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds import make, names
 from oneiro.worlds.registry import WORLDS, config_for, register, world_class
 

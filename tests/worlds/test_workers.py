@@ -19,10 +19,10 @@ from oneiro.agents.policies import ModelPolicy, ScriptedPolicy, Turn, Utterance,
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts, play
 from oneiro.episode import Episode, FinishReason, lost
-from oneiro.errors import OneiroError
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
-from oneiro.processes import each_done
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.processes import each_done
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.worlds import workers
 from oneiro.worlds.base import World, WorldLost

@@ -19,9 +19,9 @@ from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
-from oneiro import seeds
 from oneiro.agents.planning.settings import PlannerSettings
 from oneiro.predictors.dynamics import Cached, Dynamics, Imagined
+from oneiro.runtime import seeds
 
 StateT = TypeVar("StateT")
 

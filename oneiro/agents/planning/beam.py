@@ -12,9 +12,9 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from oneiro import seeds
 from oneiro.agents.planning.base import BEST, WORST, Candidate, Decision, Meter, Planner, Root, best_of
 from oneiro.predictors.base import Malformed
+from oneiro.runtime import seeds
 
 StateT = TypeVar("StateT")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from oneiro.agents.planning.base import Judged
 from oneiro.agents.planning.proposals import EveryAction
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.base import World
 from oneiro.worlds.grid.frozen_lake.views import Lake
 from oneiro.worlds.grid.sokoban.views import Room

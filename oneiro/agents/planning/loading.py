@@ -16,8 +16,6 @@ from oneiro.agents.planning.policy import PlanningPolicy, dialogue, make_planner
 from oneiro.agents.planning.settings import PlannerSettings
 from oneiro.agents.planning.values import RuleValue
 from oneiro.agents.prompts import DialogueSettings
-from oneiro.errors import OneiroError
-from oneiro.files import read_json
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel, load
 from oneiro.models.locate import METADATA
@@ -31,6 +29,8 @@ from oneiro.predictors.webpage.model import WebPageMetadata, WebPageModel
 from oneiro.predictors.webpage.slot_model import FILE as PAGE_MODEL
 from oneiro.predictors.webpage.slot_model import SlotModel
 from oneiro.predictors.webpage.task import WebPagePredictor
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.files import read_json
 from oneiro.sampling.engine import Engine
 from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.textgame.crawl import own_rules

@@ -16,9 +16,9 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from oneiro import seeds
 from oneiro.agents.planning.base import BEST, WORST, Candidate, Decision, Meter, Planner, Root, best_of
 from oneiro.predictors.base import Malformed
+from oneiro.runtime import seeds
 
 StateT = TypeVar("StateT")
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from oneiro import seeds
 from oneiro.agents import reply as replies
 from oneiro.agents.planning.base import Decision, Planner, Propose, Root
 from oneiro.agents.planning.beam import BeamSearch
@@ -15,6 +14,7 @@ from oneiro.agents.planning.settings import PlannerName, PlannerSettings
 from oneiro.agents.policies import Turn, Utterance
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.episode import Episode
+from oneiro.runtime import seeds
 from oneiro.worlds.base import World
 
 StateT = TypeVar("StateT")

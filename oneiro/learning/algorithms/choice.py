@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args
 
 from pydantic import Field
 
-from oneiro import plugins
 from oneiro.learning.algorithms.base import Algorithm
 from oneiro.learning.algorithms.dr_grpo import DrGrpo
 from oneiro.learning.algorithms.grpo import Grpo
@@ -16,6 +15,7 @@ from oneiro.learning.algorithms.reinforce import Reinforce
 from oneiro.learning.algorithms.rloo import Rloo
 from oneiro.learning.algorithms.state_grpo import StateGrpo
 from oneiro.learning.algorithms.turn_grpo import TurnGrpo
+from oneiro.runtime import plugins
 
 SHIPPED = (Grpo, TurnGrpo, StateGrpo, DrGrpo, Gspo, Rloo, Reinforce, Ppo)
 

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oneiro.episode import Row, Segment, Tokens, given
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 
 FREE = -1
 """In a row of forced tokens: this position is sampled. The engine's own sign."""

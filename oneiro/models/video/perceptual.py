@@ -24,10 +24,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from oneiro import files
-from oneiro.errors import OneiroError
 from oneiro.models.randomness import seeded
 from oneiro.models.smollm import home
+from oneiro.runtime import files
+from oneiro.runtime.errors import OneiroError
 
 Net = Literal["alex", "vgg"]
 

@@ -18,12 +18,12 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, smooth_l1_loss
 
-from oneiro import files, seeds
-from oneiro.errors import OneiroError
 from oneiro.models.randomness import seeded
 from oneiro.models.video.blocks import backward
 from oneiro.models.video.tokenizer import pixels
 from oneiro.recipe import Settings
+from oneiro.runtime import files, seeds
+from oneiro.runtime.errors import OneiroError
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 CHUNK = 256

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from oneiro.errors import nearest
 from oneiro.recipe import Settings
+from oneiro.runtime.errors import nearest
 
 SIZES = ("layers", "width", "heads", "mlp")
 OVERLAYS = ("large", "published")

@@ -16,8 +16,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from oneiro import files
-from oneiro.errors import OneiroError
 from oneiro.models.language import default_device, read_state, refuse_damaged, write_folder, write_state
 from oneiro.models.randomness import seeded
 from oneiro.models.video.fsq import Fsq
@@ -27,6 +25,8 @@ from oneiro.models.video.settings import (
     FrameTokenizerSettings,
     TokenizerSettings,
 )
+from oneiro.runtime import files
+from oneiro.runtime.errors import OneiroError
 
 CONFIG, WEIGHTS = "tokenizer.json", "tokenizer.safetensors"
 PIXELS_AT_ONCE = {"cpu": 1 << 18, "cuda": 1 << 22}

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from oneiro import seeds
 from oneiro.episode import Row, Tokens, given
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
@@ -16,6 +15,7 @@ from oneiro.predictors.base import Flaw, Malformed
 from oneiro.predictors.dynamics import Dynamics, Imagined
 from oneiro.predictors.grid.lookup import Lookup
 from oneiro.predictors.grid.task import GridPredictor, GridPredictorConfig, GridSituation, GridTransition
+from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine, Sample, SamplingSettings
 from oneiro.worlds.grid.frozen_lake.world import WORDS, FrozenLake, neighbours, slipped
 

@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oneiro.errors import OneiroError, nearest
 from oneiro.predictors.base import Malformed
 from oneiro.predictors.textgame.parse import Output
 from oneiro.predictors.textgame.score import Error
 from oneiro.predictors.textgame.task import Scorer, TextGamePredictor, TextGamePredictorConfig
 from oneiro.report.stats import bootstrap, clustered, wilson
 from oneiro.report.table import Cell
+from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.worlds.textgame.state import Kind, Transition, same_state
 
 Answers = Mapping[str, str] | Callable[[Transition], str]

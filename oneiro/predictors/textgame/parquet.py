@@ -21,10 +21,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from oneiro import files
-from oneiro.errors import OneiroError
 from oneiro.predictors.textgame.prompt import full_state
 from oneiro.predictors.textgame.task import TextGamePredictor
+from oneiro.runtime import files
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.textgame.bytesized32 import Report, checked_state
 from oneiro.worlds.textgame.dataset import EXAMPLE, Dataset, open_dataset, splits, write_dataset
 from oneiro.worlds.textgame.state import Score, State, Transition

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from oneiro.errors import OneiroError, nearest
 from oneiro.predictors.textgame.parse import MARKER, Output
 from oneiro.predictors.textgame.score import Question
+from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.worlds.textgame.dataset import Rules
 from oneiro.worlds.textgame.state import (
     Kind,

@@ -14,8 +14,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from oneiro.errors import OneiroError
-from oneiro.seeds import generator
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.seeds import generator
 from oneiro.worlds.textgame.dataset import Dataset
 from oneiro.worlds.textgame.state import Kind, Transition
 

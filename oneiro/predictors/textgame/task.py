@@ -13,7 +13,6 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from oneiro.errors import OneiroError
 from oneiro.predictors.base import Malformed, Messages, Predictor, Reward
 from oneiro.predictors.textgame.lookup import Lookup
 from oneiro.predictors.textgame.official_score import MAX_TASK_REWARD, OfficialScore, official_score, official_score_of
@@ -37,6 +36,7 @@ from oneiro.predictors.textgame.prompt import (
 )
 from oneiro.predictors.textgame.rationale import rationale
 from oneiro.predictors.textgame.score import EXACT_SHARE, Outcome, Question, judge, question
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.textgame.dataset import Rules
 from oneiro.worlds.textgame.state import Kind, Situation, Transition
 

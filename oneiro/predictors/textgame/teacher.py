@@ -16,14 +16,14 @@ from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 
-from oneiro import files
-from oneiro.clock import spent
-from oneiro.errors import OneiroError
 from oneiro.predictors.base import Messages
 from oneiro.predictors.textgame.task import TextGamePredictor
+from oneiro.runtime import files
+from oneiro.runtime.clock import spent
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.seeds import derive
 from oneiro.sampling.completion import Completion
 from oneiro.sampling.server import Server, ServerConfig
-from oneiro.seeds import derive
 from oneiro.worlds.textgame.state import Transition
 
 SAMPLED_BY = {"model", "temperature", "top_p", "max_tokens", "seed", "extra"}

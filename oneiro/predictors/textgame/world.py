@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from oneiro.errors import OneiroError
 from oneiro.models import language as languages
 from oneiro.predictors.base import LearnedWorld
 from oneiro.predictors.textgame.model import TextGameMetadata, TextGameModel
 from oneiro.predictors.textgame.rollout import Predict, imagine
 from oneiro.predictors.textgame.task import TextGamePredictor
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.worlds.base import Step, WorldConfig
 from oneiro.worlds.registry import config_for

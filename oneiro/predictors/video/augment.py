@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from oneiro.predictors.video.dataset import Images
 from oneiro.recipe import Settings
-from oneiro.seeds import generator
+from oneiro.runtime.seeds import generator
 
 if TYPE_CHECKING:
     from PIL.Image import Image

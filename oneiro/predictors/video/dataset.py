@@ -14,8 +14,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from oneiro import seeds
-from oneiro.errors import OneiroError
+from oneiro.runtime import seeds
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.robot.episodes import Episodes, RobotEpisode
 
 KEPT_BYTES = 2 << 30

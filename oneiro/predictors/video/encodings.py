@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oneiro import seeds
 from oneiro.episode import Row
 from oneiro.predictors.video.augment import AugmentSettings, jittered
 from oneiro.predictors.video.dataset import Clips, Images, ReadAhead, VideoDataset, Windows
 from oneiro.predictors.video.task import Encoded, VideoPredictor
+from oneiro.runtime import seeds
 
 AT_ONCE = 64
 """Pieces that a GPU encodes together."""

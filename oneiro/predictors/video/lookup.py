@@ -13,9 +13,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from oneiro import seeds
-from oneiro.errors import OneiroError
 from oneiro.predictors.video.dataset import Clips, Images, VideoDataset, Windows, resized
+from oneiro.runtime import seeds
+from oneiro.runtime.errors import OneiroError
 
 SEGMENTS = 4096
 """Training segments that are looked through at most; more are drawn from at random. 13 MB of pixels at `SIDE`."""

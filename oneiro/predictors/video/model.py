@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from oneiro.errors import OneiroError
 from oneiro.models import language as languages
 from oneiro.models.language import LanguageModel
 from oneiro.models.metadata import ModelMetadata
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video.layout import Layout
 from oneiro.predictors.video.task import VideoPredictor, VideoRewardSettings
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import SamplingSettings
 from oneiro.worlds.robot.episodes import ActionBins
 from oneiro.worlds.robot.simulator import ACTION_REPEAT

@@ -17,8 +17,8 @@ from oneiro.models.video.tokenizer import images
 from oneiro.predictors.base import LearnedWorld
 from oneiro.predictors.video.dataset import Clips, Images
 from oneiro.predictors.video.task import VideoPredictor
+from oneiro.runtime.seeds import derive
 from oneiro.sampling.engine import Engine, SamplingSettings
-from oneiro.seeds import derive
 from oneiro.worlds.base import Step, WorldConfig, level_key
 from oneiro.worlds.robot.drawer import read_numbers, write_action
 

@@ -8,7 +8,6 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
-from oneiro import seeds
 from oneiro.predictors.base import Flaw, Malformed
 from oneiro.predictors.dynamics import Dynamics, Imagined
 from oneiro.predictors.webpage.lookup import Lookup
@@ -16,6 +15,7 @@ from oneiro.predictors.webpage.record import HISTORY
 from oneiro.predictors.webpage.rollout import Predict, imagine
 from oneiro.predictors.webpage.state import PageState, Situation
 from oneiro.predictors.webpage.task import WebPagePredictor
+from oneiro.runtime import seeds
 from oneiro.worlds.web.actions import Kind, parse_webarena
 from oneiro.worlds.web.actions import Malformed as MalformedAction
 from oneiro.worlds.web.diff import apply

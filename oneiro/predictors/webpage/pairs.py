@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from oneiro.errors import OneiroError
 from oneiro.predictors.base import Flaw, Malformed
 from oneiro.predictors.webpage.official_score import official_score
 from oneiro.predictors.webpage.parse import parse
@@ -16,6 +15,7 @@ from oneiro.predictors.webpage.score import PageScore, judge
 from oneiro.predictors.webpage.task import Scorer
 from oneiro.report.stats import bootstrap
 from oneiro.report.table import Cell, Table
+from oneiro.runtime.errors import OneiroError
 
 FIGURES = ("precision", "recall", "f1", "id_free_f1")
 LONGEST_LINE = 64 << 20

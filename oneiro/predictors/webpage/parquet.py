@@ -17,11 +17,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from oneiro import files
-from oneiro.errors import OneiroError
 from oneiro.predictors.webpage.prompt import NONE
 from oneiro.predictors.webpage.state import PageState, PageTransition
 from oneiro.predictors.webpage.task import WebPagePredictor
+from oneiro.runtime import files
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.web.diff import Item, Items
 
 SOURCE = "web_agent"

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from oneiro.errors import OneiroError
 from oneiro.predictors.webpage.state import PageState, PageTransition, Situation, same_items
-from oneiro.seeds import derive, generator
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.seeds import derive, generator
 from oneiro.worlds.base import Step, WorldConfig
 from oneiro.worlds.baselines import Policy
 from oneiro.worlds.registry import config_for, world_class

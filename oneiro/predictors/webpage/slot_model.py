@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oneiro import seeds
-from oneiro.errors import OneiroError
-from oneiro.files import read_json, write_json
 from oneiro.predictors.webpage.lookup import page_type
 from oneiro.predictors.webpage.slots import UNKNOWN, Line, Sources, filled_url, slotted, slotted_url, sources_of
 from oneiro.predictors.webpage.state import PageState, PageTransition, Situation, true_diff
+from oneiro.runtime import seeds
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.files import read_json, write_json
 from oneiro.worlds.web.actions import Action, parse_webarena
 
 FILE = "page_model.json"

@@ -13,7 +13,6 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from oneiro.errors import OneiroError
 from oneiro.predictors.base import Malformed, Messages, Predictor, Reward
 from oneiro.predictors.webpage.lookup import Lookup
 from oneiro.predictors.webpage.numbers import Numbers
@@ -31,6 +30,7 @@ from oneiro.predictors.webpage.prompt import (
 )
 from oneiro.predictors.webpage.score import PageScore, judge
 from oneiro.predictors.webpage.state import PageTransition, Situation, shown, true_diff
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.web.diff import Diff
 
 Scorer = Literal["strict", "official"]

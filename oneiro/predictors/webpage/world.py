@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from oneiro.errors import OneiroError
 from oneiro.models import language as languages
 from oneiro.predictors.base import LearnedWorld
 from oneiro.predictors.webpage.model import WebPageMetadata, WebPageModel
@@ -15,6 +14,7 @@ from oneiro.predictors.webpage.record import HISTORY
 from oneiro.predictors.webpage.rollout import Predict, imagine
 from oneiro.predictors.webpage.state import PageState, Situation
 from oneiro.predictors.webpage.task import WebPagePredictor
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.worlds.base import Step, WorldConfig
 from oneiro.worlds.registry import config_for

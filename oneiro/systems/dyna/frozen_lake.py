@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import Any
 
-from oneiro import seeds
 from oneiro.agents import evaluate as evaluation
 from oneiro.agents.dreaming import DreamingPolicy
 from oneiro.agents.loading import AgentMetadata
@@ -25,8 +24,9 @@ from oneiro.models.language import LanguageModel
 from oneiro.predictors.dynamics import Cached
 from oneiro.predictors.grid.model import GridMetadata
 from oneiro.predictors.grid.world import LearnedFrozenLake, foresee
-from oneiro.records import read_lines, stage_file_name
-from oneiro.run import Run
+from oneiro.rundir.records import read_lines, stage_file_name
+from oneiro.rundir.run import Run
+from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
 from oneiro.systems import stages
 from oneiro.systems.dyna.loop import VariantRun, run_variants

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from oneiro.episode import Episode
-from oneiro.run import Run
+from oneiro.rundir.run import Run
 from oneiro.systems import stages
 from oneiro.systems.dyna.recipe import DynaSettings, Variant
 from oneiro.systems.dyna.tables import steps_table, variants_table

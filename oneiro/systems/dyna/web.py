@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from oneiro import seeds
 from oneiro.agents.dreaming import DreamingPolicy
 from oneiro.agents.linear import LinearPolicy
 from oneiro.agents.rollout import Attempt, attempts, attempts_at, play
@@ -26,7 +25,8 @@ from oneiro.predictors.webpage.dream import DreamedWeb, foresee
 from oneiro.predictors.webpage.dynamics import NextPages, Remembered
 from oneiro.predictors.webpage.parquet import read_parquet
 from oneiro.predictors.webpage.slot_model import right_kind
-from oneiro.run import Run
+from oneiro.rundir.run import Run
+from oneiro.runtime import seeds
 from oneiro.systems.dyna.loop import VariantRun, run_variants
 from oneiro.systems.dyna.recipe import DynaWebRecipe, Variant
 from oneiro.systems.plan.page_models import PageModels, page_models

@@ -27,7 +27,7 @@ from oneiro.models.chat import ChatFormat
 from oneiro.predictors.dynamics import Cached, Dynamics, Shuffled
 from oneiro.predictors.grid.lookup import Lookup
 from oneiro.predictors.grid.model import LookupModel, TrueLake
-from oneiro.run import Run
+from oneiro.rundir.run import Run
 from oneiro.sampling.engine import Engine
 from oneiro.systems import stages
 from oneiro.systems.plan.goals import TargetLake, best_possible, has_target

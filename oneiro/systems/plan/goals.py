@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from oneiro.seeds import generator
+from oneiro.runtime.seeds import generator
 from oneiro.worlds.base import Step
 from oneiro.worlds.grid.frozen_lake.views import Lake
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake, success_values

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from oneiro import seeds
 from oneiro.agents import reply as replies
 from oneiro.agents.loading import AgentMetadata
 from oneiro.agents.prompts import DialogueSettings
@@ -21,8 +20,9 @@ from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.predictors.grid.model import GridMetadata, GridModel
 from oneiro.predictors.grid.task import GridPredictor, GridPredictorConfig, GridTransition
-from oneiro.records import read_lines
-from oneiro.run import Run
+from oneiro.rundir.records import read_lines
+from oneiro.rundir.run import Run
+from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.systems import stages
 from oneiro.systems.plan.play import POLICY_DIALOGUE, policy_row, random_play, steps_in, transitions

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from oneiro import files, seeds
 from oneiro.agents.linear import LinearPolicy
 from oneiro.agents.loading import AgentMetadata
 from oneiro.learning.settings import SftSettings
@@ -22,7 +21,8 @@ from oneiro.predictors.webpage.model import WebPageMetadata, WebPageModel
 from oneiro.predictors.webpage.slot_model import SlotModel
 from oneiro.predictors.webpage.state import PageTransition
 from oneiro.predictors.webpage.task import WebPagePredictor
-from oneiro.run import Run
+from oneiro.rundir.run import Run
+from oneiro.runtime import files, seeds
 from oneiro.sampling.engine import Engine
 from oneiro.systems import stages
 from oneiro.systems.plan.web_recipe import SLOTS, WebRecipe

@@ -11,7 +11,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from oneiro import seeds
 from oneiro.agents import reply as replies
 from oneiro.agents.linear import LinearPolicy
 from oneiro.agents.loading import AgentMetadata
@@ -24,7 +23,8 @@ from oneiro.predictors.webpage.parquet import read_parquet, write_parquet
 from oneiro.predictors.webpage.record import RecordedWeb
 from oneiro.predictors.webpage.state import PageTransition
 from oneiro.predictors.webpage.task import WebPagePredictor, WebPagePredictorConfig
-from oneiro.run import Run
+from oneiro.rundir.run import Run
+from oneiro.runtime import seeds
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.systems.plan.page_models import PageModels, page_models
 from oneiro.systems.plan.web_recipe import WebRecipe

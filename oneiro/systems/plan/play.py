@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from oneiro import seeds
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.episode import FinishReason, Row, given
 from oneiro.models.chat import ChatFormat
 from oneiro.predictors.grid.task import GridTransition
 from oneiro.predictors.grid.world import understood
+from oneiro.runtime import seeds
 from oneiro.worlds.base import World
 
 POLICY_DIALOGUE = DialogueSettings(

@@ -7,10 +7,10 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from oneiro.agents.planning.settings import PlannerSettings
-from oneiro.errors import OneiroError
 from oneiro.learning.settings import SftSettings
 from oneiro.models.settings import ModelSettings
 from oneiro.recipe import Recipe, Settings
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.systems.rlvr.textgame.recipe import TextGameRecipe
 from oneiro.worlds.choice import WorldChoice

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from oneiro.files import write_json
 from oneiro.report import stats, traces
 from oneiro.report.table import Cell, Table
-from oneiro.run import Run
+from oneiro.rundir.run import Run
+from oneiro.runtime.files import write_json
 
 ORDER = (
     "random",

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from oneiro import seeds
 from oneiro.agents.planning.base import Root
 from oneiro.agents.planning.policy import PlanningPolicy, VotePolicy, dialogue, make_planner, traces
 from oneiro.agents.planning.proposals import PolicyProposals
@@ -30,7 +29,8 @@ from oneiro.models.language import LanguageModel
 from oneiro.predictors.dynamics import Cached, Dynamics, Shuffled
 from oneiro.predictors.textgame.dynamics import TextGameDynamics
 from oneiro.predictors.textgame.rollout import true_predictor
-from oneiro.run import Run
+from oneiro.rundir.run import Run
+from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
 from oneiro.systems import stages
 from oneiro.systems.plan.recipe import PlanTextGameRecipe

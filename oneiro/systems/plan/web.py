@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from oneiro import seeds
 from oneiro.agents.linear import LinearPolicy
 from oneiro.agents.planning.policy import PlanningPolicy, VotePolicy, dialogue, make_planner, traces
 from oneiro.agents.planning.values import RuleValue
@@ -27,7 +26,8 @@ from oneiro.predictors.dynamics import Cached
 from oneiro.predictors.webpage.dynamics import BrowsedPage, NextPages, PageDynamics, TrueWeb, looked_up, shuffled
 from oneiro.predictors.webpage.lookup import Lookup
 from oneiro.predictors.webpage.slot_model import right_kind
-from oneiro.run import Run
+from oneiro.rundir.run import Run
+from oneiro.runtime import seeds
 from oneiro.systems import stages
 from oneiro.systems.plan.pages import (
     WebLearner,

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 from pydantic import Field, model_validator
 
 from oneiro.agents.planning.settings import PlannerSettings
-from oneiro.errors import OneiroError
 from oneiro.learning.settings import SftSettings
 from oneiro.models.settings import ModelSettings
 from oneiro.predictors.webpage.task import WebPagePredictorConfig
 from oneiro.recipe import Recipe, Settings
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.web.templates.base import Template

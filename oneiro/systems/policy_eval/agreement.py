@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from oneiro.report.stats import RESAMPLES
 from oneiro.report.table import Cell
-from oneiro.seeds import generator
+from oneiro.runtime.seeds import generator
 
 
 class FrameModel(Protocol):

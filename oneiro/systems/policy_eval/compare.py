@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from oneiro.errors import OneiroError, nearest
 from oneiro.predictors.video.model import PRETRAIN, open_model
 from oneiro.predictors.video.world import LearnedFrames
 from oneiro.recipe import Settings
 from oneiro.report import plots, stats
 from oneiro.report.table import Table
+from oneiro.runtime.errors import OneiroError, nearest
+from oneiro.runtime.seeds import derive
 from oneiro.sampling.engine import Engine
-from oneiro.seeds import derive
 from oneiro.systems.policy_eval.agreement import FrameModel, agreement
 from oneiro.systems.policy_eval.policies import PixelPolicy
 from oneiro.systems.policy_eval.train import SuccessClassifier

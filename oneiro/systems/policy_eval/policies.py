@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from oneiro.models.video.pixel import PixelReader
-from oneiro.seeds import generator
+from oneiro.runtime.seeds import generator
 from oneiro.worlds.robot.policies import PERTURBATIONS, Perturbation
 
 

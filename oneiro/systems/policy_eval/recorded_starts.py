@@ -15,15 +15,15 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from oneiro.errors import OneiroError
 from oneiro.predictors.video.dataset import resized
 from oneiro.predictors.video.model import VideoModel
 from oneiro.predictors.video.world import LearnedFrames
 from oneiro.recipe import Settings
 from oneiro.report import stats
 from oneiro.report.table import Table
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.seeds import derive, generator
 from oneiro.sampling.engine import Engine
-from oneiro.seeds import derive, generator
 from oneiro.systems.policy_eval.agreement import FrameModel, mean_gap, mmrv, pearson
 from oneiro.systems.policy_eval.compare import Advance, Labels, Rollouts, keep_rollouts, rollout
 from oneiro.systems.policy_eval.policies import PixelPolicy

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.robot.rlds import RT1_ACTION
 
 WIDTHS = (2, 1, 1, 3, 3, 3)

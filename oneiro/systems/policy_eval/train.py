@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from oneiro import files
-from oneiro.errors import OneiroError, nearest
 from oneiro.models.smollm import home
 from oneiro.models.video.pixel import CONFIG, PixelReader, PixelSettings, train_reader
-from oneiro.progress import Bar
 from oneiro.recipe import Settings
 from oneiro.report import stats
 from oneiro.report.table import Cell, Table
+from oneiro.runtime import files
+from oneiro.runtime.errors import OneiroError, nearest
+from oneiro.runtime.progress import Bar
 from oneiro.systems.policy_eval.policies import Cloned, clones
 from oneiro.worlds.robot.collect import CollectSettings, collect
 from oneiro.worlds.robot.episodes import RobotEpisode, open_episodes

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from oneiro.clock import spent
 from oneiro.episode import Episode, FinishReason, Row, Tokens, given
 from oneiro.predictors.answering import AnsweringModel
 from oneiro.predictors.base import Reward
+from oneiro.runtime.clock import spent
 from oneiro.sampling.engine import Sample
 
 CaseT = TypeVar("CaseT")

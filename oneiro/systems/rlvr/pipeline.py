@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from oneiro import seeds
 from oneiro.learning.collapse import CollapseMonitor
 from oneiro.models.language import merged
+from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
 from oneiro.systems import stages
 from oneiro.systems.rlvr.task import AFTER, Task

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from oneiro.models.language import LanguageModel
-from oneiro.run import Run
+from oneiro.rundir.run import Run
 from oneiro.sampling.engine import Engine
 from oneiro.systems.rlvr.recipe import RlvrRecipe
 from oneiro.systems.stages import Curve, Rollout

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from oneiro import seeds
 from oneiro.agents import prompts as words
 from oneiro.agents import reply as replies
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import begun
 from oneiro.episode import Row, Segment, given
 from oneiro.models.chat import ChatFormat
+from oneiro.runtime import seeds
 from oneiro.systems.spa.variants import Variant
 from oneiro.worlds.base import World
 

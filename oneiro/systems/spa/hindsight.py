@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from oneiro import seeds
 from oneiro.episode import FinishReason
+from oneiro.runtime import seeds
 
 DISCOUNT = 0.95
 """What a success is worth one action later: a shorter way is a better one. In stochastic worlds a lower value would

@@ -10,14 +10,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from oneiro import seeds
 from oneiro.agents import evaluate as evaluation
 from oneiro.agents.reply import TAG_TOKENS
-from oneiro.errors import OneiroError
 from oneiro.models import language as languages
 from oneiro.models.language import LanguageModel
 from oneiro.report.table import Cell
-from oneiro.run import Run
+from oneiro.rundir.run import Run
+from oneiro.runtime import seeds
+from oneiro.runtime.errors import OneiroError
 from oneiro.systems import stages
 from oneiro.systems.side_by_side import side_by_side
 from oneiro.systems.spa.data import sample_texts

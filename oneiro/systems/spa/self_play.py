@@ -8,16 +8,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from oneiro import seeds
 from oneiro.agents import evaluate as evaluation
 from oneiro.agents.policies import ExplorationPolicy, ModelPolicy, Policy, ScriptedPolicy, ServerPolicy, mixture
 from oneiro.agents.rollout import attempts, play
 from oneiro.episode import FinishReason
-from oneiro.errors import OneiroError
 from oneiro.models.chat import ChatFormat
-from oneiro.processes import each_done
-from oneiro.records import read_lines, write_episodes
-from oneiro.run import Run
+from oneiro.rundir.records import read_lines, write_episodes
+from oneiro.rundir.run import Run
+from oneiro.runtime import seeds
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.processes import each_done
 from oneiro.sampling.engine import Engine
 from oneiro.systems import stages
 from oneiro.systems.spa.recipe import SelfPlaySettings, SpaRecipe

@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from oneiro import seeds
 from oneiro.agents import evaluate as evaluation
 from oneiro.agents.evaluate import AgentEvaluationSettings
 from oneiro.agents.loading import AgentMetadata
 from oneiro.agents.policies import ModelPolicy
 from oneiro.agents.rollout import attempts, attempts_at, play
 from oneiro.episode import Episode, Row, Tokens, lost
-from oneiro.errors import OneiroError
 from oneiro.learning.collapse import CollapseMonitor
 from oneiro.learning.filters import FilterSettings
 from oneiro.learning.loop import RlSettings
 from oneiro.learning.sft import SftSettings
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
-from oneiro.run import Run
+from oneiro.rundir.run import Run
+from oneiro.runtime import seeds
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.systems import stages
 from oneiro.systems.spa.data import rows_of

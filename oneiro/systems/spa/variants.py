@@ -10,8 +10,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from oneiro.errors import OneiroError
 from oneiro.recipe import Settings
+from oneiro.runtime.errors import OneiroError
 
 PlayPolicy = Literal["self", "random", "exploration", "mixture", "oracle", "server"]
 """Who plays for data: the model itself, uniformly random actions, a player that tries what it has not tried, a

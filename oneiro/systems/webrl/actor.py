@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from oneiro import seeds
 from oneiro.episode import Floats
 from oneiro.learning import loop
 from oneiro.learning.algorithms import Grpo, Ppo, StateGrpo
@@ -19,6 +18,7 @@ from oneiro.learning.learner import Learner
 from oneiro.learning.rl_settings import RlSettings
 from oneiro.learning.settings import LearnerSettings
 from oneiro.models.language import LanguageModel
+from oneiro.runtime import seeds
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.systems.webrl.recipe import TrainSettings
 from oneiro.systems.webrl.replay import confidence

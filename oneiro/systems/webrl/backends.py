@@ -10,7 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from oneiro import seeds
 from oneiro.agents.policies import ModelPolicy, Policy
 from oneiro.agents.reply import TAG_TOKENS
 from oneiro.episode import Floats
@@ -18,7 +17,8 @@ from oneiro.learning.algorithms.webrl import StepObjective
 from oneiro.models import language as languages
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
-from oneiro.run import Run
+from oneiro.rundir.run import Run
+from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
 from oneiro.systems import stages
 from oneiro.systems.webrl.actor import LanguageActor

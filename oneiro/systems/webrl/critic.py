@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from oneiro import seeds
 from oneiro.episode import Floats, Tokens
 from oneiro.learning.batch import Batch, batches
 from oneiro.learning.example import COMPONENTS, Example
@@ -24,6 +23,7 @@ from oneiro.learning.optimiser import Optimiser, learning_rate
 from oneiro.learning.settings import LearnerSettings
 from oneiro.models.backbone import Backbone
 from oneiro.models.language import read_state, write_state
+from oneiro.runtime import seeds
 
 HEADS = 2
 BUDGET = 16384

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from oneiro import files
-from oneiro.errors import OneiroError, first_line
 from oneiro.learning.algorithms.webrl import mc_returns
+from oneiro.runtime import files
+from oneiro.runtime.errors import OneiroError, first_line
 
 PLACEHOLDER = "** Simplified html **"
 """Stands for every page but the present one."""
@@ -224,7 +224,7 @@ def filtered(
     """Stage 2: all new steps and the replayed ones, flat and shuffled. `rank` is a step's geometric-mean token
     probability under the actor; without one, steps keep the `rank_score` they have.
     """
-    from oneiro.seeds import generator
+    from oneiro.runtime.seeds import generator
     from oneiro.systems.webrl.replay import in_band
 
     flat = [step for trajectory in new for step in with_returns(trajectory)]

@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from oneiro import files, seeds
 from oneiro.agents.linear import SIZE, Choice, Index, LinearPolicy, choice, past_actions
 from oneiro.agents.policies import Policy
 from oneiro.episode import Floats
@@ -27,6 +26,7 @@ from oneiro.learning.losses import official_row_loss
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import write_folder
 from oneiro.models.locate import METADATA
+from oneiro.runtime import files, seeds
 from oneiro.systems.webrl.actor import ALGORITHMS
 from oneiro.systems.webrl.outcome import action_of
 from oneiro.systems.webrl.recipe import TrainSettings

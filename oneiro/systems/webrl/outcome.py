@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from oneiro.agents import reply as replies
 from oneiro.episode import Row, given
-from oneiro.errors import OneiroError
 from oneiro.models.chat import ChatFormat
 from oneiro.report.stats import wilson
-from oneiro.seeds import generator
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.seeds import generator
 from oneiro.systems.webrl.recipe import OutcomeSettings
 from oneiro.systems.webrl.trajectories import Step, Trajectory
 

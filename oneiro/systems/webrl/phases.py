@@ -25,11 +25,11 @@ from typing import Any
 
 import numpy as np
 
-from oneiro import files, seeds
 from oneiro.curriculum import Curriculum, task_key
 from oneiro.learning.algorithms.webrl import GroupObjective, SftOnly
-from oneiro.records import read_lines
-from oneiro.run import Run
+from oneiro.rundir.records import read_lines
+from oneiro.rundir.run import Run
+from oneiro.runtime import files, seeds
 from oneiro.systems.webrl import playing, replay
 from oneiro.systems.webrl import trajectories as records
 from oneiro.systems.webrl.backends import Agent, Backend, OutcomeCritic, backend_of

@@ -11,15 +11,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from oneiro import files, seeds
 from oneiro.curriculum import Curriculum
-from oneiro.errors import OneiroError
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner
 from oneiro.models import language as languages
 from oneiro.models.chat import ChatFormat
-from oneiro.records import read_lines
-from oneiro.run import Run
+from oneiro.rundir.records import read_lines
+from oneiro.rundir.run import Run
+from oneiro.runtime import files, seeds
+from oneiro.runtime.errors import OneiroError
 from oneiro.systems import stages
 from oneiro.systems.webrl import playing, tables
 from oneiro.systems.webrl import trajectories as records

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from oneiro import seeds
 from oneiro.agents import prompts as words
 from oneiro.agents.loading import AgentMetadata
 from oneiro.agents.policies import Policy, ScriptedPolicy, mixture
 from oneiro.agents.rollout import Attempt, play
 from oneiro.models.chat import ChatFormat
+from oneiro.runtime import seeds
 from oneiro.systems.webrl import trajectories as records
 from oneiro.systems.webrl.recipe import SPLITS, WebrlRecipe
 from oneiro.systems.webrl.trajectories import Step, Trajectory

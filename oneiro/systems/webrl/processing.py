@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oneiro import seeds
 from oneiro.curriculum import BACKTICKED, Curriculum, CurriculumSettings, generation_prompt, matched, resolved
-from oneiro.errors import OneiroError
+from oneiro.runtime import seeds
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.server import Server, ServerConfig
 from oneiro.systems.webrl import task_files
 from oneiro.systems.webrl.formats import Plain, Trace

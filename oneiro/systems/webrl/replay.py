@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from oneiro.episode import Floats
-from oneiro.seeds import generator
+from oneiro.runtime.seeds import generator
 from oneiro.systems.webrl.trajectories import Trajectory
 
 

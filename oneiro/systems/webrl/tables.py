@@ -9,7 +9,7 @@ import numpy as np
 
 from oneiro.report import stats
 from oneiro.report.table import Cell, Table
-from oneiro.run import Run
+from oneiro.rundir.run import Run
 from oneiro.systems import stages
 from oneiro.systems.stages import Curve
 from oneiro.systems.webrl.phases import Phases

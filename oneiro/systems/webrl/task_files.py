@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from oneiro import files
-from oneiro.errors import OneiroError
+from oneiro.runtime import files
+from oneiro.runtime.errors import OneiroError
 from oneiro.systems.webrl.formats import Plain, Problem, Trace, json_lines, policy_prompt, wrong_field
 from oneiro.worlds.web.tasks import Task
 

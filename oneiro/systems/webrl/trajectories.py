@@ -14,10 +14,10 @@ from oneiro.agents import prompts as words
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import begun
 from oneiro.episode import Episode, FinishReason, Row, SamplingParams, Segment, Tokens, given
-from oneiro.errors import OneiroError
-from oneiro.files import write_text
 from oneiro.models.chat import ChatFormat
-from oneiro.records import read_lines
+from oneiro.rundir.records import read_lines
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.files import write_text
 from oneiro.worlds.web.tasks import Task
 
 

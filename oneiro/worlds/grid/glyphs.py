@@ -9,7 +9,7 @@ from typing import ParamSpec
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from oneiro.seeds import generator
+from oneiro.runtime.seeds import generator
 
 State = ParamSpec("State")
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oneiro.errors import OneiroError, nearest
+from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.worlds.base import World
 from oneiro.worlds.grid.frozen_lake import views as lake_views
 from oneiro.worlds.grid.frozen_lake import world as frozen_lake

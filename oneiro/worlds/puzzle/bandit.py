@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from oneiro.seeds import generator
+from oneiro.runtime.seeds import generator
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, in_split, level_key
 
 STEADY = (

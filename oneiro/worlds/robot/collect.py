@@ -17,10 +17,10 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from oneiro import files
-from oneiro.processes import each_done
 from oneiro.recipe import Settings
-from oneiro.seeds import generator
+from oneiro.runtime import files
+from oneiro.runtime.processes import each_done
+from oneiro.runtime.seeds import generator
 from oneiro.worlds.robot import policies
 from oneiro.worlds.robot.drawer import draw_start
 from oneiro.worlds.robot.episodes import RobotEpisode, is_whole, refuse_others, write_episode

@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from oneiro import files
-from oneiro.errors import OneiroError
-from oneiro.seeds import derive, generator
+from oneiro.runtime import files
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.seeds import derive, generator
 from oneiro.worlds.robot import storage
 
 EVERY = 100

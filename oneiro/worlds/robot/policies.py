@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from oneiro.errors import OneiroError, nearest
+from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.worlds.robot.simulator import ACTION
 
 Perturbation = Callable[[np.ndarray], np.ndarray]

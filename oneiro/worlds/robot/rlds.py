@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from oneiro import files
-from oneiro.errors import OneiroError, nearest
-from oneiro.processes import each_done
+from oneiro.runtime import files
+from oneiro.runtime.errors import OneiroError, nearest
+from oneiro.runtime.processes import each_done
 from oneiro.worlds.robot import storage
 from oneiro.worlds.robot.episodes import RobotEpisode, checked, refuse_others, write_episode
 from oneiro.worlds.robot.tfrecord import (

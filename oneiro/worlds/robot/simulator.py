@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 
 TaskName = Literal["drawer-open", "drawer-close"]
 

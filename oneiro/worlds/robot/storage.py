@@ -21,7 +21,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from oneiro import files
+from oneiro.runtime import files
 
 MEMBER_BYTES = 1 << 30
 """Largest array that is read from a file: 4,000 frames of 256x320. More is taken for damage."""

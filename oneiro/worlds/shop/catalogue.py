@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oneiro.seeds import generator
+from oneiro.runtime.seeds import generator
 from oneiro.worlds.shop.products import Product, Wish
 
 BRANDS = ("Alder", "Brightway", "Corvo", "Dunmore", "Elmfield", "Fenwick", "Halden", "Juniper", "Marlow", "Northbay")

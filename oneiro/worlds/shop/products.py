@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from oneiro.errors import OneiroError
-from oneiro.files import read_json
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.files import read_json
 from oneiro.worlds import records
 
 NO_ATTRIBUTE = "DUMMY_ATTR"

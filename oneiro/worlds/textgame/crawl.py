@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from oneiro.seeds import generator
+from oneiro.runtime.seeds import generator
 from oneiro.worlds.base import draw_level, level_key
 from oneiro.worlds.textgame.dataset import Rules, write_dataset
 from oneiro.worlds.textgame.game import Game

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from oneiro import files
-from oneiro.errors import OneiroError, nearest
+from oneiro.runtime import files
+from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.worlds.textgame.state import Score, State, Transition
 
 FORMAT = "oneiro-textgame-1"

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field, field_validator
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, level_key
 from oneiro.worlds.textgame.games import GAMES, game_named
 from oneiro.worlds.textgame.scene import ROOT, Scene, Thing

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from oneiro.errors import OneiroError, nearest
 from oneiro.report.table import Table
-from oneiro.seeds import generator
+from oneiro.runtime.errors import OneiroError, nearest
+from oneiro.runtime.seeds import generator
 from oneiro.worlds.base import level_key
 from oneiro.worlds.web.actions import Malformed, parse_webarena
 from oneiro.worlds.web.cheaters import CHEATERS

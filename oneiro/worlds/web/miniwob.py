@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from oneiro.errors import OneiroError, nearest
+from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.worlds.web.actions import Action
 from oneiro.worlds.web.browser.base import Browser, Outcome
 from oneiro.worlds.web.sites.web import NOWHERE, Reply, Web

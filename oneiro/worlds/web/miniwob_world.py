@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from oneiro.errors import OneiroError, nearest
+from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.worlds.base import Step, WorldConfig, draw_level, level_key
 from oneiro.worlds.web.actions import Action, Kind
 from oneiro.worlds.web.browser.base import Outcome

@@ -15,7 +15,7 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 
 from starlette.routing import Match
 
-from oneiro.seeds import generator
+from oneiro.runtime.seeds import generator
 from oneiro.worlds.web.actions import Action, Kind
 from oneiro.worlds.web.browser import forms
 from oneiro.worlds.web.browser.base import Browser, Session

@@ -16,7 +16,7 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.web.sites.base import Site
 from oneiro.worlds.web.sites.web import NOWHERE, Reply, Web
 from oneiro.worlds.web.urls import PUBLIC, Places, admitted

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 
 PUBLIC: Mapping[str, str] = {
     "shopping": "http://onestopmarket.com",

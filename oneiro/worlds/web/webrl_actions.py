@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.web.actions import Action, Kind, Malformed, short, unprintable, unreadable
 
 WEBRL_SCROLL = 2 / 3

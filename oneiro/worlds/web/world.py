@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from oneiro.errors import OneiroError, nearest
+from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.worlds import many
 from oneiro.worlds.base import Step, WorldConfig, draw_level, in_split, level_key
 from oneiro.worlds.web.actions import Action, Kind

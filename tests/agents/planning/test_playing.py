@@ -23,7 +23,6 @@ from oneiro.agents.planning.values import HeadValue, JudgeValue, RuleValue
 from oneiro.agents.policies import ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts, play
-from oneiro.errors import OneiroError
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.predictors.base import Malformed
@@ -33,6 +32,7 @@ from oneiro.predictors.grid.world import LearnedFrozenLake, foresee
 from oneiro.predictors.textgame.dynamics import TextGameDynamics
 from oneiro.predictors.textgame.rollout import true_predictor
 from oneiro.predictors.textgame.task import TextGamePredictor, TextGamePredictorConfig
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.sampling.server import ServerConfig
 from oneiro.worlds.base import World

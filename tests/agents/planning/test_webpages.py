@@ -22,7 +22,6 @@ from oneiro.agents.planning.webpages import (
     offered_in,
     page_goal,
 )
-from oneiro.errors import OneiroError
 from oneiro.predictors.base import Malformed
 from oneiro.predictors.webpage.dream import DreamedWeb
 from oneiro.predictors.webpage.dynamics import BrowsedPage, PageDynamics, TrueWeb, looked_up, shuffled
@@ -31,6 +30,7 @@ from oneiro.predictors.webpage.model import WebPageMetadata
 from oneiro.predictors.webpage.record import RecordedWeb
 from oneiro.predictors.webpage.state import PageState, PageTransition, Situation
 from oneiro.predictors.webpage.task import WebPagePredictorConfig
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import SamplingSettings
 from oneiro.worlds.web.diff import Item
 from oneiro.worlds.web.tasks import Evaluation

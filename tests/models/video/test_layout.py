@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from oneiro.errors import OneiroError
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models import language as languages
 from oneiro.models.language import LanguageModel
 from oneiro.models.video.layout import FREE, Layout
 from oneiro.models.video.transformer import TransformerSettings, create
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling import decode_batch
 from oneiro.sampling.engine import Engine, SamplingSettings
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from oneiro import seeds
-from oneiro.errors import OneiroError
 from oneiro.models.video import pixel
 from oneiro.models.video.pixel import PixelReader, PixelSettings, disturb, train_reader
+from oneiro.runtime import seeds
+from oneiro.runtime.errors import OneiroError
 
 SETTINGS = PixelSettings(channels=(4, 16), hidden=6, steps=40, batch=5, lr=0.05, weight_decay=0.3, augment=0.6)
 SIZE = (17, 14)

@@ -9,7 +9,6 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from oneiro.errors import OneiroError
 from oneiro.models.video import blocks
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video.compressive_tokenizer import CompressiveTokenizer
@@ -23,6 +22,7 @@ from oneiro.models.video.tokenizer import (
     images,
     pixels,
 )
+from oneiro.runtime.errors import OneiroError
 
 FRAME = FrameTokenizerSettings(
     height=32, width=48, patch=2, channels=(16, 32, 32), layers=1, latent=8, levels=(8, 5, 5)

@@ -12,8 +12,6 @@ import torch.nn.functional as F
 from pydantic import ValidationError
 from torch import Tensor
 
-from oneiro import files
-from oneiro.errors import OneiroError
 from oneiro.models.video import blocks
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video.blocks import CrossAttention
@@ -25,6 +23,8 @@ from oneiro.models.video.tokenizer import (
     Tokenizer,
     TokenizerSettings,
 )
+from oneiro.runtime import files
+from oneiro.runtime.errors import OneiroError
 
 SIZE = {"height": 32, "width": 48, "patch": 2, "layers": 2, "latent": 6, "levels": (8, 5, 4)}
 FRAME = FrameTokenizerSettings(**SIZE, channels=(16, 24, 48))

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from oneiro.errors import OneiroError
 from oneiro.predictors.textgame.evaluate import (
     FORMS,
     PUBLISHED,
@@ -25,6 +24,7 @@ from oneiro.predictors.textgame.parse import Output
 from oneiro.predictors.textgame.tables import PARTS, subset_tables, tables
 from oneiro.predictors.textgame.task import TextGamePredictor, TextGamePredictorConfig
 from oneiro.report.stats import wilson
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl
 from oneiro.worlds.textgame.state import Kind, Transition
 

@@ -11,7 +11,7 @@ import pytest
 
 from oneiro.predictors.textgame.evaluate import evaluate_answers
 from oneiro.predictors.textgame.task import Scorer, TextGamePredictor, TextGamePredictorConfig
-from oneiro.seeds import generator
+from oneiro.runtime.seeds import generator
 from oneiro.worlds.textgame.bytesized32 import read_transitions
 from oneiro.worlds.textgame.state import Kind, Transition
 

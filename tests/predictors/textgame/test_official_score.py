@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from oneiro.errors import OneiroError
 from oneiro.predictors.textgame.official_score import official_score
 from oneiro.predictors.textgame.task import TextGamePredictor, TextGamePredictorConfig
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.textgame.state import State, Transition
 
 SCORE = {"score": 0, "gameOver": False, "gameWon": False}

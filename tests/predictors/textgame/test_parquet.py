@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from oneiro.errors import OneiroError
 from oneiro.predictors.textgame.parquet import import_parquet, read_parquet, write_parquet
 from oneiro.predictors.textgame.task import TextGamePredictor, TextGamePredictorConfig
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl, own_rules
 from oneiro.worlds.textgame.dataset import open_dataset, write_dataset
 from oneiro.worlds.textgame.state import Transition

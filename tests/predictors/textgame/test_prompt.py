@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from oneiro.errors import OneiroError
 from oneiro.predictors.textgame.parse import MARKER
 from oneiro.predictors.textgame.prompt import cut, pick_examples, rules_text
 from oneiro.predictors.textgame.rationale import rationale
 from oneiro.predictors.textgame.task import TextGamePredictor, TextGamePredictorConfig
-from oneiro.seeds import generator
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.seeds import generator
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl, own_rules
 from oneiro.worlds.textgame.games import game_named
 from oneiro.worlds.textgame.state import Transition

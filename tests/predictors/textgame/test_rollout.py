@@ -24,7 +24,7 @@ from oneiro.predictors.textgame.rollout import (
     wins,
 )
 from oneiro.predictors.textgame.task import TextGamePredictor, TextGamePredictorConfig
-from oneiro.seeds import generator
+from oneiro.runtime.seeds import generator
 from oneiro.worlds.textgame.crawl import record
 from oneiro.worlds.textgame.game import Game
 from oneiro.worlds.textgame.games import GAMES

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from oneiro.errors import OneiroError
 from oneiro.predictors.textgame.task import TextGamePredictor, TextGamePredictorConfig
 from oneiro.predictors.textgame.teacher import taught_examples, true_examples
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling import server as server_module
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl, own_rules
 from oneiro.worlds.textgame.state import Transition

@@ -13,7 +13,7 @@ import pytest
 from oneiro.predictors.textgame.rollout import possible, search_in_model, true_predictor
 from oneiro.predictors.textgame.task import TextGamePredictor, TextGamePredictorConfig
 from oneiro.predictors.textgame.world import LearnedTextGame
-from oneiro.seeds import generator
+from oneiro.runtime.seeds import generator
 from oneiro.worlds.textgame import world as true_world
 from oneiro.worlds.textgame.crawl import record
 from oneiro.worlds.textgame.games import GAMES

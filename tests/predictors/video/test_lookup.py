@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from oneiro.errors import OneiroError
 from oneiro.predictors.video.dataset import Clips, VideoDataset
 from oneiro.predictors.video.lookup import VideoLookup
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.robot.episodes import RobotEpisode, open_episodes, write_episode
 
 PAST = 2

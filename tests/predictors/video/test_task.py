@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from oneiro.errors import OneiroError
 from oneiro.models.language import LanguageModel
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video.layout import Layout
@@ -20,6 +19,7 @@ from oneiro.predictors.video.dataset import Clips, ReadAhead, VideoDataset, Wind
 from oneiro.predictors.video.encodings import Encodings, SegmentRows
 from oneiro.predictors.video.task import Encoded, VideoPredictor, VideoRewardSettings
 from oneiro.predictors.video.world import LearnedFrames
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.worlds.robot import puck as video_toy
 from oneiro.worlds.robot.episodes import ActionBins, Episodes, open_episodes, write_episode

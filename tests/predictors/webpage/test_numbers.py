@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from oneiro.errors import OneiroError
 from oneiro.predictors.base import Malformed
 from oneiro.predictors.webpage.numbers import Numbers
 from oneiro.predictors.webpage.parse import MAX_CHARACTERS
 from oneiro.predictors.webpage.state import window_before
 from oneiro.predictors.webpage.task import WebPagePredictor, WebPagePredictorConfig
+from oneiro.runtime.errors import OneiroError
 from tests.predictors.webpage.cases import recorded, state, step
 
 OWN = WebPagePredictorConfig(lines=14, brief=True, deletions="ids")

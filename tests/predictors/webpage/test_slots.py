@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from oneiro.errors import OneiroError
 from oneiro.predictors.webpage.slot_model import FILE, SlotModel, right_kind
 from oneiro.predictors.webpage.slots import Line, filled, filled_url, slotted, slotted_url, sources_of
 from oneiro.predictors.webpage.state import PageState, PageTransition, Situation
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.web.diff import Item
 
 HOME = "http://site.org/"

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from oneiro.errors import OneiroError
 from oneiro.predictors.base import Malformed
 from oneiro.predictors.webpage.evaluate import difference, distinct, measure, tables
 from oneiro.predictors.webpage.lookup import Lookup, transplanted
@@ -16,6 +15,7 @@ from oneiro.predictors.webpage.record import recorded_web
 from oneiro.predictors.webpage.rollout import carried, chains, errors_by_depth, imagine, true_predictor
 from oneiro.predictors.webpage.state import PageState, same_items, shown, true_diff, window_after, window_before
 from oneiro.predictors.webpage.task import WebPagePredictor, WebPagePredictorConfig
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.web.diff import Diff, Item, apply
 from tests.predictors.webpage.cases import recorded, state, step
 

@@ -15,7 +15,6 @@ from oneiro.agents.dreaming import DreamingPolicy
 from oneiro.agents.evaluate import record
 from oneiro.agents.policies import ScriptedPolicy
 from oneiro.agents.rollout import attempts, play
-from oneiro.errors import OneiroError
 from oneiro.learning.settings import LearnerSettings, OptimiserSettings, SftSettings
 from oneiro.predictors.webpage.dream import DreamedWeb, foresee
 from oneiro.predictors.webpage.dynamics import Remembered
@@ -23,7 +22,8 @@ from oneiro.predictors.webpage.record import RecordedWeb
 from oneiro.predictors.webpage.slot_model import right_kind
 from oneiro.predictors.webpage.state import PageState, PageTransition, Situation
 from oneiro.recipe import load
-from oneiro.run import Run
+from oneiro.rundir.run import Run
+from oneiro.runtime.errors import OneiroError
 from oneiro.systems.plan.page_models import LanguageModels
 from oneiro.systems.plan.pages import WebLearner, policy_dialogue
 from oneiro.systems.plan.web_recipe import WebRecipe

@@ -10,11 +10,11 @@ import pytest
 
 from oneiro.agents.evaluate import evaluate_agent
 from oneiro.agents.planning.settings import PlannerSettings
-from oneiro.errors import OneiroError
 from oneiro.predictors.webpage.parquet import read_parquet
 from oneiro.recipe import load
-from oneiro.records import read_lines, read_log
 from oneiro.report import page
+from oneiro.rundir.records import read_lines, read_log
+from oneiro.runtime.errors import OneiroError
 from oneiro.systems.dyna.tables import steps_table
 from oneiro.systems.plan.play import random_play, steps_in, transitions
 from oneiro.systems.plan.tables import difference, planning_table

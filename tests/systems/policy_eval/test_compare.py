@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from oneiro import cli
-from oneiro.errors import OneiroError
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video.layout import Layout
 from oneiro.models.video.pixel import PixelReader, PixelSettings
 from oneiro.models.video.tokenizer import FrameTokenizerSettings
 from oneiro.models.video.transformer import TransformerSettings, create
 from oneiro.predictors.video.model import VideoMetadata
-from oneiro.progress import Bar, console
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.progress import Bar, console
 from oneiro.systems.policy_eval import compare as real2sim
 from oneiro.systems.policy_eval.compare import Real2SimSettings, SimulatedFrames, compare, rollout
 from oneiro.systems.policy_eval.policies import Cloned, Recorded

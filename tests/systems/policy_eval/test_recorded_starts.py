@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from oneiro import cli
-from oneiro.errors import OneiroError
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video.layout import Layout
 from oneiro.models.video.tokenizer import FrameTokenizerSettings
 from oneiro.models.video.transformer import TransformerSettings, create
 from oneiro.predictors.video.model import VideoMetadata, open_model
+from oneiro.runtime.errors import OneiroError
 from oneiro.systems.policy_eval.compare import read_labels
 from oneiro.systems.policy_eval.recorded_starts import (
     RecordedStartSettings,

@@ -15,11 +15,11 @@ from oneiro.agents.policies import ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.reply import write
 from oneiro.agents.rollout import attempts, play
-from oneiro.errors import OneiroError
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.recipe import load
-from oneiro.records import read_lines
+from oneiro.rundir.records import read_lines
+from oneiro.runtime.errors import OneiroError
 from oneiro.systems.spa.data import rows_of
 from oneiro.systems.spa.hindsight import Hindsight, best_known
 from oneiro.systems.spa.pipeline import VARIANTS

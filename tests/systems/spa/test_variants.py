@@ -16,12 +16,12 @@ from oneiro.agents.policies import ModelPolicy, ScriptedPolicy, mixture
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.reply import TAG_TOKENS, write
 from oneiro.agents.rollout import attempts, play
-from oneiro.errors import OneiroError
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel, train_tokenizer
 from oneiro.recipe import load
-from oneiro.records import read_lines
-from oneiro.run import Run
+from oneiro.rundir.records import read_lines
+from oneiro.rundir.run import Run
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.systems.spa.data import rows_of, sample_texts
 from oneiro.systems.spa.pipeline import VARIANTS, SpaRecipe, VariantRun

@@ -22,9 +22,9 @@ from oneiro.curriculum import (
     resolved,
     task_key,
 )
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.seeds import generator
 from oneiro.sampling.server import ServerConfig
-from oneiro.seeds import generator
 from oneiro.worlds.web import exam
 from oneiro.worlds.web.tasks import AnswerCheck, Task
 from oneiro.worlds.web.templates import TEMPLATES

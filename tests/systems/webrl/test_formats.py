@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from oneiro import cli
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.systems.webrl import formats, task_files
 from oneiro.systems.webrl.formats import PLACEHOLDER, Trace, TraceStep
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from oneiro.episode import Row
-from oneiro.errors import OneiroError
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
+from oneiro.runtime.errors import OneiroError
 from oneiro.systems.webrl.critic import auc
 from oneiro.systems.webrl.outcome import (
     Features,

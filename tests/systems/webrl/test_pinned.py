@@ -15,8 +15,8 @@ from oneiro.learning.learner import LearnerSettings
 from oneiro.learning.losses import official_row_loss
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
+from oneiro.runtime.seeds import generator
 from oneiro.sampling.settings import SamplingSettings
-from oneiro.seeds import generator
 from oneiro.systems.webrl import replay
 from oneiro.systems.webrl.actor import LanguageActor
 from oneiro.systems.webrl.critic import Critic

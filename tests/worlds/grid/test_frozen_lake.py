@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from gymnasium.utils import seeding
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds import make
 from oneiro.worlds.baselines import ceiling, oracle_success, random_success
 from oneiro.worlds.grid.frozen_lake.views import Lake, LakeGlyphs, read, show

@@ -8,7 +8,7 @@ from collections import deque
 import numpy as np
 import pytest
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds import make
 from oneiro.worlds.baselines import ceiling, oracle_success, random_success
 from oneiro.worlds.grid.sokoban.views import VIEWS, Room, SokobanGlyphs, cells_of, read

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oneiro.errors import OneiroError
-from oneiro.seeds import generator
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.seeds import generator
 from oneiro.worlds import make
 from oneiro.worlds.grid.vector import make_batch
 

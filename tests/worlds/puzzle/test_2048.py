@@ -7,7 +7,7 @@ from math import log2
 import numpy as np
 import pytest
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds import make
 from oneiro.worlds.base import in_split
 from oneiro.worlds.baselines import oracle_success, random_success

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds import make
 from oneiro.worlds.puzzle.countdown import CountdownTask, solve
 from oneiro.worlds.puzzle.expression import parse

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds import make
 from oneiro.worlds.base import in_split
 from oneiro.worlds.puzzle.cube.moves import MOVES, SOLVED, distance, distances, holds, solved, sources, turned

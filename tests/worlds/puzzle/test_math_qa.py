@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds import make
 from oneiro.worlds.puzzle.answer import last_number, number, right
 from oneiro.worlds.puzzle.math_qa import questions_in

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.robot.simulator import DrawerSimulator
 
 

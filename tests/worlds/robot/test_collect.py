@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.robot.collect import CollectSettings, collect, play
 from oneiro.worlds.robot.drawer import draw_start
 from oneiro.worlds.robot.episodes import open_episodes

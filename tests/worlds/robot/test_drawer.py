@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from oneiro import worlds
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.registry import world_class
 from oneiro.worlds.robot import simulator
 from oneiro.worlds.robot.drawer import Robot, read_action, write_action

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.robot.episodes import (
     ActionBins,
     RobotEpisode,

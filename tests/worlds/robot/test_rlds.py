@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.robot import rlds, storage
 from oneiro.worlds.robot.episodes import open_episodes, read_episode
 from oneiro.worlds.robot.rlds import import_rlds, open_dataset

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oneiro.errors import OneiroError
-from oneiro.seeds import generator
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.seeds import generator
 from oneiro.worlds.robot import policies
 from oneiro.worlds.robot import simulator as module
 from oneiro.worlds.robot.simulator import HIDDEN, TASKS, DrawerSimulator, TaskName

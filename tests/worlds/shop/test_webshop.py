@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds import check, make
 from oneiro.worlds.shop import pages
 from oneiro.worlds.shop.pages import Visit

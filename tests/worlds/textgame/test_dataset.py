@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.textgame.bytesized32 import import_bytesized32, read_transitions
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl, own_dataset, own_rules
 from oneiro.worlds.textgame.dataset import open_dataset, splits, write_dataset

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from oneiro.seeds import generator
+from oneiro.runtime.seeds import generator
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl, record
 from oneiro.worlds.textgame.game import Game
 from oneiro.worlds.textgame.games import GAMES

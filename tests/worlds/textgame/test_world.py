@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from oneiro.errors import OneiroError
-from oneiro.seeds import generator
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.seeds import generator
 from oneiro.worlds import registry
 from oneiro.worlds.check import check
 from oneiro.worlds.textgame.games import GAMES

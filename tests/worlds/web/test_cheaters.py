@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from oneiro.seeds import generator
+from oneiro.runtime.seeds import generator
 from oneiro.worlds.web.actions import Action, Kind, parse_webarena
 from oneiro.worlds.web.cheaters import CHEATERS
 from oneiro.worlds.web.urls import Places, admitted

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.web.actions import Action, Kind
 from oneiro.worlds.web.browser.base import BrowserDied, Limits, Session
 from oneiro.worlds.web.browser.text import TextBrowser

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oneiro import worlds
-from oneiro.seeds import generator
+from oneiro.runtime.seeds import generator
 from oneiro.worlds.web.diff import Diff, Item, Items, apply, compare, diff, items_of, match
 from oneiro.worlds.web.world import WebWorld
 

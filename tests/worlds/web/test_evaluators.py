@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.web.actions import Action
 from oneiro.worlds.web.browser.base import Outcome, Session, Visited
 from oneiro.worlds.web.evaluation import PromptJudge, Result, evaluate

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.registry import make
 from oneiro.worlds.web import infinity
 from oneiro.worlds.web.infinity import Infinity, InfinityTask, applications, tasks, verify

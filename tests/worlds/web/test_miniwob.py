@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.registry import make
 from oneiro.worlds.web.actions import Action, Kind
 from oneiro.worlds.web.browser.base import Browser

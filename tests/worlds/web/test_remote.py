@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.registry import make
 from oneiro.worlds.web.remote import RemoteWeb
 from oneiro.worlds.web.sites import SITES, Web

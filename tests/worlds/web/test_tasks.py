@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.web.tasks import AnswerCheck, DatabaseGuard, Evaluation, Task, load_tasks, read_task
 from oneiro.worlds.web.urls import Places
 

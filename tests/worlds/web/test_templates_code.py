@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from oneiro.seeds import generator
+from oneiro.runtime.seeds import generator
 from oneiro.worlds.web.sites.gitlab_content import USER
 from oneiro.worlds.web.templates import TEMPLATES
 from oneiro.worlds.web.templates.base import Content, Slots, Template

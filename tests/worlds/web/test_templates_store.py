@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oneiro.seeds import generator
+from oneiro.runtime.seeds import generator
 from oneiro.worlds.web.actions import Kind
 from oneiro.worlds.web.templates import TEMPLATES
 from oneiro.worlds.web.templates.base import Content

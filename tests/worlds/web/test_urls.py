@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.web.urls import PUBLIC, Places, admitted
 
 HOSTS = {"reddit.com", "luma.com", "127.0.0.1:7770"}

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from oneiro import cli, worlds
-from oneiro.errors import OneiroError
-from oneiro.seeds import generator
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.seeds import generator
 from oneiro.worlds import many
 from oneiro.worlds.web import browsing
 from oneiro.worlds.web.actions import Action

@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from oneiro.errors import OneiroError
-from oneiro.files import write_text
 from oneiro.models import language as languages
 from oneiro.predictors.textgame.evaluate import answers_named, form_of
 from oneiro.predictors.textgame.model import TextGameMetadata, TextGameModel
 from oneiro.predictors.textgame.rollout import Predict
 from oneiro.predictors.textgame.task import Scorer, TextGamePredictor, TextGamePredictorConfig
 from oneiro.recipe import build
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.files import write_text
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.systems.rlvr.textgame.evaluation import Advance, StepEvaluation, answer
 from oneiro.systems.rlvr.textgame.plans import TRAIN, Plans

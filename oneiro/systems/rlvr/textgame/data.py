@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from oneiro import seeds
 from oneiro.episode import Row, given
-from oneiro.errors import OneiroError
 from oneiro.models.chat import ChatFormat
 from oneiro.predictors.textgame.prompt import cut
 from oneiro.predictors.textgame.sampler import Balanced, GoldMix, StateGroups
 from oneiro.predictors.textgame.task import TextGamePredictor, TextGamePredictorConfig
 from oneiro.predictors.textgame.teacher import SftExample, taught_examples, true_examples
-from oneiro.run import Run
+from oneiro.rundir.run import Run
+from oneiro.runtime import seeds
+from oneiro.runtime.errors import OneiroError
 from oneiro.systems.rlvr.textgame.recipe import SamplerSettings, TextGameDataSettings, TextGameRecipe
 from oneiro.worlds.textgame.augment import augmented, names_in
 from oneiro.worlds.textgame.crawl import UNSEEN, own_dataset

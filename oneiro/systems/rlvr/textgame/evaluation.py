@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from oneiro import seeds
 from oneiro.agents.evaluate import record
 from oneiro.predictors.textgame.evaluate import Answers, evaluate_answers, published_rows, start_states
 from oneiro.predictors.textgame.model import TextGameModel
@@ -19,7 +18,8 @@ from oneiro.predictors.textgame.tables import tables as accuracy_tables
 from oneiro.predictors.textgame.task import Scorer, TextGamePredictor
 from oneiro.report import stats
 from oneiro.report.table import Table
-from oneiro.run import Run
+from oneiro.rundir.run import Run
+from oneiro.runtime import seeds
 from oneiro.sampling.engine import Sample
 from oneiro.systems.rlvr.answers import episode
 from oneiro.systems.rlvr.textgame.data import Data, some

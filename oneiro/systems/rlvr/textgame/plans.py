@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from oneiro import seeds
 from oneiro.predictors.textgame.rollout import (
     Predict,
     TrueRollout,
@@ -20,6 +19,7 @@ from oneiro.predictors.textgame.rollout import (
     recorded_predictor,
 )
 from oneiro.predictors.textgame.task import TextGamePredictor
+from oneiro.runtime import seeds
 from oneiro.worlds.textgame.dataset import Dataset, open_dataset, splits
 from oneiro.worlds.textgame.state import Transition
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
-from oneiro import seeds
 from oneiro.agents.evaluate import record
 from oneiro.episode import Episode
 from oneiro.models.chat import ChatFormat
@@ -17,7 +16,8 @@ from oneiro.models.language import LanguageModel
 from oneiro.predictors.textgame.model import TextGameMetadata, TextGameModel
 from oneiro.predictors.textgame.task import TextGamePredictor
 from oneiro.report.table import Cell
-from oneiro.run import Run
+from oneiro.rundir.run import Run
+from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
 from oneiro.systems import stages
 from oneiro.systems.rlvr import pipeline

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from oneiro import seeds
-from oneiro.errors import OneiroError
 from oneiro.predictors.video.dataset import VideoDataset
 from oneiro.predictors.video.model import PRETRAIN, VideoMetadata, VideoModel, open_model
 from oneiro.report.table import Table
+from oneiro.runtime import seeds
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.systems.rlvr.video.data import test_windows
 from oneiro.systems.rlvr.video.evaluation import Measured, SegmentEvaluation, tables

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from oneiro.errors import OneiroError
 from oneiro.predictors.video.dataset import VideoDataset, Windows
-from oneiro.run import Run
+from oneiro.rundir.run import Run
+from oneiro.runtime.errors import OneiroError
 from oneiro.systems.rlvr.video.recipe import VideoRecipe
 from oneiro.worlds.robot import puck as video_toy
 from oneiro.worlds.robot.collect import CollectSettings, collect

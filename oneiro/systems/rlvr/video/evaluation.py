@@ -16,8 +16,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oneiro import files
-from oneiro.errors import OneiroError
 from oneiro.models.video.perceptual import Lpips
 from oneiro.models.video.tokenizer import pixels
 from oneiro.predictors.video import measures
@@ -27,6 +25,8 @@ from oneiro.predictors.video.lookup import VideoLookup
 from oneiro.predictors.video.task import Encoded, VideoPredictor
 from oneiro.report import stats
 from oneiro.report.table import Cell, Table
+from oneiro.runtime import files
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 
 COPY, LOOKUP, CEILING = "copy last frame", "lookup", "tokenizer (ceiling)"

@@ -11,8 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from oneiro import seeds
-from oneiro.errors import OneiroError
 from oneiro.learning import reconstruction
 from oneiro.learning.reconstruction import ReconstructionSettings
 from oneiro.learning.sft import SftSettings, order
@@ -27,7 +25,9 @@ from oneiro.predictors.video.dataset import Images, ReadAhead
 from oneiro.predictors.video.encodings import Encodings, SegmentRows
 from oneiro.predictors.video.model import PRETRAIN, TOKENIZER, VideoMetadata, VideoModel, find_tokenizer, open_model
 from oneiro.predictors.video.task import VideoPredictor
-from oneiro.run import Run
+from oneiro.rundir.run import Run
+from oneiro.runtime import seeds
+from oneiro.runtime.errors import OneiroError
 from oneiro.systems import stages
 from oneiro.systems.rlvr.video.data import BINS, VideoData
 from oneiro.systems.rlvr.video.recipe import VideoRecipe

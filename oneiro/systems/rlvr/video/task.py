@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from oneiro import seeds
 from oneiro.episode import Episode
 from oneiro.models import language as languages
 from oneiro.models.language import LanguageModel
@@ -23,7 +22,8 @@ from oneiro.predictors.video.model import PRETRAIN, TOKENIZER
 from oneiro.predictors.video.task import VideoPredictor
 from oneiro.report.stats import bootstrap
 from oneiro.report.videos import save_gif
-from oneiro.run import Run
+from oneiro.rundir.run import Run
+from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
 from oneiro.systems.rlvr import pipeline
 from oneiro.systems.rlvr.pipeline import intervals_apart

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from oneiro import files
-from oneiro.errors import OneiroError
 from oneiro.predictors.video.dataset import Images, VideoDataset
 from oneiro.predictors.video.model import open_model
 from oneiro.predictors.video.world import LearnedFrames
 from oneiro.report.videos import save_gif
+from oneiro.runtime import files
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.worlds.robot.episodes import open_episodes
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from oneiro import seeds
 from oneiro.agents.policies import mixture
 from oneiro.predictors.webpage.record import collect, recorded_web
 from oneiro.predictors.webpage.state import PageTransition
+from oneiro.runtime import seeds
 from oneiro.worlds.baselines import Policy, oracle_policy, random_policy
 
 AT_ONCE = 16

@@ -8,15 +8,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from oneiro import seeds
 from oneiro.episode import Row, given
-from oneiro.errors import OneiroError
 from oneiro.models.chat import ChatFormat
 from oneiro.predictors.webpage.evaluate import distinct
 from oneiro.predictors.webpage.parquet import read_parquet, write_parquet
 from oneiro.predictors.webpage.state import PageTransition
 from oneiro.predictors.webpage.task import WebPagePredictor
-from oneiro.run import Run
+from oneiro.rundir.run import Run
+from oneiro.runtime import seeds
+from oneiro.runtime.errors import OneiroError
 from oneiro.systems.rlvr.webpage.collect import Collection, steps_of
 from oneiro.systems.rlvr.webpage.recipe import WebPageRecipe
 

@@ -6,11 +6,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from oneiro.errors import OneiroError
 from oneiro.learning.settings import SftSettings
 from oneiro.models.settings import ModelSettings
 from oneiro.predictors.webpage.task import WebPagePredictorConfig
 from oneiro.recipe import Settings
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.systems.rlvr.recipe import OnTheWay, RlvrRecipe
 from oneiro.systems.settings import require_path

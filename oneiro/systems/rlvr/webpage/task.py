@@ -9,10 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
-from oneiro import seeds
 from oneiro.agents.evaluate import record
 from oneiro.episode import Episode
-from oneiro.errors import OneiroError
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.predictors.webpage.evaluate import difference, measure, tables
@@ -22,7 +20,9 @@ from oneiro.predictors.webpage.rollout import Predict, chains, errors_by_depth, 
 from oneiro.predictors.webpage.state import PageTransition
 from oneiro.predictors.webpage.task import WebPagePredictor
 from oneiro.report.table import Cell
-from oneiro.run import Run
+from oneiro.rundir.run import Run
+from oneiro.runtime import seeds
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, Sample
 from oneiro.systems import stages
 from oneiro.systems.rlvr import pipeline

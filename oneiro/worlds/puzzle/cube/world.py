@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from oneiro.seeds import generator
+from oneiro.runtime.seeds import generator
 from oneiro.worlds.base import EVAL_SHARE, Step, World, WorldConfig, draw_level, level_key
 from oneiro.worlds.puzzle.cube.moves import (
     FACES,

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field, field_validator
 
-from oneiro.seeds import generator
+from oneiro.runtime.seeds import generator
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, level_key
 from oneiro.worlds.puzzle.game_2048.board import WORDS, Tiles, possible, slid, with_new_tile
 from oneiro.worlds.puzzle.game_2048.player import AHEAD, best_way

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oneiro.errors import OneiroError, nearest
+from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.worlds.textgame.game import Game
 from oneiro.worlds.textgame.games.bake_bread import BakeBread
 from oneiro.worlds.textgame.games.balance_scale import BalanceScale

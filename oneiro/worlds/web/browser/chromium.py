@@ -27,7 +27,7 @@ from playwright.async_api import (
     async_playwright,
 )
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.web.browser.base import BrowserDied, Limits, Session
 from oneiro.worlds.web.browser.chromium_session import ChromiumSession
 from oneiro.worlds.web.browser.waiting import WaitingBrowser

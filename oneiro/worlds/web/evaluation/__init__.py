@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oneiro.errors import OneiroError, nearest
+from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.worlds.web.browser.base import Session
 from oneiro.worlds.web.evaluation.answers import check_answer
 from oneiro.worlds.web.evaluation.database import check_rows, check_unchanged

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.web.evaluation.result import Checked, shown
 from oneiro.worlds.web.evaluation.values import close, is_na, names, read_one, words_of
 from oneiro.worlds.web.tasks import AnswerCheck

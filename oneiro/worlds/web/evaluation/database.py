@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.web.evaluation.result import Checked, shown
 from oneiro.worlds.web.sites import SITES, Site, Web
 from oneiro.worlds.web.sites.web import original

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 
 
 class UnsupportedCheck(OneiroError):

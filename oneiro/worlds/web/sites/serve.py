@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.web.sites import SITES, Web
 from oneiro.worlds.web.sites.base import application, styles, templates
 from oneiro.worlds.web.sites.web import site_at

@@ -20,15 +20,15 @@ from oneiro import cli
 from oneiro import recipe as recipes
 from oneiro.agents.evaluate import record
 from oneiro.episode import Episode, FinishReason
-from oneiro.errors import OneiroError
 from oneiro.learning.batch import RowsAfterPrefix, batches
 from oneiro.learning.example import Example
 from oneiro.models.language import LanguageModel, LoraSettings, ModelSettings, create_tiny, load, merged, with_lora
 from oneiro.predictors.textgame.model import TextGameModel
 from oneiro.predictors.textgame.rollout import Predict, possible, understood
 from oneiro.predictors.textgame.task import TextGamePredictor, TextGamePredictorConfig
-from oneiro.records import read_lines
-from oneiro.run import Run
+from oneiro.rundir.records import read_lines
+from oneiro.rundir.run import Run
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.systems.rlvr.answers import episode, play
 from oneiro.systems.rlvr.textgame.command import open_evaluation

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from oneiro import cli
-from oneiro.errors import OneiroError
 from oneiro.models.language import LanguageModel
 from oneiro.predictors.textgame.model import TextGameMetadata
 from oneiro.predictors.textgame.task import TextGamePredictorConfig
 from oneiro.predictors.textgame.world import open_world
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import SamplingSettings
 
 

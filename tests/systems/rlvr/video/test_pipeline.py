@@ -20,7 +20,6 @@ import torch
 import oneiro
 from oneiro import cli
 from oneiro import recipe as recipes
-from oneiro.errors import OneiroError
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models.video import tokenizer as tokenizers
@@ -30,9 +29,10 @@ from oneiro.models.video.transformer import TransformerSettings, create
 from oneiro.predictors.video.dataset import VideoDataset
 from oneiro.predictors.video.model import find_tokenizer, open_model
 from oneiro.predictors.video.task import VideoPredictor, VideoRewardSettings
-from oneiro.records import read_lines
 from oneiro.report.videos import gif
-from oneiro.run import Run
+from oneiro.rundir.records import read_lines
+from oneiro.rundir.run import Run
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.systems.rlvr.video import evaluation as video_evaluate
 from oneiro.systems.rlvr.video.command import evaluate_video, open_models

@@ -12,14 +12,14 @@ import pytest
 import oneiro
 from oneiro import recipe as recipes
 from oneiro.cli import main
-from oneiro.errors import OneiroError
 from oneiro.models.chat import ChatFormat
 from oneiro.models.settings import ModelSettings
 from oneiro.predictors.webpage.evaluate import distinct
 from oneiro.predictors.webpage.parquet import read_parquet, write_parquet
 from oneiro.predictors.webpage.task import WebPagePredictor
 from oneiro.predictors.webpage.world import open_world
-from oneiro.run import Run
+from oneiro.rundir.run import Run
+from oneiro.runtime.errors import OneiroError
 from oneiro.systems.rlvr.webpage.data import StepSampler, open_data, short_enough, some, true_rows
 from oneiro.systems.rlvr.webpage.recipe import WebPageRecipe
 from oneiro.systems.rlvr.webpage.tiny import create_tiny

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from oneiro.errors import nearest
+from oneiro.runtime.errors import nearest
 
 RENAMED = {
     "adversary": "discriminator",

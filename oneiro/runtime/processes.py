@@ -26,7 +26,7 @@ from pickle import PicklingError
 from types import ModuleType
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
-from oneiro.errors import OneiroError, described, sendable
+from oneiro.runtime.errors import OneiroError, described, sendable
 
 Item = TypeVarTuple("Item")
 Result = TypeVar("Result")
@@ -76,7 +76,7 @@ def place(workers: int | str) -> Place:
     checked_workers(workers)
     if isinstance(workers, int):
         return Processes(workers)
-    from oneiro.ray_workers import RayCluster
+    from oneiro.runtime.ray_workers import RayCluster
 
     found = RAY.fullmatch(workers)
     assert found is not None

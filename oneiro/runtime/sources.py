@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from oneiro.download import Unreachable, download
-from oneiro.errors import OneiroError, nearest
+from oneiro.runtime.download import Unreachable, download
+from oneiro.runtime.errors import OneiroError, nearest
 
 MB, GB = 10**6, 10**9
 SECONDS_A_FILE = 3600.0

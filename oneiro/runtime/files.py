@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 
 NAME = re.compile(r"\w[\w .+@=,-]{0,79}")
 """Names of users become file names: never a path."""

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from oneiro.errors import OneiroError, first_line
-from oneiro.files import NAME, read_json, write_with
+from oneiro.runtime.errors import OneiroError, first_line
+from oneiro.runtime.files import NAME, read_json, write_with
 
 LONGEST = 1 << 32
 """Bytes of a file of episodes, unpacked, after which it is taken to be damaged."""

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 
 CHUNK = 1 << 20
 SILENCE_S = 30.0

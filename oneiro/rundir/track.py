@@ -13,9 +13,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from oneiro import plugins
-from oneiro.errors import OneiroError, nearest
-from oneiro.seeds import derive
+from oneiro.runtime import plugins
+from oneiro.runtime.errors import OneiroError, nearest
+from oneiro.runtime.seeds import derive
 
 
 class Tracker(Protocol):

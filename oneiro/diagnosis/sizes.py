@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oneiro import pretrained
-from oneiro.errors import OneiroError
 from oneiro.learning.rl_settings import RlSettings
-from oneiro.recipe import Recipe
+from oneiro.recipe import Recipe, pretrained
+from oneiro.runtime.errors import OneiroError
 
 KERNELS = 10
 """Of one layer, forward: projections, attention, feed-forward and what lies between them."""

@@ -1,6 +1,6 @@
 """Workers as actors of a Ray cluster (extra `ray`). Nothing here is imported unless workers are named `ray...`.
 
-`oneiro.processes` gives them work and notices their end. Ray is joined, or started on this machine, when the first
+`runtime.processes` gives them work and notices their end. Ray is joined, or started on this machine, when the first
 worker is asked for, and left when the process ends.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from oneiro.errors import OneiroError, first_line, sendable
+from oneiro.runtime.errors import OneiroError, first_line, sendable
 
 LOCAL = "ray"
 """The cluster that RAY_ADDRESS names; without one, Ray on this machine alone."""

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from oneiro.errors import OneiroError
+from oneiro.runtime.errors import OneiroError
 
 EVERY = 10.0
 """Seconds between two lines."""

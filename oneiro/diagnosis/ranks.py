@@ -8,9 +8,9 @@ import time
 from importlib.metadata import version
 from typing import Any
 
-from oneiro import team as teams
-from oneiro.doctor import Finding
-from oneiro.team import Team
+from oneiro.diagnosis.doctor import Finding
+from oneiro.runtime import team as teams
+from oneiro.runtime.team import Team
 
 NUMBERS = 1 << 22
 """Float32 numbers of the exchange that is timed."""

@@ -33,18 +33,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from oneiro import track
-from oneiro.errors import OneiroError
-from oneiro.files import write_json, write_text
-from oneiro.interrupt import Saving
-from oneiro.records import drop_torn_line, read_info, read_log, stage_file_name, write_episodes
-from oneiro.terminal import printable
+from oneiro.rundir import track
+from oneiro.rundir.records import drop_torn_line, read_info, read_log, stage_file_name, write_episodes
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.files import write_json, write_text
+from oneiro.runtime.interrupt import Saving
+from oneiro.runtime.terminal import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from oneiro.progress import Bar, Heartbeat
     from oneiro.recipe import Recipe
+    from oneiro.runtime.progress import Bar, Heartbeat
 
 METRICS, TIMINGS = "metrics.jsonl", "timings.jsonl"
 PACKAGES = ("oneiro", "torch", "transformers", "numpy")
@@ -210,7 +210,7 @@ class Run:
     @contextlib.contextmanager
     def _alive(self, name: str) -> Iterator[None]:
         """A line every ten seconds in which the stage says nothing itself."""
-        from oneiro.progress import Heartbeat, clock
+        from oneiro.runtime.progress import Heartbeat, clock
 
         began, outer = time.monotonic(), self._heart
         try:
@@ -291,7 +291,7 @@ class Run:
 
         `with run.progress("sft", steps, done=first) as bar: ... bar.advance(loss=0.31)`
         """
-        from oneiro.progress import Bar
+        from oneiro.runtime.progress import Bar
 
         heart = self._heart
         try:
@@ -306,7 +306,7 @@ class Run:
     @property
     def console(self) -> Console:
         if self._console is None:
-            from oneiro.progress import console
+            from oneiro.runtime.progress import console
 
             self._console = console()
         return self._console

@@ -6,10 +6,9 @@ they tell which part is long and what more GPUs change.
 
 from __future__ import annotations
 
-from oneiro import pretrained
-from oneiro.capacity.sizes import PROMPT, Rates, Size, parts_of, scoring_passes, size_of
+from oneiro.diagnosis.sizes import PROMPT, Rates, Size, parts_of, scoring_passes, size_of
 from oneiro.learning.rl_settings import RlSettings
-from oneiro.recipe import Recipe
+from oneiro.recipe import Recipe, pretrained
 from oneiro.report.table import Table
 
 GB = 1e9

@@ -25,7 +25,7 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from oneiro.errors import OneiroError, first_line
+from oneiro.runtime.errors import OneiroError, first_line
 
 P = ParamSpec("P")
 Result = TypeVar("Result")

@@ -24,13 +24,14 @@ from typing import Annotated, Any, ClassVar, TypeVar
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from oneiro import plugins, pretrained
-from oneiro.errors import OneiroError, nearest
-from oneiro.files import NAME
-from oneiro.processes import checked_workers
-from oneiro.recipe_mistakes import explain
+from oneiro.recipe import pretrained
+from oneiro.recipe.mistakes import explain
+from oneiro.runtime import plugins
+from oneiro.runtime.errors import OneiroError, nearest
+from oneiro.runtime.files import NAME
+from oneiro.runtime.processes import checked_workers
 
-SHIPPED = Path(__file__).parent / "recipes"
+SHIPPED = Path(__file__).parents[1] / "recipes"
 """The recipes that come with the package, one YAML file each."""
 
 
@@ -43,7 +44,7 @@ def _named(text: str) -> str:
 Name = Annotated[str, AfterValidator(_named)]
 """What a person calls a thing in a recipe."""
 Workers = Annotated[int | str, AfterValidator(checked_workers)]
-"""Who works elsewhere: N processes of this machine, or `ray`, `ray://HOST:PORT?actors=N` (`oneiro.processes`)."""
+"""Who works elsewhere: N processes of this machine, or `ray`, `ray://HOST:PORT?actors=N` (`runtime.processes`)."""
 Plain = dict[str, Any]
 Built = TypeVar("Built", bound=BaseModel)
 
@@ -81,7 +82,7 @@ class Recipe(Settings):
     profile: bool = False
     """Say where each step's time went."""
     threads: int | None = Field(None, ge=1)
-    """Threads of one operation on a processor; by default as the model's size and the cores say (`oneiro.threads`)."""
+    """Threads of one operation on a processor; by default as the model's size and the cores say (`runtime.threads`)."""
     track: list[str] = []
     """Where metrics go besides `metrics.jsonl`: tensorboard, wandb, trackio."""
 
@@ -243,7 +244,7 @@ for _class in (_Loader, _QuickLoader, _Dumper):
 
 
 def _named_files() -> dict[str, Path]:
-    """`group/name` -> file. Other packages add folders (`oneiro.plugins`); shipped names stay what they are."""
+    """`group/name` -> file. Other packages add folders (`oneiro.runtime.plugins`); shipped names stay what they are."""
     folders = {**{f"{name}/": folder for name, folder in plugins.recipe_folders().items()}, "": SHIPPED}
     return {
         prefix + path.relative_to(folder).with_suffix("").as_posix(): path

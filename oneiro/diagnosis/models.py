@@ -18,9 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from oneiro import pretrained
 from oneiro.episode import Row, given
-from oneiro.errors import OneiroError, first_line, nearest
 from oneiro.learning import checkpoint, head
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
@@ -31,7 +29,9 @@ from oneiro.models.foreign import ForeignBackbone
 from oneiro.models.language import LanguageModel, LoraSettings, merged, quiet, with_lora
 from oneiro.models.locate import locate
 from oneiro.models.small import random_model, small_config
+from oneiro.recipe import pretrained
 from oneiro.report.table import Table
+from oneiro.runtime.errors import OneiroError, first_line, nearest
 from oneiro.sampling.engine import Engine, SamplingSettings
 
 ARCHITECTURES = (

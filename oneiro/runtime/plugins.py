@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from oneiro.errors import Notice, OneiroError
+from oneiro.runtime.errors import Notice, OneiroError
 
 Kind = Literal["worlds", "algorithms", "systems", "predictors", "trackers", "recipes"]
 

@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from oneiro import threads
+from oneiro.runtime import threads
 
 GIB = 2**30
 EXTRAS = {

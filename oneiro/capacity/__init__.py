@@ -1,1 +1,0 @@
-"""Before anything is rented: what a recipe needs: memory, and where the time of a step goes."""

@@ -1,0 +1,1 @@
+"""What everything stands on: errors, seeds, files, processes, threads, progress, plugins."""
