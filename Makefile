@@ -9,6 +9,7 @@
 #   OUT=runs/demo           where the demo's run lives
 #   MUTANTS='--sample 300'  options of `make mutants`: --seed, --only PATH, --workers, --fresh; without, every mutant
 #   CHAOS='--size small'    options for `make chaos`
+#   WORKERS=3               processes that run tests; each takes about a gigabyte
 #   PYTEST='-m "not slow and not published and not thorough"'  options for pytest
 
 PYTHON ?= python3
@@ -18,6 +19,7 @@ CONSTRAINTS ?= constraints.txt
 TORCH ?=
 OUT ?= runs/demo
 PYTEST ?=
+WORKERS ?= 3
 MUTANTS ?= --sample 300
 CHAOS ?=
 
@@ -36,8 +38,9 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed-dev graphics browser
 	@$(MAKE) --no-print-directory -j2 docs lint
-	# Two workers, one thread each: with more, threads of small operations wait for each other.
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal $(PYTEST)
+	# One thread each: with more, threads of small operations wait for each other. One worker more than cores keeps
+	# them busy while a test waits, and keeps its share of a machine that does other work.
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal $(PYTEST)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
@@ -47,7 +50,7 @@ lint: $(VENV)/.installed-dev
 
 # What `make test` leaves out: every variant, and long searches for rare faults. About an hour.
 thorough: $(VENV)/.installed-dev graphics browser
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m thorough $(PYTEST)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal -m thorough $(PYTEST)
 
 # Errors put into the core on purpose, to see which the tests notice; the report is build/mutants.md.
 mutants: $(VENV)/.installed-dev

@@ -379,8 +379,9 @@ def test_every_recipe_says_what_it_is_and_has_a_smoke_preset(name: str) -> None:
     assert cli.main(["run", name, "--dry-run"]) == 0
 
 
-SIMILAR = [f"spa/{world}" for world in ("2048", "countdown", "cube", "math", "sudoku")]
-"""The demo's recipe with another world, which has tests of its own."""
+WORLDS = ("2048", "bandit", "countdown", "cube", "math", "sokoban", "sudoku", "webshop")
+SIMILAR = [*(f"spa/{world}" for world in WORLDS), "rlvr/video-single"]
+"""The demo's recipe with another world, and the second video recipe: their parts have tests of their own."""
 
 
 @pytest.mark.slow
