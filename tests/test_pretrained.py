@@ -110,7 +110,7 @@ def test_a_small_folder_keeps_the_recipes_own_settings(tmp_path: Path) -> None:
     folder = make_tiny().save(tmp_path / "mine")
     own, with_folder = (load("spa/frozen-lake", overrides) for overrides in ([], [f"model={folder}"]))
     assert with_folder.takes == own.takes
-    assert recipe.flat(with_folder.model_dump())["sft.learner.optimiser.lr"] == 3e-3
+    assert recipe.flat(with_folder.model_dump())["sft.learner.optimiser.lr"] == 5e-3
 
 
 @pytest.mark.parametrize(

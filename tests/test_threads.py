@@ -82,7 +82,7 @@ def test_the_users_count_wins(said: str, found: int | None, monkeypatch: pytest.
 def environment_after_prepare(**given: str) -> list[str]:
     """The variables in a fresh process, after a container of two cores' share was found."""
     code = (
-        "import os, sys, pathlib; from oneiro import threads; threads.CGROUP = pathlib.Path(sys.argv[1])\n"
+        "import os, sys, pathlib; from oneiro.runtime import threads; threads.CGROUP = pathlib.Path(sys.argv[1])\n"
         "os.sched_getaffinity = lambda process: set(range(8)); threads.prepare()\n"
         "print([os.environ.get(name) for name in (*threads.SPINNING, threads.COUNT)])"
     )

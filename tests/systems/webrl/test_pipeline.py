@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -127,9 +128,9 @@ def test_a_variant_plays_its_own_first_phase_only_where_its_tasks_come_about_oth
     assert keys["random-tasks"] != keys[""]
 
 
-def test_a_finished_run_says_that_it_is(finished: Callable[[str, str], Path]) -> None:
-    for _ in range(2):
-        path = finished("webrl/sandbox", "smoke")
+def test_a_finished_run_says_that_it_is(finished: Callable[[str, str], Path], tmp_path: Path) -> None:
+    path = shutil.copytree(finished("webrl/sandbox", "smoke"), tmp_path / "run")
+    oneiro.run(path)
     assert f"{path} is finished; its report is written again" in (path / "log.txt").read_text()
 
 
