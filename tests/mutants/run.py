@@ -56,7 +56,7 @@ TEST_SECONDS = 40.0
 FIRST_SECONDS = 2.0
 """That of the tests which are run before all others."""
 MEMORY = 16 << 30
-QUIET = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not published and not slow"]
+QUIET = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not published and not slow and not thorough"]
 
 
 @dataclass(frozen=True)
