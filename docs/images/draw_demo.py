@@ -1,6 +1,6 @@
-"""Draw the README's figure from a run of spa/frozen-lake, and print its rows for the README and docs/notes/spa.md.
+"""Draw the README's figure from the first of several runs of spa/frozen-lake, and print rows for the README and notes.
 
-python docs/images/draw_demo.py runs/demo
+python docs/images/draw_demo.py runs/demo runs/seed-1 runs/seed-2
 """
 
 from __future__ import annotations
@@ -24,14 +24,19 @@ GREY = "#777777"
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("run", type=Path, help="a finished run of spa/frozen-lake")
+    arguments.add_argument("runs", type=Path, nargs="+", help="finished runs of spa/frozen-lake, a seed each")
     arguments.add_argument("--out", type=Path, default=Path(__file__).with_name("demo.svg"))
     chosen = arguments.parse_args()
-    metrics = [json.loads(line) for line in (chosen.run / "metrics.jsonl").read_text().splitlines()]
-    table = json.loads((chosen.run / "summary.json").read_text())["tables"][0]
-    draw(metrics, table, chosen.out)
-    info = json.loads((chosen.run / "run.json").read_text())
-    print("\n".join([*readme_rows(table), "", *result_rows(table, info)]))
+    tables = [json.loads((run / "summary.json").read_text())["tables"][0] for run in chosen.runs]
+    metrics = [json.loads(line) for line in (chosen.runs[0] / "metrics.jsonl").read_text().splitlines()]
+    draw(metrics, tables[0], chosen.out)
+    infos = [json.loads((run / "run.json").read_text()) for run in chosen.runs]
+    for line in [
+        *readme_rows(tables),
+        "",
+        *(row for pair in zip(tables, infos, strict=True) for row in result_rows(*pair)),
+    ]:
+        print(line)
 
 
 def draw(metrics: list[dict[str, Any]], table: dict[str, Any], out: Path) -> None:
@@ -98,13 +103,22 @@ def variant(agent: str) -> str:
     return agent.rpartition(" ")[2]
 
 
-def readme_rows(table: dict[str, Any]) -> Iterator[str]:
-    columns = [column for column in table["columns"] if column != "agent"]
-    columns = [column for column in columns if any(share(row[column]) != "" for row in table["rows"])]
-    yield "| agent | " + " | ".join(f"{column}, %" for column in columns) + " |"
+def readme_rows(tables: list[dict[str, Any]]) -> Iterator[str]:
+    """A row an agent: its mean over the seeds and each seed's own number."""
+    columns = [column for column in ("success", "prediction exact") if column in tables[0]["columns"]]
+    yield "| agent | " + " | ".join(f"{column}, %: mean (each seed)" for column in columns) + " |"
     yield "|---" * (len(columns) + 1) + "|"
-    for row in table["rows"]:
-        yield f"| {row['agent']} | " + " | ".join(share(row[column]) for column in columns) + " |"
+    for rows in zip(*(table["rows"] for table in tables), strict=True):
+        cells = [[share(row[column]) for row in rows] for column in columns]
+        yield f"| {rows[0]['agent']} | " + " | ".join(over_seeds(values) for values in cells) + " |"
+
+
+def over_seeds(values: list[str]) -> str:
+    """`90.3 (90.1, 91.2, 89.6)`; empty where nothing was measured."""
+    numbers = [float(value.partition(" ")[0]) for value in values if value]
+    if not numbers:
+        return ""
+    return f"{sum(numbers) / len(numbers):.1f} ({', '.join(f'{number:.1f}' for number in numbers)})"
 
 
 def result_rows(table: dict[str, Any], info: dict[str, Any]) -> Iterator[str]:

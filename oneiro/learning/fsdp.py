@@ -42,7 +42,7 @@ class FullySharded(DataParallel):
 
     def prepare(self, learner: Learner) -> None:
         if learner.settings.optimiser.name != "adamw":
-            raise OneiroError(f"learner.parallel=fsdp trains with adamw, not {learner.settings.optimiser.name}")
+            raise OneiroError(f"parallel=fsdp trains with adamw, not {learner.settings.optimiser.name}; set rl.learner.optimiser.name=adamw")
         learner.computes = sharded(learner.backbone, self.team)
         named = learner.named(learner.computes)
         whole = dict(learner.named(learner.backbone))
@@ -93,7 +93,7 @@ def layers_of(backbone: Backbone) -> list[nn.Module]:
     """What is gathered and given up again one after the other."""
     lists = [m for m in backbone.modules() if isinstance(m, nn.ModuleList) and len(m) == backbone.shape.layers]
     if not lists:
-        raise OneiroError("learner.parallel=fsdp finds no list of layers in this model; use learner.parallel=data")
+        raise OneiroError("parallel=fsdp finds no list of layers in this model; set rl.learner.parallel=data")
     return list(lists[0])
 
 

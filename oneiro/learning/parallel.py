@@ -107,8 +107,8 @@ def of(settings: LearnerSettings) -> Any:
     if settings.parallel == "fsdp":
         if team is None:
             raise OneiroError(
-                "learner.parallel=fsdp shards the weights over processes; start it with torchrun "
-                "--nproc-per-node N -m oneiro run ..., or set learner.parallel=data"
+                "parallel=fsdp shards the weights over processes; start it with torchrun --nproc-per-node N -m oneiro "
+                "run ..., or set sft.learner.parallel=data and rl.learner.parallel=data"
             )
         from oneiro.learning.fsdp import FullySharded
 

@@ -93,9 +93,8 @@ class Critic:
             total = 0.0
             for number in range(count):
                 chosen = order[number * batch : (number + 1) * batch]
-                loss = self._step(
-                    [prompts[i] for i in chosen], labels[chosen], optimiser, settings, epoch * count + number
-                )
+                rate = learning_rate(settings.optimiser, epoch * count + number, epochs * count)
+                loss = self._step([prompts[i] for i in chosen], labels[chosen], optimiser, settings, rate)
                 total += loss * len(chosen) / max(1, len(prompts))
                 log(epoch * count + number + 1, {"loss": loss})
             means = {"loss": total}
@@ -103,7 +102,7 @@ class Critic:
         return means
 
     def _step(
-        self, prompts: Sequence[Tokens], labels: Floats, optimiser: Optimiser, settings: LearnerSettings, update: int
+        self, prompts: Sequence[Tokens], labels: Floats, optimiser: Optimiser, settings: LearnerSettings, rate: float
     ) -> float:
         total = 0.0
         for part in _batches(prompts, settings.token_budget, self.body):
@@ -112,7 +111,7 @@ class Critic:
             loss = torch.stack(found).sum() / len(prompts)
             loss.backward()
             total += float(loss.detach())
-        optimiser.step(learning_rate(settings.optimiser, update, 1))
+        optimiser.step(rate)
         return total
 
     def save(self, path: Path) -> None:

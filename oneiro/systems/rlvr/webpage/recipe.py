@@ -50,7 +50,7 @@ class WebPageSftDataSettings(Settings):
     rows: int = Field(8_000, ge=0)
     """Steps sampled for SFT; 0: no SFT, RL starts from the model as it is."""
     held_out: int = Field(64, ge=0)
-    """Test steps on which the loss is measured at the end."""
+    """Validation steps on which the loss is measured at the end."""
 
 
 class WebPageEvaluationSettings(OnTheWay):
