@@ -42,7 +42,8 @@ class FullySharded(DataParallel):
 
     def prepare(self, learner: Learner) -> None:
         if learner.settings.optimiser.name != "adamw":
-            raise OneiroError(f"parallel=fsdp trains with adamw, not {learner.settings.optimiser.name}; set rl.learner.optimiser.name=adamw")
+            name = learner.settings.optimiser.name
+            raise OneiroError(f"parallel=fsdp trains with adamw, not {name}; set rl.learner.optimiser.name=adamw")
         learner.computes = sharded(learner.backbone, self.team)
         named = learner.named(learner.computes)
         whole = dict(learner.named(learner.backbone))
