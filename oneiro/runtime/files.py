@@ -21,6 +21,7 @@ NAME = re.compile(r"\w[\w .+@=,-]{0,79}")
 MANIFEST = "manifest.json"
 CHECKSUM = "blake2b"
 """Of the kinds that every Python has, the fastest."""
+WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
 LONGEST_HEADER = 100 << 20
 """Bytes that safetensors allows the list of its tensors."""
 
@@ -125,6 +126,11 @@ def damage(folder: Path, below: str = "", **facts: Any) -> str | None:
             kind = CHECKSUM if CHECKSUM in entry else "sha256"
             if name.startswith(below) and (not (folder / name).is_file() or describe(folder / name, kind) != entry):
                 return f"{name} is not what was written"
+        # Whoever loads a folder takes every file of weights in it, also one that somebody put there.
+        for path in sorted(folder.rglob("*")):
+            name = path.relative_to(folder).as_posix()
+            if path.suffix in WEIGHTS and name.startswith(below) and name not in listed:
+                return f"{name} was not written with it"
     except FileNotFoundError:
         return f"no {MANIFEST}"
     except (ValueError, TypeError, RecursionError):

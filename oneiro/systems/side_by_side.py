@@ -56,7 +56,8 @@ class SharedRun(Run):
         own = {name: stage for name, stage in self.info["stages"].items() if name in self._own}
         with self._alone():
             stored = read_info(self.path)
-            write_json(self.path / "run.json", {**stored, "stages": stored["stages"] | own})
+            # Of the rest, what others have written stands; a value remembered here is new to them.
+            write_json(self.path / "run.json", {**self.info, **stored, "stages": stored["stages"] | own})
 
     def _append(self, name: str, text: str) -> None:
         with self._alone():

@@ -26,6 +26,7 @@ def test_processes_leave_the_bytes_of_one_after_the_other(tmp_path: Path, troubl
     assert all(stage["status"] == "done" for stage in several.info["stages"].values())
     processes = {several.info["stages"][name]["result"]["process"] for name in NAMES}
     assert float(os.getpid()) not in processes
+    assert all(several.info[f"seen by {name}"] == 3 for name in NAMES)
     said = (several.path / "log.txt").read_text()
     assert all(f"stage {number} of 5: {name}" in said for number, name in enumerate(NAMES, start=2))
 

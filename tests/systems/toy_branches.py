@@ -27,6 +27,7 @@ def steps(run: Run, name: str, trouble: str) -> dict[str, float]:
         place += float(generator(name, step).normal())
         run.log(name, step, {"place": place})
         run.say(f"{name} is at step {step}")
+    run.remember(f"seen by {name}", step)
     mark = run.path / "trouble"
     if name == "second" and trouble and not mark.exists():
         mark.touch()
