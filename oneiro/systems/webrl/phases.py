@@ -25,7 +25,6 @@ from typing import Any
 
 import numpy as np
 
-from oneiro.curriculum import Curriculum, task_key
 from oneiro.learning.algorithms.webrl import GroupObjective, SftOnly
 from oneiro.rundir.records import read_lines
 from oneiro.rundir.run import Run
@@ -34,6 +33,7 @@ from oneiro.systems.webrl import playing, replay
 from oneiro.systems.webrl import trajectories as records
 from oneiro.systems.webrl.backends import Agent, Backend, OutcomeCritic, backend_of
 from oneiro.systems.webrl.critic import auc
+from oneiro.systems.webrl.curriculum import Curriculum, task_key
 from oneiro.systems.webrl.outcome import OutcomeModel, confusion, label
 from oneiro.systems.webrl.recipe import SPLITS, WebrlRecipe
 from oneiro.systems.webrl.replay import Stored

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from oneiro.curriculum import Curriculum
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner
 from oneiro.models import language as languages
@@ -24,6 +23,7 @@ from oneiro.systems import stages
 from oneiro.systems.webrl import playing, tables
 from oneiro.systems.webrl import trajectories as records
 from oneiro.systems.webrl.backends import backend_of
+from oneiro.systems.webrl.curriculum import Curriculum
 from oneiro.systems.webrl.outcome import (
     Features,
     JudgePrompt,

@@ -6,11 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oneiro.curriculum import BACKTICKED, Curriculum, CurriculumSettings, generation_prompt, matched, resolved
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.server import Server, ServerConfig
 from oneiro.systems.webrl import task_files
+from oneiro.systems.webrl.curriculum import (
+    BACKTICKED,
+    Curriculum,
+    CurriculumSettings,
+    generation_prompt,
+    matched,
+    resolved,
+)
 from oneiro.systems.webrl.formats import Plain, Trace
 from oneiro.systems.webrl.outcome import Rules
 from oneiro.systems.webrl.trajectories import Step, Trajectory

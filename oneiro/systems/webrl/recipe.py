@@ -7,13 +7,13 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from oneiro.agents.prompts import DialogueSettings
-from oneiro.curriculum import CurriculumSettings
 from oneiro.learning.algorithms.webrl import AnyObjective, FilteredBc, GroupObjective, Paper, ValueReinforce
 from oneiro.learning.settings import LearnerSettings, OptimiserSettings, SftSettings
 from oneiro.models.settings import ModelSettings
 from oneiro.recipe import Recipe, Settings
 from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.sampling.settings import SamplingSettings
+from oneiro.systems.webrl.curriculum import CurriculumSettings
 from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.web.templates import TEMPLATES
 from oneiro.worlds.web.templates.base import Template

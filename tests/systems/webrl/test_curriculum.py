@@ -10,7 +10,10 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import numpy as np
 import pytest
 
-from oneiro.curriculum import (
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.seeds import generator
+from oneiro.sampling.server import ServerConfig
+from oneiro.systems.webrl.curriculum import (
     Curriculum,
     CurriculumSettings,
     OperatorShares,
@@ -22,9 +25,6 @@ from oneiro.curriculum import (
     resolved,
     task_key,
 )
-from oneiro.runtime.errors import OneiroError
-from oneiro.runtime.seeds import generator
-from oneiro.sampling.server import ServerConfig
 from oneiro.worlds.web import exam
 from oneiro.worlds.web.tasks import AnswerCheck, Task
 from oneiro.worlds.web.templates import TEMPLATES

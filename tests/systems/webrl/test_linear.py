@@ -11,11 +11,11 @@ import pytest
 import oneiro
 from oneiro.agents.cues import named
 from oneiro.agents.linear import LinearPolicy, choice, is_linear
-from oneiro.curriculum import draw_task
 from oneiro.learning.algorithms.webrl import GroupGigpo, GroupGrpo, StepObjective
 from oneiro.learning.settings import LearnerSettings, OptimiserSettings
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.seeds import generator
+from oneiro.systems.webrl.curriculum import draw_task
 from oneiro.systems.webrl.linear import Decision, LinearAgent, LinearCritic, group_advantages
 from oneiro.systems.webrl.recipe import TrainSettings, variant_named
 from oneiro.systems.webrl.samples import Sample, numbers_of

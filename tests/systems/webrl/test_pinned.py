@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from oneiro.curriculum import NULL_AGENTS, draw_task, in_band
 from oneiro.episode import SamplingParams, Segment
 from oneiro.learning.algorithms.webrl import Official, StepTrajectory, mc_returns, mixed_advantages
 from oneiro.learning.learner import LearnerSettings
@@ -20,6 +19,7 @@ from oneiro.sampling.settings import SamplingSettings
 from oneiro.systems.webrl import replay
 from oneiro.systems.webrl.actor import LanguageActor
 from oneiro.systems.webrl.critic import Critic
+from oneiro.systems.webrl.curriculum import NULL_AGENTS, draw_task, in_band
 from oneiro.systems.webrl.outcome import JudgePrompt
 from oneiro.systems.webrl.recipe import DialogueSettings
 from oneiro.systems.webrl.replay import Stored

@@ -17,10 +17,10 @@ import pytest
 
 import oneiro
 from oneiro import cli
-from oneiro.curriculum import task_key
 from oneiro.recipe import load as load_recipe
 from oneiro.rundir.records import read_lines
 from oneiro.runtime.errors import OneiroError
+from oneiro.systems.webrl.curriculum import task_key
 from oneiro.systems.webrl.phases import Phases
 from oneiro.systems.webrl.recipe import OBJECTIVES, WebrlRecipe
 from oneiro.worlds.web.tasks import Task

@@ -13,9 +13,17 @@ and cannot be done by doing nothing), and the critic's band. What the curriculum
 state: the same state and phase give the same tasks.
 """
 
-from oneiro.curriculum.generator import BACKTICKED, generation_prompt, matched, resolved
-from oneiro.curriculum.growth import OPERATORS, Curriculum, CurriculumSettings, Growth, OperatorShares
-from oneiro.curriculum.operators import NULL_AGENTS, draw_task, gated, in_band, nearer, paraphrased, task_key
+from oneiro.systems.webrl.curriculum.generator import BACKTICKED, generation_prompt, matched, resolved
+from oneiro.systems.webrl.curriculum.growth import OPERATORS, Curriculum, CurriculumSettings, Growth, OperatorShares
+from oneiro.systems.webrl.curriculum.operators import (
+    NULL_AGENTS,
+    draw_task,
+    gated,
+    in_band,
+    nearer,
+    paraphrased,
+    task_key,
+)
 
 __all__ = [
     "BACKTICKED",

@@ -10,12 +10,20 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from oneiro.curriculum.generator import BACKTICKED, generation_prompt, resolved
-from oneiro.curriculum.operators import draw_task, gated, in_band, is_sibling, nearer, paraphrased, task_key
 from oneiro.recipe import Settings
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.seeds import generator
 from oneiro.sampling.server import Server, ServerConfig
+from oneiro.systems.webrl.curriculum.generator import BACKTICKED, generation_prompt, resolved
+from oneiro.systems.webrl.curriculum.operators import (
+    draw_task,
+    gated,
+    in_band,
+    is_sibling,
+    nearer,
+    paraphrased,
+    task_key,
+)
 from oneiro.worlds.web import exam
 from oneiro.worlds.web.tasks import Task
 from oneiro.worlds.web.templates import TEMPLATES
