@@ -113,7 +113,7 @@ class Learner:
 
     @torch.no_grad()
     def measure_kept_mass(self, examples: Sequence[Example], backbone: Backbone | None) -> tuple[list[Floats], ...]:
-        """Of examples that were sampled in one way."""
+        """All examples share temperature and truncation, because the mass is computed with one setting for a batch."""
         found = [np.zeros(len(e), np.float32) for e in examples]
         params = examples[0].sampling if examples else SamplingParams()
         for batch in self._batches(examples):

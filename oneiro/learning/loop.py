@@ -151,7 +151,7 @@ def refill(
 
 
 def learnable(episodes: Sequence[Episode]) -> list[Episode]:
-    """Those that did not fail and have something sampled."""
+    """Drop episodes that failed or sampled nothing."""
     return [e for e in episodes if e.finish_reason is not FinishReason.ERROR and e.sampled_tokens]
 
 

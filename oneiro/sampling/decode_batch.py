@@ -117,7 +117,7 @@ class DecodeBatch:
         self._take(hidden[:, 0], slice(0, rows), how)
 
     def _take(self, hidden: Tensor, slots: slice, how: SamplingParams) -> None:
-        """SamplingParams, or take what is forced, and write it down for rows that are not done."""
+        """Sample the next token of every row, or take the forced one, and record it for rows that are not done."""
         logits = self.backbone.output.logits(hidden)
         if self.kernels and how.temperature and how.whole:
             self.kernels.take(self, logits, self._every[slots], how.temperature, FREE)

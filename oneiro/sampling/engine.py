@@ -348,7 +348,7 @@ class _Call:
         self.batch.done[len(alive) : count] = True
 
     def find_stops(self, done: NDArray[np.bool_]) -> dict[int, int]:
-        """DecodeBatch whose text holds a stop string, and the length up to it; marks them in `done`."""
+        """Find rows whose text holds a stop string, and the length up to it; marks them in `done`."""
         count = len(self.rows)
         counts, tokens = self.batch.count[:count].cpu().numpy(), self.batch.tokens[:count].cpu().numpy()
         starts = self.checked[self.rows]

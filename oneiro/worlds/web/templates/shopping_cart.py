@@ -102,7 +102,7 @@ def not_wished() -> str:
 
 
 def wished(product: int, count: int) -> Check:
-    """So many times a product is on the wish list."""
+    """How often the product is on the wish list."""
     query = f"SELECT count(*) FROM wishlist_item WHERE {OWN} AND product_id = {product}"
     return holds("shopping", query, (count,))
 
