@@ -68,7 +68,9 @@ def successes(axes: Axes, metrics: list[dict[str, Any]], table: dict[str, Any]) 
             axes.axhline(height, color=GREY, linestyle=":")
             axes.text(1.01, height, "random", color=GREY, va="center", transform=axes.get_yaxis_transform())
     axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.set(title="2  RL: learning to act", xlabel="step", ylabel="success on training levels, %", ylim=(0, 100))
+    axes.set(
+        title="2  RL: new levels at every step", xlabel="step", ylabel="success on training levels, %", ylim=(0, 100)
+    )
 
 
 def intervals(axes: Axes, table: dict[str, Any]) -> None:

@@ -6,8 +6,10 @@ Everything a model wrote is hostile until escaped: the template escapes all of i
 from __future__ import annotations
 
 import base64
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +186,7 @@ def render(page: Page) -> str:
 
 def _facts(run: Found) -> dict[str, str]:
     """The line under the title: what the numbers depend on besides the recipe."""
-    seconds = sum(stage.get("seconds", 0.0) for stage in run.info.get("stages", {}).values())
+    seconds = seconds_at_work(run.info.get("stages", {}).values())
     versions, commit = run.info.get("versions", {}), str(run.info.get("commit") or "")
     facts = {
         "status": "finished" if run.info.get("status") == "done" else "not finished",
@@ -196,6 +198,22 @@ def _facts(run: Found) -> dict[str, str]:
         "platform": str(run.info.get("platform", "")),
     }
     return {name: fact for name, fact in facts.items() if fact}
+
+
+def seconds_at_work(stages: Iterable[Mapping[str, Any]]) -> float:
+    """How long a run was at work. Stages that ran side by side count once; one that was interrupted counts from its
+    start, for as long as it worked.
+    """
+    spans = []
+    for stage in stages:
+        with contextlib.suppress(ValueError):  # run.json of another hand
+            start = datetime.fromisoformat(str(stage.get("started", ""))).timestamp()
+            spans.append((start, start + stage.get("seconds", 0.0)))
+    total, until = 0.0, 0.0
+    for start, end in sorted(spans):
+        total += max(0.0, end - max(start, until))
+        until = max(until, end)
+    return total
 
 
 def _curve(spec: Mapping[str, Any], runs: Sequence[Found]) -> str:

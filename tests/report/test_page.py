@@ -234,3 +234,13 @@ def test_tables_curves_and_pictures_fit_the_width_of_a_telephone_and_of_a_screen
             ends = window.evaluate(ENDS)
             assert len(ends) >= 8
             assert max(ends) <= width
+
+
+def test_stages_that_ran_side_by_side_count_once() -> None:
+    def stage(start: str, seconds: float) -> dict[str, object]:
+        return {"started": f"2026-01-01T10:{start}+00:00", "seconds": seconds}
+
+    assert page.seconds_at_work([stage("00:00", 10.0), stage("00:10", 5.5)]) == 15.5
+    both = [stage("00:00", 10.0), stage("00:05", 20.0), stage("00:06", 2.0), stage("01:00", 1.0), {"seconds": 4.0}]
+    assert page.seconds_at_work(both) == 26.0
+    assert page.seconds_at_work([]) == 0.0
