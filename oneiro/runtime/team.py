@@ -270,12 +270,14 @@ class _Watch(threading.Thread):
         for peer in self.peers:
             if self._store.check([f"gone/{peer}"]):
                 self.lost = peer, self._store.get(f"gone/{peer}").decode(errors="replace")
-            elif self._store.check([f"beat/{peer}"]):
-                beat, (last, at) = self._store.get(f"beat/{peer}").decode(), self._seen[peer]
-                if beat != last:
-                    self._seen[peer] = beat, time.monotonic()
-                elif time.monotonic() - at > self.patience:
-                    self.lost = peer, f"no sign of life for {self.patience:.0f} s"
+                continue
+            # A rank may fall silent before its first sign: it is missed like one that stopped giving them.
+            beat = self._store.get(f"beat/{peer}").decode() if self._store.check([f"beat/{peer}"]) else ""
+            last, at = self._seen[peer]
+            if beat != last:
+                self._seen[peer] = beat, time.monotonic()
+            elif time.monotonic() - at > self.patience:
+                self.lost = peer, f"no sign of life for {self.patience:.0f} s"
 
     def leave(self, reason: str) -> None:
         """Tell the others why this rank ends."""

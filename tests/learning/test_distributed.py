@@ -371,7 +371,6 @@ def test_a_killed_rank_ends_all_by_name_and_the_run_goes_on_with_fewer(rank: int
     assert [row["loss"] for row in rest] == pytest.approx([row["loss"] for row in whole[done:]], rel=1e-3, abs=2e-5)
 
 
-@pytest.mark.thorough  # it has hung on a busy machine, for a reason that is not found yet
 def test_a_rank_that_is_silent_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stopped process neither dies nor answers: only its missing signs of life give it away."""
     monkeypatch.setattr(team, "GRACE", 0.5)
@@ -382,6 +381,19 @@ def test_a_rank_that_is_silent_is_lost(tmp_path: Path, monkeypatch: pytest.Monke
     finally:
         for process in ranks:
             process.kill()
+
+
+def test_a_rank_that_falls_silent_before_its_first_sign_is_lost_too() -> None:
+    store = torch.distributed.HashStore()
+    watch = team._Watch(0, 2, store, patience=-1.0)  # every look without a new sign is one too many
+    watch._look()
+    assert watch.lost is not None and watch.lost[0] == 1 and "no sign of life" in watch.lost[1]
+    watch = team._Watch(0, 2, store, patience=-1.0)
+    store.set("beat/1", "1")
+    watch._look()
+    assert watch.lost is None
+    watch._look()
+    assert watch.lost is not None
 
 
 def stop_other(step: int) -> None:
