@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from filelock import FileLock
+from hypothesis import HealthCheck, settings
 
 import oneiro
 from oneiro.agents.reply import TAG_TOKENS
@@ -19,6 +20,10 @@ from oneiro.models.language import LanguageModel, ModelSettings, create_tiny
 
 TEXTS = ["P _ O G\n_ _ _ _\nLeft || Right || Up || Down user assistant system\n0123456789 hello world"] * 3
 
+
+# The same examples in every run, and no limit in seconds: a busy machine is no error.
+settings.register_profile("oneiro", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("oneiro")
 
 SHORTER = {
     f"spa/{world}": ["variants=[spa]"] for world in ("2048", "bandit", "countdown", "cube", "math", "sokoban", "sudoku")
