@@ -100,7 +100,7 @@ class Processes:
         context = get_context("spawn")
         pipe, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(work, theirs), daemon=True)
-        with contextlib.nullcontext() if work.__module__ == "__main__" else _main_hidden():
+        with contextlib.nullcontext() if work.__module__ == "__main__" else _hide_main():
             process.start()
         theirs.close()  # or its end would never be noticed here
         return ProcessWorker(process, pipe)
@@ -213,7 +213,7 @@ def each_done(
 
 
 @contextlib.contextmanager
-def _main_hidden() -> Iterator[None]:
+def _hide_main() -> Iterator[None]:
     """A new process imports its parent's main module, so a script without `if __name__ == "__main__"` would begin again
     in every worker. Workers need nothing of it: what they do stands in modules of its own.
     """

@@ -49,22 +49,22 @@ class SharedRun(Run):
         return super().stage(name, work)
 
     def rewind(self, stage: str, step: int) -> None:
-        with self._alone():
+        with self._exclusive():
             super().rewind(stage, step)
 
     def _save(self) -> None:
         own = {name: stage for name, stage in self.info["stages"].items() if name in self._own}
-        with self._alone():
+        with self._exclusive():
             stored = read_info(self.path)
             # Of the rest, what others have written stands; a value remembered here is new to them.
             write_json(self.path / "run.json", {**self.info, **stored, "stages": stored["stages"] | own})
 
     def _append(self, name: str, text: str) -> None:
-        with self._alone():
+        with self._exclusive():
             super()._append(name, text)
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _exclusive(self) -> Iterator[None]:
         """Inside, no other process writes a file that they share."""
         with (self.path / ".writing").open("a") as lock:
             with contextlib.suppress(OSError):  # a file system without locks: appending is safe, rewinding nearly so

@@ -95,7 +95,7 @@ def compare(recipe: SpaRecipe, run: Run) -> dict[str, Any]:
         evaluation.lengths_table(world.name),
     )
     rows = [(table, measured.random_row()), (lengths, measured.random_lengths())]
-    for name in sorted(recipe.variants, key=lambda name: claims(recipe.variant(name))):
+    for name in sorted(recipe.variants, key=lambda name: table_place(recipe.variant(name))):
         measured_row = run.stage(f"evaluate-{name}", dict)
         for to, row in ((table, measured_row["row"]), (lengths, measured_row["lengths"])):
             rows.append((to, [cell if isinstance(cell, str) else Cell(**cell) for cell in row]))
@@ -107,7 +107,7 @@ def compare(recipe: SpaRecipe, run: Run) -> dict[str, Any]:
     return {"tables": [found.data() for found in (table, lengths) if found.rows], "warning": warning}
 
 
-def claims(variant: Variant) -> int:
+def table_place(variant: Variant) -> int:
     """Where a variant stands in a table: controls first, those without states before those that copy them."""
     return variant.world_model + (variant.world_model and variant.predict == "next")
 
