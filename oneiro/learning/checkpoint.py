@@ -146,18 +146,20 @@ def wrong_state(checkpoint: Path, step: int) -> str | None:
 def save(
     folder: Path,
     step: int,
-    language: LanguageModel,
+    language: LanguageModel | None,
     learners: dict[str, Learner],
     others: Mapping[str, Stateful] = MappingProxyType({}),
     keep: int = KEPT,
 ) -> Path:
-    """Write the state after `step` steps and drop old states."""
+    """Write the state after `step` steps and drop old states. Without a `language` the learners keep their weights."""
 
     def fill(part: Path) -> None:
-        language.save(part / "model")
+        if language is not None:
+            language.save(part / "model")
         for name, learner in learners.items():
             sharded = learner.parallel.write(learner, part / name)
-            state = learner_state(learner, learner.backbone is not language.backbone, with_optimiser=not sharded)
+            own = language is None or learner.backbone is not language.backbone
+            state = learner_state(learner, own, with_optimiser=not sharded)
             write_state(part / f"{name}.safetensors", state)
         for name, other in others.items():
             if state := other.state():
@@ -171,7 +173,7 @@ def save(
 
 def restore(
     folder: Path,
-    language: LanguageModel,
+    language: LanguageModel | None,
     learners: dict[str, Learner],
     others: Mapping[str, Stateful] = MappingProxyType({}),
     say: Callable[[str], object] = warnings.warn,
@@ -187,7 +189,8 @@ def restore(
         if name not in state.get("updates", {}) or name not in state.get("applied", {}):
             raise unfit(checkpoint, f"state.json has no updates of '{name}'")
         check_learner(checkpoint / name, learner, saved[name], state["applied"][name])
-    load_weights(checkpoint / "model", language)
+    if language is not None:
+        load_weights(checkpoint / "model", language)
     for name, learner in learners.items():
         restore_learner(learner, checkpoint / name, saved[name])
         learner.updates, learner.optimiser.applied = state["updates"][name], state["applied"][name]

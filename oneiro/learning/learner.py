@@ -21,7 +21,7 @@ from oneiro.learning.example import Example
 from oneiro.learning.optimiser import Optimiser, learning_rate
 from oneiro.learning.settings import LearnerSettings
 from oneiro.models.backbone import Backbone
-from oneiro.models.heads import ValueHead
+from oneiro.models.heads import OutcomeHead, ValueHead
 from oneiro.models.randomness import seeded
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
@@ -42,7 +42,7 @@ class Learner:
         backbone: Backbone,
         settings: LearnerSettings,
         steps: int,
-        value_head: ValueHead | None = None,
+        value_head: ValueHead | OutcomeHead | None = None,
         has_lm_head: bool = True,
         seed: int = 0,
     ) -> None:
@@ -161,8 +161,7 @@ class Learner:
             total = total + lm_loss
             statistics.add_policy(logprobs, entropies, columns, settings)
         if self.value_head is not None:
-            values = self.value_head(hidden)
-            error = losses.value_loss(values, batch.columns["values"], batch.columns["returns"], settings.value_clip)
+            values, error = losses.critic_loss(self.value_head, hidden, batch.columns, settings.value_clip)
             total = total + settings.value * (batch.columns["policy"] * error).sum()
             statistics.add_values(values.detach(), batch.columns)
         statistics.add("loss", total.detach())

@@ -151,8 +151,8 @@ def refill(
 
 
 def learnable(episodes: Sequence[Episode]) -> list[Episode]:
-    """Drop episodes that failed or sampled nothing."""
-    return [e for e in episodes if e.finish_reason is not FinishReason.ERROR and e.sampled_tokens]
+    """Drop episodes that failed or in which the agent said nothing."""
+    return [e for e in episodes if e.finish_reason is not FinishReason.ERROR and any(r.acts.any() for r in e.rows)]
 
 
 def learner_settings(settings: RlSettings, max_tokens: int | None = None) -> LearnerSettings:
@@ -188,6 +188,10 @@ def make_learners(
     }
 
 
+StateValue = tuple[Floats, float]
+"""An outcome critic's value of each turn's state, and of the state that the last turn left."""
+
+
 def learn(
     episodes: list[Episode],
     settings: RlSettings,
@@ -197,6 +201,22 @@ def learn(
     wanted: int | None = None,
 ) -> dict[str, float]:
     """One batch of episodes into updates; after a refill, of those of `wanted` groups."""
+    examples, statistics = prepare(episodes, settings, learners, reference, wanted)
+    if not examples:
+        return statistics
+    # What a correction says of the mismatch stands; an update's own number does not know of truncation.
+    return statistics | update(examples, settings, learners, seed) | statistics
+
+
+def prepare(
+    episodes: list[Episode],
+    settings: RlSettings,
+    learners: dict[str, Learner],
+    reference: Reference | None = None,
+    wanted: int | None = None,
+    state_values: Callable[[Sequence[Episode]], Sequence[StateValue]] | None = None,
+) -> tuple[list[Example], dict[str, float]]:
+    """Everything before the first update: groups kept, rows as examples, advantages. No examples: nothing to learn."""
     valid = learnable(episodes)
     finite.require_array("a reward", [reward for episode in valid for reward in episode.rewards])
     groups = groups_of(valid)
@@ -214,15 +234,19 @@ def learn(
     if settings.mask_truncated:
         statistics["masked"] = sum(truncated(sample.episode) for sample in samples) / max(1, len(samples))
     if not any(example.weights[name].any() for example in examples for name in ("policy", "ce")):
-        return statistics
-    corrected: dict[str, float] = {}
-    if settings.correction.name != "none":
-        corrected = correct(examples, policy, settings.correction)
+        return [], statistics
+    if settings.algorithm.recompute:
+        add_column(examples, "old", policy.logprobs(examples)[0])
+    elif settings.correction.name != "none":
+        statistics |= correct(examples, policy, settings.correction)
     if reference is not None:
         add_column(examples, "reference", reference.logprobs(examples, policy))
     if critic is not None:
         add_column(examples, "values", critic.values(examples))
     trajectories = [sample.trajectory(settings) for sample in samples]
+    if state_values is not None:
+        for t, (values, after) in zip(trajectories, state_values([s.episode for s in samples]), strict=True):
+            t.values, t.last_value = t.spread(values), after
     finite.require_array("a token's reward after its penalty", np.concatenate([t.rewards for t in trajectories]))
     estimate = settings.algorithm.estimate(trajectories)
     finite.require_array("an advantage", np.concatenate(estimate.advantages))
@@ -230,7 +254,12 @@ def learn(
         sample.scatter("advantages", estimate.advantages[place])
         if estimate.returns is not None:
             sample.scatter("returns", estimate.returns[place])
-    return statistics | update(examples, settings, learners, seed) | corrected
+    if settings.algorithm.weighted:
+        for example in examples:
+            nothing = np.zeros(len(example), np.float32)
+            weights = example.weights["policy"] * example.columns.pop("advantages")
+            example.weights |= {"ce": weights, "policy": nothing, "kl": nothing}
+    return [e for e in examples if any(weights.any() for weights in e.weights.values())], statistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,16 +301,16 @@ class TrainingSample:
         return self._at_sampled([example.columns.get("old", example.logprobs) for example in self.examples])
 
     def _at_sampled(self, arrays: Sequence[Floats]) -> Floats:
-        return np.concatenate([a[row.sampled] for a, row in zip(arrays, self.episode.rows, strict=True)])
+        return np.concatenate([a[row.acts] for a, row in zip(arrays, self.episode.rows, strict=True)])
 
     def scatter(self, column: str, values: Floats) -> None:
         """The inverse of `gather`: numbers per sampled token back to their rows, 0 elsewhere."""
         start = 0
         for example, row in zip(self.examples, self.episode.rows, strict=True):
-            found, sampled = np.zeros(len(example), np.float32), row.sampled
-            end = start + int(sampled.sum())
-            found[sampled] = values[start:end]
-            example.columns[column], start = found, end
+            laid_out, acts = np.zeros(len(example), np.float32), row.acts
+            end = start + int(acts.sum())
+            laid_out[acts] = values[start:end]
+            example.columns[column], start = laid_out, end
 
 
 def truncated(episode: Episode) -> bool:
@@ -300,20 +329,32 @@ def environment_tokens(row: Row) -> Floats:
     return ((np.cumsum(row.sampled) > 0) & ~row.sampled).astype(np.float32)
 
 
-def update(flat: list[Example], settings: RlSettings, learners: dict[str, Learner], seed: int) -> dict[str, float]:
-    """All epochs and minibatches; reports the first update (where sampler and learner must agree) and the last."""
+def update(
+    flat: list[Example],
+    settings: RlSettings,
+    learners: dict[str, Learner],
+    seed: int,
+    log: Callable[[int, dict[str, float]], None] = lambda number, values: None,
+) -> dict[str, float]:
+    """All epochs and minibatches; reports the first update (where sampler and learner must agree) and the last.
+    `log` gets each of the policy's or, without one, the critic's updates by its number.
+    """
     statistics: dict[str, float] = {}
+    number = 0
     for epoch in range(settings.epochs):
         for part in minibatches(flat, settings.minibatches, seeds.derive(seed, epoch)):
             chosen = [flat[i] for i in part]
             for name, learner in learners.items():
                 result = learner.update(chosen)
                 prefix = "" if name == "policy" else f"{name}_"
-                if prefix + "loss" not in statistics and name == "policy":
+                if prefix + "loss" not in statistics and name == "policy" and "largest_difference" in result:
                     statistics["mismatch"] = result["largest_difference"]
                     statistics["mismatch_kl"] = result["approx_kl"]
                 result.pop("largest_difference", None)
                 statistics |= {prefix + key: value for key, value in result.items()}
+                if name == next(iter(learners)):
+                    number += 1
+                    log(number, result)
     return statistics
 
 

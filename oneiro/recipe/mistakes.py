@@ -39,7 +39,7 @@ RENAMED = {
     "watch": "collapse_monitor",
 }
 """Settings of earlier recipes -> their present names, for the message."""
-RENAMED_VALUES = {"curious": "exploration", "release": "official", "sound": "strict"}
+RENAMED_VALUES = {"curious": "exploration", "gigpo": "state-grpo", "release": "official", "sound": "strict"}
 EXPECTED = {
     "int": "a whole number",
     "float": "a number",

@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,11 @@ def write_text(path: str | Path, text: str) -> None:
 
 def write_json(path: str | Path, data: Any) -> None:
     write_text(path, json.dumps(data, indent=2, ensure_ascii=False, default=_plain) + "\n")
+
+
+def write_lines(path: str | Path, rows: Iterable[Any]) -> None:
+    """A `.jsonl` file, one row a line."""
+    write_text(path, "".join(json.dumps(row, ensure_ascii=False, default=_plain) + "\n" for row in rows))
 
 
 def read_json(path: str | Path) -> Any:

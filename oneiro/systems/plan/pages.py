@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from oneiro.agents import reply as replies
-from oneiro.agents.linear import LinearPolicy
+from oneiro.agents.linear import LinearPolicy, fit
 from oneiro.agents.loading import AgentMetadata
 from oneiro.agents.policies import Policy, ScriptedPolicy, mixture
 from oneiro.agents.prompts import DialogueSettings
@@ -28,8 +28,6 @@ from oneiro.runtime import seeds
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.systems.plan.page_models import PageModels, page_models
 from oneiro.systems.plan.web_recipe import WebRecipe
-from oneiro.systems.webrl.linear import LinearAgent
-from oneiro.systems.webrl.trajectories import Step
 from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.web.world import WebConfig, WebWorld
 
@@ -83,10 +81,14 @@ def browsed(steps: Sequence[PageTransition]) -> list[tuple[BrowsedPage, str]]:
     return found
 
 
-def as_replies(episodes: Sequence[Steps]) -> list[Step]:
+def as_turns(episodes: Sequence[Steps]) -> list[dict[str, str]]:
     """Steps as the linear agent learns from them."""
     return [
-        Step("\n".join([*state.past, state.text]), state.text, replies.write([action], think=False))
+        {
+            "message": "\n".join([*state.past, state.text]),
+            "state": state.text,
+            "reply": replies.write([action], think=False),
+        }
         for steps in episodes
         for state, action in browsed(steps)
     ]
@@ -126,21 +128,23 @@ class WebLearner:
         planned = attempts(self.recipe.play.demonstrations, 1, "train", seeds.derive(self.seed, "demonstrations"))
         _, shown = recorded(self.recipe, planned, oracle, self.seed)
         self.write(self.file("demonstrations"), shown)
-        agent = LinearAgent()
-        updates = self.imitate(agent, shown, f"policy-{self.number}")
-        self.save_policy(self.checkpoint("policy"), agent)
+        policy = LinearPolicy()
+        updates = self.imitate(policy, shown, f"policy-{self.number}")
+        self.save_policy(self.checkpoint("policy"), policy)
         return {"updates": updates, "steps": sum(map(len, shown))}
 
-    def imitate(self, agent: LinearAgent, episodes: Sequence[Steps], stage: str) -> int:
+    def imitate(self, policy: LinearPolicy, episodes: Sequence[Steps], stage: str) -> int:
         settings, seed = self.recipe.policy, seeds.derive(self.seed, "imitate")
         self.run.rewind(stage, -1)
-        return agent.imitate(
-            as_replies(episodes), settings.epochs, settings.rate, seed, lambda step, v: self.run.log(stage, step, v)
+        lessons = [(turn, 1.0) for turn in as_turns(episodes)]
+        epochs = max(1, round(settings.epochs))
+        result = fit(
+            policy, lessons, epochs, settings.rate, seed, log=lambda epoch, values: self.run.log(stage, epoch, values)
         )
+        return int(result["updates"])
 
-    def save_policy(self, folder: Path, agent: LinearAgent) -> None:
-        """The policy as any agent: `oneiro eval agent --model` plays it."""
-        agent.save(folder, self.metadata.model_dump(mode="json"))
+    def save_policy(self, folder: Path, policy: LinearPolicy) -> None:
+        policy.save(folder, self.metadata.model_dump(mode="json"))
 
     @property
     def metadata(self) -> AgentMetadata:

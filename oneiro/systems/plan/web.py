@@ -40,7 +40,6 @@ from oneiro.systems.plan.pages import (
 )
 from oneiro.systems.plan.tables import difference, planning_table, steps_table, write_traces
 from oneiro.systems.plan.web_recipe import PlanWebRecipe, WebRecipe
-from oneiro.systems.webrl.linear import LinearAgent
 from oneiro.worlds.baselines import random_policy
 from oneiro.worlds.levels import distinct_seeds
 from oneiro.worlds.web.world import WebWorld
@@ -110,9 +109,9 @@ class Repeat(WebLearner):
     def improved(self) -> LinearPolicy:
         """The same data with its rewards and without a model: demonstrations and the successful play, imitated."""
         shown = by_episode(self.steps)
-        agent = LinearAgent()
-        self.imitate(agent, [steps for steps in shown if succeeded(steps)], f"improved-{self.number}")
-        return LinearPolicy(0.0, agent.weights)
+        policy = LinearPolicy(0.0)
+        self.imitate(policy, [steps for steps in shown if succeeded(steps)], f"improved-{self.number}")
+        return policy
 
     def accuracy(self, model: NextPages, lookup: Lookup) -> dict[str, Any]:
         """Steps of the policy on test tasks: is the next address, or the change of the page, the right one?"""

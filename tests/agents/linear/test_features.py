@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from oneiro.agents.cues import Page, kind_of, named, overlap, parts, stems
 from oneiro.agents.linear import choice
+from oneiro.agents.linear.features import Page, kind_of, named, overlap, parts, stems
 
 STATE = """Task: When is the delivery of my parcel "Blue Lamp" due?
 URL: http://post.example/parcels

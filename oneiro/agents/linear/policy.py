@@ -13,18 +13,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oneiro.agents import reply as replies
-from oneiro.agents.cues import Page, parts, stems
+from oneiro.agents.linear.features import Page, parts, stems
 from oneiro.agents.pages import compact
 from oneiro.agents.policies import Turn, Utterance
+from oneiro.models.locate import METADATA
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
-from oneiro.runtime.files import write_with
+from oneiro.runtime.files import write_json, write_with
 
 SIZE = 1 << 15
 """Hashed features."""
@@ -177,8 +178,11 @@ class LinearPolicy:
         for own, chance in zip(offered.features, chances, strict=True):
             self.weights[own] += rate * slope * chance
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path, metadata: dict[str, Any] | None = None) -> None:
+        """With `metadata`, as any agent: `oneiro eval agent --model` plays it."""
         write_with(folder / WEIGHTS, lambda path: _write(path, self.weights))
+        if metadata is not None:
+            write_json(folder / METADATA, metadata)
 
     @classmethod
     def load(cls, folder: Path, temperature: float = 1.0) -> LinearPolicy:
