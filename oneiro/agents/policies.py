@@ -17,7 +17,6 @@ from oneiro.sampling.completion import Completion
 from oneiro.sampling.server import Server, ServerConfig
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import Policy as Choose
-from oneiro.worlds.baselines import oracle_policy, random_policy
 
 if TYPE_CHECKING:
     from oneiro.sampling.engine import Engine, SamplingSettings
@@ -179,12 +178,3 @@ class ExplorationPolicy(ScriptedPolicy):
 
     def actions_of(self, world: World, rng: np.random.Generator) -> list[str]:
         return self.explorer.plan(world, rng, self.actions[1])
-
-
-def mixture(share: float) -> Choose:
-    """The oracle's action with probability `share`, else a random one."""
-
-    def choose(world: World, rng: np.random.Generator) -> str:
-        return oracle_policy(world, rng) if rng.random() < share else random_policy(world, rng)
-
-    return choose

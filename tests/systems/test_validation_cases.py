@@ -11,10 +11,10 @@ from oneiro import recipe as recipes
 from oneiro.rundir.run import Run
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
-from oneiro.systems.rlvr.textgame.data import Data, record, with_validation
-from oneiro.systems.rlvr.textgame.recipe import TextGameRecipe
 from oneiro.systems.spa.recipe import SpaRecipe
 from oneiro.systems.spa.variant_run import VariantRun
+from oneiro.tasks.textgame.data import Data, record, with_validation
+from oneiro.tasks.textgame.recipe import TextGameRecipe
 from oneiro.worlds.levels import distinct_seeds
 from oneiro.worlds.textgame.dataset import open_dataset
 from tests.conftest import make_tiny

@@ -18,9 +18,9 @@ from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import begun
 from oneiro.episode import Tokens
 from oneiro.models.chat import ChatFormat
-from oneiro.predictors.base import Flaw, Malformed
-from oneiro.predictors.dynamics import Dynamics, Imagined
 from oneiro.sampling.engine import Engine, SamplingSettings
+from oneiro.tasks.base import Flaw, Malformed
+from oneiro.tasks.dynamics import Dynamics, Imagined
 from oneiro.worlds.base import World
 
 

@@ -21,10 +21,6 @@ from oneiro.agents.rollout import Attempt, attempts, attempts_at, play
 from oneiro.episode import Episode
 from oneiro.learning.algorithms.webrl import GroupGrpo
 from oneiro.learning.settings import LearnerSettings, OptimiserSettings
-from oneiro.predictors.webpage.dream import DreamedWeb, foresee
-from oneiro.predictors.webpage.dynamics import NextPages, Remembered
-from oneiro.predictors.webpage.parquet import read_parquet
-from oneiro.predictors.webpage.slot_model import right_kind
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.systems.dyna.loop import VariantRun, run_variants
@@ -35,6 +31,10 @@ from oneiro.systems.webrl.linear import LinearAgent
 from oneiro.systems.webrl.recipe import TrainSettings
 from oneiro.systems.webrl.samples import Sample
 from oneiro.systems.webrl.trajectories import Step, Trajectory
+from oneiro.tasks.webpage.dream import DreamedWeb, foresee
+from oneiro.tasks.webpage.dynamics import NextPages, Remembered
+from oneiro.tasks.webpage.parquet import read_parquet
+from oneiro.tasks.webpage.slot_model import right_kind
 from oneiro.worlds.levels import distinct_seeds
 
 __all__ = ["DynaWebRecipe", "run"]

@@ -14,20 +14,20 @@ from oneiro.agents.loading import AgentMetadata
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.reply import TAG_TOKENS
 from oneiro.episode import Row
+from oneiro.learning import stages
 from oneiro.learning.settings import SftSettings
 from oneiro.models import language as languages
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
-from oneiro.predictors.grid.model import GridMetadata, GridModel
-from oneiro.predictors.grid.task import GridPredictor, GridPredictorConfig, GridTransition
 from oneiro.rundir.records import read_lines
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine, SamplingSettings
-from oneiro.systems import stages
 from oneiro.systems.plan.play import POLICY_DIALOGUE, policy_row, random_play, steps_in, transitions
 from oneiro.systems.plan.recipe import LakeRecipe
 from oneiro.systems.spa.hindsight import best_known
+from oneiro.tasks.grid.model import GridMetadata, GridModel
+from oneiro.tasks.grid.predictor import GridPredictor, GridPredictorConfig, GridTransition
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake
 from oneiro.worlds.registry import config_for
 

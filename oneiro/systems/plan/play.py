@@ -8,9 +8,9 @@ from typing import Any
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.episode import FinishReason, Row, given
 from oneiro.models.chat import ChatFormat
-from oneiro.predictors.grid.task import GridTransition
-from oneiro.predictors.grid.world import understood
 from oneiro.runtime import seeds
+from oneiro.tasks.grid.predictor import GridTransition
+from oneiro.tasks.grid.world import understood
 from oneiro.worlds.base import World
 
 POLICY_DIALOGUE = DialogueSettings(

@@ -24,19 +24,19 @@ from oneiro.agents.planning.values import RuleValue
 from oneiro.agents.policies import Policy, ScriptedPolicy
 from oneiro.agents.rollout import attempts_at, play
 from oneiro.episode import Episode, Row, Tokens, given
+from oneiro.learning import stages
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
-from oneiro.predictors.dynamics import Cached, Dynamics, Shuffled
-from oneiro.predictors.textgame.dynamics import TextGameDynamics
-from oneiro.predictors.textgame.rollout import true_predictor
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
-from oneiro.systems import stages
+from oneiro.systems import rlvr as pipeline
 from oneiro.systems.plan.recipe import PlanTextGameRecipe
 from oneiro.systems.plan.tables import planning_table, write_traces
-from oneiro.systems.rlvr import pipeline
-from oneiro.systems.rlvr.textgame.task import TextGameTask
+from oneiro.tasks.dynamics import Cached, Dynamics, Shuffled
+from oneiro.tasks.textgame.dynamics import TextGameDynamics
+from oneiro.tasks.textgame.rollout import true_predictor
+from oneiro.tasks.textgame.task import TextGameTask
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import random_policy
 from oneiro.worlds.levels import distinct_seeds

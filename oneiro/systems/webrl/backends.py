@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from oneiro.agents.policies import ModelPolicy, Policy
 from oneiro.agents.reply import TAG_TOKENS
 from oneiro.episode import Floats
+from oneiro.learning import stages
 from oneiro.learning.algorithms.webrl import StepObjective
 from oneiro.models import language as languages
 from oneiro.models.chat import ChatFormat
@@ -20,7 +21,6 @@ from oneiro.models.language import LanguageModel
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
-from oneiro.systems import stages
 from oneiro.systems.webrl.actor import LanguageActor
 from oneiro.systems.webrl.critic import Critic
 from oneiro.systems.webrl.linear import LinearAgent, LinearCritic

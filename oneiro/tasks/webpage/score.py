@@ -1,0 +1,62 @@
+"""The strict score: set precision, recall and F1 over the records of the three blocks.
+
+Micro-averaged over the blocks, as published. `None` is no item, nothing predicted where nothing changes is 1, and a
+text that cannot be read is 0. The id-free figures compare role, name and properties only, each as often as it stands.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from oneiro.tasks.base import Flaw, Malformed
+from oneiro.tasks.webpage.parse import PagePrediction, record
+from oneiro.worlds.web.diff import Diff
+
+
+@dataclass(frozen=True, slots=True)
+class PageScore:
+    """How right a predicted change is."""
+
+    precision: float = 0.0
+    recall: float = 0.0
+    f1: float = 0.0
+    id_free_f1: float = 0.0
+    flaw: Flaw | None = None
+    """Why the answer could not be read."""
+
+    def figures(self) -> dict[str, float]:
+        return {name: value for name, value in asdict(self).items() if name != "flaw"}
+
+
+def judge(predicted: PagePrediction | Malformed, truth: Diff) -> PageScore:
+    """The comparison with the true change."""
+    if isinstance(predicted, Malformed):
+        return PageScore(flaw=predicted.flaw)
+    claimed, true = _records(predicted.change), _records(truth)
+    false = sum(predicted.false)
+    precision, recall, f1 = figures(len(claimed & true), len(claimed) + false, len(true))
+    loose, loose_true = _without_ids(predicted.change), _without_ids(truth)
+    _, _, id_free = figures((loose & loose_true).total(), loose.total() + false, loose_true.total())
+    return PageScore(precision, recall, f1, id_free)
+
+
+def figures(hits: int, claimed: int, true: int) -> tuple[float, float, float]:
+    """Precision, recall and F1; all 1 where nothing was claimed and nothing is true."""
+    if not claimed and not true:
+        return 1.0, 1.0, 1.0
+    precision, recall = hits / claimed if claimed else 0.0, hits / true if true else 0.0
+    return precision, recall, 2 * precision * recall / (precision + recall) if hits else 0.0
+
+
+def _records(change: Diff) -> set[tuple[int, Any]]:
+    return {(block, record(item)) for block, items in enumerate(_blocks(change)) for item in items}
+
+
+def _without_ids(change: Diff) -> Counter[tuple[int, Any]]:
+    return Counter((block, record(item).without_id) for block, items in enumerate(_blocks(change)) for item in items)
+
+
+def _blocks(change: Diff) -> tuple[Any, Any, Any]:
+    return change.new, change.deleted, change.updated
