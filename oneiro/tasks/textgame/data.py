@@ -25,6 +25,9 @@ from oneiro.worlds.textgame.crawl import UNSEEN, own_dataset
 from oneiro.worlds.textgame.dataset import EXAMPLE, Dataset, open_dataset, require_games, splits
 from oneiro.worlds.textgame.state import Kind, Transition
 
+VALIDATED = 20
+"""One training state in so many is a validation state: never learned from, looked at during SFT and RL."""
+
 
 @dataclass(frozen=True)
 class Data:
@@ -36,7 +39,7 @@ class Data:
     """Rows of held-out games that are not among `test`."""
     examples: Sequence[Transition]
     validation: Sequence[Transition] = ()
-    """Rows taken out of `train`, with everything else that starts from their states."""
+    """Rows of states that `train` does not have: all that training looks at."""
 
     def predictor(self, config: TextGamePredictorConfig) -> TextGamePredictor:
         return TextGamePredictor(config, rules=self.train.rules, examples=self.examples)
@@ -77,15 +80,15 @@ def open_data(settings: TextGameDataSettings, run: Run) -> Data:
     return Data(train, test, unseen, examples)
 
 
-def with_validation(data: Data, cases: int, seed: int) -> Data:
-    """The same with at most `cases` rows of `train` set apart; no state stands in both."""
-    train, order = data.train, seeds.generator(seed, "validation rows").permutation(len(data.train))
-    chosen = [int(i) for i in order[: min(cases, len(order) // 2)]]
-    states = {train.rows[i].state for i in chosen}
-    rows = [row for row in train.rows if row.state not in states]
-    if not rows:
-        raise OneiroError(f"rl.select.cases={cases} leaves no rows to train on; lower it")
-    return replace(data, train=replace(train, rows=rows), validation=[train[i] for i in chosen])
+def with_validation(data: Data, seed: int) -> Data:
+    """The same with some states of `train` set apart, and every row that starts from them."""
+    train, states = data.train, list(dict.fromkeys(row.state for row in data.train.rows))
+    order = seeds.generator(seed, "validation states").permutation(len(states))
+    apart = {states[int(i)] for i in order[: max(1, len(states) // VALIDATED)]}
+    if len(apart) == len(states):
+        raise OneiroError(f"the {len(train)} training rows start from one state: record or name more games")
+    learned, watched = ([row for row in train.rows if (row.state in apart) is side] for side in (False, True))
+    return replace(data, train=replace(train, rows=learned), validation=replace(train, rows=watched))
 
 
 def row_order(data: Dataset, settings: SamplerSettings, kind: Kind, seed: int) -> Balanced | GoldMix:
@@ -95,7 +98,7 @@ def row_order(data: Dataset, settings: SamplerSettings, kind: Kind, seed: int) -
     return Balanced(data, kind, changed_share=settings.changed_share, seed=seed)
 
 
-def some(data: Dataset, rows: int, seed: int) -> list[Transition]:
+def some(data: Sequence[Transition], rows: int, seed: int) -> list[Transition]:
     """At most `rows` rows, drawn evenly and in their order; 0: all."""
     if not rows or rows >= len(data):
         return list(data)

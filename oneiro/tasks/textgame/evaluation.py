@@ -153,7 +153,7 @@ def sampled(
 
 
 def subset_accuracy(model: TextGameModel, cases: Sequence[Transition]) -> dict[str, float]:
-    """How often a few test rows are answered exactly, during RL."""
+    """How often a few rows are answered exactly, during RL."""
     right = [model.task.exact(text, case) for case, text in zip(cases, model(cases), strict=True)]
     found: dict[str, float] = {}
     for name, kind in (("eval_changed", True), ("eval_unchanged", False)):

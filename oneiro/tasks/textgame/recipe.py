@@ -75,7 +75,7 @@ class SftDataSettings(Settings):
     augment: float = Field(0.0, ge=0, le=1)
     """Fraction of samples whose object order, ids and names are permuted (`worlds/textgame/augment.py`)."""
     held_out: int = Field(64, ge=0)
-    """Test rows on which the loss is measured at the end."""
+    """Validation rows on which the loss is measured at the end."""
     sampler: SamplerSettings | None = None
     """Which transitions SFT sees, where they are not those that RL sees."""
     teacher: ServerConfig | None = None
@@ -92,7 +92,7 @@ class TextGameEvaluationSettings(OnTheWay):
     samples: int = Field(0, ge=0)
     """Answers to each test row that are sampled as RL samples them, besides the greedy one."""
     eval_subset: int = Field(128, ge=1)
-    """Test rows of an evaluation on the way."""
+    """Validation rows of an evaluation on the way."""
     trajectories: int = Field(32, ge=0)
     """Winning plans that are simulated, of unseen levels or among recorded steps: accuracy against depth."""
     depth: int = Field(8, ge=1)

@@ -48,8 +48,8 @@ class TextGameTask(Task):
     curves: ClassVar = (
         Curve("Exact answers to steps that change something, sampled", "success_changed", _RL, "%"),
         Curve("Exact answers to steps that change nothing, sampled", "success_unchanged", _RL, "%"),
-        Curve("Test steps that change something, greedy", "eval_changed", _RL, "%"),
-        Curve("Test steps that change nothing, greedy", "eval_unchanged", _RL, "%"),
+        Curve("Validation steps that change something, greedy", "eval_changed", _RL, "%"),
+        Curve("Validation steps that change nothing, greedy", "eval_unchanged", _RL, "%"),
         Curve("Reward", "reward", _RL),
         Curve("Reward for exact answers", "reward_exact", _RL),
         Curve("Reward for the overlap of true and predicted changes", "reward_overlap", _RL),
@@ -67,8 +67,7 @@ class TextGameTask(Task):
 
     @cached_property
     def data(self) -> Data:
-        data, select = open_data(self.recipe.data, self.run), self.recipe.rl.select
-        return with_validation(data, select.cases, self.recipe.seed) if select else data
+        return with_validation(open_data(self.recipe.data, self.run), self.recipe.seed)
 
     @cached_property
     def predictor(self) -> TextGamePredictor:
@@ -100,7 +99,7 @@ class TextGameTask(Task):
         recipe, run, language = self.recipe, self.run, self.model(None)
         chat, seed = ChatFormat(language.tokenizer), seeds.derive(recipe.seed, "sft")
         rows = training_rows(recipe, run, self.data, self.predictor, chat)
-        tests = some(self.data.test, recipe.sft_data.held_out, recipe.seed) if recipe.sft_data.held_out else []
+        tests = some(self.data.validation, recipe.sft_data.held_out, recipe.seed) if recipe.sft_data.held_out else []
         held_out = true_rows(self.predictor, chat, tests, [[number] for number in range(len(tests))])
         sizes = [len(group) for group in rows.groups]
         steps = stages.supervise(run, SFT, "SFT", language, rows, held_out, recipe.sft, seed, sizes)
@@ -126,10 +125,11 @@ class TextGameTask(Task):
             return play(model, cases, recipe.rollout.group_size, seed, partial(judged, self.predictor))
 
         def evaluate(step: int) -> dict[str, float]:
-            return evaluation.subset_accuracy(model, some(self.data.test, subset, recipe.seed))
+            return evaluation.subset_accuracy(model, some(self.data.validation, subset, recipe.seed))
 
         def validate() -> dict[str, float]:
-            found = evaluation.subset_accuracy(model, self.data.validation)
+            cases = some(self.data.validation, recipe.rl.select.cases if recipe.rl.select else 0, recipe.seed)
+            found = evaluation.subset_accuracy(model, cases)
             return {name.replace("eval_", "validation_"): value for name, value in found.items()}
 
         return Rollout(

@@ -10,7 +10,7 @@ from oneiro.report.table import Table
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
-from oneiro.tasks.video.data import test_windows
+from oneiro.tasks.video.data import fixed_windows
 from oneiro.tasks.video.dataset import VideoDataset
 from oneiro.tasks.video.evaluation import Measured, SegmentEvaluation, tables
 from oneiro.tasks.video.model import PRETRAIN, VideoMetadata, VideoModel, open_model
@@ -39,7 +39,7 @@ def evaluate_video(
     episodes = chosen(data, split, metadata, say)
     size = task.tokenizer.settings.height, task.tokenizer.settings.width
     dataset = VideoDataset(episodes, task.layout.frames, size)
-    evaluation = SegmentEvaluation(task, dataset, test_windows(dataset, segments), networks)
+    evaluation = SegmentEvaluation(task, dataset, fixed_windows(dataset, segments), networks)
     others = open_episodes(data, every=metadata.test_every, verify=False).train if split == "test" else None
     train = VideoDataset(others, task.layout.frames, size) if others else None
     rows: dict[str, Measured] = evaluation.baselines(train)

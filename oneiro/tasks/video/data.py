@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,15 +16,17 @@ from oneiro.tasks.video.dataset import VideoDataset, Windows
 from oneiro.tasks.video.recipe import VideoRecipe
 from oneiro.worlds.robot import puck as video_toy
 from oneiro.worlds.robot.collect import CollectSettings, collect
-from oneiro.worlds.robot.episodes import ActionBins, Episodes, open_episodes
+from oneiro.worlds.robot.episodes import ActionBins, Episodes, number_of, open_episodes
 from oneiro.worlds.robot.simulator import ACTION_REPEAT
 
 BINS = "actions.json"
+VALIDATED = 8
+"""For so many test episodes one training episode is set apart: never learned from, looked at during training."""
 
 
 @dataclass
 class VideoData:
-    """Train and test episodes, as segments of the recipe's length and size."""
+    """Train, validation and test episodes, as segments of the recipe's length and size."""
 
     recipe: VideoRecipe
     episodes: Episodes
@@ -36,19 +38,40 @@ class VideoData:
         return self.recipe.tokenizer.height, self.recipe.tokenizer.width
 
     @cached_property
+    def validated(self) -> Collection[Path]:
+        """The files of validation, by their numbers alone; of a few short episodes the last."""
+        train = self.episodes.train
+        long = [path for path, count in zip(train.paths, train.lengths, strict=True) if count >= self._frames]
+        return {path for path in long if number_of(path) % (VALIDATED * train.every) == 1} or {*long[-1:]}
+
+    @cached_property
     def train(self) -> VideoDataset:
-        return VideoDataset(self.episodes.train, self.recipe.layout.frames, self.size)
+        return self._segments(self.episodes.train.where(lambda path: path not in self.validated))
+
+    @cached_property
+    def validation(self) -> VideoDataset:
+        return self._segments(self.episodes.train.where(lambda path: path in self.validated))
 
     @cached_property
     def test(self) -> VideoDataset:
-        return VideoDataset(self.episodes.test, self.recipe.layout.frames, self.size)
+        return self._segments(self.episodes.test)
+
+    @property
+    def _frames(self) -> int:
+        return self.recipe.layout.frames
+
+    def _segments(self, episodes: Episodes) -> VideoDataset:
+        return VideoDataset(episodes, self._frames, self.size)
+
+    def validation_windows(self, segments: int) -> Windows:
+        return fixed_windows(self.validation, segments)
 
     @cached_property
     def test_windows(self) -> Windows:
-        return test_windows(self.test, self.recipe.evaluation.segments)
+        return fixed_windows(self.test, self.recipe.evaluation.segments)
 
 
-def test_windows(dataset: VideoDataset, segments: int) -> Windows:
+def fixed_windows(dataset: VideoDataset, segments: int) -> Windows:
     """So many fixed segments, evenly over the episodes: one of each, then another of each, none of them twice."""
     found: dict[tuple[int, int], None] = {}
     for seed in range(segments):  # an episode has only so many segments: later rounds may bring nothing new
@@ -65,13 +88,14 @@ def data_stage(recipe: VideoRecipe, run: Run) -> dict[str, Any]:
     episodes = open_episodes(folder_of(recipe, run), every=recipe.data.test_every)
     for _, reason in episodes.damaged:
         run.say(f"left out: {reason}")
-    if not len(episodes.train) or not len(episodes.test):
+    if len(episodes.train) < 2 or not len(episodes.test):
         raise OneiroError(f"{len(episodes)} episodes cannot be split: lower data.test_every or record more")
     data = VideoData(recipe, episodes, action_repeat_of(episodes))
-    ActionBins.fit(episodes.train, recipe.layout.bins, recipe.layout.quantiles).save(run.path / BINS)
+    ActionBins.fit(data.train.episodes, recipe.layout.bins, recipe.layout.quantiles).save(run.path / BINS)
     sizes = {
-        "train episodes": len(episodes.train),
+        "train episodes": len(data.train.episodes),
         "train segments": len(data.train.windows),
+        "validation episodes": len(data.validation.episodes),
         "test episodes": len(episodes.test),
         "test segments": len(data.test_windows),
     }

@@ -125,7 +125,7 @@ class PretrainSettings(Settings):
     """Weight of the loss on given frames, each predicted from those before it: a row teaches more. Published: 0."""
     learner: LearnerSettings = LearnerSettings()
     held_out: int = Field(32, ge=0)
-    """Test segments on which the loss is measured at the end."""
+    """Validation segments on which the loss is measured at the end."""
     checkpoint_every: int = Field(200, ge=1)
 
 
@@ -142,7 +142,7 @@ class VideoEvaluationSettings(OnTheWay):
     sample_videos: int = Field(4, ge=0)
     """Test segments that are drawn in the report."""
     eval_subset: int = Field(32, ge=1)
-    """Test segments of an evaluation on the way, one future each."""
+    """Validation segments of an evaluation on the way, one future each."""
 
 
 class VideoRecipe(RlvrRecipe):
@@ -177,8 +177,6 @@ class VideoRecipe(RlvrRecipe):
     def _of_one_length(self) -> VideoRecipe:
         if self.rl.mask_truncated:
             raise ValueError("every predicted video ends at its token limit: leave rl.mask_truncated out")
-        if self.rl.select is not None:
-            raise ValueError("video has no validation segments yet: leave rl.select out")
         return self
 
     @model_validator(mode="after")

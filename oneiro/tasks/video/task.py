@@ -56,8 +56,8 @@ class VideoTask(Task):
     recipe: VideoRecipe
     curves: ClassVar = (
         Curve("Reward of sampled futures", "reward", _RL),
-        Curve("Reward of test segments", "eval_reward", _RL),
-        Curve("MSE of test segments", "eval_mse", _RL),
+        Curve("Reward of validation segments", "eval_reward", _RL),
+        Curve("MSE of validation segments", "eval_mse", _RL),
         Curve("Futures that beat copying the last frame", "success", _RL, "%"),
         Curve("Frames that repeat the one before", "repetition", _RL, "%"),
         Curve("Cross-entropy of pre-training", "ce", {"pre-training": PRETRAIN}),
@@ -106,17 +106,24 @@ class VideoTask(Task):
             clips = encodings.clips(windows, contexts)
             return play(task, engine, clips, cases, names, recipe.rollout.group_size, recipe.sampling, seed)
 
-        most = task.layout.future * task.layout.frame_tokens
-        return Rollout(play_step, record, describe, lambda step: self._eval_subset(engine), most)
+        cases = recipe.rl.select.cases if recipe.rl.select else 0
+        return Rollout(
+            play_step,
+            record,
+            describe,
+            evaluate=lambda step: self._unseen(engine, recipe.evaluation.eval_subset, "eval"),
+            max_tokens=task.layout.future * task.layout.frame_tokens,
+            validate=lambda: self._unseen(engine, cases, "validation"),
+            validation_metric="validation_reward",
+        )
 
-    def _eval_subset(self, engine: Engine) -> dict[str, float]:
-        """Reward and error on a few test segments during RL, with the same sampling noise each time."""
-        settings, windows = self.recipe.evaluation, self.data.test_windows
-        places = np.linspace(0, len(windows) - 1, min(settings.eval_subset, len(windows))).astype(int)
-        evaluation = SegmentEvaluation(self.predictor, self.data.test, windows[places], networks=())
+    def _unseen(self, engine: Engine, segments: int, prefix: str) -> dict[str, float]:
+        """Reward and error on a few validation segments, with the same sampling noise each time."""
+        windows = self.data.validation_windows(segments)
+        evaluation = SegmentEvaluation(self.predictor, self.data.validation, windows, networks=())
         seed = seeds.derive(self.recipe.seed, "glance")
-        found = evaluation.model(engine, settings.sampling, 1, seed, lambda count: None)
-        return {f"eval_{name}": float(found.values[name].mean()) for name in ("reward", "mse")}
+        found = evaluation.model(engine, self.recipe.evaluation.sampling, 1, seed, lambda count: None)
+        return {f"{prefix}_{name}": float(found.values[name].mean()) for name in ("reward", "mse")}
 
     @property
     def evaluation(self) -> SegmentEvaluation:

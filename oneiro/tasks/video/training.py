@@ -40,7 +40,7 @@ MEAN_FRAME_PAIRS = 256
 
 
 def tokenizer_stage(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str, Any]:
-    """Train the tokenizer, or take the given one; says how well it redraws test frames."""
+    """Train the tokenizer, or take the given one; says how well it redraws unseen frames."""
     given = given_tokenizer(recipe)
     made = given or tokenizers.create(recipe.tokenizer, tokenizer_seed(recipe))
     run.say(
@@ -52,7 +52,9 @@ def tokenizer_stage(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str,
     else:
         keep(run, TOKENIZER, lambda folder: made.save(folder / TOKENIZER))
     found = redrawn(made, data)
-    run.say(f"tokenizer: test frames redrawn with PSNR {found['psnr']:.1f} dB, {found['codes_used']} codes in use")
+    run.say(
+        f"tokenizer: validation frames redrawn with PSNR {found['psnr']:.1f} dB, {found['codes_used']} codes in use"
+    )
     return {"parameters": made.parameter_count, **found}
 
 
@@ -113,8 +115,8 @@ def next_batch(settings: ReconstructionSettings, number: int) -> int | None:
 
 @torch.inference_mode()
 def redrawn(tokenizer: tokenizers.Tokenizer, data: VideoData) -> dict[str, float]:
-    """PSNR of test frames through the tokenizer and back, and how many codes they use."""
-    clips = data.test.cut(data.test_windows[:64])
+    """PSNR of validation frames through the tokenizer and back, and how many codes they use."""
+    clips = data.validation.cut(data.validation_windows(64))
     frames = pixels(clips.images, tokenizer.device)
     context, codes = tokenizer.encode(frames)
     values = measures.psnr(tokenizer.decode(context, codes), frames)
@@ -146,8 +148,8 @@ def pretrain_stage(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str, 
     # In the order in which training will ask for them, an update's rows side by side.
     together = np.array(order(len(windows), seed, 0, len(windows)), np.int64).reshape(settings.steps, settings.batch)
     prepare(run, encodings, contexts[together.reshape(-1)])
-    tests = data.test_windows[np.linspace(0, len(data.test_windows) - 1, settings.held_out).astype(np.int64)]
-    held_out = SegmentRows(Encodings(data.test, task), tests, tests)
+    unseen = data.validation_windows(settings.held_out)
+    held_out = SegmentRows(Encodings(data.validation, task), unseen, unseen)
     how = SftSettings(learner=settings.learner, batch=settings.batch, checkpoint_every=settings.checkpoint_every)
     rows = SegmentRows(encodings, windows, contexts, settings.history, together)
     steps = stages.supervise(run, PRETRAIN, "pre-training", language, rows, held_out, how, seed)

@@ -34,7 +34,7 @@ from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.tasks.video import evaluation as video_evaluate
 from oneiro.tasks.video.command import evaluate_video, open_models
 from oneiro.tasks.video.data import VideoData, data_stage, open_data
-from oneiro.tasks.video.data import test_windows as fixed_segments
+from oneiro.tasks.video.data import fixed_windows as fixed_segments
 from oneiro.tasks.video.dataset import VideoDataset
 from oneiro.tasks.video.episodes import play, record
 from oneiro.tasks.video.evaluation import (
