@@ -183,10 +183,10 @@ for name in ("best", "grpo"):
 for warning in caught:
     print(warning.category.__name__, str(warning.message).partition(" of package")[0])
 from oneiro.runtime.errors import OneiroError
-from oneiro.tasks import registry
+from oneiro.tasks import base
 from oneiro.systems import recipe_class
-print(registry.names(), registry.predictor_class("task").__module__, recipe_class("count").__module__)
-for ask in (lambda: registry.predictor_class("lost"), lambda: recipe_class("stuck")):
+print(base.names(), base.predictor_class("task").__module__, recipe_class("count").__module__)
+for ask in (lambda: base.predictor_class("lost"), lambda: recipe_class("stuck")):
     try:
         ask()
     except OneiroError as error:

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from oneiro.agents.loading import load_agent
 from oneiro.agents.rollout import Attempt, play
 from oneiro.runtime import seeds
-from oneiro.tasks.webpage.collect import Advance, Collection, steps_of
-from oneiro.tasks.webpage.record import recorded_web
+from oneiro.tasks.webpage.record import Advance, Collection, recorded_web, steps_of
 from oneiro.tasks.webpage.state import PageTransition
 
 AT_ONCE = 16

@@ -166,7 +166,7 @@ def agent(model: str | None, shown: Sequence[Episode]) -> LanguageModel:
     if model not in (None, "tiny"):
         return languages.load(ModelSettings(name=str(model)))
     texts = [text for e in shown for turn in e.info["turns"] for text in (turn["message"], turn["reply"])]
-    texts += ["<|im_start|>user assistant\n<|im_end|>\n"] * 50
+    texts += [languages.ROLES] * 50
     return languages.create_tiny(TINY, texts, 0, list(TAG_TOKENS), "after")
 
 

@@ -62,7 +62,7 @@ def text_game(
     from oneiro.runtime.progress import Bar, console
     from oneiro.tasks.textgame import command
     from oneiro.tasks.textgame.evaluation import step_tables
-    from oneiro.tasks.textgame.plans import find_plans
+    from oneiro.tasks.textgame.rollout import find_plans
 
     unseen = [name.strip() for name in held_out.split(",") if name.strip()]
     if model is not None:

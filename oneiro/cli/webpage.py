@@ -62,10 +62,9 @@ def data_web(
     from oneiro.agents.collect import collected
     from oneiro.report.table import Table
     from oneiro.runtime.progress import Bar, console
-    from oneiro.tasks.webpage.collect import Collection
     from oneiro.tasks.webpage.parquet import write_parquet
     from oneiro.tasks.webpage.predictor import WebPagePredictor, WebPagePredictorConfig
-    from oneiro.tasks.webpage.record import recorded_web
+    from oneiro.tasks.webpage.record import Collection, recorded_web
 
     predictor = WebPagePredictor(build(WebPagePredictorConfig, assignments(task or ())))
     world = {**({"test": "unseen"} if split == "test" else {}), **assignments(settings or ())}

@@ -15,8 +15,8 @@ from oneiro.models.language import merged
 from oneiro.rundir.run import Run
 from oneiro.runtime import plugins, seeds
 from oneiro.sampling.engine import Engine
+from oneiro.tasks.base import AFTER, RL, Task
 from oneiro.tasks.recipe import RlvrRecipe
-from oneiro.tasks.task import AFTER, RL, Task
 
 
 def run(recipe: RlvrRecipe, run: Run) -> None:

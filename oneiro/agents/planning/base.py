@@ -21,7 +21,7 @@ import numpy as np
 
 from oneiro.agents.planning.settings import PlannerSettings
 from oneiro.runtime import seeds
-from oneiro.tasks.dynamics import Cached, Dynamics, Imagined
+from oneiro.tasks.base import Cached, Dynamics, Imagined
 
 StateT = TypeVar("StateT")
 

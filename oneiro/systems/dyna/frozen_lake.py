@@ -31,7 +31,8 @@ from oneiro.systems.dyna.loop import VariantRun, run_variants
 from oneiro.systems.dyna.recipe import DynaLakeRecipe, Variant
 from oneiro.systems.plan.lake import REPLY, LakeLearner, lake_of
 from oneiro.systems.plan.play import transitions
-from oneiro.tasks.dynamics import Cached
+from oneiro.tasks.answering import true_rows
+from oneiro.tasks.base import Cached
 from oneiro.tasks.grid.model import GridMetadata
 from oneiro.tasks.grid.world import LearnedFrozenLake, foresee
 from oneiro.worlds.levels import distinct_seeds
@@ -139,9 +140,8 @@ class LakeVariant(VariantRun):
         for earlier in range(1, number + 1):
             records += self.real_episodes(earlier)
         language = self.model(number - 1)
-        model = self.learner.grid_model(language)
-        cases = transitions(records)
-        stage, rows = f"refresh-{self.name}-{number}", [model.row(case) for case in cases]
+        rows = true_rows(self.learner.predictor, ChatFormat(language.tokenizer), transitions(records))
+        stage = f"refresh-{self.name}-{number}"
         seed = seeds.derive(self.learner.seed, stage)
         steps = stages.supervise(
             self.run, stage, f"model of {self.name}, round {number}", language, rows, [], self.recipe.refresh, seed

@@ -32,9 +32,9 @@ from oneiro.systems.plan.lake import REPLY, LakeLearner, lake_of, read_action
 from oneiro.systems.plan.play import random_play, transitions
 from oneiro.systems.plan.recipe import Goal, PlanLakeRecipe
 from oneiro.systems.plan.tables import planning_table, steps_table, write_traces
-from oneiro.tasks.dynamics import Cached, Dynamics, Shuffled
-from oneiro.tasks.grid.lookup import Lookup
+from oneiro.tasks.base import Cached, Dynamics, Shuffled
 from oneiro.tasks.grid.model import LookupModel, TrueLake
+from oneiro.tasks.grid.predictor import Lookup
 from oneiro.worlds.baselines import random_policy
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake
 from oneiro.worlds.levels import distinct_seeds

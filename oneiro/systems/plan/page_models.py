@@ -21,13 +21,12 @@ from oneiro.rundir.run import Run
 from oneiro.runtime import files, seeds
 from oneiro.sampling.engine import Engine
 from oneiro.systems.plan.web_recipe import SLOTS, WebRecipe
-from oneiro.tasks.webpage.data import true_rows
+from oneiro.tasks.answering import true_rows
 from oneiro.tasks.webpage.dynamics import NextPages, pages_in
-from oneiro.tasks.webpage.model import WebPageMetadata, WebPageModel
+from oneiro.tasks.webpage.model import TEXTS, WebPageMetadata, WebPageModel, create_tiny
 from oneiro.tasks.webpage.predictor import WebPagePredictor
 from oneiro.tasks.webpage.slot_model import SlotModel
 from oneiro.tasks.webpage.state import PageTransition
-from oneiro.tasks.webpage.tiny import TEXTS, create_tiny
 
 Policies = Callable[[], LinearPolicy]
 

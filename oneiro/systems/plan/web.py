@@ -37,7 +37,7 @@ from oneiro.systems.plan.pages import (
 from oneiro.systems.plan.tables import difference, planning_table, steps_table, write_traces
 from oneiro.systems.plan.web_recipe import PlanWebRecipe, WebRecipe
 from oneiro.systems.webrl.linear import LinearAgent
-from oneiro.tasks.dynamics import Cached
+from oneiro.tasks.base import Cached
 from oneiro.tasks.webpage.dynamics import BrowsedPage, NextPages, PageDynamics, TrueWeb, looked_up, shuffled
 from oneiro.tasks.webpage.lookup import Lookup
 from oneiro.tasks.webpage.slot_model import right_kind

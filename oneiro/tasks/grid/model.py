@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
-from oneiro.episode import Row, Tokens, given
-from oneiro.models.chat import ChatFormat
-from oneiro.models.language import LanguageModel
 from oneiro.models.metadata import ModelMetadata
 from oneiro.runtime import seeds
-from oneiro.sampling.engine import Engine, Sample, SamplingSettings
-from oneiro.tasks.base import Flaw, Malformed
-from oneiro.tasks.dynamics import Dynamics, Imagined
-from oneiro.tasks.grid.lookup import Lookup
-from oneiro.tasks.grid.predictor import GridPredictor, GridPredictorConfig, GridSituation, GridTransition
+from oneiro.sampling.settings import SamplingSettings
+from oneiro.tasks.answering import AnsweringModel
+from oneiro.tasks.base import Dynamics, Flaw, Imagined, Malformed
+from oneiro.tasks.grid.predictor import GridPredictor, GridPredictorConfig, GridSituation, Lookup
 from oneiro.worlds.grid.frozen_lake.world import WORDS, FrozenLake, neighbours, slipped
 
 
@@ -29,50 +24,16 @@ class GridMetadata(ModelMetadata):
     sampling: SamplingSettings
 
 
-@dataclass
-class GridModel(Dynamics[str]):
+class GridModel(AnsweringModel[GridPredictor, GridSituation], Dynamics[str]):
     """A predictor with the engine that answers its prompts; one outcome is the greedy answer."""
-
-    task: GridPredictor
-    engine: Engine
-    sampling: SamplingSettings
-
-    @property
-    def language(self) -> LanguageModel:
-        return self.engine.language
-
-    @cached_property
-    def chat(self) -> ChatFormat:
-        return ChatFormat(self.language.tokenizer)
-
-    def prompt(self, case: GridSituation) -> Tokens:
-        return self.chat.opening(self.task.prompt(case)[0]["content"])
-
-    def row(self, case: GridTransition) -> Row:
-        """A training row: the loss is on the next state alone."""
-        answer = self.chat.encode(self.task.target(case))
-        return Row(
-            [
-                given(self.prompt(case)),
-                given(answer, "assistant", ce=1.0),
-                given([self.chat.end], "assistant", ce=1.0),
-            ]
-        )
 
     def predict(self, pairs: Sequence[tuple[str, str]], outcomes: int = 1, seed: int = 0) -> list[list[Imagined[str]]]:
         cases = [GridSituation(state, action) for state, action in pairs]
-        greedy = {"temperature": 0.0} if outcomes == 1 else {}
-        sampling = self.sampling.model_copy(update=greedy)
-        found = self.engine.generate([self.prompt(case) for case in cases], outcomes, sampling, seed=seed)
+        answers = [[one] for one in self.greedy(cases)] if outcomes == 1 else self.sample(cases, outcomes, seed)
         return [
             [Imagined(self.task.parse(self.text(sample), case), len(sample.tokens)) for sample in samples]
-            for case, samples in zip(cases, found, strict=True)
+            for case, samples in zip(cases, answers, strict=True)
         ]
-
-    def text(self, sample: Sample) -> str:
-        """An answer without its end token."""
-        ended = len(sample.tokens) and int(sample.tokens[-1]) in self.language.end_tokens
-        return self.language.decode(sample.tokens[:-1] if ended else sample.tokens)
 
 
 @dataclass

@@ -8,13 +8,61 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from oneiro.tasks.base import Flaw, Malformed, Messages, Predictor, Reward
-from oneiro.tasks.grid.lookup import Lookup
 from oneiro.worlds.choice import WorldChoice
+
+Codes = NDArray[np.int32]
+
+
+class Situation(Protocol):
+    @property
+    def state(self) -> str: ...
+    @property
+    def action(self) -> str: ...
+
+
+class Transition(Situation, Protocol):
+    @property
+    def after(self) -> str: ...
+
+
+class Lookup:
+    """A baseline that learns nothing: the nearest of `cases` with the same action, and its change made to the state.
+
+    Near means few characters that differ; texts of another length are never near. The characters that the nearest step
+    changed are written into the asked state. Among equally near steps the first counts; an action without steps changes
+    nothing.
+    """
+
+    def __init__(self, cases: Sequence[Transition]) -> None:
+        rows: dict[tuple[str, int], dict[tuple[str, str], None]] = {}
+        for case in cases:
+            if len(case.state) == len(case.after):
+                rows.setdefault((case.action, len(case.state)), {})[case.state, case.after] = None
+        self._known = {
+            key: (np.stack([_codes(state) for state, _ in found]), np.stack([_codes(after) for _, after in found]))
+            for key, found in rows.items()
+        }
+
+    def __call__(self, case: Situation) -> str:
+        known = self._known.get((case.action, len(case.state)))
+        if known is None:
+            return case.state
+        asked, (states, afters) = _codes(case.state), known
+        nearest = int((states != asked).sum(axis=1).argmin())
+        changed = states[nearest] != afters[nearest]
+        return "".join(map(chr, np.where(changed, afters[nearest], asked)))
+
+
+def _codes(text: str) -> Codes:
+    return np.array([ord(letter) for letter in text], np.int32)
+
 
 LONGEST = 5000
 """Characters of an answer that may be a grid."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from oneiro.tasks.base import LearnedWorld, Malformed
-from oneiro.tasks.dynamics import Cached, Dynamics
+from oneiro.tasks.base import Cached, Dynamics, LearnedWorld, Malformed
 from oneiro.worlds.base import Step, World, WorldConfig
 from oneiro.worlds.grid.frozen_lake.world import WORDS, FrozenLake
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,10 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.files import write_text
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.tasks.textgame.evaluate import answers_named, form_of
-from oneiro.tasks.textgame.evaluation import Advance, StepEvaluation, answer
+from oneiro.tasks.textgame.evaluation import StepEvaluation
 from oneiro.tasks.textgame.model import TextGameMetadata, TextGameModel
-from oneiro.tasks.textgame.plans import TRAIN, Plans
 from oneiro.tasks.textgame.predictor import Scorer, TextGamePredictor, TextGamePredictorConfig
-from oneiro.tasks.textgame.rollout import Predict
+from oneiro.tasks.textgame.rollout import TRAIN, Plans, Predict
 from oneiro.worlds.textgame.crawl import UNSEEN
 from oneiro.worlds.textgame.dataset import EXAMPLE, open_dataset, require_games, splits
 from oneiro.worlds.textgame.state import Transition
@@ -98,14 +97,14 @@ def score_model(
     name: str,
     scorer: Scorer,
     keep: Path | None,
-    advance: Advance,
+    advance: Callable[[int], object],
     plans: Plans,
     train: Sequence[Transition] = (),
 ) -> dict[str, Any]:
     """Let a model answer and compare; `keep` is a file for its raw outputs, `plans` is what it simulates after that,
     `train` is what the lookup baseline looks among.
     """
-    samples = answer(predictor, evaluation.rows, advance)
+    samples = predictor.greedy(evaluation.rows, advance)
     answers = {case.id: predictor.text(sample) for case, sample in zip(evaluation.rows, samples, strict=True)}
     if keep is not None:
         write_text(keep, "".join(json.dumps({"id": key, "answer": text}) + "\n" for key, text in answers.items()))

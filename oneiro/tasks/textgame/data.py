@@ -15,6 +15,7 @@ from oneiro.models.chat import ChatFormat
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
+from oneiro.tasks.answering import some
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
 from oneiro.tasks.textgame.prompt import cut
 from oneiro.tasks.textgame.recipe import SamplerSettings, TextGameDataSettings, TextGameRecipe
@@ -98,11 +99,8 @@ def row_order(data: Dataset, settings: SamplerSettings, kind: Kind, seed: int) -
     return Balanced(data, kind, changed_share=settings.changed_share, seed=seed)
 
 
-def some(data: Sequence[Transition], rows: int, seed: int) -> list[Transition]:
-    """At most `rows` rows, drawn evenly and in their order; 0: all."""
-    if not rows or rows >= len(data):
-        return list(data)
-    return [data[int(i)] for i in sorted(seeds.generator(seed, "test rows").permutation(len(data))[:rows])]
+def some_rows(data: Sequence[Transition], rows: int, seed: int) -> list[Transition]:
+    return some(data, rows, seed, "test rows")
 
 
 class AnswerRows(Sequence[Row]):

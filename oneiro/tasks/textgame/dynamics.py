@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
-from oneiro.tasks.base import Flaw, Malformed
-from oneiro.tasks.dynamics import Dynamics, Imagined
-from oneiro.tasks.textgame.model import TextGameModel
+from oneiro.tasks.answering import AnsweringModel
+from oneiro.tasks.base import Dynamics, Flaw, Imagined, Malformed
 from oneiro.tasks.textgame.predictor import TextGamePredictor
 from oneiro.tasks.textgame.rollout import Predict, imagine, situation_key
 from oneiro.worlds.textgame.games import game_named
@@ -46,7 +45,7 @@ class TextGameDynamics(Dynamics[Situation]):
     def _told(self, asked: list[Situation], outcomes: int, seed: int) -> list[list[tuple[str, int]]]:
         """Answers with their tokens; predictors that are no language model have one answer, free of cost."""
         model = self.predictor
-        if isinstance(model, TextGameModel):
+        if isinstance(model, AnsweringModel):
             found = [[one] for one in model.greedy(asked)] if outcomes == 1 else model.sample(asked, outcomes, seed)
             return [[(model.text(sample), len(sample.tokens)) for sample in samples] for samples in found]
         return [[(text, 0)] * outcomes for text in model(asked)]

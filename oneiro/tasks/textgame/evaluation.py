@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,20 +10,24 @@ from typing import Any
 import numpy as np
 
 from oneiro.report import stats
-from oneiro.report.episodes import record
 from oneiro.report.table import Table
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
-from oneiro.sampling.engine import Sample
-from oneiro.tasks.answers import episode
-from oneiro.tasks.textgame.data import Data, some
-from oneiro.tasks.textgame.episodes import judged
+from oneiro.tasks.answering import AT_ONCE
+from oneiro.tasks.textgame.data import Data, some_rows
 from oneiro.tasks.textgame.evaluate import Answers, evaluate_answers, published_rows, start_states
 from oneiro.tasks.textgame.model import TextGameModel
-from oneiro.tasks.textgame.plans import Plans, find_plans
 from oneiro.tasks.textgame.predictor import Scorer, TextGamePredictor
 from oneiro.tasks.textgame.recipe import TextGameRecipe
-from oneiro.tasks.textgame.rollout import Predict, TrueRollout, accuracy_by_depth, plan_in_model, true_predictor
+from oneiro.tasks.textgame.rollout import (
+    Plans,
+    Predict,
+    TrueRollout,
+    accuracy_by_depth,
+    find_plans,
+    plan_in_model,
+    true_predictor,
+)
 from oneiro.tasks.textgame.tables import depth_table, planning_table, sampled_table, subset_tables
 from oneiro.tasks.textgame.tables import tables as accuracy_tables
 from oneiro.worlds.base import draw_level, level_key
@@ -34,12 +38,8 @@ from oneiro.worlds.textgame.scene import Scene
 from oneiro.worlds.textgame.solver import solve
 from oneiro.worlds.textgame.state import Transition
 
-AT_ONCE = 1024
-"""Questions answered between two moves of the progress bar."""
 OFFICIAL, OFFICIAL_ROWS = "bytesized32", 2954
 """The data whose published results stand beside ours, and how many test rows those are about."""
-
-Advance = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ class StepEvaluation:
         cls, test: Dataset, unseen: Dataset | None, held_out: Collection[str], rows: int, seed: int
     ) -> StepEvaluation:
         """At most `rows` of each; 0: all."""
-        cases = some(test, rows, seed)
+        cases = some_rows(test, rows, seed)
         official = (test.name, test.split, len(cases)) == (OFFICIAL, "test", OFFICIAL_ROWS)
-        return cls(cases, some(unseen, rows, seed) if unseen is not None else (), held_out, official)
+        return cls(cases, some_rows(unseen, rows, seed) if unseen is not None else (), held_out, official)
 
     @property
     def rows(self) -> list[Transition]:
@@ -100,38 +100,11 @@ def step_tables(compared: dict[str, Any]) -> list[Table]:
     return [accuracy, *subset_tables(compared), games, errors, *deep]
 
 
-def answer(model: TextGameModel, cases: Sequence[Transition], advance: Advance) -> list[Sample]:
-    """The greedy answer to each case, in parts."""
-    found: list[Sample] = []
-    for start in range(0, len(cases), AT_ONCE):
-        part = cases[start : start + AT_ONCE]
-        found += model.greedy(part)
-        advance(len(part))
-    return found
-
-
 # In a run -----------------------------------------------------------------------------------------------------------
 
 
 def evaluation_of(recipe: TextGameRecipe, data: Data) -> StepEvaluation:
     return StepEvaluation.of(data.test, data.unseen, recipe.data.held_out, recipe.evaluation.rows, recipe.seed)
-
-
-def evaluate(recipe: TextGameRecipe, run: Run, data: Data, model: TextGameModel, stage: str) -> dict[str, Any]:
-    """Everything a model's rows of the tables need, as plain JSON; its answers are kept as episodes."""
-    evaluation, task = evaluation_of(recipe, data), model.task
-    with run.progress(stage, len(evaluation.rows)) as bar:
-        samples = answer(model, evaluation.rows, bar.advance)
-    answers = {case.id: model.text(sample) for case, sample in zip(evaluation.rows, samples, strict=True)}
-    told = [
-        episode(judged(task, case, answers[case.id]), sample, model.prompt(case), number)
-        for number, (case, sample) in enumerate(zip(evaluation.rows, samples, strict=True))
-    ]
-    run.episodes(stage, 0, [record(one) for one in told])
-    found = {"steps": evaluation.measure(task, answers, recipe.task.scorer)}
-    if recipe.evaluation.samples:
-        found["sampled"] = sampled(recipe, run, model, evaluation.cases, stage)
-    return found | beyond(recipe, task, model)
 
 
 def sampled(
@@ -150,16 +123,6 @@ def sampled(
     parts, starts = {"changed": changed, "unchanged": ~changed, "overall": np.ones_like(changed)}, start_states(cases)
     found = {name: vars(stats.clustered(exact[part], starts[part])) for name, part in parts.items() if part.any()}
     return {"samples": count, **found}
-
-
-def subset_accuracy(model: TextGameModel, cases: Sequence[Transition]) -> dict[str, float]:
-    """How often a few rows are answered exactly, during RL."""
-    right = [model.task.exact(text, case) for case, text in zip(cases, model(cases), strict=True)]
-    found: dict[str, float] = {}
-    for name, kind in (("eval_changed", True), ("eval_unchanged", False)):
-        part = [hit for hit, case in zip(right, cases, strict=True) if model.task.changes(case) is kind]
-        found |= {name: sum(part) / len(part)} if part else {}
-    return found
 
 
 # Beyond one step -----------------------------------------------------------------------------------------------------

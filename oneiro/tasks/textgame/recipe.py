@@ -6,14 +6,12 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from oneiro.learning.settings import SftSettings
-from oneiro.models.settings import ModelSettings
 from oneiro.recipe import Settings
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.files import require_path
 from oneiro.sampling.server import ServerConfig
 from oneiro.sampling.settings import SamplingSettings
-from oneiro.tasks.recipe import OnTheWay, RlvrRecipe
+from oneiro.tasks.recipe import AnswerEvaluationSettings, AnsweringRecipe, SftDataSettings
 from oneiro.tasks.textgame.predictor import TextGamePredictorConfig
 from oneiro.worlds.textgame.crawl import CrawlConfig
 from oneiro.worlds.textgame.games import GAMES, game_named
@@ -65,7 +63,7 @@ class SamplerSettings(Settings):
     """gold-mix: other rows for each hundred gold ones."""
 
 
-class SftDataSettings(Settings):
+class TextGameSftDataSettings(SftDataSettings):
     """What SFT learns from."""
 
     rows: int = Field(20_000, ge=0)
@@ -74,8 +72,6 @@ class SftDataSettings(Settings):
     """Rows of one state that are learned together, where there are as many: the state is then computed once for all."""
     augment: float = Field(0.0, ge=0, le=1)
     """Fraction of samples whose object order, ids and names are permuted (`worlds/textgame/augment.py`)."""
-    held_out: int = Field(64, ge=0)
-    """Validation rows on which the loss is measured at the end."""
     sampler: SamplerSettings | None = None
     """Which transitions SFT sees, where they are not those that RL sees."""
     teacher: ServerConfig | None = None
@@ -84,18 +80,15 @@ class SftDataSettings(Settings):
     """Answers the teacher gives to each question; the first right one is learned."""
 
 
-class TextGameEvaluationSettings(OnTheWay):
+class TextGameEvaluationSettings(AnswerEvaluationSettings):
     """Greedy answers, but for `samples`."""
 
-    rows: int = Field(0, ge=0)
-    """Test rows that are answered, drawn evenly; 0: all."""
-    samples: int = Field(0, ge=0)
-    """Answers to each test row that are sampled as RL samples them, besides the greedy one."""
     eval_subset: int = Field(128, ge=1)
     """Validation rows of an evaluation on the way."""
-    trajectories: int = Field(32, ge=0)
-    """Winning plans that are simulated, of unseen levels or among recorded steps: accuracy against depth."""
+    samples: int = Field(0, ge=0)
+    """Answers to each test row that are sampled as RL samples them, besides the greedy one."""
     depth: int = Field(8, ge=1)
+    """Steps of a winning plan that are simulated; plans are of unseen levels, or among recorded steps."""
 
 
 class PlanningSettings(Settings):
@@ -107,17 +100,15 @@ class PlanningSettings(Settings):
     depth: int = Field(10, ge=1)
 
 
-class TextGameRecipe(RlvrRecipe):
+class TextGameRecipe(AnsweringRecipe):
     """Everything RLVR on text games does, in order."""
 
     task_class: ClassVar[str] = "oneiro.tasks.textgame.task:TextGameTask"
     task: TextGamePredictorConfig = TextGamePredictorConfig(reward="shaped")
     data: TextGameDataSettings = TextGameDataSettings()
-    model: ModelSettings = ModelSettings()
     sampling: SamplingSettings = SamplingSettings(max_tokens=256)
     sampler: SamplerSettings = SamplerSettings()
-    sft_data: SftDataSettings = SftDataSettings()
-    sft: SftSettings = SftSettings()
+    sft_data: TextGameSftDataSettings = TextGameSftDataSettings()
     evaluation: TextGameEvaluationSettings = TextGameEvaluationSettings()
     planning: PlanningSettings = PlanningSettings()
 
@@ -125,18 +116,8 @@ class TextGameRecipe(RlvrRecipe):
         if not self.data.own:
             require_path("data.name", self.data.name)
 
-    @property
-    def weights(self) -> tuple[str, ...]:
-        return (self.model.name,)
-
-    @property
-    def parameters(self) -> int | None:
-        return self.model.parameters
-
     @model_validator(mode="after")
     def _sensible(self) -> TextGameRecipe:
-        if self.model.name == "tiny" and not self.sft_data.rows:
-            raise OneiroError("'tiny' knows nothing yet: set sft_data.rows to the number of rows that SFT learns from")
         published = "gold-mix" in (self.sampler.name, self.sft_data.sampler.name if self.sft_data.sampler else "")
         if published and self.task.transition != "full":
             raise OneiroError("gold-mix is a mixture of whole steps (task.transition=full); use sampler.name=balanced")

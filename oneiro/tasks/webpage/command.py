@@ -9,7 +9,7 @@ from pathlib import Path
 from oneiro.models import language as languages
 from oneiro.report.table import Table
 from oneiro.sampling.engine import Engine, SamplingSettings
-from oneiro.tasks.webpage.data import some
+from oneiro.tasks.webpage.data import some_steps
 from oneiro.tasks.webpage.evaluate import distinct, measure, tables
 from oneiro.tasks.webpage.lookup import Lookup
 from oneiro.tasks.webpage.model import WebPageMetadata, WebPageModel
@@ -18,7 +18,6 @@ from oneiro.tasks.webpage.predictor import Scorer, WebPagePredictor, WebPagePred
 from oneiro.tasks.webpage.rollout import chains, errors_by_depth
 from oneiro.tasks.webpage.state import PageTransition
 
-AT_ONCE = 256
 TRAJECTORIES = 32
 UNTRAINED = WebPageMetadata(task=WebPagePredictorConfig(reasoning=True), sampling=SamplingSettings(max_tokens=2048))
 """How a model is prompted that was never trained for it: with instructions, reasoning first."""
@@ -40,17 +39,15 @@ def open_model(model: str, data: Path, rows: int, scorer: Scorer, max_batch_size
     language = languages.load(model)
     metadata = WebPageMetadata.read(language, model) or UNTRAINED
     task = WebPagePredictor(metadata.task.model_copy(update={"scorer": scorer, "retrieve": 0}))
-    cases = some(distinct(steps, stops=bool(task.config.heads)), rows, seed=0)
+    cases = some_steps(distinct(steps, stops=bool(task.config.heads)), rows, seed=0)
     return Opened(WebPageModel(task, Engine(language, max_batch_size), metadata.sampling), cases, steps)
 
 
 def score_model(opened: Opened, name: str, train: Path | None, advance: Callable[[int], None]) -> list[Table]:
     """The tables of a model beside the baselines; `train` is what the lookup looks among."""
-    model, task, answers = opened.model, opened.model.task, dict[str, str]()
-    for start in range(0, len(opened.cases), AT_ONCE):
-        part = opened.cases[start : start + AT_ONCE]
-        answers |= {case.id: text for case, text in zip(part, model(part), strict=True)}
-        advance(len(part))
+    model, task = opened.model, opened.model.task
+    samples = model.greedy(opened.cases, advance)
+    answers = {case.id: model.text(sample) for case, sample in zip(opened.cases, samples, strict=True)}
     learned = distinct(read_parquet(train)) if train is not None else []
     baselines, seen = task.baselines(learned), Lookup(learned, task.config.lines).seen if learned else None
     perfect = baselines.pop("perfect")

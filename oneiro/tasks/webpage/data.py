@@ -8,16 +8,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from oneiro.episode import Row, given
 from oneiro.models.chat import ChatFormat
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
-from oneiro.tasks.webpage.collect import Collection, steps_of
+from oneiro.tasks.answering import some
 from oneiro.tasks.webpage.evaluate import distinct
 from oneiro.tasks.webpage.parquet import read_parquet, write_parquet
 from oneiro.tasks.webpage.predictor import WebPagePredictor
 from oneiro.tasks.webpage.recipe import WebPageRecipe
+from oneiro.tasks.webpage.record import Collection, steps_of
 from oneiro.tasks.webpage.state import PageTransition
 
 TRAIN, TEST = "train", "test"
@@ -88,11 +88,8 @@ def open_data(recipe: WebPageRecipe, run: Run) -> Data:
     return Data(learned, validation, distinct(test, stops), test)
 
 
-def some(cases: Sequence[PageTransition], rows: int, seed: int) -> list[PageTransition]:
-    """At most `rows` steps, drawn evenly and in their order; 0: all."""
-    if not rows or rows >= len(cases):
-        return list(cases)
-    return [cases[int(i)] for i in sorted(seeds.generator(seed, "test steps").permutation(len(cases))[:rows])]
+def some_steps(cases: Sequence[PageTransition], rows: int, seed: int) -> list[PageTransition]:
+    return some(cases, rows, seed, "test steps")
 
 
 class StepSampler:
@@ -126,17 +123,3 @@ def short_enough(
     if not longest:
         return list(cases)
     return [case for case in cases if len(chat.opening(task.prompt(case)[0]["content"])) <= longest]
-
-
-def true_rows(task: WebPagePredictor, chat: ChatFormat, cases: Sequence[PageTransition]) -> list[Row]:
-    """Prompts with their true answers as token rows; the loss is on the answer and its end."""
-    return [
-        Row(
-            [
-                given(chat.opening(task.prompt(case)[0]["content"])),
-                given(chat.encode(task.target(case)), "assistant", ce=1.0),
-                given([chat.end], "assistant", ce=1.0),
-            ]
-        )
-        for case in cases
-    ]

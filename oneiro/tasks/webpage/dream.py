@@ -1,16 +1,30 @@
-"""A page model in the place of the true web, for tasks that end on a page: their own check decides on its address."""
+"""A page model in the place of the true web, for tasks that end on a page: their own check decides on its address, for
+true and predicted pages alike.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from oneiro.tasks.webpage.dynamics import NextPages
-from oneiro.tasks.webpage.goals import goal_of, reaches
 from oneiro.tasks.webpage.predictor import WebPagePredictor
 from oneiro.tasks.webpage.record import HISTORY
 from oneiro.tasks.webpage.world import LearnedPage
 from oneiro.worlds.base import Step, World, WorldConfig
 from oneiro.worlds.web.actions import Kind, Malformed
+from oneiro.worlds.web.evaluation.webarena import VARIANTS, url_match
+from oneiro.worlds.web.tasks import Evaluation, Task
+
+
+def goal_of(task: Task) -> Evaluation | None:
+    """The check of the address where a task must end; None where a task asks for something else."""
+    found = task.eval
+    return found if isinstance(found, Evaluation) and found.eval_types == ("url_match",) else None
+
+
+def reaches(url: str, goal: Evaluation | None) -> bool:
+    """Whether the check accepts an address."""
+    return goal is not None and url_match(goal, url, VARIANTS["webarena"]).score == 1.0
 
 
 class DreamedWeb(LearnedPage):

@@ -9,8 +9,7 @@ from hashlib import blake2b
 from typing import Any
 
 from oneiro.runtime import seeds
-from oneiro.tasks.base import Flaw, Malformed
-from oneiro.tasks.dynamics import Dynamics, Imagined
+from oneiro.tasks.base import Dynamics, Flaw, Imagined, Malformed
 from oneiro.tasks.webpage.lookup import Lookup
 from oneiro.tasks.webpage.predictor import WebPagePredictor
 from oneiro.tasks.webpage.record import HISTORY

@@ -12,10 +12,9 @@ from oneiro.report.stats import bootstrap
 from oneiro.report.table import Cell, Table
 from oneiro.runtime.errors import OneiroError
 from oneiro.tasks.base import Flaw, Malformed
-from oneiro.tasks.webpage.official_score import official_score
 from oneiro.tasks.webpage.parse import parse
 from oneiro.tasks.webpage.predictor import Scorer
-from oneiro.tasks.webpage.score import PageScore, judge
+from oneiro.tasks.webpage.score import PageScore, judge, official_score
 
 FIGURES = ("precision", "recall", "f1", "id_free_f1")
 LONGEST_LINE = 64 << 20

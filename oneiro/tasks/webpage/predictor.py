@@ -16,12 +16,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from oneiro.runtime.errors import OneiroError
 from oneiro.tasks.base import Malformed, Messages, Predictor, Reward
 from oneiro.tasks.webpage.lookup import Lookup
-from oneiro.tasks.webpage.numbers import Numbers
-from oneiro.tasks.webpage.official_score import official_score
 from oneiro.tasks.webpage.parse import MAX_CHARACTERS, PagePrediction, parse
 from oneiro.tasks.webpage.prompt import (
     Deletions,
     Head,
+    Numbers,
     action_text,
     answer,
     brief_text,
@@ -29,7 +28,7 @@ from oneiro.tasks.webpage.prompt import (
     outcome_lines,
     situation_text,
 )
-from oneiro.tasks.webpage.score import PageScore, judge
+from oneiro.tasks.webpage.score import PageScore, judge, official_score
 from oneiro.tasks.webpage.state import PageTransition, Situation, shown, true_diff
 from oneiro.worlds.web.diff import Diff
 

@@ -16,12 +16,50 @@ With heads, a fourth block `Outcome:` says the next address, whether the episode
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
-from oneiro.tasks.webpage.state import PageTransition, Situation, shown
+from oneiro.tasks.webpage.state import PageTransition, Situation, shown, window_before
 from oneiro.worlds.web.browsing import GRAMMARS
 from oneiro.worlds.web.diff import Diff
+
+_ABSOLUTE = re.compile(r"^\[(\d{1,9})\]", re.MULTILINE)
+_COUNTED = re.compile(r"^[ \t]*\[(\.?)(-?\d{1,9})\]", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """How the lines of one situation are counted."""
+
+    home: int
+    """Id of the line that opens the page's own part."""
+    first: int
+    """Id of the first line that is shown."""
+    lines: int
+    """How many are shown."""
+
+    @classmethod
+    def of(cls, case: Situation, lines: int) -> Numbers:
+        window, items = window_before(case, lines), case.state.items
+        if not items:
+            return cls(1, 1, 0)
+        return cls(items[case.state.main].id, items[window.top].id, len(window.of(case.state)))
+
+    def write(self, number: int) -> str:
+        """The name of an id, in its brackets."""
+        down = self.first != self.home and self.first <= number < self.first + self.lines
+        return f"[.{number - self.first + 1}]" if down else f"[{number - self.home + 1}]"
+
+    def written(self, text: str) -> str:
+        """A text whose lines begin with ids, counted from here."""
+        return _ABSOLUTE.sub(lambda found: self.write(int(found[1])), text)
+
+    def read(self, text: str) -> str:
+        """The way back: an answer with the page's own ids. What no line can have stays unreadable."""
+        return _COUNTED.sub(lambda found: f"[{int(found[2]) - 1 + (self.first if found[1] else self.home)}]", text)
+
 
 Head = Literal["url", "done", "reward"]
 Deletions = Literal["lines", "ids"]

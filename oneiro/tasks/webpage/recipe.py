@@ -6,13 +6,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from oneiro.learning.settings import SftSettings
-from oneiro.models.settings import ModelSettings
 from oneiro.recipe import Settings
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.files import require_path
 from oneiro.sampling.settings import SamplingSettings
-from oneiro.tasks.recipe import OnTheWay, RlvrRecipe
+from oneiro.tasks.recipe import AnsweringRecipe
 from oneiro.tasks.webpage.predictor import WebPagePredictorConfig
 
 
@@ -44,57 +42,19 @@ class WebPageDataSettings(Settings):
         return self
 
 
-class WebPageSftDataSettings(Settings):
-    """What SFT learns from."""
-
-    rows: int = Field(8_000, ge=0)
-    """Steps sampled for SFT; 0: no SFT, RL starts from the model as it is."""
-    held_out: int = Field(64, ge=0)
-    """Validation steps on which the loss is measured at the end."""
-
-
-class WebPageEvaluationSettings(OnTheWay):
-    """Greedy answers."""
-
-    rows: int = Field(0, ge=0)
-    """Test steps that are answered, drawn evenly; 0: all."""
-    eval_subset: int = Field(96, ge=1)
-    """Validation steps of an evaluation on the way."""
-    trajectories: int = Field(32, ge=0)
-    """Test episodes that are continued on the model's own predictions."""
-
-
-class WebPageRecipe(RlvrRecipe):
+class WebPageRecipe(AnsweringRecipe):
     """Everything RLVR on web pages does, in order."""
 
     task_class: ClassVar[str] = "oneiro.tasks.webpage.task:WebPageTask"
     task: WebPagePredictorConfig = WebPagePredictorConfig()
     data: WebPageDataSettings = WebPageDataSettings()
-    model: ModelSettings = ModelSettings()
     sampling: SamplingSettings = SamplingSettings(max_tokens=512)
     changed_share: float = Field(0.85, ge=0, le=1)
     """Of the steps that SFT and RL sample, those that change the page."""
     max_prompt: int = Field(0, ge=0)
     """Longest prompt in tokens; training steps with longer ones are left out, as published. 0: all are kept."""
-    sft_data: WebPageSftDataSettings = WebPageSftDataSettings()
-    sft: SftSettings = SftSettings()
-    evaluation: WebPageEvaluationSettings = WebPageEvaluationSettings()
 
     def check_places(self) -> None:
         for key in ("train", "test"):
             if name := getattr(self.data, key):
                 require_path(f"data.{key}", name)
-
-    @property
-    def weights(self) -> tuple[str, ...]:
-        return (self.model.name,)
-
-    @property
-    def parameters(self) -> int | None:
-        return self.model.parameters
-
-    @model_validator(mode="after")
-    def _sensible(self) -> WebPageRecipe:
-        if self.model.name == "tiny" and not self.sft_data.rows:
-            raise OneiroError("'tiny' knows nothing yet: set sft_data.rows to the number of rows that SFT learns from")
-        return self

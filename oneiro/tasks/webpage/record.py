@@ -1,11 +1,13 @@
 """Steps of the true web, recorded as whoever plays takes them.
 
 `RecordedWeb` is the web with a notebook: any policy, model or rollout that plays in it leaves transitions behind.
+`Collection` says what a script or a model is to play.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.seeds import derive, generator
 from oneiro.tasks.webpage.state import PageState, PageTransition, Situation, same_items
 from oneiro.worlds.base import Step, WorldConfig
-from oneiro.worlds.baselines import Policy
+from oneiro.worlds.baselines import Policy, mixture, oracle_policy, random_policy
 from oneiro.worlds.registry import config_for, world_class
 from oneiro.worlds.web.diff import compare
 from oneiro.worlds.web.world import WebConfig, WebWorld
@@ -136,3 +138,52 @@ def collect(
                 world.step(policy(world, rng))
         yield from world.steps
         advance(1)
+
+
+Advance = Callable[[int], object]
+
+
+@dataclass(frozen=True)
+class Collection:
+    """What is to be played."""
+
+    world: str
+    settings: dict[str, Any]
+    policy: str
+    """`random`, `oracle`, `mixture`, or the folder of a model."""
+    episodes: int
+    split: str = "train"
+    """`train`, or `test`: content that training never has."""
+    steps: int = 0
+    """Of an episode at most; 0: all."""
+    probes: float = 0.0
+    """Chance, before each step, of an action that should do nothing."""
+    oracle_share: float = 0.85
+    seed: int = 0
+
+    @property
+    def world_split(self) -> str:
+        return "eval" if self.split == "test" else "train"
+
+    @property
+    def scripts(self) -> dict[str, Policy]:
+        """The policies that need no model."""
+        return {"random": random_policy, "oracle": oracle_policy, "mixture": mixture(self.oracle_share)}
+
+
+def steps_of(asked: Collection, advance: Advance = lambda episodes: None) -> Iterator[PageTransition]:
+    """Every step of a scripted policy, episode after episode."""
+    world = recorded_web(asked.world, asked.settings)
+    try:
+        yield from collect(
+            world,
+            asked.scripts[asked.policy],
+            asked.episodes,
+            split=asked.world_split,
+            seed=asked.seed,
+            probes=asked.probes,
+            steps=asked.steps,
+            advance=advance,
+        )
+    finally:
+        world.close()

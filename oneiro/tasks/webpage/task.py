@@ -6,42 +6,36 @@ An episode is one question with one sampled answer; the answers to one question 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, ClassVar
 
-from oneiro.episode import Episode
-from oneiro.learning import stages
-from oneiro.learning.stages import Curve, Rollout
+from oneiro.episode import Episode, FinishReason, Row
+from oneiro.learning.stages import Curve
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
-from oneiro.report.episodes import record
 from oneiro.report.table import Cell
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
-from oneiro.sampling.engine import Engine, Sample
-from oneiro.tasks.answers import episode, play
-from oneiro.tasks.task import AFTER, BEFORE, RL, Task, intervals_apart
-from oneiro.tasks.webpage.data import Data, StepSampler, data_stage, open_data, short_enough, some, true_rows
-from oneiro.tasks.webpage.episodes import describe, judged
+from oneiro.sampling.engine import Engine
+from oneiro.tasks.answering import CURVES, AnsweringTask, Judged, true_rows
+from oneiro.tasks.base import AFTER, RL, intervals_apart
+from oneiro.tasks.webpage.data import Data, StepSampler, data_stage, open_data, short_enough, some_steps
 from oneiro.tasks.webpage.evaluate import difference, measure, tables
 from oneiro.tasks.webpage.lookup import Lookup
-from oneiro.tasks.webpage.model import WebPageMetadata, WebPageModel
+from oneiro.tasks.webpage.model import TEXTS, WebPageMetadata, WebPageModel, create_tiny
 from oneiro.tasks.webpage.predictor import WebPagePredictor
 from oneiro.tasks.webpage.recipe import WebPageRecipe
 from oneiro.tasks.webpage.rollout import Predict, chains, errors_by_depth, true_predictor
-from oneiro.tasks.webpage.state import PageTransition
-from oneiro.tasks.webpage.tiny import TEXTS, create_tiny
+from oneiro.tasks.webpage.state import PageTransition, shown
 
-SFT = "sft"
-AT_ONCE = 256
-"""Questions answered between two moves of the progress bar."""
 _RL = {AFTER: RL}
 
 
-class WebPageTask(Task):
+class WebPageTask(AnsweringTask[WebPagePredictor, PageTransition]):
     """Steps of the web; the reward is the F1 of the predicted change."""
 
     recipe: WebPageRecipe
+    validation_metric: ClassVar[str] = "validation_f1_changed"
     curves: ClassVar = (
         Curve("F1 on steps that change the page, sampled", "f1_changed", _RL, "%"),
         Curve("F1 on steps that change nothing, sampled", "f1_unchanged", _RL, "%"),
@@ -49,17 +43,8 @@ class WebPageTask(Task):
         Curve("Precision on steps that change the page, sampled", "precision_changed", _RL, "%"),
         Curve("Recall on steps that change the page, sampled", "recall_changed", _RL, "%"),
         Curve("Reward", "reward", _RL),
-        Curve("Cross-entropy of SFT", "ce", {"SFT": SFT}),
-        Curve("Unreadable answers", "malformed", _RL, "%"),
-        Curve("Reward std within groups", "group_std", _RL),
-        Curve("Entropy", "entropy", _RL),
-        Curve("Tokens of an answer", "response_length", _RL),
-        Curve("Largest sampler-learner difference in log-probability", "mismatch", _RL),
+        *CURVES,
     )
-
-    @property
-    def before(self) -> str:
-        return "SFT" if self.recipe.sft_data.rows else BEFORE
 
     @cached_property
     def data(self) -> Data:
@@ -75,21 +60,18 @@ class WebPageTask(Task):
         return Lookup(self.data.train, self.recipe.task.lines).seen
 
     @property
-    def first_stages(self) -> list[str]:
-        return ["data", "model", *([SFT] if self.recipe.sft_data.rows else [])]
+    def metadata(self) -> WebPageMetadata:
+        return WebPageMetadata(task=self.recipe.task, sampling=self.recipe.sampling)
 
-    def prepare(self) -> None:
-        recipe, run = self.recipe, self.run
-        run.stage("data", lambda: data_stage(recipe, run))
-        run.stage("model", lambda: stages.make_base(run, recipe.model, self._create_tiny))
-
-    def _create_tiny(self) -> LanguageModel:
-        sampler = self.sampler(self.data.train, "tokenizer")
-        cases = [sampler(number) for number in range(TEXTS)]
-        return create_tiny(self.recipe.model, self.predictor, cases, seeds.derive(self.recipe.seed, "weights"))
+    def record_data(self) -> dict[str, Any]:
+        return data_stage(self.recipe, self.run)
 
     def sampler(self, cases: Sequence[PageTransition], name: str) -> StepSampler:
         return StepSampler(self.predictor, cases, self.recipe.changed_share, seeds.derive(self.recipe.seed, name))
+
+    def create_tiny(self) -> LanguageModel:
+        cases = list(map(self.sampler(self.data.train, "tokenizer"), range(TEXTS)))
+        return create_tiny(self.recipe.model, self.predictor, cases, seeds.derive(self.recipe.seed, "weights"))
 
     def trainable(self, chat: ChatFormat) -> list[PageTransition]:
         """The training steps whose prompts are short enough."""
@@ -100,76 +82,51 @@ class WebPageTask(Task):
             self.run.say(f"{len(self.data.train) - len(found):,} training steps have prompts above max_prompt")
         return found
 
-    def supervise(self) -> str | None:
-        if not self.recipe.sft_data.rows:
-            return None
-        self.run.stage(SFT, self._sft)
-        return SFT
-
-    def _sft(self) -> dict[str, Any]:
-        """Learn true changes, as far as the recipe goes."""
-        recipe, run, language = self.recipe, self.run, self.model(None)
-        chat, seed = ChatFormat(language.tokenizer), seeds.derive(recipe.seed, "sft")
+    def training_rows(self, chat: ChatFormat) -> tuple[Sequence[Row], None]:
         sampler = self.sampler(self.trainable(chat), "sft steps")
-        rows = true_rows(self.predictor, chat, [sampler(number) for number in range(recipe.sft_data.rows)])
-        tests = some(self.data.validation, recipe.sft_data.held_out, recipe.seed) if recipe.sft_data.held_out else []
-        held_out = true_rows(self.predictor, chat, tests)
-        steps = stages.supervise(run, SFT, "SFT", language, rows, held_out, recipe.sft, seed)
-        return {"rows": len(rows), "steps": steps}
+        return true_rows(self.predictor, chat, map(sampler, range(self.recipe.sft_data.rows))), None
 
-    def model(self, stage: str | None) -> LanguageModel:
-        language = stages.weights_after(self.run, [stage], self.recipe.model)
-        return WebPageMetadata(task=self.recipe.task, sampling=self.recipe.sampling).write(language)
+    def held_out_rows(self, chat: ChatFormat, count: int) -> Sequence[Row]:
+        return true_rows(self.predictor, chat, self.watched(count))
 
-    def answering(self, engine: Engine) -> WebPageModel:
-        return WebPageModel(self.predictor, engine, self.recipe.sampling)
+    def training_cases(self, chat: ChatFormat) -> StepSampler:
+        return self.sampler(self.trainable(chat), "rl steps")
 
-    def rollout(self, engine: Engine) -> Rollout:
-        recipe, model = self.recipe, self.answering(engine)
-        sampler = self.sampler(self.trainable(model.chat), "rl steps")
-        count, subset = recipe.rollout.prompts_per_step, recipe.evaluation.eval_subset
+    def watched(self, count: int) -> list[PageTransition]:
+        return some_steps(self.data.validation, count, self.recipe.seed)
 
-        def play_step(step: int) -> list[Episode]:
-            cases = [sampler(number) for number in range(step * count, (step + 1) * count)]
-            seed = seeds.derive(recipe.seed, "rl", step)
-            return play(model, cases, recipe.rollout.group_size, seed, partial(judged, self.predictor))
+    def accuracy(self, model: WebPageModel, cases: Sequence[PageTransition], prefix: str) -> dict[str, float]:
+        """Mean F1."""
+        scores = [
+            (model.task.changes(case), model.task.judge(text, case).f1)
+            for case, text in zip(cases, model(cases), strict=True)
+        ]
+        means: dict[str, float] = {}
+        for name, changed in (("f1_changed", True), ("f1_unchanged", False)):
+            part = [f1 for kind, f1 in scores if kind is changed]
+            means |= {f"{prefix}_{name}": sum(part) / len(part)} if part else {}
+        return means
 
-        def evaluate(step: int) -> dict[str, float]:
-            return _means(model, some(self.data.validation, subset, recipe.seed), "eval")
+    def judge(self, case: PageTransition, text: str) -> Judged:
+        return judged(self.predictor, case, text)
 
-        def validate() -> dict[str, float]:
-            select = recipe.rl.select
-            return _means(model, some(self.data.validation, select.cases if select else 0, recipe.seed), "validation")
-
-        most = recipe.sampling.max_tokens
-        return Rollout(play_step, record, describe, evaluate, most, validate, "validation_f1_changed")
+    def describe(self, episodes: Sequence[Episode]) -> dict[str, float]:
+        return describe(episodes)
 
     def evaluate(self, engine: Engine, name: str) -> dict[str, Any]:
         stage = "evaluate-rlvr" if name == AFTER else "evaluate-base"
-        model, cases = self.answering(engine), some(self.data.test, self.recipe.evaluation.rows, self.recipe.seed)
-        samples: list[Sample] = []
-        with self.run.progress(stage, len(cases)) as bar:
-            for start in range(0, len(cases), AT_ONCE):
-                part = cases[start : start + AT_ONCE]
-                samples += model.greedy(part)
-                bar.advance(len(part))
-        answers = {case.id: model.text(sample) for case, sample in zip(cases, samples, strict=True)}
-        told = [
-            episode(judged(self.predictor, case, answers[case.id]), sample, model.prompt(case), number)
-            for number, (case, sample) in enumerate(zip(cases, samples, strict=True))
-        ]
-        self.run.episodes(stage, 0, [record(one) for one in told])
-        found = measure(self.predictor, cases, answers, self.seen)
-        shown = ", ".join(f"{part} {found[part]['f1']['value']:.1%}" for part in ("changed", "all") if found[part])
-        self.run.say(f"{name}: F1 on test steps: {shown}")
-        return {"steps": found, "depth": self._depth(model)}
+        model, cases = self.answering(engine), some_steps(self.data.test, self.recipe.evaluation.rows, self.recipe.seed)
+        scores = measure(self.predictor, cases, self.answers(model, cases, stage), self.seen)
+        parts = ", ".join(f"{part} {scores[part]['f1']['value']:.1%}" for part in ("changed", "all") if scores[part])
+        self.run.say(f"{name}: F1 on test steps: {parts}")
+        return {"steps": scores, "depth": self._depth(model)}
 
     def _depth(self, predict: Predict) -> list[dict[str, Any]]:
         wanted = self.recipe.evaluation.trajectories
         return errors_by_depth(self.predictor, predict, chains(self.data.episodes)[:wanted]) if wanted else []
 
     def compare(self, measured: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-        task, cases = self.predictor, some(self.data.test, self.recipe.evaluation.rows, self.recipe.seed)
+        task, cases = self.predictor, some_steps(self.data.test, self.recipe.evaluation.rows, self.recipe.seed)
         baselines = task.baselines(self.data.train)
         perfect, learned = baselines.pop("perfect"), {name: row["steps"] for name, row in measured.items()}
         rows = {
@@ -192,17 +149,42 @@ class WebPageTask(Task):
         return {"tables": [table.data() for table in found], "notes": verdict(measured, rows["lookup"])}
 
 
-def _means(model: WebPageModel, cases: Sequence[PageTransition], prefix: str) -> dict[str, float]:
-    """Mean greedy F1 on a few steps."""
-    rows = [
-        (model.task.changes(case), model.task.judge(text, case).f1)
-        for case, text in zip(cases, model(cases), strict=True)
-    ]
-    found: dict[str, float] = {}
-    for name, changed in (("f1_changed", True), ("f1_unchanged", False)):
-        part = [f1 for kind, f1 in rows if kind is changed]
-        found |= {f"{prefix}_{name}": sum(part) / len(part)} if part else {}
-    return found
+def judged(task: WebPagePredictor, case: PageTransition, text: str) -> Judged:
+    """One answer with what it earned. Success is an exact answer."""
+    reward, score = task.reward(text, case), task.judge(text, case)
+    turn = {
+        "state": "\n".join(map(str, shown(case, task.config.lines))),
+        "actions": [{"action": case.action}],
+        "reply": text,
+        "prediction": text if score.flaw is None else None,
+        "next_state": task.write(task.truth(case), case),
+        "reward": reward.value,
+    }
+    return Judged(
+        task=case.id,
+        world=f"web page {case.site}",
+        turn=turn,
+        reward=reward,
+        success=score.f1 == 1.0,
+        info={"changed": task.changes(case), "malformed": score.flaw is not None, "figures": score.figures()},
+    )
+
+
+def describe(episodes: Sequence[Episode]) -> dict[str, float]:
+    """What a step's answers were like: F1 on steps that change the page and on those that do not, and precision and
+    recall.
+    """
+    changed = [e.info["figures"] for e in episodes if e.info["changed"]]
+    still = [e.info["figures"] for e in episodes if not e.info["changed"]]
+    parts = {
+        "f1_changed": [row["f1"] for row in changed],
+        "precision_changed": [row["precision"] for row in changed],
+        "recall_changed": [row["recall"] for row in changed],
+        "f1_unchanged": [row["f1"] for row in still],
+        "malformed": [float(e.info["malformed"]) for e in episodes],
+        "truncated": [float(e.finish_reason is FinishReason.LENGTH) for e in episodes],
+    }
+    return {name: sum(values) / len(values) for name, values in parts.items() if values}
 
 
 def verdict(measured: Mapping[str, dict[str, Any]], lookup: dict[str, Any]) -> Sequence[str]:

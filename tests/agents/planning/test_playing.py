@@ -28,8 +28,7 @@ from oneiro.report.episodes import record
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.sampling.server import ServerConfig
-from oneiro.tasks.base import Malformed
-from oneiro.tasks.dynamics import Cached, Shuffled
+from oneiro.tasks.base import Cached, Malformed, Shuffled
 from oneiro.tasks.grid.model import TrueLake
 from oneiro.tasks.grid.world import LearnedFrozenLake, foresee
 from oneiro.tasks.textgame.dynamics import TextGameDynamics

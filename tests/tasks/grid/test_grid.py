@@ -9,11 +9,10 @@ import pytest
 
 from oneiro.models.language import LanguageModel
 from oneiro.sampling.engine import Engine, SamplingSettings
-from oneiro.tasks.base import Flaw, Malformed
-from oneiro.tasks.dynamics import Dynamics, Imagined
-from oneiro.tasks.grid.lookup import Lookup
+from oneiro.tasks.answering import true_rows
+from oneiro.tasks.base import Dynamics, Flaw, Imagined, Malformed
 from oneiro.tasks.grid.model import GridModel, LookupModel, TrueLake
-from oneiro.tasks.grid.predictor import GridPredictor, GridPredictorConfig, GridSituation, GridTransition
+from oneiro.tasks.grid.predictor import GridPredictor, GridPredictorConfig, GridSituation, GridTransition, Lookup
 from oneiro.tasks.grid.world import LearnedFrozenLake
 from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake, FrozenLakeConfig
@@ -105,6 +104,6 @@ def test_a_model_that_knows_nothing_gives_typed_flaws_and_rows_carry_loss_on_the
     assert [len(one) for one in found] == [3, 3]
     assert all(isinstance(one.state, Malformed) and 1 <= one.tokens <= 8 for one in found[0])
     assert model.predict([(case.state, case.action)]) == model.predict([(case.state, case.action)], seed=5)  # greedy
-    row = model.row(case)
+    (row,) = true_rows(model.task, model.chat, [case])
     learned = [token for segment in row.segments if segment.weights.get("ce") for token in segment.tokens]
     assert tiny.decode(learned[:-1]) == case.after and learned[-1] == tiny.tokenizer.eos_token_id

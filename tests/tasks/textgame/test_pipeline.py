@@ -27,7 +27,7 @@ from oneiro.rundir.records import read_lines
 from oneiro.rundir.run import Run
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
-from oneiro.tasks.answers import episode, play
+from oneiro.tasks.answering import episode, play
 from oneiro.tasks.textgame.command import open_evaluation
 from oneiro.tasks.textgame.data import (
     Data,
@@ -39,15 +39,12 @@ from oneiro.tasks.textgame.data import (
     true_rows,
 )
 from oneiro.tasks.textgame.data import record as record_games
-from oneiro.tasks.textgame.episodes import describe, judged, written
-from oneiro.tasks.textgame.evaluation import StepEvaluation, answer, beyond, levels, tables
-from oneiro.tasks.textgame.model import TextGameModel
-from oneiro.tasks.textgame.plans import find_plans
+from oneiro.tasks.textgame.evaluation import StepEvaluation, beyond, levels, tables
+from oneiro.tasks.textgame.model import TextGameModel, pieces
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
 from oneiro.tasks.textgame.recipe import SamplerSettings, TextGameDataSettings, TextGameRecipe
-from oneiro.tasks.textgame.rollout import Predict, possible, understood
-from oneiro.tasks.textgame.task import verdict
-from oneiro.tasks.textgame.tiny import pieces
+from oneiro.tasks.textgame.rollout import Predict, find_plans, possible, understood
+from oneiro.tasks.textgame.task import describe, judged, verdict, written
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl
 from oneiro.worlds.textgame.dataset import Dataset, open_dataset, write_dataset
 from oneiro.worlds.textgame.games import GAMES
@@ -327,7 +324,9 @@ def test_greedy_answers_do_not_depend_on_their_neighbours(data: Data) -> None:
     answerer = make_answerer(data)
     together = answerer(data.test[:6])
     assert together == [answerer([case])[0] for case in data.test[:6]]
-    samples = answer(answerer, data.test[:6], lambda done: None)
+    counts: list[int] = []
+    samples = answerer.greedy(data.test[:6], counts.append)
+    assert sum(counts) == 6
     assert [answerer.text(sample) for sample in samples] == together
 
 

@@ -16,12 +16,13 @@ from oneiro.models.chat import ChatFormat
 from oneiro.models.settings import ModelSettings
 from oneiro.rundir.run import Run
 from oneiro.runtime.errors import OneiroError
-from oneiro.tasks.webpage.data import StepSampler, open_data, short_enough, some, true_rows
+from oneiro.tasks.answering import some, true_rows
+from oneiro.tasks.webpage.data import StepSampler, open_data, short_enough
 from oneiro.tasks.webpage.evaluate import distinct
+from oneiro.tasks.webpage.model import create_tiny
 from oneiro.tasks.webpage.parquet import read_parquet, write_parquet
 from oneiro.tasks.webpage.predictor import WebPagePredictor
 from oneiro.tasks.webpage.recipe import WebPageRecipe
-from oneiro.tasks.webpage.tiny import create_tiny
 from oneiro.tasks.webpage.world import open_world
 from tests.tasks.webpage.cases import recorded
 
@@ -121,7 +122,7 @@ def test_files_of_steps_take_the_place_of_recording(tmp_path: Path, task: WebPag
     recipe = recipes.load("rlvr/web-page", [f"data.train={path}", f"data.test={path}"], WebPageRecipe)
     with Run.open(tmp_path / "run", recipe) as run:
         found = open_data(recipe, run)
-    assert len(found.test) == len(distinct(read_parquet(path))) and len(some(found.test, 3, 0)) == 3
+    assert len(found.test) == len(distinct(read_parquet(path))) and len(some(found.test, 3, 0, "test steps")) == 3
     for wrong, words in ((f"data.train={path}", "go together"), ("sft_data.rows=0", "'tiny' knows nothing yet")):
         with pytest.raises(OneiroError, match=words):
             recipes.load("rlvr/web-page", [wrong])

@@ -7,10 +7,9 @@ import time
 import pytest
 
 from oneiro.tasks.base import Flaw, Malformed
-from oneiro.tasks.webpage.official_score import official_score
 from oneiro.tasks.webpage.pairs import score_pair
 from oneiro.tasks.webpage.parse import PagePrediction, parse, record
-from oneiro.tasks.webpage.score import PageScore, figures
+from oneiro.tasks.webpage.score import PageScore, figures, official_score
 from oneiro.worlds.web.diff import Item
 
 A, B, C = "[1273] StaticText 'Vortex Running Shoes'", "[1272] button 'Search'", "[12] textbox 'q' focused: True"

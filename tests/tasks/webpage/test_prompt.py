@@ -8,9 +8,9 @@ import pytest
 
 from oneiro.runtime.errors import OneiroError
 from oneiro.tasks.base import Malformed
-from oneiro.tasks.webpage.numbers import Numbers
 from oneiro.tasks.webpage.parse import MAX_CHARACTERS
 from oneiro.tasks.webpage.predictor import WebPagePredictor, WebPagePredictorConfig
+from oneiro.tasks.webpage.prompt import Numbers
 from oneiro.tasks.webpage.state import window_before
 from tests.tasks.webpage.cases import recorded, state, step
 
