@@ -40,7 +40,7 @@ GOOD = {
             run.summary({"tables": []})
         """,
     "good/task.py": """
-        from oneiro.predictors.base import Predictor
+        from oneiro.tasks.base import Predictor
 
         class Task(Predictor):
             name = "task"
@@ -66,7 +66,7 @@ GOOD = {
         best = good.best:Best
         [oneiro.systems]
         count = good.count:CountRecipe
-        [oneiro.predictors]
+        [oneiro.tasks]
         task = good.task:Task
         [oneiro.trackers]
         lines = good.lines:Lines
@@ -101,7 +101,7 @@ BROKEN = {
         again = broken.wrong:Grpo
         [oneiro.systems]
         stuck = broken.part:StuckRecipe
-        [oneiro.predictors]
+        [oneiro.tasks]
         lost = broken.part:Lost
         [oneiro.trackers]
         gone = broken.nowhere:Gone
@@ -183,10 +183,10 @@ for name in ("best", "grpo"):
 for warning in caught:
     print(warning.category.__name__, str(warning.message).partition(" of package")[0])
 from oneiro.runtime.errors import OneiroError
-from oneiro.predictors import registry
+from oneiro.tasks import base
 from oneiro.systems import recipe_class
-print(registry.names(), registry.predictor_class("task").__module__, recipe_class("count").__module__)
-for ask in (lambda: registry.predictor_class("lost"), lambda: recipe_class("stuck")):
+print(base.names(), base.predictor_class("task").__module__, recipe_class("count").__module__)
+for ask in (lambda: base.predictor_class("lost"), lambda: recipe_class("stuck")):
     try:
         ask()
     except OneiroError as error:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from oneiro.agents.policies import Policy, ServerPolicy, mixture
+from oneiro.agents.policies import Policy, ServerPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts_at, gives_state, play
 from oneiro.episode import Episode, FinishReason, lost
@@ -25,6 +25,7 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.server import ServerConfig
 from oneiro.worlds import baselines
 from oneiro.worlds.base import World
+from oneiro.worlds.baselines import mixture
 from oneiro.worlds.levels import distinct_seeds
 from oneiro.worlds.registry import config_for, make
 
@@ -213,51 +214,6 @@ def measure(episodes: Sequence[Episode], k: int) -> dict[str, Cell]:
             lambda e: [not t["actions"] or not all(a["valid"] for a in t["actions"]) for t in e.info["turns"]]
         ),
     }
-
-
-def record(episode: Episode) -> dict[str, Any]:
-    """An episode as plain JSON, for `episodes/` and the report."""
-    return {
-        "world": episode.world,
-        "task": episode.task,
-        "seed": episode.seed,
-        "member": episode.member,
-        "group": episode.group,
-        "success": episode.success,
-        "finish_reason": str(episode.finish_reason),
-        "score": episode.score,
-        "optimum": episode.info.get("optimum"),
-        "terms": episode.terms,
-        "tokens": episode.sampled_tokens,
-        "turns": [
-            {**turn, "actions": [action["action"] for action in turn["actions"]]} for turn in episode.info["turns"]
-        ],
-        **({"error": episode.info["error"]} if "error" in episode.info else {}),
-    }
-
-
-def is_record(data: dict[str, Any]) -> bool:
-    """Whether plain JSON has the form that `record` gives, as far as learning reads it."""
-    turns = data.get("turns")
-    return (
-        isinstance(data.get("success"), bool)
-        and isinstance(data.get("finish_reason"), str)
-        and isinstance(data.get("seed"), int)
-        and isinstance(turns, list)
-        and all(isinstance(turn, dict) and _is_turn(turn) for turn in turns)
-    )
-
-
-def _is_turn(turn: dict[str, Any]) -> bool:
-    # Written out: recorded play has hundreds of thousands of turns.
-    return (
-        isinstance(turn.get("message"), str)
-        and isinstance(turn.get("state"), str)
-        and isinstance(turn.get("reply"), str)
-        and isinstance(turn.get("next_state"), str)
-        and isinstance(actions := turn.get("actions"), list)
-        and all(isinstance(action, str) for action in actions)
-    )
 
 
 def evaluate_agent(

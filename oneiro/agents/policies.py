@@ -17,7 +17,6 @@ from oneiro.sampling.completion import Completion
 from oneiro.sampling.server import Server, ServerConfig
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import Policy as Choose
-from oneiro.worlds.baselines import oracle_policy, random_policy
 
 if TYPE_CHECKING:
     from oneiro.sampling.engine import Engine, SamplingSettings
@@ -81,16 +80,13 @@ class ModelPolicy:
         """A reply depends on its own turn and seed; other turns change it by no more than float tolerance."""
         own = [seeds.derive(seed, turn.seed) for seed, turn in zip(batch_seeds, turns, strict=True)]
         sampled = self.engine.generate([turn.prompt for turn in turns], 1, self.sampling, seed=own)
-        ends = set(self.engine.language.end_tokens)
-        utterances = []
-        for turn, (sample,) in zip(turns, sampled, strict=True):
-            tokens = sample.tokens
-            closed = len(tokens) and int(tokens[-1]) in ends
-            text = self.engine.language.decode(tokens[:-1] if closed else tokens)
-            utterances.append(
-                Utterance(turn.response_prefix + text, sample.segments(turn=turn.number), sample.finish_reason)
+        text = self.engine.language.text
+        return [
+            Utterance(
+                turn.response_prefix + text(sample.tokens), sample.segments(turn=turn.number), sample.finish_reason
             )
-        return utterances
+            for turn, (sample,) in zip(turns, sampled, strict=True)
+        ]
 
 
 class ServerPolicy:
@@ -179,12 +175,3 @@ class ExplorationPolicy(ScriptedPolicy):
 
     def actions_of(self, world: World, rng: np.random.Generator) -> list[str]:
         return self.explorer.plan(world, rng, self.actions[1])
-
-
-def mixture(share: float) -> Choose:
-    """The oracle's action with probability `share`, else a random one."""
-
-    def choose(world: World, rng: np.random.Generator) -> str:
-        return oracle_policy(world, rng) if rng.random() < share else random_policy(world, rng)
-
-    return choose

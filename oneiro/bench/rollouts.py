@@ -19,7 +19,7 @@ import torch
 from pydantic import Field
 
 from oneiro.agents.game import Attempt
-from oneiro.agents.policies import ModelPolicy, ScriptedPolicy, Turn, Utterance, mixture
+from oneiro.agents.policies import ModelPolicy, ScriptedPolicy, Turn, Utterance
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.reply import TAG_TOKENS
 from oneiro.agents.rollout import attempts, play
@@ -35,6 +35,7 @@ from oneiro.runtime import threads
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.sampling.settings import SamplingSettings
+from oneiro.worlds.baselines import mixture
 from oneiro.worlds.choice import WorldChoice
 
 TINY = ModelSettings(name="tiny", layers=3, width=96, heads=3, mlp=288, vocabulary=1400)
@@ -165,7 +166,7 @@ def agent(model: str | None, shown: Sequence[Episode]) -> LanguageModel:
     if model not in (None, "tiny"):
         return languages.load(ModelSettings(name=str(model)))
     texts = [text for e in shown for turn in e.info["turns"] for text in (turn["message"], turn["reply"])]
-    texts += ["<|im_start|>user assistant\n<|im_end|>\n"] * 50
+    texts += [languages.ROLES] * 50
     return languages.create_tiny(TINY, texts, 0, list(TAG_TOKENS), "after")
 
 

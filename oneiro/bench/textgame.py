@@ -24,10 +24,10 @@ from oneiro.models import language as languages
 from oneiro.models.attention import Prefill
 from oneiro.models.backbone import Backbone
 from oneiro.models.language import LanguageModel, ModelSettings
-from oneiro.predictors.textgame.model import TextGameModel
-from oneiro.predictors.textgame.task import TextGamePredictor, TextGamePredictorConfig
 from oneiro.report.table import Table
 from oneiro.sampling.engine import Engine, SamplingSettings
+from oneiro.tasks.textgame.model import TextGameModel
+from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl, own_rules
 from oneiro.worlds.textgame.state import Transition
 

@@ -21,15 +21,15 @@ from oneiro.bench.video_data import data_table
 from oneiro.models.language import LanguageModel
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video import transformer
-from oneiro.predictors.video.dataset import Clips
-from oneiro.predictors.video.model import open_model
-from oneiro.predictors.video.task import Encoded, VideoPredictor, VideoRewardSettings
 from oneiro.recipe import Settings
 from oneiro.report.table import Table
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.threads import cores
 from oneiro.sampling.engine import Engine, SamplingSettings
-from oneiro.systems.rlvr.video.recipe import VideoRecipe
+from oneiro.tasks.video.dataset import Clips
+from oneiro.tasks.video.model import open_model
+from oneiro.tasks.video.predictor import Encoded, VideoPredictor, VideoRewardSettings
+from oneiro.tasks.video.recipe import VideoRecipe
 from oneiro.worlds.robot import puck as video_toy
 from oneiro.worlds.robot.episodes import ActionBins
 

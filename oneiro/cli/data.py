@@ -97,10 +97,10 @@ def bytesized32(
     oneiro data bytesized32 --from bytesized32 --out data/bytesized32
     oneiro data bytesized32 --from test_state_difference.parquet --known data/bytesized32 --out data/public
     """
-    from oneiro.predictors.textgame.parquet import import_parquet, parquet_files
     from oneiro.report.table import Table
     from oneiro.runtime.errors import OneiroError
     from oneiro.runtime.progress import console
+    from oneiro.tasks.textgame.parquet import import_parquet, parquet_files
     from oneiro.worlds.textgame.bytesized32 import import_bytesized32
 
     columns = parquet_files(source)
@@ -141,12 +141,12 @@ def text_game(
     oneiro data text-game --from data/bytesized32 --split test --out test.parquet --settings layout=repr
     oneiro data text-game --from data/bytesized32 --out sft.parquet --answers --settings reasoning=true
     """
-    from oneiro.predictors.textgame.parquet import write_parquet
-    from oneiro.predictors.textgame.task import TextGamePredictor, TextGamePredictorConfig
     from oneiro.recipe import assignments, build
     from oneiro.report.table import Table
     from oneiro.runtime.errors import OneiroError
     from oneiro.runtime.progress import Bar, console
+    from oneiro.tasks.textgame.parquet import write_parquet
+    from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
     from oneiro.worlds.textgame.dataset import EXAMPLE, open_dataset, splits
 
     if out.suffix != ".parquet":

@@ -10,7 +10,7 @@ import typer
 from oneiro.cli.show import JsonFile
 
 if TYPE_CHECKING:
-    from oneiro.predictors.textgame.task import Scorer
+    from oneiro.tasks.textgame.predictor import Scorer
 
 SCORERS = ("strict", "official")
 
@@ -60,9 +60,9 @@ def text_game(
         raise OneiroError("the scorer is no setting here; give --scorer strict or --scorer official")
     task["scorer"] = scorer
     from oneiro.runtime.progress import Bar, console
-    from oneiro.systems.rlvr.textgame import command
-    from oneiro.systems.rlvr.textgame.evaluation import step_tables
-    from oneiro.systems.rlvr.textgame.plans import find_plans
+    from oneiro.tasks.textgame import command
+    from oneiro.tasks.textgame.evaluation import step_tables
+    from oneiro.tasks.textgame.rollout import find_plans
 
     unseen = [name.strip() for name in held_out.split(",") if name.strip()]
     if model is not None:

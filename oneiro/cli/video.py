@@ -67,7 +67,7 @@ def video(
     """
     from oneiro.runtime.errors import OneiroError, nearest
     from oneiro.runtime.progress import Bar, console
-    from oneiro.systems.rlvr.video.command import evaluate_video, open_models
+    from oneiro.tasks.video.command import evaluate_video, open_models
 
     asked = filled(FRAMES, {"segments": segments, "runs": runs, "lpips": lpips})
     networks = [] if asked["lpips"] == "none" else [name.strip() for name in asked["lpips"].split(",")]
@@ -192,7 +192,7 @@ def robot_policy(
     from oneiro.systems.policy_eval import recorded_starts as robot
     from oneiro.systems.policy_eval.compare import read_labels
     from oneiro.systems.policy_eval.rt1 import load_rt1
-    from oneiro.systems.rlvr.video.command import chosen, open_models
+    from oneiro.tasks.video.command import chosen, open_models
 
     settings = robot.RecordedStartSettings(instruction=instruction, starts=starts, horizon=horizon, seed=seed)
     places, rates = robot.named_values(rt1, "DIR"), robot.real_rates(real or [])
@@ -212,7 +212,7 @@ def drive(model: str, data: Path | None, episode: int, out: Path, seed: int) -> 
     """What `oneiro play robot --model` does: keys in, frames out."""
     import sys
 
-    from oneiro.systems.rlvr.video.teleop import STILL, blocks, keys_of, open_teleop
+    from oneiro.tasks.video.teleop import STILL, blocks, keys_of, open_teleop
 
     driven = open_teleop(model, data, episode, out, seed)
     moves = ", ".join(f"{less} and {more}" for less, more in driven.keys)

@@ -12,7 +12,7 @@ from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.runtime.terminal import printable
 
 if TYPE_CHECKING:
-    from oneiro.predictors.webpage.task import Scorer
+    from oneiro.tasks.webpage.predictor import Scorer
 
 SCORERS = ("strict", "official")
 POLICIES = ("random", "oracle", "mixture")
@@ -59,12 +59,12 @@ def data_web(
         raise OneiroError(f"no split called '{split}'{nearest(split, ('train', 'test'))}")
     if policy not in POLICIES and not Path(policy).expanduser().exists():
         raise OneiroError(f"no policy called '{policy}'{nearest(policy, POLICIES)}; or give a model folder")
-    from oneiro.predictors.webpage.parquet import write_parquet
-    from oneiro.predictors.webpage.record import recorded_web
-    from oneiro.predictors.webpage.task import WebPagePredictor, WebPagePredictorConfig
+    from oneiro.agents.collect import collected
     from oneiro.report.table import Table
     from oneiro.runtime.progress import Bar, console
-    from oneiro.systems.rlvr.webpage.collect import Collection, steps_of
+    from oneiro.tasks.webpage.parquet import write_parquet
+    from oneiro.tasks.webpage.predictor import WebPagePredictor, WebPagePredictorConfig
+    from oneiro.tasks.webpage.record import Collection, recorded_web
 
     predictor = WebPagePredictor(build(WebPagePredictorConfig, assignments(task or ())))
     world = {**({"test": "unseen"} if split == "test" else {}), **assignments(settings or ())}
@@ -74,7 +74,7 @@ def data_web(
     with Bar("episodes", episodes, 0, console(), lambda line: None) as bar:
 
         def counted():  # type: ignore[no-untyped-def]
-            for case in steps_of(asked, bar.advance):
+            for case in collected(asked, bar.advance):
                 kinds["changed" if predictor.changes(case) else "unchanged"] += 1
                 kinds["probes"] += case.probe
                 yield case
@@ -122,7 +122,7 @@ def web_page(
 
     chosen: Scorer = "official" if scorer == "official" else "strict"
     if pairs is not None:
-        from oneiro.predictors.webpage.pairs import score_pairs
+        from oneiro.tasks.webpage.pairs import score_pairs
 
         found = score_pairs(pairs, chosen)
         for line, reason in found.bad[:SHOWN_BAD]:
@@ -138,7 +138,7 @@ def web_page(
     assert model is not None and data is not None
     require_place(model)
     from oneiro.runtime.progress import Bar, console
-    from oneiro.systems.rlvr.webpage.command import open_model, score_model
+    from oneiro.tasks.webpage.command import open_model, score_model
 
     opened = open_model(model, data, rows, chosen)
     with Bar("answers", len(opened.cases), 0, console(), lambda line: None) as bar:

@@ -123,11 +123,11 @@ def play(
     if model is None:
         game = worlds.make(world, **assignments(settings))
     elif name == "textgame":
-        from oneiro.predictors.textgame.world import open_world
+        from oneiro.tasks.textgame.world import open_world
 
         game = open_world(model, world, assignments(settings))
     elif name == "web":
-        from oneiro.predictors.webpage.world import open_world as open_page
+        from oneiro.tasks.webpage.world import open_world as open_page
 
         game = open_page(model, world, assignments(settings))
     else:

@@ -20,6 +20,15 @@ from oneiro.recipe import Settings
 from oneiro.sampling.settings import FleetSettings
 
 
+class RolloutSettings(Settings):
+    """How much one step of RL samples."""
+
+    prompts_per_step: int = Field(32, ge=1)
+    """Distinct prompts: levels, transitions or video segments."""
+    group_size: int = Field(8, ge=1)
+    """Samples for each prompt; their rewards are compared with each other."""
+
+
 class RlSettings(Settings):
     steps: int = Field(50, ge=0)
     algorithm: AnyAlgorithm = Grpo()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from oneiro.episode import Tokens
+from oneiro.episode import Row, Tokens, given
 from oneiro.runtime.errors import OneiroError, first_line
 
 _SYSTEM, _USER, _REPLY, _AGAIN = (f"\ue000{name}\ue001" for name in ("system", "user", "reply", "again"))
@@ -63,6 +63,11 @@ class ChatFormat:
             head = self.before_user
             user = f"{system}\n\n{user}" if system else user
         return np.concatenate([self.encode(head), self.encode(user), self.encode(self.to_reply)])
+
+    def answered(self, prompt: Tokens, answer: str) -> Row:
+        """A row of SFT: the loss is on the answer and its end."""
+        reply = given(self.encode(answer), "assistant", ce=1.0)
+        return Row([given(prompt), reply, given([self.end], "assistant", ce=1.0)])
 
     def whole(self, messages: list[dict[str, str]]) -> Tokens:
         """Ids of a conversation rendered anew: only for templates that rewrite earlier turns."""

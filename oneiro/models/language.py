@@ -33,6 +33,8 @@ CHATML = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+ROLES = "<|im_start|>user assistant\n<|im_end|>\n"
+"""The chat format's own words, for the texts that a tokenizer is trained on."""
 
 
 @dataclass
@@ -70,6 +72,11 @@ class LanguageModel:
 
     def decode(self, tokens: Sequence[int] | Tokens) -> str:
         return self.tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+
+    def text(self, sampled: Tokens) -> str:
+        """Sampled tokens as text, without the end token."""
+        ended = len(sampled) and int(sampled[-1]) in self.end_tokens
+        return self.decode(sampled[:-1] if ended else sampled)
 
     def trainable(self) -> list[tuple[str, nn.Parameter]]:
         """Named parameters an optimiser may change, in a fixed order."""

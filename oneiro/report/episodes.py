@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from oneiro.episode import Episode
 from oneiro.rundir.records import read_lines
 from oneiro.runtime.errors import OneiroError
 
@@ -207,3 +208,48 @@ def _total(value: Any) -> float:
 
 def _cut(text: str) -> str:
     return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]} … ({len(text) - MAX_CHARACTERS:,} more)"
+
+
+def record(episode: Episode) -> dict[str, Any]:
+    """An episode as plain JSON, for `episodes/` and the report."""
+    return {
+        "world": episode.world,
+        "task": episode.task,
+        "seed": episode.seed,
+        "member": episode.member,
+        "group": episode.group,
+        "success": episode.success,
+        "finish_reason": str(episode.finish_reason),
+        "score": episode.score,
+        "optimum": episode.info.get("optimum"),
+        "terms": episode.terms,
+        "tokens": episode.sampled_tokens,
+        "turns": [
+            {**turn, "actions": [action["action"] for action in turn["actions"]]} for turn in episode.info["turns"]
+        ],
+        **({"error": episode.info["error"]} if "error" in episode.info else {}),
+    }
+
+
+def is_record(data: dict[str, Any]) -> bool:
+    """Whether plain JSON has the form that `record` gives, as far as learning reads it."""
+    turns = data.get("turns")
+    return (
+        isinstance(data.get("success"), bool)
+        and isinstance(data.get("finish_reason"), str)
+        and isinstance(data.get("seed"), int)
+        and isinstance(turns, list)
+        and all(isinstance(turn, dict) and _is_turn(turn) for turn in turns)
+    )
+
+
+def _is_turn(turn: dict[str, Any]) -> bool:
+    # Written out: recorded play has hundreds of thousands of turns.
+    return (
+        isinstance(turn.get("message"), str)
+        and isinstance(turn.get("state"), str)
+        and isinstance(turn.get("reply"), str)
+        and isinstance(turn.get("next_state"), str)
+        and isinstance(actions := turn.get("actions"), list)
+        and all(isinstance(action, str) for action in actions)
+    )

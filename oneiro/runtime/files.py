@@ -151,3 +151,9 @@ def tensors_of(path: Path) -> dict[str, list[Any]]:
         length = int.from_bytes(handle.read(8), "little")
         header: Mapping[str, Any] = json.loads(handle.read(min(length, LONGEST_HEADER)))
     return {name: [entry["dtype"], entry["shape"]] for name, entry in header.items() if name != "__metadata__"}
+
+
+def require_path(key: str, name: str | None) -> None:
+    """One line for a setting that names a folder or file that is not there."""
+    if name is not None and not Path(name).expanduser().exists():
+        raise OneiroError(f"{key}: nothing is at '{name}'; give a folder that is there")

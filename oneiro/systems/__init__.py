@@ -22,9 +22,9 @@ from oneiro.runtime.errors import OneiroError, nearest
 
 SYSTEMS: dict[str, str] = {
     "spa": "oneiro.systems.spa.recipe:SpaRecipe",
-    "rlvr/text-game": "oneiro.systems.rlvr.textgame.recipe:TextGameRecipe",
-    "rlvr/web-page": "oneiro.systems.rlvr.webpage.recipe:WebPageRecipe",
-    "rlvr/video": "oneiro.systems.rlvr.video.recipe:VideoRecipe",
+    "rlvr/text-game": "oneiro.tasks.textgame.recipe:TextGameRecipe",
+    "rlvr/web-page": "oneiro.tasks.webpage.recipe:WebPageRecipe",
+    "rlvr/video": "oneiro.tasks.video.recipe:VideoRecipe",
     "plan/frozen-lake": "oneiro.systems.plan.recipe:PlanLakeRecipe",
     "plan/text-game": "oneiro.systems.plan.recipe:PlanTextGameRecipe",
     "plan/web": "oneiro.systems.plan.web_recipe:PlanWebRecipe",

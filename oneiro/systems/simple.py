@@ -71,7 +71,6 @@ def train(
     language = _opened(model, lora)
     sampling = SamplingSettings(max_tokens=max_tokens)
     chat, engine = ChatFormat(language.tokenizer), Engine(language)
-    ends = set(language.end_tokens)
 
     def play_step(step: int) -> list[Episode]:
         order = seeds.generator(seed, "prompts", step).permutation(len(prompts))[:prompts_per_step]
@@ -81,10 +80,8 @@ def train(
         episodes = []
         for group, (prompt, opening, samples) in enumerate(zip(chosen, tokens, sampled, strict=True)):
             for sample in samples:
-                closed = len(sample.tokens) and int(sample.tokens[-1]) in ends
-                reply = language.decode(sample.tokens[:-1] if closed else sample.tokens)
                 row = Row([given(opening), *sample.segments(turn=1)])
-                earned = [_number(reward(prompt, reply))]
+                earned = [_number(reward(prompt, language.text(sample.tokens)))]
                 episodes.append(Episode([row], earned, group=group, finish_reason=sample.finish_reason))
         return episodes
 

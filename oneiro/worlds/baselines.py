@@ -54,6 +54,15 @@ def oracle_policy(world: World, rng: np.random.Generator) -> str:
     return with_oracle(world).oracle() or world.random_action(rng)
 
 
+def mixture(share: float) -> Policy:
+    """The oracle's action with probability `share`, else a random one."""
+
+    def choose(world: World, rng: np.random.Generator) -> str:
+        return oracle_policy(world, rng) if rng.random() < share else random_policy(world, rng)
+
+    return choose
+
+
 def with_oracle(world: World) -> World:
     """The world, if it has an oracle; else one line that says so."""
     if not world.has_oracle:

@@ -10,17 +10,18 @@ import numpy as np
 import pytest
 
 from oneiro import worlds
-from oneiro.agents.evaluate import record
 from oneiro.agents.game import Attempt
-from oneiro.agents.policies import ModelPolicy, ScriptedPolicy, Turn, Utterance, mixture
+from oneiro.agents.policies import ModelPolicy, ScriptedPolicy, Turn, Utterance
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import HOPELESS, attempts, play
 from oneiro.episode import Episode, FinishReason, lost
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
+from oneiro.report.episodes import record
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.worlds.base import Step, World, WorldLost
+from oneiro.worlds.baselines import mixture
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake
 
 PLAIN = DialogueSettings(context="single", brief=True, think=False, world_model=False, max_turns=8, actions_per_turn=2)

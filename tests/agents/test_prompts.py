@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from oneiro import worlds
-from oneiro.agents.policies import ScriptedPolicy, Turn, Utterance, mixture
+from oneiro.agents.policies import ScriptedPolicy, Turn, Utterance
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.reply import write
 from oneiro.agents.rollout import attempts, play
 from oneiro.episode import Episode, FinishReason
 from oneiro.worlds.base import World
+from oneiro.worlds.baselines import mixture
 
 
 def sudoku() -> World:

@@ -6,17 +6,19 @@ import numpy as np
 import pytest
 
 from oneiro import worlds
-from oneiro.agents.evaluate import BANDS, lengths_row, measure, record
-from oneiro.agents.policies import ModelPolicy, ScriptedPolicy, Turn, Utterance, mixture
+from oneiro.agents.evaluate import BANDS, lengths_row, measure
+from oneiro.agents.policies import ModelPolicy, ScriptedPolicy, Turn, Utterance
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.reply import write
 from oneiro.agents.rollout import attempts, play
 from oneiro.episode import Episode, FinishReason, Segment, lost
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
+from oneiro.report.episodes import record
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.worlds.base import World
+from oneiro.worlds.baselines import mixture
 
 
 def lake() -> World:

@@ -13,7 +13,7 @@ from oneiro import bench, recipe
 from oneiro.bench import video, video_data
 from oneiro.bench.video import filmed, generated, subject
 from oneiro.models.language import LanguageModel
-from oneiro.predictors.video.task import VideoPredictor
+from oneiro.tasks.video.predictor import VideoPredictor
 
 
 @pytest.fixture(scope="module")

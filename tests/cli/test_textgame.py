@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from oneiro.predictors.textgame.task import TextGamePredictor, TextGamePredictorConfig
-from oneiro.systems.rlvr.textgame.data import record
-from oneiro.systems.rlvr.textgame.recipe import TextGameDataSettings
+from oneiro.tasks.textgame.data import record
+from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
+from oneiro.tasks.textgame.recipe import TextGameDataSettings
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl, own_rules
 from oneiro.worlds.textgame.dataset import open_dataset, splits
 from oneiro.worlds.textgame.state import Transition

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oneiro.predictors.webpage.parquet import read_parquet
+from oneiro.tasks.webpage.parquet import read_parquet
 from tests import commands
 
 NOTHING = "New items:\nNone\n\nDeleted items:\nNone\n\nUpdated items:\nNone"

@@ -14,18 +14,19 @@ import numpy as np
 import pytest
 
 from oneiro import worlds
-from oneiro.agents.evaluate import record
-from oneiro.agents.policies import ModelPolicy, ScriptedPolicy, Turn, Utterance, mixture
+from oneiro.agents.policies import ModelPolicy, ScriptedPolicy, Turn, Utterance
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts, play
 from oneiro.episode import Episode, FinishReason, lost
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
+from oneiro.report.episodes import record
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.processes import each_done
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.worlds import workers
 from oneiro.worlds.base import World, WorldLost
+from oneiro.worlds.baselines import mixture
 from oneiro.worlds.choice import WorldChoice
 from tests.worlds.lakes import BREAKS, HANGS, Lake, Unmakeable, complain, die, square
 

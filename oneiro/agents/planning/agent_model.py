@@ -18,9 +18,8 @@ from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import begun
 from oneiro.episode import Tokens
 from oneiro.models.chat import ChatFormat
-from oneiro.predictors.base import Flaw, Malformed
-from oneiro.predictors.dynamics import Dynamics, Imagined
 from oneiro.sampling.engine import Engine, SamplingSettings
+from oneiro.tasks.base import Dynamics, Flaw, Imagined, Malformed
 from oneiro.worlds.base import World
 
 
@@ -54,8 +53,7 @@ class AgentModel(Dynamics[str]):
         ):
             votes = Counter[str]()
             for sample in samples:
-                ended = len(sample.tokens) and int(sample.tokens[-1]) in language.end_tokens
-                text = language.decode(sample.tokens[:-1] if ended else sample.tokens)
+                text = language.text(sample.tokens)
                 self._hear(root.state, begun(self.response_prefix, root.state) + text, votes)
             ranked = votes.most_common(most)
             shares = tuple(count / self.samples for _, count in ranked)

@@ -1,7 +1,7 @@
 """The parts of a planner: what it is asked, who proposes and who values, what it may spend, and what it answers.
 
     propose  n actions in each state, in one call
-    predict  what each leads to, in one call a depth (`predictors.dynamics.Dynamics`), every pair once (`Cached`)
+    predict  what each leads to, in one call a depth (`tasks.dynamics.Dynamics`), every pair once (`Cached`)
     value    of the states reached, in one call
     choose   the action whose future is worth most
 
@@ -20,8 +20,8 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 
 from oneiro.agents.planning.settings import PlannerSettings
-from oneiro.predictors.dynamics import Cached, Dynamics, Imagined
 from oneiro.runtime import seeds
+from oneiro.tasks.base import Cached, Dynamics, Imagined
 
 StateT = TypeVar("StateT")
 

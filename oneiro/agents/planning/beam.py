@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from oneiro.agents.planning.base import BEST, WORST, Candidate, Decision, Meter, Planner, Root, best_of
-from oneiro.predictors.base import Malformed
 from oneiro.runtime import seeds
+from oneiro.tasks.base import Malformed
 
 StateT = TypeVar("StateT")
 

@@ -19,19 +19,19 @@ from oneiro.agents.prompts import DialogueSettings
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel, load
 from oneiro.models.locate import METADATA
-from oneiro.predictors.grid.model import GridMetadata, GridModel
-from oneiro.predictors.grid.task import GridPredictor, GridPredictorConfig
-from oneiro.predictors.textgame.dynamics import TextGameDynamics
-from oneiro.predictors.textgame.model import TextGameMetadata, TextGameModel
-from oneiro.predictors.textgame.task import TextGamePredictor
-from oneiro.predictors.webpage.dynamics import BrowsedPage, PageDynamics, pages_in
-from oneiro.predictors.webpage.model import WebPageMetadata, WebPageModel
-from oneiro.predictors.webpage.slot_model import FILE as PAGE_MODEL
-from oneiro.predictors.webpage.slot_model import SlotModel
-from oneiro.predictors.webpage.task import WebPagePredictor
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.files import read_json
 from oneiro.sampling.engine import Engine
+from oneiro.tasks.grid.model import GridMetadata, GridModel
+from oneiro.tasks.grid.predictor import GridPredictor, GridPredictorConfig
+from oneiro.tasks.textgame.dynamics import TextGameDynamics
+from oneiro.tasks.textgame.model import TextGameMetadata, TextGameModel
+from oneiro.tasks.textgame.predictor import TextGamePredictor
+from oneiro.tasks.webpage.dynamics import BrowsedPage, PageDynamics, pages_in
+from oneiro.tasks.webpage.model import WebPageMetadata, WebPageModel
+from oneiro.tasks.webpage.predictor import WebPagePredictor
+from oneiro.tasks.webpage.slot_model import FILE as PAGE_MODEL
+from oneiro.tasks.webpage.slot_model import SlotModel
 from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.textgame.crawl import own_rules
 

@@ -17,8 +17,8 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from oneiro.agents.planning.base import BEST, WORST, Candidate, Decision, Meter, Planner, Root, best_of
-from oneiro.predictors.base import Malformed
 from oneiro.runtime import seeds
+from oneiro.tasks.base import Malformed
 
 StateT = TypeVar("StateT")
 

@@ -47,8 +47,7 @@ class PolicyProposals(Generic[StateT]):
         for replies in self.engine.generate(prompts, self.samples, self.sampling, seed=seed):
             votes = Counter[str]()
             for reply in replies:
-                ended = len(reply.tokens) and int(reply.tokens[-1]) in language.end_tokens
-                action = self.read(language.decode(reply.tokens[:-1] if ended else reply.tokens))
+                action = self.read(language.text(reply.tokens))
                 if action is not None:
                     votes[action] += 1
             ranked = votes.most_common(most)

@@ -6,7 +6,7 @@ from typing import Any
 
 from oneiro.agents.planning.base import Judged
 from oneiro.agents.planning.proposals import EveryAction
-from oneiro.predictors.textgame.rollout import possible
+from oneiro.tasks.textgame.rollout import possible
 from oneiro.worlds.base import World
 from oneiro.worlds.textgame.games import game_named
 from oneiro.worlds.textgame.scene import is_points

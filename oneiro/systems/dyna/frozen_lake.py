@@ -11,29 +11,30 @@ from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import Any
 
-from oneiro.agents import evaluate as evaluation
 from oneiro.agents.dreaming import DreamingPolicy
 from oneiro.agents.loading import AgentMetadata
 from oneiro.agents.policies import ModelPolicy
 from oneiro.agents.rollout import attempts, attempts_at, play
 from oneiro.episode import Episode
+from oneiro.learning import stages
 from oneiro.learning.collapse import CollapseMonitor
 from oneiro.learning.settings import CollapseMonitorSettings
+from oneiro.learning.stages import Rollout
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
-from oneiro.predictors.dynamics import Cached
-from oneiro.predictors.grid.model import GridMetadata
-from oneiro.predictors.grid.world import LearnedFrozenLake, foresee
+from oneiro.report.episodes import record
 from oneiro.rundir.records import read_lines, stage_file_name
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
-from oneiro.systems import stages
 from oneiro.systems.dyna.loop import VariantRun, run_variants
 from oneiro.systems.dyna.recipe import DynaLakeRecipe, Variant
 from oneiro.systems.plan.lake import REPLY, LakeLearner, lake_of
 from oneiro.systems.plan.play import transitions
-from oneiro.systems.stages import Rollout
+from oneiro.tasks.answering import true_rows
+from oneiro.tasks.base import Cached
+from oneiro.tasks.grid.model import GridMetadata
+from oneiro.tasks.grid.world import LearnedFrozenLake, foresee
 from oneiro.worlds.levels import distinct_seeds
 
 __all__ = ["DynaLakeRecipe", "run"]
@@ -111,7 +112,7 @@ class LakeVariant(VariantRun):
             found = self.played(engine, awake, seed) if awake else []
             return found + (self.played(engine, asleep, seed, dynamics) if asleep else [])
 
-        return Rollout(play_step, evaluation.record, max_tokens=REPLY.max_tokens)
+        return Rollout(play_step, record, max_tokens=REPLY.max_tokens)
 
     def played(
         self, engine: Engine, planned: Sequence[Any], seed: int, dynamics: Cached[str] | None = None
@@ -139,9 +140,8 @@ class LakeVariant(VariantRun):
         for earlier in range(1, number + 1):
             records += self.real_episodes(earlier)
         language = self.model(number - 1)
-        model = self.learner.grid_model(language)
-        cases = transitions(records)
-        stage, rows = f"refresh-{self.name}-{number}", [model.row(case) for case in cases]
+        rows = true_rows(self.learner.predictor, ChatFormat(language.tokenizer), transitions(records))
+        stage = f"refresh-{self.name}-{number}"
         seed = seeds.derive(self.learner.seed, stage)
         steps = stages.supervise(
             self.run, stage, f"model of {self.name}, round {number}", language, rows, [], self.recipe.refresh, seed
@@ -166,7 +166,7 @@ class LakeVariant(VariantRun):
         true = self.played(engine, planned, seed)
         dynamics = self.dynamics(number)
         dreamed = self.played(engine, planned, seed, dynamics)
-        cases = transitions(evaluation.record(episode) for episode in true)
+        cases = transitions(record(episode) for episode in true)
         told = dynamics.predict([(case.state, case.action) for case in cases])
         right = [answer[0].state == case.after for answer, case in zip(told, cases, strict=True)]
         return self.measured(number, true, dreamed, right)

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from oneiro.episode import Episode
+from oneiro.learning import stages
+from oneiro.learning.stages import Curve
 from oneiro.rundir.run import Run
-from oneiro.systems import stages
 from oneiro.systems.dyna.recipe import DynaSettings, Variant
 from oneiro.systems.dyna.tables import steps_table, variants_table
-from oneiro.systems.stages import Curve
 
 REFRESHED: Variant = "mixed"
 """The variant whose model goes on learning."""

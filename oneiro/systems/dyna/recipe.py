@@ -6,12 +6,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from oneiro.learning.rl_settings import RlSettings
+from oneiro.learning.rl_settings import RlSettings, RolloutSettings
 from oneiro.learning.settings import SftSettings
 from oneiro.recipe import Settings
 from oneiro.systems.plan.recipe import LakeRecipe
 from oneiro.systems.plan.web_recipe import WebRecipe
-from oneiro.systems.settings import RolloutSettings
 
 Variant = Literal["real-only", "dream-only", "mixed"]
 

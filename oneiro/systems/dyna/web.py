@@ -20,16 +20,16 @@ from oneiro.agents.linear import LinearPolicy, fit, turn_numbers
 from oneiro.agents.rollout import Attempt, attempts, attempts_at, play
 from oneiro.episode import Episode, with_outcome
 from oneiro.learning.algorithms import Grpo
-from oneiro.predictors.webpage.dream import DreamedWeb, foresee
-from oneiro.predictors.webpage.dynamics import NextPages, Remembered
-from oneiro.predictors.webpage.parquet import read_parquet
-from oneiro.predictors.webpage.slot_model import right_kind
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.systems.dyna.loop import VariantRun, run_variants
 from oneiro.systems.dyna.recipe import DynaWebRecipe, Variant
 from oneiro.systems.plan.page_models import PageModels, page_models
 from oneiro.systems.plan.pages import Steps, WebLearner, config_of, policy_dialogue, recorded, world_of
+from oneiro.tasks.webpage.dream import DreamedWeb, foresee
+from oneiro.tasks.webpage.dynamics import NextPages, Remembered
+from oneiro.tasks.webpage.parquet import read_parquet
+from oneiro.tasks.webpage.slot_model import right_kind
 from oneiro.worlds.levels import distinct_seeds
 
 __all__ = ["DynaWebRecipe", "run"]

@@ -23,18 +23,18 @@ from oneiro.agents.policies import ModelPolicy, Policy, ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts_at, play
 from oneiro.episode import Episode
+from oneiro.learning import stages
 from oneiro.models.chat import ChatFormat
-from oneiro.predictors.dynamics import Cached, Dynamics, Shuffled
-from oneiro.predictors.grid.lookup import Lookup
-from oneiro.predictors.grid.model import LookupModel, TrueLake
 from oneiro.rundir.run import Run
 from oneiro.sampling.engine import Engine
-from oneiro.systems import stages
 from oneiro.systems.plan.goals import TargetLake, best_possible, has_target
 from oneiro.systems.plan.lake import REPLY, LakeLearner, lake_of, read_action
 from oneiro.systems.plan.play import random_play, transitions
 from oneiro.systems.plan.recipe import Goal, PlanLakeRecipe
 from oneiro.systems.plan.tables import planning_table, steps_table, write_traces
+from oneiro.tasks.base import Cached, Dynamics, Shuffled
+from oneiro.tasks.grid.model import LookupModel, TrueLake
+from oneiro.tasks.grid.predictor import Lookup
 from oneiro.worlds.baselines import random_policy
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake
 from oneiro.worlds.levels import distinct_seeds

@@ -14,20 +14,21 @@ from oneiro.agents.loading import AgentMetadata
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.reply import TAG_TOKENS
 from oneiro.episode import Row
+from oneiro.learning import stages
 from oneiro.learning.settings import SftSettings
 from oneiro.models import language as languages
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
-from oneiro.predictors.grid.model import GridMetadata, GridModel
-from oneiro.predictors.grid.task import GridPredictor, GridPredictorConfig, GridTransition
 from oneiro.rundir.records import read_lines
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine, SamplingSettings
-from oneiro.systems import stages
 from oneiro.systems.plan.play import POLICY_DIALOGUE, policy_row, random_play, steps_in, transitions
 from oneiro.systems.plan.recipe import LakeRecipe
 from oneiro.systems.spa.hindsight import best_known
+from oneiro.tasks.answering import true_rows
+from oneiro.tasks.grid.model import GridMetadata, GridModel
+from oneiro.tasks.grid.predictor import GridPredictor, GridPredictorConfig, GridTransition
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake
 from oneiro.worlds.registry import config_for
 
@@ -82,7 +83,7 @@ class LakeLearner:
     def tiny(self, name: str, cases: Sequence[GridTransition]) -> LanguageModel:
         """Random weights; the tokenizer is trained on steps of the play."""
         actions = lake_of(self.recipe)().actions or ()
-        texts = ["<|im_start|>user assistant\n<|im_end|>\n", *(f"{word}\n" for word in actions)] * 64
+        texts = [languages.ROLES, *(f"{word}\n" for word in actions)] * 64
         texts += [text for case in cases[:512] for text in (f"{case.state}\n{case.action}", case.after)]
         return languages.create_tiny(self.recipe.model, texts, seeds.derive(self.seed, name), TAG_TOKENS)
 
@@ -91,8 +92,8 @@ class LakeLearner:
         cases = transitions(self.played())
         language = self.tiny("world model", cases)
         GridMetadata(task=self.predictor.config, sampling=self.recipe.sampling).write(language)
-        model = self.grid_model(language)
-        return self._supervise("world-model", language, [model.row(case) for case in cases], self.recipe.sft)
+        rows = true_rows(self.predictor, ChatFormat(language.tokenizer), cases)
+        return self._supervise("world-model", language, rows, self.recipe.sft)
 
     def learn_policy(self) -> dict[str, Any]:
         """SFT of the best actions that the play knows of: a policy from the same data, and its rewards besides."""

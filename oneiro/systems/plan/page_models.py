@@ -12,22 +12,21 @@ from typing import Any, Protocol
 
 from oneiro.agents.linear import LinearPolicy
 from oneiro.agents.loading import AgentMetadata
+from oneiro.learning import stages
 from oneiro.learning.settings import SftSettings
 from oneiro.models import language as languages
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import METADATA, LanguageModel, write_folder
-from oneiro.predictors.webpage.dynamics import NextPages, pages_in
-from oneiro.predictors.webpage.model import WebPageMetadata, WebPageModel
-from oneiro.predictors.webpage.slot_model import SlotModel
-from oneiro.predictors.webpage.state import PageTransition
-from oneiro.predictors.webpage.task import WebPagePredictor
 from oneiro.rundir.run import Run
 from oneiro.runtime import files, seeds
 from oneiro.sampling.engine import Engine
-from oneiro.systems import stages
 from oneiro.systems.plan.web_recipe import SLOTS, WebRecipe
-from oneiro.systems.rlvr.webpage.data import true_rows
-from oneiro.systems.rlvr.webpage.tiny import TEXTS, create_tiny
+from oneiro.tasks.answering import true_rows
+from oneiro.tasks.webpage.dynamics import NextPages, pages_in
+from oneiro.tasks.webpage.model import TEXTS, WebPageMetadata, WebPageModel, create_tiny
+from oneiro.tasks.webpage.predictor import WebPagePredictor
+from oneiro.tasks.webpage.slot_model import SlotModel
+from oneiro.tasks.webpage.state import PageTransition
 
 Policies = Callable[[], LinearPolicy]
 

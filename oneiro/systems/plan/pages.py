@@ -14,20 +14,21 @@ from typing import Any
 from oneiro.agents import reply as replies
 from oneiro.agents.linear import LinearPolicy, fit
 from oneiro.agents.loading import AgentMetadata
-from oneiro.agents.policies import Policy, ScriptedPolicy, mixture
+from oneiro.agents.policies import Policy, ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import Attempt, attempts, play
 from oneiro.episode import Episode
-from oneiro.predictors.webpage.dynamics import BrowsedPage
-from oneiro.predictors.webpage.parquet import read_parquet, write_parquet
-from oneiro.predictors.webpage.record import RecordedWeb
-from oneiro.predictors.webpage.state import PageTransition
-from oneiro.predictors.webpage.task import WebPagePredictor, WebPagePredictorConfig
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.systems.plan.page_models import PageModels, page_models
 from oneiro.systems.plan.web_recipe import WebRecipe
+from oneiro.tasks.webpage.dynamics import BrowsedPage
+from oneiro.tasks.webpage.parquet import read_parquet, write_parquet
+from oneiro.tasks.webpage.predictor import WebPagePredictor, WebPagePredictorConfig
+from oneiro.tasks.webpage.record import RecordedWeb
+from oneiro.tasks.webpage.state import PageTransition
+from oneiro.worlds.baselines import mixture
 from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.web.world import WebConfig, WebWorld
 

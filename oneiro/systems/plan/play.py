@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from oneiro.agents.prompts import DialogueSettings
-from oneiro.episode import FinishReason, Row, given
+from oneiro.episode import FinishReason, Row
 from oneiro.models.chat import ChatFormat
-from oneiro.predictors.grid.task import GridTransition
-from oneiro.predictors.grid.world import understood
 from oneiro.runtime import seeds
+from oneiro.tasks.grid.predictor import GridTransition
+from oneiro.tasks.grid.world import understood
 from oneiro.worlds.base import World
 
 POLICY_DIALOGUE = DialogueSettings(
@@ -60,10 +60,4 @@ def steps_in(records: Sequence[dict[str, Any]]) -> int:
 
 def policy_row(chat: ChatFormat, state: str, action: str) -> Row:
     """A state, and the action to be learned in it."""
-    return Row(
-        [
-            given(chat.opening(state)),
-            given(chat.encode(f"<answer>{action}</answer>"), "assistant", ce=1.0),
-            given([chat.end], "assistant", ce=1.0),
-        ]
-    )
+    return chat.answered(chat.opening(state), f"<answer>{action}</answer>")

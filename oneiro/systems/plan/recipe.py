@@ -12,7 +12,7 @@ from oneiro.models.settings import ModelSettings
 from oneiro.recipe import Recipe, Settings
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.settings import SamplingSettings
-from oneiro.systems.rlvr.textgame.recipe import TextGameRecipe
+from oneiro.tasks.textgame.recipe import TextGameRecipe
 from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.registry import world_class
 

@@ -23,20 +23,20 @@ from oneiro.agents.planning.textgames import observed, score_rule
 from oneiro.agents.planning.values import RuleValue
 from oneiro.agents.policies import Policy, ScriptedPolicy
 from oneiro.agents.rollout import attempts_at, play
-from oneiro.episode import Episode, Row, Tokens, given
+from oneiro.episode import Episode, Tokens
+from oneiro.learning import stages
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
-from oneiro.predictors.dynamics import Cached, Dynamics, Shuffled
-from oneiro.predictors.textgame.dynamics import TextGameDynamics
-from oneiro.predictors.textgame.rollout import true_predictor
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
-from oneiro.systems import stages
+from oneiro.systems import rlvr as pipeline
 from oneiro.systems.plan.recipe import PlanTextGameRecipe
 from oneiro.systems.plan.tables import planning_table, write_traces
-from oneiro.systems.rlvr import pipeline
-from oneiro.systems.rlvr.textgame.task import TextGameTask
+from oneiro.tasks.base import Cached, Dynamics, Shuffled
+from oneiro.tasks.textgame.dynamics import TextGameDynamics
+from oneiro.tasks.textgame.rollout import true_predictor
+from oneiro.tasks.textgame.task import TextGameTask
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import random_policy
 from oneiro.worlds.levels import distinct_seeds
@@ -96,16 +96,7 @@ class PlanTextGame:
     def learn_policy(self) -> dict[str, Any]:
         language = self._tiny_policy()
         chat = ChatFormat(language.tokenizer)
-        rows = [
-            Row(
-                [
-                    given(self.prompt(chat, row)),
-                    given(chat.encode(row.action), "assistant", ce=1.0),
-                    given([chat.end], "assistant", ce=1.0),
-                ]
-            )
-            for row in self.demonstrations
-        ]
+        rows = [chat.answered(self.prompt(chat, row), row.action) for row in self.demonstrations]
         seed = seeds.derive(self.recipe.seed, POLICY)
         steps = stages.supervise(self.run, POLICY, POLICY, language, rows, [], self.recipe.policy, seed)
         return {"rows": len(rows), "steps": steps}

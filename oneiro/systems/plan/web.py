@@ -22,13 +22,9 @@ from oneiro.agents.planning.webpages import PolicyRanking, PolicyVotes, address_
 from oneiro.agents.policies import Policy, ScriptedPolicy
 from oneiro.agents.rollout import attempts_at, play
 from oneiro.episode import Episode
-from oneiro.predictors.dynamics import Cached
-from oneiro.predictors.webpage.dynamics import BrowsedPage, NextPages, PageDynamics, TrueWeb, looked_up, shuffled
-from oneiro.predictors.webpage.lookup import Lookup
-from oneiro.predictors.webpage.slot_model import right_kind
+from oneiro.learning import stages
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
-from oneiro.systems import stages
 from oneiro.systems.plan.pages import (
     WebLearner,
     by_episode,
@@ -40,6 +36,10 @@ from oneiro.systems.plan.pages import (
 )
 from oneiro.systems.plan.tables import difference, planning_table, steps_table, write_traces
 from oneiro.systems.plan.web_recipe import PlanWebRecipe, WebRecipe
+from oneiro.tasks.base import Cached
+from oneiro.tasks.webpage.dynamics import BrowsedPage, NextPages, PageDynamics, TrueWeb, looked_up, shuffled
+from oneiro.tasks.webpage.lookup import Lookup
+from oneiro.tasks.webpage.slot_model import right_kind
 from oneiro.worlds.baselines import random_policy
 from oneiro.worlds.levels import distinct_seeds
 from oneiro.worlds.web.world import WebWorld

@@ -9,16 +9,16 @@ from pydantic import Field, model_validator
 from oneiro.agents.planning.settings import PlannerSettings
 from oneiro.learning.settings import SftSettings
 from oneiro.models.settings import ModelSettings
-from oneiro.predictors.webpage.task import WebPagePredictorConfig
 from oneiro.recipe import Recipe, Settings
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.settings import SamplingSettings
+from oneiro.tasks.webpage.predictor import WebPagePredictorConfig
 from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.web.templates.base import Template
 from oneiro.worlds.web.world import chosen_templates
 
 SLOTS = "slots"
-"""The page model that needs no language model (`oneiro.predictors.webpage.slot_model`)."""
+"""The page model that needs no language model (`oneiro.tasks.webpage.slot_model`)."""
 
 
 class WebPlaySettings(Settings):

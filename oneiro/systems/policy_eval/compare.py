@@ -17,8 +17,6 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from oneiro.predictors.video.model import PRETRAIN, open_model
-from oneiro.predictors.video.world import LearnedFrames
 from oneiro.recipe import Settings
 from oneiro.report import plots, stats
 from oneiro.report.table import Table
@@ -28,7 +26,9 @@ from oneiro.sampling.engine import Engine
 from oneiro.systems.policy_eval.agreement import FrameModel, agreement
 from oneiro.systems.policy_eval.policies import PixelPolicy
 from oneiro.systems.policy_eval.train import SuccessClassifier
-from oneiro.systems.rlvr.video.command import open_models
+from oneiro.tasks.video.command import open_models
+from oneiro.tasks.video.model import PRETRAIN, open_model
+from oneiro.tasks.video.world import LearnedFrames
 from oneiro.worlds.robot.drawer import draw_start
 from oneiro.worlds.robot.episodes import RobotEpisode, write_episode
 from oneiro.worlds.robot.simulator import ACTION, ACTION_REPEAT, TASKS, DrawerSimulator, TaskName

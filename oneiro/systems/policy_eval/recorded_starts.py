@@ -15,9 +15,6 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from oneiro.predictors.video.dataset import resized
-from oneiro.predictors.video.model import VideoModel
-from oneiro.predictors.video.world import LearnedFrames
 from oneiro.recipe import Settings
 from oneiro.report import stats
 from oneiro.report.table import Table
@@ -28,6 +25,9 @@ from oneiro.systems.policy_eval.agreement import FrameModel, mean_gap, mmrv, pea
 from oneiro.systems.policy_eval.compare import Advance, Labels, Rollouts, keep_rollouts, rollout
 from oneiro.systems.policy_eval.policies import PixelPolicy
 from oneiro.systems.policy_eval.rt1 import WIDTHS, rt1_stops
+from oneiro.tasks.video.dataset import resized
+from oneiro.tasks.video.model import VideoModel
+from oneiro.tasks.video.world import LearnedFrames
 from oneiro.worlds.robot.episodes import Episodes
 
 

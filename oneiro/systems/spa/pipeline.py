@@ -12,20 +12,20 @@ from typing import Any
 
 from oneiro.agents import evaluate as evaluation
 from oneiro.agents.reply import TAG_TOKENS
+from oneiro.learning import stages
+from oneiro.learning.stages import Curve
 from oneiro.models import language as languages
 from oneiro.models.language import LanguageModel
 from oneiro.report.table import Cell
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
-from oneiro.systems import stages
 from oneiro.systems.side_by_side import side_by_side
 from oneiro.systems.spa.data import sample_texts
 from oneiro.systems.spa.recipe import SpaRecipe
 from oneiro.systems.spa.self_play import self_play, self_play_stage
 from oneiro.systems.spa.variant_run import VariantRun
 from oneiro.systems.spa.variants import VARIANTS, Variant
-from oneiro.systems.stages import Curve
 from oneiro.worlds.baselines import beyond_budget, budget_warning
 from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.registry import config_for

@@ -8,14 +8,13 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from oneiro.agents.evaluate import AgentEvaluationSettings
 from oneiro.agents.prompts import DialogueSettings
-from oneiro.learning.rl_settings import RlSettings
+from oneiro.learning.rl_settings import RlSettings, RolloutSettings
 from oneiro.learning.settings import CollapseMonitorSettings, SftSettings
 from oneiro.models.settings import ModelSettings
 from oneiro.recipe import Name, Recipe, Settings, Workers
 from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.sampling.server import ServerConfig
 from oneiro.sampling.settings import SamplingSettings
-from oneiro.systems.settings import RolloutSettings
 from oneiro.systems.spa.protocols import with_protocol
 from oneiro.systems.spa.variants import VARIANTS, PlayPolicy, Variant, view_of
 from oneiro.worlds.choice import WorldChoice

@@ -8,19 +8,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from oneiro.agents import evaluate as evaluation
-from oneiro.agents.policies import ExplorationPolicy, ModelPolicy, Policy, ScriptedPolicy, ServerPolicy, mixture
+from oneiro.agents.policies import ExplorationPolicy, ModelPolicy, Policy, ScriptedPolicy, ServerPolicy
 from oneiro.agents.rollout import attempts, play
 from oneiro.episode import FinishReason
+from oneiro.learning import stages
 from oneiro.models.chat import ChatFormat
+from oneiro.report.episodes import is_record, record
 from oneiro.rundir.records import read_lines, write_episodes
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.processes import each_done
 from oneiro.sampling.engine import Engine
-from oneiro.systems import stages
 from oneiro.systems.spa.recipe import SelfPlaySettings, SpaRecipe
+from oneiro.worlds.baselines import mixture
 
 STAGE = "self-play"
 
@@ -87,7 +88,7 @@ def play_batch(recipe: SpaRecipe, folder: Path, name: str, batch: int, player: P
         rounds = [[t for t in planned if t.member == member] for member in range(settings.group_size)]
     made = world.maker() if settings.scripted else world.episode_maker()
     played = [
-        evaluation.record(episode)
+        record(episode)
         for part in rounds
         for episode in play(made, part, policy, recipe.dialogue, player.chat, seed, player.response_prefix)
     ]
@@ -111,10 +112,10 @@ def recorded_play(recipe: SpaRecipe, run: Run, name: str) -> Iterator[dict[str, 
 def read_batch(folder: Path, stage: str, batch: int) -> Iterator[dict[str, Any]]:
     """The episodes of a batch. What the play did not write is an error that names the file."""
     file = batch_file(folder, stage, batch)
-    for record in read_lines(file):
-        if not evaluation.is_record(record):
+    for data in read_lines(file):
+        if not is_record(data):
             raise OneiroError(f"{file} holds what is no episode; delete that file, then the batch is played again")
-        yield record
+        yield data
 
 
 def batch_file(folder: Path, stage: str, batch: int) -> Path:

@@ -14,22 +14,23 @@ from oneiro.agents.loading import AgentMetadata
 from oneiro.agents.policies import ModelPolicy
 from oneiro.agents.rollout import attempts, attempts_at, play
 from oneiro.episode import Episode, Row, Tokens, lost
+from oneiro.learning import stages
 from oneiro.learning.collapse import CollapseMonitor
 from oneiro.learning.filters import FilterSettings
 from oneiro.learning.loop import RlSettings
 from oneiro.learning.sft import SftSettings
+from oneiro.learning.stages import Rollout
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
+from oneiro.report.episodes import record
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
-from oneiro.systems import stages
 from oneiro.systems.spa.data import rows_of
 from oneiro.systems.spa.hindsight import Hindsight
 from oneiro.systems.spa.recipe import SpaRecipe
 from oneiro.systems.spa.self_play import recorded_play
-from oneiro.systems.stages import Rollout
 from oneiro.worlds.levels import distinct_seeds
 
 
@@ -93,7 +94,7 @@ class VariantRun:
         steps = stages.supervise(run, stage, f"SFT {self.name}", language, rows, held_out, self.sft_settings, seed)
         once = recipe.evaluation.model_copy(update={"samples": 1})
         played = self.played(Engine(language, recipe.max_batch_size), "after SFT", once)
-        run.episodes(stage, steps, [evaluation.record(e) for e in played])
+        run.episodes(stage, steps, [record(e) for e in played])
         found = {name: vars(cell) for name, cell in evaluation.measure(evaluation.unbroken(played)[0], 1).items()}
         reached = found["prediction"]["value"]
         shown = f", predicted state really reached {reached:.1%}" if reached is not None else ""
@@ -107,10 +108,10 @@ class VariantRun:
         keep_malformed = settings.keep_malformed if malformed is None else malformed
         parts: tuple[list[Row], list[Row]] = ([], [])
         learned = self.learned_turns()
-        for record in recorded_play(self.recipe, self.run, self.name):
-            rows = rows_of(record, chat, self.dialogue, self.variant, self.response_prefix, keep_malformed, learned)
+        for data in recorded_play(self.recipe, self.run, self.name):
+            rows = rows_of(data, chat, self.dialogue, self.variant, self.response_prefix, keep_malformed, learned)
             if rows:
-                aside = seeds.generator(self.recipe.seed, "held out", record["seed"]).random() < settings.held_out
+                aside = seeds.generator(self.recipe.seed, "held out", data["seed"]).random() < settings.held_out
                 parts[aside].extend(rows)
         if not parts[0]:
             raise OneiroError(
@@ -163,7 +164,7 @@ class VariantRun:
         replies = self.dialogue.max_turns if self.dialogue.context == "full" and not chat.rewrites else 1
         return Rollout(
             play_step,
-            evaluation.record,
+            record,
             evaluate=lambda step: self.eval_subset(engine, step),
             max_tokens=replies * recipe.sampling.max_tokens,
             validate=lambda: self.validate(engine),
@@ -210,7 +211,7 @@ class VariantRun:
         """The variant's rows of the tables."""
         engine = Engine(self.model("rl", "sft"), self.recipe.max_batch_size)
         played = self.played(engine, "evaluate", self.recipe.evaluation)
-        self.run.episodes(f"evaluate-{self.name}", 0, [evaluation.record(e) for e in played])
+        self.run.episodes(f"evaluate-{self.name}", 0, [record(e) for e in played])
         if words := lost(played):
             self.run.say(f"evaluation of {self.name}: {words}; their levels are left out")
         episodes, _ = evaluation.unbroken(played)

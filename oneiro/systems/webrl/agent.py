@@ -20,7 +20,7 @@ from oneiro.agents.linear.train import Decision, Slope
 from oneiro.agents.policies import ModelPolicy, Policy
 from oneiro.agents.reply import TAG_TOKENS
 from oneiro.episode import Episode, Floats
-from oneiro.learning import checkpoint, loop
+from oneiro.learning import checkpoint, loop, stages
 from oneiro.learning.algorithms import Algorithm
 from oneiro.learning.example import Example
 from oneiro.learning.filters import FilterSettings
@@ -34,7 +34,6 @@ from oneiro.models.language import LanguageModel
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
-from oneiro.systems import stages
 from oneiro.systems.webrl.critic import Critic, Log
 from oneiro.systems.webrl.episodes import Lesson, RowFormat, Turn, turns_of
 from oneiro.systems.webrl.playing import metadata

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from oneiro.episode import Episode
+from oneiro.learning import stages
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner
 from oneiro.models import language as languages
@@ -19,7 +20,6 @@ from oneiro.rundir.records import read_lines
 from oneiro.rundir.run import Run
 from oneiro.runtime import files, seeds
 from oneiro.runtime.errors import OneiroError
-from oneiro.systems import stages
 from oneiro.systems.webrl import agent as agents
 from oneiro.systems.webrl import episodes as records
 from oneiro.systems.webrl import playing, tables

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from oneiro.agents import prompts as words
 from oneiro.agents.loading import AgentMetadata
-from oneiro.agents.policies import Policy, ScriptedPolicy, mixture
+from oneiro.agents.policies import Policy, ScriptedPolicy
 from oneiro.agents.rollout import Attempt, play
 from oneiro.episode import Episode
 from oneiro.models.chat import ChatFormat
@@ -16,6 +16,7 @@ from oneiro.systems.webrl import episodes as records
 from oneiro.systems.webrl.episodes import Turn
 from oneiro.systems.webrl.recipe import SPLITS, WebrlRecipe
 from oneiro.worlds.base import World
+from oneiro.worlds.baselines import mixture
 from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.levels import new_levels
 from oneiro.worlds.web.tasks import Task

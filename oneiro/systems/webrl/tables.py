@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from oneiro.learning import stages
+from oneiro.learning.stages import Curve
 from oneiro.report import stats
 from oneiro.report.table import Cell, Table
 from oneiro.rundir.run import Run
-from oneiro.systems import stages
-from oneiro.systems.stages import Curve
 from oneiro.systems.webrl.phases import Phases
 from oneiro.systems.webrl.recipe import SPLITS, WebrlRecipe
 

@@ -147,12 +147,12 @@ class Episodes:
     @cached_property
     def train(self) -> Episodes:
         """The episodes that are not in `test`."""
-        return self._where(lambda path: number_of(path) % self.every != 0)
+        return self.where(lambda path: number_of(path) % self.every != 0)
 
     @cached_property
     def test(self) -> Episodes:
         """Every `every`-th episode by its number, 0 included. Other files of the folder have no say in that."""
-        return self._where(lambda path: number_of(path) % self.every == 0)
+        return self.where(lambda path: number_of(path) % self.every == 0)
 
     def segment(self, index: int, start: int, length: int) -> RobotEpisode:
         """`length` consecutive frames of one episode."""
@@ -192,7 +192,8 @@ class Episodes:
         for path in self.paths:
             yield _of_file(path, lambda archive: decode(storage.read(archive, lambda name: name == wanted)))
 
-    def _where(self, keep: Callable[[Path], bool]) -> Episodes:
+    def where(self, keep: Callable[[Path], bool]) -> Episodes:
+        """The episodes whose file is kept."""
         kept = [index for index, path in enumerate(self.paths) if keep(path)]
         return replace(self, paths=tuple(self.paths[i] for i in kept), lengths=tuple(self.lengths[i] for i in kept))
 

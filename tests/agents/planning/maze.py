@@ -8,8 +8,7 @@ from typing import Any
 from oneiro.agents.planning.base import Judged, Root
 from oneiro.agents.planning.proposals import EveryAction
 from oneiro.agents.planning.values import RuleValue
-from oneiro.predictors.base import Flaw, Malformed
-from oneiro.predictors.dynamics import Dynamics, Imagined
+from oneiro.tasks.base import Dynamics, Flaw, Imagined, Malformed
 
 TOKENS = 3
 """What a prediction costs."""

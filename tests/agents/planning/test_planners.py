@@ -15,8 +15,7 @@ from oneiro.agents.planning.mpc import ModelPredictiveControl
 from oneiro.agents.planning.policy import make_planner
 from oneiro.agents.planning.settings import PlannerSettings
 from oneiro.agents.planning.values import RuleValue
-from oneiro.predictors.base import Flaw, Malformed
-from oneiro.predictors.dynamics import Cached, Dynamics, Imagined, Shuffled
+from oneiro.tasks.base import Cached, Dynamics, Flaw, Imagined, Malformed, Shuffled
 from tests.agents.planning.maze import MAZE, PROPOSE, ROOT, START, TOKENS, VALUE, WAY, Maze, rule
 
 MPC = {"name": "mpc", "sequences": 1500, "iterations": 4, "elites": 6, "keep": 0.7}

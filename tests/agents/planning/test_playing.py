@@ -10,7 +10,6 @@ import pytest
 
 from oneiro import worlds
 from oneiro.agents.dreaming import DreamingPolicy
-from oneiro.agents.evaluate import record
 from oneiro.agents.planning.agent_model import AgentModel
 from oneiro.agents.planning.base import Proposed, Root
 from oneiro.agents.planning.grids import every_action, grid_rule, lake_rule
@@ -25,16 +24,16 @@ from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts, play
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
-from oneiro.predictors.base import Malformed
-from oneiro.predictors.dynamics import Cached, Shuffled
-from oneiro.predictors.grid.model import TrueLake
-from oneiro.predictors.grid.world import LearnedFrozenLake, foresee
-from oneiro.predictors.textgame.dynamics import TextGameDynamics
-from oneiro.predictors.textgame.rollout import true_predictor
-from oneiro.predictors.textgame.task import TextGamePredictor, TextGamePredictorConfig
+from oneiro.report.episodes import record
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.sampling.server import ServerConfig
+from oneiro.tasks.base import Cached, Malformed, Shuffled
+from oneiro.tasks.grid.model import TrueLake
+from oneiro.tasks.grid.world import LearnedFrozenLake, foresee
+from oneiro.tasks.textgame.dynamics import TextGameDynamics
+from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
+from oneiro.tasks.textgame.rollout import true_predictor
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import random_policy
 from oneiro.worlds.grid.frozen_lake.views import Lake

@@ -22,16 +22,16 @@ from oneiro.agents.planning.webpages import (
     offered_in,
     page_goal,
 )
-from oneiro.predictors.base import Malformed
-from oneiro.predictors.webpage.dream import DreamedWeb
-from oneiro.predictors.webpage.dynamics import BrowsedPage, PageDynamics, TrueWeb, looked_up, shuffled
-from oneiro.predictors.webpage.lookup import Lookup
-from oneiro.predictors.webpage.model import WebPageMetadata
-from oneiro.predictors.webpage.record import RecordedWeb
-from oneiro.predictors.webpage.state import PageState, PageTransition, Situation
-from oneiro.predictors.webpage.task import WebPagePredictorConfig
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import SamplingSettings
+from oneiro.tasks.base import Malformed
+from oneiro.tasks.webpage.dream import DreamedWeb
+from oneiro.tasks.webpage.dynamics import BrowsedPage, PageDynamics, TrueWeb, looked_up, shuffled
+from oneiro.tasks.webpage.lookup import Lookup
+from oneiro.tasks.webpage.model import WebPageMetadata
+from oneiro.tasks.webpage.predictor import WebPagePredictorConfig
+from oneiro.tasks.webpage.record import RecordedWeb
+from oneiro.tasks.webpage.state import PageState, PageTransition, Situation
 from oneiro.worlds.web.diff import Item
 from oneiro.worlds.web.tasks import Evaluation
 from oneiro.worlds.web.world import WebConfig, WebWorld

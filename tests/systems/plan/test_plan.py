@@ -10,7 +10,6 @@ import pytest
 
 from oneiro.agents.evaluate import evaluate_agent
 from oneiro.agents.planning.settings import PlannerSettings
-from oneiro.predictors.webpage.parquet import read_parquet
 from oneiro.recipe import load
 from oneiro.report import page
 from oneiro.rundir.records import read_lines, read_log
@@ -18,6 +17,7 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.systems.dyna.tables import steps_table
 from oneiro.systems.plan.play import random_play, steps_in, transitions
 from oneiro.systems.plan.tables import difference, planning_table
+from oneiro.tasks.webpage.parquet import read_parquet
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake, FrozenLakeConfig
 
 Finished = Callable[[str, str], Path]

@@ -18,7 +18,6 @@ from oneiro.models.video.layout import Layout
 from oneiro.models.video.pixel import PixelReader, PixelSettings
 from oneiro.models.video.tokenizer import FrameTokenizerSettings
 from oneiro.models.video.transformer import TransformerSettings, create
-from oneiro.predictors.video.model import VideoMetadata
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.progress import Bar, console
 from oneiro.systems.policy_eval import compare as real2sim
@@ -26,6 +25,7 @@ from oneiro.systems.policy_eval.compare import Real2SimSettings, SimulatedFrames
 from oneiro.systems.policy_eval.policies import Cloned, Recorded
 from oneiro.systems.policy_eval.rt1 import Rt1, fitted, load_rt1, rt1_action, rt1_stops
 from oneiro.systems.policy_eval.train import PolicyTrainingSettings, SuccessClassifier, policies_of
+from oneiro.tasks.video.model import VideoMetadata
 from oneiro.worlds.robot.collect import CollectSettings, collect, play
 from oneiro.worlds.robot.episodes import ActionBins, read_episode
 from oneiro.worlds.robot.simulator import TASKS

@@ -16,7 +16,6 @@ from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video.layout import Layout
 from oneiro.models.video.tokenizer import FrameTokenizerSettings
 from oneiro.models.video.transformer import TransformerSettings, create
-from oneiro.predictors.video.model import VideoMetadata, open_model
 from oneiro.runtime.errors import OneiroError
 from oneiro.systems.policy_eval.compare import read_labels
 from oneiro.systems.policy_eval.recorded_starts import (
@@ -29,6 +28,7 @@ from oneiro.systems.policy_eval.recorded_starts import (
     robot_tables,
 )
 from oneiro.systems.policy_eval.rt1 import Rt1
+from oneiro.tasks.video.model import VideoMetadata, open_model
 from oneiro.worlds.robot.episodes import ActionBins, RobotEpisode, open_episodes, read_episode, write_episode
 
 SAID = "open middle drawer"

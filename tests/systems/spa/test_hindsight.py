@@ -9,7 +9,6 @@ import pytest
 
 import oneiro
 from oneiro import worlds
-from oneiro.agents.evaluate import record
 from oneiro.agents.exploration import Explorer
 from oneiro.agents.policies import ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
@@ -18,6 +17,7 @@ from oneiro.agents.rollout import attempts, play
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.recipe import load
+from oneiro.report.episodes import record
 from oneiro.rundir.records import read_lines
 from oneiro.runtime.errors import OneiroError
 from oneiro.systems.spa.data import rows_of

@@ -12,18 +12,19 @@ import pytest
 
 import oneiro
 from oneiro import cli, worlds
-from oneiro.agents.evaluate import record
-from oneiro.agents.policies import ScriptedPolicy, mixture
+from oneiro.agents.policies import ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts, play
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel, load
 from oneiro.recipe import load as load_recipe
+from oneiro.report.episodes import record
 from oneiro.rundir.run import Run
 from oneiro.runtime.errors import OneiroError
 from oneiro.systems.spa.data import rows_of
 from oneiro.systems.spa.pipeline import VARIANTS
 from oneiro.systems.spa.self_play import lose_batch, play_batch, recorded_play, self_play
+from oneiro.worlds.baselines import mixture
 from tests.interruption import Forked, fingerprint, kill_in
 
 

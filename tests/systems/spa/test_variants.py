@@ -11,14 +11,14 @@ import pytest
 
 import oneiro
 from oneiro import worlds
-from oneiro.agents.evaluate import record
-from oneiro.agents.policies import ModelPolicy, ScriptedPolicy, mixture
+from oneiro.agents.policies import ModelPolicy, ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.reply import TAG_TOKENS, write
 from oneiro.agents.rollout import attempts, play
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel, train_tokenizer
 from oneiro.recipe import load
+from oneiro.report.episodes import record
 from oneiro.rundir.records import read_lines
 from oneiro.rundir.run import Run
 from oneiro.runtime.errors import OneiroError
@@ -26,6 +26,7 @@ from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.systems.spa.data import rows_of, sample_texts
 from oneiro.systems.spa.pipeline import VARIANTS, SpaRecipe, VariantRun
 from oneiro.systems.spa.variant_run import reasoning_length
+from oneiro.worlds.baselines import mixture
 
 SEEN = "<think><observation>{state}</observation>"
 SMALL = [

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oneiro.predictors.textgame.task import TextGamePredictor, TextGamePredictorConfig
+from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
 from oneiro.worlds.textgame.augment import augmented, names_in
 from oneiro.worlds.textgame.bytesized32 import read_transitions
 from oneiro.worlds.textgame.state import State, Transition, edits

@@ -1,0 +1,230 @@
+"""What every pipeline shares: SFT and RL as stages of a run, the weights after a stage, and the summary.
+
+A stage shows a progress bar, logs metrics that a resumed run takes back, and keeps its checkpoints in the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from oneiro.episode import Episode, Row, lost
+from oneiro.learning import checkpoint, loop, sft
+from oneiro.learning.collapse import CollapseMonitor
+from oneiro.learning.learner import Learner
+from oneiro.learning.loop import RlSettings
+from oneiro.learning.selection import Selection
+from oneiro.learning.sft import SftSettings
+from oneiro.models import language as languages
+from oneiro.models.language import LanguageModel, ModelSettings
+from oneiro.rundir.records import read_log
+from oneiro.rundir.run import METRICS, Run
+from oneiro.runtime.errors import OneiroError
+from oneiro.sampling.engine import Engine
+from oneiro.sampling.fleet import Fleet
+
+BASE = "base"
+"""The folder of the weights that `tiny` starts from, among a run's checkpoints."""
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """What an RL stage samples from, and what it reports."""
+
+    play: Callable[[int], list[Episode]]
+    """The episodes of a step: a pure function of the step and the weights."""
+    record: Callable[[Episode], dict[str, Any]]
+    """An episode as plain JSON, for `episodes/`."""
+    describe: Callable[[Sequence[Episode]], dict[str, float]] = lambda episodes: {}
+    """Further metrics of a step's episodes."""
+    evaluate: Callable[[int], dict[str, float]] = lambda step: {}
+    """Metrics on held-out cases, with the policy as it is before that step's update."""
+    max_tokens: int | None = None
+    """The most tokens that a row may sample."""
+    validate: Callable[[], dict[str, float]] | None = None
+    """Metrics on validation cases (`rl.select`)."""
+    validation_metric: str = ""
+    """The one that chooses, where the settings name none."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A plot of the report: one metric over the steps of some stages."""
+
+    title: str
+    key: str
+    stages: Mapping[str, str]
+    """Label -> stage."""
+    unit: str = ""
+
+
+# Weights --------------------------------------------------------------------------------------------------------------
+
+
+def make_base(run: Run, settings: ModelSettings, create_tiny: Callable[[], LanguageModel]) -> dict[str, Any]:
+    """The stage `model`: create and keep the weights of `tiny`, or see that the named model loads."""
+    if settings.name == "tiny":
+        made = create_tiny()
+        made.save(run.path / "checkpoints" / BASE, manifest=True)
+    else:
+        made = languages.load(settings)
+    if made.tokenizer is None:
+        raise OneiroError(f"the model '{settings.name}' has no tokenizer; put tokenizer.json beside its config.json")
+    run.say(made.about)
+    return {"parameters": made.backbone.shape.parameters, "vocabulary": made.backbone.shape.vocabulary}
+
+
+def base_weights(run: Run, settings: ModelSettings) -> LanguageModel:
+    """The weights that training starts from; those of `tiny` were made by the stage `model`."""
+    if settings.name == "tiny":
+        return languages.with_lora(languages.load(str(run.path / "checkpoints" / BASE)), settings.lora)
+    return languages.load(settings)
+
+
+def weights_after(run: Run, stages: Sequence[str | None], settings: ModelSettings) -> LanguageModel:
+    """The weights after the first of these stages that is done, else those that training starts from."""
+    for stage in stages:
+        if stage is not None and run.done(stage):
+            folder = run.path / "checkpoints" / stage
+            if not any(folder.glob("step-*")):
+                raise OneiroError(
+                    f"{folder} holds no checkpoint, though its stage is done; delete {run.path / 'run.json'}, and the "
+                    "same command makes what is missing"
+                )
+            return languages.load(settings.model_copy(update={"name": str(folder), "lora": None}))
+    return base_weights(run, settings)
+
+
+# Training -------------------------------------------------------------------------------------------------------------
+
+
+def supervise(
+    run: Run,
+    stage: str,
+    title: str,
+    language: LanguageModel,
+    rows: Sequence[Row],
+    held_out: Sequence[Row],
+    settings: SftSettings,
+    seed: int,
+    group_sizes: Sequence[int] | None = None,
+) -> int:
+    """SFT as a stage of a run, from its last checkpoint on; returns the number of steps."""
+    steps = sft.Schedule.of(settings, len(rows), group_sizes).steps
+    with run.progress(title, steps) as bar:
+
+        def log(step: int, values: dict[str, float]) -> None:
+            run.log(stage, step, values)
+            bar.advance(1, loss=values["loss"])
+
+        def rewind(step: int) -> None:
+            run.rewind(stage, step)
+            bar.begin(step)
+
+        sft.train(
+            language,
+            rows,
+            held_out,
+            settings,
+            run.checkpoint_dir(stage),
+            seed,
+            log,
+            rewind,
+            group_sizes,
+            run.say,
+            run.saving(),
+        )
+    logged = (row for row in read_log(run.path / METRICS) if row["stage"] == stage)
+    if warning := sft.overfitting([(row["step"], row["held_out_ce"]) for row in logged if "held_out_ce" in row]):
+        run.say(f"{title}: {warning}")
+    return steps
+
+
+def reinforce(
+    run: Run,
+    stage: str,
+    title: str,
+    language: LanguageModel,
+    rollout_of: Callable[[Engine], Rollout],
+    *,
+    settings: RlSettings,
+    seed: int,
+    monitor: CollapseMonitor,
+    max_batch_size: int,
+    evaluate_every: int = 0,
+) -> dict[str, Any]:
+    """RL as a stage of a run, from its last checkpoint on; the result has the notes of the collapse monitor.
+
+    `rollout_of` gets the engine of the model that plays: the policy, or the copy that follows it (`loop.actor_of`).
+    """
+    actor = loop.actor_of(language, settings)
+    fleet = Fleet(actor, settings.servers, run.path / "weights" / stage) if settings.servers else None
+    rollout = rollout_of(fleet or Engine(actor, max_batch_size))
+    selection = None
+    if settings.select is not None:
+        # An actor's weights may be older than those that would be kept.
+        own = rollout if actor is language and fleet is None else rollout_of(Engine(language, max_batch_size))
+        if own.validate is None:
+            raise OneiroError("rl.select: this recipe has no validation cases; leave it out")
+        metric = settings.select.metric or rollout.validation_metric
+        selection = Selection(settings.select, run.checkpoint_dir(stage), language, own.validate, metric)
+    with run.progress(title, settings.steps) as bar:
+
+        def log(step: int, values: dict[str, float]) -> None:
+            run.log(stage, step, values)
+            bar.advance(1, success=values["success"], reward=values["reward"])
+
+        def rewind(step: int) -> str | None:
+            run.rewind(stage, step)
+            bar.begin(step)
+            rows = [row for row in read_log(run.path / METRICS) if row["stage"] == stage]
+            return monitor.replay(rows) or (selection.replay(rows) if selection else None)
+
+        def keep(step: int, episodes: Sequence[Episode]) -> None:
+            run.episodes(stage, step, [rollout.record(episode) for episode in episodes])
+
+        def time(step: int, values: dict[str, float]) -> None:
+            run.time(stage, step, values)
+
+        def extra_metrics(step: int, episodes: Sequence[Episode], learner: Learner) -> dict[str, float]:
+            if words := lost(episodes):
+                run.say(f"{title}, step {step}: {words}")
+            found = rollout.describe(episodes) | monitor.measure(step, episodes, learner)
+            found |= fleet.metrics() if fleet else {}
+            if evaluate_every and (step - 1) % evaluate_every == 0:
+                found |= rollout.evaluate(step)
+            return found | selection.measure(step) if selection else found
+
+        def should_stop(step: int, values: dict[str, float]) -> str | None:
+            reasons = [monitor.see(step, values), selection.see(step, values) if selection else None]
+            return next(filter(None, reasons), None)
+
+        def play(step: int) -> list[Episode]:
+            if fleet is not None and step < settings.steps:  # further batches of a step come from the same weights
+                fleet.at(step)
+            return rollout.play(step)
+
+        callbacks = loop.Callbacks(play, log, time, keep, rewind, should_stop, extra_metrics, run.say)
+        last = loop.reinforce(
+            language, settings, run.checkpoint_dir(stage), seed, callbacks, actor, rollout.max_tokens, run.saving()
+        )
+    notes = [*monitor.notes, *([monitor.reason] if monitor.reason else [])]
+    if selection is not None:
+        notes += [*([selection.reason] if selection.reason else []), selection.finish(checkpoint.step_of(last))]
+    for text in notes:
+        run.say(f"{title}: {text}")
+    return {"notes": notes}
+
+
+# The report -----------------------------------------------------------------------------------------------------------
+
+
+def summarise(run: Run, compared: Mapping[str, Any], curves: Sequence[Curve], notes: Sequence[str]) -> None:
+    """Write `summary.json`: the tables and images of a comparison, the curves to draw, and notes in words."""
+    found = {
+        "tables": compared["tables"],
+        "curves": [{"title": c.title, "key": c.key, "stages": dict(c.stages), "unit": c.unit} for c in curves],
+        "notes": list(notes),
+    }
+    run.summary({**found, "images": compared["images"]} if "images" in compared else found)

@@ -1,1 +1,0 @@
-"""RLVR-World (arXiv 2505.13934): one pipeline, `pipeline.py`; each modality fills in a `Task`."""

@@ -1,1 +1,0 @@
-"""RLVR on text games."""

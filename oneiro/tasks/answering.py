@@ -1,0 +1,300 @@
+"""Tasks that a language model answers in text: one question, one answer, one verified reward.
+
+`AnsweringModel` is a model at work: situations in, answers out. `AnsweringTask` is what text games and web pages share
+inside an RLVR run: data and `tiny`, SFT on true answers, groups of sampled answers, greedy answers to test cases.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Generic, TypeVar
+
+from oneiro.episode import Episode, FinishReason, Row, Tokens, given
+from oneiro.learning import stages
+from oneiro.learning.stages import Curve, Rollout
+from oneiro.models import language as languages
+from oneiro.models.chat import ChatFormat
+from oneiro.models.language import LanguageModel
+from oneiro.models.metadata import ModelMetadata
+from oneiro.models.settings import ModelSettings
+from oneiro.report.episodes import record
+from oneiro.runtime import seeds
+from oneiro.runtime.clock import spent
+from oneiro.sampling.engine import Engine, Sample, SamplingSettings
+from oneiro.tasks.base import AFTER, BEFORE, RL, Predictor, Reward, Task
+from oneiro.tasks.recipe import AnsweringRecipe
+
+SFT = "sft"
+AT_ONCE = 1024
+"""Questions answered between two moves of a progress bar."""
+CURVES = (
+    Curve("Cross-entropy of SFT", "ce", {"SFT": SFT}),
+    Curve("Unreadable answers", "malformed", {AFTER: RL}, "%"),
+    Curve("Reward std within groups", "group_std", {AFTER: RL}),
+    Curve("Entropy", "entropy", {AFTER: RL}),
+    Curve("Tokens of an answer", "response_length", {AFTER: RL}),
+    Curve("Largest sampler-learner difference in log-probability", "mismatch", {AFTER: RL}),
+)
+"""What the report plots of every answering task, after the task's own curves."""
+
+TaskT = TypeVar("TaskT", bound=Predictor[Any, Any, Any, Any])
+SituationT = TypeVar("SituationT")
+CaseT = TypeVar("CaseT")
+
+
+@dataclass
+class AnsweringModel(Generic[TaskT, SituationT]):
+    """A task whose prompts are messages, with the engine that answers them."""
+
+    task: TaskT
+    engine: Engine
+    sampling: SamplingSettings
+
+    @property
+    def language(self) -> LanguageModel:
+        return self.engine.language
+
+    @cached_property
+    def chat(self) -> ChatFormat:
+        return ChatFormat(self.language.tokenizer)
+
+    def prompt(self, case: SituationT) -> Tokens:
+        return self.chat.opening(self.task.prompt(case)[0]["content"])
+
+    def sample(self, cases: Sequence[SituationT], group_size: int, seed: int) -> list[list[Sample]]:
+        """`group_size` answers to every case; a prompt is computed once for all of them."""
+        return self.engine.generate([self.prompt(case) for case in cases], group_size, self.sampling, seed=seed)
+
+    def text(self, sample: Sample) -> str:
+        return self.language.text(sample.tokens)
+
+    def greedy(
+        self, cases: Sequence[SituationT], advance: Callable[[int], object] = lambda count: None
+    ) -> list[Sample]:
+        sampling, samples = self.sampling.model_copy(update={"temperature": 0.0}), list[Sample]()
+        for start in range(0, len(cases), AT_ONCE):
+            prompts = [self.prompt(case) for case in cases[start : start + AT_ONCE]]
+            samples += [sample for (sample,) in self.engine.generate(prompts, 1, sampling)]
+            advance(len(prompts))
+        return samples
+
+    def __call__(self, cases: Sequence[SituationT]) -> list[str]:
+        """The greedy answer to each case: what evaluation and planning ask for."""
+        return [self.text(sample) for sample in self.greedy(cases)]
+
+
+def true_rows(task: Predictor[CaseT, Any, str, Any], chat: ChatFormat, cases: Iterable[CaseT]) -> list[Row]:
+    """Prompts with their true answers as token rows."""
+    return [chat.answered(chat.opening(task.prompt(case)[0]["content"]), task.target(case)) for case in cases]
+
+
+def create_tiny(
+    settings: ModelSettings,
+    task: Predictor[CaseT, Any, str, Any],
+    cases: Sequence[CaseT],
+    seed: int,
+    pieces: Callable[[Sequence[str]], Sequence[str]],
+    roles: int = 8,
+) -> LanguageModel:
+    """Random weights, and a tokenizer trained on the prompts and answers of `cases`, in which each of the `pieces`
+    found in these texts is one token.
+    """
+    texts = [text for case in cases for text in (task.prompt(case)[0]["content"], task.target(case))]
+    return languages.create_tiny(settings, [*texts, *[languages.ROLES] * roles], seed, pieces(texts))
+
+
+def most_often(pattern: re.Pattern[str], texts: Iterable[str], most: int, at_least: int = 1) -> list[str]:
+    """What a pattern finds most often, and no less than `at_least` times."""
+    counts = Counter[str]()
+    for text in texts:
+        counts.update(pattern.findall(text))
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return [piece for piece, count in ranked[:most] if count >= at_least]
+
+
+# Answers as episodes --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An answer with what it earned."""
+
+    task: str
+    """Which case was asked about."""
+    world: str
+    turn: dict[str, Any]
+    """What records and viewers show."""
+    reward: Reward
+    success: bool
+    info: dict[str, Any]
+    """What the means of a step are made of."""
+
+
+def play(
+    model: AnsweringModel[Any, CaseT],
+    cases: Sequence[CaseT],
+    group_size: int,
+    seed: int,
+    judge: Callable[[CaseT, str], Judged],
+) -> list[Episode]:
+    """`group_size` sampled answers to each case, one episode each; a case is a group."""
+    samples = model.sample(cases, group_size, seed)
+    with spent("scoring"):
+        return [
+            episode(judge(case, model.text(sample)), sample, model.prompt(case), group, member)
+            for group, (case, answers) in enumerate(zip(cases, samples, strict=True))
+            for member, sample in enumerate(answers)
+        ]
+
+
+def episode(judged: Judged, sample: Sample, prompt: Tokens, group: int = 0, member: int = 0) -> Episode:
+    """The episode of one answer: its prompt was given, its tokens were sampled."""
+    return Episode(
+        rows=[Row([given(prompt), *sample.segments(turn=1)])],
+        rewards=[judged.reward.value],
+        terms={name: [value] for name, value in judged.reward.terms.items()},
+        success=judged.success,
+        finish_reason=FinishReason.LENGTH if sample.finish_reason is FinishReason.LENGTH else FinishReason.TURNS,
+        member=member,
+        group=group,
+        task=judged.task,
+        world=judged.world,
+        info={"turns": [judged.turn], **judged.info},
+    )
+
+
+# In a run -------------------------------------------------------------------------------------------------------------
+
+
+def some(cases: Sequence[CaseT], count: int, seed: int, name: str) -> list[CaseT]:
+    """At most `count` cases, drawn evenly and in their order; 0: all. `name` belongs to the seed."""
+    if not count or count >= len(cases):
+        return list(cases)
+    return [cases[int(i)] for i in sorted(seeds.generator(seed, name).permutation(len(cases))[:count])]
+
+
+class AnsweringTask(Task, Generic[TaskT, CaseT]):
+    """One subject inside one run of RLVR: the stages before RL, and what RL samples."""
+
+    recipe: AnsweringRecipe
+    validation_metric: ClassVar[str]
+    """What chooses the weights that are kept, where `rl.select` names none."""
+
+    @property
+    @abstractmethod
+    def predictor(self) -> TaskT:
+        """What writes the questions and scores the answers."""
+
+    @abstractmethod
+    def record_data(self) -> dict[str, Any]:
+        """The stage `data`."""
+
+    @abstractmethod
+    def create_tiny(self) -> LanguageModel:
+        """`tiny` with random weights and a tokenizer of the task's own texts."""
+
+    @property
+    @abstractmethod
+    def metadata(self) -> ModelMetadata:
+        """What travels with the weights."""
+
+    @abstractmethod
+    def training_rows(self, chat: ChatFormat) -> tuple[Sequence[Row], Sequence[int] | None]:
+        """What SFT learns from, and how many rows each group has whose prompts share a beginning."""
+
+    @abstractmethod
+    def held_out_rows(self, chat: ChatFormat, count: int) -> Sequence[Row]:
+        """What the loss of SFT is measured on."""
+
+    @abstractmethod
+    def training_cases(self, chat: ChatFormat) -> Callable[[int], CaseT]:
+        """The endless list of cases that RL goes through."""
+
+    @abstractmethod
+    def judge(self, case: CaseT, text: str) -> Judged:
+        """One answer with what it earned."""
+
+    @abstractmethod
+    def describe(self, episodes: Sequence[Episode]) -> dict[str, float]:
+        """What a step's answers were like."""
+
+    @abstractmethod
+    def watched(self, count: int) -> Sequence[CaseT]:
+        """Cases that are answered during RL."""
+
+    @abstractmethod
+    def accuracy(self, model: AnsweringModel[TaskT, Any], cases: Sequence[CaseT], prefix: str) -> dict[str, float]:
+        """Means over greedy answers to a few cases, as metrics `PREFIX_...`."""
+
+    @property
+    def before(self) -> str:
+        return "SFT" if self.recipe.sft_data.rows else BEFORE
+
+    @property
+    def first_stages(self) -> list[str]:
+        return ["data", "model", *([SFT] if self.recipe.sft_data.rows else [])]
+
+    def prepare(self) -> None:
+        self.run.stage("data", self.record_data)
+        self.run.stage("model", lambda: stages.make_base(self.run, self.recipe.model, self.create_tiny))
+
+    def supervise(self) -> str | None:
+        if not self.recipe.sft_data.rows:
+            return None
+        self.run.stage(SFT, self._sft)
+        return SFT
+
+    def _sft(self) -> dict[str, Any]:
+        """Learn right answers, as far as the recipe goes."""
+        recipe, language = self.recipe, self.model(None)
+        chat, seed, count = ChatFormat(language.tokenizer), seeds.derive(recipe.seed, "sft"), recipe.sft_data.held_out
+        rows, group_sizes = self.training_rows(chat)
+        held_out = self.held_out_rows(chat, count) if count else []
+        steps = stages.supervise(self.run, SFT, "SFT", language, rows, held_out, recipe.sft, seed, group_sizes)
+        return {"rows": len(rows), "steps": steps}
+
+    def model(self, stage: str | None) -> LanguageModel:
+        return self.metadata.write(stages.weights_after(self.run, [stage], self.recipe.model))
+
+    def answering(self, engine: Engine) -> AnsweringModel[TaskT, Any]:
+        return AnsweringModel(self.predictor, engine, self.recipe.sampling)
+
+    def rollout(self, engine: Engine) -> Rollout:
+        recipe, model = self.recipe, self.answering(engine)
+        case = self.training_cases(model.chat)
+        count, group_size = recipe.rollout.prompts_per_step, recipe.rollout.group_size
+
+        def play_step(step: int) -> list[Episode]:
+            cases = [case(number) for number in range(step * count, (step + 1) * count)]
+            return play(model, cases, group_size, seeds.derive(recipe.seed, "rl", step), self.judge)
+
+        def validate() -> dict[str, float]:
+            cases = self.watched(recipe.rl.select.cases if recipe.rl.select else 0)
+            return self.accuracy(model, cases, "validation")
+
+        return Rollout(
+            play_step,
+            record,
+            self.describe,
+            evaluate=lambda step: self.accuracy(model, self.watched(recipe.evaluation.eval_subset), "eval"),
+            max_tokens=recipe.sampling.max_tokens,
+            validate=validate,
+            validation_metric=self.validation_metric,
+        )
+
+    def answers(self, model: AnsweringModel[TaskT, Any], cases: Sequence[Any], stage: str) -> dict[str, str]:
+        """The greedy answer to each case, by its id; kept as episodes of the stage."""
+        with self.run.progress(stage, len(cases)) as bar:
+            samples = model.greedy(cases, bar.advance)
+        answers = {case.id: model.text(sample) for case, sample in zip(cases, samples, strict=True)}
+        episodes = [
+            episode(self.judge(case, answers[case.id]), sample, model.prompt(case), number)
+            for number, (case, sample) in enumerate(zip(cases, samples, strict=True))
+        ]
+        self.run.episodes(stage, 0, [record(one) for one in episodes])
+        return answers

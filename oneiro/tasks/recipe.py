@@ -1,0 +1,81 @@
+"""What the recipes of RLVR tasks share; read without torch."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field, model_validator
+
+from oneiro.learning.rl_settings import RlSettings, RolloutSettings
+from oneiro.learning.settings import CollapseMonitorSettings, SftSettings
+from oneiro.models.settings import ModelSettings
+from oneiro.recipe import Recipe, Settings
+from oneiro.runtime.errors import OneiroError
+from oneiro.sampling.settings import SamplingSettings
+
+
+class OnTheWay(Settings):
+    """Evaluation during RL."""
+
+    every: int = Field(0, ge=0)
+    """Steps of RL between evaluations on the way, the first before any update; 0: only at the end."""
+
+
+class RlvrRecipe(Recipe):
+    """RL from verified rewards, whatever is predicted."""
+
+    pipeline: ClassVar[str] = "oneiro.systems.rlvr"
+    task_class: ClassVar[str]
+    """`module:Class` of the `Task` that fills the pipeline in; imported when a run begins, because it needs torch."""
+    sampling: SamplingSettings = SamplingSettings()
+    max_batch_size: int = Field(256, ge=1)
+    """Rows decoded at once."""
+    rollout: RolloutSettings = RolloutSettings()
+    rl: RlSettings = RlSettings()
+    collapse_monitor: CollapseMonitorSettings = CollapseMonitorSettings(every=0)
+    evaluation: OnTheWay = OnTheWay()
+    merge_lora: bool = True
+    """Merge an adapter that supervised training learned into the weights before RL, which then updates all of them."""
+
+
+class SftDataSettings(Settings):
+    """What SFT learns from."""
+
+    rows: int = Field(8_000, ge=0)
+    """Cases sampled for SFT; 0: no SFT, RL starts from the model as it is."""
+    held_out: int = Field(64, ge=0)
+    """Validation cases on which the loss is measured at the end."""
+
+
+class AnswerEvaluationSettings(OnTheWay):
+    """Greedy answers."""
+
+    rows: int = Field(0, ge=0)
+    """Test cases that are answered, drawn evenly; 0: all."""
+    eval_subset: int = Field(96, ge=1)
+    """Validation cases of an evaluation on the way."""
+    trajectories: int = Field(32, ge=0)
+    """Episodes that are continued on the model's own predictions: accuracy against depth."""
+
+
+class AnsweringRecipe(RlvrRecipe):
+    """RLVR of a language model that answers in text."""
+
+    model: ModelSettings = ModelSettings()
+    sft_data: SftDataSettings = SftDataSettings()
+    sft: SftSettings = SftSettings()
+    evaluation: AnswerEvaluationSettings = AnswerEvaluationSettings()
+
+    @property
+    def weights(self) -> tuple[str, ...]:
+        return (self.model.name,)
+
+    @property
+    def parameters(self) -> int | None:
+        return self.model.parameters
+
+    @model_validator(mode="after")
+    def _taught(self) -> AnsweringRecipe:
+        if self.model.name == "tiny" and not self.sft_data.rows:
+            raise OneiroError("'tiny' knows nothing yet: set sft_data.rows to the number of rows that SFT learns from")
+        return self

@@ -1,0 +1,208 @@
+"""The transitions of an RLVR run: recorded or opened, and sampled for SFT and RL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oneiro.episode import Row, given
+from oneiro.models.chat import ChatFormat
+from oneiro.rundir.run import Run
+from oneiro.runtime import seeds
+from oneiro.runtime.errors import OneiroError
+from oneiro.tasks.answering import some
+from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
+from oneiro.tasks.textgame.prompt import cut
+from oneiro.tasks.textgame.recipe import SamplerSettings, TextGameDataSettings, TextGameRecipe
+from oneiro.tasks.textgame.sampler import Balanced, GoldMix, StateGroups
+from oneiro.tasks.textgame.teacher import SftExample, taught_examples, true_examples
+from oneiro.worlds.textgame.augment import augmented, names_in
+from oneiro.worlds.textgame.crawl import UNSEEN, own_dataset
+from oneiro.worlds.textgame.dataset import EXAMPLE, Dataset, open_dataset, require_games, splits
+from oneiro.worlds.textgame.state import Kind, Transition
+
+VALIDATED = 20
+"""One training state in so many is a validation state: never learned from, looked at during SFT and RL."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """The splits of a run, as its settings divide them."""
+
+    train: Dataset
+    test: Dataset
+    unseen: Dataset | None
+    """Rows of held-out games that are not among `test`."""
+    examples: Sequence[Transition]
+    validation: Sequence[Transition] = ()
+    """Rows of states that `train` does not have: all that training looks at."""
+
+    def predictor(self, config: TextGamePredictorConfig) -> TextGamePredictor:
+        return TextGamePredictor(config, rules=self.train.rules, examples=self.examples)
+
+
+def data_stage(recipe: TextGameRecipe, run: Run) -> dict[str, Any]:
+    """Record our own games, or look whether the imported folder has what is asked for."""
+    settings = recipe.data
+    if settings.own:
+        record(settings, run.path / "data")
+    found = open_data(settings, run)
+    if recipe.task.example and not found.examples:
+        run.say("data: no example rows, so task.example shows none in the prompts (our own games have none)")
+    sizes = {"train": len(found.train), "test": len(found.test), "held-out games": len(found.unseen or ())}
+    run.say(f"data: {', '.join(f'{count:,} {name}' for name, count in sizes.items())} rows")
+    return sizes
+
+
+def record(settings: TextGameDataSettings, folder: Path) -> dict[str, int]:
+    """Our games into a folder: training levels, unseen levels of the same games, and levels of held-out games."""
+    return own_dataset(
+        folder, settings.crawl, settings.held_out, games=settings.trained, test_levels=settings.test_levels
+    )
+
+
+def open_data(settings: TextGameDataSettings, run: Run) -> Data:
+    """The splits. Held-out games leave train; where the folder has no split for them, they stay in test."""
+    folder = run.path / "data" if settings.own else Path(settings.name).expanduser()
+    there = splits(folder)
+    train, test = open_dataset(folder, "train"), open_dataset(folder, "test")
+    unseen = open_dataset(folder, UNSEEN) if UNSEEN in there else None
+    if not settings.own:
+        require_games(settings.held_out, folder, train, test, unseen)
+        train = train.only([game for game in settings.games or train.games if game not in settings.held_out])
+        asked = {*settings.games, *settings.held_out} & set(test.games)
+        test = test.only(asked) if settings.games else test
+    examples = list(open_dataset(folder, EXAMPLE)) if EXAMPLE in there else []
+    return Data(train, test, unseen, examples)
+
+
+def with_validation(data: Data, seed: int) -> Data:
+    """The same with some states of `train` set apart, and every row that starts from them."""
+    train, states = data.train, list(dict.fromkeys(row.state for row in data.train.rows))
+    order = seeds.generator(seed, "validation states").permutation(len(states))
+    apart = {states[int(i)] for i in order[: max(1, len(states) // VALIDATED)]}
+    if len(apart) == len(states):
+        raise OneiroError(f"the {len(train)} training rows start from one state: record or name more games")
+    learned, watched = ([row for row in train.rows if (row.state in apart) is side] for side in (False, True))
+    return replace(data, train=replace(train, rows=learned), validation=replace(train, rows=watched))
+
+
+def row_order(data: Dataset, settings: SamplerSettings, kind: Kind, seed: int) -> Balanced | GoldMix:
+    """The endless list of row numbers that training goes through, for questions of one kind."""
+    if settings.name == "gold-mix":
+        return GoldMix(data, per_hundred=settings.per_hundred, seed=seed)
+    return Balanced(data, kind, changed_share=settings.changed_share, seed=seed)
+
+
+def some_rows(data: Sequence[Transition], rows: int, seed: int) -> list[Transition]:
+    return some(data, rows, seed, "test rows")
+
+
+class AnswerRows(Sequence[Row]):
+    """Token rows of questions and answers, made when they are asked for: the loss is on the answer and its end.
+
+    A row's first segment is what all commands in one situation share. `groups` are the row numbers that are learned
+    together. `example` gets a row's number and, where each group augments its state in its `own` way, the group's.
+    """
+
+    def __init__(
+        self,
+        chat: ChatFormat,
+        example: Callable[[int, int], SftExample],
+        groups: Sequence[Sequence[int]],
+        own: bool = False,
+    ) -> None:
+        self.chat, self.example, self.groups = chat, example, groups
+        self.places = [(number, place if own else 0) for place, group in enumerate(groups) for number in group]
+        self.row = lru_cache(maxsize=200_000)(self._row)
+        self.shared = lru_cache(maxsize=512)(self._shared)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self.row(*place) for place in self.places[index]]
+        return self.row(*self.places[index])
+
+    def _row(self, number: int, group: int) -> Row:
+        example, chat = self.example(number, group), self.chat
+        shared, own = cut(example.messages[0]["content"])
+        return Row(
+            [
+                given(self.shared(shared)),
+                given(np.concatenate([chat.encode(own), chat.encode(chat.to_reply)])),
+                given(chat.encode(example.answer), "assistant", ce=1.0),
+                given([chat.end], "assistant", ce=1.0),
+            ],
+            shared_segments=1,
+        )
+
+    def _shared(self, text: str) -> Any:
+        return np.concatenate([self.chat.encode(self.chat.before_user), self.chat.encode(text)])
+
+
+def training_rows(
+    recipe: TextGameRecipe, run: Run, data: Data, task: TextGamePredictor, chat: ChatFormat
+) -> AnswerRows:
+    """What SFT learns from: the truth, or a teacher's right answers (kept in the run as they come)."""
+    settings, seed = recipe.sft_data, seeds.derive(recipe.seed, "lessons")
+    sampler, kind = settings.sampler or recipe.sampler, recipe.task.transition
+    order = row_order(data.train, sampler, kind, seed)
+    sampled = StateGroups(data.train, order, settings.rows_per_state, sampler.changed_share, seed, kind)
+    groups: list[list[int]] = []
+    left = settings.rows
+    while left:
+        groups.append(sampled.group(len(groups))[:left])
+        left -= len(groups[-1])
+    if settings.teacher is None:
+        augment = augmentation(data.train, settings.augment, seed) if settings.augment else None
+        return true_rows(task, chat, data.train, groups, augment)
+    cases = (data.train[number] for group in groups for number in group)
+    teacher, cache, refused = settings.teacher, run.path / "teacher", list[str]()
+    with run.progress("teacher", settings.rows) as bar:
+        found = taught_examples(
+            task, cases, teacher, cache, samples=settings.samples, advance=bar.advance, refuse=refused.append
+        )
+        taught = list(found)
+    run.say(f"teacher: {len(taught):,} of {settings.rows:,} questions answered right in {settings.samples} tries")
+    if refused:
+        run.say(f"teacher: {len(refused):,} questions skipped, since its server refused them: {refused[0]}")
+    if not taught:
+        raise OneiroError(
+            "the teacher got no answer right; raise sft_data.rows or sft_data.samples, or have no teacher"
+        )
+    return AnswerRows(chat, lambda number, group: taught[number], [[number] for number in range(len(taught))])
+
+
+def true_rows(
+    task: TextGamePredictor,
+    chat: ChatFormat,
+    cases: Sequence[Transition],
+    groups: Sequence[Sequence[int]],
+    augment: Callable[[Transition, int], Transition] | None = None,
+) -> AnswerRows:
+    """The true answers to the numbered cases; `augment` permutes the state of each group in its own way."""
+
+    def example(number: int, group: int) -> SftExample:
+        case = cases[number]
+        (found,) = true_examples(task, [augment(case, group) if augment else case])
+        return found
+
+    return AnswerRows(chat, example, groups, own=augment is not None)
+
+
+def augmentation(data: Dataset, share: float, seed: int) -> Callable[[Transition, int], Transition]:
+    """Permutes object order, ids and names in the states of a `share` of the groups."""
+    names = names_in(data.states)
+
+    def augment(case: Transition, group: int) -> Transition:
+        rng = seeds.generator(seed, "retold", group)
+        return augmented(case, rng, names) if rng.random() < share else case
+
+    return augment

@@ -1,0 +1,219 @@
+"""A baseline that learns nothing: the nearest training case, and its change made to the state in question.
+
+    lookup = Lookup(open_dataset(folder, "train"))
+    text = lookup(situation)
+
+A case is near if it is of the same game and its command has the same verb and names as many objects. Distance counts
+what differs: facts of the two states, facts of the objects that the commands name, and words of the commands (`WORD`
+each). The objects of the two states are paired (`pairs`) and the case's edits are made to the asked state (`transfer`).
+Where an edit cannot be made, the next nearest case counts; of equally near cases the first. Where no case fits, nothing
+changes. A game without cases is answered from other games, by command and named objects alone; its score stays.
+
+A whole step takes two lookups: what the command does, and what time then does to the resulting state, both from rows
+of the training data, which record the state in between. `apart=False` takes the nearest case's whole step instead.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oneiro.tasks.textgame.parse import Output
+from oneiro.tasks.textgame.prompt import answer
+from oneiro.tasks.textgame.score import Question
+from oneiro.tasks.textgame.transfer import Facts, Pairing, View, transfer
+from oneiro.worlds.textgame.state import Kind, Score, Situation, State, Transition
+
+WORD = 2
+"""What a differing word of the command counts; a differing fact counts 1. Chosen on ByteSized32's training rows."""
+KEPT = 4096
+"""Views of asked states, or vectors of distances, that are kept for the next question."""
+TRIED = 64
+"""Nearest cases that are tried until one fits."""
+
+Numbers = NDArray[np.int64]
+
+
+class Lookup:
+    """Answers situations with the nearest of `cases`, in the form that a predictor with this kind and output reads."""
+
+    def __init__(
+        self, cases: Sequence[Transition], kind: Kind = "full", output: Output = "difference", *, apart: bool = True
+    ) -> None:
+        self.kind, self.output, self.apart = kind, output, apart
+        self.index = _Index(cases)
+
+    def using(self, kind: Kind = "full", output: Output = "difference", *, apart: bool = True) -> Lookup:
+        """The same cases asked in another way, without another index."""
+        other = copy.copy(self)
+        other.kind, other.output, other.apart = kind, output, apart
+        return other
+
+    def __call__(self, case: Situation) -> str:
+        """The answer as text. Uses of a transition only what its question shows."""
+        return answer(self.predict(case), self.kind, self.output)
+
+    def predict(self, case: Situation) -> Question:
+        """The states and scores before and after; `after` is what the nearest case says."""
+        if self.kind == "tick":
+            before = case.after_action if isinstance(case, Transition) else case.state
+            return Question(before, self._tick(case, before))
+        if self.kind == "score":
+            after = case.after if isinstance(case, Transition) else case.state
+            return Question(case.state, case.state, case.score, self._command(case, after)[1])
+        if self.kind == "action":
+            return Question(case.state, self._command(case)[0])
+        state, score = self._command(case)
+        return Question(case.state, self._tick(case, state) if self.apart else state, case.score, score)
+
+    def _command(self, case: Situation, after: State | None = None) -> tuple[State, Score]:
+        """The state and the score that the nearest command leads to."""
+        seen = self.index.view(case.state)
+        for found in self.index.nearest(case, seen, after):
+            known = self.index.view(found.state)
+            named = known.args(found.action), seen.args(case.action)
+            pairing = Pairing(known, seen, *named, found.uuid_base, case.uuid_base)
+            done = found.after_action if self.apart or self.kind == "action" else found.after
+            if (state := transfer(found.state, done, pairing, case.state)) is not None:
+                return state, pairing.score(found, case.score) if found.game == case.game else case.score
+        return case.state, case.score
+
+    def _tick(self, case: Situation, before: State) -> State:
+        """The state after time has passed, by the nearest state of the game."""
+        seen = View(before)
+        for found in self.index.nearest_in_time(case.game, seen):
+            bases = _free(found.after_action, found.uuid_base), _free(before, case.uuid_base)
+            pairing = Pairing(self.index.view(found.after_action), seen, (), (), *bases)
+            if (state := transfer(found.after_action, found.after, pairing, before)) is not None:
+                return state
+        return before
+
+
+# Near and far --------------------------------------------------------------------------------------------------------
+
+
+class _Near:
+    """Distinct sets of facts, and how many facts another set differs from each of them by."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[Facts, int] = {}
+        self.kept: dict[Facts, Numbers] = {}
+
+    def add(self, facts: Facts) -> int:
+        return self.numbers.setdefault(facts, len(self.numbers))
+
+    @cached_property
+    def sizes(self) -> Numbers:
+        return np.array([len(facts) for facts in self.numbers], np.int64)
+
+    @cached_property
+    def holders(self) -> dict[tuple[Any, ...], Numbers]:
+        """By fact, the numbers of the sets that hold it."""
+        found = defaultdict(list)
+        for facts, number in self.numbers.items():
+            for fact in facts:
+                found[fact].append(number)
+        return {fact: np.array(numbers, np.int64) for fact, numbers in found.items()}
+
+    def distances(self, facts: Facts) -> Numbers:
+        if (found := self.kept.get(facts)) is None:
+            shared = [self.holders[fact] for fact in facts if fact in self.holders]
+            count = np.bincount(np.concatenate(shared), minlength=len(self.sizes)) if shared else 0
+            if len(self.kept) >= KEPT:
+                self.kept.clear()
+            found = self.kept[facts] = self.sizes + len(facts) - 2 * count
+        return found
+
+
+class _Index:
+    """Cases by game, verb and number of named objects: columns case, state, state after, words, and each object."""
+
+    def __init__(self, cases: Sequence[Transition]) -> None:
+        self.cases = cases
+        self.states, self.afters, self.moments = (defaultdict[str, _Near](_Near) for _ in range(3))
+        self.words, self.things = _Near(), _Near()
+        self.moment: dict[tuple[str, int], int] = {}
+        """The first case of each distinct state that time passes in."""
+        self.views: dict[int, View] = {}
+        """Views of states by their place in memory; a view keeps its state there."""
+        view = _Interned().view
+        columns = defaultdict[tuple[str, str, int], list[tuple[int, ...]]](list)
+        for number, case in enumerate(cases):
+            seen = view(case.state)
+            verb, words, args = seen.command(case.action)
+            states = (
+                self.states[case.game].add(seen.facts),
+                self.afters[case.game].add(view(case.after).facts),
+            )
+            things = [self.things.add(seen.thing_facts(uuid)) for uuid in args]
+            columns[case.game, verb, len(args)].append((number, *states, self.words.add(words), *things))
+            moment = self.moments[case.game].add(view(case.after_action).facts)
+            self.moment.setdefault((case.game, moment), number)
+        self.columns = {key: np.array(rows, np.int64).T for key, rows in columns.items()}
+
+    @cached_property
+    def everywhere(self) -> dict[tuple[str, int], Numbers]:
+        """The columns of all games together, by verb and number of objects."""
+        found = defaultdict(list)
+        for (_, verb, count), columns in self.columns.items():
+            found[verb, count].append(columns)
+        return {key: np.concatenate(parts, axis=1) for key, parts in found.items()}
+
+    def nearest(self, case: Situation, seen: View, after: State | None = None) -> Iterator[Transition]:
+        """The nearest cases by command and state, and by the state after where that is known too; nearest first."""
+        verb, words, args = seen.command(case.action)
+        own = case.game in self.states
+        columns = self.columns.get((case.game, verb, len(args))) if own else self.everywhere.get((verb, len(args)))
+        if columns is None:
+            return
+        distance = WORD * self.words.distances(words)[columns[3]]
+        for place, uuid in enumerate(args, 4):
+            distance = distance + self.things.distances(seen.thing_facts(uuid))[columns[place]]
+        if own:
+            distance = distance + self.states[case.game].distances(seen.facts)[columns[1]]
+        if own and after is not None:
+            distance = distance + self.afters[case.game].distances(self.view(after).facts)[columns[2]]
+        for place in np.argsort(distance, kind="stable")[:TRIED]:
+            yield self.cases[int(columns[0][place])]
+
+    def nearest_in_time(self, game: str, seen: View) -> Iterator[Transition]:
+        """The nearest cases by the state that time passes in."""
+        if game in self.moments:
+            for moment in np.argsort(self.moments[game].distances(seen.facts), kind="stable")[:TRIED]:
+                yield self.cases[self.moment[game, int(moment)]]
+
+    def view(self, state: State) -> View:
+        """A state as it is looked at, kept for a while: many commands are asked in each."""
+        if (found := self.views.get(id(state))) is None:
+            if len(self.views) >= KEPT:
+                self.views.clear()
+            found = self.views[id(state)] = View(state)
+        return found
+
+
+class _Interned:
+    """Views of the cases' states; equal states share one."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[int, tuple[State, View]] = {}
+        self.by_text: dict[str, View] = {}
+
+    def view(self, state: State) -> View:
+        if id(state) not in self.by_id:  # the state is kept with its view, so its place in memory stays its own
+            text = json.dumps(state)
+            if text not in self.by_text:
+                self.by_text[text] = View(state)
+            self.by_id[id(state)] = state, self.by_text[text]
+        return self.by_id[id(state)][1]
+
+
+def _free(state: State, base: int) -> int:
+    """The first free uuid where objects that the command has just made are counted already."""
+    return max([base, *(thing["uuid"] + 1 for thing in state)])

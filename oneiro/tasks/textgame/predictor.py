@@ -1,0 +1,212 @@
+"""Text games as a prediction task: given a state and a command, what is the next state?
+
+task = TextGamePredictor(TextGamePredictorConfig(rules="human"), rules=data.rules)
+messages = task.prompt(transition)
+task.reward(model_text, transition).value
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from oneiro.runtime.errors import OneiroError
+from oneiro.tasks.base import Malformed, Messages, Predictor, Reward
+from oneiro.tasks.textgame.lookup import Lookup
+from oneiro.tasks.textgame.official_score import MAX_TASK_REWARD, OfficialScore, official_score, official_score_of
+from oneiro.tasks.textgame.parse import (
+    MARKER,
+    Output,
+    Prediction,
+    parse_difference,
+    parse_edits,
+    parse_full,
+    parse_score,
+)
+from oneiro.tasks.textgame.prompt import (
+    Author,
+    StateFormat,
+    answer,
+    instructions,
+    pick_examples,
+    rules_text,
+    situation_text,
+)
+from oneiro.tasks.textgame.rationale import rationale
+from oneiro.tasks.textgame.score import EXACT_SHARE, Outcome, Question, judge, question
+from oneiro.worlds.textgame.dataset import Rules
+from oneiro.worlds.textgame.state import Kind, Situation, Transition
+
+Scorer = Literal["strict", "official"]
+
+
+class TextGamePredictorConfig(BaseModel):
+    """What is asked, how it is shown and how it is paid."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    transition: Kind = "full"
+    """The whole step with its score, the command alone, time alone ("tick"), or the score alone."""
+    output: Output = "difference"
+    """Objects that change, only what changes of them ("edits"), or the whole next state."""
+    rules: Author = "human"
+    """Whose rules of the game the prompt shows, if any."""
+    example: bool = False
+    """Whether the prompt explains the task on a worked example of another game."""
+    layout: StateFormat = "json"
+    """How states are written: compact JSON, or Python's printing as in the public prompts."""
+    reasoning: bool = False
+    """Whether the model is to think in words first and mark its answer."""
+    brief: bool = False
+    """Leave out the general instructions: for small models that are fine-tuned on the task."""
+    scorer: Scorer = "strict"
+    """What counts as exact: everything, or what the published scorer looks at."""
+    reward: Literal["binary", "task", "shaped"] = "binary"
+    """1 for an exact answer; the published task-specific reward; or the overlap of true and claimed changes."""
+
+    @model_validator(mode="after")
+    def _release_is_for_full_differences(self) -> TextGamePredictorConfig:
+        official = self.scorer == "official" or self.reward == "task"
+        if official and (self.transition != "full" or self.output == "full"):
+            raise OneiroError(
+                "scorer=official and reward=task exist only for transition=full with output=difference or output=edits"
+            )
+        return self
+
+
+class TextGamePredictor(Predictor[Transition, Messages, str, Prediction]):
+    """The prediction task over transitions of any text game whose state is JSON."""
+
+    name: ClassVar[str] = "text-game"
+    Config: ClassVar[type[TextGamePredictorConfig]] = TextGamePredictorConfig
+
+    def __init__(
+        self,
+        config: TextGamePredictorConfig | None = None,
+        *,
+        rules: Rules | None = None,
+        examples: Sequence[Transition] = (),
+    ) -> None:
+        self.config = config if config is not None else TextGamePredictorConfig()
+        self.rules: Rules = rules or {}
+        self.examples = list(examples)
+        self._openings: dict[tuple[str, str], str] = {}
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """0..1; the published task-specific reward reaches 1.3."""
+        return 0.0, MAX_TASK_REWARD if self.config.reward == "task" else 1.0
+
+    def prompt(self, case: Situation) -> Messages:
+        """One user message: instructions, example, rules, and the situation."""
+        situation = situation_text(case, self._asked(case), self.config.transition, self.config.layout)
+        return [{"role": "user", "content": f"{self._opening(case.game, case.task)}{situation}"}]
+
+    def target(self, case: Transition) -> str:
+        """The true answer, after a written-out reason where reasoning is asked for."""
+        config = self.config
+        told = answer(question(case, config.transition), config.transition, config.output)
+        return f"{rationale(case, config.transition)}\n{MARKER} {told}" if config.reasoning else told
+
+    def parse(self, text: str, case: Situation) -> Prediction | Malformed:
+        asked = self._asked(case)
+        if self.config.transition == "score":
+            return parse_score(text, asked.before)
+        if self.config.output == "full":
+            return parse_full(text)
+        read = parse_edits if self.config.output == "edits" else parse_difference
+        return read(text, asked.before, asked.score_before)
+
+    def judge(self, text: str, case: Transition) -> Outcome:
+        """The strict comparison of an answer with the truth."""
+        return judge(question(case, self.config.transition), self.parse(text, case))
+
+    def changes(self, case: Transition) -> bool:
+        """Whether what is asked changes anything: the command alone may do nothing while time goes on."""
+        return case.changes(self.config.transition)
+
+    def exact(self, text: str, case: Transition) -> bool:
+        """Whether an answer is right under the configured scorer."""
+        return self.official(text, case).exact if self.config.scorer == "official" else self.judge(text, case).exact
+
+    def official(self, text: str, case: Transition) -> OfficialScore:
+        """The published figures of an answer; edits are made a whole state first."""
+        return (
+            official_score_of(self.parse(text, case), case)
+            if self.config.output == "edits"
+            else official_score(text, case)
+        )
+
+    def reward(self, text: str, case: Transition) -> Reward:
+        if self.config.reward == "shaped":
+            outcome = self.judge(text, case)
+            exact = EXACT_SHARE * outcome.exact
+            return Reward(outcome.shaped, {"exact": exact, "overlap": outcome.shaped - exact})
+        if self.config.reward == "task":
+            found = self.official(text, case)
+            return Reward(found.task_specific, {"published": found.task_specific})
+        right = float(self.exact(text, case))
+        return Reward(right, {"exact": right})
+
+    def metrics(self, text: str, case: Transition) -> dict[str, float]:
+        """Exactness under the configured scorer, overlap of changes, and whether the answer could be read."""
+        outcome = self.judge(text, case)
+        exact = self.official(text, case).exact if self.config.scorer == "official" else outcome.exact
+        errors = {str(kind): float(count > 0) for kind, count in outcome.errors.items()}
+        return {"exact": float(exact), "overlap": outcome.overlap, "parsed": float(outcome.flaw is None), **errors}
+
+    def baselines(self, train: Sequence[Transition] = ()) -> dict[str, Callable[[Transition], str]]:
+        """The answer that nothing changes, a lookup among training rows, and the true answer."""
+        lookup = {"lookup": Lookup(train, self.config.transition, self.config.output)} if len(train) else {}
+        return {"no change": self.no_change, **lookup, "perfect": self.perfect}
+
+    def no_change(self, case: Situation) -> str:
+        asked = self._asked(case)
+        still = Question(asked.before, asked.before, asked.score_before, asked.score_before)
+        return answer(still, self.config.transition, self.config.output)
+
+    def perfect(self, case: Transition) -> str:
+        return answer(question(case, self.config.transition), self.config.transition, self.config.output)
+
+    def _asked(self, case: Situation) -> Question:
+        """What is known of the question; where the truth is not known, nothing of it is used."""
+        kind = self.config.transition
+        if isinstance(case, Transition):
+            return question(case, kind)
+        score = case.score if kind in ("full", "score") else None
+        return Question(case.state, case.state, score, score)
+
+    def _opening(self, game: str, task: str) -> str:
+        """The part of a prompt that all situations of a game share."""
+        if (game, task) not in self._openings:
+            self._openings[game, task] = self._write_opening(game, task)
+        return self._openings[game, task]
+
+    def _write_opening(self, game: str, task: str) -> str:
+        config = self.config
+        parts = [] if config.brief else [instructions(config.transition, config.output, config.reasoning)]
+        if config.example and self._shown:
+            parts.append(self._example_block)
+        rules = rules_text(self.rules, config.rules, game)
+        parts.append(f"The game: {task}" + (f"\n\n{rules}" if rules else ""))
+        return "\n\n".join(parts) + "\n\n"
+
+    @cached_property
+    def _shown(self) -> list[Transition]:
+        return pick_examples(self.examples, self.config.transition)
+
+    @cached_property
+    def _example_block(self) -> str:
+        config = self.config
+        first = self._shown[0]
+        rules = rules_text(self.rules, config.rules, first.game)
+        parts = [f"An example of another game: {first.task}" + (f"\n\n{rules}" if rules else "")]
+        for case in self._shown:
+            asked = question(case, config.transition)
+            situation = situation_text(case, asked, config.transition, config.layout)
+            told = answer(asked, config.transition, config.output, config.layout)
+            parts.append(f"{situation}\nAnswer: {told}")
+        return "\n\n".join(parts)

@@ -1,0 +1,204 @@
+"""What a model is asked about a text game, and the answer in the same hand.
+
+The parts that stay the same come first (task, example, rules of the game), the state and the command last, so that
+prompts of one game share a long prefix.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from oneiro.runtime.errors import OneiroError, nearest
+from oneiro.tasks.textgame.parse import MARKER, Output
+from oneiro.tasks.textgame.score import Question
+from oneiro.worlds.textgame.dataset import Rules
+from oneiro.worlds.textgame.state import (
+    Kind,
+    Object,
+    Score,
+    Situation,
+    State,
+    Transition,
+    by_uuid,
+    difference,
+    edits,
+    same,
+)
+
+StateFormat = Literal["json", "repr"]
+"""How data is written: compact JSON, or Python's own printing as in the public prompts."""
+Author = Literal["human", "llm", "none"]
+"""Who wrote the rules of the game that the prompt shows."""
+
+SEPARATOR = "=" * 10
+"""The line between two blocks of a game's object rules."""
+
+_OPENING: dict[Kind, str] = {
+    "full": "You simulate a text game. You are given its state, its score and the player's next command, and you say "
+    "what state and score follow one step later. In one step the command takes effect, then time passes once for every "
+    "object (what heats goes on heating, what grows goes on growing), and then the score is counted.",
+    "action": "You simulate a text game. You are given its state and the player's next command, and you say what state "
+    "the command leads to by itself, before any time passes.",
+    "tick": "You simulate a text game. You are given its state, and you say what state follows when time passes once "
+    "for every object while the player does nothing (what heats goes on heating, what grows goes on growing).",
+    "score": "You keep the score of a text game. You are given its state before and after the player's command and its "
+    "score before, and you say what the score is afterwards.",
+}
+_STATE = (
+    "A state is a list of objects. Each has a name, a uuid, a type, its properties, and the names of the objects that "
+    "it directly contains. The order of the lists has no meaning."
+)
+_NEW = "An object that comes into being gets the next free uuid; the first free one is given as the UUID base."
+
+
+def show(value: Any, layout: StateFormat) -> str:
+    """Data as text in the prompt's layout."""
+    return repr(value) if layout == "repr" else json.dumps(value, separators=(",", ":"))
+
+
+def full_state(state: State, score: Score | None) -> dict[str, Any]:
+    """A state as one object, with the score as its last entry where there is one."""
+    return {"game_state": [*state, score] if score is not None else list(state)}
+
+
+def answer(asked: Question, kind: Kind, output: Output, layout: StateFormat = "json") -> str:
+    """The true answer in the form that is asked for."""
+    if kind == "score":
+        return show(asked.score_after, layout)
+    if output == "full":
+        return show(full_state(asked.after, asked.score_after), layout)
+    if output == "edits":
+        return show(_edits_told(asked), layout)
+    change = difference(asked.before, asked.after)
+    told: dict[str, Any] = {"modified": change.modified, "removed": change.removed}
+    return show(told | ({"score": asked.score_after} if asked.scored else {}), layout)
+
+
+def _edits_told(asked: Question) -> dict[str, Any]:
+    """What changes of each object, and of the score (see `parse_edits`)."""
+    change, old = difference(asked.before, asked.after), by_uuid(asked.before)
+    told: dict[str, Any] = {
+        "edited": [_edit(old.get(thing["uuid"], {}), thing) for thing in change.modified],
+        "removed": change.removed,
+    }
+    if asked.score_before is None or asked.score_after is None:
+        return told
+    return told | {"score": _new_values(asked.score_before, asked.score_after)}
+
+
+def _edit(old: Object, new: Object) -> dict[str, Any]:
+    """What changes of one object; of a new one, whatever is known of it."""
+    was, now = old.get("properties", {}), new.get("properties", {})
+    before, after = Counter[str](old.get("contains", [])), Counter[str](new.get("contains", []))
+    plain = {key: value for key, value in new.items() if key not in ("uuid", "properties", "contains")}
+    changes = {
+        "properties": _new_values(was, now),
+        "lost": [key for key in was if key not in now],
+        "added": list((after - before).elements()),
+        "dropped": list((before - after).elements()),
+    }
+    return {"uuid": new["uuid"]} | _new_values(old, plain) | {name: told for name, told in changes.items() if told}
+
+
+def _new_values(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """The entries of `new` that `old` lacks or has with another value."""
+    return {key: value for key, value in new.items() if key not in old or not same(old[key], value)}
+
+
+def instructions(kind: Kind, output: Output, reasoning: bool) -> str:
+    """The task in general, and the form of the answer."""
+    lines = [_OPENING[kind], _STATE]
+    score = '{"score": number, "gameOver": true or false, "gameWon": true or false}'
+    if kind == "score":
+        lines.append(f"Answer with one JSON object: {score}.")
+    elif output == "full":
+        tail = f", with {score} as its last entry" if kind == "full" else ""
+        lines += [_NEW, f'Answer with one JSON object, {{"game_state": [every object of the new state]}}{tail}.']
+    elif output == "edits":
+        tail = ', "score": {the entries of the score that change}' if kind == "full" else ""
+        lines += [
+            _NEW,
+            'Answer with one JSON object: {"edited": [for every object that changes or is new {"uuid": number, and of '
+            '"name", "type", "properties": {those with a new value}, "lost": [properties that go], "added": [names of '
+            'objects it now contains], "dropped": [names of objects it no longer contains] what changes}], "removed": '
+            f"[the uuids of the objects that vanish]{tail}}}. Both lists are empty when no object changes.",
+        ]
+    else:
+        tail = f', "score": {score}' if kind == "full" else ""
+        lines += [
+            _NEW,
+            'Answer with one JSON object: {"modified": [the whole new version of every object that changes or is new], '
+            f'"removed": [the uuids of the objects that vanish]{tail}}}. Both lists are empty when no object changes.',
+        ]
+    if reasoning:
+        lines.append(f'Think it through first. Then write "{MARKER}" and the JSON object after it.')
+    else:
+        lines.append("Write nothing but the JSON object.")
+    return "\n".join(lines)
+
+
+def rules_text(rules: Rules, author: Author, game: str) -> str:
+    """The rules of a game: its objects, its commands, its score. Every block of them."""
+    if author == "none":
+        return ""
+    known = rules.get(author, {})
+    if game not in known:
+        raise OneiroError(f"there are no {author} rules for the game '{game}'{nearest(game, known)}; use rules=none")
+    found = known[game]
+    blocks = [block.strip() for block in found["object"].split(SEPARATOR) if block.strip()]
+    parts = [
+        "Objects:\n" + "\n\n".join(blocks),
+        "Commands:\n" + found["action"].strip(),
+        "Score:\n" + found["score"].strip(),
+    ]
+    return "\n\n".join(parts)
+
+
+def situation_text(case: Situation, asked: Question, kind: Kind, layout: StateFormat) -> str:
+    """The part of a prompt that is different every time: state, score, UUID base and command."""
+    before = full_state(asked.before, asked.score_before if kind == "full" else None)
+    lines = [f"Current state: {show(before, layout)}"]
+    if kind == "score":
+        if not isinstance(case, Transition):
+            raise OneiroError(
+                "the score alone can only be asked for where the next state is known; use transition=full"
+            )
+        lines += [f"Current score: {show(case.score, layout)}", f"Command: {case.action}"]
+        return "\n".join([*lines, f"Next state: {show(full_state(case.after, None), layout)}"])
+    lines.append(f"UUID base: {first_free(case, asked)}")
+    if kind != "tick":
+        lines.append(f"Command: {case.action}")
+    return "\n".join(lines)
+
+
+COMMAND = "\nCommand: "
+
+
+def cut(prompt: str) -> tuple[str, str]:
+    """A prompt as the part that all commands in one situation share, and the rest, which begins with the command."""
+    at = prompt.rfind(COMMAND) + 1
+    return (prompt[:at], prompt[at:]) if at else (prompt, "")
+
+
+def first_free(case: Situation, asked: Question) -> int:
+    """The first free uuid; for a tick, objects that the command has just made are already counted."""
+    return max([case.uuid_base, *(thing["uuid"] + 1 for thing in asked.before if thing["uuid"] >= case.uuid_base)])
+
+
+def pick_examples(examples: Sequence[Transition], kind: Kind) -> list[Transition]:
+    """One or two examples that show what this kind of transition is about.
+
+    The full transition gets a step changed by the command alone and one changed by time alone, where there are such.
+    """
+    by_action = [t for t in examples if edits(t.state, t.after_action)]
+    by_time = [t for t in examples if edits(t.after_action, t.after)]
+    if kind == "action":
+        return by_action[:1]
+    if kind == "tick":
+        return by_time[:1]
+    if kind == "score":
+        return [t for t in examples if t.score != t.score_after][:1]
+    return [t for t in by_action if t not in by_time][:1] + [t for t in by_time if t not in by_action][:1]

@@ -1,0 +1,76 @@
+"""A trained predictor in the place of a true text game: the same interface, the same views, every step a prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from oneiro.models import language as languages
+from oneiro.runtime.errors import OneiroError
+from oneiro.sampling.engine import Engine
+from oneiro.tasks.base import LearnedWorld
+from oneiro.tasks.textgame.model import TextGameMetadata, TextGameModel
+from oneiro.tasks.textgame.predictor import TextGamePredictor
+from oneiro.tasks.textgame.rollout import Predict, imagine
+from oneiro.worlds.base import Step, WorldConfig
+from oneiro.worlds.registry import config_for
+from oneiro.worlds.textgame.crawl import own_rules
+from oneiro.worlds.textgame.scene import Scene
+from oneiro.worlds.textgame.world import TextGame
+
+
+class LearnedTextGame(LearnedWorld, TextGame):
+    """Starts in a true level and continues in predictions.
+
+    A true score never falls: only what exceeds the highest score so far is rewarded, up to the game's maximum. The
+    world is total: a prediction from which the game's rules could not go on is no prediction (`Game.imagined`).
+    """
+
+    name: ClassVar[str] = "learned-textgame"
+
+    def __init__(self, task: TextGamePredictor, predict: Predict, config: WorldConfig | None = None) -> None:
+        super().__init__(config)
+        self.task, self.predict = task, predict
+        self.best: float = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        found = super().reset(seed=seed, options=options)
+        self.best = self.scene.score
+        return found
+
+    def step(self, action: str) -> Step:
+        if self.over:
+            return self.ended(success=self.scene.won)
+        if self.game.understand(self.scene, action) is None:
+            self.reply = "That is no command of this game."
+            return self.outcome(0.0, valid=False, effective=False, malformed=False)
+        before, told = self.scene, self._predicted(action)
+        self.scene = told if told is not None else before
+        self.reply = ""
+        best, self.best = self.best, max(self.best, min(self.scene.score, self.game.max_score))
+        return self.outcome(
+            (self.best - best) / self.game.max_score,
+            done=self.scene.over,
+            success=self.scene.won,
+            effective=self.scene.key() != before.key(),
+            malformed=told is None,
+        )
+
+    def _predicted(self, action: str) -> Scene | None:
+        situation = self.game.situation(self.scene, action)
+        told = imagine(self.task, situation, self.predict([situation])[0])
+        return self.game.imagined(told) if told is not None else None
+
+    def plan(self) -> list[str] | None:
+        return None  # the rules do not hold in here
+
+
+def open_world(model: str, world: str, settings: Mapping[str, Any] | None = None) -> LearnedTextGame:
+    """The world `textgame:NAME` as a model (a run, a checkpoint) predicts it, prompted as it was trained."""
+    config = config_for(world, settings)  # before the model: a wrong name shows at once
+    language = languages.load(model)
+    metadata = TextGameMetadata.read(language, model)
+    if metadata is None or metadata.task.transition != "full":
+        raise OneiroError(f"the model at {model} was not trained to predict whole steps of text games")
+    task = TextGamePredictor(metadata.task, rules=own_rules())
+    return LearnedTextGame(task, TextGameModel(task, Engine(language, 1), metadata.sampling), config)

@@ -1,0 +1,251 @@
+"""How good predicted frames are: fixed measures on test segments, beside copying and the tokenizer's ceiling.
+
+Every row of the tables is an array [segments, runs, frames] for each measure; a baseline has one run. An episode counts
+as the mean of its segments, runs and frames, and means and intervals are over episodes: segments of one resemble each
+other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from oneiro.models.video.perceptual import Lpips
+from oneiro.models.video.tokenizer import pixels
+from oneiro.report import stats
+from oneiro.report.table import Cell, Table
+from oneiro.runtime import files
+from oneiro.runtime.errors import OneiroError
+from oneiro.sampling.engine import Engine, SamplingSettings
+from oneiro.tasks.video import measures
+from oneiro.tasks.video.dataset import Clips, VideoDataset, Windows
+from oneiro.tasks.video.encodings import Encodings
+from oneiro.tasks.video.lookup import VideoLookup
+from oneiro.tasks.video.predictor import Encoded, VideoPredictor
+
+COPY, LOOKUP, CEILING = "copy last frame", "lookup", "tokenizer (ceiling)"
+TITLES = {
+    "mse": "MSE x 100",
+    "psnr": "PSNR",
+    "ssim": "SSIM x 100",
+    "alex": "LPIPS Alex x 100",
+    "vgg": "LPIPS VGG x 100",
+    "reward": "reward",
+}
+"""Columns, in the paper's units."""
+SCALES = {"mse": 100.0, "ssim": 100.0, "alex": 100.0, "vgg": 100.0}
+UP = ("psnr", "ssim", "reward")
+"""More is better; of the others less."""
+
+Advance = Callable[[int], None]
+Values = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One row of the tables: each measure, and which frames are the one before them, token for token; [N, S, F] all."""
+
+    values: dict[str, Values]
+    repeats: NDArray[np.bool_]
+    frames: NDArray[np.int32] | None = None
+    """Sampled tokens [N, F, Z] of the first run."""
+
+    def save(self, path: Path) -> None:
+        arrays: dict[str, np.ndarray] = {f"value_{name}": array for name, array in self.values.items()}
+        arrays["repeats"] = self.repeats
+        if self.frames is not None:
+            arrays["frames"] = self.frames
+
+        def write(part: Path) -> None:
+            with part.open("wb") as handle:
+                np.savez_compressed(handle, **arrays)  # type: ignore[arg-type]
+
+        files.write_with(path, write)
+
+    @classmethod
+    def load(cls, path: Path) -> Measured:
+        with np.load(path, allow_pickle=False) as arrays:
+            values = {name.removeprefix("value_"): arrays[name] for name in arrays.files if name.startswith("value_")}
+            return cls(values, arrays["repeats"], arrays["frames"] if "frames" in arrays.files else None)
+
+
+class SegmentEvaluation:
+    """Test segments, and what is measured on them. The context of a segment is its first given frame, never another."""
+
+    def __init__(self, task: VideoPredictor, dataset: VideoDataset, windows: Windows, networks: Sequence[str]) -> None:
+        self.task, self.dataset, self.windows = task, dataset, windows
+        self.encodings = Encodings(dataset, task)
+        for name in networks:
+            if reason := measures.too_small(name, task.tokenizer.settings.height, task.tokenizer.settings.width):
+                raise OneiroError(reason)
+        self.networks = {name: Lpips.load(name, task.tokenizer.device) for name in networks}  # type: ignore[arg-type]
+
+    @property
+    def episodes(self) -> NDArray[np.int64]:
+        """[N]: which episode a segment is of."""
+        return self.windows[:, 0]
+
+    def model(self, engine: Engine, sampling: SamplingSettings, runs: int, seed: int, advance: Advance) -> Measured:
+        """Sample `runs` futures of every segment and measure them."""
+        parts, first = [], []
+        for part in self._parts(runs):
+            clips, cases = self._read(part)
+            samples = self.task.sample(engine, cases, runs, sampling, seed + part.start)
+            frames = self.task.frames_of(samples)
+            made, repeats = self.task.decode(cases.context, frames), self.task.repeats(cases, frames)
+            parts.append(self._measured(made, clips, cases, repeats))
+            first.append(frames[:, 0])
+            advance(len(clips))
+        return joined(parts, np.concatenate(first))
+
+    def baselines(self, train: VideoDataset | None = None) -> dict[str, Measured]:
+        """Copying the last given frame, the future of the nearest training segment, and the true frames through the
+        tokenizer; all are rewarded like a model.
+        """
+        rows: dict[str, list[Measured]] = {}
+        lookup = VideoLookup(train, self.task.layout.past) if train is not None else None
+        for part in self._parts(1):
+            clips, cases = self._read(part)
+            true = cases.frames[:, None, self.task.layout.past :]
+            shown = {COPY: (self.task.copied(clips), np.ones(true.shape[:3], np.float32))}
+            if lookup is not None:
+                looked_up = pixels(lookup(clips), self.task.tokenizer.device)
+                shown[LOOKUP] = looked_up, np.zeros(true.shape[:3], np.float32)
+            shown[CEILING] = self.task.ceiling(cases), self.task.repeats(cases, true)
+            for name, (made, repeats) in shown.items():
+                rows.setdefault(name, []).append(self._measured(made[:, None], clips, cases, repeats))
+        return {name: joined(parts) for name, parts in rows.items()}
+
+    def _measured(self, made: Tensor, clips: Clips, cases: Encoded, repeats: Values) -> Measured:
+        """Frames [N, S, F, 3, H, W] and what they earn; its mean over frames is the segment's reward."""
+        terms = self.task.earned(made, self.task.truth(clips, cases), repeats)
+        reward = np.sum(list(terms.values()), axis=0) * self.task.layout.future
+        return Measured(self._measure(made, clips) | {"reward": reward.astype(np.float32)}, repeats.astype(bool))
+
+    @torch.inference_mode()
+    def _measure(self, made: Tensor, clips: Clips) -> dict[str, Values]:
+        """Against the recorded frames, whatever the reward compares with: [N, S, F, 3, H, W] -> [N, S, F] each."""
+        true = pixels(clips.images[:, self.task.layout.past :], self.task.tokenizer.device)[:, None]
+        found = measures.measure(made, true.expand_as(made), self.networks)
+        return {name: values.float().cpu().numpy() for name, values in found.items() if name in TITLES}
+
+    def _read(self, part: slice) -> tuple[Clips, Encoded]:
+        return self.dataset.cut(self.windows[part]), self.encodings.encoded(self.windows[part])
+
+    def _parts(self, runs: int) -> list[slice]:
+        """Segments that are decoded together."""
+        size = max(1, 4 * self.task.tokenizer.at_once // (runs * self.task.layout.future))
+        return [slice(start, min(start + size, len(self.windows))) for start in range(0, len(self.windows), size)]
+
+
+def joined(parts: Sequence[Measured], frames: NDArray[np.int32] | None = None) -> Measured:
+    values = {name: np.concatenate([part.values[name] for part in parts]) for name in parts[0].values}
+    return Measured(values, np.concatenate([part.repeats for part in parts]), frames)
+
+
+# Tables ---------------------------------------------------------------------------------------------------------------
+
+
+def by_episode(values: NDArray[np.floating], episodes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The mean of each episode's segments: values [N] -> [episodes]."""
+    return np.array([values[episodes == episode].mean() for episode in np.unique(episodes)], np.float64)
+
+
+def mean_of_episodes(values: NDArray[np.floating], episodes: NDArray[np.int64]) -> float:
+    """One number of a measure [N, S, F], as the tables show it: every episode counts alike."""
+    return float(by_episode(values.mean(axis=(1, 2)), episodes).mean())
+
+
+def cell(values: NDArray[np.floating], episodes: NDArray[np.int64], scale: float = 1.0) -> Cell:
+    """The mean of the episodes' means with its interval; n counts episodes."""
+    return stats.bootstrap(scale * by_episode(values.reshape(len(values), -1).mean(axis=1), episodes))
+
+
+def main_table(rows: Mapping[str, Measured], episodes: NDArray[np.int64]) -> Table:
+    """Every measure of every row."""
+    names = [name for name in TITLES if any(name in row.values for row in rows.values())]
+    table = Table(
+        "Predicted frames against recorded ones",
+        ["frames", *(TITLES[name] for name in names), "ends repeating"],
+        {"ends repeating": "%", "PSNR": "dB"},
+        note=f"means, intervals and n are over episodes; an episode is the mean of its segments ({len(episodes)} in "
+        "all), their frames and sampling runs. A future ends repeating when its last frame is, token for token, the "
+        "one before it.",
+    )
+    for name, row in rows.items():
+        cells = [cell(row.values[key], episodes, SCALES.get(key, 1.0)) for key in names]
+        table.add(name, *cells, cell(row.repeats[:, :, -1].astype(np.float64), episodes))
+    return table
+
+
+def change_table(before: Measured, after: Measured, episodes: NDArray[np.int64]) -> Table:
+    """What RLVR changed, as a part of the base's value, episode by episode."""
+    table = Table(
+        "RLVR against base on the same segments",
+        ["measure", "base", "RLVR", "change"],
+        {"change": "%"},
+        note="change is relative to the base's mean; its interval is of the paired differences, over episodes",
+    )
+    for key in (name for name in TITLES if name in before.values):
+        first, last = (by_episode(row.values[key].mean(axis=(1, 2)), episodes) for row in (before, after))
+        scale = abs(float(first.mean())) or 1.0
+        size = SCALES.get(key, 1.0)
+        table.add(
+            TITLES[key], size * float(first.mean()), size * float(last.mean()), stats.bootstrap((last - first) / scale)
+        )
+    return table
+
+
+def horizon_table(rows: Mapping[str, Measured], episodes: NDArray[np.int64]) -> Table:
+    """Every measure of every row, frame by frame; the rows of one frame stand together."""
+    shown = next(iter(rows.values())).values
+    names = [name for name in TITLES if name in shown and name != "reward"]
+    table = Table(
+        "By how far ahead",
+        ["ahead", "frames", *(TITLES[name] for name in names), "repeats"],
+        {"repeats": "%", "PSNR": "dB"},
+        note="a frame repeats when it is, token for token, the one before it; the first follows the last given one",
+    )
+    for frame in range(shown["mse"].shape[2]):
+        for name, row in rows.items():
+            cells = [cell(row.values[key][:, :, frame], episodes, SCALES.get(key, 1.0)) for key in names]
+            repeats = cell(row.repeats[:, :, frame].astype(np.float64), episodes)
+            table.add(f"frame {frame + 1}", name, *cells, repeats)
+    return table
+
+
+def runs_table(rows: Mapping[str, Measured], episodes: NDArray[np.int64]) -> Table | None:
+    """How much single sampling runs differ, and the best of them, measure by measure."""
+    sampled = {name: row for name, row in rows.items() if next(iter(row.values.values())).shape[1] > 1}
+    if not sampled:
+        return None
+    runs = next(iter(next(iter(sampled.values())).values.values())).shape[1]
+    table = Table(
+        f"One sampled future, and the best of {runs}",
+        ["frames", "measure", "mean", "deviation of runs", f"best of {runs}"],
+        note="the best is chosen by the truth, for each measure by itself: what an oracle could pick",
+    )
+    for name, row in sampled.items():
+        for key, values in row.values.items():
+            size, per_run = SCALES.get(key, 1.0), values.mean(axis=2)
+            best = per_run.max(axis=1) if key in UP else per_run.min(axis=1)
+            deviation = size * float(per_run.mean(axis=0).std(ddof=1))
+            table.add(name, TITLES[key], cell(values, episodes, size), deviation, cell(best, episodes, size))
+    return table
+
+
+def tables(rows: Mapping[str, Measured], episodes: NDArray[np.int64]) -> list[Table]:
+    """All of them, the main one first."""
+    found = [main_table(rows, episodes)]
+    if "base" in rows and "RLVR" in rows:
+        found.append(change_table(rows["base"], rows["RLVR"], episodes))
+    if next(iter(rows.values())).values["mse"].shape[2] > 1:
+        found.append(horizon_table(rows, episodes))
+    best = runs_table(rows, episodes)
+    return [*found, *([best] if best is not None else [])]

@@ -1,0 +1,192 @@
+"""Video as an RLVR task: a transformer learns to predict a robot's next frames from its actions.
+
+    episodes  ->  tokenizer  ->  pre-training on true frames  ->  RL on pixel and perceptual rewards  ->  evaluation
+
+An episode of RL is one segment with one sampled future; the futures of one segment are a group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from oneiro.episode import Episode
+from oneiro.learning.stages import Curve, Rollout
+from oneiro.models import language as languages
+from oneiro.models.language import LanguageModel
+from oneiro.models.video.tokenizer import images
+from oneiro.report.stats import bootstrap
+from oneiro.report.videos import save_gif
+from oneiro.rundir.run import Run
+from oneiro.runtime import seeds
+from oneiro.sampling.engine import Engine
+from oneiro.tasks.base import AFTER, BEFORE, RL, Task, intervals_apart
+from oneiro.tasks.video.data import VideoData, data_stage, open_data
+from oneiro.tasks.video.episodes import describe, play, record
+from oneiro.tasks.video.evaluation import (
+    CEILING,
+    COPY,
+    Measured,
+    SegmentEvaluation,
+    by_episode,
+    mean_of_episodes,
+    tables,
+)
+from oneiro.tasks.video.model import PRETRAIN, TOKENIZER
+from oneiro.tasks.video.predictor import VideoPredictor
+from oneiro.tasks.video.recipe import VideoRecipe
+from oneiro.tasks.video.training import (
+    check_init_from,
+    predictor_of,
+    pretrain_stage,
+    tokenizer_stage,
+    training_encodings,
+)
+
+_RL = {AFTER: RL}
+
+
+class VideoTask(Task):
+    """Segments of robot video; the reward compares predicted frames with recorded ones."""
+
+    recipe: VideoRecipe
+    curves: ClassVar = (
+        Curve("Reward of sampled futures", "reward", _RL),
+        Curve("Reward of validation segments", "eval_reward", _RL),
+        Curve("MSE of validation segments", "eval_mse", _RL),
+        Curve("Futures that beat copying the last frame", "success", _RL, "%"),
+        Curve("Frames that repeat the one before", "repetition", _RL, "%"),
+        Curve("Cross-entropy of pre-training", "ce", {"pre-training": PRETRAIN}),
+        Curve("L1 of the tokenizer", "l1", {"tokenizer": TOKENIZER}),
+        Curve("Reward std within groups", "group_std", _RL),
+        Curve("Entropy", "entropy", _RL),
+        Curve("Largest sampler-learner difference in log-probability", "mismatch", _RL),
+    )
+
+    @property
+    def first_stages(self) -> list[str]:
+        given = self.recipe.init_from.tokenizer or self.recipe.init_from.transformer
+        return [*(["init-from"] if given else []), "data", TOKENIZER, PRETRAIN]
+
+    def prepare(self) -> None:
+        recipe, run = self.recipe, self.run
+        if recipe.init_from.tokenizer or recipe.init_from.transformer:
+            run.stage("init-from", lambda: check_init_from(recipe))
+        run.stage("data", lambda: data_stage(recipe, run))
+        run.stage(TOKENIZER, lambda: tokenizer_stage(recipe, run, self.data))
+
+    @cached_property
+    def data(self) -> VideoData:
+        return open_data(self.recipe, self.run, self.run.stage("data", dict))
+
+    @cached_property
+    def predictor(self) -> VideoPredictor:
+        return predictor_of(self.recipe, self.run)
+
+    def supervise(self) -> str:
+        self.run.stage(PRETRAIN, lambda: pretrain_stage(self.recipe, self.run, self.data))
+        return PRETRAIN
+
+    def model(self, stage: str | None) -> LanguageModel:
+        return languages.load(str(self.run.path / "checkpoints" / (stage or PRETRAIN)))
+
+    def rollout(self, engine: Engine) -> Rollout:
+        recipe, task, train = self.recipe, self.predictor, self.data.train
+        encodings = training_encodings(recipe, self.data, task)
+
+        def play_step(step: int) -> list[Episode]:
+            seed = seeds.derive(recipe.seed, "rl", step)
+            windows = train.draw(recipe.rollout.prompts_per_step, seed, "segments")
+            contexts = encodings.contexts(windows, seed, "contexts")
+            cases, names = encodings.encoded(windows, contexts), [f"episode {e}, frame {s}" for e, s in windows]
+            clips = encodings.clips(windows, contexts)
+            return play(task, engine, clips, cases, names, recipe.rollout.group_size, recipe.sampling, seed)
+
+        cases = recipe.rl.select.cases if recipe.rl.select else 0
+        return Rollout(
+            play_step,
+            record,
+            describe,
+            evaluate=lambda step: self._unseen(engine, recipe.evaluation.eval_subset, "eval"),
+            max_tokens=task.layout.future * task.layout.frame_tokens,
+            validate=lambda: self._unseen(engine, cases, "validation"),
+            validation_metric="validation_reward",
+        )
+
+    def _unseen(self, engine: Engine, segments: int, prefix: str) -> dict[str, float]:
+        """Reward and error on a few validation segments, with the same sampling noise each time."""
+        windows = self.data.validation_windows(segments)
+        evaluation = SegmentEvaluation(self.predictor, self.data.validation, windows, networks=())
+        seed = seeds.derive(self.recipe.seed, "glance")
+        found = evaluation.model(engine, self.recipe.evaluation.sampling, 1, seed, lambda count: None)
+        return {f"{prefix}_{name}": float(found.values[name].mean()) for name in ("reward", "mse")}
+
+    @property
+    def evaluation(self) -> SegmentEvaluation:
+        networks = self.recipe.evaluation.networks
+        return SegmentEvaluation(self.predictor, self.data.test, self.data.test_windows, networks)
+
+    def evaluate(self, engine: Engine, name: str) -> dict[str, Any]:
+        settings, evaluation = self.recipe.evaluation, self.evaluation
+        seed = seeds.derive(self.recipe.seed, "evaluate")  # the same for both models: they differ by weights alone
+        with self.run.progress(f"evaluate {name}", len(evaluation.windows)) as bar:
+            found = evaluation.model(engine, settings.sampling, settings.runs, seed, bar.advance)
+        found.save(self._measured(name))
+        means = {key: mean_of_episodes(values, evaluation.episodes) for key, values in found.values.items()}
+        self.run.say(f"{name}: " + ", ".join(f"{key} {value:.4g}" for key, value in means.items()))
+        return means
+
+    def _measured(self, name: str) -> Path:
+        """The arrays behind a model's means."""
+        return self.run.path / "evaluation" / f"{name}.npz"
+
+    def compare(self, measured: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+        evaluation = self.evaluation
+        rows = evaluation.baselines(self.data.train) | {name: Measured.load(self._measured(name)) for name in measured}
+        return {
+            "images": sample_videos(self.run, evaluation, rows, self.recipe.evaluation.sample_videos),
+            "tables": [table.data() for table in tables(rows, evaluation.episodes)],
+            "notes": verdict(rows, evaluation),
+        }
+
+
+def sample_videos(
+    run: Run, evaluation: SegmentEvaluation, rows: dict[str, Measured], count: int
+) -> list[dict[str, str]]:
+    """The first sampled future of some test segments beside the truth, as pictures in the run."""
+    drawn = []
+    past = evaluation.task.layout.past
+    for place in np.linspace(0, len(evaluation.windows) - 1, count).astype(int).tolist():
+        window = evaluation.windows[place : place + 1]
+        clips, cases = evaluation.dataset.cut(window), evaluation.encodings.encoded(window)
+        videos = {"truth": clips.images[0], "tokenizer": images(evaluation.task.decode(cases.context, cases.frames))[0]}
+        for name in (BEFORE, AFTER):
+            frames = rows[name].frames
+            assert frames is not None
+            made = images(evaluation.task.decode(cases.context, frames[place : place + 1]))[0]
+            videos[name] = np.concatenate([clips.images[0, :past], made])
+        file = f"images/segment-{place:04d}.gif"
+        save_gif(run.path / file, videos, given=dict.fromkeys((BEFORE, AFTER), past))
+        title = f"Test segment {place}: {past} given, then {evaluation.task.layout.future} predicted"
+        drawn.append({"title": title, "file": file})
+    return drawn
+
+
+def verdict(rows: dict[str, Measured], evaluation: SegmentEvaluation) -> list[str]:
+    """What RLVR added to its start, in its own reward, in a sentence."""
+    base, tuned = (
+        by_episode(rows[name].values["reward"].mean(axis=(1, 2)), evaluation.episodes) for name in (BEFORE, AFTER)
+    )
+    before, after, gain = bootstrap(base), bootstrap(tuned), bootstrap(tuned - base)
+    apart = intervals_apart(before.high, after.low)
+    copy, best = (mean_of_episodes(rows[name].values["reward"], evaluation.episodes) for name in (COPY, CEILING))
+    return [
+        f"On {len(evaluation.windows)} segments of {before.n} unseen episodes the reward of sampled futures is "
+        f"{before.words('{:.4f}')} for the base and {after.words('{:.4f}')} after RLVR: {apart}; the paired gain is "
+        f"{gain.words('{:.4f}')}. Copying the last frame earns {copy:.4f}, the true frames through the tokenizer "
+        f"{best:.4f}."
+    ]

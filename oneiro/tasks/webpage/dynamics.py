@@ -1,0 +1,194 @@
+"""Dynamics of web pages: any predictor of pages for planners, and the true web as a model of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any
+
+from oneiro.runtime import seeds
+from oneiro.tasks.base import Dynamics, Flaw, Imagined, Malformed
+from oneiro.tasks.webpage.lookup import Lookup
+from oneiro.tasks.webpage.predictor import WebPagePredictor
+from oneiro.tasks.webpage.record import HISTORY
+from oneiro.tasks.webpage.rollout import Predict, imagine
+from oneiro.tasks.webpage.state import PageState, Situation
+from oneiro.worlds.web.actions import Kind, parse_webarena
+from oneiro.worlds.web.actions import Malformed as MalformedAction
+from oneiro.worlds.web.diff import apply
+from oneiro.worlds.web.world import WebWorld
+
+
+@dataclass(frozen=True)
+class BrowsedPage:
+    """A page together with what led to it: all that a policy, a value or a predictor may know."""
+
+    site: str
+    objective: str
+    page: PageState
+    past: tuple[str, ...] = ()
+    """The actions so far."""
+    previous: tuple[str, ...] = ()
+    """The last of them as `Situation.described` writes them."""
+    answer: str | None = None
+    """What `stop` said; None: the episode goes on."""
+    task: Any = field(default=None, compare=False, repr=False)
+    """The task, for the true web alone: models, policies and values do not look at it."""
+
+    @classmethod
+    def of(cls, world: WebWorld) -> BrowsedPage:
+        """Where a web world is."""
+        past = tuple(world.grammar.write(action) for action in world.done_so_far)
+        page, task = PageState.of(world.page), world.task
+        return cls(task.sites[0], task.intent, page, past, past[-HISTORY:], task=task)
+
+    @cached_property
+    def text(self) -> str:
+        """The page as agents read it."""
+        lines = "\n".join("\t" * item.depth + str(item) for item in self.page.items)
+        return f"Task: {self.objective}\nURL: {self.page.url}\n{lines}"
+
+    @cached_property
+    def key(self) -> bytes:
+        named = self.task.task_id if self.task is not None else ""
+        text = "\n".join([str(named), self.text, *self.past, repr(self.answer)])
+        return blake2b(text.encode(errors="replace"), digest_size=16).digest()
+
+    def situation(self, action: str) -> Situation:
+        return Situation(self.site, self.objective, self.page, action, self.previous)
+
+    def after(self, action: str, page: PageState) -> BrowsedPage:
+        """Where an action that leads to `page` leaves off."""
+        told = (*self.previous, self.situation(action).described)[-HISTORY:]
+        return replace(self, page=page, past=(*self.past, action), previous=told)
+
+    def stopped(self, action: str, answer: str) -> BrowsedPage:
+        return replace(self, past=(*self.past, action), answer=answer)
+
+
+NextPages = Callable[[Sequence[Situation]], Sequence[PageState | None]]
+"""The pages that actions lead to; None where a prediction cannot be read."""
+
+
+def pages_in(task: WebPagePredictor, predict: Predict) -> NextPages:
+    """The pages that written answers lead to."""
+
+    def pages(cases: Sequence[Situation]) -> list[PageState | None]:
+        found = [imagine(task, case, text) for case, text in zip(cases, predict(cases), strict=True)]
+        return [one.state if one is not None else None for one in found]
+
+    return pages
+
+
+class Remembered:
+    """Pages that are predicted once for each situation; the new ones of a call together."""
+
+    def __init__(self, pages: NextPages) -> None:
+        self.pages = pages
+        self._known: dict[Situation, PageState | None] = {}
+
+    def __call__(self, cases: Sequence[Situation]) -> list[PageState | None]:
+        new = list(dict.fromkeys(case for case in cases if case not in self._known))
+        if new:
+            self._known.update(zip(new, self.pages(new), strict=True))
+        return [self._known[case] for case in cases]
+
+
+def looked_up(lookup: Lookup) -> NextPages:
+    """Memory in the place of a model: where the nearest training step led, or its change made to the page."""
+
+    def page(case: Situation) -> PageState | None:
+        near = lookup.nearest(case)
+        if not near:
+            return case.state
+        if not near[0].state.same_document(near[0].after):
+            return near[0].after
+        first = case.state.items[0].id if case.state.items else 1
+        return PageState(case.state.url, tuple(apply(case.state.items, lookup(case), first)))
+
+    return lambda cases: [page(case) for case in cases]
+
+
+def shuffled(pages: NextPages, pool: Sequence[PageState], seed: int) -> NextPages:
+    """A control: what the action does on another page, always the same one for a page."""
+
+    def other(state: PageState) -> PageState:
+        rng = seeds.generator(seed, "shuffled", state.url, *(item.line for item in state.items))
+        different = [page for page in pool if page != state]
+        return different[int(rng.integers(len(different)))] if different else state
+
+    return lambda cases: pages([replace(case, state=other(case.state)) for case in cases])
+
+
+class PageDynamics(Dynamics[BrowsedPage]):
+    """A predictor of pages. `stop` ends an episode and needs no prediction; an action that is none changes nothing.
+
+    It gives one outcome however many are asked for, and a prediction counts as one token.
+    """
+
+    def __init__(self, pages: NextPages) -> None:
+        self.pages = pages
+
+    def key(self, state: BrowsedPage) -> Hashable:
+        return state.key
+
+    def show(self, state: BrowsedPage) -> str:
+        return state.text if state.answer is None else f"{state.text}\n(stopped: {state.answer})"
+
+    def predict(
+        self, pairs: Sequence[tuple[BrowsedPage, str]], outcomes: int = 1, seed: int = 0
+    ) -> list[list[Imagined[BrowsedPage]]]:
+        found: list[Imagined[BrowsedPage] | None] = [_known(state, action) for state, action in pairs]
+        asked = [pair for pair, known in zip(pairs, found, strict=True) if known is None]
+        pages = iter(self.next_pages(asked) if asked else ())
+        for place, (state, action) in enumerate(pairs):
+            if found[place] is None:
+                page = next(pages)
+                after = state.after(action, page) if page is not None else Malformed(Flaw.SHAPE)
+                found[place] = Imagined(after, tokens=1)
+        return [[one] * outcomes for one in found if one is not None]
+
+    def next_pages(self, pairs: Sequence[tuple[BrowsedPage, str]]) -> Sequence[PageState | None]:
+        return self.pages([state.situation(action) for state, action in pairs])
+
+
+def _known(state: BrowsedPage, action: str) -> Imagined[BrowsedPage] | None:
+    """What is known without a prediction; None where one is needed."""
+    parsed = parse_webarena(action)
+    if isinstance(parsed, MalformedAction) or state.answer is not None:
+        return Imagined(Malformed(Flaw.SHAPE))
+    return Imagined(state.stopped(action, parsed.text)) if parsed.kind is Kind.STOP else None
+
+
+class TrueWeb(PageDynamics):
+    """The web itself as the model: each branch is played in its own copy of the sites."""
+
+    def __init__(self, make_world: Callable[[], WebWorld]) -> None:
+        self.make_world = make_world
+        self._world: WebWorld | None = None
+        self._taken: tuple[str, ...] = ()
+        """Where the present copy is."""
+
+    def next_pages(self, pairs: Sequence[tuple[BrowsedPage, str]]) -> list[PageState | None]:
+        return [self._page(state, action) for state, action in pairs]
+
+    def _page(self, state: BrowsedPage, action: str) -> PageState | None:
+        if state.task is None:
+            return None
+        world = self._world
+        if world is None or world.task is not state.task or self._taken != state.past:
+            if world is None:
+                world = self._world = self.make_world()
+            world.reset(seed=0, options={"task": state.task})
+            for past in state.past:
+                world.step(past)
+        world.step(action)
+        self._taken = (*state.past, action)
+        return PageState.of(world.page)
+
+    def close(self) -> None:
+        if self._world is not None:
+            self._world.close()
+        self._world = None

@@ -1,0 +1,189 @@
+"""Steps of the true web, recorded as whoever plays takes them.
+
+`RecordedWeb` is the web with a notebook: any policy, model or rollout that plays in it leaves transitions behind.
+`Collection` says what a script or a model is to play.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.seeds import derive, generator
+from oneiro.tasks.webpage.state import PageState, PageTransition, Situation, same_items
+from oneiro.worlds.base import Step, WorldConfig
+from oneiro.worlds.baselines import Policy, mixture, oracle_policy, random_policy
+from oneiro.worlds.registry import config_for, world_class
+from oneiro.worlds.web.diff import compare
+from oneiro.worlds.web.world import WebConfig, WebWorld
+
+INERT = ("StaticText", "heading", "main", "article", "contentinfo", "complementary")
+"""Roles that do nothing when they are clicked, unless they stand inside a link or a label."""
+HISTORY = 5
+"""Actions that a situation remembers, as in the published data."""
+
+
+class RecordedWeb(WebWorld):
+    """The web; `steps` are the transitions of the present episode."""
+
+    steps: list[PageTransition]
+
+    def __init__(self, config: WorldConfig | None = None) -> None:
+        super().__init__(config)
+        if self.config.view != "accessibility":
+            raise OneiroError("pages are predicted as accessibility trees: leave out the view html")
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        found = super().reset(seed=seed, options=options)
+        self.steps = []
+        self.probing = False
+        self.said: tuple[str, ...] = ()
+        self.episode = f"{self.task.task_id}/{self.seed}/{self.member}"
+        return found
+
+    def step(self, action: str) -> Step:
+        if self.over:
+            return super().step(action)
+        before, asked = self.page, self.situation(action)
+        found = super().step(action)
+        after = PageState.of(self.page)
+        self.steps.append(
+            PageTransition(
+                site=asked.site,
+                objective=asked.objective,
+                state=asked.state,
+                action=asked.action,
+                previous=asked.previous,
+                after=after,
+                matched=same_items(asked.state, after, compare(before, self.page)),
+                valid=found[4]["valid"],
+                probe=self.probing,
+                done=self.over,
+                reward=found[1],
+                id=f"{self.episode}/{len(self.steps)}",
+                episode=self.episode,
+                step=len(self.steps),
+                template=str(self.task.intent_template_id),
+                content=self.task.spec.content if self.task.spec else 0,
+                split=self.split or "train",
+            )
+        )
+        if not self.probing:
+            self.said = (*self.said, asked.described)[-HISTORY:]
+        return found
+
+    def situation(self, action: str) -> Situation:
+        """What may be known before an action."""
+        return Situation(self.task.sites[0], self.task.intent, PageState.of(self.page), action, self.said)
+
+    def probe(self, rng: np.random.Generator) -> None:
+        """Try an action that should do nothing; what it does is recorded.
+
+        An oracle's script goes on after it, unless it was asked for its next action already.
+        """
+        self._proposed = None  # else the world would take the probe for somebody who acts against the script
+        self.probing = True
+        self.step(self.inert_action(rng))
+        self.probing = False
+
+    def inert_action(self, rng: np.random.Generator) -> str:
+        """A click on an id that is not there, or on something that is only read."""
+        nodes = [node for node in self.page.nodes.values() if node.role in INERT]
+        if not nodes or rng.random() < 0.4:
+            beyond = len(self.page.nodes) + 1 + int(rng.integers(60))
+            typed = self.fields and rng.random() < 0.3
+            return f"type [{beyond}] [{self.task.intent.split()[0]}] [1]" if typed else f"click [{beyond}]"
+        return f"click [{nodes[int(rng.integers(len(nodes)))].id}]"
+
+    @property
+    def fields(self) -> bool:
+        """Whether the page has anything to type into."""
+        return any(node.role in ("textbox", "searchbox") for node in self.page.nodes.values())
+
+
+def recorded_web(name: str, settings: Mapping[str, Any] | None = None) -> RecordedWeb:
+    """A registered web world, recorded."""
+    config = config_for(name, dict(settings or {}))
+    if not issubclass(world_class(name), WebWorld) or not isinstance(config, WebConfig):
+        raise OneiroError(f"'{name}' is no web world; give web, web:reddit or another variant of web")
+    return RecordedWeb(config)
+
+
+def collect(
+    world: RecordedWeb,
+    policy: Policy,
+    episodes: int,
+    *,
+    split: str | None = "train",
+    seed: int = 0,
+    probes: float = 0.0,
+    steps: int = 0,
+    advance: Callable[[int], object] = lambda episodes: None,
+) -> Iterator[PageTransition]:
+    """The steps of `episodes` tasks that a policy plays, `steps` of each at most (0: to the end).
+
+    Before each step, with chance `probes`, an action is tried that should do nothing.
+    """
+    for number in range(episodes):
+        rng = generator("web page", seed, str(split), number)
+        world.reset(seed=derive(seed, "web page", number), options={"split": split})
+        while not world.over and not (steps and len(world.steps) >= steps):
+            if rng.random() < probes:
+                world.probe(rng)
+            if not world.over:
+                world.step(policy(world, rng))
+        yield from world.steps
+        advance(1)
+
+
+Advance = Callable[[int], object]
+
+
+@dataclass(frozen=True)
+class Collection:
+    """What is to be played."""
+
+    world: str
+    settings: dict[str, Any]
+    policy: str
+    """`random`, `oracle`, `mixture`, or the folder of a model."""
+    episodes: int
+    split: str = "train"
+    """`train`, or `test`: content that training never has."""
+    steps: int = 0
+    """Of an episode at most; 0: all."""
+    probes: float = 0.0
+    """Chance, before each step, of an action that should do nothing."""
+    oracle_share: float = 0.85
+    seed: int = 0
+
+    @property
+    def world_split(self) -> str:
+        return "eval" if self.split == "test" else "train"
+
+    @property
+    def scripts(self) -> dict[str, Policy]:
+        """The policies that need no model."""
+        return {"random": random_policy, "oracle": oracle_policy, "mixture": mixture(self.oracle_share)}
+
+
+def steps_of(asked: Collection, advance: Advance = lambda episodes: None) -> Iterator[PageTransition]:
+    """Every step of a scripted policy, episode after episode."""
+    world = recorded_web(asked.world, asked.settings)
+    try:
+        yield from collect(
+            world,
+            asked.scripts[asked.policy],
+            asked.episodes,
+            split=asked.world_split,
+            seed=asked.seed,
+            probes=asked.probes,
+            steps=asked.steps,
+            advance=advance,
+        )
+    finally:
+        world.close()

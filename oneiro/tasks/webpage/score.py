@@ -1,0 +1,94 @@
+"""The two scores of a predicted change.
+
+Strict: set precision, recall and F1 over the records of the three blocks, micro-averaged over the blocks, as published.
+`None` is no item, nothing predicted where nothing changes is 1, and a text that cannot be read is 0. The id-free
+figures compare role, name and properties only, each as often as it stands.
+
+Official, the published reward of RLVR-World's web task, for comparing numbers: set F1 over whole lines of the whole
+text. Thinking is read as well, the word `None` is an item, nothing right about nothing is 0, and whatever stands behind
+a heading on its line is lost. The original reaches the intersection by a Hungarian assignment of costs 0 and 10000,
+which is the same number. Bounded here: a text of more than `MAX_CHARACTERS` or `MAX_LINES` scores 0.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from oneiro.tasks.base import Flaw, Malformed
+from oneiro.tasks.webpage.parse import MAX_CHARACTERS, MAX_LINES, PagePrediction, record
+from oneiro.tasks.webpage.prompt import HEADINGS
+from oneiro.worlds.web.diff import Diff
+
+
+@dataclass(frozen=True, slots=True)
+class PageScore:
+    """How right a predicted change is."""
+
+    precision: float = 0.0
+    recall: float = 0.0
+    f1: float = 0.0
+    id_free_f1: float = 0.0
+    flaw: Flaw | None = None
+    """Why the answer could not be read."""
+
+    def figures(self) -> dict[str, float]:
+        return {name: value for name, value in asdict(self).items() if name != "flaw"}
+
+
+def judge(predicted: PagePrediction | Malformed, truth: Diff) -> PageScore:
+    """The comparison with the true change."""
+    if isinstance(predicted, Malformed):
+        return PageScore(flaw=predicted.flaw)
+    claimed, true = _records(predicted.change), _records(truth)
+    false = sum(predicted.false)
+    precision, recall, f1 = figures(len(claimed & true), len(claimed) + false, len(true))
+    loose, loose_true = _without_ids(predicted.change), _without_ids(truth)
+    _, _, id_free = figures((loose & loose_true).total(), loose.total() + false, loose_true.total())
+    return PageScore(precision, recall, f1, id_free)
+
+
+def figures(hits: int, claimed: int, true: int) -> tuple[float, float, float]:
+    """Precision, recall and F1; all 1 where nothing was claimed and nothing is true."""
+    if not claimed and not true:
+        return 1.0, 1.0, 1.0
+    precision, recall = hits / claimed if claimed else 0.0, hits / true if true else 0.0
+    return precision, recall, 2 * precision * recall / (precision + recall) if hits else 0.0
+
+
+def _records(change: Diff) -> set[tuple[int, Any]]:
+    return {(block, record(item)) for block, items in enumerate(_blocks(change)) for item in items}
+
+
+def _without_ids(change: Diff) -> Counter[tuple[int, Any]]:
+    return Counter((block, record(item).without_id) for block, items in enumerate(_blocks(change)) for item in items)
+
+
+def _blocks(change: Diff) -> tuple[Any, Any, Any]:
+    return change.new, change.deleted, change.updated
+
+
+def sections(text: str) -> list[set[str]]:
+    """The lines under each heading, as the published parser finds them."""
+    found: dict[str, set[str]] = {heading: set() for heading in HEADINGS}
+    current: set[str] | None = None
+    for line in text.split("\n"):
+        line = line.strip()
+        heading = next((heading for heading in HEADINGS if line.startswith(heading)), None)
+        if heading is not None:
+            current = found[heading]
+        elif line and current is not None:
+            current.add(line)
+    return list(found.values())
+
+
+def official_score(prediction: str, truth: str) -> PageScore:
+    """Precision, recall and F1 of a text, given the text of the truth."""
+    if len(prediction) > MAX_CHARACTERS or prediction.count("\n") > MAX_LINES:
+        return PageScore()
+    claimed, true = sections(prediction), sections(truth)
+    hits = sum(len(one & two) for one, two in zip(claimed, true, strict=True))
+    count, count_true = sum(map(len, claimed)), sum(map(len, true))
+    precision, recall = hits / count if count else 0.0, hits / count_true if count_true else 0.0
+    return PageScore(precision, recall, 2 * precision * recall / (precision + recall) if hits else 0.0)

@@ -1,0 +1,136 @@
+"""A trained predictor in the place of the true web: the same interface, pages as text, every step a prediction."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from oneiro.models import language as languages
+from oneiro.runtime.errors import OneiroError
+from oneiro.sampling.engine import Engine
+from oneiro.tasks.base import LearnedWorld
+from oneiro.tasks.webpage.model import WebPageMetadata, WebPageModel
+from oneiro.tasks.webpage.parse import record
+from oneiro.tasks.webpage.predictor import WebPagePredictor
+from oneiro.tasks.webpage.record import HISTORY
+from oneiro.tasks.webpage.rollout import Predict, imagine
+from oneiro.tasks.webpage.state import PageState, Situation
+from oneiro.worlds.base import Step, WorldConfig
+from oneiro.worlds.registry import config_for
+from oneiro.worlds.web.actions import Kind, Malformed
+from oneiro.worlds.web.diff import Item
+from oneiro.worlds.web.page import Node, Page, Printed
+from oneiro.worlds.web.world import WebWorld
+
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+
+
+class LearnedPage(LearnedWorld, WebWorld):
+    """Starts on a true page and continues on predicted ones.
+
+    A prediction that cannot be read changes nothing (`info["malformed"]`). `stop` ends the episode; it is worth what
+    the predictor's reward head says, and 0 where it has none: nobody grades an imagined database.
+    """
+
+    name: ClassVar[str] = WebWorld.name
+    """The name seeds the tasks: a seed gives the task that it gives in the true web."""
+
+    def __init__(self, task: WebPagePredictor, predict: Predict, config: WorldConfig | None = None) -> None:
+        super().__init__(config)
+        if self.config.view != "accessibility":
+            raise OneiroError("pages are predicted as accessibility trees: leave out the view html")
+        self.predictor, self.predict = task, predict
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        found = super().reset(seed=seed, options=options)
+        self.said: tuple[str, ...] = ()
+        self.won = False
+        self.show(PageState.of(self.page))
+        return found
+
+    def step(self, action: str) -> Step:
+        if self.over:
+            return self.ended(success=self.won)
+        parsed = self.grammar.parse(action)
+        if isinstance(parsed, Malformed):
+            self.notice = parsed.reason
+            return self.outcome(0.0, valid=False, effective=False, malformed=False)
+        situation = self.situation(action)
+        text = self.predict([situation])[0]
+        found, before = imagine(self.predictor, situation, text), self.present
+        heads: Mapping[str, str] = found.prediction.outcome if found is not None else {}
+        self.said = (*self.said, situation.described)[-HISTORY:]
+        self.notice = ""
+        stops = parsed.kind is Kind.STOP
+        if found is not None and not stops:
+            self.show(found.state)
+        reward = _share(heads.get("reward"))
+        self.won = reward >= 1.0
+        return self.outcome(
+            reward,
+            done=stops or heads.get("done") == "yes",
+            success=self.won,
+            effective=stops or self.present != before,
+            malformed=found is None,
+        )
+
+    def situation(self, action: str) -> Situation:
+        """What the predictor may know before an action."""
+        return Situation(self.task.sites[0], self.task.intent, self.present, action, self.said)
+
+    def show(self, state: PageState) -> None:
+        """Go on from a page, true or imagined: a planner returns to where it branched off."""
+        self.present = state
+        self.page = page_of(state, self.page)
+        self.see.page = self.page
+        self.body = self.page.text()
+
+    @property
+    def state(self) -> PageState:
+        return self.present
+
+    def oracle(self) -> str | None:
+        return None  # its script holds for true pages
+
+
+def page_of(state: PageState, before: Page) -> Page:
+    """Lines as a page: nodes with roles and names, and no elements behind them."""
+    nodes = Printed({item.id: _node(item) for item in state.items})
+    parents: list[Node] = []
+    roots: list[Node] = []
+    for node in nodes.values():
+        del parents[node.depth :]
+        (parents[-1].children if parents else roots).append(node)
+        parents.append(node)
+    root = roots[0] if roots else Node("RootWebArea", "")
+    root.children += roots[1:]
+    title = root.name or before.title
+    tabs = tuple(title if number == before.tab else tab for number, tab in enumerate(before.tabs))
+    return Page(state.url, title, root, nodes, tabs, before.tab)
+
+
+def _node(item: Item) -> Node:
+    read = record(item)
+    name = _ESCAPE.sub(r"\1", read.name[1:-1])
+    return Node(read.role, name, dict(read.properties), [], None, item.id, item.depth, item.line)
+
+
+def _share(text: str | None) -> float:
+    """A predicted reward, between 0 and 1; 0 where it is no number."""
+    try:
+        value = float(text) if text is not None else 0.0
+    except ValueError:
+        return 0.0
+    return min(1.0, max(0.0, value)) if value == value else 0.0
+
+
+def open_world(model: str, world: str, settings: Mapping[str, Any] | None = None) -> LearnedPage:
+    """The world `web` or a variant of it as a model (a run, a checkpoint) predicts it, prompted as it was trained."""
+    config = config_for(world, dict(settings or {}))  # before the model: a wrong name shows at once
+    language = languages.load(model)
+    metadata = WebPageMetadata.read(language, model)
+    if metadata is None:
+        raise OneiroError(f"the model at {model} was not trained to predict web pages")
+    task = WebPagePredictor(metadata.task.model_copy(update={"retrieve": 0}))
+    return LearnedPage(task, WebPageModel(task, Engine(language, 1), metadata.sampling), config)
