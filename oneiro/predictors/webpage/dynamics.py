@@ -15,7 +15,7 @@ from oneiro.predictors.webpage.record import HISTORY
 from oneiro.predictors.webpage.rollout import Predict, imagine
 from oneiro.predictors.webpage.state import PageState, Situation
 from oneiro.predictors.webpage.task import WebPagePredictor
-from oneiro.runtime import seeds
+from oneiro.runtime import distributed, seeds
 from oneiro.worlds.web.actions import Kind, parse_webarena
 from oneiro.worlds.web.actions import Malformed as MalformedAction
 from oneiro.worlds.web.diff import apply
@@ -93,7 +93,8 @@ class Remembered:
     def __call__(self, cases: Sequence[Situation]) -> list[PageState | None]:
         new = list(dict.fromkeys(case for case in cases if case not in self._known))
         if new:
-            self._known.update(zip(new, self.pages(new), strict=True))
+            with distributed.local():  # what is new to this rank may be known to another
+                self._known.update(zip(new, self.pages(new), strict=True))
         return [self._known[case] for case in cases]
 
 

@@ -17,7 +17,7 @@ from oneiro.predictors.textgame.sampler import Balanced, GoldMix, StateGroups
 from oneiro.predictors.textgame.task import TextGamePredictor, TextGamePredictorConfig
 from oneiro.predictors.textgame.teacher import SftExample, taught_examples, true_examples
 from oneiro.rundir.run import Run
-from oneiro.runtime import seeds
+from oneiro.runtime import distributed, seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.systems.rlvr.textgame.recipe import SamplerSettings, TextGameDataSettings, TextGameRecipe
 from oneiro.worlds.textgame.augment import augmented, names_in
@@ -168,7 +168,7 @@ def training_rows(
         found = taught_examples(
             task, cases, teacher, cache, samples=settings.samples, advance=bar.advance, refuse=refused.append
         )
-        taught = list(found)
+        taught = distributed.on_main_process(lambda: list(found))
     run.say(f"teacher: {len(taught):,} of {settings.rows:,} questions answered right in {settings.samples} tries")
     if refused:
         run.say(f"teacher: {len(refused):,} questions skipped, since its server refused them: {refused[0]}")

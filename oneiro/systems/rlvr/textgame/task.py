@@ -90,8 +90,8 @@ class TextGameTask(Task):
 
     def prepare(self) -> None:
         recipe, run = self.recipe, self.run
-        run.stage("data", lambda: data_stage(recipe, run))
-        run.stage("model", lambda: stages.make_base(run, recipe.model, self._create_tiny))
+        run.stage("data", lambda: data_stage(recipe, run), main_only=True)
+        run.stage("model", lambda: stages.make_base(run, recipe.model, self._create_tiny), main_only=True)
 
     def _create_tiny(self) -> LanguageModel:
         recipe, train = self.recipe, self.data.train
