@@ -33,10 +33,12 @@ def test_memory_by_hand() -> None:
     assert (alone["weights"], alone["gradients"], alone["masters and moments"]) == (2e9, 2e9, 12e9)
     assert alone["micro-batch"] == 1000 * 2e5 + 2**31 and alone["key-value cache"] == 1000 * 2e4
     four = capacity.memory(BILLION, rl("data"), False, 10, 100, 4, 80e9)
-    assert four["masters and moments (sharded)"] == 3e9 and four["gradients"] == 2e9
+    assert four["masters and moments"] == 12e9 and four["gradients"] == 2e9 and four["reduction"] == 4 * 2**26
     sharded = capacity.memory(BILLION, rl("fsdp"), False, 10, 100, 4, 80e9)
     assert sharded["shards, gradients and moments (fsdp)"] == 4e9 and "gradients" not in sharded
     critic = capacity.memory(BILLION, rl("data", algorithm=Ppo()), False, 10, 100, 4, 80e9)
+    assert critic["critic"] == 4e9 + 12e9
+    critic = capacity.memory(BILLION, rl("fsdp", algorithm=Ppo()), False, 10, 100, 4, 80e9)
     assert critic["critic"] == 4e9 + 3e9
     adapter = capacity.memory(BILLION, rl("data", kl_in_reward=0.1), True, 10, 100, 1, 80e9)
     assert adapter["masters and moments"] == pytest.approx(0.24e9) and "reference" not in adapter

@@ -24,6 +24,10 @@ class DreamingPolicy:
     dialogue: DialogueSettings
 
     @property
+    def independent(self) -> bool:
+        return getattr(self.policy, "independent", False)
+
+    @property
     def longest_prompt(self) -> int | None:
         return getattr(self.policy, "longest_prompt", None)
 

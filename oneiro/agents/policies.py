@@ -53,7 +53,8 @@ class Policy(Protocol):
 
     A policy may have more: `longest_prompt`, the tokens that it can read; `answer_each(turns, seeds)`, which answers
     turns of different numbers in one batch; `reads_worlds = False`, where it reads texts and ids only, so that it may
-    answer while worlds are stepped.
+    answer while worlds are stepped; `independent = True`, where an answer depends on nothing but its turn and seed, so
+    that ranks may divide the episodes.
     """
 
     def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]: ...
@@ -63,6 +64,7 @@ class ModelPolicy:
     """The learner's own model, sampled by the built-in engine."""
 
     reads_worlds = False
+    independent = True
 
     def __init__(self, engine: Engine, sampling: SamplingSettings) -> None:
         self.engine, self.sampling = engine, sampling
@@ -96,6 +98,7 @@ class ServerPolicy:
     """
 
     reads_worlds = False
+    independent = True
 
     def __init__(self, config: ServerConfig) -> None:
         changed = {"temperature", "top_p", "top_k", "min_p"} & set(config.extra)
@@ -147,6 +150,8 @@ class ScriptedPolicy:
     see past its first action.
     """
 
+    independent = True
+
     def __init__(
         self, choose: Choose, actions: tuple[int, int] = (1, 1), think: bool = True, world_model: bool = True
     ) -> None:
@@ -168,6 +173,8 @@ class ScriptedPolicy:
 
 class ExplorationPolicy(ScriptedPolicy):
     """The explorer's actions: of several a turn, all but the last lead where it has been before."""
+
+    independent = False
 
     def __init__(self, most: int = 1, think: bool = True, world_model: bool = True) -> None:
         self.explorer = Explorer()

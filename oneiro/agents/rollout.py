@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field
 
 from oneiro.agents import game as games
@@ -22,7 +23,7 @@ from oneiro.agents.policies import Policy, Turn, Utterance
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.episode import Episode, lost
 from oneiro.models.chat import ChatFormat
-from oneiro.runtime import seeds
+from oneiro.runtime import distributed, seeds
 from oneiro.runtime.clock import spent
 from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.base import World
@@ -62,15 +63,28 @@ def play(
     `chat` turns messages into ids; without it (scripts, servers) episodes carry text only. `response_prefix` is text
     that every reply begins with (see `begun`); it counts as given. `advance` is called after each turn with the number
     of games that ended. `concurrency` bounds how many episodes are under way at a time, and workers do; by default all
-    are.
+    are. Where `policy.independent`, each rank of a torchrun plays a part of the attempts; otherwise every rank plays
+    all, so that what the policy remembers is the same everywhere.
     """
-    rollout = _Rollout(make_world, [Game(task) for task in planned], policy, settings, chat, seed, response_prefix)
-    try:
-        rollout.run(advance or (lambda ended: None), concurrency)
-    finally:
-        for game in rollout.games:
-            game.close()
-    return _unless_all_lost([game.episode for game in rollout.games])
+
+    def play_own(own: Sequence[int]) -> list[Episode]:
+        games = [Game(planned[place]) for place in own]
+        rollout = _Rollout(make_world, games, policy, settings, chat, seed, response_prefix)
+        try:
+            rollout.run(advance or (lambda ended: None), concurrency)
+        finally:
+            for game in games:
+                game.close()
+        return [game.episode for game in games]
+
+    if not getattr(policy, "independent", False):
+        with distributed.local():
+            return _unless_all_lost(play_own(range(len(planned))))
+    parts = distributed.split(len(planned))
+    episodes = distributed.divide(parts, play_own)
+    if advance is not None and distributed.world_size() > 1:
+        advance(len(planned) - len(parts[distributed.rank()]))
+    return _unless_all_lost(episodes)
 
 
 @dataclass(slots=True)
@@ -121,7 +135,9 @@ class _Rollout:
         thread = ThreadPoolExecutor(1, "oneiro-policy")
 
         def ask(half: _Places) -> None:
-            half.answers = thread.submit(self._answered, half.asked) if self._ask(half) else None
+            # In the context of this thread, so that sampling knows whether ranks share it.
+            own = copy_context()
+            half.answers = thread.submit(own.run, self._answered, half.asked) if self._ask(half) else None
 
         try:
             for half in halves:

@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 from typer.models import CommandInfo
 
 from oneiro.cli import agents, data, machine, models, runs, web, worlds
-from oneiro.runtime import threads
+from oneiro.runtime import distributed, threads
 from oneiro.runtime.errors import Notice, OneiroError
 from oneiro.runtime.terminal import printable
 
@@ -144,6 +144,6 @@ def _disk_full(error: BaseException) -> bool:
 
 
 def _say(line: str, code: int) -> int:
-    if line:
+    if line and distributed.is_first_to_fail():
         typer.secho(line, fg="red" if code == MISTAKE else "yellow", err=True)
     return code

@@ -43,7 +43,8 @@ def doctor(
     table = Table("This machine", ["what", "found", "advice"])
     for finding in findings:
         table.add(finding.what, finding.found, finding.advice)
-    show([table], json)
+    if findings:  # ranks other than 0 have none
+        show([table], json)
     if any(finding.fatal for finding in findings):
         raise typer.Exit(1)
 

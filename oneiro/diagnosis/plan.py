@@ -24,25 +24,22 @@ def memory(
     size: Size, rl: RlSettings, lora: bool, rows: int, length: int, gpus: int, capacity: float
 ) -> dict[str, float]:
     """Bytes on each GPU by what they are for. `capacity`: bytes of one GPU; `rows` of a step have `length` tokens."""
-    parameters, mode = size.parameters, rl.learner.parallel if gpus > 1 or rl.learner.parallel == "fsdp" else "none"
+    parameters, sharded = size.parameters, rl.learner.parallel == "fsdp"
     learned = 0.02 * parameters if lora else parameters
-    sharers = gpus if mode in ("data", "fsdp") else 1
     found = {"weights": 2 * parameters}
-    if mode == "fsdp":
-        found["shards, gradients and moments (fsdp)"] = 16 * learned / sharers + (
-            2 * parameters / sharers if lora else 0
-        )
+    if sharded:
+        found["shards, gradients and moments (fsdp)"] = 16 * learned / gpus + (2 * parameters / gpus if lora else 0)
         found["layers gathered"] = 4 * size.parameters / 16
     else:
         found["gradients"] = 2 * learned
-        found["masters and moments" + (" (sharded)" if sharers > 1 else "")] = 12 * learned / sharers
-        found["reduction"] = min(BUCKET, 4 * learned) if sharers > 1 else 0.0
+        found["masters and moments"] = 12 * learned
+        found["reduction"] = min(BUCKET, 4 * learned) if gpus > 1 else 0.0
     models = int(bool(rl.learner.loss.kl or rl.kl_in_reward) and not lora)
     if models:
         found["reference"] = 2 * parameters
     if rl.algorithm.critic and not rl.shared_backbone:
-        found["critic"] = 4 * parameters + 12 * parameters / sharers
-    tokens = rows * length / sharers
+        found["critic"] = 4 * parameters + 12 * parameters / (gpus if sharded else 1)
+    tokens = rows * length / gpus
     kept = size.kept * 2 * (2.6 if lora else 1.0)
     found["micro-batch"] = min(MICRO_BATCH, capacity / PART_OF_GPU, tokens * kept) + LOGITS
     found["key-value cache"] = min(capacity / CACHE_PART, rows / gpus * length * size.remembered * 2)

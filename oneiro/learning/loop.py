@@ -29,7 +29,7 @@ from oneiro.learning.rl_settings import RlSettings
 from oneiro.models.backbone import Backbone
 from oneiro.models.heads import ValueHead
 from oneiro.models.language import LanguageModel
-from oneiro.runtime import clock, seeds
+from oneiro.runtime import clock, distributed, seeds
 from oneiro.runtime.clock import spent
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.interrupt import Saving
@@ -112,7 +112,8 @@ def reinforce(
                 if reference is not None:
                     reference.follow(step + 1)
             with spent("checkpointing"):
-                statistics |= describe(episodes) | extra
+                # The main process's numbers are everyone's, so that all ranks stop at the same step.
+                statistics = distributed.broadcast(statistics | describe(episodes) | extra)
                 callbacks.log(step + 1, statistics)
                 if (step + 1) % settings.keep_episodes_every == 0 or step + 1 == settings.steps:
                     callbacks.keep(step + 1, episodes)

@@ -14,7 +14,7 @@ from typing import Any
 from oneiro.learning.settings import SelectionSettings
 from oneiro.models.language import LanguageModel, write_folder
 from oneiro.models.locate import BEST
-from oneiro.runtime import files
+from oneiro.runtime import distributed, files
 from oneiro.runtime.errors import OneiroError
 
 RECORD = "selection.json"
@@ -66,7 +66,7 @@ class Selection:
     def finish(self, steps: int) -> str:
         """Validate the last weights too; says which were kept."""
         self._validated(steps)
-        kept = files.read_json(self.folder / BEST / RECORD)
+        kept = distributed.on_main_process(lambda: files.read_json(self.folder / BEST / RECORD))
         return (
             f"the weights after step {kept['step']} of {steps} did best on {self.settings.cases} validation cases "
             f"({kept['metric']} {kept['value']:.4g}) and are the ones that go on"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from oneiro.episode import Episode, Row, lost
@@ -20,6 +21,7 @@ from oneiro.models import language as languages
 from oneiro.models.language import LanguageModel, ModelSettings
 from oneiro.rundir.records import read_log
 from oneiro.rundir.run import METRICS, Run
+from oneiro.runtime import distributed
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.sampling.fleet import Fleet
@@ -193,7 +195,9 @@ def reinforce(
             found = rollout.describe(episodes) | monitor.measure(step, episodes, learner)
             found |= fleet.metrics() if fleet else {}
             if evaluate_every and (step - 1) % evaluate_every == 0:
-                found |= rollout.evaluate(step)
+                # Servers listen to one process.
+                measure = partial(rollout.evaluate, step)
+                found |= distributed.on_main_process(measure) if fleet else measure()
             return found | selection.measure(step) if selection else found
 
         def should_stop(step: int, values: dict[str, float]) -> str | None:
@@ -201,7 +205,12 @@ def reinforce(
             return next(filter(None, reasons), None)
 
         def play(step: int) -> list[Episode]:
-            if fleet is not None and step < settings.steps:  # further batches of a step come from the same weights
+            if fleet is None:
+                return rollout.play(step)
+            return distributed.on_main_process(lambda: play_by(fleet, step))
+
+        def play_by(fleet: Fleet, step: int) -> list[Episode]:
+            if step < settings.steps:  # further batches of a step come from the same weights
                 fleet.at(step)
             return rollout.play(step)
 

@@ -25,7 +25,7 @@ from oneiro.models.foreign import ForeignBackbone
 from oneiro.models.locate import METADATA, locate, newest_weights
 from oneiro.models.randomness import seeded
 from oneiro.models.settings import LoraSettings, ModelSettings
-from oneiro.runtime import files
+from oneiro.runtime import distributed, files
 from oneiro.runtime.errors import OneiroError, first_line
 
 CHATML = (
@@ -101,9 +101,11 @@ class LanguageModel:
 
 def write_folder(folder: str | Path, write: Any, facts: dict[str, Any] | None = None) -> Path:
     """Fill a folder through `write(path)` so that it is either whole or absent. With `facts` it gets a manifest that
-    holds them beside the checksums (`files.write_manifest`).
+    holds them beside the checksums (`files.write_manifest`). Of several ranks only the main process writes.
     """
     folder = Path(folder)
+    if not distributed.is_main_process():
+        return folder
     part = folder.with_name(f".{folder.name}.part")
     old = folder.with_name(f".{folder.name}.old")
     if old.exists() and not folder.exists():

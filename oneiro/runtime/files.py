@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from oneiro.runtime import distributed
 from oneiro.runtime.errors import OneiroError
 
 NAME = re.compile(r"\w[\w .+@=,-]{0,79}")
@@ -28,7 +29,10 @@ LONGEST_HEADER = 100 << 20
 
 @contextmanager
 def atomic(path: str | Path) -> Iterator[Path]:
-    """Yields a temporary path beside `path`; on success it replaces `path`, on failure it is removed."""
+    """Yields a temporary path beside `path`; on success it replaces `path`, on failure it is removed.
+
+    Of several ranks only the main process writes: what another one wrote is removed too.
+    """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -36,7 +40,10 @@ def atomic(path: str | Path) -> Iterator[Path]:
         yield temporary
         with temporary.open("rb") as handle:
             os.fsync(handle.fileno())
-        temporary.replace(path)
+        if distributed.is_main_process():
+            temporary.replace(path)
+        else:
+            temporary.unlink()
     except OSError as error:
         temporary.unlink(missing_ok=True)
         reason = error.strerror or error

@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from oneiro.runtime import distributed
 from oneiro.runtime.errors import OneiroError
 
 EVERY = 10.0
@@ -23,8 +24,8 @@ WIDTH = 160
 
 
 def console() -> Console:
-    """The console everything is printed on; in a pipe or a file it is wide enough for a table."""
-    found = Console()
+    """The console everything is printed on, by the main process; in a pipe or a file it is wide enough for a table."""
+    found = Console(quiet=not distributed.is_main_process())
     if not found.is_terminal and "COLUMNS" not in os.environ:
         found.width = WIDTH
     return found

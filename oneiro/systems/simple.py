@@ -31,7 +31,7 @@ from oneiro.models.language import LanguageModel, LoraSettings, load, with_lora
 from oneiro.recipe import pretrained
 from oneiro.rundir.records import read_lines
 from oneiro.rundir.run import holds_run
-from oneiro.runtime import files, interrupt, seeds, team, threads
+from oneiro.runtime import distributed, files, interrupt, seeds, threads
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.progress import Bar, console
 from oneiro.sampling.engine import Engine, SamplingSettings
@@ -44,7 +44,7 @@ Reward = Callable[[str, str], float]
 """(prompt, reply) -> how good the reply is."""
 
 
-@team.led
+@distributed.setup()
 def train(
     model: str | LanguageModel,
     prompts: Sequence[str],
@@ -88,7 +88,7 @@ def train(
     return _reinforced(language, play_step, rl or _settings(language, steps), out, seed, max_tokens)
 
 
-@team.led
+@distributed.setup()
 def train_agent(
     model: str | LanguageModel,
     world: str | Callable[[], World],
@@ -132,11 +132,15 @@ def train_agent(
 
 def _prepared(out: str | Path, steps: int, group_size: int, told: dict[str, Any]) -> Path:
     """The folder, which remembers what it was begun with: other arguments need another folder."""
+    return distributed.on_main_process(lambda: _prepare(Path(out), steps, group_size, told))
+
+
+def _prepare(out: Path, steps: int, group_size: int, told: dict[str, Any]) -> Path:
     if steps < 1:
         raise OneiroError(f"steps: {steps} steps teach nothing; give 1 or more")
     if group_size < 2:
         raise OneiroError("group_size: replies to one prompt are compared with each other; give 2 or more")
-    out, told = Path(out), {**told, "group_size": group_size}
+    told = {**told, "group_size": group_size}
     if holds_run(out):
         raise OneiroError(f"{out} holds the run of a recipe; choose another folder for out")
     file = out / "arguments.json"

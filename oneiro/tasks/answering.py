@@ -240,8 +240,9 @@ class AnsweringTask(Task, Generic[TaskT, CaseT]):
         return ["data", "model", *([SFT] if self.recipe.sft_data.rows else [])]
 
     def prepare(self) -> None:
-        self.run.stage("data", self.record_data)
-        self.run.stage("model", lambda: stages.make_base(self.run, self.recipe.model, self.create_tiny))
+        self.run.stage("data", self.record_data, main_only=True)
+        create = self.create_tiny
+        self.run.stage("model", lambda: stages.make_base(self.run, self.recipe.model, create), main_only=True)
 
     def supervise(self) -> str | None:
         if not self.recipe.sft_data.rows:

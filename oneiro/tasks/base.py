@@ -168,7 +168,8 @@ class Cached(Dynamics[StateT]):
             new = dict(zip(keys, pairs, strict=True))
         if new:
             self.calls, self.predictions = self.calls + 1, self.predictions + len(new) * outcomes
-            answers = self.inner.predict(list(new.values()), outcomes, seed)
+            with distributed.local():  # what is new to this rank may be known to another
+                answers = self.inner.predict(list(new.values()), outcomes, seed)
             self._known.update(zip(new, answers, strict=True))
         return [self._known[key] for key in keys]
 

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 from oneiro import worlds
-from oneiro.agents.evaluate import BANDS, lengths_row, measure
-from oneiro.agents.policies import ModelPolicy, ScriptedPolicy, Turn, Utterance
+from oneiro.agents.evaluate import BANDS, lengths_row, measure, record
+from oneiro.agents.policies import ExplorationPolicy, ModelPolicy, ScriptedPolicy, Turn, Utterance
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.reply import write
 from oneiro.agents.rollout import attempts, play
@@ -19,6 +20,8 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import mixture
+from oneiro.worlds.grid.frozen_lake.world import FrozenLake
+from tests.ranks import on_every_rank
 
 
 def lake() -> World:
@@ -270,3 +273,69 @@ def test_a_dialogue_that_outgrows_the_model_ends_with_the_turn_before(tiny: Lang
     tiny.backbone.most_positions = 20  # nothing fits: a mistake that a person can mend
     with pytest.raises(OneiroError, match="do not fit into the 20 positions"):
         play(lake, attempts(1, 1, "train", 0), policy, settings, chat)
+
+
+class Waiting(FrozenLake):
+    """A lake that waits for something elsewhere, so that the policy answers in a thread of its own."""
+
+    waits = True
+
+
+@pytest.mark.parametrize("make", [lake, Waiting])
+def test_each_rank_plays_its_share_and_has_the_episodes_of_all(make: Callable[[], World], tiny: LanguageModel) -> None:
+    settings = DialogueSettings(context="full", max_turns=3, actions_per_turn=2)
+    planned = attempts(3, 2, "train", 3)
+
+    def work() -> tuple[list[Any], int, int]:
+        made, advanced = [], []
+        policy = ModelPolicy(Engine(tiny, 8), SamplingSettings(max_tokens=12))
+
+        def counted() -> World:
+            made.append(1)
+            return make()
+
+        played = play(counted, planned, policy, settings, ChatFormat(tiny.tokenizer), 1, advance=advanced.append)
+        tokens = [[row.tokens.tolist() for row in episode.rows] for episode in played]
+        return [(e.seed, e.member, e.group, e.rewards, own) for e, own in zip(played, tokens, strict=True)], *(
+            sum(counts) for counts in (made, advanced)
+        )
+
+    whole, made, advanced = work()
+    assert (made, advanced) == (6, 6)
+    for found in on_every_rank(2, work):
+        assert found == (whole, 3, 6)
+
+
+def test_every_rank_plays_all_where_the_policy_remembers() -> None:
+    def work() -> tuple[list[float], dict[str, Any]]:
+        policy = ExplorationPolicy()
+        episodes = play(lake, attempts(3, 2, "train", 0), policy, BRIEF)
+        return [episode.score for episode in episodes], policy.explorer.leads
+
+    assert on_every_rank(2, work) == [work()] * 2
+
+
+def test_a_share_may_be_lost_but_not_all() -> None:
+    class Broken(FrozenLake):
+        """Its first levels raise."""
+
+        def reset(self, **given: Any) -> tuple[str, dict[str, Any]]:
+            if given["seed"] < broken:
+                raise RuntimeError("broken")
+            return super().reset(**given)
+
+    def work() -> list[str]:
+        episodes = play(Broken, attempts(4, 1, "train", 0), ScriptedPolicy(mixture(1.0)), BRIEF)
+        return [str(episode.finish_reason) for episode in episodes]
+
+    broken = 2  # all of the first rank's share
+    assert [reason == FinishReason.ERROR for reason in on_every_rank(2, work)[1]] == [True, True, False, False]
+    broken = 4
+
+    def refused() -> str:
+        with pytest.raises(OneiroError) as error:
+            work()
+        return str(error.value)
+
+    for words in on_every_rank(2, refused):
+        assert "raised in all of its episodes" in words

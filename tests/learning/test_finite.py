@@ -10,6 +10,7 @@ import torch
 
 from oneiro.episode import Episode, Row, given
 from oneiro.learning import checkpoint, sft
+from oneiro.learning.distributed import DataParallel
 from oneiro.learning.example import Example
 from oneiro.learning.filters import FilterSettings
 from oneiro.learning.finite import NotFiniteError
@@ -17,7 +18,6 @@ from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.loop import Callbacks, RlSettings, reinforce
 from oneiro.learning.losses import LossSettings
 from oneiro.learning.optimiser import Optimiser, OptimiserSettings
-from oneiro.learning.parallel import Alone
 from oneiro.models.language import LanguageModel
 from oneiro.recipe import build
 from oneiro.runtime.errors import OneiroError
@@ -156,7 +156,7 @@ def test_a_stopped_run_goes_on_from_its_last_good_checkpoint(tmp_path: Path) -> 
         assert torch.equal(a, b)
 
 
-class Lost(Alone):
+class Lost(DataParallel):
     """Ranks whose norm overflowed on its way back, though the update was made."""
 
     def step(self, learner: Learner, rate: float) -> float:

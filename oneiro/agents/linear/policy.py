@@ -158,6 +158,7 @@ class LinearPolicy:
     """Plays by its weights."""
 
     reads_worlds: ClassVar = False
+    independent: ClassVar = True
     temperature: float = 1.0
     weights: NDArray[np.float64] = field(default_factory=lambda: np.zeros(SIZE))
 

@@ -19,7 +19,7 @@ from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import Attempt, attempts, play
 from oneiro.episode import Episode
 from oneiro.rundir.run import Run
-from oneiro.runtime import seeds
+from oneiro.runtime import distributed, seeds
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.systems.plan.page_models import PageModels, page_models
 from oneiro.systems.plan.web_recipe import WebRecipe
@@ -69,7 +69,8 @@ def recorded(
         worlds.append(RecordedWeb(config))
         return worlds[-1]
 
-    episodes = play(make_world, planned, policy, policy_dialogue(recipe), None, seed)
+    with distributed.local():  # each rank needs the steps of all worlds
+        episodes = play(make_world, planned, policy, policy_dialogue(recipe), None, seed)
     return episodes, [list(world.steps) for world in worlds]
 
 

@@ -56,7 +56,7 @@ def run(recipe: WebrlRecipe, run: Run) -> None:
     run.plan([*FIRST, *(name for phases in variants for name in phases.stage_names()), "compare"])
     run.stage("tests", lambda: draw_tests(recipe, run))
     run.stage("demonstrations", lambda: demonstrate(recipe, run))
-    run.stage("model", lambda: agents.make_model(recipe, run, demonstrations(run)))
+    run.stage("model", lambda: agents.make_model(recipe, run, demonstrations(run)), main_only=True)
     run.stage("sft", lambda: sft(recipe, run))
     run.stage("evaluate-sft", lambda: evaluate(recipe, run, agents.agent_after(recipe, run, None), "evaluate-sft"))
     run.stage("start", lambda: start(recipe, run))

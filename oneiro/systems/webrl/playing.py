@@ -11,7 +11,7 @@ from oneiro.agents.policies import Policy, ScriptedPolicy
 from oneiro.agents.rollout import Attempt, play
 from oneiro.episode import Episode
 from oneiro.models.chat import ChatFormat
-from oneiro.runtime import seeds
+from oneiro.runtime import distributed, seeds
 from oneiro.systems.webrl import episodes as records
 from oneiro.systems.webrl.episodes import Turn
 from oneiro.systems.webrl.recipe import SPLITS, WebrlRecipe
@@ -97,11 +97,12 @@ def play_chunks(
     player: tuple[Policy, ChatFormat | None] | None = None
     for first in range(0, len(tasks), size):
         part, path = tasks[first : first + size], folder / f"{first // size:04d}.jsonl"
-        if not path.exists():
+        if not distributed.broadcast(path.exists()):
             player = player or policy()
             records.write(path, played(recipe, part, player[0], seed, player[1], group_size, first, advance))
         else:
             advance(len(part) * group_size)
+    distributed.barrier()  # the last file is written
     return records.read_folder(folder)
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
-from oneiro.runtime import seeds
+from oneiro.runtime import distributed, seeds
 from oneiro.tasks.base import Dynamics, Flaw, Imagined, Malformed
 from oneiro.tasks.webpage.lookup import Lookup
 from oneiro.tasks.webpage.predictor import WebPagePredictor
@@ -92,7 +92,8 @@ class Remembered:
     def __call__(self, cases: Sequence[Situation]) -> list[PageState | None]:
         new = list(dict.fromkeys(case for case in cases if case not in self._known))
         if new:
-            self._known.update(zip(new, self.pages(new), strict=True))
+            with distributed.local():  # what is new to this rank may be known to another
+                self._known.update(zip(new, self.pages(new), strict=True))
         return [self._known[case] for case in cases]
 
 

@@ -12,7 +12,6 @@ import copy
 import warnings
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -22,9 +21,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from oneiro.learning import shards
 from oneiro.learning.batch import Batch, separate_rows
-from oneiro.learning.distributed import DataParallel
+from oneiro.learning.distributed.data_parallel import DataParallel
 from oneiro.learning.example import COMPONENTS, Example
 from oneiro.learning.learner import Learner
 from oneiro.learning.optimiser import Optimiser
@@ -32,7 +30,6 @@ from oneiro.learning.settings import OptimiserSettings
 from oneiro.models.backbone import Backbone
 from oneiro.models.prefix import PrefixGroup
 from oneiro.runtime.errors import OneiroError
-from oneiro.runtime.team import Team
 
 
 class FullySharded(DataParallel):
@@ -40,39 +37,38 @@ class FullySharded(DataParallel):
 
     packed: bool | None = True  # a layer that runs twice in one graph cannot be sharded
 
-    def prepare(self, learner: Learner) -> None:
+    def setup(self, learner: Learner) -> None:
         if learner.settings.optimiser.name != "adamw":
             name = learner.settings.optimiser.name
             raise OneiroError(f"parallel=fsdp trains with adamw, not {name}; set rl.learner.optimiser.name=adamw")
-        learner.computes = sharded(learner.backbone, self.team)
+        learner.computes = sharded(learner.backbone)
         named = learner.named(learner.computes)
         whole = dict(learner.named(learner.backbone))
         learner.optimiser = ShardOptimiser(named, whole, learner.settings.optimiser)
 
-    def changed(self, learner: Learner) -> None:
-        super().changed(learner)
-        self.team.together(reload, self.number)
+    def step(self, learner: Learner, rate: float) -> float:
+        return learner.optimiser.step(rate)
+
+    def reload(self, learner: Learner) -> None:
+        assert isinstance(learner.optimiser, ShardOptimiser)
+        learner.optimiser.reload()
 
     def padded(self, learner: Learner, batches: Iterable[Batch]) -> Iterable[Batch]:
         """As many micro-batches as the rank with most: every forward and backward gathers layers from all ranks."""
         own = list(batches)
-        count = torch.tensor(len(own))
-        dist.all_reduce(count, dist.ReduceOp.MAX, group=self.team.orders)
+        count = torch.tensor(len(own), device=learner.backbone.device)
+        dist.all_reduce(count, dist.ReduceOp.MAX)
         return own + [empty(learner.backbone.device)] * (int(count) - len(own))
 
 
-def reload(team: Team, number: int) -> None:
-    team.kept[number].optimiser.reload()
-
-
-def sharded(backbone: Backbone, team: Team) -> Backbone:
+def sharded(backbone: Backbone) -> Backbone:
     """A copy of a model with only this rank's part of every weight."""
     # Layers return views, and nothing is ever written into them while gradients are kept.
     warnings.filterwarnings("ignore", message=r"FSDP2-wrapped module .* returned a view tensor")
     body = copy.deepcopy(backbone)
     device, dtype = backbone.device.type, backbone.dtype
     body.compute_dtype = dtype
-    mesh = init_device_mesh(device, (team.size,))
+    mesh = init_device_mesh(device, (dist.get_world_size(),))
     policy = MixedPrecisionPolicy() if dtype == torch.float32 else MixedPrecisionPolicy(dtype, torch.float32)
     layers = layers_of(body)
     for layer in layers:
@@ -167,45 +163,33 @@ class ShardOptimiser(Optimiser):
                 part = distribute_tensor(full, parameter.device_mesh, parameter.placements, src_data_rank=None)
                 local(parameter).copy_(local(part))
 
-    def shards(self) -> dict[str, Tensor]:
-        """The state that this rank keeps, for a checkpoint: as parts of the whole tensors."""
-        found: dict[str, Tensor] = {}
-        state = self.state()
+    def state(self) -> dict[str, Tensor]:
+        """Whole tensors in the host's memory, by parameter name, as one process has them. Every rank takes part, and
+        only the main process keeps them.
+        """
+        own = super().state()
         for name, parameter in self.every:
-            for key in ("exp_avg", "exp_avg_sq", "step"):
-                if f"{name}/{key}" in state:
-                    found[f"{name}/{key}"] = placed(state[f"{name}/{key}"], parameter)
             if isinstance(parameter, DTensor) and self.whole[name].dtype != torch.float32:
-                found[f"{name}/master"] = parameter.detach()
-        return found
-
-    def restore_from(self, place: Path) -> None:
-        """Take this rank's part of a checkpoint."""
-        listed = shards.listed(place)
-        if not listed:
-            self._restore(shards.read_whole(place))
-            return
-        names, state = dict(self.every), dict[str, Tensor]()
-        for key, (kind, shape) in listed.items():
-            parameter = names[key.rpartition("/")[0]]
-            if isinstance(parameter, DTensor) and shape:
-                state[key] = torch.zeros_like(parameter, dtype=kind, requires_grad=False)
-            else:
-                state[key] = torch.zeros(shape, dtype=kind, device=parameter.device)
-        shards.load(place, state)
-        self._restore(state)
+                own[f"{name}/master"] = local(parameter)
+        parameters, keeps = dict(self.every), dist.get_rank() == 0
+        gathered: dict[str, Tensor] = {}
+        for key, value in own.items():
+            tensor = whole_tensor(value, parameters[key.rpartition("/")[0]])
+            if keeps:
+                gathered[key] = tensor.cpu()
+        return gathered
 
     @torch.no_grad()
-    def _restore(self, state: dict[str, Tensor]) -> None:
-        names = dict(self.every)
-        found: dict[str, Tensor] = {}
-        for key, value in state.items():
-            parameter = names[key.rpartition("/")[0]]
-            if isinstance(parameter, DTensor) and value.dim() and not isinstance(value, DTensor):
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Take this rank's part of whole tensors."""
+        parameters, own = dict(self.every), dict[str, Tensor]()
+        for key, value in tensors.items():
+            parameter = parameters[key.rpartition("/")[0]]
+            if isinstance(parameter, DTensor) and value.dim():
                 whole = value.to(parameter.device)
                 value = distribute_tensor(whole, parameter.device_mesh, parameter.placements, src_data_rank=None)
-            found[key] = local(value)
-        self.restore(found)
+            own[key] = local(value)
+        super().restore(own)
         self.publish()
 
 
@@ -214,10 +198,11 @@ def local(tensor: Tensor) -> Tensor:
     return tensor.to_local().detach() if isinstance(tensor, DTensor) else tensor.detach()
 
 
-def placed(value: Tensor, parameter: Tensor) -> Tensor:
-    """A rank's part of a tensor that is sharded like a parameter."""
+def whole_tensor(value: Tensor, parameter: Tensor) -> Tensor:
+    """The whole of a tensor that is sharded like a parameter; every rank has its part in `value`."""
     if not isinstance(parameter, DTensor) or not value.dim():
         return value
-    return DTensor.from_local(
+    part = DTensor.from_local(
         value, parameter.device_mesh, parameter.placements, shape=parameter.shape, stride=parameter.stride()
     )
+    return part.full_tensor()
