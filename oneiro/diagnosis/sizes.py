@@ -31,6 +31,12 @@ class Size:
     remembered: float
     """Numbers that a token leaves in the key-value cache."""
     layers: float = 0.0
+    per_rank: float = 0.0
+    """Numbers that one rank of a low-rank adapter on all projections has."""
+
+    def learned(self, model: Any) -> float:
+        """Parameters that learn."""
+        return self.parameters if model.lora is None else model.lora.rank * self.per_rank
 
 
 def size_of(model: Any) -> Size:
@@ -68,7 +74,10 @@ def _is_folder(name: str) -> bool:
 
 def _size(parameters: float, layers: float, width: float, mlp: float, shared: float) -> Size:
     attention = (1 + 2 * shared) * width
-    return Size(parameters, layers * (4 * width + 2 * attention + 2 * mlp), 2 * layers * shared * width, layers)
+    # A rank of an adapter has a number for each input and each output of a projection.
+    per_rank = layers * (4 * width + 2 * (1 + shared) * width + 3 * (width + mlp))
+    kept = layers * (4 * width + 2 * attention + 2 * mlp)
+    return Size(parameters, kept, 2 * layers * shared * width, layers, per_rank)
 
 
 @dataclass(frozen=True)
@@ -92,9 +101,49 @@ class Rates:
         """Seconds of a forward pass."""
         return 2 * size.parameters * tokens / (self.tflops * 1e12)
 
-    def reducing(self, size: Size) -> float:
+    def reducing(self, learned: float) -> float:
         """Seconds in which the gradients of an update are added up and the new weights spread."""
-        return 6 * size.parameters / (self.link * 1e9)
+        return 6 * learned / (self.link * 1e9)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a step of RL reads and writes if no episode ends early."""
+
+    groups: float
+    """Distinct first prompts."""
+    episodes: float
+    prompt: int
+    """Tokens that a turn shows: its prompt, or its message in a growing dialogue."""
+    new: int
+    """Tokens of a reply."""
+    turns: int = 1
+    growing: bool = False
+    """Whether the turns of an episode are one row; else each is a row of its own."""
+
+    @property
+    def rows(self) -> float:
+        return self.episodes if self.growing else self.episodes * self.turns
+
+    @property
+    def length(self) -> int:
+        """Tokens of a row."""
+        return (self.prompt + self.new) * (self.turns if self.growing else 1)
+
+    @property
+    def learned(self) -> float:
+        """Tokens of all rows; attempts at one level share its first prompt, which is computed once."""
+        return self.rows * self.length - (self.episodes - self.groups) * self.prompt
+
+    def prompt_of(self, turn: int) -> int:
+        """Tokens before the reply of a turn."""
+        return self.prompt + turn * (self.prompt + self.new) * self.growing
+
+    @property
+    def prefilled(self) -> float:
+        """Prompt tokens that sampling computes: no turn keeps the cache of the one before."""
+        later = self.episodes * sum(self.prompt_of(turn) for turn in range(1, self.turns))
+        return self.groups * self.prompt + later
 
 
 @dataclass(frozen=True)
@@ -105,11 +154,13 @@ class Parts:
     model: Any
     rollout: Any
     sampling: Any
+    dialogue: Any = None
+    max_batch_size: int = 256
 
-    @property
-    def rows(self) -> int:
-        """Episodes of a step."""
-        return int(self.rollout.prompts_per_step * self.rollout.group_size)
+    def step(self, prompt: int) -> Step:
+        groups, turns = self.rollout.prompts_per_step, self.dialogue.max_turns if self.dialogue else 1
+        growing = turns > 1 and self.dialogue.context == "full"
+        return Step(groups, groups * self.rollout.group_size, prompt, self.sampling.max_tokens, turns, growing)
 
 
 def parts_of(recipe: Recipe) -> Parts:
@@ -117,9 +168,12 @@ def parts_of(recipe: Recipe) -> Parts:
     rollout, sampling = getattr(recipe, "rollout", None), getattr(recipe, "sampling", None)
     if not isinstance(rl, RlSettings) or not hasattr(model, "lora") or rollout is None or sampling is None:
         raise OneiroError(f"system '{recipe.system}' has no RL of a language model to plan for")
-    return Parts(rl, model, rollout, sampling)
+    return Parts(
+        rl, model, rollout, sampling, getattr(recipe, "dialogue", None), getattr(recipe, "max_batch_size", 256)
+    )
 
 
 def scoring_passes(rl: RlSettings) -> int:
-    """Forward passes over a step's tokens besides those of learning: a reference, a correction."""
-    return int(rl.correction.name != "none") + int(bool(rl.learner.loss.kl or rl.kl_in_reward))
+    """Forward passes over a step's tokens besides those of learning: a reference, a correction, a critic's values."""
+    compared = bool(rl.learner.loss.kl or rl.kl_in_reward)
+    return int(rl.correction.name != "none") + int(compared) + int(rl.algorithm.critic)

@@ -158,8 +158,8 @@ def save(
     others: Mapping[str, Stateful] = MappingProxyType({}),
     keep: int = KEPT,
 ) -> Path:
-    """Write the state after `step` steps and drop old states. Every rank calls it. Without a `language` the learners keep
-    their weights.
+    """Write the state after `step` steps and drop old states. Every rank calls it. Without a `language` the learners
+    keep their weights.
     """
     # Before the main process is alone: a sharded optimiser is gathered from all ranks.
     own = None if language is None else language.backbone

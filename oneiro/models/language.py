@@ -21,6 +21,7 @@ from oneiro.models import quantise
 from oneiro.models.admission import admit, backbone_of
 from oneiro.models.attention import Causal
 from oneiro.models.backbone import Backbone
+from oneiro.models.chat import CHATML, set_template
 from oneiro.models.foreign import ForeignBackbone
 from oneiro.models.locate import METADATA, locate, newest_weights
 from oneiro.models.randomness import seeded
@@ -28,10 +29,6 @@ from oneiro.models.settings import LoraSettings, ModelSettings
 from oneiro.runtime import distributed, files
 from oneiro.runtime.errors import OneiroError, first_line
 
-CHATML = (
-    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 ROLES = "<|im_start|>user assistant\n<|im_end|>\n"
 """The chat format's own words, for the texts that a tokenizer is trained on."""
@@ -173,6 +170,8 @@ def load(settings: ModelSettings | str, device: torch.device | str | None = None
             reason = "it needs Python code that comes with it (auto_map), which is never run; take another model"
         raise OneiroError(f"cannot load a language model from '{source}': {reason}") from error
     model = model if settings.quantise else model.to(device)
+    if tokenizer is not None:
+        set_template(tokenizer, settings.chat_template, settings.name)
     language = with_lora(assemble(settings.name, model, tokenizer), settings.lora)
     if (Path(source) / METADATA).is_file():
         language.metadata = files.read_json(Path(source) / METADATA)
@@ -260,10 +259,6 @@ def is_adapter(name: str) -> bool:
 
 
 def assemble(name: str, model: Any, tokenizer: Any) -> LanguageModel:
-    if tokenizer is not None and tokenizer.chat_template is None:
-        tokenizer.chat_template = CHATML
-    if tokenizer is not None and tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token
     model.eval()
     admit(model)
     return LanguageModel(name, model, tokenizer, backbone_of(model))

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from oneiro.runtime import plugins, seeds
+from oneiro.runtime import distributed, plugins, seeds
 from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.worlds.base import World
 

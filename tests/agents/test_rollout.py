@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from oneiro import worlds
-from oneiro.agents.evaluate import BANDS, lengths_row, measure, record
+from oneiro.agents.evaluate import BANDS, lengths_row, measure
 from oneiro.agents.policies import ExplorationPolicy, ModelPolicy, ScriptedPolicy, Turn, Utterance
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.reply import write
@@ -255,7 +255,7 @@ def test_a_world_that_never_works_is_one_line_and_a_policy_that_raises_leaves_no
 )
 def test_a_chat_template_that_cannot_be_used_is_one_line(tiny: LanguageModel, template: str) -> None:
     tiny.tokenizer.chat_template = template
-    with pytest.raises(OneiroError, match="set another chat_template") as caught:
+    with pytest.raises(OneiroError, match="set another model.chat_template") as caught:
         ChatFormat(tiny.tokenizer)
     assert "\n" not in str(caught.value)
 

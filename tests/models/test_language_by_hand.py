@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,13 +25,13 @@ from oneiro.models import language as languages
 from oneiro.models import locate, quantise
 from oneiro.models.attention import Causal, Prefill
 from oneiro.models.backbone import Backbone, fuse, logit_scale, most_positions
-from oneiro.models.chat import ChatFormat
+from oneiro.models.chat import CHATML, ChatFormat
 from oneiro.models.heads import OutputHead, ValueHead
-from oneiro.models.language import CHATML, LanguageModel, LoraSettings, ModelSettings, with_lora
+from oneiro.models.language import LanguageModel, LoraSettings, ModelSettings, with_lora
 from oneiro.models.prefix import PrefixGroup, part, prefix_groups, rows_of
 from oneiro.models.settings import require_place, require_words
 from oneiro.runtime import files
-from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.errors import Notice, OneiroError
 from tests.conftest import TEXTS, make_tiny
 
 SIZES = {
@@ -96,13 +97,8 @@ def test_ends_texts_and_templates_of_an_assembled_model(tiny: LanguageModel) -> 
     assert tiny.end_tokens == [2]
     assert tiny.encode("<|im_end|>hello") == [2, *tiny.encode("hello")]
     assert tiny.decode(np.array([2, *tiny.encode("hi !")])) == "<|im_end|>hi !"
-    tiny.tokenizer.chat_template = tiny.tokenizer.pad_token = None
     again = languages.assemble("mine", tiny.model.train(), tiny.tokenizer)
-    assert again.tokenizer.chat_template == CHATML and again.tokenizer.pad_token == "<|im_end|>"
     assert not again.model.training and again.name == "mine"
-    tiny.tokenizer.chat_template, tiny.tokenizer.pad_token = "other", "<|endoftext|>"
-    again = languages.assemble("mine", tiny.model, tiny.tokenizer)
-    assert (again.tokenizer.chat_template, again.tokenizer.pad_token) == ("other", "<|endoftext|>")
     count = sum(p.numel() for p in tiny.model.parameters())
     assert tiny.about == f"model tiny: {count:,} parameters, vocabulary {len(tiny.tokenizer):,}"
 
@@ -634,3 +630,23 @@ def test_loading_resuming_and_saving_show_no_bar_of_the_library(tmp_path: Path) 
         logging.enable_progress_bar()
         work()
         assert not logging.is_progress_bar_enabled()  # ours say what is going on
+
+
+def test_a_tokenizer_without_a_template_gets_chatml_and_a_line(tiny: LanguageModel, tmp_path: Path) -> None:
+    tiny.tokenizer.chat_template = tiny.tokenizer.pad_token = None
+    folder, exported = tiny.save(tmp_path / "bare"), tmp_path / "exported"
+    with pytest.warns(Notice, match=r"bare' has no chat template: ChatML is used.*model\.chat_template=chatml"):
+        language = languages.load(str(folder))
+    assert language.tokenizer.chat_template == CHATML
+    # What was chosen needs no line: by the setting, or in a folder that was saved with it.
+    (tmp_path / "own.jinja").write_text(NO_SYSTEM)
+    for name, template in (("chatml", CHATML), (str(tmp_path / "own.jinja"), NO_SYSTEM)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            chosen = languages.load(ModelSettings(name=str(folder), chat_template=name))
+            chosen.save(exported)
+            assert languages.load(str(exported)).tokenizer.chat_template == template
+    # Nothing else of the tokenizer is changed.
+    assert languages.load(str(exported)).tokenizer.pad_token is None
+    with pytest.raises(OneiroError, match=r"model\.chat_template: cannot read 'nowhere\.jinja'"):
+        languages.load(ModelSettings(name=str(folder), chat_template="nowhere.jinja"))
