@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from bench.rollouts import Recorder
 from oneiro.agents.evaluate import record
 from oneiro.agents.policies import Turn, Utterance
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts, play
-from oneiro.bench.rollouts import Recorder
 from oneiro.episode import lost
 from oneiro.worlds.choice import WorldChoice
 
