@@ -10,7 +10,6 @@ import errno
 import sys
 import warnings
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
@@ -72,8 +71,6 @@ def options(
 
 for room in (runs, agents, worlds, web, data, models, machine):
     room.offer(app)
-if find_spec("oneiro.bench"):
-    machine.offer_bench(app)
 
 
 def _one_line(

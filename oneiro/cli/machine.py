@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import pkgutil
-from typing import Annotated
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -13,9 +15,6 @@ from oneiro.cli.show import JsonFile, show
 def offer(app: typer.Typer) -> None:
     app.command()(doctor)
     app.command()(plan)
-
-
-def offer_bench(app: typer.Typer) -> None:
     app.command()(bench)
 
 
@@ -112,7 +111,8 @@ def bench(
 ) -> None:
     """Measure this engine and learner beside their peers and the machine's limits, in one run, on the same work.
 
-    The device is chosen by itself. A peer that is not installed has a row that says so.
+    Needs a checkout of the repository. The device is chosen by itself. A peer that is not installed has a row that says
+    so.
 
     \b
     oneiro bench cpu --json cpu.json
@@ -125,4 +125,16 @@ def bench(
     }
     if workers is not None and workers.isdigit():
         given["workers"] = int(workers)
-    show(pkgutil.resolve_name("oneiro.bench:run")(name, model, **given), json)
+    show(_load_bench().run(name, model, **given), json)
+
+
+def _load_bench() -> Any:
+    """The package `bench` of the checkout that this package belongs to."""
+    import oneiro
+    from oneiro.runtime.errors import OneiroError
+
+    checkout = Path(oneiro.__file__).parents[1]
+    if not (checkout / "bench" / "contender.py").exists():
+        raise OneiroError("`oneiro bench` needs a checkout of the repository; the installed package has no benchmarks")
+    sys.path.insert(0, str(checkout))  # an editable install makes `oneiro` importable, not what lies beside it
+    return import_module("bench")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from oneiro.bench import web
-from oneiro.bench.process import PEER_PYTHON
+from bench import web
+from bench.process import PEER_PYTHON
 from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.web.browser.text import TextBrowser
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from bench.rollouts import Recorder
 from oneiro.agents.policies import Turn, Utterance
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts, play
-from oneiro.bench.rollouts import Recorder
 from oneiro.episode import lost
 from oneiro.report.episodes import record
 from oneiro.worlds.choice import WorldChoice

@@ -14,10 +14,10 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from oneiro.bench import models
-from oneiro.bench.measure import median_and_range, paired
-from oneiro.bench.process import Contender
-from oneiro.bench.step import StepSettings, job
+from bench import models
+from bench.measure import median_and_range, paired
+from bench.process import Contender
+from bench.step import StepSettings, job
 from oneiro.report.table import Table
 from oneiro.runtime import threads
 from oneiro.runtime.progress import Bar, console

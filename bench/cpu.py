@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import Field
 
-from oneiro.bench import curves, load, step
-from oneiro.bench.measure import Machine
-from oneiro.bench.step import StepSettings
+from bench import curves, load, step
+from bench.measure import Machine
+from bench.step import StepSettings
 from oneiro.report.table import Table
 
 BARS = {"tiny": 5.0, "14m": 2.5, "smollm2-135m": 2.0}

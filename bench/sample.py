@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from pydantic import Field, model_validator
 
-from oneiro.bench import floor, models
-from oneiro.bench.growth import Axes, growth, three
-from oneiro.bench.measure import OURS, Contestant, Machine, by_device, comparison, seconds_of, take_turns
+from bench import floor, models
+from bench.growth import Axes, growth, three
+from bench.measure import OURS, Contestant, Machine, by_device, comparison, seconds_of, take_turns
 from oneiro.models import language as languages
 from oneiro.models.language import LanguageModel
 from oneiro.models.randomness import seeded

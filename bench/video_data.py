@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-from oneiro.bench.measure import OURS
+from bench.measure import OURS
 from oneiro.report.table import Table
 from oneiro.runtime.seeds import generator
 from oneiro.worlds.robot import storage

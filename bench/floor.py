@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oneiro.bench.measure import Machine
+from bench.measure import Machine
 from oneiro.models.backbone import Backbone
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from oneiro.bench import models
-from oneiro.bench.contender import Job
-from oneiro.bench.process import Contender
+from bench import models
+from bench.contender import Job
+from bench.process import Contender
 from oneiro.report.table import Cell, Table
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.progress import Bar, console

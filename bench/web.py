@@ -4,7 +4,7 @@ A step is one action and the page as text after it. On our sites it is a click o
 a random element. BrowserGym runs under the Python that ONEIRO_PEER_PYTHON names, on the same MiniWoB++ tasks, with its
 default delay of half a second before each observation and with none.
 
-`oneiro bench web --rollouts` is in `oneiro.bench.rollouts`.
+`oneiro bench web --rollouts` is in `bench.rollouts`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from oneiro.bench.process import PEER_PYTHON
+from bench.process import PEER_PYTHON
 from oneiro.report.table import Table
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.seeds import generator
@@ -44,9 +44,9 @@ PATIENCE = 20
 
 
 def run(model: str | None = None, *, seconds: float = 5.0, rollouts: bool = False, **options: Any) -> list[Table]:
-    """Measure; `model` and other options are those of `rollouts`, which measures an agent (`oneiro.bench.rollouts`)."""
+    """Measure; `model` and other options are those of `rollouts`, which measures an agent (`bench.rollouts`)."""
     if rollouts:
-        from oneiro.bench.rollouts import compare
+        from bench.rollouts import compare
 
         return compare(model, **options)
     if model is not None or options:

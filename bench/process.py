@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import oneiro
-from oneiro.bench import contender
-from oneiro.bench.contender import Job
+from bench import contender
+from bench.contender import Job
 from oneiro.runtime import files
 from oneiro.runtime.errors import OneiroError
 

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from pydantic import Field
 
+from bench.measure import OURS, by_device, seconds_of
+from bench.video_data import data_table
 from oneiro import recipe as recipes
-from oneiro.bench.measure import OURS, by_device, seconds_of
-from oneiro.bench.video_data import data_table
 from oneiro.models.language import LanguageModel
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video import transformer

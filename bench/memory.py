@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from oneiro.bench import models, step
-from oneiro.bench.sample import default_model
-from oneiro.bench.step import NAMES, StepSettings
+from bench import models, step
+from bench.sample import default_model
+from bench.step import NAMES, StepSettings
 from oneiro.learning.head import CHUNK_NUMBERS
 from oneiro.learning.learner import MICRO_BATCH_BYTES
 from oneiro.report.table import Table

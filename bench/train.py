@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from oneiro.bench import floor
-from oneiro.bench.growth import Axes, growth, three
-from oneiro.bench.measure import OURS, Contestant, Machine, by_device, comparison, seconds_of, take_turns
-from oneiro.bench.sample import default_model, opened, sizes
+from bench import floor
+from bench.growth import Axes, growth, three
+from bench.measure import OURS, Contestant, Machine, by_device, comparison, seconds_of, take_turns
+from bench.sample import default_model, opened, sizes
 from oneiro.episode import Row, given
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings

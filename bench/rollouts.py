@@ -18,12 +18,12 @@ from typing import Any
 import torch
 from pydantic import Field
 
+from bench.measure import Contestant, median_and_range, take_turns, wait
 from oneiro.agents.game import Attempt
 from oneiro.agents.policies import ModelPolicy, ScriptedPolicy, Turn, Utterance
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.reply import TAG_TOKENS
 from oneiro.agents.rollout import attempts, play
-from oneiro.bench.measure import Contestant, median_and_range, take_turns, wait
 from oneiro.episode import Episode, lost
 from oneiro.models import language as languages
 from oneiro.models.chat import ChatFormat

@@ -17,15 +17,15 @@ from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.runtime.files import write_json
 
 BENCHES: dict[str, str] = {
-    "cpu": "oneiro.bench.cpu",
-    "memory": "oneiro.bench.memory",
-    "sample": "oneiro.bench.sample",
-    "step": "oneiro.bench.step",
-    "textgame": "oneiro.bench.textgame",
-    "train": "oneiro.bench.train",
-    "video": "oneiro.bench.video",
-    "web": "oneiro.bench.web",
-    "worlds": "oneiro.bench.worlds",
+    "cpu": "bench.cpu",
+    "memory": "bench.memory",
+    "sample": "bench.sample",
+    "step": "bench.step",
+    "textgame": "bench.textgame",
+    "train": "bench.train",
+    "video": "bench.video",
+    "web": "bench.web",
+    "worlds": "bench.worlds",
 }
 """Benchmark name -> its module."""
 

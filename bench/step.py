@@ -19,12 +19,12 @@ from typing import Any
 import torch
 from pydantic import Field
 
-from oneiro.bench import floor, models
-from oneiro.bench.contender import Job
-from oneiro.bench.growth import Axes, growth, three
-from oneiro.bench.measure import Machine, by_device, paired
-from oneiro.bench.process import Contender
-from oneiro.bench.sample import default_model, opened, sizes
+from bench import floor, models
+from bench.contender import Job
+from bench.growth import Axes, growth, three
+from bench.measure import Machine, by_device, paired
+from bench.process import Contender
+from bench.sample import default_model, opened, sizes
 from oneiro.models.language import default_device
 from oneiro.recipe import Settings
 from oneiro.report.table import Cell, Table
