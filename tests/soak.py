@@ -15,7 +15,7 @@ import time
 
 from oneiro import worlds
 from oneiro.runtime.seeds import generator
-from oneiro.worlds.web.browsing import browser
+from oneiro_web.browsing import browser
 from tests.proc import below, memory
 
 EVERY = 30.0

@@ -13,8 +13,8 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
-from oneiro.worlds.web.browsing import browser
-from oneiro.worlds.web.miniwob import Episode, task_names
+from oneiro_web.browsing import browser
+from oneiro_web.miniwob import Episode, task_names
 from tests.proc import below, memory
 from tests.soak import grown
 

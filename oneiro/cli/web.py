@@ -28,8 +28,8 @@ def serve(
     oneiro web serve --port 8000        then open http://localhost:8000/
     """
     _installed("starlette", "uvicorn")
-    from oneiro.worlds.web.sites.serve import listen
-    from oneiro.worlds.web.sites.serve import serve as answer
+    from oneiro_web.sites.serve import listen
+    from oneiro_web.sites.serve import serve as answer
 
     listening = listen(port)
     typer.echo(f"http://localhost:{port}/ lists the sites; Ctrl-C ends")
@@ -49,9 +49,9 @@ def parity(
     _installed("starlette", "selectolax", "playwright")
     from oneiro.report.table import Table
     from oneiro.runtime.files import write_json
-    from oneiro.worlds.web.browser.chromium import ChromiumBrowser
-    from oneiro.worlds.web.browser.text import TextBrowser
-    from oneiro.worlds.web.parity import compare
+    from oneiro_web.browser.chromium import ChromiumBrowser
+    from oneiro_web.browser.text import TextBrowser
+    from oneiro_web.parity import compare
 
     with at_work("parity"), TextBrowser() as text, ChromiumBrowser() as chromium:
         found = compare(text, chromium, pages, seed, site)
@@ -88,8 +88,8 @@ def web_tasks(
     _installed("starlette", "selectolax", *(["playwright"] if browser == "chromium" else []))
     from oneiro.recipe import build
     from oneiro.runtime.progress import Bar, console
-    from oneiro.worlds.web.exam import AGENTS, examine, known_agent, tables, template_tasks
-    from oneiro.worlds.web.world import WebConfig, chosen_templates
+    from oneiro_web.exam import AGENTS, examine, known_agent, tables, template_tasks
+    from oneiro_web.world import WebConfig, chosen_templates
 
     chosen_templates(tuple(site or ()), ())
     config = build(WebConfig, {"browser": browser, "view": view})

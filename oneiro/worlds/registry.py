@@ -25,13 +25,10 @@ WORLDS: dict[str, str | type[World]] = {
     "cube": "oneiro.worlds.puzzle.cube.world:Cube",
     "frozen-lake": "oneiro.worlds.grid.frozen_lake.world:FrozenLake",
     "math": "oneiro.worlds.puzzle.math_qa:MathQA",
-    "miniwob": "oneiro.worlds.web.miniwob_world:MiniWobWorld",
     "robot": "oneiro.worlds.robot.drawer:Robot",
     "sokoban": "oneiro.worlds.grid.sokoban.world:Sokoban",
     "sudoku": "oneiro.worlds.grid.sudoku.world:Sudoku",
     "textgame": "oneiro.worlds.textgame.world:TextGame",
-    "web": "oneiro.worlds.web.world:WebWorld",
-    "webarena-infinity": "oneiro.worlds.web.infinity_world:InfinityWorld",
     "webshop": "oneiro.worlds.shop.webshop:WebShop",
 }
 """Name -> `module:Class` of the worlds that come with the package; those registered by hand also as classes."""

@@ -10,7 +10,7 @@ from oneiro.predictors.webpage.record import HISTORY
 from oneiro.predictors.webpage.task import WebPagePredictor
 from oneiro.predictors.webpage.world import LearnedPage
 from oneiro.worlds.base import Step, World, WorldConfig
-from oneiro.worlds.web.actions import Kind, Malformed
+from oneiro_web.actions import Kind, Malformed
 
 
 class DreamedWeb(LearnedPage):

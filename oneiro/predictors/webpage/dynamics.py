@@ -16,10 +16,10 @@ from oneiro.predictors.webpage.rollout import Predict, imagine
 from oneiro.predictors.webpage.state import PageState, Situation
 from oneiro.predictors.webpage.task import WebPagePredictor
 from oneiro.runtime import seeds
-from oneiro.worlds.web.actions import Kind, parse_webarena
-from oneiro.worlds.web.actions import Malformed as MalformedAction
-from oneiro.worlds.web.diff import apply
-from oneiro.worlds.web.world import WebWorld
+from oneiro_web.actions import Kind, parse_webarena
+from oneiro_web.actions import Malformed as MalformedAction
+from oneiro_web.diff import apply
+from oneiro_web.world import WebWorld
 
 
 @dataclass(frozen=True)

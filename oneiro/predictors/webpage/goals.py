@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from oneiro.worlds.web.evaluation.webarena import VARIANTS, url_match
-from oneiro.worlds.web.tasks import Evaluation, Task
+from oneiro_web.evaluation.webarena import VARIANTS, url_match
+from oneiro_web.tasks import Evaluation, Task
 
 
 def goal_of(task: Task) -> Evaluation | None:

@@ -22,7 +22,7 @@ from oneiro.predictors.webpage.state import PageState, PageTransition
 from oneiro.predictors.webpage.task import WebPagePredictor
 from oneiro.runtime import files
 from oneiro.runtime.errors import OneiroError
-from oneiro.worlds.web.diff import Item, Items
+from oneiro_web.diff import Item, Items
 
 SOURCE = "web_agent"
 BATCH = 256

@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from oneiro.predictors.webpage.state import PageTransition, Situation, shown
-from oneiro.worlds.web.browsing import GRAMMARS
-from oneiro.worlds.web.diff import Diff
+from oneiro_web.browsing import GRAMMARS
+from oneiro_web.diff import Diff
 
 Head = Literal["url", "done", "reward"]
 Deletions = Literal["lines", "ids"]

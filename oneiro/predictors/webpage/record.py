@@ -16,8 +16,8 @@ from oneiro.runtime.seeds import derive, generator
 from oneiro.worlds.base import Step, WorldConfig
 from oneiro.worlds.baselines import Policy
 from oneiro.worlds.registry import config_for, world_class
-from oneiro.worlds.web.diff import compare
-from oneiro.worlds.web.world import WebConfig, WebWorld
+from oneiro_web.diff import compare
+from oneiro_web.world import WebConfig, WebWorld
 
 INERT = ("StaticText", "heading", "main", "article", "contentinfo", "complementary")
 """Roles that do nothing when they are clicked, unless they stand inside a link or a label."""

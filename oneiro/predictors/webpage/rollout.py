@@ -16,9 +16,9 @@ from oneiro.predictors.webpage.score import figures
 from oneiro.predictors.webpage.state import PageState, PageTransition, Situation, window_before
 from oneiro.predictors.webpage.task import WebPagePredictor
 from oneiro.report.stats import bootstrap
-from oneiro.worlds.web.actions import Malformed as MalformedAction
-from oneiro.worlds.web.actions import parse_webarena
-from oneiro.worlds.web.diff import apply
+from oneiro_web.actions import Malformed as MalformedAction
+from oneiro_web.actions import parse_webarena
+from oneiro_web.diff import apply
 
 Predict = Callable[[Sequence[Situation]], Sequence[str]]
 """Answers to situations: a model, or a baseline."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from oneiro.predictors.base import Flaw, Malformed
 from oneiro.predictors.webpage.parse import PagePrediction, record
-from oneiro.worlds.web.diff import Diff
+from oneiro_web.diff import Diff
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from oneiro.predictors.webpage.state import PageState, PageTransition, Situation
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.files import read_json, write_json
-from oneiro.worlds.web.actions import Action, parse_webarena
+from oneiro_web.actions import Action, parse_webarena
 
 FILE = "page_model.json"
 NEAR = 3

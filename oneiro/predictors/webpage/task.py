@@ -31,7 +31,7 @@ from oneiro.predictors.webpage.prompt import (
 from oneiro.predictors.webpage.score import PageScore, judge
 from oneiro.predictors.webpage.state import PageTransition, Situation, shown, true_diff
 from oneiro.runtime.errors import OneiroError
-from oneiro.worlds.web.diff import Diff
+from oneiro_web.diff import Diff
 
 Scorer = Literal["strict", "official"]
 HEADS_SHARE = 0.2

@@ -18,10 +18,10 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.worlds.base import Step, WorldConfig
 from oneiro.worlds.registry import config_for
-from oneiro.worlds.web.actions import Kind, Malformed
-from oneiro.worlds.web.diff import Item
-from oneiro.worlds.web.page import Node, Page, Printed
-from oneiro.worlds.web.world import WebWorld
+from oneiro_web.actions import Kind, Malformed
+from oneiro_web.diff import Item
+from oneiro_web.page import Node, Page, Printed
+from oneiro_web.world import WebWorld
 
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 

@@ -39,7 +39,7 @@ from oneiro.systems.webrl.recipe import SPLITS, WebrlRecipe
 from oneiro.systems.webrl.replay import Stored
 from oneiro.systems.webrl.samples import Sample
 from oneiro.systems.webrl.trajectories import Trajectory
-from oneiro.worlds.web.tasks import Task
+from oneiro_web.tasks import Task
 
 DEMONSTRATIONS = 0
 """The phase that stored demonstrations are counted under."""

@@ -11,7 +11,7 @@ from oneiro.predictors.webpage.official_score import official_score
 from oneiro.predictors.webpage.pairs import score_pair
 from oneiro.predictors.webpage.parse import PagePrediction, parse, record
 from oneiro.predictors.webpage.score import PageScore, figures
-from oneiro.worlds.web.diff import Item
+from oneiro_web.diff import Item
 
 A, B, C = "[1273] StaticText 'Vortex Running Shoes'", "[1272] button 'Search'", "[12] textbox 'q' focused: True"
 TRUTH = f"New items:\n{A}\n{B}\n\nDeleted items:\nNone\n\nUpdated items:\n{C}"

@@ -11,7 +11,7 @@ from oneiro.predictors.webpage.slot_model import FILE, SlotModel, right_kind
 from oneiro.predictors.webpage.slots import Line, filled, filled_url, slotted, slotted_url, sources_of
 from oneiro.predictors.webpage.state import PageState, PageTransition, Situation
 from oneiro.runtime.errors import OneiroError
-from oneiro.worlds.web.diff import Item
+from oneiro_web.diff import Item
 
 HOME = "http://site.org/"
 

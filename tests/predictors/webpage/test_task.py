@@ -16,7 +16,7 @@ from oneiro.predictors.webpage.rollout import carried, chains, errors_by_depth, 
 from oneiro.predictors.webpage.state import PageState, same_items, shown, true_diff, window_after, window_before
 from oneiro.predictors.webpage.task import WebPagePredictor, WebPagePredictorConfig
 from oneiro.runtime.errors import OneiroError
-from oneiro.worlds.web.diff import Diff, Item, apply
+from oneiro_web.diff import Diff, Item, apply
 from tests.predictors.webpage.cases import recorded, state, step
 
 BRIEF = WebPagePredictorConfig(lines=14, brief=True, deletions="ids")

@@ -24,11 +24,11 @@ from oneiro.systems.webrl.outcome import JudgePrompt
 from oneiro.systems.webrl.recipe import DialogueSettings
 from oneiro.systems.webrl.replay import Stored
 from oneiro.systems.webrl.trajectories import RowFormat, Step, Trajectory
-from oneiro.worlds.web import exam
-from oneiro.worlds.web.actions import Action, Malformed
-from oneiro.worlds.web.templates import TEMPLATES
-from oneiro.worlds.web.webrl_actions import parse_webrl
-from oneiro.worlds.web.world import WebConfig, WebWorld
+from oneiro_web import exam
+from oneiro_web.actions import Action, Malformed
+from oneiro_web.templates import TEMPLATES
+from oneiro_web.webrl_actions import parse_webrl
+from oneiro_web.world import WebConfig, WebWorld
 
 SANDBOX = ("map/phone", "map/hours", "map/show-place", "map/distance", "map/travel-time", "map/show-way")
 
@@ -183,7 +183,7 @@ def test_11_parallel_sessions_do_not_see_each_others_writes() -> None:
 
 @pytest.mark.parametrize("name", SANDBOX)
 def test_12_oracle_scores_1_and_null_agents_0(name: str) -> None:
-    """On the sandbox's own templates; `tests/worlds/web` does so on all of them."""
+    """On the sandbox's own templates; `web/tests` does so on all of them."""
     world = WebWorld(WebConfig(max_actions=12))
     task = draw_task(TEMPLATES[name], generator("pinned", 12, name))
     assert task is not None
