@@ -33,6 +33,9 @@ WORLDS: dict[str, str | type[World]] = {
 }
 """Name -> `module:Class` of the worlds that come with the package; those registered by hand also as classes."""
 
+WEB_WORLDS = ("miniwob", "web", "webarena-infinity")
+"""Worlds of `oneiro_web`, which registers them itself; named here for the message where it is not installed."""
+
 
 def register(name: str, target: str | type[World]) -> None:
     """Make `name` stand for a world class, given itself or as `package.module:Class`, which is imported when needed."""
@@ -94,6 +97,8 @@ def world_class(name: str) -> type[World]:
     base = name.partition(":")[0]
     targets = _targets()
     if base not in targets:
+        if base in WEB_WORLDS:
+            raise OneiroError(f"world '{base}' needs {plugins.WEB}; {plugins.GET_WEB}")
         own = "; a class of your own gets its name by an entry point (docs/extending.md)" if "." in base else ""
         raise OneiroError(f"no world is called '{base}'{own or nearest(base, targets)} (`oneiro worlds` lists them)")
     target = targets[base]

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from oneiro.runtime.errors import OneiroError
+from oneiro_web.errors import WebError
 from oneiro_web.page import Node, Page
 
 LONGEST = 1 << 16
@@ -212,7 +212,7 @@ def to_webarena(action: Action) -> str:
             return "none"
         case _:
             what = "type into an emptied field" if action.kind is Kind.TYPE else action.kind.value.replace("_", " ")
-            raise OneiroError(f"WebArena's grammar cannot say {what!r}; use WebRL's, or other actions")
+            raise WebError(f"WebArena's grammar cannot say {what!r}; use WebRL's, or other actions")
 
 
 def format_webarena(action: Action, page: Page | None) -> str:

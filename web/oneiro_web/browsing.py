@@ -1,4 +1,4 @@
-"""A world that is played in a browser: a page as text, one action a step, in the grammar of a view."""
+"""An environment that is played in a browser: a page as text, one action a step, in the grammar of a view."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from oneiro.worlds.base import Step, World, WorldConfig
 from oneiro_web.actions import Action, Kind, Malformed, parse_webarena, to_webarena
 from oneiro_web.aria import snapshot
+from oneiro_web.base import EnvConfig, Step, TextEnv
 from oneiro_web.browser.base import Browser, BrowserDied, Outcome, Session
 from oneiro_web.page import Page
 from oneiro_web.webrl_actions import parse_webrl, to_webrl
@@ -55,8 +55,8 @@ GRAMMARS = {
 }
 
 
-class BrowserConfig(WorldConfig):
-    """Settings of every world in a browser."""
+class BrowserConfig(EnvConfig):
+    """Settings of every environment in a browser."""
 
     max_actions: int = Field(default=30, ge=1)
     view: str = "accessibility"
@@ -72,14 +72,16 @@ class BrowserConfig(WorldConfig):
     """Keep a small picture of the page after each turn, for the report. Only Chromium draws any."""
 
 
-class BrowserWorld(World):
+class BrowserEnv(TextEnv):
     """One episode in a session of its own. A subclass opens the session and grades what was done."""
 
     Config = BrowserConfig
     views: ClassVar = tuple(GRAMMARS)
     config: BrowserConfig
+    waits: bool = False
+    """Whether steps are spent waiting for another process, so that something else can be done meanwhile."""
 
-    def __init__(self, config: WorldConfig | None = None) -> None:
+    def __init__(self, config: EnvConfig | None = None) -> None:
         super().__init__(config)
         self.grammar = GRAMMARS[self.config.view]
         self.waits = self.config.browser != "text"
@@ -120,9 +122,7 @@ class BrowserWorld(World):
         return self._judged(before, self._act(action))
 
     @staticmethod
-    def carry_out_many(
-        worlds: Sequence[BrowserWorld], actions: Sequence[Action]
-    ) -> list[tuple[bool, bool] | Exception]:
+    def carry_out_many(worlds: Sequence[BrowserEnv], actions: Sequence[Action]) -> list[tuple[bool, bool] | Exception]:
         """The same in many worlds of one browser, at once where it waits."""
         befores = [world._shown() for world in worlds]
         sessions = [world.session for world in worlds if world.session is not None]

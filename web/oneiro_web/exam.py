@@ -5,19 +5,18 @@ rows = examine("oracle", list(template_tasks(2)), WebConfig(browser="chromium"))
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from oneiro.report.table import Table
-from oneiro.runtime.errors import OneiroError, nearest
-from oneiro.runtime.seeds import generator
-from oneiro.worlds.base import level_key
 from oneiro_web.actions import Malformed, parse_webarena
+from oneiro_web.base import level_key
 from oneiro_web.cheaters import CHEATERS
+from oneiro_web.errors import WebError, nearest
+from oneiro_web.seeds import generator
 from oneiro_web.tasks import Task
 from oneiro_web.templates import TEMPLATES
 from oneiro_web.templates.base import Content, Template
-from oneiro_web.world import WebConfig, WebWorld, contents_in
+from oneiro_web.world import WebConfig, WebEnv, contents_in
 
 AGENTS = ("oracle", "random", *CHEATERS)
 """Who can be asked to play."""
@@ -60,13 +59,13 @@ def drawn_task(template: Template, seed: int, number: int) -> Task:
             task = template.task(content, slots, number % len(template.intents))
             if not template.leaks(task):
                 return task
-    raise OneiroError(f"template {template.name}: no task in {DRAWS} draws")
+    raise WebError(f"template {template.name}: no task in {DRAWS} draws")
 
 
 def known_agent(name: str) -> str:
     """The name, if somebody is called so."""
     if name not in AGENTS:
-        raise OneiroError(f"no agent is called '{name}'{nearest(name, AGENTS)}")
+        raise WebError(f"no agent is called '{name}'{nearest(name, AGENTS)}")
     return name
 
 
@@ -78,7 +77,7 @@ def examine(
 ) -> list[Played]:
     """Every task, played by a scripted agent."""
     known_agent(agent)
-    world = WebWorld(config)
+    world = WebEnv(config)
     rows = []
     try:
         for task in tasks:
@@ -90,7 +89,7 @@ def examine(
     return rows
 
 
-def play(world: WebWorld, agent: str, task: Task) -> Played:
+def play(world: WebEnv, agent: str, task: Task) -> Played:
     """One task from its first page to its grade."""
     observation, _ = world.reset(seed=0, options={"task": task})
     rng = generator("web", "exam", agent, level_key(str(task.task_id)))
@@ -107,30 +106,12 @@ def play(world: WebWorld, agent: str, task: Task) -> Played:
     return Played(task, world.score, world.taken, reasons)
 
 
-def in_grammar(world: WebWorld, text: str) -> str:
+def in_grammar(world: WebEnv, text: str) -> str:
     """A cheater's action, written as WebArena's, in the grammar of the view; as it is where that cannot say it."""
     parsed = parse_webarena(text)
     if isinstance(parsed, Malformed):
         return text
     try:
         return world.grammar.write(parsed)
-    except OneiroError:
+    except WebError:
         return text
-
-
-def tables(played: Mapping[str, Sequence[Played]]) -> list[Table]:
-    """How each agent did, by site: the share of tasks with score 1."""
-    first = next(iter(played.values()))
-    sites = list(dict.fromkeys(row.task.sites[0] for row in first))
-    title = f"{len(first)} tasks of {len({row.template for row in first})} templates: tasks with score 1, of all"
-    table = Table(title, ["agent", *sites, "all", "mean score", "actions"])
-    for agent, rows in played.items():
-        cells = []
-        for site in sites:
-            own = [row for row in rows if row.task.sites[0] == site]
-            cells.append(f"{sum(row.score == 1.0 for row in own)} / {len(own)}")
-        solved = sum(row.score == 1.0 for row in rows)
-        mean = sum(row.score for row in rows) / len(rows)
-        actions = sum(row.actions for row in rows) / len(rows)
-        table.add(agent, *cells, f"{solved} / {len(rows)}", round(mean, 4), round(actions, 1))
-    return [table]

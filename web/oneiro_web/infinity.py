@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from oneiro.runtime.errors import OneiroError, nearest
+from oneiro_web.errors import WebError, nearest
 from oneiro_web.sites.web import NOWHERE, Reply, Web
 
 SERVED = {
@@ -68,7 +68,7 @@ def applications(clone: Path) -> tuple[str, ...]:
     """The applications of a clone that have tasks."""
     found = sorted(file.parent.name for file in clone.glob("apps/*/real-tasks.json"))
     if not found:
-        raise OneiroError(
+        raise WebError(
             f"no applications in {clone / 'apps'}; clone https://github.com/web-arena-x/webarena-infinity and set "
             "clone=FOLDER"
         )
@@ -81,7 +81,7 @@ def tasks(clone: Path, apps: Sequence[str] = (), suite: Suite = "real-tasks") ->
     known = applications(clone)
     for app in apps:
         if app not in known:
-            raise OneiroError(f"webarena-infinity has no application '{app}'{nearest(app, known)}")
+            raise WebError(f"webarena-infinity has no application '{app}'{nearest(app, known)}")
     found: list[InfinityTask] = []
     for app in apps or known:
         folder = clone / "apps" / app
@@ -89,10 +89,10 @@ def tasks(clone: Path, apps: Sequence[str] = (), suite: Suite = "real-tasks") ->
         try:
             listed = _TASKS.validate_json(file.read_bytes())
         except OSError as error:
-            raise OneiroError(f"{file}: {error.strerror}") from None
+            raise WebError(f"{file}: {error.strerror}") from None
         except ValidationError as error:
             first = error.errors()[0]
-            raise OneiroError(f"{file}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+            raise WebError(f"{file}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
         found += [task.model_copy(update={"folder": folder}) for task in listed]
     return tuple(found)
 
@@ -161,7 +161,7 @@ def verify(task: InfinityTask, web: Infinity) -> tuple[bool, str]:
         return False, "nothing was changed"
     file = (task.folder / task.verify).resolve()
     if not file.is_relative_to(task.folder.resolve()) or not file.is_file():
-        raise OneiroError(f"{task.app}, {task.id}: its verifier {task.verify} is not in the clone")
+        raise WebError(f"{task.app}, {task.id}: its verifier {task.verify} is not in the clone")
     command = [sys.executable, "-I", str(Path(__file__).with_name("infinity_verifier.py")), str(file)]
     try:
         done = subprocess.run(

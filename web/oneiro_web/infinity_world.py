@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
 
-from oneiro.worlds.base import Step, WorldConfig, draw_level, level_key
 from oneiro_web.actions import Kind
-from oneiro_web.browsing import BrowserConfig, BrowserWorld
+from oneiro_web.base import EnvConfig, Step, draw_level, level_key
+from oneiro_web.browsing import BrowserConfig, BrowserEnv
 from oneiro_web.infinity import Infinity, InfinityTask, Suite, tasks, verify
 
 FENCE = "fetch('/', {method: 'HEAD'}).then(() => 'here')"
@@ -33,15 +33,14 @@ class InfinityConfig(BrowserConfig):
     """Take tasks of these difficulties only."""
 
 
-class InfinityWorld(BrowserWorld):
+class InfinityEnv(BrowserEnv):
     """One task of one application."""
 
     name = "webarena-infinity"
     Config = InfinityConfig
-    variants: ClassVar = {level: {"difficulty": (level,)} for level in ("easy", "medium", "hard")}
     config: InfinityConfig
 
-    def __init__(self, config: WorldConfig | None = None) -> None:
+    def __init__(self, config: EnvConfig | None = None) -> None:
         super().__init__(config)
         self.web: Infinity | None = None
         self.success, self.why = False, ""

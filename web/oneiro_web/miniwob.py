@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from oneiro.runtime.errors import OneiroError, nearest
 from oneiro_web.actions import Action
 from oneiro_web.browser.base import Browser, Outcome
+from oneiro_web.errors import WebError, nearest
 from oneiro_web.sites.web import NOWHERE, Reply, Web
 
 HOST = "miniwob.localhost"
@@ -60,7 +60,7 @@ def root() -> Path:
     try:
         return Path(str(resources.files("miniwob"))) / "html"
     except ModuleNotFoundError:
-        raise OneiroError("MiniWoB++ is not installed; install it with `pip install oneiro[web]`") from None
+        raise WebError("MiniWoB++ is not installed; install it with `pip install oneiro[web]`") from None
 
 
 @cache
@@ -75,7 +75,7 @@ class MiniWob(Web):
     def __init__(self, task: str, seed: int) -> None:
         super().__init__()
         if task not in task_names():
-            raise OneiroError(f"MiniWoB++ has no task '{task}'{nearest(task, task_names())}")
+            raise WebError(f"MiniWoB++ has no task '{task}'{nearest(task, task_names())}")
         self.task, self.seed = task, seed
         self.played = False
 
@@ -112,7 +112,7 @@ class Episode:
         """What the task asks for."""
         if not self.intent:
             self.session.close()
-            raise OneiroError(f"MiniWoB++ task '{task}' did not start; it needs a browser that runs scripts")
+            raise WebError(f"MiniWoB++ task '{task}' did not start; it needs a browser that runs scripts")
         self.reward = 0.0
         """From -1 to 1, as the page gave it, without a price for time."""
         self.done = False

@@ -8,11 +8,11 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from oneiro.runtime.errors import OneiroError, nearest
-from oneiro.worlds.base import Step, WorldConfig, draw_level, level_key
 from oneiro_web.actions import Action, Kind
+from oneiro_web.base import EnvConfig, Step, draw_level, level_key
 from oneiro_web.browser.base import Outcome
-from oneiro_web.browsing import BrowserConfig, BrowserWorld
+from oneiro_web.browsing import BrowserConfig, BrowserEnv
+from oneiro_web.errors import WebError, nearest
 from oneiro_web.miniwob import Episode, task_names
 
 PAGES = 1 << 20
@@ -42,18 +42,18 @@ class Level:
         return level_key(f"miniwob {self.task} {self.seed}")
 
 
-class MiniWobWorld(BrowserWorld):
+class MiniWobEnv(BrowserEnv):
     """One page of MiniWoB++."""
 
     name = "miniwob"
     Config = MiniWobConfig
     config: MiniWobConfig
 
-    def __init__(self, config: WorldConfig | None = None) -> None:
+    def __init__(self, config: EnvConfig | None = None) -> None:
         super().__init__(config)
         for task in self.config.tasks:
             if task not in task_names():
-                raise OneiroError(f"MiniWoB++ has no task '{task}'{nearest(task, task_names())}")
+                raise WebError(f"MiniWoB++ has no task '{task}'{nearest(task, task_names())}")
         self.offered = self.config.tasks or task_names()
         self.episode: Episode | None = None
 

@@ -15,12 +15,12 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 
 from starlette.routing import Match
 
-from oneiro.runtime.seeds import generator
 from oneiro_web.actions import Action, Kind
 from oneiro_web.browser import forms
 from oneiro_web.browser.base import Browser, Session
 from oneiro_web.browser.document import Document
 from oneiro_web.browser.state import State
+from oneiro_web.seeds import generator
 from oneiro_web.sites import HOSTS, SITES, Site, Web
 
 MOST_KNOWN = 20_000

@@ -16,7 +16,7 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
-from oneiro.runtime.errors import OneiroError
+from oneiro_web.errors import WebError
 from oneiro_web.sites.base import Site
 from oneiro_web.sites.web import NOWHERE, Reply, Web
 from oneiro_web.urls import PUBLIC, Places, admitted
@@ -43,7 +43,7 @@ class RemoteWeb(Web):
         super().__init__()
         unknown = next((site for site in places.bases if site not in PUBLIC), None)
         if unknown is not None:
-            raise OneiroError(f"no site is called '{unknown}'; sites are {', '.join(PUBLIC)}")
+            raise WebError(f"no site is called '{unknown}'; sites are {', '.join(PUBLIC)}")
         self.places, self.storage = places, storage
         self.origins = {site: (_origin(PUBLIC[site]), _origin(base)) for site, base in places.bases.items()}
 
@@ -56,9 +56,9 @@ class RemoteWeb(Web):
             found = json.loads(path.read_text(encoding="utf-8"))
             return {str(cookie["name"]): str(cookie["value"]) for cookie in found["cookies"]}
         except OSError:
-            raise OneiroError(f"{path} is missing; log in to {site.name} once and save the storage state") from None
+            raise WebError(f"{path} is missing; log in to {site.name} once and save the storage state") from None
         except (ValueError, KeyError, TypeError):
-            raise OneiroError(f"{path} is no storage state (cookies with name and value)") from None
+            raise WebError(f"{path} is no storage state (cookies with name and value)") from None
 
     def request(self, method: str, url: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Reply:
         target = self.target(url)

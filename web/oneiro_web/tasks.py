@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 
-from oneiro.runtime.errors import OneiroError
+from oneiro_web.errors import WebError
 from oneiro_web.urls import PUBLIC, Places
 
 LARGEST_FILE = 64 << 20
@@ -229,7 +229,7 @@ def read_task(raw: Any, places: Places | None = None, where: str = "task") -> Ta
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"] if part not in ("webarena", "verified"))
-        raise OneiroError(
+        raise WebError(
             f"{where}: {place + ': ' if place else ''}{first['msg'].removeprefix('Value error, ')}"
         ) from None
 
@@ -238,10 +238,10 @@ def load_tasks(path: Path, places: Places | None = None) -> list[Task]:
     """The tasks of a JSON file: a list of them, or one."""
     try:
         if path.stat().st_size > LARGEST_FILE:
-            raise OneiroError(f"{path}: larger than {LARGEST_FILE >> 20} MB, no file of tasks")
+            raise WebError(f"{path}: larger than {LARGEST_FILE >> 20} MB, no file of tasks")
         raw = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise OneiroError(f"{path}: not readable as JSON ({str(error).splitlines()[0]})") from None
+        raise WebError(f"{path}: not readable as JSON ({str(error).splitlines()[0]})") from None
     return [read_task(one, places, str(path)) for one in (raw if isinstance(raw, list) else [raw])]
 
 
@@ -263,5 +263,5 @@ def _base(match: re.Match[str], places: Places, where: str) -> str:
     if site not in PUBLIC:  # `__last_url__` and `__page__` are lower case; other words are the task's own
         return match[0]
     if site not in places.bases:
-        raise OneiroError(f"{where}: needs the site {site}; give its address")
+        raise WebError(f"{where}: needs the site {site}; give its address")
     return places.bases[site].rstrip("/")

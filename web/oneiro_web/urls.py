@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
-from oneiro.runtime.errors import OneiroError
+from oneiro_web.errors import WebError
 
 PUBLIC: Mapping[str, str] = {
     "shopping": "http://onestopmarket.com",
@@ -92,7 +92,7 @@ class Places:
     def __post_init__(self) -> None:
         for site, base in self.bases.items():
             if _parts(base) is None:
-                raise OneiroError(f"{site}: {base!r} is no web address; write it like http://127.0.0.1:7770")
+                raise WebError(f"{site}: {base!r} is no web address; write it like http://127.0.0.1:7770")
 
     @property
     def hosts(self) -> frozenset[str]:

@@ -14,8 +14,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from oneiro.runtime.errors import OneiroError
 from oneiro_web.actions import Action, Kind, Malformed, short, unprintable, unreadable
+from oneiro_web.errors import WebError
 
 WEBRL_SCROLL = 2 / 3
 """Viewports that WebRL scrolls by; WebArena scrolls by one."""
@@ -200,7 +200,7 @@ def to_webrl(action: Action) -> str:
             what = {Kind.TYPE: "type behind what is there", Kind.PRESS: f"press {action.text}"}.get(
                 action.kind, action.kind.value.replace("_", " ")
             )
-            raise OneiroError(f"WebRL's grammar cannot say {what!r}; use WebArena's, or other actions")
+            raise WebError(f"WebRL's grammar cannot say {what!r}; use WebArena's, or other actions")
 
 
 def _number(value: object) -> int | None:

@@ -8,21 +8,20 @@ the databases and the answer; the page never tells it anything.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
 
-from oneiro.runtime.errors import OneiroError, nearest
-from oneiro.worlds import many
-from oneiro.worlds.base import Step, WorldConfig, draw_level, in_split, level_key
 from oneiro_web.actions import Action, Kind
+from oneiro_web.base import EnvConfig, Step, draw_level, in_split, level_key
 from oneiro_web.browser.base import Browser
-from oneiro_web.browsing import BrowserConfig, BrowserWorld
+from oneiro_web.browsing import BrowserConfig, BrowserEnv
+from oneiro_web.errors import WebError, nearest
 from oneiro_web.evaluation import Result, evaluate
 from oneiro_web.page import Page
 from oneiro_web.remote import RemoteWeb
@@ -35,7 +34,7 @@ from oneiro_web.traffic import RecordedWeb
 from oneiro_web.urls import Places
 
 CONTENTS = 64
-"""Seeds of content. One in eight belongs to the evaluation split, decided by `oneiro.worlds.base.in_split`."""
+"""Seeds of content. One in eight belongs to the evaluation split, decided by `oneiro_web.base.in_split`."""
 
 
 class WebConfig(BrowserConfig):
@@ -80,21 +79,14 @@ class Level:
         return self.template.task(self.content, self.slots, self.wording)
 
 
-class WebWorld(BrowserWorld):
+class WebEnv(BrowserEnv):
     """One task in a browser."""
 
     name = "web"
     Config = WebConfig
-    variants: ClassVar = {
-        "html": {"view": "html"},
-        "chromium": {"browser": "chromium"},
-        "unseen": {"test": "unseen"},
-        **{site: {"sites": (site,)} for site in SITES},
-    }
-    oracle_is: ClassVar = "the script of the task's template"
     config: WebConfig
 
-    def __init__(self, config: WorldConfig | None = None) -> None:
+    def __init__(self, config: EnvConfig | None = None) -> None:
         super().__init__(config)
         self.offered = chosen_templates(self.config.sites, self.config.templates)
         self.web: Web | None = None
@@ -119,21 +111,21 @@ class WebWorld(BrowserWorld):
         return self._after(valid=valid, effective=effective)
 
     @staticmethod
-    def step_many(worlds: Sequence[WebWorld], actions: Sequence[str]) -> list[Step | Exception]:
+    def step_many(worlds: Sequence[WebEnv], actions: Sequence[str]) -> list[Step | Exception]:
         """The same in many worlds; pages load at once in browsers that wait."""
-        found: list[Any] = [many.caught(world._read, action) for world, action in zip(worlds, actions, strict=True)]
+        found: list[Any] = [caught(world._read, action) for world, action in zip(worlds, actions, strict=True)]
         waiting: dict[Browser, list[int]] = {}
         for place, read in enumerate(found):
             if isinstance(read, Action):
                 waiting.setdefault(worlds[place].browser, []).append(place)
         for places in waiting.values():
-            done = BrowserWorld.carry_out_many([worlds[i] for i in places], [found[i] for i in places])
+            done = BrowserEnv.carry_out_many([worlds[i] for i in places], [found[i] for i in places])
             for place, result in zip(places, done, strict=True):
                 if isinstance(result, Exception):
                     found[place] = result
                 else:
                     after = partial(worlds[place]._after, valid=result[0], effective=result[1])
-                    found[place] = many.caught(after)
+                    found[place] = caught(after)
         return found
 
     def _read(self, action: str) -> Step | Action:
@@ -258,6 +250,14 @@ class WebWorld(BrowserWorld):
         return {"score": self.score, "failed": [check.reason for check in self.verdict.checks if check.score < 1]}
 
 
+def caught(work: Callable[..., Any], *given: Any) -> Any:
+    """What work gives, or the exception it raised: one episode that fails must not end those beside it."""
+    try:
+        return work(*given)
+    except Exception as error:
+        return error
+
+
 def _nothing() -> Script:
     return
     yield
@@ -273,7 +273,7 @@ def file_tasks(path: str, sites: tuple[str, ...]) -> tuple[Task, ...]:
     """The tasks of a file that need no other sites than these."""
     found = tuple(task for task in load_tasks(Path(path)) if not sites or set(task.sites) <= set(sites))
     if not found:
-        raise OneiroError(f"{path} has no task on {', '.join(sites)}")
+        raise WebError(f"{path} has no task on {', '.join(sites)}")
     return found
 
 
@@ -290,15 +290,15 @@ def chosen_templates(sites: tuple[str, ...], names: tuple[str, ...]) -> tuple[Te
     """The templates that settings leave."""
     for site in sites:
         if site not in SITES:
-            raise OneiroError(f"no site is called '{site}'{nearest(site, SITES)}")
+            raise WebError(f"no site is called '{site}'{nearest(site, SITES)}")
     for name in names:
         if name not in TEMPLATES:
-            raise OneiroError(f"no template is called '{name}'{nearest(name, TEMPLATES)}")
+            raise WebError(f"no template is called '{name}'{nearest(name, TEMPLATES)}")
     found = tuple(
         template
         for template in TEMPLATES.values()
         if (not sites or template.site in sites) and (not names or template.name in names)
     )
     if not found:
-        raise OneiroError("these sites have none of these templates")
+        raise WebError("these sites have none of these templates")
     return found

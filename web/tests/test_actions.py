@@ -6,7 +6,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from oneiro.runtime.errors import OneiroError
 from oneiro_web.actions import (
     LONGEST,
     Action,
@@ -17,6 +16,7 @@ from oneiro_web.actions import (
     parse_webarena,
     to_webarena,
 )
+from oneiro_web.errors import WebError
 from oneiro_web.page import Node, Page, Printed
 from oneiro_web.webrl_actions import WEBRL_SCROLL, parse_webrl, to_webrl
 
@@ -240,7 +240,7 @@ def test_no_text_raises(text: str) -> None:
 
 @pytest.mark.parametrize("action", [Action(Kind.SELECT, element=1, text="a"), Action(Kind.TYPE, element=1, clear=True)])
 def test_what_webarena_cannot_say_is_refused(action: Action) -> None:
-    with pytest.raises(OneiroError, match="WebArena's grammar"):
+    with pytest.raises(WebError, match="WebArena's grammar"):
         to_webarena(action)
 
 
@@ -248,7 +248,7 @@ def test_what_webarena_cannot_say_is_refused(action: Action) -> None:
     "action", [Action(Kind.GOTO, text="http://a"), Action(Kind.PRESS, text="Tab"), Action(Kind.TYPE)]
 )
 def test_what_webrl_cannot_say_is_refused(action: Action) -> None:
-    with pytest.raises(OneiroError, match="WebRL's grammar"):
+    with pytest.raises(WebError, match="WebRL's grammar"):
         to_webrl(action)
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import yaml
 
-from oneiro.worlds.registry import make
 from oneiro_web.aria import snapshot
 from oneiro_web.browser.text import TextBrowser
+from oneiro_web.world import WebConfig, WebEnv
 from web.tests.pages import one
 from web.tests.test_text_browser import HERE
 
@@ -45,7 +45,7 @@ def test_playwright_itself_names_the_same_elements(chromium: Any) -> None:
 
 
 def test_an_oracle_plays_in_this_view() -> None:
-    world = make("web", view="aria", sites=("reddit",))
+    world = WebEnv(WebConfig(view="aria", sites=("reddit",)))
     for seed in range(2):
         world.reset(seed=seed)
         assert "[ref=e" in world.render()

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from oneiro.runtime.seeds import generator
 from oneiro_web.actions import Action, Kind, parse_webarena
 from oneiro_web.cheaters import CHEATERS
+from oneiro_web.seeds import generator
 from oneiro_web.urls import Places, admitted
 
 PAGE = """Tab 0 (current): One Stop Market

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from oneiro.runtime.errors import OneiroError
 from oneiro_web.actions import Action, Kind
 from oneiro_web.browser.base import BrowserDied, Limits, Session
 from oneiro_web.browser.text import TextBrowser
+from oneiro_web.errors import WebError
 from oneiro_web.sites import SITES, Web
 from web.tests.pages import Pages, html, one
 from web.tests.test_accessibility import CASES
@@ -184,7 +184,7 @@ def test_a_crashed_page_is_a_blank_tab_and_a_dead_browser_is_replaced(chromium):
 
 
 def test_a_browser_that_is_not_there_is_said_in_one_line(chromium):
-    with pytest.raises(OneiroError, match=r"Chromium does not start .*install it"):
+    with pytest.raises(WebError, match=r"Chromium does not start .*install it"):
         type(chromium)(executable="/nowhere/chromium")
 
 

@@ -7,10 +7,9 @@ import time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oneiro import worlds
-from oneiro.runtime.seeds import generator
 from oneiro_web.diff import Diff, Item, Items, apply, compare, diff, items_of, match
-from oneiro_web.world import WebWorld
+from oneiro_web.seeds import generator
+from oneiro_web.world import WebConfig, WebEnv
 
 
 def page(*lines: str, first: int = 1) -> Items:
@@ -85,8 +84,7 @@ def test_any_diff_can_be_carried_out(
 
 def test_true_steps_on_every_site_are_read_back_from_their_diffs() -> None:
     for site in ("reddit", "gitlab", "map"):
-        world = worlds.make("web", sites=(site,))
-        assert isinstance(world, WebWorld)
+        world = WebEnv(WebConfig(sites=(site,)))
         world.reset(seed=3, options={"split": "train"})
         rng = generator("diff", site)
         for _ in range(6):

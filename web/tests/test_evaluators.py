@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from oneiro.runtime.errors import OneiroError
 from oneiro_web.actions import Action
 from oneiro_web.browser.base import Outcome, Session, Visited
+from oneiro_web.errors import WebError
 from oneiro_web.evaluation import PromptJudge, Result, evaluate
 from oneiro_web.evaluation.database import query
 from oneiro_web.evaluation.tokens import tokens
@@ -697,7 +697,7 @@ def test_side_effects_are_caught(web: Web, change: str, allow: dict[str, str | N
 def test_a_query_can_only_read_and_ends(web: Web, sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oneiro_web.evaluation.database.MOST_STEPS", 200)
     db = web.databases["tiny"]
-    with pytest.raises(OneiroError, match="of a task fails"):
+    with pytest.raises(WebError, match="of a task fails"):
         query(db, sql)
     assert db.execute("SELECT count(*) FROM post").fetchone()[0] == 2
     db.execute("UPDATE post SET votes = 0")  # the site may write again
@@ -714,7 +714,7 @@ def test_the_score_is_the_product_and_every_check_is_told(web: Web) -> None:
 
 
 def test_unknown_variants_and_sites_are_named(web: Web) -> None:
-    with pytest.raises(OneiroError, match="no evaluators 'webarna'; did you mean 'webarena'"):
+    with pytest.raises(WebError, match="no evaluators 'webarna'; did you mean 'webarena'"):
         evaluate(own(VOTED), RecordedSession(), None, variant="webarna")
-    with pytest.raises(OneiroError, match="'nowhere', which is no site of ours"):
+    with pytest.raises(WebError, match="'nowhere', which is no site of ours"):
         evaluate(own({**VOTED, "site": "nowhere"}), RecordedSession(), None, web=web)

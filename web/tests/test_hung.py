@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from oneiro_web.browser.base import BrowserDied, Limits
-from tests.proc import below
 from web.tests.pages import one
+from web.tests.proc import below
 
 HERE = "http://here.test/"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from oneiro.runtime.errors import OneiroError
-from oneiro.worlds.registry import make
 from oneiro_web import infinity
+from oneiro_web.errors import WebError
 from oneiro_web.infinity import Infinity, InfinityTask, applications, tasks, verify
+from oneiro_web.infinity_world import InfinityConfig, InfinityEnv
 
 PAGE = """<!doctype html><title>Notes</title><p id="said">none</p>
 <button id="one">Pin</button><button id="two">Archive</button><script src="js/app.js"></script>"""
@@ -64,14 +64,14 @@ def test_tasks_are_read_from_the_clone(clone: Path) -> None:
 
 
 def test_a_wrong_clone_or_application_or_list_is_one_clear_line(clone: Path) -> None:
-    with pytest.raises(OneiroError, match=r"no applications in .*; clone https"):
-        make("webarena-infinity", clone=str(clone / "apps")).reset(seed=0)
-    with pytest.raises(OneiroError, match="no application 'nots'; did you mean 'notes'"):
+    with pytest.raises(WebError, match=r"no applications in .*; clone https"):
+        InfinityEnv(InfinityConfig(clone=str(clone / "apps"))).reset(seed=0)
+    with pytest.raises(WebError, match="no application 'nots'; did you mean 'notes'"):
         tasks(clone, ("nots",))
-    with pytest.raises(OneiroError, match=r"function-tasks.json: No such file"):
+    with pytest.raises(WebError, match=r"function-tasks.json: No such file"):
         tasks(clone, suite="function-tasks")
     (clone / "apps/notes/function-tasks.json").write_text('[{"id": "task_1", "instruction": "Pin."}]')
-    with pytest.raises(OneiroError, match=r"function-tasks.json: 0.verify: Field required"):
+    with pytest.raises(WebError, match=r"function-tasks.json: 0.verify: Field required"):
         tasks(clone, suite="function-tasks")
 
 
@@ -112,7 +112,7 @@ def test_verifiers_are_files_of_the_application_and_end(clone: Path, monkeypatch
     put(web, {})
     put(web, {"pinned": True})
     outside = InfinityTask(id="task_e2", instruction="", verify="../../secret.js", folder=folder)
-    with pytest.raises(OneiroError, match=r"verifier ../../secret.js is not in the clone"):
+    with pytest.raises(WebError, match=r"verifier ../../secret.js is not in the clone"):
         verify(outside, web)
     (folder / "real-tasks/task_h1.py").write_text("while True: pass")
     monkeypatch.setattr(infinity, "VERIFIER_SECONDS", 0.5)
@@ -121,7 +121,7 @@ def test_verifiers_are_files_of_the_application_and_end(clone: Path, monkeypatch
 
 @pytest.mark.usefixtures("chromium")
 def test_a_task_is_solved_by_the_page_and_not_by_stopping(clone: Path) -> None:
-    world = make("webarena-infinity:easy", clone=str(clone), max_actions=2)
+    world = InfinityEnv(InfinityConfig(difficulty=("easy",), clone=str(clone), max_actions=2))
     shown, info = world.reset(seed=0)
     assert "Task: Pin the note." in shown and info["task"] == "task_e1"
     assert world.step("stop []")[1] == 0.0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from oneiro.runtime.errors import OneiroError
-from oneiro.worlds.registry import make
 from oneiro_web.actions import Action, Kind
 from oneiro_web.browser.base import Browser
+from oneiro_web.errors import WebError
 from oneiro_web.miniwob import HOST, Episode, MiniWob, task_names
+from oneiro_web.miniwob_world import MiniWobConfig, MiniWobEnv
 from oneiro_web.page import Page
 
 pytest.importorskip("miniwob")
@@ -16,7 +16,7 @@ pytest.importorskip("miniwob")
 
 def test_there_are_130_tasks_and_others_are_named() -> None:
     assert len(task_names()) == 130
-    with pytest.raises(OneiroError, match="no task 'click-tset'; did you mean 'click-test'"):
+    with pytest.raises(WebError, match="no task 'click-tset'; did you mean 'click-test'"):
         MiniWob("click-tset", 0)
 
 
@@ -71,9 +71,9 @@ def test_tasks_are_solved_and_failed_in_a_browser_that_runs_scripts(chromium: Br
 
 
 def test_the_world_plays_a_task_with_its_own_reward(chromium: Browser) -> None:
-    with pytest.raises(OneiroError, match="did you mean 'click-test'"):
-        make("miniwob", tasks=("click-tset",))
-    world = make("miniwob", tasks=("click-test", "click-button"))
+    with pytest.raises(WebError, match="did you mean 'click-test'"):
+        MiniWobEnv(MiniWobConfig(tasks=("click-tset",)))
+    world = MiniWobEnv(MiniWobConfig(tasks=("click-test", "click-button")))
     first, info = world.reset(seed=4, options={"split": "train"})
     assert first.startswith(f"Task: {world.intent}\n")
     assert world.reset(seed=4, options={"split": "train"}) == (first, info)

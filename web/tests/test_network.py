@@ -9,12 +9,12 @@ from urllib.parse import urlencode
 
 import pytest
 
-from oneiro.worlds.registry import make
 from oneiro_web.evaluation.network import at, event_match
 from oneiro_web.evaluation.typed import is_pattern
 from oneiro_web.sites.web import Reply
 from oneiro_web.tasks import Task, VerifiedCheck, load_tasks, read_task
 from oneiro_web.traffic import Exchange, RecordedWeb
+from oneiro_web.world import WebEnv
 from web.tests.pages import Pages, html
 from web.tests.test_evaluators import DATA, needs_data
 
@@ -193,7 +193,7 @@ def test_an_episode_of_a_verified_task_is_graded_by_its_own_traffic() -> None:
     task: Task = read_task(
         {"task_id": 1, "sites": ["reddit"], "intent": "Search tea.", "start_urls": ["__REDDIT__"], "eval": checks}
     )
-    world = make("web")
+    world = WebEnv()
     answer = 'stop [{"task_type": "MUTATE", "status": "SUCCESS", "retrieved_data": null}]'
     for address, reward in (("http://reddit.com/search?q=tea", 1.0), ("http://reddit.com/search?q=coffee", 0.0)):
         world.reset(seed=0, options={"task": task})

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from oneiro.runtime.errors import OneiroError
-from oneiro.worlds.registry import make
+from oneiro_web.errors import WebError
 from oneiro_web.remote import RemoteWeb
 from oneiro_web.sites import SITES, Web
 from oneiro_web.sites.web import NOWHERE
 from oneiro_web.urls import Places
+from oneiro_web.world import WebConfig, WebEnv
 
 
 class Machine(ThreadingHTTPServer):
@@ -96,13 +96,13 @@ def test_a_site_that_is_not_there_is_a_page_and_no_end() -> None:
 
 def test_log_ins_come_from_storage_states(tmp_path: Path) -> None:
     web = RemoteWeb(Places({"reddit": "http://127.0.0.1:9"}), tmp_path)
-    with pytest.raises(OneiroError, match=r"reddit_state\.json is missing"):
+    with pytest.raises(WebError, match=r"reddit_state\.json is missing"):
         web.sign_in(SITES["reddit"])
     path = tmp_path / "reddit_state.json"
     path.write_text(json.dumps({"cookies": [{"name": "a", "value": "b", "domain": "x"}]}))
     assert web.sign_in(SITES["reddit"]) == {"a": "b"}
     path.write_text("[]")
-    with pytest.raises(OneiroError, match="no storage state"):
+    with pytest.raises(WebError, match="no storage state"):
         web.sign_in(SITES["reddit"])
 
 
@@ -116,7 +116,7 @@ def test_a_task_file_is_played_and_graded_on_that_machine(machine: Machine, tmp_
         },
     }  # fmt: skip
     (tmp_path / "tasks.json").write_text(json.dumps([task]))
-    world = make("web", task_file=str(tmp_path / "tasks.json"), base_urls={"reddit": machine.address})
+    world = WebEnv(WebConfig(task_file=str(tmp_path / "tasks.json"), base_urls={"reddit": machine.address}))
     first, info = world.reset(seed=0)
     assert "Open the list of forums." in first and info["template"] == 1
     number = next(line for line in first.splitlines() if "link 'Forums'" in line).split("]")[0].strip("\t[")

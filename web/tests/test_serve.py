@@ -10,7 +10,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from oneiro import cli
+from oneiro_web.errors import WebError
 from oneiro_web.sites import SITES
 from oneiro_web.sites.serve import Served, listen, serve
 
@@ -73,14 +73,15 @@ def test_all_visitors_share_one_web_until_it_begins_again() -> None:
     assert app.web.database(SITES["reddit"]).execute("SELECT count(*) FROM post").fetchone()[0] == 400
 
 
-def test_a_port_that_is_taken_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_that_is_taken_is_one_line() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        assert cli.main(["web", "serve", "--port", str(port)]) == 2
-        said = f"cannot listen on 127.0.0.1:{port} (Address already in use); choose another --port\n"
-        assert capsys.readouterr() == ("", said)
+        with pytest.raises(WebError) as error:
+            listen(port)
+    reason = f"cannot listen on 127.0.0.1:{port} (Address already in use); choose another --port"
+    assert str(error.value) == reason
     assert listen(port).getsockname()[1] == port
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oneiro.runtime.errors import OneiroError
+from oneiro_web.errors import WebError
 from oneiro_web.tasks import AnswerCheck, DatabaseGuard, Evaluation, Task, load_tasks, read_task
 from oneiro_web.urls import Places
 
@@ -72,7 +72,7 @@ def test_placeholders_tabs_and_log_ins_are_read_and_other_fields_kept() -> None:
 
 
 def test_a_site_without_an_address_is_asked_for() -> None:
-    with pytest.raises(OneiroError, match="task 7: needs the site reddit; give its address"):
+    with pytest.raises(WebError, match="task 7: needs the site reddit; give its address"):
         read_task(raw(), Places({"gitlab": "http://127.0.0.1:8023"}))
 
 
@@ -108,7 +108,7 @@ def test_our_own_tasks_carry_typed_checks_and_survive_json() -> None:
     ],
 )
 def test_a_damaged_task_is_named_in_one_line(changes: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(OneiroError) as caught:
+    with pytest.raises(WebError) as caught:
         read_task(raw(**changes), where="tasks.json")
     message = str(caught.value)
     assert message.startswith("tasks.json: task 7: ") and complaint in message and "\n" not in message
@@ -118,7 +118,7 @@ def test_a_damaged_task_is_named_in_one_line(changes: dict[str, Any], complaint:
 def test_a_damaged_file_is_named_in_one_line(text: bytes, tmp_path: Path) -> None:
     file = tmp_path / "tasks.json"
     file.write_bytes(text)
-    with pytest.raises(OneiroError, match=r"tasks\.json") as caught:
+    with pytest.raises(WebError, match=r"tasks\.json") as caught:
         load_tasks(file)
     assert "\n" not in str(caught.value)
 
@@ -127,5 +127,5 @@ def test_one_task_alone_is_a_file_too(tmp_path: Path) -> None:
     file = tmp_path / "7.json"
     file.write_text(json.dumps(raw()))
     assert [task.task_id for task in load_tasks(file)] == [7]
-    with pytest.raises(OneiroError, match="not readable"):
+    with pytest.raises(WebError, match="not readable"):
         load_tasks(tmp_path / "8.json")

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from oneiro.runtime.seeds import generator
+from oneiro_web.seeds import generator
 from oneiro_web.sites.gitlab_content import USER
 from oneiro_web.templates import TEMPLATES
 from oneiro_web.templates.base import Content, Slots, Template
 from oneiro_web.templates.script import Script, View
-from oneiro_web.world import WebConfig, WebWorld
+from oneiro_web.world import WebConfig, WebEnv
 
 OURS = [template for template in TEMPLATES.values() if template.site in ("gitlab", "map")]
 BY_NAME = pytest.mark.parametrize("template", OURS, ids=lambda template: template.name)
@@ -25,9 +25,9 @@ CONTENT = 3
 
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[WebWorld]:
+def world() -> Iterator[WebEnv]:
     """The world, in WebArena's grammar."""
-    made = WebWorld(WebConfig())
+    made = WebEnv(WebConfig())
     yield made
     made.close()
 
@@ -47,14 +47,14 @@ def drawn(template: Template, unlike: Slots | None = None) -> Slots:
     raise AssertionError(f"{template.name}: no task")
 
 
-def begin(world: WebWorld, name: str) -> Slots:
+def begin(world: WebEnv, name: str) -> Slots:
     """A task of this template, at its first page."""
     slots = drawn(TEMPLATES[name])
     world.reset(seed=0, options={"task": TEMPLATES[name].task(CONTENT, slots)})
     return slots
 
 
-def follow(world: WebWorld, script: Script, stop: bool = True) -> None:
+def follow(world: WebEnv, script: Script, stop: bool = True) -> None:
     """Carry out a script, perhaps without its end."""
     for action in script:
         text = world.grammar.write(action)
@@ -85,7 +85,7 @@ def test_both_wordings_name_the_same_things(template: Template) -> None:
 
 
 @ONE_IN_THREE
-def test_the_oracle_scores_and_leaving_at_once_does_not(template: Template, world: WebWorld) -> None:
+def test_the_oracle_scores_and_leaving_at_once_does_not(template: Template, world: WebEnv) -> None:
     task = template.task(CONTENT, drawn(template))
     for answer in ("", "N/A"):
         world.reset(seed=0, options={"task": task})
@@ -100,7 +100,7 @@ def test_the_oracle_scores_and_leaving_at_once_does_not(template: Template, worl
 
 
 @ONE_IN_THREE
-def test_doing_another_task_of_the_template_does_not_score(template: Template, world: WebWorld) -> None:
+def test_doing_another_task_of_the_template_does_not_score(template: Template, world: WebEnv) -> None:
     slots = drawn(template)
     world.reset(seed=0, options={"task": template.task(CONTENT, slots)})
     follow(world, template.script(world.see, drawn(template, unlike=slots)))
@@ -120,7 +120,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_one_wrong_value_does_not_score(name: str, world: WebWorld) -> None:
+def test_one_wrong_value_does_not_score(name: str, world: WebEnv) -> None:
     slots = begin(world, name)
     follow(world, TEMPLATES[name].script(world.see, {**slots, **WRONG[name]}))
     assert world.score == 0.0
@@ -135,7 +135,7 @@ def star_something(see: View) -> Script:
 
 
 @pytest.mark.parametrize("name", ["gitlab/close-issue", "gitlab/invite", "gitlab/show-own", "gitlab/finish-todo"])
-def test_a_side_effect_elsewhere_spoils_a_task(name: str, world: WebWorld) -> None:
+def test_a_side_effect_elsewhere_spoils_a_task(name: str, world: WebEnv) -> None:
     slots = begin(world, name)
     follow(world, TEMPLATES[name].script(world.see, slots), stop=False)
     url = world.page.url
@@ -158,14 +158,14 @@ def edit_issue(see: View, field: str, value: str) -> Script:
     yield see.stop()
 
 
-def test_a_side_effect_on_the_issue_itself_spoils_the_task(world: WebWorld) -> None:
+def test_a_side_effect_on_the_issue_itself_spoils_the_task(world: WebEnv) -> None:
     slots = begin(world, "gitlab/close-issue")
     follow(world, TEMPLATES["gitlab/close-issue"].script(world.see, slots), stop=False)
     follow(world, edit_issue(world.see, "Title", "Another title"))
     assert world.score == 0.0
 
 
-def test_an_issue_may_be_assigned_by_the_edit_form_too(world: WebWorld) -> None:
+def test_an_issue_may_be_assigned_by_the_edit_form_too(world: WebEnv) -> None:
     slots = begin(world, "gitlab/assign-issue")
     script = TEMPLATES["gitlab/assign-issue"].script(world.see, slots)
     for _ in range(5):  # up to the issue's page
@@ -174,7 +174,7 @@ def test_an_issue_may_be_assigned_by_the_edit_form_too(world: WebWorld) -> None:
     assert world.score == 1.0, world.verdict
 
 
-def test_the_list_may_be_filtered_in_any_way(world: WebWorld) -> None:
+def test_the_list_may_be_filtered_in_any_way(world: WebEnv) -> None:
     slots = begin(world, "gitlab/show-own")
     path = TEMPLATES["gitlab/show-own"].url(slots)
     assert path is not None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from oneiro.runtime.seeds import generator
 from oneiro_web.actions import Kind
+from oneiro_web.seeds import generator
 from oneiro_web.templates import TEMPLATES
 from oneiro_web.templates.base import Content
-from oneiro_web.world import WebConfig, WebWorld
+from oneiro_web.world import WebConfig, WebEnv
 
 CONTENT = 3
 STORE = {name: template for name, template in TEMPLATES.items() if template.site in ("shopping", "shopping_admin")}
@@ -36,7 +36,7 @@ CHANGING = [name for name in STORE if STORE[name].changes(slots_of(name))]
 
 @pytest.fixture(scope="module")
 def world():
-    world = WebWorld()
+    world = WebEnv()
     yield world
     world.close()
 
@@ -119,7 +119,7 @@ def test_the_other_columns_of_an_edited_row_must_stay(world):
 
 
 def test_scripts_work_in_the_view_of_html():
-    world = WebWorld(WebConfig(view="html"))
+    world = WebEnv(WebConfig(view="html"))
     for name in ("shopping/checkout", "shopping_admin/judge-all", "shopping_admin/change-price"):
         begin(world, name, slots_of(name))
         while not world.over:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oneiro.runtime.errors import OneiroError
+from oneiro_web.errors import WebError
 from oneiro_web.urls import PUBLIC, Places, admitted
 
 HOSTS = {"reddit.com", "luma.com", "127.0.0.1:7770"}
@@ -133,5 +133,5 @@ def test_our_own_sites_are_served_under_their_public_addresses() -> None:
 
 
 def test_an_address_that_is_none_is_named() -> None:
-    with pytest.raises(OneiroError, match="reddit: 'localhost:9999' is no web address"):
+    with pytest.raises(WebError, match="reddit: 'localhost:9999' is no web address"):
         Places({"reddit": "localhost:9999"})

@@ -5,26 +5,23 @@ from __future__ import annotations
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
-from oneiro import cli, worlds
-from oneiro.runtime.errors import OneiroError
-from oneiro.runtime.seeds import generator
-from oneiro.worlds import many
 from oneiro_web import browsing
 from oneiro_web.actions import Action
 from oneiro_web.browser.base import BrowserDied, Outcome
 from oneiro_web.browser.text import TextBrowser, TextSession
+from oneiro_web.errors import WebError
 from oneiro_web.exam import AGENTS, drawn_task, examine, template_tasks
+from oneiro_web.seeds import generator
 from oneiro_web.tasks import Task
 from oneiro_web.templates import TEMPLATES
 from oneiro_web.templates.base import Content, first_page
-from oneiro_web.world import WebConfig, WebWorld, contents_in
+from oneiro_web.world import WebConfig, WebEnv, contents_in
 
 
-def solve(world: WebWorld) -> float:
+def solve(world: WebEnv) -> float:
     """Let the oracle act to the end; what it was paid."""
     paid = 0.0
     while not world.over:
@@ -35,8 +32,8 @@ def solve(world: WebWorld) -> float:
 
 
 @pytest.fixture
-def world() -> WebWorld:
-    return WebWorld(WebConfig(sites=("reddit",)))
+def world() -> WebEnv:
+    return WebEnv(WebConfig(sites=("reddit",)))
 
 
 def task(name: str, number: int = 0) -> Task:
@@ -45,22 +42,22 @@ def task(name: str, number: int = 0) -> Task:
 
 @pytest.mark.parametrize("view", ["accessibility", "html"])
 def test_the_oracle_is_paid_one_at_the_end_and_nothing_before(view: str) -> None:
-    world = worlds.make("web", sites=("reddit",), view=view)
+    world = WebEnv(WebConfig(sites=("reddit",), view=view))
     observation, info = world.reset(seed=3)
     assert observation.startswith("Task: ") and info["template"].startswith("reddit/")
-    assert isinstance(world, WebWorld) and solve(world) == 1.0
+    assert solve(world) == 1.0
     assert world.step("none")[1:3] == (0.0, True)
 
 
-def test_an_action_of_somebody_else_ends_the_script(world: WebWorld) -> None:
+def test_an_action_of_somebody_else_ends_the_script(world: WebEnv) -> None:
     world.reset(options={"task": task("reddit/subscribe")})
     assert world.oracle() is not None
     world.step("scroll [down]")
     assert world.oracle() is None
 
 
-def test_two_episodes_never_meet(world: WebWorld) -> None:
-    other = WebWorld(world.config)
+def test_two_episodes_never_meet(world: WebEnv) -> None:
+    other = WebEnv(world.config)
     subscribing = task("reddit/subscribe")
     world.reset(options={"task": subscribing})
     other.reset(options={"task": subscribing})
@@ -71,18 +68,18 @@ def test_two_episodes_never_meet(world: WebWorld) -> None:
 
 
 def test_what_is_done_without_a_stop_counts_when_time_is_up_and_an_answer_that_was_not_given_does_not() -> None:
-    done = WebWorld(WebConfig(max_actions=3))
+    done = WebEnv(WebConfig(max_actions=3))
     done.reset(options={"task": task("reddit/vote")})
     rewards = [done.step(done.oracle() or "")[1] for _ in range(2)]
     assert rewards == [0.0, 0.0]
     *_, truncated, info = done.step("scroll [down]")
     assert truncated and info["success"] and done.score == 1.0
-    asked = WebWorld(WebConfig(max_actions=1))
+    asked = WebEnv(WebConfig(max_actions=1))
     asked.reset(options={"task": task("reddit/post-author")})
     assert asked.step(asked.oracle() or "")[1] == 0.0
 
 
-def test_a_side_effect_fails_a_task_that_is_done(world: WebWorld) -> None:
+def test_a_side_effect_fails_a_task_that_is_done(world: WebEnv) -> None:
     world.reset(options={"task": task("reddit/vote")})
     world.step(world.oracle() or "")
     world.step(world.oracle() or "")
@@ -93,7 +90,7 @@ def test_a_side_effect_fails_a_task_that_is_done(world: WebWorld) -> None:
     assert not info["success"] and any("changed where it must not be" in reason for reason in info["failed"])
 
 
-def test_a_text_that_is_no_action_is_shown_to_the_agent_and_costs_one(world: WebWorld) -> None:
+def test_a_text_that_is_no_action_is_shown_to_the_agent_and_costs_one(world: WebEnv) -> None:
     world.reset(seed=0)
     observation, reward, *_, info = world.step("kliick 12")
     assert "Notice: 'kliick'" in observation and reward == 0.0 and not info["valid"]
@@ -104,12 +101,12 @@ def test_a_text_that_is_no_action_is_shown_to_the_agent_and_costs_one(world: Web
 
 def test_splits_share_no_content_and_training_no_held_out_template() -> None:
     assert not {*contents_in("train")} & {*contents_in("eval")}
-    world = WebWorld()
+    world = WebEnv()
     for seed in range(8):
         world.reset(seed=seed, options={"split": "train"})
         assert world.task.spec is not None and world.task.spec.content in contents_in("train")
         assert not TEMPLATES[world.task.spec.template_id].held_out
-    unseen = WebWorld(WebConfig(test="unseen"))
+    unseen = WebEnv(WebConfig(test="unseen"))
     for seed in range(4):
         unseen.reset(seed=seed, options={"split": "eval"})
         assert unseen.task.spec is not None and unseen.task.spec.content in contents_in("eval")
@@ -142,7 +139,7 @@ def test_money_leaks_as_pages_write_it_whether_the_answer_is_a_text_or_a_number(
 
 
 def test_a_long_page_is_shown_a_window_at_a_time() -> None:
-    whole, part = WebWorld(WebConfig(sites=("reddit",))), WebWorld(WebConfig(sites=("reddit",), lines=20))
+    whole, part = WebEnv(WebConfig(sites=("reddit",))), WebEnv(WebConfig(sites=("reddit",), lines=20))
     lines = whole.reset(seed=1)[0].splitlines()[2:]
     first = part.reset(seed=1)[0].splitlines()[2:]
     assert first == [*lines[:20], f"({len(lines) - 20} lines below)"]
@@ -152,7 +149,7 @@ def test_a_long_page_is_shown_a_window_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("deaths", [1, 2])
-def test_a_browser_that_dies_is_replaced_once(world: WebWorld, deaths: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_browser_that_dies_is_replaced_once(world: WebEnv, deaths: int, monkeypatch: pytest.MonkeyPatch) -> None:
     left, acted = deaths, TextSession.act
 
     def act(self: TextSession, action: Action) -> Outcome:
@@ -172,10 +169,10 @@ def test_a_browser_that_dies_is_replaced_once(world: WebWorld, deaths: int, monk
 
 
 def test_names_of_sites_and_templates_are_checked() -> None:
-    with pytest.raises(OneiroError, match="no site is called 'redit'; did you mean 'reddit'"):
-        WebWorld(WebConfig(sites=("redit",)))
-    with pytest.raises(OneiroError, match="no template is called"):
-        WebWorld(WebConfig(templates=("reddit/none",)))
+    with pytest.raises(WebError, match="no site is called 'redit'; did you mean 'reddit'"):
+        WebEnv(WebConfig(sites=("redit",)))
+    with pytest.raises(WebError, match="no template is called"):
+        WebEnv(WebConfig(templates=("reddit/none",)))
 
 
 @pytest.mark.parametrize("agent", [agent for agent in AGENTS if agent not in ("oracle", "cheat-grader", "idle")])
@@ -193,22 +190,11 @@ def test_tasks_are_the_same_in_every_process_and_differ_by_number() -> None:
 
 def test_a_random_player_acts_in_both_views() -> None:
     for view in ("accessibility", "html"):
-        world = WebWorld(WebConfig(sites=("map",), view=view))
+        world = WebEnv(WebConfig(sites=("map",), view=view))
         rng = generator("test", view)
         world.reset(seed=2)
         valid = [world.step(world.random_action(rng))[4]["valid"] for _ in range(8) if not world.over]
         assert sum(valid) > len(valid) / 2
-
-
-def test_the_exam_by_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "table.json"
-    command = ["eval", "web-tasks", "--site", "map", "--tasks", "1", "--json", str(out)]
-    assert cli.main([*command, "--agent", "oracle"]) == 0
-    rows = json.loads(out.read_text())["rows"]
-    count = sum(template.site == "map" for template in TEMPLATES.values())
-    assert rows[0]["agent"] == "oracle" and rows[0]["all"] == f"{count} / {count}"
-    assert cli.main(["eval", "web-tasks", "--agent", "oracel"]) == 2
-    assert "did you mean 'oracle'" in capsys.readouterr().err
 
 
 def test_threads_that_ask_at_once_share_one_browser(monkeypatch):
@@ -231,7 +217,7 @@ def test_many_worlds_are_stepped_as_one_by_one() -> None:
     """Pages, malformed texts, scrolling, answers and what comes after the end, in one call."""
     names = ("map/phone", "reddit/comment-count", "map/hours", "reddit/subscribe")
     config = WebConfig(lines=30, max_actions=4)
-    alone, together = ([WebWorld(config) for _ in names] for _ in range(2))
+    alone, together = ([WebEnv(config) for _ in names] for _ in range(2))
     for own in (alone, together):
         for world, name in zip(own, names, strict=True):
             world.reset(seed=0, options={"task": task(name)})
@@ -239,7 +225,7 @@ def test_many_worlds_are_stepped_as_one_by_one() -> None:
         actions = [world.oracle() or "none" for world in alone]
         actions[1] = ("scroll [down]", "fly", "stop [7]", "none", "none")[turn]
         assert next(world.oracle() or "none" for world in together) == actions[0]
-        assert many.step_many(together, actions) == [world.step(a) for world, a in zip(alone, actions, strict=True)]
+        assert WebEnv.step_many(together, actions) == [world.step(a) for world, a in zip(alone, actions, strict=True)]
     assert all(world.over for world in together)
     for world in (*alone, *together):
         world.close()
@@ -248,7 +234,7 @@ def test_many_worlds_are_stepped_as_one_by_one() -> None:
 @pytest.mark.parametrize("deaths", [1, 2])
 def test_a_browser_that_dies_among_many_costs_one_episode_at_most(deaths: int, monkeypatch: pytest.MonkeyPatch) -> None:
     left, acted = deaths, TextSession.act
-    worlds = [WebWorld() for _ in range(3)]
+    worlds = [WebEnv() for _ in range(3)]
 
     def act(self: TextSession, action: Action) -> Outcome:
         nonlocal left
@@ -258,12 +244,12 @@ def test_a_browser_that_dies_among_many_costs_one_episode_at_most(deaths: int, m
         return acted(self, action)
 
     monkeypatch.setattr(TextSession, "act", act)
-    whole = WebWorld()
+    whole = WebEnv()
     for world in (*worlds, whole):
         world.reset(seed=0, options={"task": task("reddit/write-comment")})
     for turn in range(3):
         expected = whole.step(whole.oracle() or "none")
-        first, second, third = many.step_many(worlds, [world.oracle() or "none" for world in worlds])
+        first, second, third = WebEnv.step_many(worlds, [world.oracle() or "none" for world in worlds])
         assert first == third == expected
         if turn == 1 and deaths == 2:
             assert isinstance(second, BrowserDied)

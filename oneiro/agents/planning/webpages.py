@@ -16,8 +16,8 @@ from oneiro.predictors.webpage.slots import Line, sources_of
 from oneiro.runtime import seeds
 from oneiro.worlds.base import World
 from oneiro_web.actions import Action, parse_webarena
+from oneiro_web.plugin import WebWorld
 from oneiro_web.tasks import Evaluation
-from oneiro_web.world import WebWorld
 
 ON_THE_WAY = 0.9
 """What a page is worth at most where the episode has not stopped."""

@@ -9,8 +9,9 @@ from oneiro.predictors.webpage.goals import goal_of, reaches
 from oneiro.predictors.webpage.record import HISTORY
 from oneiro.predictors.webpage.task import WebPagePredictor
 from oneiro.predictors.webpage.world import LearnedPage
-from oneiro.worlds.base import Step, World, WorldConfig
+from oneiro.worlds.base import Step, World
 from oneiro_web.actions import Kind, Malformed
+from oneiro_web.world import WebConfig
 
 
 class DreamedWeb(LearnedPage):
@@ -20,7 +21,7 @@ class DreamedWeb(LearnedPage):
     for anything but a page are never done in here.
     """
 
-    def __init__(self, pages: NextPages, config: WorldConfig | None = None) -> None:
+    def __init__(self, pages: NextPages, config: WebConfig | None = None) -> None:
         super().__init__(WebPagePredictor(), lambda situations: [], config)
         self.pages = pages
 

@@ -19,7 +19,7 @@ from oneiro.runtime import seeds
 from oneiro_web.actions import Kind, parse_webarena
 from oneiro_web.actions import Malformed as MalformedAction
 from oneiro_web.diff import apply
-from oneiro_web.world import WebWorld
+from oneiro_web.plugin import WebWorld
 
 
 @dataclass(frozen=True)

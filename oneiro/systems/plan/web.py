@@ -43,7 +43,7 @@ from oneiro.systems.plan.web_recipe import PlanWebRecipe, WebRecipe
 from oneiro.systems.webrl.linear import LinearAgent
 from oneiro.worlds.baselines import random_policy
 from oneiro.worlds.levels import distinct_seeds
-from oneiro_web.world import WebWorld
+from oneiro_web.plugin import WebWorld
 
 __all__ = ["PlanWebRecipe", "run"]
 

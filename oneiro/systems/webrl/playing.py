@@ -17,8 +17,8 @@ from oneiro.systems.webrl.trajectories import Step, Trajectory
 from oneiro.worlds.base import World
 from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.levels import new_levels
+from oneiro_web.plugin import WebWorld
 from oneiro_web.tasks import Task
-from oneiro_web.world import WebWorld
 
 CHUNK = 256
 """Attempts that make one file. Between two files the places run empty: what is played together must not depend on where

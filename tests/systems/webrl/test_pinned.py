@@ -26,9 +26,10 @@ from oneiro.systems.webrl.replay import Stored
 from oneiro.systems.webrl.trajectories import RowFormat, Step, Trajectory
 from oneiro_web import exam
 from oneiro_web.actions import Action, Malformed
+from oneiro_web.plugin import WebWorld
 from oneiro_web.templates import TEMPLATES
 from oneiro_web.webrl_actions import parse_webrl
-from oneiro_web.world import WebConfig, WebWorld
+from oneiro_web.world import WebConfig
 
 SANDBOX = ("map/phone", "map/hours", "map/show-place", "map/distance", "map/travel-time", "map/show-way")
 

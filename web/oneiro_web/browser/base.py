@@ -14,14 +14,14 @@ from functools import lru_cache
 from typing import Any, ClassVar
 from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
-from oneiro.worlds.base import WorldLost
 from oneiro_web.actions import Action
+from oneiro_web.errors import SessionLost
 from oneiro_web.page import Node, Page
 from oneiro_web.sites import Reply, Web
 from oneiro_web.urls import plain
 
 
-class BrowserDied(WorldLost):
+class BrowserDied(SessionLost):
     """The browser is gone or does not answer."""
 
 

@@ -27,10 +27,10 @@ from playwright.async_api import (
     async_playwright,
 )
 
-from oneiro.runtime.errors import OneiroError
 from oneiro_web.browser.base import BrowserDied, Limits, Session
 from oneiro_web.browser.chromium_session import ChromiumSession
 from oneiro_web.browser.waiting import WaitingBrowser
+from oneiro_web.errors import WebError
 from oneiro_web.sites import Web
 
 END_SECONDS = 5.0
@@ -71,7 +71,7 @@ class ChromiumBrowser(WaitingBrowser):
         except (PlaywrightError, BrowserDied) as error:
             self.close()
             reason = str(error).strip().splitlines()[0] if str(error).strip() else "it does not answer"
-            raise OneiroError(
+            raise WebError(
                 f"Chromium does not start ({reason}); "
                 "install it (`apt install chromium` or `playwright install chromium`)"
             ) from None

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oneiro.runtime.errors import OneiroError, nearest
 from oneiro_web.browser.base import Session
+from oneiro_web.errors import WebError, nearest
 from oneiro_web.evaluation.answers import check_answer
 from oneiro_web.evaluation.database import check_rows, check_unchanged
 from oneiro_web.evaluation.judge import Judge, PromptJudge
@@ -44,7 +44,7 @@ def evaluate(
     releases of WebArena's evaluators.
     """
     if variant not in VARIANTS:
-        raise OneiroError(f"no evaluators {variant!r}{nearest(variant, VARIANTS)}")
+        raise WebError(f"no evaluators {variant!r}{nearest(variant, VARIANTS)}")
     given = early_stop_text if answer is None else answer
     checks: list[Checked] = []
     if isinstance(task.eval, Evaluation):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oneiro.runtime.errors import OneiroError
+from oneiro_web.errors import WebError
 from oneiro_web.evaluation.result import Checked, shown
 from oneiro_web.evaluation.values import close, is_na, names, read_one, words_of
 from oneiro_web.tasks import AnswerCheck
@@ -30,6 +30,6 @@ def _is_right(check: AnswerCheck, answer: str) -> bool:
         return words_of(str(expected)) == words_of(answer)
     value = expected if isinstance(expected, bool | int | float) else read_one(check.type, str(expected))
     if value is None:
-        raise OneiroError(f"a task expects {expected!r}, which is no {check.type}")
+        raise WebError(f"a task expects {expected!r}, which is no {check.type}")
     given_value = read_one(check.type, answer)
     return given_value is not None and close(given_value, value, check.tolerance)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
-from oneiro.runtime.errors import OneiroError
+from oneiro_web.errors import WebError
 from oneiro_web.evaluation.result import Checked, shown
 from oneiro_web.sites import SITES, Site, Web
 from oneiro_web.sites.web import original
@@ -51,7 +51,7 @@ def query(db: sqlite3.Connection, sql: str, most: int | None = None) -> list[tup
             cursor = db.execute(sql)
             return [tuple(row) for row in (cursor.fetchall() if most is None else cursor.fetchmany(most))]
     except sqlite3.Error as error:
-        raise OneiroError(f"the query {shown(sql, 120)} of a task fails: {error}") from None
+        raise WebError(f"the query {shown(sql, 120)} of a task fails: {error}") from None
 
 
 def check_rows(check: DatabaseCheck, web: Web) -> Checked:
@@ -88,7 +88,7 @@ def check_unchanged(guard: DatabaseGuard, web: Web) -> Checked:
 
 def _site(name: str) -> Site:
     if name not in SITES:
-        raise OneiroError(f"a task checks the database of {name!r}, which is no site of ours: {', '.join(SITES)}")
+        raise WebError(f"a task checks the database of {name!r}, which is no site of ours: {', '.join(SITES)}")
     return SITES[name]
 
 
@@ -99,7 +99,7 @@ def _tables(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
 def _others(table: str, rule: str) -> str:
     """The rows of a table to which a rule does not apply."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", table):
-        raise OneiroError(f"{table!r} is no name of a table")
+        raise WebError(f"{table!r} is no name of a table")
     return f'SELECT * FROM "{table}" WHERE ({rule}) IS NOT TRUE'
 
 

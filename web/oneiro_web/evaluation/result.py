@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from oneiro.runtime.errors import OneiroError
+from oneiro_web.errors import WebError
 
 
-class UnsupportedCheck(OneiroError):
+class UnsupportedCheck(WebError):
     """A check that cannot be made here; the message names what it needs."""
 
 

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from oneiro.runtime.errors import OneiroError
+from oneiro_web.errors import WebError
 from oneiro_web.sites import SITES, Web
 from oneiro_web.sites.base import application, styles, templates
 from oneiro_web.sites.web import site_at
@@ -58,7 +58,7 @@ def listen(port: int, host: str = "127.0.0.1") -> socket.socket:
     try:
         return socket.create_server((host, port))
     except OSError as error:
-        raise OneiroError(
+        raise WebError(
             f"cannot listen on {host}:{port} ({os.strerror(error.errno or 0)}); choose another --port"
         ) from error
 

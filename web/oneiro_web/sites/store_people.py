@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from oneiro.runtime.seeds import generator
+from oneiro_web.seeds import generator
 
 T = TypeVar("T")
 

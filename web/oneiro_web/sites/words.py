@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from oneiro.runtime.seeds import generator
+from oneiro_web.seeds import generator
 from oneiro_web.sites.base import TODAY
 
 Item = TypeVar("Item")

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from oneiro.worlds.base import level_key
+from oneiro_web.base import level_key
 from oneiro_web.sites import SITES, Web
 from oneiro_web.sites.web import original
 from oneiro_web.tasks import AnswerCheck, Check, DatabaseCheck, DatabaseGuard, Evaluation, Spec, Task

@@ -25,10 +25,11 @@ from oneiro.systems.webrl.curriculum.operators import (
     task_key,
 )
 from oneiro_web import exam
+from oneiro_web.plugin import WebWorld
 from oneiro_web.tasks import Task
 from oneiro_web.templates import TEMPLATES
 from oneiro_web.templates.base import Template
-from oneiro_web.world import WebConfig, WebWorld
+from oneiro_web.world import WebConfig
 
 OPERATORS = ("resample", "sibling", "simplify", "complicate", "paraphrase")
 

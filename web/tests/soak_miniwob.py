@@ -1,4 +1,4 @@
-"""`python -m tests.soak_miniwob [--rounds 100] [--minutes 120]`: MiniWoB++ tasks, over and over.
+"""`python -m web.tests.soak_miniwob [--rounds 100] [--minutes 120]`: MiniWoB++ tasks, over and over.
 
 A round starts every task once, with a new seed, in a session of its own. The exit code is 1 where a task did not start
 in every round, fewer than 100 tasks start, or memory grew.
@@ -15,8 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from oneiro_web.browsing import browser
 from oneiro_web.miniwob import Episode, task_names
-from tests.proc import below, memory
-from tests.soak import grown
+from web.tests.proc import below, memory
+from web.tests.soak import grown
 
 THREADS = 4
 

@@ -1,4 +1,4 @@
-"""`python -m tests.soak [--browser chromium] [--episodes 64] [--minutes 30]`: many web episodes at once, for long.
+"""`python -m web.tests.soak [--browser chromium] [--episodes 64] [--minutes 30]`: many web episodes at once, for long.
 
 A random policy plays task after task in every slot, all slots in one browser. The exit code is 1 where an episode was
 lost, a process became a zombie, or memory grew by a tenth from the middle third of the time to the last.
@@ -13,10 +13,10 @@ import sys
 import threading
 import time
 
-from oneiro import worlds
-from oneiro.runtime.seeds import generator
 from oneiro_web.browsing import browser
-from tests.proc import below, memory
+from oneiro_web.seeds import generator
+from oneiro_web.world import WebConfig, WebEnv
+from web.tests.proc import below, memory
 
 EVERY = 30.0
 """Seconds between two looks at the processes."""
@@ -33,7 +33,7 @@ class Slot(threading.Thread):
         self.lost: list[str] = []
 
     def run(self) -> None:
-        world = worlds.make("web", browser=self.name_of_browser, max_actions=15)
+        world = WebEnv(WebConfig(browser=self.name_of_browser, max_actions=15))
         for episode in range(1_000_000):
             if self.over.is_set():
                 break
