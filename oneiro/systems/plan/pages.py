@@ -30,7 +30,8 @@ from oneiro.tasks.webpage.record import RecordedWeb
 from oneiro.tasks.webpage.state import PageTransition
 from oneiro.worlds.baselines import mixture
 from oneiro.worlds.choice import WorldChoice
-from oneiro.worlds.web.world import WebConfig, WebWorld
+from oneiro_web.plugin import WebWorld
+from oneiro_web.world import WebConfig
 
 Steps = list[PageTransition]
 

@@ -42,7 +42,7 @@ from oneiro.tasks.webpage.lookup import Lookup
 from oneiro.tasks.webpage.slot_model import right_kind
 from oneiro.worlds.baselines import random_policy
 from oneiro.worlds.levels import distinct_seeds
-from oneiro.worlds.web.world import WebWorld
+from oneiro_web.plugin import WebWorld
 
 __all__ = ["PlanWebRecipe", "run"]
 

@@ -14,8 +14,8 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.tasks.webpage.predictor import WebPagePredictorConfig
 from oneiro.worlds.choice import WorldChoice
-from oneiro.worlds.web.templates.base import Template
-from oneiro.worlds.web.world import chosen_templates
+from oneiro_web.templates.base import Template
+from oneiro_web.world import chosen_templates
 
 SLOTS = "slots"
 """The page model that needs no language model (`oneiro.tasks.webpage.slot_model`)."""

@@ -23,7 +23,7 @@ from oneiro.models.chat import ChatFormat
 from oneiro.rundir.records import read_lines
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.files import write_text
-from oneiro.worlds.web.tasks import Task
+from oneiro_web.tasks import Task
 
 Turn = Mapping[str, Any]
 Lesson = tuple[Episode, Sequence[int]]

@@ -19,8 +19,8 @@ from oneiro.worlds.base import World
 from oneiro.worlds.baselines import mixture
 from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.levels import new_levels
-from oneiro.worlds.web.tasks import Task
-from oneiro.worlds.web.world import WebWorld
+from oneiro_web.plugin import WebWorld
+from oneiro_web.tasks import Task
 
 CHUNK = 256
 """Attempts that make one file. Between two files the places run empty: what is played together must not depend on where

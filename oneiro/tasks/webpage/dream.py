@@ -10,10 +10,11 @@ from oneiro.tasks.webpage.dynamics import NextPages
 from oneiro.tasks.webpage.predictor import WebPagePredictor
 from oneiro.tasks.webpage.record import HISTORY
 from oneiro.tasks.webpage.world import LearnedPage
-from oneiro.worlds.base import Step, World, WorldConfig
-from oneiro.worlds.web.actions import Kind, Malformed
-from oneiro.worlds.web.evaluation.webarena import VARIANTS, url_match
-from oneiro.worlds.web.tasks import Evaluation, Task
+from oneiro.worlds.base import Step, World
+from oneiro_web.actions import Kind, Malformed
+from oneiro_web.evaluation.webarena import VARIANTS, url_match
+from oneiro_web.tasks import Evaluation, Task
+from oneiro_web.world import WebConfig
 
 
 def goal_of(task: Task) -> Evaluation | None:
@@ -34,7 +35,7 @@ class DreamedWeb(LearnedPage):
     for anything but a page are never done in here.
     """
 
-    def __init__(self, pages: NextPages, config: WorldConfig | None = None) -> None:
+    def __init__(self, pages: NextPages, config: WebConfig | None = None) -> None:
         super().__init__(WebPagePredictor(), lambda situations: [], config)
         self.pages = pages
 

@@ -15,10 +15,10 @@ from oneiro.tasks.webpage.predictor import WebPagePredictor
 from oneiro.tasks.webpage.record import HISTORY
 from oneiro.tasks.webpage.rollout import Predict, imagine
 from oneiro.tasks.webpage.state import PageState, Situation
-from oneiro.worlds.web.actions import Kind, parse_webarena
-from oneiro.worlds.web.actions import Malformed as MalformedAction
-from oneiro.worlds.web.diff import apply
-from oneiro.worlds.web.world import WebWorld
+from oneiro_web.actions import Kind, parse_webarena
+from oneiro_web.actions import Malformed as MalformedAction
+from oneiro_web.diff import apply
+from oneiro_web.plugin import WebWorld
 
 
 @dataclass(frozen=True)

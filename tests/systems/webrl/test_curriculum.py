@@ -25,10 +25,11 @@ from oneiro.systems.webrl.curriculum import (
     resolved,
     task_key,
 )
-from oneiro.worlds.web import exam
-from oneiro.worlds.web.tasks import AnswerCheck, Task
-from oneiro.worlds.web.templates import TEMPLATES
-from oneiro.worlds.web.world import WebConfig, WebWorld, contents_in
+from oneiro_web import exam
+from oneiro_web.plugin import WebWorld
+from oneiro_web.tasks import AnswerCheck, Task
+from oneiro_web.templates import TEMPLATES
+from oneiro_web.world import WebConfig, contents_in
 
 NAMES = ("map/phone", "map/hours", "map/show-place", "gitlab/star", "gitlab/status")
 CONFIG = WebConfig(max_actions=12)

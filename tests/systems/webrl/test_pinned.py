@@ -26,11 +26,12 @@ from oneiro.systems.webrl.curriculum import NULL_AGENTS, draw_task, in_band
 from oneiro.systems.webrl.episodes import RowFormat
 from oneiro.systems.webrl.outcome import JudgePrompt
 from oneiro.systems.webrl.recipe import DialogueSettings, TrainSettings, WebrlRecipe
-from oneiro.worlds.web import exam
-from oneiro.worlds.web.actions import Action, Malformed
-from oneiro.worlds.web.templates import TEMPLATES
-from oneiro.worlds.web.webrl_actions import parse_webrl
-from oneiro.worlds.web.world import WebConfig, WebWorld
+from oneiro_web import exam
+from oneiro_web.actions import Action, Malformed
+from oneiro_web.plugin import WebWorld
+from oneiro_web.templates import TEMPLATES
+from oneiro_web.webrl_actions import parse_webrl
+from oneiro_web.world import WebConfig
 
 SANDBOX = ("map/phone", "map/hours", "map/show-place", "map/distance", "map/travel-time", "map/show-way")
 
@@ -194,7 +195,7 @@ def test_11_parallel_sessions_do_not_see_each_others_writes() -> None:
 
 @pytest.mark.parametrize("name", SANDBOX)
 def test_12_oracle_scores_1_and_null_agents_0(name: str) -> None:
-    """On the sandbox's own templates; `tests/worlds/web` does so on all of them."""
+    """On the sandbox's own templates; `web/tests` does so on all of them."""
     world = WebWorld(WebConfig(max_actions=12))
     task = draw_task(TEMPLATES[name], generator("pinned", 12, name))
     assert task is not None

@@ -23,7 +23,7 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.systems.webrl.curriculum import task_key
 from oneiro.systems.webrl.phases import Phases
 from oneiro.systems.webrl.recipe import OBJECTIVES, WebrlRecipe
-from oneiro.worlds.web.tasks import Task
+from oneiro_web.tasks import Task
 from tests.interruption import fingerprint, kill_in
 
 COMMAND = [sys.executable, "-m", "oneiro", "run", "webrl/sandbox", "preset=smoke"]

@@ -24,11 +24,12 @@ from oneiro.systems.webrl.curriculum.operators import (
     paraphrased,
     task_key,
 )
-from oneiro.worlds.web import exam
-from oneiro.worlds.web.tasks import Task
-from oneiro.worlds.web.templates import TEMPLATES
-from oneiro.worlds.web.templates.base import Template
-from oneiro.worlds.web.world import WebConfig, WebWorld
+from oneiro_web import exam
+from oneiro_web.plugin import WebWorld
+from oneiro_web.tasks import Task
+from oneiro_web.templates import TEMPLATES
+from oneiro_web.templates.base import Template
+from oneiro_web.world import WebConfig
 
 OPERATORS = ("resample", "sibling", "simplify", "complicate", "paraphrase")
 

@@ -9,11 +9,12 @@ from typing import Literal
 
 import numpy as np
 
-from oneiro.worlds.web import exam
-from oneiro.worlds.web.tasks import Task
-from oneiro.worlds.web.templates import TEMPLATES
-from oneiro.worlds.web.templates.base import Content, Template
-from oneiro.worlds.web.world import WebWorld, contents_in
+from oneiro_web import exam
+from oneiro_web.plugin import WebWorld
+from oneiro_web.tasks import Task
+from oneiro_web.templates import TEMPLATES
+from oneiro_web.templates.base import Content, Template
+from oneiro_web.world import contents_in
 
 NULL_AGENTS = ("idle", "exit", "na", "random-answer")
 """Agents that do not do a task; none may score on it."""
