@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import mean, median
 from typing import Any
 
@@ -19,8 +19,8 @@ import torch
 from pydantic import Field
 
 from bench.measure import Contestant, median_and_range, take_turns, wait
-from oneiro.agents.game import Attempt
-from oneiro.agents.policies import ModelPolicy, ScriptedPolicy, Turn, Utterance
+from oneiro.agents.game import Attempt, Game
+from oneiro.agents.policies import ModelPolicy, ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.reply import TAG_TOKENS
 from oneiro.agents.rollout import attempts, play
@@ -34,6 +34,7 @@ from oneiro.report.table import Cell, Table
 from oneiro.runtime import threads
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
+from oneiro.sampling.sample import Sample
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.worlds.baselines import mixture
 from oneiro.worlds.choice import WorldChoice
@@ -68,7 +69,7 @@ class Recorder(ScriptedPolicy):
         super().__init__(mixture(share), (1, 1), think=False, world_model=False)
         self.said: dict[int, str] = {}
 
-    def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]:
+    def answer(self, turns: Sequence[Game], seed: int) -> list[Sample]:
         answers = super().answer(turns, seed)
         self.said.update((turn.seed, answer.text) for turn, answer in zip(turns, answers, strict=True))
         return answers
@@ -84,16 +85,16 @@ class TimedModel:
     rows: list[int] = field(default_factory=list)
     reads_worlds: bool = False
 
-    def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]:
+    def answer(self, turns: Sequence[Game], seed: int) -> list[Sample]:
         return self.answer_each(turns, [seed] * len(turns))
 
-    def answer_each(self, turns: Sequence[Turn], batch_seeds: Sequence[int]) -> list[Utterance]:
+    def answer_each(self, turns: Sequence[Game], batch_seeds: Sequence[int]) -> list[Sample]:
         began = time.perf_counter()
         sampled = self.model.answer_each(turns, batch_seeds)
         wait()
         self.seconds += time.perf_counter() - began
         self.rows.append(len(turns))
-        return [Utterance(self.said[turn.seed], one.segments) for turn, one in zip(turns, sampled, strict=True)]
+        return [replace(one, text=self.said[turn.seed]) for turn, one in zip(turns, sampled, strict=True)]
 
 
 @dataclass

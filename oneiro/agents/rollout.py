@@ -19,16 +19,16 @@ from dataclasses import dataclass, field
 
 from oneiro.agents import game as games
 from oneiro.agents.game import Attempt, Game
-from oneiro.agents.policies import Policy, Turn, Utterance
+from oneiro.agents.policies import Policy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.episode import Episode, lost
 from oneiro.models.chat import ChatFormat
 from oneiro.runtime import distributed, seeds
 from oneiro.runtime.clock import spent
 from oneiro.runtime.errors import OneiroError
+from oneiro.sampling.sample import Sample
 from oneiro.worlds.base import World
 
-Asked = list[tuple[Game, Turn]]
 HOPELESS = 16
 """Episodes after which no more are begun, where all of them were lost."""
 
@@ -93,8 +93,8 @@ class _Places:
 
     count: int
     games: list[Game] = field(default_factory=list)
-    asked: Asked = field(default_factory=list)
-    answers: Future[list[Utterance]] | None = None
+    asked: list[Game] = field(default_factory=list)
+    answers: Future[list[Sample]] | None = None
 
 
 @dataclass
@@ -163,11 +163,11 @@ class _Rollout:
                 if game.over:
                     continue
                 with games.guarded(game):
-                    turn = games.ask(game, self.settings, self.chat, begun(self.response_prefix, game.state))
-                    if game.turn > 1 and longest is not None and len(turn.prompt) > longest:
+                    games.ask(game, self.settings, self.chat, begun(self.response_prefix, game.state))
+                    if game.turn > 1 and longest is not None and len(game.prompt) > longest:
                         games.leave(game)
                     else:
-                        places.asked.append((game, turn))
+                        places.asked.append(game)
             asking = []
             self._close(places)
             if len(places.games) == places.count or self.begun == len(self.games):
@@ -184,7 +184,7 @@ class _Rollout:
         games.start_many(new)
         return new
 
-    def _take(self, places: _Places, answers: Sequence[Utterance], advance: Callable[[int], object]) -> None:
+    def _take(self, places: _Places, answers: Sequence[Sample], advance: Callable[[int], object]) -> None:
         games.take_many(places.asked, answers, self.settings)
         for game in places.games:
             game.over = game.over or game.turn == self.settings.max_turns
@@ -200,19 +200,18 @@ class _Rollout:
                 self.ended += 1
         places.games = [game for game in places.games if not game.over]
 
-    def _answered(self, asked: Asked) -> list[Utterance]:
+    def _answered(self, asked: list[Game]) -> list[Sample]:
         """What the policy says, with random numbers that depend on nothing but the turn."""
-        turns = [turn for _, turn in asked]
-        own = [seeds.derive(self.seed, "turn", turn.number) for turn in turns]
+        own = [seeds.derive(self.seed, "turn", game.turn) for game in asked]
         together = getattr(self.policy, "answer_each", None)
         if together is not None:
-            answers: list[Utterance] = together(turns, own)
+            answers: list[Sample] = together(asked, own)
             return answers
-        found: dict[int, Utterance] = {}
+        found: dict[int, Sample] = {}
         for number in dict.fromkeys(own):  # a batch of turns has one seed
             places = [place for place, seed in enumerate(own) if seed == number]
-            found.update(zip(places, self.policy.answer([turns[place] for place in places], number), strict=True))
-        return [found[place] for place in range(len(turns))]
+            found.update(zip(places, self.policy.answer([asked[place] for place in places], number), strict=True))
+        return [found[place] for place in range(len(asked))]
 
 
 def _unless_all_lost(episodes: list[Episode]) -> list[Episode]:

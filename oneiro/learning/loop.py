@@ -21,7 +21,7 @@ from oneiro.learning.algorithms import Trajectory
 from oneiro.learning.algorithms.base import trajectory
 from oneiro.learning.async_rollout import AsyncRollout, copy_of
 from oneiro.learning.correction import correct
-from oneiro.learning.example import Example
+from oneiro.learning.example import Example, gather, scatter
 from oneiro.learning.example import groups_of as prefix_groups
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.reference import Reference
@@ -230,10 +230,11 @@ def prepare(
     statistics["groups_kept"] = float(len(kept))
     policy = learners["policy"]
     critic = learners.get("critic") or (policy if policy.value_head is not None else None)
-    samples = [TrainingSample.of(episode, settings) for group in kept for episode in group.episodes]
-    examples = [example for sample in samples for example in sample.examples]
+    learned = [episode for group in kept for episode in group.episodes]
+    rows = [examples_of(episode, settings) for episode in learned]
+    examples = [example for own in rows for example in own]
     if settings.mask_truncated:
-        statistics["masked"] = sum(truncated(sample.episode) for sample in samples) / max(1, len(samples))
+        statistics["masked"] = sum(map(truncated, learned)) / max(1, len(learned))
     if not any(example.weights[name].any() for example in examples for name in ("policy", "ce")):
         return [], statistics
     if settings.algorithm.recompute:
@@ -244,17 +245,17 @@ def prepare(
         add_column(examples, "reference", reference.logprobs(examples, policy))
     if critic is not None:
         add_column(examples, "values", critic.values(examples))
-    trajectories = [sample.trajectory(settings) for sample in samples]
+    trajectories = [trajectory_of(episode, own, settings) for episode, own in zip(learned, rows, strict=True)]
     if state_values is not None:
-        for t, (values, after) in zip(trajectories, state_values([s.episode for s in samples]), strict=True):
+        for t, (values, after) in zip(trajectories, state_values(learned), strict=True):
             t.values, t.last_value = t.spread(values), after
     finite.require_array("a token's reward after its penalty", np.concatenate([t.rewards for t in trajectories]))
     estimate = settings.algorithm.estimate(trajectories)
     finite.require_array("an advantage", np.concatenate(estimate.advantages))
-    for place, sample in enumerate(samples):
-        sample.scatter("advantages", estimate.advantages[place])
+    for place, own in enumerate(rows):
+        scatter(own, "advantages", estimate.advantages[place])
         if estimate.returns is not None:
-            sample.scatter("returns", estimate.returns[place])
+            scatter(own, "returns", estimate.returns[place])
     if settings.algorithm.weighted:
         for example in examples:
             nothing = np.zeros(len(example), np.float32)
@@ -263,55 +264,33 @@ def prepare(
     return [e for e in examples if any(weights.any() for weights in e.weights.values())], statistics
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingSample:
-    """An episode and its rows as examples: numbers per sampled token are gathered from the rows and scattered back."""
+def examples_of(episode: Episode, settings: RlSettings) -> list[Example]:
+    """The rows of an episode, with the weights that the settings give their tokens."""
+    examples = [Example.of(row) for row in episode.rows]
+    if settings.mask_truncated and truncated(episode):
+        for example in examples:
+            example.weights["policy"][:] = 0
+    if settings.environment_ce:
+        for row, example in zip(episode.rows, examples, strict=True):
+            example.weights["ce"] = example.weights["ce"] + environment_tokens(row)
+    return examples
 
-    episode: Episode
-    examples: list[Example]
 
-    @classmethod
-    def of(cls, episode: Episode, settings: RlSettings) -> TrainingSample:
-        examples = [Example.of(row) for row in episode.rows]
-        if settings.mask_truncated and truncated(episode):
-            for example in examples:
-                example.weights["policy"][:] = 0
-        if settings.environment_ce:
-            for row, example in zip(episode.rows, examples, strict=True):
-                example.weights["ce"] = example.weights["ce"] + environment_tokens(row)
-        return cls(episode, examples)
-
-    def trajectory(self, settings: RlSettings) -> Trajectory:
-        """The sampled tokens with their rewards, after the KL penalty, and values where there is a critic."""
-        found = trajectory(self.episode, self.episode.group)
-        if "values" in self.examples[0].columns:
-            found.values = self.gather("values")
-        if settings.kl_in_reward:
-            own, reference = torch.from_numpy(self.old_logprobs()), torch.from_numpy(self.gather("reference"))
-            cost = losses.kl_estimate(own, reference, settings.kl_in_reward_kind).numpy()
-            found.rewards = (found.rewards - settings.kl_in_reward * cost).astype(np.float32)
-            found.score -= settings.kl_in_reward * float(cost.sum())
-        return found
-
-    def gather(self, column: str) -> Floats:
-        """A column at the sampled tokens of all rows, in order."""
-        return self._at_sampled([example.columns[column] for example in self.examples])
-
-    def old_logprobs(self) -> Floats:
-        """The old policy's, recomputed where that was asked for, else the sampler's."""
-        return self._at_sampled([example.columns.get("old", example.logprobs) for example in self.examples])
-
-    def _at_sampled(self, arrays: Sequence[Floats]) -> Floats:
-        return np.concatenate([a[row.acts] for a, row in zip(arrays, self.episode.rows, strict=True)])
-
-    def scatter(self, column: str, values: Floats) -> None:
-        """The inverse of `gather`: numbers per sampled token back to their rows, 0 elsewhere."""
-        start = 0
-        for example, row in zip(self.examples, self.episode.rows, strict=True):
-            laid_out, acts = np.zeros(len(example), np.float32), row.acts
-            end = start + int(acts.sum())
-            laid_out[acts] = values[start:end]
-            example.columns[column], start = laid_out, end
+def trajectory_of(episode: Episode, examples: Sequence[Example], settings: RlSettings) -> Trajectory:
+    """What an algorithm sees: rewards after the KL penalty, and values where there is a critic."""
+    made = trajectory(episode, episode.group)
+    if "values" in examples[0].columns:
+        made.values = gather(examples, (example.columns["values"] for example in examples))
+    if settings.kl_in_reward:
+        # The old policy's log-probabilities, recomputed where that was asked for, else the sampler's.
+        own = gather(examples, (example.columns.get("old", example.logprobs) for example in examples))
+        reference = gather(examples, (example.columns["reference"] for example in examples))
+        cost = losses.kl_estimate(
+            torch.from_numpy(own), torch.from_numpy(reference), settings.kl_in_reward_kind
+        ).numpy()
+        made.rewards = (made.rewards - settings.kl_in_reward * cost).astype(np.float32)
+        made.score -= settings.kl_in_reward * float(cost.sum())
+    return made
 
 
 def truncated(episode: Episode) -> bool:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oneiro.episode import FinishReason, Floats, SamplingParams, Segment, Tokens
+from oneiro.episode import FinishReason, Floats, Tokens
 from oneiro.models.attention import Prefill
 from oneiro.models.language import LanguageModel
 from oneiro.models.prefix import prefix_groups
@@ -24,6 +23,7 @@ from oneiro.runtime import distributed, seeds
 from oneiro.runtime.clock import spent
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.decode_batch import FREE, DecodeBatch, KVCache
+from oneiro.sampling.sample import Sample
 from oneiro.sampling.settings import SamplingSettings
 
 LOOK_EVERY = {"cpu": 1, "cuda": 16}
@@ -33,46 +33,6 @@ PREFILL_TOKENS = {"cpu": 16384, "cuda": 65536}
 PART_OF_A_CHARACTER = "\ufffd"
 CACHE_PART = 3
 """Keys and values of all rows take no more than this part of a GPU's memory: fewer rows are then decoded at once."""
-
-
-@dataclass(slots=True)
-class Sample:
-    """What came out for one prompt: tokens [T], log-probabilities [T], and which tokens were forced rather than
-    sampled.
-    """
-
-    tokens: Tokens
-    logprobs: Floats
-    forced: NDArray[np.bool_]
-    finish_reason: FinishReason
-    params: SamplingParams
-    versions: Tokens | None = None
-    """[T] of the weights that drew each token, where servers did."""
-
-    def segments(self, role: str = "assistant", turn: int = 0, tag: str = "") -> list[Segment]:
-        """Runs of one author: forced tokens are given, the others sampled."""
-        if not len(self.tokens):
-            return []
-        edges = [0, *(np.flatnonzero(np.diff(self.forced)) + 1), len(self.tokens)]
-        found = []
-        for start, end in pairwise(edges):
-            if self.forced[start]:
-                found.append(Segment(self.tokens[start:end], role="forced", turn=turn, tag=tag))
-            else:
-                found.append(
-                    Segment(
-                        self.tokens[start:end],
-                        True,
-                        role,
-                        tag,
-                        turn,
-                        self.logprobs[start:end],
-                        self.params,
-                        self.finish_reason,
-                        versions=None if self.versions is None else self.versions[start:end],
-                    )
-                )
-        return found
 
 
 @dataclass(slots=True)

@@ -25,7 +25,8 @@ from oneiro.models.settings import ModelSettings
 from oneiro.report.episodes import record
 from oneiro.runtime import seeds
 from oneiro.runtime.clock import spent
-from oneiro.sampling.engine import Engine, Sample, SamplingSettings
+from oneiro.sampling.engine import Engine, SamplingSettings
+from oneiro.sampling.sample import Sample
 from oneiro.tasks.base import AFTER, BEFORE, RL, Predictor, Reward, Task
 from oneiro.tasks.recipe import AnsweringRecipe
 

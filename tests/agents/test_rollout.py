@@ -8,7 +8,8 @@ import pytest
 
 from oneiro import worlds
 from oneiro.agents.evaluate import BANDS, lengths_row, measure
-from oneiro.agents.policies import ExplorationPolicy, ModelPolicy, ScriptedPolicy, Turn, Utterance
+from oneiro.agents.game import Game
+from oneiro.agents.policies import ExplorationPolicy, ModelPolicy, ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.reply import write
 from oneiro.agents.rollout import attempts, play
@@ -18,6 +19,7 @@ from oneiro.models.language import LanguageModel
 from oneiro.report.episodes import record
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
+from oneiro.sampling.sample import Sample
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import mixture
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake
@@ -37,8 +39,8 @@ class Fixed:
     def __init__(self, text: str, finish_reason: FinishReason = FinishReason.TOKEN) -> None:
         self.text, self.finish_reason = text, finish_reason
 
-    def answer(self, turns: list[Turn], seed: int) -> list[Utterance]:
-        return [Utterance(self.text, finish_reason=self.finish_reason) for _ in turns]
+    def answer(self, turns: list[Game], seed: int) -> list[Sample]:
+        return [Sample.of_text(self.text, self.finish_reason) for _ in turns]
 
 
 def test_the_oracle_reaches_every_goal_and_random_play_does_not() -> None:
@@ -234,7 +236,7 @@ def test_a_world_that_never_works_is_one_line_and_a_policy_that_raises_leaves_no
         play(lambda: Fragile("make", -1), attempts(3, 1, "train", 0), Fixed("x"), BRIEF)  # type: ignore[arg-type, return-value]
 
     class Raising:
-        def answer(self, turns: list[Turn], seed: int) -> list[Utterance]:
+        def answer(self, turns: list[Game], seed: int) -> list[Sample]:
             raise ValueError("no answer")
 
     with pytest.raises(ValueError, match="no answer"):

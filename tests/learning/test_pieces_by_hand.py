@@ -18,10 +18,10 @@ from oneiro.learning import checkpoint, correction, finite, head, loop, losses, 
 from oneiro.learning.algorithms import Ppo
 from oneiro.learning.async_rollout import AsyncRollout, copy_of
 from oneiro.learning.batch import PackedGroups, RowsAfterPrefix, SeparateRows, batches
-from oneiro.learning.example import Example, groups_of, sampling_of
+from oneiro.learning.example import Example, gather, groups_of, sampling_of, scatter
 from oneiro.learning.filters import FilterSettings
 from oneiro.learning.learner import Learner, LearnerSettings, Statistics, hidden_matrices, scaled_for
-from oneiro.learning.loop import RlSettings, TrainingSample
+from oneiro.learning.loop import RlSettings, examples_of, trajectory_of
 from oneiro.learning.losses import LossSettings, policy_loss, row_log_ratio, value_loss
 from oneiro.learning.optimiser import Optimiser, OptimiserSettings, learning_rate
 from oneiro.learning.selection import Selection
@@ -369,22 +369,22 @@ def test_corrections_at_their_bounds() -> None:
 def test_training_samples_gather_and_scatter_over_rows() -> None:
     rows = [Row([given([1]), reply(2, 3, turn=1)]), Row([given([4, 5]), reply(6, turn=2), given([7], turn=2)])]
     episode = Episode(rows, rewards=[1.0, 2.0], group=5)
-    sample = TrainingSample.of(episode, RlSettings(environment_ce=0.5))
-    assert [e.weights["ce"].tolist() for e in sample.examples] == [[0, 0, 0], [0, 0, 0, 1]]
-    sample.scatter("advantages", np.array([10.0, 20.0, 30.0], np.float32))
-    assert [e.columns["advantages"].tolist() for e in sample.examples] == [[0, 10, 20], [0, 0, 30, 0]]
-    assert sample.gather("advantages").tolist() == [10, 20, 30]
-    assert sample.old_logprobs().tolist() == [-0.25, -0.5, -0.25]
-    sample.scatter("reference", np.array([-1.0, -1.0, -2.0], np.float32))
-    plain = sample.trajectory(RlSettings())
+    examples = examples_of(episode, RlSettings(environment_ce=0.5))
+    assert [e.weights["ce"].tolist() for e in examples] == [[0, 0, 0], [0, 0, 0, 1]]
+    scatter(examples, "advantages", np.array([10.0, 20.0, 30.0], np.float32))
+    assert [e.columns["advantages"].tolist() for e in examples] == [[0, 10, 20], [0, 0, 30, 0]]
+    assert gather(examples, (e.columns["advantages"] for e in examples)).tolist() == [10, 20, 30]
+    scatter(examples, "reference", np.array([-1.0, -1.0, -2.0], np.float32))
+    plain = trajectory_of(episode, examples, RlSettings())
     assert plain.rewards.tolist() == [0, 1, 2] and plain.values is None and (plain.group, plain.score) == (5, 3.0)
     # k1 costs 0.75, 0.5 and 1.75, half of each is taken off.
-    found = sample.trajectory(RlSettings(kl_in_reward=0.5))
+    found = trajectory_of(episode, examples, RlSettings(kl_in_reward=0.5))
     assert found.rewards.tolist() == [-0.375, 0.75, 1.125] and found.score == pytest.approx(3 - 1.5)
-    sample.examples[0].columns["old"] = np.array([0.0, -1.0, -1.0], np.float32)
-    assert sample.old_logprobs().tolist() == [-1.0, -1.0, -0.25]
-    sample.scatter("values", np.array([7.0, 8.0, 9.0], np.float32))
-    assert sample.trajectory(RlSettings()).values.tolist() == [7, 8, 9]  # type: ignore[union-attr]
+    # The first row's log-probabilities recomputed: k1 costs nothing there.
+    examples[0].columns["old"] = np.array([0.0, -1.0, -1.0], np.float32)
+    assert trajectory_of(episode, examples, RlSettings(kl_in_reward=0.5)).rewards.tolist() == [0, 1, 1.125]
+    scatter(examples, "values", np.array([7.0, 8.0, 9.0], np.float32))
+    assert trajectory_of(episode, examples, RlSettings()).values.tolist() == [7, 8, 9]  # type: ignore[union-attr]
 
 
 def test_cut_replies_are_told_by_their_own_reason() -> None:
@@ -394,13 +394,11 @@ def test_cut_replies_are_told_by_their_own_reason() -> None:
     given_cut.finish_reason = FinishReason.LENGTH
     assert loop.truncated(Episode([Row([given([1]), ended]), Row([given([1]), cut])]))
     assert not loop.truncated(Episode([Row([given([1]), ended, given_cut])]))
-    masked = TrainingSample.of(
-        Episode([Row([given([1]), cut]), Row([given([1]), ended])]), RlSettings(mask_truncated=True)
-    )
-    assert [e.weights["policy"].tolist() for e in masked.examples] == [[0, 0], [0, 0]]
-    assert [e.weights["kl"].tolist() for e in masked.examples] == [[0, 1], [0, 1]]
-    whole = TrainingSample.of(Episode([Row([given([1]), ended])]), RlSettings(mask_truncated=True))
-    assert whole.examples[0].weights["policy"].tolist() == [0, 1]
+    masked = examples_of(Episode([Row([given([1]), cut]), Row([given([1]), ended])]), RlSettings(mask_truncated=True))
+    assert [e.weights["policy"].tolist() for e in masked] == [[0, 0], [0, 0]]
+    assert [e.weights["kl"].tolist() for e in masked] == [[0, 1], [0, 1]]
+    whole = examples_of(Episode([Row([given([1]), ended])]), RlSettings(mask_truncated=True))
+    assert whole[0].weights["policy"].tolist() == [0, 1]
 
 
 def test_a_refill_numbers_its_batches_behind_the_last_step_and_its_groups_behind_the_last_group() -> None:

@@ -14,8 +14,9 @@ from oneiro.models.language import LanguageModel
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling import engine
 from oneiro.sampling.draw import draw, invert
-from oneiro.sampling.engine import FREE, Engine, Sample, SamplingSettings
+from oneiro.sampling.engine import FREE, Engine, SamplingSettings
 from oneiro.sampling.prefixes import Sharing
+from oneiro.sampling.sample import Sample
 from tests.conftest import make_tiny
 
 PROMPTS = [np.array([5, 6, 7]), np.array([9] * 12), np.array([5, 6, 7]), np.array([40, 3])]

@@ -16,8 +16,9 @@ from oneiro.sampling import draw as drawing
 from oneiro.sampling import engine as engines
 from oneiro.sampling.decode_batch import FREE, DecodeBatch
 from oneiro.sampling.draw import draw, find, invert, truncate
-from oneiro.sampling.engine import Engine, Sample, SamplingSettings
+from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.sampling.prefixes import NONE, Prefixes, Sharing
+from oneiro.sampling.sample import Sample
 
 PROMPTS = [np.array([5, 6, 7]), np.array([9] * 12), np.array([5, 6, 7]), np.array([40, 3])]
 

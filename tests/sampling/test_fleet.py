@@ -19,9 +19,10 @@ from oneiro.learning.settings import CorrectionSettings
 from oneiro.models.language import LanguageModel, LoraSettings, with_lora
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.completion import ServerFault
-from oneiro.sampling.engine import Engine, Sample, SamplingSettings
+from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.sampling.fleet import Fleet
 from oneiro.sampling.rollout_server import RolloutServer
+from oneiro.sampling.sample import Sample
 from oneiro.sampling.settings import FleetSettings
 from tests.conftest import make_tiny
 from tests.learning.test_loop import settings

@@ -13,12 +13,13 @@ from oneiro.bench.rollouts import Recorder
 
 from oneiro import cli, worlds
 from oneiro.agents.evaluate import record
-from oneiro.agents.policies import Turn, Utterance
+from oneiro.agents.game import Game
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts, play
 from oneiro.episode import lost
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
+from oneiro.sampling.sample import Sample
 from oneiro.worlds import many
 from oneiro.worlds.base import World, WorldLost, draw_level, level_key
 from oneiro.worlds.choice import WorldChoice
@@ -40,10 +41,10 @@ class Recorded:
     def __init__(self, said: dict[int, str]) -> None:
         self.said, self.sizes = said, list[int]()
 
-    def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]:
-        return [Utterance(self.said[turn.seed]) for turn in turns]
+    def answer(self, turns: Sequence[Game], seed: int) -> list[Sample]:
+        return [Sample.of_text(self.said[turn.seed]) for turn in turns]
 
-    def answer_each(self, turns: Sequence[Turn], seeds: Sequence[int]) -> list[Utterance]:
+    def answer_each(self, turns: Sequence[Game], seeds: Sequence[int]) -> list[Sample]:
         self.sizes.append(len(turns))
         return self.answer(turns, 0)
 

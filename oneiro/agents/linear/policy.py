@@ -19,13 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oneiro.agents import reply as replies
+from oneiro.agents.game import Game
 from oneiro.agents.linear.features import Page, parts, stems
 from oneiro.agents.pages import compact
-from oneiro.agents.policies import Turn, Utterance
 from oneiro.models.locate import METADATA
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.files import write_json, write_with
+from oneiro.sampling.sample import Sample
 
 SIZE = 1 << 15
 """Hashed features."""
@@ -162,14 +163,14 @@ class LinearPolicy:
     temperature: float = 1.0
     weights: NDArray[np.float64] = field(default_factory=lambda: np.zeros(SIZE))
 
-    def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]:
+    def answer(self, turns: Sequence[Game], seed: int) -> list[Sample]:
         found = []
         for turn in turns:
             offered = choice(turn.state, past_actions(turn.messages[-1]["content"]))
             logits = offered.logits(self.weights)
             if self.temperature:
                 logits = logits / self.temperature + seeds.generator(seed, turn.seed).gumbel(size=len(logits))
-            found.append(Utterance(replies.write([offered.actions[int(np.argmax(logits))]], think=False)))
+            found.append(Sample.of_text(replies.write([offered.actions[int(np.argmax(logits))]], think=False)))
         return found
 
     def nudge(self, offered: Choice, taken: int, slope: float, rate: float) -> None:

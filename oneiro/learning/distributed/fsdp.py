@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -21,9 +20,10 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from oneiro.episode import Row, given
 from oneiro.learning.batch import Batch, separate_rows
 from oneiro.learning.distributed.data_parallel import DataParallel
-from oneiro.learning.example import COMPONENTS, Example
+from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner
 from oneiro.learning.optimiser import Optimiser
 from oneiro.learning.settings import OptimiserSettings
@@ -104,8 +104,7 @@ def masters(module: nn.Module) -> nn.Module:
 
 def empty(device: torch.device) -> Batch:
     """A micro-batch that adds nothing."""
-    nothing = np.zeros(2, np.float32)
-    example = Example(np.zeros(2, np.int32), dict.fromkeys(COMPONENTS, nothing), nothing, np.ones(2, np.float32))
+    example = Example.of(Row([given([0, 0])]))
     made = separate_rows([example], [PrefixGroup(0, [0])], device)
     return replace(made, places=[], columns=_NoTokens(made.columns))
 
