@@ -26,8 +26,9 @@ from oneiro.report.episodes import record
 from oneiro.runtime import seeds
 from oneiro.runtime.clock import spent
 from oneiro.sampling.engine import Engine, Sample, SamplingSettings
-from oneiro.tasks.base import AFTER, BEFORE, RL, Predictor, Reward, Task
+from oneiro.tasks.base import Predictor, Reward
 from oneiro.tasks.recipe import AnsweringRecipe
+from oneiro.tasks.task import AFTER, BEFORE, RL, Task
 
 SFT = "sft"
 AT_ONCE = 1024

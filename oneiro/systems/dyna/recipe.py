@@ -6,11 +6,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from oneiro.agents.learners.recipe import LakeRecipe, WebRecipe
 from oneiro.learning.rl_settings import RlSettings, RolloutSettings
 from oneiro.learning.settings import SftSettings
 from oneiro.recipe import Settings
-from oneiro.systems.plan.recipe import LakeRecipe
-from oneiro.systems.plan.web_recipe import WebRecipe
 
 Variant = Literal["real-only", "dream-only", "mixed"]
 
@@ -38,7 +37,7 @@ class DynaEvaluationSettings(Settings):
 class DynaLakeRecipe(LakeRecipe):
     """RL of a policy on a lake: in the true world, in a learned one, or in both."""
 
-    pipeline: ClassVar[str] = "oneiro.systems.dyna.frozen_lake"
+    pipeline: ClassVar[str] = "oneiro.systems.dyna.lake"
     variants: list[Variant] = Field(["real-only", "dream-only", "mixed"], min_length=1)
     dyna: DynaSettings = DynaSettings()
     refresh: SftSettings = SftSettings()

@@ -2,8 +2,8 @@
 
     demonstrations  ->  first policy  ->  its play  ->  page model  ->  rounds of RL, refreshed model, measured success
 
-The loop is `oneiro.systems.dyna.loop`; here is what the web needs besides. In dreams the task's own check decides on
-the predicted address.
+The loop is `oneiro.systems.dyna.pipeline`; here is what the web needs besides. In dreams the task's own check decides
+on the predicted address.
 """
 
 from __future__ import annotations
@@ -16,6 +16,16 @@ from typing import Any
 import numpy as np
 
 from oneiro.agents.dreaming import DreamingPolicy
+from oneiro.agents.learners.pages import (
+    PageModels,
+    Steps,
+    WebLearner,
+    config_of,
+    page_models,
+    policy_dialogue,
+    recorded,
+    world_of,
+)
 from oneiro.agents.linear import LinearPolicy
 from oneiro.agents.rollout import Attempt, attempts, attempts_at, play
 from oneiro.episode import Episode
@@ -23,10 +33,8 @@ from oneiro.learning.algorithms.webrl import GroupGrpo
 from oneiro.learning.settings import LearnerSettings, OptimiserSettings
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
-from oneiro.systems.dyna.loop import VariantRun, run_variants
+from oneiro.systems.dyna.pipeline import VariantRun, run_variants
 from oneiro.systems.dyna.recipe import DynaWebRecipe, Variant
-from oneiro.systems.plan.page_models import PageModels, page_models
-from oneiro.systems.plan.pages import Steps, WebLearner, config_of, policy_dialogue, recorded, world_of
 from oneiro.systems.webrl.linear import LinearAgent
 from oneiro.systems.webrl.recipe import TrainSettings
 from oneiro.systems.webrl.samples import Sample

@@ -30,10 +30,10 @@ from oneiro.models.language import LanguageModel
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
-from oneiro.systems import rlvr as pipeline
 from oneiro.systems.plan.recipe import PlanTextGameRecipe
 from oneiro.systems.plan.tables import planning_table, write_traces
 from oneiro.tasks.base import Cached, Dynamics, Shuffled
+from oneiro.tasks.task import RL
 from oneiro.tasks.textgame.dynamics import TextGameDynamics
 from oneiro.tasks.textgame.rollout import true_predictor
 from oneiro.tasks.textgame.task import TextGameTask
@@ -63,12 +63,12 @@ class PlanTextGame:
         self.task = TextGameTask(recipe, run)
 
     def all(self) -> None:
-        rl = [pipeline.RL] if self.recipe.rl.steps else []
+        rl = [RL] if self.recipe.rl.steps else []
         self.run.plan([*self.task.first_stages, *rl, POLICY, "evaluate", "compare"])
         self.task.prepare()
         start = self.task.supervise()
         if rl:
-            self.run.stage(pipeline.RL, lambda: pipeline.reinforce(self.task, start))
+            self.run.stage(RL, lambda: self.task.reinforce(start))
         self.run.stage(POLICY, self.learn_policy)
         measured = self.run.stage("evaluate", partial(self.evaluate, rl[0] if rl else start))
         compared = self.run.stage("compare", partial(self.compare, measured))

@@ -15,6 +15,16 @@ from typing import Any
 
 import numpy as np
 
+from oneiro.agents.learners.pages import (
+    WebLearner,
+    by_episode,
+    config_of,
+    policy_dialogue,
+    recorded,
+    succeeded,
+    world_of,
+)
+from oneiro.agents.learners.recipe import WebRecipe
 from oneiro.agents.linear import LinearPolicy
 from oneiro.agents.planning.policy import PlanningPolicy, VotePolicy, dialogue, make_planner, traces
 from oneiro.agents.planning.values import RuleValue
@@ -25,17 +35,8 @@ from oneiro.episode import Episode
 from oneiro.learning import stages
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
-from oneiro.systems.plan.pages import (
-    WebLearner,
-    by_episode,
-    config_of,
-    policy_dialogue,
-    recorded,
-    succeeded,
-    world_of,
-)
+from oneiro.systems.plan.recipe import PlanWebRecipe
 from oneiro.systems.plan.tables import difference, planning_table, steps_table, write_traces
-from oneiro.systems.plan.web_recipe import PlanWebRecipe, WebRecipe
 from oneiro.systems.webrl.linear import LinearAgent
 from oneiro.tasks.base import Cached
 from oneiro.tasks.webpage.dynamics import BrowsedPage, NextPages, PageDynamics, TrueWeb, looked_up, shuffled

@@ -10,6 +10,7 @@ import numpy as np
 
 from oneiro.agents import evaluate as evaluation
 from oneiro.agents.evaluate import AgentEvaluationSettings
+from oneiro.agents.hindsight import Hindsight
 from oneiro.agents.loading import AgentMetadata
 from oneiro.agents.policies import ModelPolicy
 from oneiro.agents.rollout import attempts, attempts_at, play
@@ -28,7 +29,6 @@ from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.systems.spa.data import rows_of
-from oneiro.systems.spa.hindsight import Hindsight
 from oneiro.systems.spa.recipe import SpaRecipe
 from oneiro.systems.spa.self_play import recorded_play
 from oneiro.worlds.levels import distinct_seeds

@@ -24,7 +24,7 @@ from oneiro.report.videos import save_gif
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
-from oneiro.tasks.base import AFTER, BEFORE, RL, Task, intervals_apart
+from oneiro.tasks.task import AFTER, BEFORE, RL, Task, intervals_apart
 from oneiro.tasks.video.data import VideoData, data_stage, open_data
 from oneiro.tasks.video.episodes import describe, play, record
 from oneiro.tasks.video.evaluation import (

@@ -2,7 +2,7 @@
 
     random play  ->  world model and first policy  ->  rounds of RL, refreshed model, measured success
 
-The loop is `oneiro.systems.dyna.loop`; here is what a lake needs besides.
+The loop is `oneiro.systems.dyna.pipeline`; here is what a lake needs besides.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from oneiro.agents.dreaming import DreamingPolicy
+from oneiro.agents.learners.lake import REPLY, LakeLearner, lake_of, transitions
 from oneiro.agents.loading import AgentMetadata
 from oneiro.agents.policies import ModelPolicy
 from oneiro.agents.rollout import attempts, attempts_at, play
@@ -27,10 +28,8 @@ from oneiro.rundir.records import read_lines, stage_file_name
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
-from oneiro.systems.dyna.loop import VariantRun, run_variants
+from oneiro.systems.dyna.pipeline import VariantRun, run_variants
 from oneiro.systems.dyna.recipe import DynaLakeRecipe, Variant
-from oneiro.systems.plan.lake import REPLY, LakeLearner, lake_of
-from oneiro.systems.plan.play import transitions
 from oneiro.tasks.answering import true_rows
 from oneiro.tasks.base import Cached
 from oneiro.tasks.grid.model import GridMetadata
