@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -105,6 +105,8 @@ class LakeLearner:
     recipe: LakeRecipe
     run: Run
     number: int
+    stages: Sequence[str] = field(default=("play", "world-model", "policy"), init=False)
+    """Those of `learn`, without the repeat's number."""
 
     @property
     def seed(self) -> int:

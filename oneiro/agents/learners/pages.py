@@ -6,7 +6,7 @@ The page model sees pages and actions; rewards are never shown to it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
@@ -216,6 +216,8 @@ class WebLearner:
     recipe: WebRecipe
     run: Run
     number: int
+    stages: Sequence[str] = field(default=("policy", "play", "world-model"), init=False)
+    """Those of `learn`, without the repeat's number."""
 
     @property
     def seed(self) -> int:

@@ -1,16 +1,19 @@
-"""The loop of Dyna, whatever the world: rounds of RL, a refreshed model, measured success against true steps.
+"""Dyna (Sutton 1991): an agent learns by RL in a learned world and in the true one, and the model from true steps.
+
+    play  ->  world model and first policy  ->  rounds: RL, refreshed model, measured success  ->  tables
 
 All variants start from the same play, model and policy and take the same number of RL steps over as many episodes; they
 differ in where these are played. The x axis of every curve is the number of true environment steps so far, those of the
-play before RL included. A world fills in how its policy learns, how its model is refreshed and what is measured.
+play before RL included. A world fills in how its policy learns, how its model is refreshed and what is measured
+(`lake.py`, `web.py`).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,7 +23,8 @@ from oneiro.learning.stages import Curve
 from oneiro.report import stats
 from oneiro.report.table import Table
 from oneiro.rundir.run import Run
-from oneiro.systems.dyna.recipe import DynaSettings, Variant
+from oneiro.runtime import plugins
+from oneiro.systems.dyna.recipe import DynaLakeRecipe, DynaSettings, DynaWebRecipe, Variant
 
 REFRESHED: Variant = "mixed"
 """The variant whose model goes on learning."""
@@ -28,24 +32,18 @@ LOGGED = ("true_success", "dreamed_success", "gap", "model_exact")
 """What is logged at every evaluation."""
 
 
-def run_variants(
-    run: Run,
-    learned: Sequence[str],
-    rounds: int,
-    variants: Sequence[Variant],
-    repeats: int,
-    train: Callable[[int, Variant], dict[str, Any]],
-) -> None:
-    """Every variant of every repeat, then the curves and tables. `train` is `VariantRun.train` of one of them, after
-    the stages `learned` that the variants of a repeat share.
-    """
-    run.plan(stage_names(learned, rounds, variants, repeats))
-    found: dict[str, list[dict[str, Any]]] = {variant: [] for variant in variants}
-    for number in range(repeats):
-        for variant in variants:
-            found[variant].append(train(number, variant))
-    compared = run.stage("compare", lambda: compare(run, found))
-    lines = {f"{variant} {number}": f"{variant}-{number}" for variant in variants for number in range(repeats)}
+def run(recipe: DynaLakeRecipe | DynaWebRecipe, run: Run) -> None:
+    """The whole pipeline inside a run directory."""
+    variant_class: type[DynaVariant] = plugins.resolve(recipe.variant_class, f"the world of {recipe.system}")
+    learners = [variant_class.learner_class(recipe, run, number) for number in range(recipe.repeats)]
+    run.plan(stage_names(learners[0].stages, recipe.dyna.rounds, recipe.variants, recipe.repeats))
+    measured: dict[str, list[dict[str, Any]]] = {variant: [] for variant in recipe.variants}
+    for learner in learners:
+        learner.learn()
+        for variant in recipe.variants:
+            measured[variant].append(variant_class(learner, recipe, variant).train())
+    compared = run.stage("compare", lambda: compare(run, measured))
+    lines = {f"{variant} {one.number}": f"{variant}-{one.number}" for variant in recipe.variants for one in learners}
     curves = [
         Curve("True success against true environment steps", "true_success", lines, "%"),
         Curve("Success in dreams less true success, against true environment steps", "gap", lines, "%"),
@@ -66,11 +64,19 @@ def stage_names(learned: Sequence[str], rounds: int, variants: Sequence[Variant]
     return [*names, "compare"]
 
 
-class VariantRun(ABC):
-    """One variant of one repeat."""
+class DynaVariant(ABC):
+    """One variant of one repeat, in one world."""
 
-    def __init__(self, run: Run, settings: DynaSettings, variant: Variant, number: int) -> None:
-        self.run, self.settings, self.variant, self.number = run, settings, variant, number
+    learner_class: ClassVar[type[Any]]
+    """What learns the first model and policy of a repeat."""
+    played: ClassVar[Sequence[str]]
+    """The learner's stages that took true environment steps."""
+
+    def __init__(self, learner: Any, recipe: Any, variant: Variant) -> None:
+        self.learner, self.recipe, self.variant = learner, recipe, variant
+        self.run: Run = learner.run
+        self.number: int = learner.number
+        self.settings: DynaSettings = recipe.dyna
 
     @property
     def name(self) -> str:
@@ -104,10 +110,6 @@ class VariantRun(ABC):
     def evaluate(self, number: int) -> dict[str, Any]:
         """`LOGGED`, `true_steps` and `success` by level, after a round; after none, of the first policy."""
 
-    @abstractmethod
-    def steps_before(self) -> int:
-        """True environment steps before RL."""
-
     def train(self) -> dict[str, Any]:
         """All rounds, until they are over or the gap opens; the measurements after each, the first before any RL."""
         first = self.run.stage(f"evaluate-policy-{self.number}", partial(self.evaluate, 0))
@@ -130,9 +132,10 @@ class VariantRun(ABC):
     def true_steps(self, number: int) -> int:
         """True environment steps up to the end of a round, those before RL included."""
         rounds = [self.run.stage(f"rl-{self.name}-{earlier}", dict)["true_steps"] for earlier in range(1, number + 1)]
-        return int(self.steps_before() + sum(rounds))
+        before = [self.run.stage(f"{stage}-{self.number}", dict)["steps"] for stage in self.played]
+        return int(sum(before) + sum(rounds))
 
-    def measured(
+    def measurements(
         self, number: int, true: Sequence[Episode], dreamed: Sequence[Episode], right: Sequence[bool]
     ) -> dict[str, Any]:
         """What `evaluate` returns: attempts at the same levels in the true world and in dreams, and whether the model
@@ -150,14 +153,14 @@ class VariantRun(ABC):
 
     def evaluate_and_log(self, number: int, known: dict[str, Any] | None = None) -> dict[str, Any]:
         """The measurements after a round, logged by the round's number."""
-        found = known if known is not None else self.evaluate(number)
+        values = known if known is not None else self.evaluate(number)
         self.run.rewind(f"rounds-{self.name}", number - 1)
-        self.run.log(f"rounds-{self.name}", number, {key: found[key] for key in LOGGED if key in found})
+        self.run.log(f"rounds-{self.name}", number, {key: values[key] for key in LOGGED if key in values})
         self.run.say(
-            f"{self.name}, round {number}, {found['true_steps']:,} true steps: success {found['true_success']:.1%}, "
-            f"in dreams {found['dreamed_success']:.1%}"
+            f"{self.name}, round {number}, {values['true_steps']:,} true steps: success {values['true_success']:.1%}, "
+            f"in dreams {values['dreamed_success']:.1%}"
         )
-        return found
+        return values
 
 
 def by_level(episodes: Sequence[Episode]) -> list[float]:

@@ -1,4 +1,4 @@
-"""The recipes of planning: every setting."""
+"""The recipes of planning: every setting. `planning_class` is the world's part of the pipeline, `module:Class`."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ class PlanEvaluationSettings(Settings):
     """Episodes whose decisions the report shows."""
 
 
+PIPELINE = "oneiro.systems.plan.pipeline"
 Goal = Literal["goal", "target"]
 
 
 class PlanLakeRecipe(LakeRecipe):
     """A model of the lake from random play, then search."""
 
-    pipeline: ClassVar[str] = "oneiro.systems.plan.lake"
+    pipeline: ClassVar[str] = PIPELINE
+    planning_class: ClassVar[str] = "oneiro.systems.plan.lake:LakePlanning"
     planner: PlannerSettings = PlannerSettings()
     mpc: PlannerSettings = PlannerSettings(name="mpc")
     """A second planner on the same model."""
@@ -53,7 +55,9 @@ class PlanTextGameRecipe(TextGameRecipe):
     this recipe does not run; its own are `play`.
     """
 
-    pipeline: ClassVar[str] = "oneiro.systems.plan.text_game"
+    pipeline: ClassVar[str] = PIPELINE
+    planning_class: ClassVar[str] = "oneiro.systems.plan.textgame:TextGamePlanning"
+    repeats: ClassVar[int] = 1
     demonstrations: int = Field(8, ge=1)
     """Training levels of each game whose winning plans the policy learns."""
     policy: SftSettings = SftSettings()
@@ -86,6 +90,10 @@ class PlanWebEvaluationSettings(Settings):
 class PlanWebRecipe(WebRecipe):
     """A page model from play without rewards, then search with the task's own check of the address as value."""
 
-    pipeline: ClassVar[str] = "oneiro.systems.plan.web"
+    pipeline: ClassVar[str] = PIPELINE
+    planning_class: ClassVar[str] = "oneiro.systems.plan.web:WebPlanning"
     planner: PlannerSettings = PlannerSettings(depth=3, width=3, proposals=5)
     evaluation: PlanWebEvaluationSettings = PlanWebEvaluationSettings()
+
+
+PlanRecipe = PlanLakeRecipe | PlanTextGameRecipe | PlanWebRecipe

@@ -16,7 +16,7 @@ from oneiro.report import page
 from oneiro.rundir.records import read_lines, read_log
 from oneiro.runtime.errors import OneiroError
 from oneiro.systems.dyna.pipeline import steps_table
-from oneiro.systems.plan.tables import difference, planning_table
+from oneiro.systems.plan.pipeline import difference, planning_table
 from oneiro.tasks.webpage.parquet import read_parquet
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake, FrozenLakeConfig
 
