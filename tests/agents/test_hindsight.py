@@ -22,7 +22,7 @@ from oneiro.report.episodes import record
 from oneiro.rundir.records import read_lines
 from oneiro.runtime.errors import OneiroError
 from oneiro.systems.spa.data import rows_of
-from oneiro.systems.spa.pipeline import VARIANTS
+from oneiro.systems.spa.recipe import VARIANTS
 
 LAKE = {"size": 4, "success_rate": 1.0, "max_actions": 30}
 
