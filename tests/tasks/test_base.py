@@ -12,9 +12,8 @@ import pytest
 
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.tasks.base import LearnedWorld, Malformed, Predictor
-from oneiro.tasks.grid.model import TrueLake
+from oneiro.tasks.grid.model import LearnedFrozenLake, TrueLake
 from oneiro.tasks.grid.predictor import GridPredictor
-from oneiro.tasks.grid.world import LearnedFrozenLake
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
 from oneiro.tasks.textgame.rollout import true_predictor
 from oneiro.tasks.textgame.world import LearnedTextGame

@@ -26,9 +26,8 @@ from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.tasks.answering import true_rows
-from oneiro.tasks.grid.model import GridMetadata, GridModel
+from oneiro.tasks.grid.model import GridMetadata, GridModel, understood
 from oneiro.tasks.grid.predictor import GridPredictor, GridPredictorConfig, GridTransition
-from oneiro.tasks.grid.world import understood
 from oneiro.worlds.base import World
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake
 from oneiro.worlds.registry import config_for

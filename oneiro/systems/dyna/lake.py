@@ -31,8 +31,7 @@ from oneiro.systems.dyna.pipeline import DynaVariant
 from oneiro.systems.dyna.recipe import DynaLakeRecipe
 from oneiro.tasks.answering import true_rows
 from oneiro.tasks.base import Cached
-from oneiro.tasks.grid.model import GridMetadata
-from oneiro.tasks.grid.world import LearnedFrozenLake, foresee
+from oneiro.tasks.grid.model import GridMetadata, LearnedFrozenLake, foresee
 from oneiro.worlds.levels import distinct_seeds
 
 

@@ -38,10 +38,10 @@ from oneiro.systems.webrl.linear import LinearAgent
 from oneiro.systems.webrl.recipe import TrainSettings
 from oneiro.systems.webrl.samples import Sample
 from oneiro.systems.webrl.trajectories import Step, Trajectory
-from oneiro.tasks.webpage.dream import DreamedWeb, foresee
 from oneiro.tasks.webpage.dynamics import NextPages, Remembered
 from oneiro.tasks.webpage.parquet import read_parquet
 from oneiro.tasks.webpage.slot_model import right_kind
+from oneiro.tasks.webpage.world import DreamedWeb, foresee
 from oneiro.worlds.levels import distinct_seeds
 
 

@@ -35,9 +35,9 @@ from oneiro.tasks.answering import SFT
 from oneiro.tasks.base import Cached, Dynamics, Shuffled
 from oneiro.tasks.task import RL
 from oneiro.tasks.textgame.data import open_data
-from oneiro.tasks.textgame.dynamics import TextGameDynamics
 from oneiro.tasks.textgame.rollout import true_predictor
 from oneiro.tasks.textgame.task import TextGameTask
+from oneiro.tasks.textgame.world import TextGameDynamics
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import random_policy
 from oneiro.worlds.levels import distinct_seeds

@@ -91,8 +91,8 @@ PROTOCOLS: dict[str, Plain] = {
         "evaluation": {"levels": 512, "samples": 1, "temperature": 0.5, "every": 10},
     },
 }
-"""Protocol -> section -> settings: SPA's, RAGEN's of 2025 and of 2026, as their papers and code have them. A recipe takes
-one whole with `protocol: ragen2`; what it writes itself lies over the protocol's."""
+"""Protocol -> section -> settings: SPA's, RAGEN's of 2025 and of 2026, as their papers and code have them. A recipe
+takes one whole with `protocol: ragen2`; what it writes itself lies over the protocol's."""
 
 
 def with_protocol(data: Plain, known: Collection[str]) -> Plain:

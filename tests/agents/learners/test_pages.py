@@ -21,11 +21,11 @@ from oneiro.recipe import load
 from oneiro.report.episodes import record
 from oneiro.rundir.run import Run
 from oneiro.runtime.errors import OneiroError
-from oneiro.tasks.webpage.dream import DreamedWeb, foresee
 from oneiro.tasks.webpage.dynamics import Remembered
 from oneiro.tasks.webpage.record import RecordedWeb
 from oneiro.tasks.webpage.slot_model import right_kind
 from oneiro.tasks.webpage.state import PageState, PageTransition, Situation
+from oneiro.tasks.webpage.world import DreamedWeb, foresee
 from oneiro.worlds.baselines import random_policy
 from oneiro.worlds.web.world import WebConfig
 
