@@ -18,7 +18,7 @@ from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictor
 from oneiro.tasks.textgame.rollout import true_predictor
 from oneiro.tasks.textgame.world import LearnedTextGame
 from oneiro.tasks.video.world import LearnedFrames, LearnedVideo, LearnedVideoConfig
-from oneiro.tasks.webpage.evaluate import distinct
+from oneiro.tasks.webpage.evaluation import distinct
 from oneiro.tasks.webpage.predictor import WebPagePredictor, WebPagePredictorConfig
 from oneiro.tasks.webpage.rollout import true_predictor as page_predictor
 from oneiro.tasks.webpage.world import LearnedPage

@@ -17,7 +17,7 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.tasks.base import Flaw, Malformed
 from oneiro.tasks.webpage.data import some_steps
-from oneiro.tasks.webpage.evaluate import distinct, measure, tables
+from oneiro.tasks.webpage.evaluation import distinct, measure, tables
 from oneiro.tasks.webpage.lookup import Lookup
 from oneiro.tasks.webpage.model import WebPageMetadata, WebPageModel
 from oneiro.tasks.webpage.parquet import read_parquet
