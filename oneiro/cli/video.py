@@ -6,11 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from oneiro.cli.show import JsonFile, show, warn
+
+if TYPE_CHECKING:
+    from oneiro.runtime.progress import Bar
 
 NETWORKS = ("alex", "vgg")
 FRAMES = {"segments": (200, 24), "runs": (3, 1), "lpips": ("alex,vgg", "alex")}
@@ -36,6 +39,12 @@ def filled(options: Mapping[str, tuple[Any, Any]], given: Mapping[str, Any]) -> 
     if said:
         warn(said)
     return found
+
+
+def progress(title: str, total: int) -> Bar:
+    from oneiro.runtime.progress import Bar, console
+
+    return Bar(title, total, 0, console(), lambda line: None)
 
 
 def video(
@@ -66,7 +75,6 @@ def video(
     oneiro eval video --model runs/video/checkpoints/rl --data other-data --split all --lpips alex
     """
     from oneiro.runtime.errors import OneiroError, nearest
-    from oneiro.runtime.progress import Bar, console
     from oneiro.tasks.video.command import evaluate_video, open_models
 
     asked = filled(FRAMES, {"segments": segments, "runs": runs, "lpips": lpips})
@@ -78,7 +86,7 @@ def video(
         raise OneiroError(f"no split called '{split}'; choose test or all")
     models = open_models(model)
     count, futures = asked["segments"], asked["runs"]
-    with Bar("segments", len(models) * count, 0, console(), lambda line: None) as bar:
+    with progress("segments", len(models) * count) as bar:
         tables = evaluate_video(
             models, data, "all" if split == "all" else "test", count, futures, networks, seed, bar.advance, warn
         )
@@ -127,35 +135,28 @@ def policy(
     oneiro eval policy --model runs/video --policies expert,noisy,random --task drawer-open --json policies.json
     """
     from oneiro.recipe import assignments
-    from oneiro.runtime.progress import Bar, console
-    from oneiro.systems.policy_eval import compare as real2sim
-    from oneiro.systems.policy_eval import train as train
-
-    wanted = train.PolicyTrainingSettings(**assignments(settings or ()))
-    names = train.chosen_names(policies, wanted.policies)
-    starts = int(filled(ROLLOUTS, {"starts": starts})["starts"])
-    played = real2sim.Real2SimSettings(task=task, starts=starts, horizon=horizon, seed=seed)
-    models, size, action_repeat = real2sim.learned_models(model, stage)
-    played = played.model_copy(update={"action_repeat": action_repeat})
-    verdicts = real2sim.read_labels(labels, models, names, starts) if labels is not None else None
-
-    def progress(title: str, total: int) -> Bar:
-        return Bar(title, total, 0, console(), lambda line: None)
-
-    made = train.policies_of(
-        played.task, size, wanted, progress, data, policy_dir, action_repeat=action_repeat, say=warn
-    )
-    chosen = made.chosen(policies)
-    truth = real2sim.SimulatedFrames(played, size)
-    with progress(f"rollouts of {task}", len(chosen) * (1 + len(models))) as bar:
-        compared = real2sim.compare(models, chosen, made.classifier, truth, played, bar.advance, keep, verdicts)
-    tables = [*real2sim.tables(compared, task), made.validation]
-    for table in tables:
-        console().print(table)
     from oneiro.runtime.files import write_json, write_text
+    from oneiro.systems.policy_eval import pipeline
+    from oneiro.systems.policy_eval.train import PolicyTrainingSettings
 
+    training = PolicyTrainingSettings(**assignments(settings or ()))
+    starts = int(filled(ROLLOUTS, {"starts": starts})["starts"])
+    compared, tables = pipeline.run(
+        model,
+        pipeline.Real2SimSettings(task=task, starts=starts, horizon=horizon, seed=seed),
+        policies,
+        training,
+        stage=stage,
+        data=data,
+        folder=policy_dir,
+        labels=labels,
+        keep=keep,
+        progress=progress,
+        say=warn,
+    )
+    show(tables, None)
     if plot is not None:
-        write_text(plot, real2sim.plot(compared, task))
+        write_text(plot, pipeline.plot(compared, task))
     if json is not None:
         write_json(json, {"tables": [table.data() for table in tables], "outcomes": compared.data()})
 
@@ -188,24 +189,14 @@ def robot_policy(
     oneiro eval rt1 --model runs/rt1 --data data/rt1 --rt1 converged=rt_1_tf_trained_for_000400120 \\
       --rt1 begin=rt_1_tf_trained_for_000001120 --encoder universal-sentence-encoder-large_5 --keep rollouts
     """
-    from oneiro.runtime.progress import Bar, console
     from oneiro.systems.policy_eval import recorded_starts as robot
-    from oneiro.systems.policy_eval.compare import read_labels
-    from oneiro.systems.policy_eval.rt1 import load_rt1
-    from oneiro.tasks.video.command import chosen, open_models
 
     settings = robot.RecordedStartSettings(instruction=instruction, starts=starts, horizon=horizon, seed=seed)
     places, rates = robot.named_values(rt1, "DIR"), robot.real_rates(real or [])
-    opened = open_models(model)
-    models = robot.robot_models(opened)
-    verdicts = read_labels(labels, models, places, starts) if labels is not None else None
-    _, task, metadata = next(iter(opened.values()))
-    sizes = task.tokenizer.settings
-    frames = robot.draw_starts(chosen(data, "test", metadata, warn), settings, (sizes.height, sizes.width))
-    policies = {name: load_rt1(place, encoder) for name, place in places.items()}
-    with Bar("rollouts", len(policies) * len(models), 0, console(), lambda line: None) as bar:
-        found = robot.evaluate_policies(models, policies, frames, settings, bar.advance, keep, verdicts)
-    show(robot.robot_tables(found, rates, instruction), json)
+    tables = robot.run(
+        model, data, places, encoder, settings, rates, labels=labels, keep=keep, progress=progress, say=warn
+    )
+    show(tables, json)
 
 
 def drive(model: str, data: Path | None, episode: int, out: Path, seed: int) -> None:

@@ -122,7 +122,7 @@ def web_page(
 
     chosen: Scorer = "official" if scorer == "official" else "strict"
     if pairs is not None:
-        from oneiro.tasks.webpage.pairs import score_pairs
+        from oneiro.tasks.webpage.command import score_pairs
 
         found = score_pairs(pairs, chosen)
         for line, reason in found.bad[:SHOWN_BAD]:

@@ -48,6 +48,8 @@ class Rollout:
     """Metrics on validation cases (`rl.select`)."""
     validation_metric: str = ""
     """The one that chooses, where the settings name none."""
+    shown: Sequence[str] = ("success", "reward")
+    """Metrics beside the progress bar."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,7 @@ def reinforce(
 
         def log(step: int, values: dict[str, float]) -> None:
             run.log(stage, step, values)
-            bar.advance(1, success=values["success"], reward=values["reward"])
+            bar.advance(1, **{name: values[name] for name in rollout.shown})
 
         def rewind(step: int) -> str | None:
             run.rewind(stage, step)

@@ -27,7 +27,7 @@ SYSTEMS: dict[str, str] = {
     "rlvr/video": "oneiro.tasks.video.recipe:VideoRecipe",
     "plan/frozen-lake": "oneiro.systems.plan.recipe:PlanLakeRecipe",
     "plan/text-game": "oneiro.systems.plan.recipe:PlanTextGameRecipe",
-    "plan/web": "oneiro.systems.plan.web_recipe:PlanWebRecipe",
+    "plan/web": "oneiro.systems.plan.recipe:PlanWebRecipe",
     "dyna/frozen-lake": "oneiro.systems.dyna.recipe:DynaLakeRecipe",
     "dyna/web": "oneiro.systems.dyna.recipe:DynaWebRecipe",
     "webrl": "oneiro.systems.webrl.recipe:WebrlRecipe",

@@ -2,7 +2,9 @@
 
     data  ->  supervised training on true outcomes  ->  evaluation  ->  RL on the verified reward  ->  evaluation
 
-An episode of RL is one prompt with one sampled prediction; the predictions for one prompt are a group.
+An episode of RL is one prompt with one sampled prediction; the predictions for one prompt are a group. What is
+predicted, and how it is rewarded and measured, a `Task` says: text games, web pages and video fill one in
+(`oneiro/tasks/*/task.py`).
 """
 
 from __future__ import annotations
@@ -10,50 +12,25 @@ from __future__ import annotations
 from typing import Any
 
 from oneiro.learning import stages
-from oneiro.learning.collapse import CollapseMonitor
-from oneiro.models.language import merged
 from oneiro.rundir.run import Run
-from oneiro.runtime import plugins, seeds
+from oneiro.runtime import plugins
 from oneiro.sampling.engine import Engine
-from oneiro.tasks.base import AFTER, RL, Task
 from oneiro.tasks.recipe import RlvrRecipe
+from oneiro.tasks.task import AFTER, RL, Task
 
 
 def run(recipe: RlvrRecipe, run: Run) -> None:
-    """The whole pipeline of a recipe inside a run directory."""
-    train(plugins.resolve(recipe.task_class, f"the task of {recipe.system}")(recipe, run))
+    """The whole pipeline inside a run directory."""
+    task: Task = plugins.resolve(recipe.task_class, f"the task of {recipe.system}")(recipe, run)
 
+    def evaluate(name: str, stage: str | None) -> dict[str, Any]:
+        return task.evaluate(Engine(task.model(stage), recipe.max_batch_size), name)
 
-def train(task: Task) -> None:
-    """The whole pipeline of a task inside its run."""
-    run = task.run
     run.plan([*task.first_stages, "evaluate-base", RL, "evaluate-rlvr", "compare"])
     task.prepare()
     start = task.supervise()
-    before = run.stage("evaluate-base", lambda: evaluate(task, task.before, start))
-    said = run.stage(RL, lambda: reinforce(task, start))
-    after = run.stage("evaluate-rlvr", lambda: evaluate(task, AFTER, RL))
+    before = run.stage("evaluate-base", lambda: evaluate(task.before, start))
+    learned = run.stage(RL, lambda: task.reinforce(start))
+    after = run.stage("evaluate-rlvr", lambda: evaluate(AFTER, RL))
     compared = run.stage("compare", lambda: task.compare({task.before: before, AFTER: after}))
-    stages.summarise(run, compared, task.curves, [*compared["notes"], *said["notes"]])
-
-
-def reinforce(task: Task, start: str | None) -> dict[str, Any]:
-    """Learn from verified rewards; ends early when there is nothing left to learn from."""
-    recipe, language = task.recipe, task.model(start)
-    return stages.reinforce(
-        task.run,
-        RL,
-        "RLVR",
-        merged(language) if recipe.merge_lora else language,
-        task.rollout,
-        settings=recipe.rl,
-        seed=seeds.derive(recipe.seed, "rl updates"),
-        monitor=CollapseMonitor(recipe.collapse_monitor),
-        max_batch_size=recipe.max_batch_size,
-        evaluate_every=recipe.evaluation.every,
-    )
-
-
-def evaluate(task: Task, name: str, stage: str | None) -> dict[str, Any]:
-    """The measurements of the model after a stage."""
-    return task.evaluate(Engine(task.model(stage), task.recipe.max_batch_size), name)
+    stages.summarise(run, compared, task.curves, [*compared["notes"], *learned["notes"]])

@@ -7,9 +7,8 @@ Both resume when they are called again with the same folder. Ctrl-C ends the ste
 from __future__ import annotations
 
 import hashlib
-import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,23 +20,29 @@ from oneiro.agents.loading import AgentMetadata
 from oneiro.agents.policies import ModelPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts, play
-from oneiro.episode import Episode, Row, given
-from oneiro.learning import loop
+from oneiro.episode import Episode, Row, Tokens, given
+from oneiro.learning import stages
+from oneiro.learning.collapse import CollapseMonitor
 from oneiro.learning.learner import LearnerSettings
-from oneiro.learning.loop import Callbacks, RlSettings
+from oneiro.learning.loop import RlSettings
 from oneiro.learning.optimiser import OptimiserSettings
+from oneiro.learning.settings import CollapseMonitorSettings
+from oneiro.learning.stages import Rollout
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel, LoraSettings, load, with_lora
 from oneiro.recipe import pretrained
-from oneiro.rundir.records import read_lines
-from oneiro.rundir.run import holds_run
+from oneiro.report.episodes import record
+from oneiro.rundir.records import drop_torn_line, read_log
+from oneiro.rundir.run import METRICS, Run, holds_run
 from oneiro.runtime import distributed, files, interrupt, seeds, threads
 from oneiro.runtime.errors import OneiroError
-from oneiro.runtime.progress import Bar, console
 from oneiro.sampling.engine import Engine, SamplingSettings
+from oneiro.sampling.sample import Sample
 from oneiro.worlds.base import World
 from oneiro.worlds.choice import WorldChoice
 
+ROWS = 256
+"""Decoded at once."""
 SILENT = 3
 """Steps without anything to learn from after which that is said."""
 Reward = Callable[[str, str], float]
@@ -66,26 +71,36 @@ def train(
     """
     if not prompts or isinstance(prompts, str) or not all(isinstance(prompt, str) for prompt in prompts):
         raise OneiroError("prompts: give a list of at least one prompt, each a text")
-    told = {"prompts": hashlib.sha256("\n".join(prompts).encode()).hexdigest(), "prompts_per_step": prompts_per_step}
-    out = _prepared(out, steps, group_size, {**told, "max_tokens": max_tokens, "seed": seed})
-    language = _opened(model, lora)
+    arguments = {
+        "prompts": hashlib.sha256("\n".join(prompts).encode()).hexdigest(),
+        "prompts_per_step": prompts_per_step,
+    }
+    out = _prepare(out, steps, group_size, {**arguments, "max_tokens": max_tokens, "seed": seed})
+    language = _open(model, lora)
     sampling = SamplingSettings(max_tokens=max_tokens)
-    chat, engine = ChatFormat(language.tokenizer), Engine(language)
+    chat = ChatFormat(language.tokenizer)
 
-    def play_step(step: int) -> list[Episode]:
-        order = seeds.generator(seed, "prompts", step).permutation(len(prompts))[:prompts_per_step]
-        chosen = [prompts[i] for i in order]
-        tokens = [chat.opening(prompt) for prompt in chosen]
-        sampled = engine.generate(tokens, group_size, sampling, seed=seeds.derive(seed, "replies", step))
-        episodes = []
-        for group, (prompt, opening, samples) in enumerate(zip(chosen, tokens, sampled, strict=True)):
-            for sample in samples:
-                row = Row([given(opening), *sample.segments(turn=1)])
-                earned = [_number(reward(prompt, language.text(sample.tokens)))]
-                episodes.append(Episode([row], earned, group=group, finish_reason=sample.finish_reason))
-        return episodes
+    def rollout(engine: Engine) -> Rollout:
+        def play_step(step: int) -> list[Episode]:
+            order = seeds.generator(seed, "prompts", step).permutation(len(prompts))[:prompts_per_step]
+            chosen = [prompts[i] for i in order]
+            tokens = [chat.opening(prompt) for prompt in chosen]
+            sampled = engine.generate(tokens, group_size, sampling, seed=seeds.derive(seed, "replies", step))
+            return [
+                answered(prompt, opening, sample, group)
+                for group, (prompt, opening, samples) in enumerate(zip(chosen, tokens, sampled, strict=True))
+                for sample in samples
+            ]
 
-    return _reinforced(language, play_step, rl or _settings(language, steps), out, seed, max_tokens)
+        return Rollout(play_step, record, max_tokens=max_tokens, shown=("reward",))
+
+    def answered(prompt: str, opening: Tokens, sample: Sample, group: int) -> Episode:
+        reply = language.text(sample.tokens)
+        earned = _number(reward(prompt, reply))
+        row, turn = Row([given(opening), *sample.segments(turn=1)]), {"state": prompt, "actions": [], "reply": reply}
+        return Episode([row], [earned], group=group, finish_reason=sample.finish_reason, info={"turns": [turn]})
+
+    return _reinforce(language, rollout, rl or _settings(language, steps), out, seed)
 
 
 @distributed.setup()
@@ -108,9 +123,9 @@ def train_agent(
     `world` is the name of a registered world, a `World` class of your own, or anything that makes worlds. Without
     `dialogue` an agent is asked for its thoughts and its actions, and not for predictions of states.
     """
-    told = {"world": getattr(world, "__name__", str(world)), "levels_per_step": levels_per_step}
-    out = _prepared(out, steps, group_size, {**told, "max_tokens": max_tokens, "seed": seed})
-    language = _opened(model, lora)
+    arguments = {"world": getattr(world, "__name__", str(world)), "levels_per_step": levels_per_step}
+    out = _prepare(out, steps, group_size, {**arguments, "max_tokens": max_tokens, "seed": seed})
+    language = _open(model, lora)
     sampling = SamplingSettings(max_tokens=max_tokens)
     dialogue = dialogue or DialogueSettings(world_model=False)
     make_world: Callable[[], World] = world if callable(world) else WorldChoice(name=world).maker()
@@ -119,41 +134,47 @@ def train_agent(
             world=WorldChoice(name=world), dialogue=dialogue, sampling=sampling, response_prefix=""
         )
         language = metadata.write(language)
-    chat, policy = ChatFormat(language.tokenizer), ModelPolicy(Engine(language), sampling)
+    chat = ChatFormat(language.tokenizer)
+    replies = dialogue.max_turns if dialogue.context == "full" and not chat.rewrites else 1
 
-    def play_step(step: int) -> list[Episode]:
-        own = seeds.derive(seed, "agent", step)
-        planned = attempts(levels_per_step, group_size, "train", own)
-        return play(make_world, planned, policy, dialogue, chat, own)
+    def rollout(engine: Engine) -> Rollout:
+        policy = ModelPolicy(engine, sampling)
 
-    most = max_tokens * (dialogue.max_turns if dialogue.context == "full" and not chat.rewrites else 1)
-    return _reinforced(language, play_step, rl or _settings(language, steps), out, seed, most)
+        def play_step(step: int) -> list[Episode]:
+            own = seeds.derive(seed, "agent", step)
+            planned = attempts(levels_per_step, group_size, "train", own)
+            return play(make_world, planned, policy, dialogue, chat, own)
+
+        return Rollout(play_step, record, max_tokens=max_tokens * replies)
+
+    return _reinforce(language, rollout, rl or _settings(language, steps), out, seed)
 
 
-def _prepared(out: str | Path, steps: int, group_size: int, told: dict[str, Any]) -> Path:
+def _prepare(out: str | Path, steps: int, group_size: int, arguments: dict[str, Any]) -> Path:
     """The folder, which remembers what it was begun with: other arguments need another folder."""
-    return distributed.on_main_process(lambda: _prepare(Path(out), steps, group_size, told))
+    return distributed.on_main_process(lambda: _begin(Path(out), steps, {**arguments, "group_size": group_size}))
 
 
-def _prepare(out: Path, steps: int, group_size: int, told: dict[str, Any]) -> Path:
+def _begin(out: Path, steps: int, arguments: dict[str, Any]) -> Path:
     if steps < 1:
         raise OneiroError(f"steps: {steps} steps teach nothing; give 1 or more")
-    if group_size < 2:
+    if arguments["group_size"] < 2:
         raise OneiroError("group_size: replies to one prompt are compared with each other; give 2 or more")
-    told = {**told, "group_size": group_size}
     if holds_run(out):
         raise OneiroError(f"{out} holds the run of a recipe; choose another folder for out")
     file = out / "arguments.json"
     if file.exists():
         known = files.read_json(file)
-        if changed := [key for key, value in told.items() if not isinstance(known, dict) or known.get(key) != value]:
+        if changed := [
+            key for key, value in arguments.items() if not isinstance(known, dict) or known.get(key) != value
+        ]:
             raise OneiroError(f"{out} was begun with other {', '.join(changed)}; choose another folder for out")
     else:
         try:
             out.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OneiroError(f"out: cannot use {out} ({error.strerror}); give a folder") from None
-        files.write_json(file, told)
+        files.write_json(file, arguments)
     return out
 
 
@@ -165,7 +186,7 @@ def _number(reward: Any) -> float:
     return float(reward)
 
 
-def _opened(model: str | LanguageModel, lora: LoraSettings | None) -> LanguageModel:
+def _open(model: str | LanguageModel, lora: LoraSettings | None) -> LanguageModel:
     if not isinstance(model, str | LanguageModel):
         raise OneiroError("model: give a name, a folder, or what oneiro.models.language.load returned")
     language = with_lora(load(model) if isinstance(model, str) else model, lora)
@@ -204,35 +225,37 @@ def _threads(language: LanguageModel, arguments: Path) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _reinforced(
-    language: LanguageModel,
-    play_step: Callable[[int], list[Episode]],
-    settings: RlSettings,
-    out: Path,
-    seed: int,
-    max_tokens: int,
+class _PlainRun(Run):
+    """The folder of `train`: one stage, no recipe, and checkpoints in the folder itself."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, -1)
+        self.recipe, self.info = {}, {"stages": {}}
+        drop_torn_line(path / METRICS)
+
+    def checkpoint_dir(self, stage: str) -> Path:
+        return self.path
+
+    def log(self, stage: str, step: int, values: Mapping[str, float]) -> None:
+        super().log(stage, step, values)
+        if step == SILENT and not any(row["groups_kept"] for row in read_log(self.path / METRICS)):
+            self.say(f"in {SILENT} steps all replies to a prompt earned the same: nothing can be learned from that")
+
+
+def _reinforce(
+    language: LanguageModel, rollout: Callable[[Engine], Rollout], settings: RlSettings, out: Path, seed: int
 ) -> LanguageModel:
-    screen, metrics = console(), out / "metrics.jsonl"
-    rows = list(read_lines(metrics)) if metrics.exists() else []
-    with (
-        _stoppable(out),
-        _threads(language, out / "arguments.json"),
-        Bar("RL", settings.steps, 0, screen, lambda line: None) as bar,
-    ):
-
-        def log(step: int, values: dict[str, float]) -> None:
-            rows.append({"step": step, **values})
-            files.write_text(metrics, "".join(json.dumps(row) + "\n" for row in rows))
-            bar.advance(1, reward=values["reward"])
-            if len(rows) == SILENT and not any(row["groups_kept"] for row in rows):
-                screen.print(
-                    f"in {SILENT} steps all replies to a prompt earned the same: nothing can be learned from that"
-                )
-
-        def rewind(step: int) -> None:
-            rows[:] = [row for row in rows if row["step"] <= step]
-            bar.advance(step)
-
-        callbacks = Callbacks(play_step, log, rewind=rewind, say=screen.print)
-        loop.reinforce(language, settings, out, seed, callbacks, max_tokens=max_tokens)
+    never = CollapseMonitor(CollapseMonitorSettings(every=0, stop=False))
+    with _stoppable(out), _threads(language, out / "arguments.json"):
+        stages.reinforce(
+            _PlainRun(out),
+            "rl",
+            "RL",
+            language,
+            rollout,
+            settings=settings,
+            seed=seed,
+            monitor=never,
+            max_batch_size=ROWS,
+        )
     return language

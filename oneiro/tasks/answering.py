@@ -27,8 +27,9 @@ from oneiro.runtime import seeds
 from oneiro.runtime.clock import spent
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.sampling.sample import Sample
-from oneiro.tasks.base import AFTER, BEFORE, RL, Predictor, Reward, Task
+from oneiro.tasks.base import Predictor, Reward
 from oneiro.tasks.recipe import AnsweringRecipe
+from oneiro.tasks.task import AFTER, BEFORE, RL, Task
 
 SFT = "sft"
 AT_ONCE = 1024

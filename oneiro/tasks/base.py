@@ -1,4 +1,4 @@
-"""What a task is: a world model with a verifiable answer; a trained one at work, in the place of a world, and in RLVR.
+"""What a task is: a world model with a verifiable answer; and a trained one at work, or in the place of a world.
 
 `Predictor` turns a case (a state and action with their true outcome) into a prompt, reads whatever a model answers, and
 says how right it is. It holds no model and learns nothing: the same one serves SFT (`prompt` + `target`), RL (`prompt`
@@ -6,7 +6,7 @@ says how right it is. It holds no model and learns nothing: the same one serves 
 string for language models and a row of token ids for video models.
 
 `Dynamics` answers batches of (state, action), for planners and learned worlds, whatever a state is. `LearnedWorld` is a
-trained predictor behind the `World` interface. `Task` is what one subject fills into `oneiro.systems.rlvr`.
+trained predictor behind the `World` interface.
 """
 
 from __future__ import annotations
@@ -15,18 +15,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from oneiro.runtime import distributed, plugins, seeds
 from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.worlds.base import World
-
-if TYPE_CHECKING:  # recipes are read without torch
-    from oneiro.learning.stages import Curve, Rollout
-    from oneiro.models.language import LanguageModel
-    from oneiro.rundir.run import Run
-    from oneiro.sampling.engine import Engine
-    from oneiro.tasks.recipe import RlvrRecipe
 
 CaseT = TypeVar("CaseT")
 PromptT = TypeVar("PromptT")
@@ -219,65 +212,6 @@ class LearnedWorld(World):
 
     def ceiling(self) -> float | None:
         return None
-
-
-# In RLVR --------------------------------------------------------------------------------------------------------------
-
-RL = "rl"
-"""The stage of RL."""
-BEFORE, AFTER = "base", "RLVR"
-"""The two models that a run compares, by the names of their rows."""
-
-
-class Task(ABC):
-    """One modality inside one run."""
-
-    curves: ClassVar[Sequence[Curve]]
-    """What the report plots."""
-
-    def __init__(self, recipe: RlvrRecipe, run: Run) -> None:
-        self.recipe, self.run = recipe, run
-
-    @property
-    def before(self) -> str:
-        """The row of the model that RL starts from."""
-        return BEFORE
-
-    @property
-    @abstractmethod
-    def first_stages(self) -> Sequence[str]:
-        """The stages of `prepare` and `supervise`, in order."""
-
-    @abstractmethod
-    def prepare(self) -> None:
-        """The stages before training: data, tokenizer, the weights that training starts from."""
-
-    @abstractmethod
-    def supervise(self) -> str | None:
-        """Supervised training on true outcomes, as a stage; returns its name, or None where the recipe has none."""
-
-    @abstractmethod
-    def model(self, stage: str | None) -> LanguageModel:
-        """The weights after a stage (None: those that training starts from), with their metadata."""
-
-    @abstractmethod
-    def rollout(self, engine: Engine) -> Rollout:
-        """What a step of RL samples and how it is rewarded."""
-
-    @abstractmethod
-    def evaluate(self, engine: Engine, name: str) -> dict[str, Any]:
-        """The measurements of one model on held-out cases, as plain JSON."""
-
-    @abstractmethod
-    def compare(self, measured: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-        """`tables` (with baselines and ceiling), `notes`, and `images` where there are any."""
-
-
-def intervals_apart(before: float | None, after: float | None) -> str:
-    """What the upper bound of the first and the lower bound of the second say of the difference."""
-    if before is None or after is None:
-        return "too few cases to compare"
-    return "the intervals do not overlap" if after > before else "the intervals overlap"
 
 
 # By name --------------------------------------------------------------------------------------------------------------

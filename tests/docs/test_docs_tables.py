@@ -14,7 +14,7 @@ from oneiro.recipe import Recipe, find, listing, load, read
 from oneiro.recipe.mistakes import models_in
 from oneiro.sampling.server import ServerConfig
 from oneiro.systems import recipe_class
-from oneiro.systems.spa.variants import VARIANTS
+from oneiro.systems.spa.recipe import VARIANTS
 from oneiro.tasks.textgame.predictor import TextGamePredictorConfig
 from oneiro.worlds import make, names
 from oneiro.worlds.registry import world_class

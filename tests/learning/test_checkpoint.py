@@ -21,7 +21,7 @@ from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models import language as languages
 from oneiro.models.language import LanguageModel, LoraSettings, assemble, with_lora
 from oneiro.models.video import tokenizer as tokenizers
-from oneiro.models.video.frame_tokenizer import FrameTokenizerSettings
+from oneiro.models.video.tokenizer import FrameTokenizerSettings
 from oneiro.runtime import files
 from oneiro.runtime.errors import OneiroError
 from tests.conftest import make_tiny

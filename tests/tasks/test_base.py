@@ -12,14 +12,13 @@ import pytest
 
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.tasks.base import LearnedWorld, Malformed, Predictor
-from oneiro.tasks.grid.model import TrueLake
+from oneiro.tasks.grid.model import LearnedFrozenLake, TrueLake
 from oneiro.tasks.grid.predictor import GridPredictor
-from oneiro.tasks.grid.world import LearnedFrozenLake
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
 from oneiro.tasks.textgame.rollout import true_predictor
 from oneiro.tasks.textgame.world import LearnedTextGame
 from oneiro.tasks.video.world import LearnedFrames, LearnedVideo, LearnedVideoConfig
-from oneiro.tasks.webpage.evaluate import distinct
+from oneiro.tasks.webpage.evaluation import distinct
 from oneiro.tasks.webpage.predictor import WebPagePredictor, WebPagePredictorConfig
 from oneiro.tasks.webpage.rollout import true_predictor as page_predictor
 from oneiro.tasks.webpage.world import LearnedPage

@@ -12,9 +12,9 @@ from oneiro import recipe as recipes
 from oneiro.rundir.run import Run
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
+from oneiro.systems.spa.pipeline import VariantRun
 from oneiro.systems.spa.recipe import SpaRecipe
-from oneiro.systems.spa.variant_run import VariantRun
-from oneiro.tasks.base import Task
+from oneiro.tasks.task import Task
 from oneiro.tasks.textgame.data import Data, data_stage, record, with_validation
 from oneiro.tasks.textgame.recipe import TextGameRecipe
 from oneiro.tasks.textgame.task import TextGameTask

@@ -24,9 +24,9 @@ from oneiro.runtime.files import read_json
 from oneiro.sampling.engine import Engine
 from oneiro.tasks.grid.model import GridMetadata, GridModel
 from oneiro.tasks.grid.predictor import GridPredictor, GridPredictorConfig
-from oneiro.tasks.textgame.dynamics import TextGameDynamics
 from oneiro.tasks.textgame.model import TextGameMetadata, TextGameModel
 from oneiro.tasks.textgame.predictor import TextGamePredictor
+from oneiro.tasks.textgame.world import TextGameDynamics
 from oneiro.tasks.webpage.dynamics import BrowsedPage, PageDynamics, pages_in
 from oneiro.tasks.webpage.model import WebPageMetadata, WebPageModel
 from oneiro.tasks.webpage.predictor import WebPagePredictor

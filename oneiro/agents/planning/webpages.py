@@ -11,9 +11,9 @@ import numpy as np
 from oneiro.agents.linear import Choice, LinearPolicy, choice
 from oneiro.agents.planning.base import Judged, Proposed, Root
 from oneiro.runtime import seeds
-from oneiro.tasks.webpage.dream import goal_of, reaches
 from oneiro.tasks.webpage.dynamics import BrowsedPage
 from oneiro.tasks.webpage.slots import Line, sources_of
+from oneiro.tasks.webpage.world import goal_of, reaches
 from oneiro.worlds.base import World
 from oneiro_web.actions import Action, parse_webarena
 from oneiro_web.plugin import WebWorld

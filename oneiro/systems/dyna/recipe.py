@@ -1,4 +1,4 @@
-"""Dyna's recipe: every setting."""
+"""Dyna's recipes: every setting. `variant_class` is the world's part of the pipeline, `module:Class`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from oneiro.agents.learners.recipe import LakeRecipe, WebRecipe
 from oneiro.learning.rl_settings import RlSettings, RolloutSettings
 from oneiro.learning.settings import SftSettings
 from oneiro.recipe import Settings
-from oneiro.systems.plan.recipe import LakeRecipe
-from oneiro.systems.plan.web_recipe import WebRecipe
 
+PIPELINE = "oneiro.systems.dyna.pipeline"
 Variant = Literal["real-only", "dream-only", "mixed"]
 
 
@@ -38,7 +38,8 @@ class DynaEvaluationSettings(Settings):
 class DynaLakeRecipe(LakeRecipe):
     """RL of a policy on a lake: in the true world, in a learned one, or in both."""
 
-    pipeline: ClassVar[str] = "oneiro.systems.dyna.frozen_lake"
+    pipeline: ClassVar[str] = PIPELINE
+    variant_class: ClassVar[str] = "oneiro.systems.dyna.lake:LakeVariant"
     variants: list[Variant] = Field(["real-only", "dream-only", "mixed"], min_length=1)
     dyna: DynaSettings = DynaSettings()
     refresh: SftSettings = SftSettings()
@@ -71,7 +72,8 @@ class DynaWebEvaluationSettings(Settings):
 class DynaWebRecipe(WebRecipe):
     """RL of a linear policy on the web: in the true web, in a page model, or in both."""
 
-    pipeline: ClassVar[str] = "oneiro.systems.dyna.web"
+    pipeline: ClassVar[str] = PIPELINE
+    variant_class: ClassVar[str] = "oneiro.systems.dyna.web:WebVariant"
     variants: list[Variant] = Field(["real-only", "dream-only", "mixed"], min_length=1)
     dyna: DynaSettings = DynaSettings(real_share=0.25)
     refresh: SftSettings = SftSettings()

@@ -2,8 +2,8 @@
 
     demonstrations  ->  first policy  ->  its play  ->  page model  ->  rounds of RL, refreshed model, measured success
 
-The loop is `oneiro.systems.dyna.loop`; here is what the web needs besides. In dreams the task's own check decides on
-the predicted address.
+The loop is `oneiro.systems.dyna.pipeline`; here is what the web needs besides. In dreams the task's own check decides
+on the predicted address.
 """
 
 from __future__ import annotations
@@ -11,52 +11,43 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from oneiro.agents.dreaming import DreamingPolicy
+from oneiro.agents.learners.pages import (
+    PageModels,
+    Steps,
+    WebLearner,
+    config_of,
+    page_models,
+    policy_dialogue,
+    recorded,
+    world_of,
+)
 from oneiro.agents.linear import LinearPolicy, fit, turn_numbers
 from oneiro.agents.rollout import Attempt, attempts, attempts_at, play
 from oneiro.episode import Episode, with_outcome
 from oneiro.learning.algorithms import Grpo
-from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
-from oneiro.systems.dyna.loop import VariantRun, run_variants
-from oneiro.systems.dyna.recipe import DynaWebRecipe, Variant
-from oneiro.systems.plan.page_models import PageModels, page_models
-from oneiro.systems.plan.pages import Steps, WebLearner, config_of, policy_dialogue, recorded, world_of
-from oneiro.tasks.webpage.dream import DreamedWeb, foresee
+from oneiro.systems.dyna.pipeline import DynaVariant
+from oneiro.systems.dyna.recipe import DynaWebRecipe
 from oneiro.tasks.webpage.dynamics import NextPages, Remembered
 from oneiro.tasks.webpage.parquet import read_parquet
 from oneiro.tasks.webpage.slot_model import right_kind
+from oneiro.tasks.webpage.world import DreamedWeb, foresee
 from oneiro.worlds.levels import distinct_seeds
 
-__all__ = ["DynaWebRecipe", "run"]
 
-
-def run(recipe: DynaWebRecipe, run: Run) -> None:
-    """The whole pipeline inside a run directory."""
-
-    def train(number: int, variant: Variant) -> dict[str, Any]:
-        learner = WebLearner(recipe, run, number)
-        learner.learn()
-        return WebVariant(learner, recipe, variant).train()
-
-    learned = ("policy", "play", "world-model")
-    run_variants(run, learned, recipe.dyna.rounds, recipe.variants, recipe.repeats, train)
-
-
-class WebVariant(VariantRun):
+class WebVariant(DynaVariant):
     """One variant of one repeat."""
 
-    def __init__(self, learner: WebLearner, recipe: DynaWebRecipe, variant: Variant) -> None:
-        super().__init__(learner.run, recipe.dyna, variant, learner.number)
-        self.learner, self.recipe = learner, recipe
-
-    def steps_before(self) -> int:
-        """The demonstrations and the first policy's play."""
-        return sum(int(self.run.stage(f"{name}-{self.number}", dict)["steps"]) for name in ("policy", "play"))
+    recipe: DynaWebRecipe
+    learner: WebLearner
+    learner_class: ClassVar = WebLearner
+    played: ClassVar = ("policy", "play")
+    """The demonstrations, and the first policy's play."""
 
     # Weights
 
@@ -149,6 +140,6 @@ class WebVariant(VariantRun):
         true, steps = recorded(self.recipe, planned, policy, seed)
         dreamed = self.dreamed(pages, planned, policy, seed)
         cases = [case for episode in steps for case in episode if not case.stops]
-        return self.measured(
+        return self.measurements(
             number, true, dreamed, [right_kind(page, case) for page, case in zip(pages(cases), cases, strict=True)]
         )

@@ -1,122 +1,180 @@
-"""What planning and dreaming on a lake start from: random play, a world model and a policy learned from it."""
+"""Planning on a lake: a model from random play without rewards; then search inside it, for two goals.
+
+    random play  ->  world model (SFT)  ->  search for the lake's goal  ->  search for another goal, no new training
+
+Beside search in the model: a policy from the same play (with its rewards), a vote of that policy with the planner's
+tokens, search in a memory of the play, in a shuffled model and in the true lake.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from oneiro.agents import reply as replies
-from oneiro.agents.loading import AgentMetadata
+from oneiro.agents.learners.lake import REPLY, LakeLearner, lake_of, random_play, read_action, transitions
+from oneiro.agents.planning.grids import every_action, grid_rule
+from oneiro.agents.planning.policy import PlanningPolicy, VotePolicy, make_planner, traces
+from oneiro.agents.planning.policy import dialogue as planning_dialogue
+from oneiro.agents.planning.proposals import PolicyProposals
+from oneiro.agents.planning.settings import PlannerSettings
+from oneiro.agents.planning.values import RuleValue
+from oneiro.agents.policies import ModelPolicy, Policy, ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
-from oneiro.agents.reply import TAG_TOKENS
-from oneiro.episode import Row
+from oneiro.agents.rollout import attempts_at, play
+from oneiro.episode import Episode
 from oneiro.learning import stages
-from oneiro.learning.settings import SftSettings
-from oneiro.models import language as languages
 from oneiro.models.chat import ChatFormat
-from oneiro.models.language import LanguageModel
-from oneiro.rundir.records import read_lines
-from oneiro.rundir.run import Run
-from oneiro.runtime import seeds
-from oneiro.sampling.engine import Engine, SamplingSettings
-from oneiro.systems.plan.play import POLICY_DIALOGUE, policy_row, random_play, steps_in, transitions
-from oneiro.systems.plan.recipe import LakeRecipe
-from oneiro.systems.spa.hindsight import best_known
-from oneiro.tasks.answering import true_rows
-from oneiro.tasks.grid.model import GridMetadata, GridModel
-from oneiro.tasks.grid.predictor import GridPredictor, GridPredictorConfig, GridTransition
+from oneiro.sampling.engine import Engine
+from oneiro.systems.plan.pipeline import Planning
+from oneiro.systems.plan.recipe import Goal, PlanLakeRecipe
+from oneiro.tasks.base import Cached, Dynamics, Shuffled
+from oneiro.tasks.grid.model import LookupModel, TrueLake
+from oneiro.tasks.grid.predictor import Lookup
+from oneiro.worlds.baselines import random_policy
+from oneiro.worlds.grid.frozen_lake.target import TargetLake, best_possible, has_target
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake
-from oneiro.worlds.registry import config_for
+from oneiro.worlds.levels import distinct_seeds
 
-REPLY = SamplingSettings(max_tokens=12)
-"""An action of the policy, with its marks."""
-
-
-def lake_of(recipe: LakeRecipe) -> Callable[[], FrozenLake]:
-    """A factory of true lakes."""
-    return partial(FrozenLake, config_for(recipe.world.name, recipe.world.settings))
+POOL = 2000
+"""Steps of the play among whose states a shuffled model answers for another."""
 
 
-def read_action(text: str) -> str | None:
-    """The action of a policy without thoughts."""
-    found = replies.read(text, think=False).actions
-    return found[0] if found else None
+class LakePlanning(LakeLearner, Planning):
+    """One of the repeats, measured on the same levels as the others."""
 
+    recipe: PlanLakeRecipe
+    curve: ClassVar = ("Loss of the world model", "world-model")
+    steps_title: ClassVar[str] = "unseen steps of random play"
 
-@dataclass
-class LakeLearner:
-    """One of the repeats of a run: its own play, weights and order."""
-
-    recipe: LakeRecipe
-    run: Run
-    number: int
-
-    @property
-    def seed(self) -> int:
-        return seeds.derive(self.recipe.seed, "repeat", self.number)
-
-    def learn(self) -> None:
-        """The stages that everything else starts from."""
-        self.run.stage(f"play-{self.number}", self.play)
-        self.run.stage(f"world-model-{self.number}", self.learn_model)
-        self.run.stage(f"policy-{self.number}", self.learn_policy)
-
-    def play(self) -> dict[str, Any]:
-        world = lake_of(self.recipe)()
-        first = seeds.derive(self.seed, "levels")
-        levels = range(first, first + self.recipe.play.levels)
-        records = list(random_play(world, levels, "train", self.seed))
-        self.run.episodes(f"play-{self.number}", 0, records)
-        return {"steps": steps_in(records), "success": float(np.mean([record["success"] for record in records]))}
-
-    def played(self) -> list[dict[str, Any]]:
-        return list(read_lines(self.run.path / "episodes" / f"play-{self.number}-000000.jsonl.gz"))
-
-    @property
-    def predictor(self) -> GridPredictor:
-        return GridPredictor(GridPredictorConfig(world=self.recipe.world))
-
-    def tiny(self, name: str, cases: Sequence[GridTransition]) -> LanguageModel:
-        """Random weights; the tokenizer is trained on steps of the play."""
-        actions = lake_of(self.recipe)().actions or ()
-        texts = [languages.ROLES, *(f"{word}\n" for word in actions)] * 64
-        texts += [text for case in cases[:512] for text in (f"{case.state}\n{case.action}", case.after)]
-        return languages.create_tiny(self.recipe.model, texts, seeds.derive(self.seed, name), TAG_TOKENS)
-
-    def learn_model(self) -> dict[str, Any]:
-        """SFT of the next state on every distinct step of the play."""
+    def evaluate(self) -> dict[str, Any]:
+        """How true the model is, and what search in it reaches."""
+        model = self.grid_model(stages.weights_after(self.run, [self.named("world-model")], self.recipe.model))
         cases = transitions(self.played())
-        language = self.tiny("world model", cases)
-        GridMetadata(task=self.predictor.config, sampling=self.recipe.sampling).write(language)
-        rows = true_rows(self.predictor, ChatFormat(language.tokenizer), cases)
-        return self._supervise("world-model", language, rows, self.recipe.sft)
+        memory = {"model": Cached(model), "lookup": Cached(LookupModel(self.predictor, Lookup(cases)))}
+        steps = self.accuracy(memory)
+        shuffled = Shuffled(memory["model"], [case.state for case in cases[:POOL]], self.seed)
+        dynamics: dict[str, Dynamics[str]] = {**memory, "shuffled model": shuffled}
+        rows: dict[str, Any] = {}
+        for goal in self.recipe.goals:
+            rows[goal] = {
+                f"beam, {name}": self.measure(goal, self.planner(inside, self.recipe.planner))
+                for name, inside in dynamics.items()
+            }
+            rows[goal]["mpc, model"] = self.measure(goal, self.planner(memory["model"], self.recipe.mpc))
+            rows[goal] |= self.policies(goal, rows[goal]["beam, model"]["tokens"])
+            shown = ", ".join(f"{name} {np.mean(row['success']):.1%}" for name, row in rows[goal].items())
+            self.run.say(f"repeat {self.number}, {goal}: {shown}")
+        if self.number == 0:
+            self.trace(memory["model"])
+        return {"rows": rows, "steps": steps}
 
-    def learn_policy(self) -> dict[str, Any]:
-        """SFT of the best actions that the play knows of: a policy from the same data, and its rewards besides."""
-        records = self.played()
-        language = self.tiny("policy", transitions(records))
-        AgentMetadata(world=self.recipe.world, dialogue=self.policy_dialogue, sampling=REPLY, response_prefix="").write(
-            language
+    def policies(self, goal: Goal, budget: float) -> dict[str, dict[str, Any]]:
+        """The policy alone, and its vote with the tokens that a decision of the planner takes."""
+        if not self.run.stage(self.named("policy"), dict)["rows"]:
+            return {}
+        language = stages.weights_after(self.run, [self.named("policy")], self.recipe.model)
+        engine, chat = Engine(language, self.recipe.max_batch_size), ChatFormat(language.tokenizer)
+        alone = self.measure(goal, ModelPolicy(engine, REPLY), dialogue=self.policy_dialogue, chat=chat)
+        votes = self.votes(budget, alone["tokens"], self.recipe.evaluation.vote_most)
+        proposals = PolicyProposals[str](
+            engine, REPLY, votes, prompt=lambda root: chat.opening(root.state), read=read_action
         )
-        chat, best = ChatFormat(language.tokenizer), sorted(best_known(records))
-        if not best:
-            return {"rows": 0}
-        rows = [policy_row(chat, state, actions[0]) for state, actions in best]
-        return self._supervise("policy", language, rows, self.recipe.policy)
+        vote = VotePolicy(proposals, observe=lambda world: world.render())
+        return {"policy": alone, "policy, vote": {**self.measure(goal, vote), "votes": votes}}
 
-    def _supervise(self, name: str, language: LanguageModel, rows: list[Row], settings: SftSettings) -> dict[str, Any]:
-        stage, seed = f"{name}-{self.number}", seeds.derive(self.seed, name)
-        steps = stages.supervise(self.run, stage, stage.replace("-", " "), language, rows, [], settings, seed)
-        return {"rows": len(rows), "steps": steps}
+    def reference(self) -> dict[str, Any]:
+        """Chance below, and above the same search in the true lake and the best possible."""
+        rows: dict[str, Any] = {}
+        for goal in self.recipe.goals:
+            policies: dict[str, Policy] = {
+                "random": ScriptedPolicy(random_policy),
+                "beam, true lake": self.planner(TrueLake(lake_of(self.recipe)()), self.recipe.planner),
+                "mpc, true lake": self.planner(TrueLake(lake_of(self.recipe)()), self.recipe.mpc),
+            }
+            rows[goal] = {name: self.measure(goal, policy, self.recipe.seed) for name, policy in policies.items()}
+            best = best_possible(self.world_of(goal)(), self.levels(goal))
+            rows[goal]["best possible"] = {"success": best, "tokens": 0.0}
+        return rows
 
-    @property
-    def policy_dialogue(self) -> DialogueSettings:
-        most = config_for(self.recipe.world.name, self.recipe.world.settings).max_actions
-        return POLICY_DIALOGUE.model_copy(update={"max_turns": most})
+    def trace(self, inside: Dynamics[str]) -> None:
+        decisions = []
+        for goal in self.recipe.goals:
+            policy = self.planner(inside, self.recipe.planner)
+            episodes = self.play_levels(goal, policy, self.seed, self.levels(goal)[: self.recipe.evaluation.traces])
+            decisions += traces(policy, episodes, f"beam search in the model, {goal}")
+        self.write_traces(decisions)
 
-    def grid_model(self, language: LanguageModel) -> GridModel:
-        return GridModel(self.predictor, Engine(language, self.recipe.max_batch_size), self.recipe.sampling)
+    # What is played
+
+    def world_of(self, goal: Goal) -> Callable[[], FrozenLake]:
+        """A factory of lakes with a goal."""
+        lakes = lake_of(self.recipe)
+        return partial(TargetLake, lakes().config) if goal == "target" else lakes
+
+    def levels(self, goal: Goal) -> list[int]:
+        """Distinct evaluation levels; for another goal those of them that have one."""
+        settings, world = self.recipe.evaluation, self.world_of(goal)()
+        seeds = distinct_seeds(lake_of(self.recipe), "eval", settings.levels, settings.first_seed)
+        return [seed for seed in seeds if has_target(world, seed)] if isinstance(world, TargetLake) else seeds
+
+    def planner(self, inside: Dynamics[str], settings: PlannerSettings) -> PlanningPolicy[str]:
+        """A planner with a cache of its own: what it costs does not depend on who asked before."""
+        world = lake_of(self.recipe)()
+        planner = make_planner(Cached(inside), every_action(world), RuleValue(grid_rule(world)), settings)
+        return PlanningPolicy(planner, observe=lambda world: world.render(), task=task_of)
+
+    def measure(
+        self,
+        goal: Goal,
+        policy: Policy,
+        seed: int | None = None,
+        dialogue: DialogueSettings | None = None,
+        chat: ChatFormat | None = None,
+    ) -> dict[str, Any]:
+        seed = self.seed if seed is None else seed
+        return self.row(policy, self.play_levels(goal, policy, seed, self.levels(goal), dialogue, chat))
+
+    def play_levels(
+        self,
+        goal: Goal,
+        policy: Policy,
+        seed: int,
+        levels: Sequence[int],
+        dialogue: DialogueSettings | None = None,
+        chat: ChatFormat | None = None,
+    ) -> list[Episode]:
+        make_world = self.world_of(goal)
+        dialogue = dialogue or planning_dialogue(make_world().config.max_actions)
+        return play(make_world, attempts_at(levels, 1, "eval"), policy, dialogue, chat, seed)
+
+    def accuracy(self, memory: dict[str, Cached[str]]) -> dict[str, Any]:
+        """Exact predictions of unseen steps, by level; steps that change something apart."""
+        world, count = lake_of(self.recipe)(), self.recipe.play.held_out
+        chosen = distinct_seeds(lake_of(self.recipe), "eval", count, self.recipe.evaluation.first_seed)
+        shares: dict[str, Any] = {}
+        for name, inside in {**memory, "no change": None}.items():
+            by_level: list[list[float]] = []
+            changed: list[list[float]] = []
+            for record in random_play(world, chosen, "eval", 0):
+                cases = transitions([record])
+                if inside is None:
+                    right = [case.state == case.after for case in cases]
+                else:
+                    answers = inside.predict([(case.state, case.action) for case in cases])
+                    right = [answer[0].state == case.after for answer, case in zip(answers, cases, strict=True)]
+                by_level.append([float(hit) for hit in right])
+                moved = [float(hit) for hit, case in zip(right, cases, strict=True) if case.state != case.after]
+                changed += [moved] if moved else []
+            shares[name] = {
+                "all": [float(np.mean(r)) for r in by_level],
+                "changed": [float(np.mean(r)) for r in changed],
+            }
+        return shares
+
+
+def task_of(world: Any) -> int | None:
+    """What a value is asked about: the cell to reach, or the goal that the lake itself shows."""
+    return world.target if isinstance(world, TargetLake) else None

@@ -1,4 +1,4 @@
-"""The recipes of planning: every setting."""
+"""The recipes of planning: every setting. `planning_class` is the world's part of the pipeline, `module:Class`."""
 
 from __future__ import annotations
 
@@ -6,24 +6,13 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from oneiro.agents.learners.recipe import LakeRecipe, WebRecipe
 from oneiro.agents.planning.settings import PlannerSettings
 from oneiro.learning.settings import SftSettings
-from oneiro.models.settings import ModelSettings
-from oneiro.recipe import Recipe, Settings
+from oneiro.recipe import Settings
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.tasks.textgame.recipe import TextGameRecipe
-from oneiro.worlds.choice import WorldChoice
-from oneiro.worlds.registry import world_class
-
-
-class RandomPlaySettings(Settings):
-    """The play that the model learns from. Its actions are random and its rewards are not used."""
-
-    levels: int = Field(4000, ge=1)
-    """Training levels, one episode each."""
-    held_out: int = Field(300, ge=1)
-    """Evaluation levels of which every step is predicted, for the accuracy of the model."""
 
 
 class PlanEvaluationSettings(Settings):
@@ -36,44 +25,15 @@ class PlanEvaluationSettings(Settings):
     """Episodes whose decisions the report shows."""
 
 
+PIPELINE = "oneiro.systems.plan.pipeline"
 Goal = Literal["goal", "target"]
-
-
-class LakeRecipe(Recipe):
-    """What recipes share that learn a model of the lake and a policy from random play."""
-
-    world: WorldChoice = WorldChoice(name="frozen-lake", view="spaced")
-    model: ModelSettings = ModelSettings()
-    """World model and policy, each of this size."""
-    repeats: int = Field(3, ge=1)
-    """Models trained from scratch, each with its own play, weights and order; the tables show their mean."""
-    play: RandomPlaySettings = RandomPlaySettings()
-    sft: SftSettings = SftSettings()
-    """How the world model learns."""
-    policy: SftSettings = SftSettings()
-    """How the policy learns from the same play: the best actions that its successful episodes know of."""
-    sampling: SamplingSettings = SamplingSettings(max_tokens=48)
-    """Of the world model."""
-    max_batch_size: int = Field(512, ge=1)
-    """Rows decoded at once."""
-
-    @model_validator(mode="after")
-    def _lakes(self) -> LakeRecipe:
-        if world_class(self.world.name).name != "frozen-lake":
-            raise OneiroError(f"{self.system} is about lakes; world.name is {self.world.name}, set frozen-lake")
-        if self.model.name != "tiny":
-            raise OneiroError(f"{self.system} trains its models from scratch: set model.name=tiny")
-        return self
-
-    @property
-    def parameters(self) -> int | None:
-        return self.model.parameters
 
 
 class PlanLakeRecipe(LakeRecipe):
     """A model of the lake from random play, then search."""
 
-    pipeline: ClassVar[str] = "oneiro.systems.plan.frozen_lake"
+    pipeline: ClassVar[str] = PIPELINE
+    planning_class: ClassVar[str] = "oneiro.systems.plan.lake:LakePlanning"
     planner: PlannerSettings = PlannerSettings()
     mpc: PlannerSettings = PlannerSettings(name="mpc")
     """A second planner on the same model."""
@@ -95,7 +55,9 @@ class PlanTextGameRecipe(TextGameRecipe):
     this recipe does not run; its own are `play`.
     """
 
-    pipeline: ClassVar[str] = "oneiro.systems.plan.text_game"
+    pipeline: ClassVar[str] = PIPELINE
+    planning_class: ClassVar[str] = "oneiro.systems.plan.textgame:TextGamePlanning"
+    repeats: ClassVar[int] = 1
     demonstrations: int = Field(8, ge=1)
     """Training levels of each game whose winning plans the policy learns."""
     policy: SftSettings = SftSettings()
@@ -113,3 +75,25 @@ class PlanTextGameRecipe(TextGameRecipe):
         if self.model.name != "tiny":
             raise OneiroError(f"{self.system} trains its models from scratch: set model.name=tiny")
         return self
+
+
+class PlanWebEvaluationSettings(Settings):
+    tasks: int = Field(60, ge=1)
+    """Distinct tasks on contents that training never has."""
+    first_seed: int = 0
+    vote_most: int = Field(256, ge=1)
+    """Samples of a vote, at most; below that it gets the tokens that beam search takes."""
+    traces: int = Field(4, ge=0)
+    """Episodes whose decisions the report shows."""
+
+
+class PlanWebRecipe(WebRecipe):
+    """A page model from play without rewards, then search with the task's own check of the address as value."""
+
+    pipeline: ClassVar[str] = PIPELINE
+    planning_class: ClassVar[str] = "oneiro.systems.plan.web:WebPlanning"
+    planner: PlannerSettings = PlannerSettings(depth=3, width=3, proposals=5)
+    evaluation: PlanWebEvaluationSettings = PlanWebEvaluationSettings()
+
+
+PlanRecipe = PlanLakeRecipe | PlanTextGameRecipe | PlanWebRecipe

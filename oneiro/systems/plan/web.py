@@ -1,4 +1,4 @@
-"""A page model from play without rewards; then search inside it for the page that a task asks for.
+"""Planning on the web: a page model from play without rewards; then search inside it for the page that a task asks for.
 
     demonstrations  ->  linear policy  ->  its play  ->  page model (pages and actions only)  ->  search
 
@@ -9,23 +9,13 @@ search in a memory of the play, in a shuffled model and in copies of the true si
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cached_property, partial
-from typing import Any
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 
-from oneiro.agents.linear import LinearPolicy
-from oneiro.agents.planning.policy import PlanningPolicy, VotePolicy, dialogue, make_planner, traces
-from oneiro.agents.planning.values import RuleValue
-from oneiro.agents.planning.webpages import PolicyRanking, PolicyVotes, address_rule, observed, page_goal
-from oneiro.agents.policies import Policy, ScriptedPolicy
-from oneiro.agents.rollout import attempts_at, play
-from oneiro.episode import Episode
-from oneiro.learning import stages
-from oneiro.rundir.run import Run
-from oneiro.runtime import seeds
-from oneiro.systems.plan.pages import (
+from oneiro.agents.learners.pages import (
     WebLearner,
     by_episode,
     config_of,
@@ -34,8 +24,16 @@ from oneiro.systems.plan.pages import (
     succeeded,
     world_of,
 )
-from oneiro.systems.plan.tables import difference, planning_table, steps_table, write_traces
-from oneiro.systems.plan.web_recipe import PlanWebRecipe, WebRecipe
+from oneiro.agents.linear import LinearPolicy
+from oneiro.agents.planning.policy import PlanningPolicy, VotePolicy, dialogue, make_planner, traces
+from oneiro.agents.planning.values import RuleValue
+from oneiro.agents.planning.webpages import PolicyRanking, PolicyVotes, address_rule, observed, page_goal
+from oneiro.agents.policies import Policy, ScriptedPolicy
+from oneiro.agents.rollout import attempts_at, play
+from oneiro.episode import Episode
+from oneiro.runtime import seeds
+from oneiro.systems.plan.pipeline import Planning
+from oneiro.systems.plan.recipe import PlanWebRecipe
 from oneiro.tasks.base import Cached
 from oneiro.tasks.webpage.dynamics import BrowsedPage, NextPages, PageDynamics, TrueWeb, looked_up, shuffled
 from oneiro.tasks.webpage.lookup import Lookup
@@ -44,150 +42,110 @@ from oneiro.worlds.baselines import random_policy
 from oneiro.worlds.levels import distinct_seeds
 from oneiro_web.plugin import WebWorld
 
-__all__ = ["PlanWebRecipe", "run"]
-
 POOL = 200
 """True pages that a shuffled model answers for."""
+TITLE = "Tasks on the web"
 
 
-def run(recipe: PlanWebRecipe, run: Run) -> None:
-    """The whole pipeline inside a run directory."""
-    repeats = range(recipe.repeats)
-    per_repeat = ("policy", "play", "world-model", "evaluate")
-    run.plan([*(f"{name}-{number}" for number in repeats for name in per_repeat), "reference", "compare"])
-    measured = [Repeat(recipe, run, number).all() for number in repeats]
-    reference = run.stage("reference", partial(measure_reference, recipe))
-    compared = run.stage("compare", lambda: compare(measured, reference))
-    curves = {f"repeat {number}": f"policy-{number}" for number in repeats}
-    stages.summarise(run, compared, [stages.Curve("Loss of the policy", "loss", curves)], compared["notes"])
-
-
-def task_seeds(recipe: WebRecipe, count: int, first: int) -> list[int]:
-    """Distinct tasks on contents that training never has."""
-    return distinct_seeds(world_of(recipe), "eval", count, first)
-
-
-class Repeat(WebLearner):
+class WebPlanning(WebLearner, Planning):
     """One of the repeats, measured on the same tasks as the others."""
 
     recipe: PlanWebRecipe
-
-    def all(self) -> dict[str, Any]:
-        """Every stage; the measurements."""
-        self.learn()
-        return self.run.stage(f"evaluate-{self.number}", self.evaluate)
+    curve: ClassVar = ("Loss of the policy", "policy")
+    steps_title: ClassVar[str] = "the policy's steps on unseen tasks"
+    beside: ClassVar = ("policy", "policy, vote")
 
     def evaluate(self) -> dict[str, Any]:
         """How true the model is, and what search in it reaches."""
         cases, model, policy = self.steps, self.models.load(self.model_stage), self.policy()
         pool = list(dict.fromkeys(case.state for case in cases))[:POOL]
-        lookup = Lookup(cases, 0)
-        true_web = TrueWeb(branching_world(self.recipe))
+        lookup, true_web = Lookup(cases, 0), TrueWeb(self.branching_world)
         inside = {
             "model": PageDynamics(model),
             "lookup": PageDynamics(looked_up(lookup)),
             "shuffled model": PageDynamics(shuffled(model, pool, self.seed)),
             "true web": true_web,
         }
-        found = {}
-        for name, dynamics in inside.items():
-            found[f"beam, {name}"] = self.measure(planning(self.recipe, dynamics, policy), f"beam, {name}")
+        rows = {f"beam, {name}": self.measure(self.planner(one, policy)) for name, one in inside.items()}
         true_web.close()
-        votes = max(1, min(self.recipe.evaluation.vote_most, round(found["beam, model"]["tokens"])))
-        found["policy"] = self.measure(policy, "policy")
-        found["policy, vote"] = self.measure(VotePolicy(PolicyVotes(policy, votes), observed), "policy, vote")
-        found["policy, and its successes"] = self.measure(self.improved(), "policy, and its successes")
+        votes = self.votes(rows["beam, model"]["tokens"], 1.0, self.recipe.evaluation.vote_most)
+        rows["policy"] = self.measure(policy)
+        rows["policy, vote"] = self.measure(VotePolicy(PolicyVotes(policy, votes), observed))
+        rows["policy, and its successes"] = self.measure(self.improved())
+        for name, row in rows.items():
+            self.run.say(f"repeat {self.number}, {name}: {np.mean(row['success']):.1%}")
         if self.number == 0:
-            self.trace(planning(self.recipe, inside["model"], policy))
-        return {"rows": found, "steps": self.accuracy(model, lookup)}
+            searching = self.planner(inside["model"], policy)
+            episodes = self.play_tasks(searching, self.seed, self.tasks[: self.recipe.evaluation.traces])
+            self.write_traces(traces(searching, episodes, "beam search in the page model"))
+        return {"rows": {TITLE: rows}, "steps": self.accuracy(model, lookup)}
 
-    def measure(self, policy: Policy, name: str) -> dict[str, Any]:
-        found = measure(self.recipe, policy, self.seed)
-        self.run.say(f"repeat {self.number}, {name}: {np.mean(found['success']):.1%}")
-        return found
+    def reference(self) -> dict[str, Any]:
+        """Chance below, and above the best possible."""
+        chance = self.measure(ScriptedPolicy(random_policy), self.recipe.seed)
+        best = {"success": [1.0] * len(chance["success"]), "tokens": 0.0}
+        return {TITLE: {"random": chance, "best possible": best}}
 
     def improved(self) -> LinearPolicy:
         """The same data with its rewards and without a model: demonstrations and the successful play, imitated."""
-        shown = by_episode(self.steps)
+        episodes = by_episode(self.steps)
         policy = LinearPolicy(0.0)
-        self.imitate(policy, [steps for steps in shown if succeeded(steps)], f"improved-{self.number}")
+        self.imitate(policy, [steps for steps in episodes if succeeded(steps)], f"improved-{self.number}")
         return policy
 
     def accuracy(self, model: NextPages, lookup: Lookup) -> dict[str, Any]:
         """Steps of the policy on test tasks: is the next address, or the change of the page, the right one?"""
         policy = self.policy(self.recipe.play.temperature)
         _, played = recorded(self.recipe, attempts_at(self.tasks, 1, "eval"), policy, self.seed)
-        found: dict[str, Any] = {}
+        shares: dict[str, Any] = {}
         ways: dict[str, NextPages] = {
             "no change": lambda cases: [case.state for case in cases],
             "lookup": looked_up(lookup),
             "model": model,
         }
-        asked = [case for steps in played for case in steps if not case.stops]
+        situations = [case for steps in played for case in steps if not case.stops]
         for name, pages in ways.items():
-            told = iter(pages(asked))
-            judged = [[(case, right_kind(next(told), case)) for case in steps if not case.stops] for steps in played]
-            found[name] = {
+            predicted = iter(pages(situations))
+            judged = [
+                [(case, right_kind(next(predicted), case)) for case in steps if not case.stops] for steps in played
+            ]
+            shares[name] = {
                 "all": [_share([hit for _, hit in steps]) for steps in judged],
                 "changed": [_share([hit for case, hit in steps if case.state != case.after]) for steps in judged],
             }
-        return found
+        return shares
+
+    # What is played
 
     @cached_property
     def tasks(self) -> list[int]:
-        return task_seeds(self.recipe, self.recipe.evaluation.tasks, self.recipe.evaluation.first_seed)
+        """Distinct tasks on contents that training never has."""
+        settings = self.recipe.evaluation
+        return distinct_seeds(world_of(self.recipe), "eval", settings.tasks, settings.first_seed)
 
-    def trace(self, policy: PlanningPolicy[BrowsedPage]) -> None:
-        """A few episodes with all that was considered, for the report."""
-        episodes = played_by(self.recipe, policy, self.seed, self.tasks[: self.recipe.evaluation.traces])
-        write_traces(self.run, traces(policy, episodes, "beam search in the page model"))
+    def branching_world(self) -> WebWorld:
+        """A true world in which a planner's look ahead does not run out of actions."""
+        config = config_of(self.recipe)
+        most = config.max_actions + self.recipe.planner.depth + 1
+        return WebWorld(config.model_copy(update={"max_actions": most}))
+
+    def planner(self, inside: PageDynamics, policy: LinearPolicy) -> PlanningPolicy[BrowsedPage]:
+        """A planner with a cache of its own: what it costs does not depend on who asked before."""
+        planner = make_planner(Cached(inside), PolicyRanking(policy), RuleValue(address_rule), self.recipe.planner)
+        return PlanningPolicy(planner, observed, page_goal, predicts=False)
+
+    def measure(self, policy: Policy, seed: int | None = None) -> dict[str, Any]:
+        row = self.row(policy, self.play_tasks(policy, self.seed if seed is None else seed, self.tasks))
+        return {**row, "tokens": 1.0} if isinstance(policy, LinearPolicy) else row  # a reply counts as one token
+
+    def play_tasks(self, policy: Policy, seed: int, tasks: Sequence[int]) -> list[Episode]:
+        asked = policy_dialogue(self.recipe)
+        if not isinstance(policy, LinearPolicy):
+            asked = dialogue(config_of(self.recipe).max_actions, predicts=not isinstance(policy, PlanningPolicy))
+        planned = attempts_at(tasks, 1, "eval")
+        return play(world_of(self.recipe), planned, policy, asked, None, seeds.derive(seed, "test"))
 
 
 def _share(hits: list[bool]) -> float | None:
     """None where there is nothing to count."""
     return float(np.mean(hits)) if hits else None
-
-
-def branching_world(recipe: PlanWebRecipe) -> Callable[[], WebWorld]:
-    """A factory of true worlds in which a planner's look ahead does not run out of actions."""
-    config = config_of(recipe)
-    most = config.max_actions + recipe.planner.depth
-    return lambda: WebWorld(config.model_copy(update={"max_actions": most + 1}))
-
-
-def planning(recipe: PlanWebRecipe, inside: PageDynamics, policy: LinearPolicy) -> PlanningPolicy[BrowsedPage]:
-    """A planner with a cache of its own: what it costs does not depend on who asked before."""
-    planner = make_planner(Cached(inside), PolicyRanking(policy), RuleValue(address_rule), recipe.planner)
-    return PlanningPolicy(planner, observed, page_goal, predicts=False)
-
-
-def measure(recipe: PlanWebRecipe, policy: Policy, seed: int) -> dict[str, Any]:
-    """Success on each test task, and tokens for a decision."""
-    settings = recipe.evaluation
-    episodes = played_by(recipe, policy, seed, task_seeds(recipe, settings.tasks, settings.first_seed))
-    decisions = sum(len(episode.info["turns"]) for episode in episodes)
-    spent = getattr(policy, "spent", None)
-    tokens = spent.tokens if spent is not None else decisions if isinstance(policy, LinearPolicy) else 0
-    return {"success": [float(episode.success) for episode in episodes], "tokens": tokens / max(1, decisions)}
-
-
-def played_by(recipe: PlanWebRecipe, policy: Policy, seed: int, chosen: Sequence[int]) -> list[Episode]:
-    asked = policy_dialogue(recipe)
-    if not isinstance(policy, LinearPolicy):
-        asked = dialogue(config_of(recipe).max_actions, predicts=not isinstance(policy, PlanningPolicy))
-    return play(world_of(recipe), attempts_at(chosen, 1, "eval"), policy, asked, None, seeds.derive(seed, "test"))
-
-
-def measure_reference(recipe: PlanWebRecipe) -> dict[str, Any]:
-    """Chance below, and above the best possible."""
-    rows = {"random": measure(recipe, ScriptedPolicy(random_policy), recipe.seed)}
-    return {**rows, "best possible": {"success": [1.0] * len(rows["random"]["success"]), "tokens": 0.0}}
-
-
-def compare(measured: list[dict[str, Any]], reference: dict[str, Any]) -> dict[str, Any]:
-    """The tables, and in words what search in the model reaches of search in the truth."""
-    rows = [one["rows"] for one in measured]
-    table, notes = planning_table("Tasks on the web", rows, reference)
-    notes += [note for other in ("policy", "policy, vote") for note in difference("beam, model", other, rows)]
-    tables = [table, steps_table([one["steps"] for one in measured], "the policy's steps on unseen tasks")]
-    return {"tables": [one.data() for one in tables], "notes": notes}

@@ -22,9 +22,11 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.seeds import derive, generator
 from oneiro.sampling.engine import Engine
 from oneiro.systems.policy_eval.agreement import FrameModel, mean_gap, mmrv, pearson
-from oneiro.systems.policy_eval.compare import Advance, Labels, Rollouts, keep_rollouts, rollout
+from oneiro.systems.policy_eval.pipeline import Advance, Labels, Rollouts, keep_rollouts, read_labels, rollout
 from oneiro.systems.policy_eval.policies import PixelPolicy
-from oneiro.systems.policy_eval.rt1 import WIDTHS, rt1_stops
+from oneiro.systems.policy_eval.rt1 import WIDTHS, load_rt1, rt1_stops
+from oneiro.systems.policy_eval.train import Progress, Say, quiet
+from oneiro.tasks.video.command import chosen, open_models
 from oneiro.tasks.video.dataset import resized
 from oneiro.tasks.video.model import VideoModel
 from oneiro.tasks.video.world import LearnedFrames
@@ -41,6 +43,35 @@ class RecordedStartSettings(Settings):
     horizon: int = Field(default=112, ge=1)
     """Actions of a rollout, unless the policy ends it before."""
     seed: int = 0
+
+
+def run(
+    model: str | Path,
+    data: Path,
+    checkpoints: Mapping[str, str],
+    encoder: Path,
+    settings: RecordedStartSettings,
+    real: Mapping[str, float],
+    *,
+    labels: Path | None = None,
+    keep: Path | None = None,
+    progress: Progress = quiet,
+    say: Say = lambda line: None,
+) -> list[Table]:
+    """What `oneiro eval rt1` does: checkpoints of RT-1 by name act in the models of a video run.
+
+    `real` is what is known of the policies' success on the robot.
+    """
+    opened = open_models(model)
+    models = robot_models(opened)
+    verdicts = read_labels(labels, models, checkpoints, settings.starts) if labels is not None else None
+    _, task, metadata = next(iter(opened.values()))
+    sizes = task.tokenizer.settings
+    frames = draw_starts(chosen(data, "test", metadata, say), settings, (sizes.height, sizes.width))
+    policies = {name: load_rt1(place, encoder) for name, place in checkpoints.items()}
+    with progress("rollouts", len(policies) * len(models)) as bar:
+        played = evaluate_policies(models, policies, frames, settings, bar.advance, keep, verdicts)
+    return robot_tables(played, real, settings.instruction)
 
 
 def draw_starts(episodes: Episodes, settings: RecordedStartSettings, size: tuple[int, int]) -> np.ndarray:

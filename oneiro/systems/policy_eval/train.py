@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from pydantic import Field
+from rich.console import Console
 
 from oneiro.models.smollm import home
 from oneiro.models.video.pixel import CONFIG, PixelReader, PixelSettings, train_reader
@@ -31,7 +32,13 @@ from oneiro.worlds.robot.simulator import ACTION_REPEAT, TASKS, RobotTask, TaskN
 
 SETTINGS, VALIDATION = "policies.json", "validation.json"
 Progress = Callable[[str, int], Bar]
+"""A progress bar of a title and a total."""
 Say = Callable[[str], Any]
+
+
+def quiet(title: str, total: int) -> Bar:
+    """A bar that nobody sees."""
+    return Bar(title, total, 0, Console(quiet=True), lambda line: None)
 
 
 class PolicyTrainingSettings(Settings):

@@ -12,7 +12,7 @@ from oneiro.agents.rollout import begun
 from oneiro.episode import Row, Segment, given
 from oneiro.models.chat import ChatFormat
 from oneiro.runtime import seeds
-from oneiro.systems.spa.variants import Variant
+from oneiro.systems.spa.recipe import Variant
 from oneiro.worlds.base import World
 
 STEPS = 10

@@ -7,30 +7,43 @@ Every variant of the recipe goes through the same stages with the same budget; t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from oneiro.agents import evaluate as evaluation
+from oneiro.agents.evaluate import AgentEvaluationSettings
+from oneiro.agents.hindsight import Hindsight
+from oneiro.agents.loading import AgentMetadata
+from oneiro.agents.policies import ModelPolicy
 from oneiro.agents.reply import TAG_TOKENS
+from oneiro.agents.rollout import attempts, attempts_at, play
+from oneiro.episode import Episode, Row, Tokens, lost
 from oneiro.learning import stages
-from oneiro.learning.stages import Curve
+from oneiro.learning.collapse import CollapseMonitor
+from oneiro.learning.filters import FilterSettings
+from oneiro.learning.loop import RlSettings
+from oneiro.learning.sft import SftSettings
+from oneiro.learning.stages import Curve, Rollout
 from oneiro.models import language as languages
+from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
+from oneiro.report.episodes import record
 from oneiro.report.table import Cell
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
+from oneiro.sampling.engine import Engine
 from oneiro.systems.side_by_side import side_by_side
-from oneiro.systems.spa.data import sample_texts
-from oneiro.systems.spa.recipe import SpaRecipe
-from oneiro.systems.spa.self_play import self_play, self_play_stage
-from oneiro.systems.spa.variant_run import VariantRun
-from oneiro.systems.spa.variants import VARIANTS, Variant
+from oneiro.systems.spa.data import rows_of, sample_texts
+from oneiro.systems.spa.recipe import SpaRecipe, Variant
+from oneiro.systems.spa.self_play import recorded_play, self_play, self_play_stage
 from oneiro.worlds.baselines import beyond_budget, budget_warning
-from oneiro.worlds.choice import WorldChoice
+from oneiro.worlds.levels import distinct_seeds
 from oneiro.worlds.registry import config_for
-
-__all__ = ["VARIANTS", "SpaRecipe", "Variant", "VariantRun", "run"]
 
 
 def run(recipe: SpaRecipe, run: Run) -> None:
@@ -77,14 +90,217 @@ def create_tiny(recipe: SpaRecipe) -> LanguageModel:
     if any(settings.policy == "self" for _, settings in played):
         raise OneiroError("'tiny' cannot play yet: set self_play.policy=random (or mixture)")
     acted = [recipe.world_of(recipe.variant(name)) for name in recipe.variants]
-    worlds = distinct([*acted, *(world for world, _ in played)])
-    texts = [text for world in worlds for text in sample_texts(world.maker(), recipe.dialogue, recipe.seed)]
+    worlds = [*acted, *(world for world, _ in played)]
+    distinct = [world for place, world in enumerate(worlds) if world not in worlds[:place]]
+    texts = [text for world in distinct for text in sample_texts(world.maker(), recipe.dialogue, recipe.seed)]
     return languages.create_tiny(recipe.model, texts, seeds.derive(recipe.seed, "weights"), TAG_TOKENS)
 
 
-def distinct(worlds: list[WorldChoice]) -> list[WorldChoice]:
-    """Each world once, in order of first appearance."""
-    return [world for place, world in enumerate(worlds) if world not in worlds[:place]]
+class VariantRun:
+    """One variant on its way through SFT, RL and evaluation, with the settings it changes already changed."""
+
+    def __init__(self, recipe: SpaRecipe, run: Run, name: str) -> None:
+        self.recipe, self.run, self.name = recipe, run, name
+        self.variant = variant = recipe.variant(name)
+        self.world = recipe.world_of(variant)
+        self.dialogue = recipe.dialogue.model_copy(
+            update={
+                "world_model": variant.world_model,
+                "state_reward": variant.state_reward or recipe.dialogue.state_reward,
+            }
+        )
+
+        # A variant without states in its replies does not begin with one.
+        self.response_prefix = (
+            recipe.response_prefix if variant.world_model else recipe.response_prefix.partition("<observation>")[0]
+        )
+
+    def train(self) -> None:
+        if self.variant.sft:
+            self.run.stage(f"sft-{self.name}", self.sft)
+        if self.variant.rl:
+            self.run.stage(f"rl-{self.name}", self.rl)
+        self.run.stage(f"evaluate-{self.name}", self.evaluate)
+
+    @property
+    def label(self) -> str:
+        return f"{Path(self.recipe.model.name).name} {self.name}"
+
+    @property
+    def sft_settings(self) -> SftSettings:
+        epochs = self.variant.epochs or self.recipe.sft.epochs
+        return self.recipe.sft.model_copy(update={"epochs": epochs})
+
+    @property
+    def rl_settings(self) -> RlSettings:
+        settings, weight = self.recipe.rl, self.variant.environment_ce
+        if not weight:
+            return settings
+        # What the environment answered teaches in every group, also where all attempts scored alike.
+        return settings.model_copy(update={"environment_ce": weight, "filter": FilterSettings(name="none")})
+
+    def model(self, *after: str) -> LanguageModel:
+        """The weights after the first of these stages that is done, else the base, with the metadata of the agent."""
+        recipe = self.recipe
+        language = stages.weights_after(self.run, [f"{stage}-{self.name}" for stage in after], recipe.model)
+        return AgentMetadata(
+            world=self.world, dialogue=self.dialogue, sampling=recipe.sampling, response_prefix=self.response_prefix
+        ).write(language)
+
+    def sft(self) -> dict[str, Any]:
+        """Learn the dynamics from recorded play."""
+        recipe, run, stage = self.recipe, self.run, f"sft-{self.name}"
+        language = self.model()
+        rows, held_out = self.data(ChatFormat(language.tokenizer))
+        seed = seeds.derive(recipe.seed, "sft")
+        steps = stages.supervise(run, stage, f"SFT {self.name}", language, rows, held_out, self.sft_settings, seed)
+        once = recipe.evaluation.model_copy(update={"samples": 1})
+        played = self.played(Engine(language, recipe.max_batch_size), "after SFT", once)
+        run.episodes(stage, steps, [record(e) for e in played])
+        found = {name: vars(cell) for name, cell in evaluation.measure(evaluation.unbroken(played)[0], 1).items()}
+        reached = found["prediction"]["value"]
+        shown = f", predicted state really reached {reached:.1%}" if reached is not None else ""
+        run.say(f"{self.name} after SFT on {len(rows):,} rows: success {found['success']['value']:.1%}{shown}")
+        return {"rows": len(rows), "measured": found}
+
+    def data(self, chat: ChatFormat) -> tuple[list[Row], list[Row]]:
+        """Rows to learn from and rows held out, by level."""
+        settings = self.recipe.self_play
+        malformed = self.variant.keep_malformed
+        keep_malformed = settings.keep_malformed if malformed is None else malformed
+        parts: tuple[list[Row], list[Row]] = ([], [])
+        learned = self.learned_turns()
+        for data in recorded_play(self.recipe, self.run, self.name):
+            rows = rows_of(data, chat, self.dialogue, self.variant, self.response_prefix, keep_malformed, learned)
+            if rows:
+                aside = seeds.generator(self.recipe.seed, "held out", data["seed"]).random() < settings.held_out
+                parts[aside].extend(rows)
+        if not parts[0]:
+            raise OneiroError(
+                "self-play gave no reply in the demanded form; set self_play.keep_malformed=true or play more"
+                if settings.hindsight is None
+                else "no attempt of the self-play succeeded, so that hindsight knows no way to learn; raise "
+                "self_play.group_size, or set self_play.hindsight=null"
+            )
+        return parts
+
+    def learned_turns(self) -> Callable[[dict[str, Any]], bool]:
+        """Which turns of the recorded play are learned."""
+        share = self.recipe.self_play.hindsight
+        if share is None:
+            return lambda turn: True
+        return Hindsight(recorded_play(self.recipe, self.run, self.name), share, self.recipe.seed)
+
+    def rl(self) -> dict[str, Any]:
+        """Learn to act; ends early when there is nothing left to learn from."""
+        recipe, stage, language = self.recipe, f"rl-{self.name}", self.model("sft")
+        if self.rl_settings.environment_ce and ChatFormat(language.tokenizer).rewrites:
+            raise OneiroError(
+                f"variant '{self.name}' learns from what the environment answers, but the chat template of "
+                f"{recipe.model.name} rewrites earlier turns; choose a model whose template does not"
+            )
+        return stages.reinforce(
+            self.run,
+            stage,
+            f"RL {self.name}",
+            language,
+            self.rollout,
+            settings=self.rl_settings,
+            seed=seeds.derive(recipe.seed, stage),
+            monitor=CollapseMonitor(recipe.collapse_monitor, lambda tokens: reasoning_length(language, tokens)),
+            max_batch_size=recipe.max_batch_size,
+            evaluate_every=recipe.evaluation.every,
+        )
+
+    def rollout(self, engine: Engine) -> Rollout:
+        """Training levels, each attempted by a group of episodes."""
+        recipe, make_world = self.recipe, self.world.episode_maker()
+        policy, chat = ModelPolicy(engine, recipe.sampling), ChatFormat(engine.language.tokenizer)
+
+        def play_step(step: int) -> list[Episode]:
+            seed = seeds.derive(recipe.seed, "rl", step)
+            planned = attempts(recipe.rollout.prompts_per_step, recipe.rollout.group_size, "train", seed)
+            return play(make_world, planned, policy, self.dialogue, chat, seed, self.response_prefix)
+
+        # A dialogue that grows is one row of many replies.
+        replies = self.dialogue.max_turns if self.dialogue.context == "full" and not chat.rewrites else 1
+        return Rollout(
+            play_step,
+            record,
+            evaluate=lambda step: self.eval_subset(engine, step),
+            max_tokens=replies * recipe.sampling.max_tokens,
+            validate=lambda: self.validate(engine),
+            validation_metric="validation_success",
+        )
+
+    def eval_subset(self, engine: Engine, step: int) -> dict[str, float]:
+        """How the policy of this step does on unseen levels."""
+        settings = self.recipe.evaluation
+        played, _ = evaluation.unbroken(self.played(engine, f"evaluate {step}", settings))
+        found = evaluation.measure(played, settings.samples)
+        values = {"eval_success": found["success"].value, f"eval_pass@{settings.samples}": found["pass@k"].value}
+        return {name: value for name, value in values.items() if isinstance(value, float)}
+
+    def validate(self, engine: Engine) -> dict[str, float]:
+        """Success on unseen levels that the evaluation does not use, one attempt each, always with the same noise."""
+        planned = attempts_at(self.validation_seeds(), 1, "eval")
+        policy, chat = self.policy(engine, self.recipe.evaluation), ChatFormat(engine.language.tokenizer)
+        seed = seeds.derive(self.recipe.seed, "validate")
+        played = play(self.world.episode_maker(), planned, policy, self.dialogue, chat, seed, self.response_prefix)
+        success, reward = (float(np.mean([getattr(e, name) for e in played])) for name in ("success", "score"))
+        return {"validation_success": success, "validation_reward": reward}
+
+    def validation_seeds(self) -> list[int]:
+        """Distinct unseen levels beyond those of the evaluation."""
+        select, settings = self.rl_settings.select, self.recipe.evaluation
+        assert select is not None
+        found = distinct_seeds(self.world.maker(), "eval", settings.levels + select.cases, settings.first_seed)
+        if len(found) <= settings.levels:
+            raise OneiroError(
+                f"{self.world.name} has no unseen levels beside the {len(found)} of the evaluation; lower "
+                "evaluation.levels or leave rl.select out"
+            )
+        return found[settings.levels :]
+
+    def policy(self, engine: Engine, settings: AgentEvaluationSettings) -> ModelPolicy:
+        """The engine's model as it is evaluated."""
+        sampling = self.recipe.sampling
+        if settings.temperature is not None:
+            sampling = sampling.model_copy(update={"temperature": settings.temperature})
+        return ModelPolicy(engine, sampling)
+
+    def evaluate(self) -> dict[str, Any]:
+        """The variant's rows of the tables."""
+        engine = Engine(self.model("rl", "sft"), self.recipe.max_batch_size)
+        played = self.played(engine, "evaluate", self.recipe.evaluation)
+        self.run.episodes(f"evaluate-{self.name}", 0, [record(e) for e in played])
+        if words := lost(played):
+            self.run.say(f"evaluation of {self.name}: {words}; their levels are left out")
+        episodes, _ = evaluation.unbroken(played)
+        rows = {"row": evaluation.agent_row(self.label, episodes, self.recipe.evaluation, self.response_prefix)}
+        rows["lengths"] = evaluation.lengths_row(self.label, episodes) or []
+        return {name: [cell if isinstance(cell, str) else vars(cell) for cell in row] for name, row in rows.items()}
+
+    def played(self, engine: Engine, what: str, settings: AgentEvaluationSettings) -> list[Episode]:
+        """The evaluation levels, played by the engine's model."""
+        chat, seed = ChatFormat(engine.language.tokenizer), seeds.derive(self.recipe.seed, what)
+        policy = self.policy(engine, settings)
+        made = self.world.episode_maker()
+        return evaluation.attempt(made, policy, self.dialogue, chat, settings, seed, self.response_prefix)
+
+
+def reasoning_length(language: LanguageModel, tokens: Tokens) -> int:
+    """How many leading tokens of a reply come before the one that completes `</think>`; all, where none does."""
+    if "</think>" not in language.decode(tokens):
+        return len(tokens)
+    low, high = 0, len(tokens)  # the first `low` tokens do not hold the mark, the first `high` do
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if "</think>" in language.decode(tokens[:middle]) else (middle, high)
+    return low
+
+
+# The report -----------------------------------------------------------------------------------------------------------
 
 
 def compare(recipe: SpaRecipe, run: Run) -> dict[str, Any]:

@@ -1,7 +1,13 @@
-"""SPA's recipe: every setting, and the combinations that make no sense."""
+"""SPA's recipe: the papers' protocols, the variants of a comparison, every setting, and what makes no sense together.
+
+Variants are what SPA's paper calls
+baselines and ablations: all go through the same stages with the same budget and differ in what their object says. A
+recipe names them in `variants` and may `define` more.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -11,14 +17,160 @@ from oneiro.agents.prompts import DialogueSettings
 from oneiro.learning.rl_settings import RlSettings, RolloutSettings
 from oneiro.learning.settings import CollapseMonitorSettings, SftSettings
 from oneiro.models.settings import ModelSettings
-from oneiro.recipe import Name, Recipe, Settings, Workers
+from oneiro.recipe import Name, Plain, Recipe, Settings, Workers, merge
 from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.sampling.server import ServerConfig
 from oneiro.sampling.settings import SamplingSettings
-from oneiro.systems.spa.protocols import with_protocol
-from oneiro.systems.spa.variants import VARIANTS, PlayPolicy, Variant, view_of
 from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.registry import config_for, world_class
+
+_BUDGET = 8192
+"""Padded tokens in a micro-batch: changes no result, fits models of a few billion parameters on one large GPU."""
+
+_TURNS: Plain = {"context": "full", "think": True, "show_reward": True, "max_turns": 5, "format_penalty": 0.1}
+
+_PPO: Plain = {
+    "algorithm": {"name": "ppo", "gamma": 1.0, "lam": 1.0, "bi_level": False},
+    "epochs": 1,
+    "minibatches": 1,
+    "learner": {
+        "token_budget": _BUDGET,
+        "optimiser": {"lr": 1e-6, "betas": [0.9, 0.999], "weight_decay": 0.01, "clip": 1.0, "schedule": "constant"},
+        "loss": {
+            "clip_low": 0.2,
+            "clip_high": 0.28,
+            "dual_clip": 3.0,
+            "kl": 0.0,
+            "entropy": 0.001,
+            "value_clip": 0.5,
+            "aggregate": "token-mean",
+        },
+    },
+    "critic": {"lr": 1e-5, "betas": [0.9, 0.999], "weight_decay": 0.01, "clip": 1.0, "schedule": "constant"},
+}
+
+PROTOCOLS: dict[str, Plain] = {
+    "own": {},
+    "spa": {
+        "dialogue": {**_TURNS, "actions_per_turn": 5, "max_words": 100},
+        "sampling": {"max_tokens": 400, "temperature": 1.0},
+        "self_play": {"policy": "self", "batches": 5, "levels": 32, "group_size": 8, "held_out": 0.2},
+        "sft": {
+            "batch": 16,
+            "epochs": 5,
+            "learner": {
+                "token_budget": _BUDGET,
+                "optimiser": {
+                    "lr": 1e-4,
+                    "betas": [0.9, 0.95],
+                    "weight_decay": 0.01,
+                    "clip": 1.0,
+                    "schedule": "cosine",
+                    "warmup": 0.1,
+                },
+            },
+        },
+        "rollout": {"prompts_per_step": 32, "group_size": 8},
+        # A quarter of 256 trajectories are kept: one update of 64.
+        "rl": {**_PPO, "steps": 1000, "filter": {"name": "fraction", "keep": 0.25}},
+        "evaluation": {"levels": 128, "samples": 8, "temperature": 1.0, "every": 10},
+    },
+    "ragen": {
+        "dialogue": {**_TURNS, "actions_per_turn": 5, "max_words": 100},
+        "sampling": {"max_tokens": 400, "temperature": 1.0},
+        "rollout": {"prompts_per_step": 8, "group_size": 16},
+        "rl": {**_PPO, "steps": 200, "filter": {"name": "fraction", "keep": 0.25}},
+        "evaluation": {"levels": 256, "samples": 1, "temperature": 0.5, "every": 10},
+    },
+    "ragen2": {
+        "dialogue": {**_TURNS, "actions_per_turn": 2, "max_words": 120},
+        "sampling": {"max_tokens": 400, "temperature": 1.0},
+        "rollout": {"prompts_per_step": 8, "group_size": 16},
+        # All 128 trajectories, 32 to an update. Its paper recommends rl.filter={name: top-p, keep: 0.9}.
+        "rl": {**_PPO, "steps": 200, "filter": {"name": "none"}, "minibatches": 4},
+        "evaluation": {"levels": 512, "samples": 1, "temperature": 0.5, "every": 10},
+    },
+}
+"""Protocol -> section -> settings: SPA's, RAGEN's of 2025 and of 2026, as their papers and code have them. A recipe
+takes one whole with `protocol: ragen2`; what it writes itself lies over the protocol's."""
+
+
+def with_protocol(data: Plain, known: Collection[str]) -> Plain:
+    """Recipe data with the sections of its protocol under what it says itself; null `known` ones count as left out."""
+    sections: dict[str, Any] = PROTOCOLS.get(str(data.get("protocol") or "own"), {})
+    data = {key: value for key, value in data.items() if value is not None or key not in known}
+    return {**data, **{name: merge(section, data.get(name, {})) for name, section in sections.items()}}
+
+
+PlayPolicy = Literal["self", "random", "exploration", "mixture", "oracle", "server"]
+"""Who plays for data: the model itself, uniformly random actions, a player that tries what it has not tried, a
+mixture with the oracle, the oracle, a model behind an address."""
+
+
+class Variant(Settings):
+    """One variant."""
+
+    world_model: bool = True
+    """Replies carry the observed and the predicted state."""
+    sft: bool = True
+    rl: bool = True
+    data: PlayPolicy | None = None
+    """Who plays for this variant's data, where it is not the recipe's `self_play.policy`."""
+    transfer: bool = False
+    """Learn the dynamics in the recipe's `transfer_world`, and act in its `world`."""
+    predict: Literal["next", "present"] = "next"
+    """The state that takes the place of the predicted one in SFT. `present` is the control that writes as many tokens
+    and learns no dynamics.
+    """
+    true_states: bool = True
+    """Put the true states in place of the imagined ones; without it the model learns its own beliefs."""
+    mask_states: bool = False
+    """Leave the true states out of the SFT loss (the paper's ablation, and what the released code does)."""
+    keep_malformed: bool | None = None
+    """Learn from replies without the demanded form too; None: as `self_play.keep_malformed` says."""
+    epochs: float | None = Field(None, gt=0)
+    """Passes over the data, where they are not the recipe's `sft.epochs`."""
+    coordinates: Literal["as chosen", "none", "wrong", "plain"] = "as chosen"
+    """Take the coordinates out of the world's view, or show wrong ones; `plain`: take them out where there are any."""
+    state_reward: float = Field(0.0, ge=0)
+    """Reward during RL for each state described exactly (online world modelling)."""
+    environment_ce: float = Field(0.0, ge=0)
+    """Weight of cross-entropy on what the environment answers during RL (ECHO)."""
+
+
+VARIANTS: dict[str, Variant] = {
+    "spa": Variant(),
+    "base": Variant(world_model=False, sft=False, rl=False, coordinates="plain"),
+    "vanilla-rl": Variant(world_model=False, sft=False, coordinates="plain"),
+    "state-estimation": Variant(sft=False, rl=False),
+    "state-estimation-rl": Variant(sft=False),
+    "no-world-model": Variant(world_model=False),
+    "copy-state": Variant(predict="present"),
+    "sft-only": Variant(rl=False),
+    "masked-states": Variant(mask_states=True),
+    "self-belief": Variant(true_states=False),
+    "random-data": Variant(data="random"),
+    "unfiltered": Variant(keep_malformed=True),
+    "transfer": Variant(transfer=True),
+    "no-coordinates": Variant(coordinates="none"),
+    "wrong-coordinates": Variant(coordinates="wrong"),
+    "online-world-model": Variant(sft=False, state_reward=0.5),
+    "echo": Variant(world_model=False, sft=False, environment_ce=0.1),
+    **{f"epochs-{epochs}": Variant(epochs=epochs) for epochs in range(1, 6)},
+}
+
+
+def view_of(view: str, coordinates: str) -> str:
+    """The view a variant sees in place of `view`: `grid+coordinates` without its coordinates is `text`, and so on."""
+    grid, plus, _ = view.partition("+")
+    if coordinates == "as chosen" or (coordinates == "plain" and not plus):
+        return view
+    if not plus:
+        raise OneiroError(
+            f"the view '{view}' has no coordinates to take away or to get wrong; set world.view=grid+coordinates "
+            "(or spaced+coordinates)"
+        )
+    return f"{grid}+wrong-coordinates" if coordinates == "wrong" else {"grid": "text"}.get(grid, grid)
 
 
 class SelfPlaySettings(Settings):
@@ -62,7 +214,7 @@ class SpaRecipe(Recipe):
 
     pipeline: ClassVar[str] = "oneiro.systems.spa.pipeline"
     protocol: Literal["own", "spa", "ragen", "ragen2"] = "own"
-    """Whose settings the sections take that are left out or null here (`protocols.py`)."""
+    """Whose settings the sections take that are left out or null here."""
     world: WorldChoice = WorldChoice(name="frozen-lake")
     transfer_world: WorldChoice | None = None
     """Where the variant `transfer` learns the dynamics, for instance a smaller version of `world`; seen as `world` is

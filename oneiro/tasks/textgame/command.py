@@ -13,7 +13,7 @@ from oneiro.recipe import build
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.files import write_text
 from oneiro.sampling.engine import Engine, SamplingSettings
-from oneiro.tasks.textgame.evaluate import answers_named, form_of
+from oneiro.tasks.textgame.accuracy import answers_named, form_of
 from oneiro.tasks.textgame.evaluation import StepEvaluation
 from oneiro.tasks.textgame.model import TextGameMetadata, TextGameModel
 from oneiro.tasks.textgame.predictor import Scorer, TextGamePredictor, TextGamePredictorConfig

@@ -14,8 +14,8 @@ from oneiro.report.table import Table
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.tasks.answering import AT_ONCE
+from oneiro.tasks.textgame.accuracy import Answers, evaluate_answers, published_rows, start_states
 from oneiro.tasks.textgame.data import Data, some_rows
-from oneiro.tasks.textgame.evaluate import Answers, evaluate_answers, published_rows, start_states
 from oneiro.tasks.textgame.model import TextGameModel
 from oneiro.tasks.textgame.predictor import Scorer, TextGamePredictor
 from oneiro.tasks.textgame.recipe import TextGameRecipe

@@ -16,7 +16,7 @@ from typing import Any
 
 from oneiro.runtime import seeds
 from oneiro.tasks.base import Malformed
-from oneiro.tasks.textgame.evaluate import Tally
+from oneiro.tasks.textgame.accuracy import Tally
 from oneiro.tasks.textgame.predictor import TextGamePredictor
 from oneiro.worlds.textgame.crawl import record
 from oneiro.worlds.textgame.dataset import Dataset, open_dataset, splits

@@ -18,7 +18,8 @@ from oneiro.report.table import Cell
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
 from oneiro.tasks.answering import CURVES, AnsweringTask, Judged
-from oneiro.tasks.base import AFTER, RL, Malformed, intervals_apart
+from oneiro.tasks.base import Malformed
+from oneiro.tasks.task import AFTER, RL, intervals_apart
 from oneiro.tasks.textgame import evaluation
 from oneiro.tasks.textgame.data import (
     Data,

@@ -7,14 +7,15 @@ An episode of RL is one segment with one sampled future; the futures of one segm
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from oneiro.episode import Episode
+from oneiro.episode import Episode, FinishReason, Row, given
 from oneiro.learning.stages import Curve, Rollout
 from oneiro.models import language as languages
 from oneiro.models.language import LanguageModel
@@ -23,10 +24,10 @@ from oneiro.report.stats import bootstrap
 from oneiro.report.videos import save_gif
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
-from oneiro.sampling.engine import Engine
-from oneiro.tasks.base import AFTER, BEFORE, RL, Task, intervals_apart
+from oneiro.sampling.engine import Engine, SamplingSettings
+from oneiro.tasks.task import AFTER, BEFORE, RL, Task, intervals_apart
 from oneiro.tasks.video.data import VideoData, data_stage, open_data
-from oneiro.tasks.video.episodes import describe, play, record
+from oneiro.tasks.video.dataset import Clips
 from oneiro.tasks.video.evaluation import (
     CEILING,
     COPY,
@@ -37,7 +38,7 @@ from oneiro.tasks.video.evaluation import (
     tables,
 )
 from oneiro.tasks.video.model import PRETRAIN, TOKENIZER
-from oneiro.tasks.video.predictor import VideoPredictor
+from oneiro.tasks.video.predictor import Encoded, VideoPredictor
 from oneiro.tasks.video.recipe import VideoRecipe
 from oneiro.tasks.video.training import (
     check_init_from,
@@ -190,3 +191,74 @@ def verdict(rows: dict[str, Measured], evaluation: SegmentEvaluation) -> list[st
         f"{gain.words('{:.4f}')}. Copying the last frame earns {copy:.4f}, the true frames through the tokenizer "
         f"{best:.4f}."
     ]
+
+
+def play(
+    task: VideoPredictor,
+    engine: Engine,
+    clips: Clips,
+    cases: Encoded,
+    names: Sequence[str],
+    group_size: int,
+    sampling: SamplingSettings,
+    seed: int,
+) -> list[Episode]:
+    """`group_size` futures of each segment, one episode each; a segment is a group and a frame is a turn.
+
+    Success is to earn more than the last given frame held still.
+    """
+    samples = task.sample(engine, cases, group_size, sampling, seed)
+    frames = task.frames_of(samples)
+    terms = task.rewards(clips, cases, frames)
+    total = np.sum(list(terms.values()), axis=0)
+    trivial, repeats = task.reward_of_copying(clips, cases), task.repeats(cases, frames)
+    episodes = []
+    for group, (name, futures) in enumerate(zip(names, samples, strict=True)):
+        prompt, actions = task.opening(cases[group]), clips.actions[group, task.layout.past - 1 :]
+        for member, sample in enumerate(futures):
+            rewards = total[group, member]
+            segments = task.layout.reply_segments(sample.segments())
+            episodes.append(
+                Episode(
+                    rows=[Row([given(prompt), *segments])],
+                    rewards=rewards.tolist(),
+                    terms={term: values[group, member].tolist() for term, values in terms.items()},
+                    success=bool(rewards.sum() > trivial[group]),
+                    finish_reason=FinishReason.LENGTH,
+                    member=member,
+                    group=group,
+                    task=name,
+                    world="video",
+                    info={"actions": actions, "repeats": repeats[group, member]},
+                )
+            )
+    return episodes
+
+
+def record(episode: Episode) -> dict[str, Any]:
+    """An episode as plain JSON: its tokens say what was seen, the tokenizer turns them into pictures."""
+    (row,) = episode.rows
+    actions: NDArray[np.float32] = episode.info["actions"]
+    frames = [segment.tokens.tolist() for segment in row.segments if segment.sampled]
+    return {
+        "world": episode.world,
+        "task": episode.task,
+        "member": episode.member,
+        "group": episode.group,
+        "success": episode.success,
+        "finish_reason": str(episode.finish_reason),
+        "score": episode.score,
+        "terms": episode.terms,
+        "tokens": episode.sampled_tokens,
+        "prompt": row.segments[0].tokens.tolist(),
+        "frames": frames,
+        "turns": [
+            {"actions": [" ".join(f"{number:+.2f}" for number in actions[turn])], "reward": reward}
+            for turn, reward in enumerate(episode.rewards)
+        ],
+    }
+
+
+def describe(episodes: Sequence[Episode]) -> dict[str, float]:
+    """How often a step's futures repeat a frame."""
+    return {"repetition": float(np.mean([episode.info["repeats"].mean() for episode in episodes]))}

@@ -13,7 +13,7 @@ from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.tasks.answering import some
-from oneiro.tasks.webpage.evaluate import distinct
+from oneiro.tasks.webpage.evaluation import distinct
 from oneiro.tasks.webpage.parquet import read_parquet, write_parquet
 from oneiro.tasks.webpage.predictor import WebPagePredictor
 from oneiro.tasks.webpage.recipe import WebPageRecipe

@@ -18,9 +18,9 @@ from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.tasks.answering import CURVES, AnsweringTask, Judged, true_rows
-from oneiro.tasks.base import AFTER, RL, intervals_apart
+from oneiro.tasks.task import AFTER, RL, intervals_apart
 from oneiro.tasks.webpage.data import Data, StepSampler, data_stage, open_data, short_enough, some_steps
-from oneiro.tasks.webpage.evaluate import difference, measure, tables
+from oneiro.tasks.webpage.evaluation import difference, measure, tables
 from oneiro.tasks.webpage.lookup import Lookup
 from oneiro.tasks.webpage.model import TEXTS, WebPageMetadata, WebPageModel, create_tiny
 from oneiro.tasks.webpage.predictor import WebPagePredictor

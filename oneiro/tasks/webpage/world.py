@@ -1,27 +1,34 @@
-"""A trained predictor in the place of the true web: the same interface, pages as text, every step a prediction."""
+"""A trained predictor in the place of the true web: the same interface, pages as text, every step a prediction.
+
+`DreamedWeb` is the same for tasks that end on a page: their own check decides on its address, for true and predicted
+pages alike.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 from oneiro.models import language as languages
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.tasks.base import LearnedWorld
+from oneiro.tasks.webpage.dynamics import NextPages
 from oneiro.tasks.webpage.model import WebPageMetadata, WebPageModel
 from oneiro.tasks.webpage.parse import record
 from oneiro.tasks.webpage.predictor import WebPagePredictor
 from oneiro.tasks.webpage.record import HISTORY
 from oneiro.tasks.webpage.rollout import Predict, imagine
 from oneiro.tasks.webpage.state import PageState, Situation
-from oneiro.worlds.base import Step
+from oneiro.worlds.base import Step, World
 from oneiro.worlds.registry import config_for
 from oneiro_web.actions import Kind, Malformed
 from oneiro_web.diff import Item
+from oneiro_web.evaluation.webarena import VARIANTS, url_match
 from oneiro_web.page import Node, Page, Printed
 from oneiro_web.plugin import WebWorld
+from oneiro_web.tasks import Evaluation, Task
 from oneiro_web.world import WebConfig
 
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
@@ -135,3 +142,62 @@ def open_world(model: str, world: str, settings: Mapping[str, Any] | None = None
         raise OneiroError(f"the model at {model} was not trained to predict web pages")
     task = WebPagePredictor(metadata.task.model_copy(update={"retrieve": 0}))
     return LearnedPage(task, WebPageModel(task, Engine(language, 1), metadata.sampling), config)
+
+
+def goal_of(task: Task) -> Evaluation | None:
+    """The check of the address where a task must end; None where a task asks for something else."""
+    found = task.eval
+    return found if isinstance(found, Evaluation) and found.eval_types == ("url_match",) else None
+
+
+def reaches(url: str, goal: Evaluation | None) -> bool:
+    """Whether the check accepts an address."""
+    return goal is not None and url_match(goal, url, VARIANTS["webarena"]).score == 1.0
+
+
+class DreamedWeb(LearnedPage):
+    """Starts on a true page and continues on predicted ones; a task is done at the predicted address that it asks for.
+
+    As in the true web, `stop` is graded, and so is the page that the last action of the budget leaves. Tasks that ask
+    for anything but a page are never done in here.
+    """
+
+    def __init__(self, pages: NextPages, config: WebConfig | None = None) -> None:
+        super().__init__(WebPagePredictor(), lambda situations: [], config)
+        self.pages = pages
+
+    def step(self, action: str) -> Step:
+        if self.over:
+            return self.ended(success=self.won)
+        parsed = self.grammar.parse(action)
+        if isinstance(parsed, Malformed):
+            self.notice = parsed.reason
+            return self.outcome(0.0, valid=False, effective=False, malformed=False)
+        self.notice = ""
+        if parsed.kind is Kind.STOP:
+            return self._graded(done=True, effective=True, malformed=False)
+        case, before = self.situation(action), self.present
+        told = self.pages([case])[0]
+        self.said = (*self.said, case.described)[-HISTORY:]
+        self.done_so_far.append(parsed)
+        if told is not None:
+            self.show(told)
+        malformed, effective = told is None, self.present != before
+        if self.remaining > 1:
+            return self.outcome(0.0, effective=effective, malformed=malformed)
+        return self._graded(done=False, effective=effective, malformed=malformed)
+
+    def _graded(self, *, done: bool, effective: bool, malformed: bool) -> Step:
+        self.won = reaches(self.present.url, goal_of(self.task))
+        return self.outcome(float(self.won), done=done, success=self.won, effective=effective, malformed=malformed)
+
+
+def foresee(pages: NextPages, asked: Sequence[tuple[World, str]]) -> None:
+    """Predict the next step of many dreams in one call; those that share `pages` (`Remembered`) find it there."""
+    cases = []
+    for world, action in asked:
+        assert isinstance(world, DreamedWeb)
+        parsed = world.grammar.parse(action)
+        if not isinstance(parsed, Malformed) and parsed.kind is not Kind.STOP:
+            cases.append(world.situation(action))
+    pages(cases)

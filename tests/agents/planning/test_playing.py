@@ -29,11 +29,10 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.sampling.server import ServerConfig
 from oneiro.tasks.base import Cached, Malformed, Shuffled
-from oneiro.tasks.grid.model import TrueLake
-from oneiro.tasks.grid.world import LearnedFrozenLake, foresee
-from oneiro.tasks.textgame.dynamics import TextGameDynamics
+from oneiro.tasks.grid.model import LearnedFrozenLake, TrueLake, foresee
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
 from oneiro.tasks.textgame.rollout import true_predictor
+from oneiro.tasks.textgame.world import TextGameDynamics
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import random_policy
 from oneiro.worlds.grid.frozen_lake.views import Lake

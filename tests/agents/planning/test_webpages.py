@@ -25,13 +25,13 @@ from oneiro.agents.planning.webpages import (
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import SamplingSettings
 from oneiro.tasks.base import Malformed
-from oneiro.tasks.webpage.dream import DreamedWeb
 from oneiro.tasks.webpage.dynamics import BrowsedPage, PageDynamics, TrueWeb, looked_up, shuffled
 from oneiro.tasks.webpage.lookup import Lookup
 from oneiro.tasks.webpage.model import WebPageMetadata
 from oneiro.tasks.webpage.predictor import WebPagePredictorConfig
 from oneiro.tasks.webpage.record import RecordedWeb
 from oneiro.tasks.webpage.state import PageState, PageTransition, Situation
+from oneiro.tasks.webpage.world import DreamedWeb
 from oneiro_web.diff import Item
 from oneiro_web.plugin import WebWorld
 from oneiro_web.tasks import Evaluation

@@ -11,11 +11,11 @@ from pydantic import ValidationError
 
 from oneiro.models.video import blocks
 from oneiro.models.video import tokenizer as tokenizers
-from oneiro.models.video.compressive_tokenizer import CompressiveTokenizer
 from oneiro.models.video.discriminator import Discriminator, DiscriminatorSettings, gradient_penalty, hinge
-from oneiro.models.video.frame_tokenizer import FrameTokenizer
 from oneiro.models.video.tokenizer import (
+    CompressiveTokenizer,
     CompressiveTokenizerSettings,
+    FrameTokenizer,
     FrameTokenizerSettings,
     Tokenizer,
     TokenizerSettings,

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from oneiro.agents.evaluate import evaluate_agent
+from oneiro.agents.learners.lake import random_play, steps_in, transitions
 from oneiro.agents.planning.settings import PlannerSettings
 from oneiro.recipe import load
 from oneiro.report import page
 from oneiro.rundir.records import read_lines, read_log
 from oneiro.runtime.errors import OneiroError
-from oneiro.systems.dyna.tables import steps_table
-from oneiro.systems.plan.play import random_play, steps_in, transitions
-from oneiro.systems.plan.tables import difference, planning_table
+from oneiro.systems.dyna.pipeline import steps_table
+from oneiro.systems.plan.pipeline import difference, planning_table
 from oneiro.tasks.webpage.parquet import read_parquet
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake, FrozenLakeConfig
 

@@ -17,7 +17,7 @@ from oneiro.models.video.layout import Layout
 from oneiro.models.video.tokenizer import FrameTokenizerSettings
 from oneiro.models.video.transformer import TransformerSettings, create
 from oneiro.runtime.errors import OneiroError
-from oneiro.systems.policy_eval.compare import read_labels
+from oneiro.systems.policy_eval.pipeline import read_labels
 from oneiro.systems.policy_eval.recorded_starts import (
     RecordedStartSettings,
     draw_starts,

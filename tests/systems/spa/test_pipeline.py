@@ -22,7 +22,7 @@ from oneiro.report.episodes import record
 from oneiro.rundir.run import Run
 from oneiro.runtime.errors import OneiroError
 from oneiro.systems.spa.data import rows_of
-from oneiro.systems.spa.pipeline import VARIANTS
+from oneiro.systems.spa.recipe import VARIANTS
 from oneiro.systems.spa.self_play import lose_batch, play_batch, recorded_play, self_play
 from oneiro.worlds.baselines import mixture
 from tests.interruption import Forked, fingerprint, kill_in

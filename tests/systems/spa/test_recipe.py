@@ -8,7 +8,7 @@ import pytest
 
 from oneiro.recipe import dump, find, listing, load, read
 from oneiro.runtime.errors import OneiroError
-from oneiro.systems.spa.pipeline import VARIANTS, SpaRecipe
+from oneiro.systems.spa.recipe import VARIANTS, SpaRecipe
 from oneiro.systems.spa.self_play import self_play_stage
 from oneiro.worlds.registry import config_for
 

@@ -24,8 +24,8 @@ from oneiro.rundir.run import Run
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.systems.spa.data import rows_of, sample_texts
-from oneiro.systems.spa.pipeline import VARIANTS, SpaRecipe, VariantRun
-from oneiro.systems.spa.variant_run import reasoning_length
+from oneiro.systems.spa.pipeline import VariantRun, reasoning_length
+from oneiro.systems.spa.recipe import VARIANTS, SpaRecipe
 from oneiro.worlds.baselines import mixture
 
 SEEN = "<think><observation>{state}</observation>"

@@ -11,9 +11,8 @@ from oneiro.models.language import LanguageModel
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.tasks.answering import true_rows
 from oneiro.tasks.base import Dynamics, Flaw, Imagined, Malformed
-from oneiro.tasks.grid.model import GridModel, LookupModel, TrueLake
+from oneiro.tasks.grid.model import GridModel, LearnedFrozenLake, LookupModel, TrueLake
 from oneiro.tasks.grid.predictor import GridPredictor, GridPredictorConfig, GridSituation, GridTransition, Lookup
-from oneiro.tasks.grid.world import LearnedFrozenLake
 from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake, FrozenLakeConfig
 

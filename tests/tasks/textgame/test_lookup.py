@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from oneiro.tasks.base import Malformed
-from oneiro.tasks.textgame.evaluate import FORMS, evaluate_answers
+from oneiro.tasks.textgame.accuracy import FORMS, evaluate_answers
 from oneiro.tasks.textgame.lookup import Lookup
 from oneiro.tasks.textgame.parse import Output
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig

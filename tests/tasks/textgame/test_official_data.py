@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from oneiro.runtime.seeds import generator
-from oneiro.tasks.textgame.evaluate import evaluate_answers
+from oneiro.tasks.textgame.accuracy import evaluate_answers
 from oneiro.tasks.textgame.predictor import Scorer, TextGamePredictor, TextGamePredictorConfig
 from oneiro.worlds.textgame.bytesized32 import read_transitions
 from oneiro.worlds.textgame.state import Kind, Transition

@@ -9,7 +9,7 @@ import pytest
 
 from oneiro.runtime.errors import OneiroError
 from oneiro.tasks.video.dataset import Clips, VideoDataset
-from oneiro.tasks.video.lookup import VideoLookup
+from oneiro.tasks.video.evaluation import VideoLookup
 from oneiro.worlds.robot.episodes import RobotEpisode, open_episodes, write_episode
 
 PAST = 2

@@ -36,7 +36,6 @@ from oneiro.tasks.video.command import evaluate_video, open_models
 from oneiro.tasks.video.data import VideoData, data_stage, open_data
 from oneiro.tasks.video.data import fixed_windows as fixed_segments
 from oneiro.tasks.video.dataset import VideoDataset
-from oneiro.tasks.video.episodes import play, record
 from oneiro.tasks.video.evaluation import (
     CEILING,
     COPY,
@@ -50,7 +49,7 @@ from oneiro.tasks.video.evaluation import (
 from oneiro.tasks.video.model import find_tokenizer, open_model
 from oneiro.tasks.video.predictor import VideoPredictor, VideoRewardSettings
 from oneiro.tasks.video.recipe import VideoRecipe
-from oneiro.tasks.video.task import verdict
+from oneiro.tasks.video.task import play, record, verdict
 from oneiro.tasks.video.teleop import blocks, keys_of, open_teleop
 from oneiro.tasks.video.training import given_transformer, take_transformer
 from oneiro.worlds.robot import puck as video_toy

@@ -18,7 +18,7 @@ from oneiro.rundir.run import Run
 from oneiro.runtime.errors import OneiroError
 from oneiro.tasks.answering import some, true_rows
 from oneiro.tasks.webpage.data import StepSampler, open_data, short_enough
-from oneiro.tasks.webpage.evaluate import distinct
+from oneiro.tasks.webpage.evaluation import distinct
 from oneiro.tasks.webpage.model import create_tiny
 from oneiro.tasks.webpage.parquet import read_parquet, write_parquet
 from oneiro.tasks.webpage.predictor import WebPagePredictor

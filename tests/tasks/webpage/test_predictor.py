@@ -9,7 +9,7 @@ import pytest
 
 from oneiro.runtime.errors import OneiroError
 from oneiro.tasks.base import Malformed
-from oneiro.tasks.webpage.evaluate import difference, distinct, measure, tables
+from oneiro.tasks.webpage.evaluation import difference, distinct, measure, tables
 from oneiro.tasks.webpage.lookup import Lookup, transplanted
 from oneiro.tasks.webpage.parquet import read_parquet, write_parquet
 from oneiro.tasks.webpage.predictor import WebPagePredictor, WebPagePredictorConfig

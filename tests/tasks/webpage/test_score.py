@@ -7,7 +7,7 @@ import time
 import pytest
 
 from oneiro.tasks.base import Flaw, Malformed
-from oneiro.tasks.webpage.pairs import score_pair
+from oneiro.tasks.webpage.command import score_pair
 from oneiro.tasks.webpage.parse import PagePrediction, parse, record
 from oneiro.tasks.webpage.score import PageScore, figures, official_score
 from oneiro_web.diff import Item

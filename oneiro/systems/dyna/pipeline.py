@@ -1,25 +1,30 @@
-"""The loop of Dyna, whatever the world: rounds of RL, a refreshed model, measured success against true steps.
+"""Dyna (Sutton 1991): an agent learns by RL in a learned world and in the true one, and the model from true steps.
+
+    play  ->  world model and first policy  ->  rounds: RL, refreshed model, measured success  ->  tables
 
 All variants start from the same play, model and policy and take the same number of RL steps over as many episodes; they
 differ in where these are played. The x axis of every curve is the number of true environment steps so far, those of the
-play before RL included. A world fills in how its policy learns, how its model is refreshed and what is measured.
+play before RL included. A world fills in how its policy learns, how its model is refreshed and what is measured
+(`lake.py`, `web.py`).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from oneiro.episode import Episode
 from oneiro.learning import stages
 from oneiro.learning.stages import Curve
+from oneiro.report import stats
+from oneiro.report.table import Table
 from oneiro.rundir.run import Run
-from oneiro.systems.dyna.recipe import DynaSettings, Variant
-from oneiro.systems.dyna.tables import steps_table, variants_table
+from oneiro.runtime import plugins
+from oneiro.systems.dyna.recipe import DynaLakeRecipe, DynaSettings, DynaWebRecipe, Variant
 
 REFRESHED: Variant = "mixed"
 """The variant whose model goes on learning."""
@@ -27,24 +32,18 @@ LOGGED = ("true_success", "dreamed_success", "gap", "model_exact")
 """What is logged at every evaluation."""
 
 
-def run_variants(
-    run: Run,
-    learned: Sequence[str],
-    rounds: int,
-    variants: Sequence[Variant],
-    repeats: int,
-    train: Callable[[int, Variant], dict[str, Any]],
-) -> None:
-    """Every variant of every repeat, then the curves and tables. `train` is `VariantRun.train` of one of them, after
-    the stages `learned` that the variants of a repeat share.
-    """
-    run.plan(stage_names(learned, rounds, variants, repeats))
-    found: dict[str, list[dict[str, Any]]] = {variant: [] for variant in variants}
-    for number in range(repeats):
-        for variant in variants:
-            found[variant].append(train(number, variant))
-    compared = run.stage("compare", lambda: compare(run, found))
-    lines = {f"{variant} {number}": f"{variant}-{number}" for variant in variants for number in range(repeats)}
+def run(recipe: DynaLakeRecipe | DynaWebRecipe, run: Run) -> None:
+    """The whole pipeline inside a run directory."""
+    variant_class: type[DynaVariant] = plugins.resolve(recipe.variant_class, f"the world of {recipe.system}")
+    learners = [variant_class.learner_class(recipe, run, number) for number in range(recipe.repeats)]
+    run.plan(stage_names(learners[0].stages, recipe.dyna.rounds, recipe.variants, recipe.repeats))
+    measured: dict[str, list[dict[str, Any]]] = {variant: [] for variant in recipe.variants}
+    for learner in learners:
+        learner.learn()
+        for variant in recipe.variants:
+            measured[variant].append(variant_class(learner, recipe, variant).train())
+    compared = run.stage("compare", lambda: compare(run, measured))
+    lines = {f"{variant} {one.number}": f"{variant}-{one.number}" for variant in recipe.variants for one in learners}
     curves = [
         Curve("True success against true environment steps", "true_success", lines, "%"),
         Curve("Success in dreams less true success, against true environment steps", "gap", lines, "%"),
@@ -65,11 +64,19 @@ def stage_names(learned: Sequence[str], rounds: int, variants: Sequence[Variant]
     return [*names, "compare"]
 
 
-class VariantRun(ABC):
-    """One variant of one repeat."""
+class DynaVariant(ABC):
+    """One variant of one repeat, in one world."""
 
-    def __init__(self, run: Run, settings: DynaSettings, variant: Variant, number: int) -> None:
-        self.run, self.settings, self.variant, self.number = run, settings, variant, number
+    learner_class: ClassVar[type[Any]]
+    """What learns the first model and policy of a repeat."""
+    played: ClassVar[Sequence[str]]
+    """The learner's stages that took true environment steps."""
+
+    def __init__(self, learner: Any, recipe: Any, variant: Variant) -> None:
+        self.learner, self.recipe, self.variant = learner, recipe, variant
+        self.run: Run = learner.run
+        self.number: int = learner.number
+        self.settings: DynaSettings = recipe.dyna
 
     @property
     def name(self) -> str:
@@ -103,10 +110,6 @@ class VariantRun(ABC):
     def evaluate(self, number: int) -> dict[str, Any]:
         """`LOGGED`, `true_steps` and `success` by level, after a round; after none, of the first policy."""
 
-    @abstractmethod
-    def steps_before(self) -> int:
-        """True environment steps before RL."""
-
     def train(self) -> dict[str, Any]:
         """All rounds, until they are over or the gap opens; the measurements after each, the first before any RL."""
         first = self.run.stage(f"evaluate-policy-{self.number}", partial(self.evaluate, 0))
@@ -129,9 +132,10 @@ class VariantRun(ABC):
     def true_steps(self, number: int) -> int:
         """True environment steps up to the end of a round, those before RL included."""
         rounds = [self.run.stage(f"rl-{self.name}-{earlier}", dict)["true_steps"] for earlier in range(1, number + 1)]
-        return int(self.steps_before() + sum(rounds))
+        before = [self.run.stage(f"{stage}-{self.number}", dict)["steps"] for stage in self.played]
+        return int(sum(before) + sum(rounds))
 
-    def measured(
+    def measurements(
         self, number: int, true: Sequence[Episode], dreamed: Sequence[Episode], right: Sequence[bool]
     ) -> dict[str, Any]:
         """What `evaluate` returns: attempts at the same levels in the true world and in dreams, and whether the model
@@ -149,14 +153,14 @@ class VariantRun(ABC):
 
     def evaluate_and_log(self, number: int, known: dict[str, Any] | None = None) -> dict[str, Any]:
         """The measurements after a round, logged by the round's number."""
-        found = known if known is not None else self.evaluate(number)
+        values = known if known is not None else self.evaluate(number)
         self.run.rewind(f"rounds-{self.name}", number - 1)
-        self.run.log(f"rounds-{self.name}", number, {key: found[key] for key in LOGGED if key in found})
+        self.run.log(f"rounds-{self.name}", number, {key: values[key] for key in LOGGED if key in values})
         self.run.say(
-            f"{self.name}, round {number}, {found['true_steps']:,} true steps: success {found['true_success']:.1%}, "
-            f"in dreams {found['dreamed_success']:.1%}"
+            f"{self.name}, round {number}, {values['true_steps']:,} true steps: success {values['true_success']:.1%}, "
+            f"in dreams {values['dreamed_success']:.1%}"
         )
-        return found
+        return values
 
 
 def by_level(episodes: Sequence[Episode]) -> list[float]:
@@ -179,3 +183,61 @@ def compare(run: Run, found: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     stopped = [one["stopped"] for runs in found.values() for one in runs if one["stopped"]]
     tables = [variants_table(found), *([table] if table is not None else [])]
     return {"tables": [one.data() for one in tables], "notes": [*notes, *stopped]}
+
+
+Runs = Sequence[Mapping[str, Any]]
+
+
+def variants_table(found: Mapping[str, Runs]) -> Table:
+    """Success before RL and at the end; levels are what is independent, repeats of a level are averaged first."""
+    table = Table(
+        "Success on unseen levels after the last round",
+        ["variant", "success", "repeats", "true steps", "in dreams", "gap", "model exact"],
+        units=dict.fromkeys(("success", "in dreams", "gap", "model exact"), "%"),
+        note="95 % intervals, bootstrap over levels; the repeats of a level are averaged first. `gap`: success in "
+        "dreams less true success, on the same levels. `model exact`: exact predictions of the policy's own steps.",
+    )
+    rows = {"first policy": [one["rounds"][:1] for one in next(iter(found.values()))]}
+    rows |= {variant: [one["rounds"] for one in runs] for variant, runs in found.items()}
+    for name, runs in rows.items():
+        last = [rounds[-1] for rounds in runs]
+        success = np.array([one["success"] for one in last])
+        means = [_mean([one[key] for one in last if key in one]) for key in ("dreamed_success", "gap", "model_exact")]
+        each = " ".join(f"{100 * value:.1f}" for value in success.mean(axis=1)) if len(last) > 1 else None
+        steps = round(float(np.mean([one["true_steps"] for one in last])))
+        table.add(name, stats.bootstrap(success.mean(axis=0)), each, steps, *means)
+    return table
+
+
+def steps_table(found: Mapping[str, Runs]) -> tuple[Table | None, list[str]]:
+    """True steps until each variant's success is what real-only ends with, for each repeat."""
+    if "real-only" not in found:
+        return None, []
+    table = Table(
+        "True environment steps to the success that real-only ends with",
+        ["variant", "repeat", "success wanted", "true steps", "of real-only's"],
+        units={"success wanted": "%", "of real-only's": "%"},
+        note="The first measurement that reaches it counts; –: not reached. Measurements are made after each round.",
+    )
+    shares: dict[str, list[float | None]] = {}
+    for number, real in enumerate(found["real-only"]):
+        wanted, most = real["rounds"][-1]["true_success"], real["rounds"][-1]["true_steps"]
+        for variant, runs in found.items():
+            reached = next((one["true_steps"] for one in runs[number]["rounds"] if one["true_success"] >= wanted), None)
+            share = reached / most if reached is not None else None
+            shares.setdefault(variant, []).append(share)
+            table.add(variant, number, wanted, reached, share)
+    notes = []
+    for variant, values in shares.items():
+        if variant != "real-only":
+            known = [value for value in values if value is not None]
+            told = ", ".join(f"{value:.0%}" for value in known) or "in none"
+            notes.append(
+                f"{variant} reaches real-only's final success in {len(known)} of {len(values)} repeats, with {told} of "
+                "its true steps."
+            )
+    return table, notes
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if values else None

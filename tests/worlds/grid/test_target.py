@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from oneiro.systems.plan.goals import TargetLake, best_possible, has_target
+from oneiro.worlds.grid.frozen_lake.target import TargetLake, best_possible, has_target
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake, FrozenLakeConfig, neighbours
 
 

@@ -2,16 +2,17 @@
 
     random play  ->  world model and first policy  ->  rounds of RL, refreshed model, measured success
 
-The loop is `oneiro.systems.dyna.loop`; here is what a lake needs besides.
+The loop is `oneiro.systems.dyna.pipeline`; here is what a lake needs besides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, ClassVar
 
 from oneiro.agents.dreaming import DreamingPolicy
+from oneiro.agents.learners.lake import REPLY, LakeLearner, lake_of, transitions
 from oneiro.agents.loading import AgentMetadata
 from oneiro.agents.policies import ModelPolicy
 from oneiro.agents.rollout import attempts, attempts_at, play
@@ -24,40 +25,23 @@ from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.report.episodes import record
 from oneiro.rundir.records import read_lines, stage_file_name
-from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
-from oneiro.systems.dyna.loop import VariantRun, run_variants
-from oneiro.systems.dyna.recipe import DynaLakeRecipe, Variant
-from oneiro.systems.plan.lake import REPLY, LakeLearner, lake_of
-from oneiro.systems.plan.play import transitions
+from oneiro.systems.dyna.pipeline import DynaVariant
+from oneiro.systems.dyna.recipe import DynaLakeRecipe
 from oneiro.tasks.answering import true_rows
 from oneiro.tasks.base import Cached
-from oneiro.tasks.grid.model import GridMetadata
-from oneiro.tasks.grid.world import LearnedFrozenLake, foresee
+from oneiro.tasks.grid.model import GridMetadata, LearnedFrozenLake, foresee
 from oneiro.worlds.levels import distinct_seeds
 
-__all__ = ["DynaLakeRecipe", "run"]
 
-
-def run(recipe: DynaLakeRecipe, run: Run) -> None:
-    """The whole pipeline inside a run directory."""
-
-    def train(number: int, variant: Variant) -> dict[str, Any]:
-        learner = LakeLearner(recipe, run, number)
-        learner.learn()
-        return LakeVariant(learner, recipe, variant).train()
-
-    learned = ("play", "world-model", "policy")
-    run_variants(run, learned, recipe.dyna.rounds, recipe.variants, recipe.repeats, train)
-
-
-class LakeVariant(VariantRun):
+class LakeVariant(DynaVariant):
     """One variant of one repeat."""
 
-    def __init__(self, learner: LakeLearner, recipe: DynaLakeRecipe, variant: Variant) -> None:
-        super().__init__(learner.run, recipe.dyna, variant, learner.number)
-        self.learner, self.recipe = learner, recipe
+    recipe: DynaLakeRecipe
+    learner: LakeLearner
+    learner_class: ClassVar = LakeLearner
+    played: ClassVar = ("play",)
 
     # Weights
 
@@ -109,12 +93,12 @@ class LakeVariant(VariantRun):
             planned = attempts(settings.prompts_per_step, settings.group_size, "train", seed)
             awake = [task for task in planned if task.group < real]
             asleep = [task for task in planned if task.group >= real]
-            found = self.played(engine, awake, seed) if awake else []
-            return found + (self.played(engine, asleep, seed, dynamics) if asleep else [])
+            found = self.play_attempts(engine, awake, seed) if awake else []
+            return found + (self.play_attempts(engine, asleep, seed, dynamics) if asleep else [])
 
         return Rollout(play_step, record, max_tokens=REPLY.max_tokens)
 
-    def played(
+    def play_attempts(
         self, engine: Engine, planned: Sequence[Any], seed: int, dynamics: Cached[str] | None = None
     ) -> list[Episode]:
         """Attempts in the true world, or in the one that `dynamics` predict."""
@@ -150,9 +134,6 @@ class LakeVariant(VariantRun):
 
     # Measurements
 
-    def steps_before(self) -> int:
-        return int(self.run.stage(f"play-{self.number}", dict)["steps"])
-
     @cached_property
     def levels(self) -> list[int]:
         settings = self.recipe.evaluation
@@ -163,10 +144,10 @@ class LakeVariant(VariantRun):
         engine = Engine(self.policy(number), self.recipe.max_batch_size)
         planned = attempts_at(self.levels, self.recipe.evaluation.samples, "eval")
         seed = seeds.derive(self.learner.seed, "evaluate")
-        true = self.played(engine, planned, seed)
+        true = self.play_attempts(engine, planned, seed)
         dynamics = self.dynamics(number)
-        dreamed = self.played(engine, planned, seed, dynamics)
+        dreamed = self.play_attempts(engine, planned, seed, dynamics)
         cases = transitions(record(episode) for episode in true)
-        told = dynamics.predict([(case.state, case.action) for case in cases])
-        right = [answer[0].state == case.after for answer, case in zip(told, cases, strict=True)]
-        return self.measured(number, true, dreamed, right)
+        answers = dynamics.predict([(case.state, case.action) for case in cases])
+        right = [answer[0].state == case.after for answer, case in zip(answers, cases, strict=True)]
+        return self.measurements(number, true, dreamed, right)

@@ -10,7 +10,7 @@ import pytest
 
 from oneiro.report.stats import wilson
 from oneiro.runtime.errors import OneiroError
-from oneiro.tasks.textgame.evaluate import (
+from oneiro.tasks.textgame.accuracy import (
     FORMS,
     PUBLISHED,
     SUBSETS,

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from oneiro.agents.dreaming import DreamingPolicy
+from oneiro.agents.learners.pages import LanguageModels, WebLearner, policy_dialogue
+from oneiro.agents.learners.recipe import WebRecipe
 from oneiro.agents.policies import ScriptedPolicy
 from oneiro.agents.rollout import attempts, play
 from oneiro.learning.settings import LearnerSettings, OptimiserSettings, SftSettings
@@ -19,14 +21,11 @@ from oneiro.recipe import load
 from oneiro.report.episodes import record
 from oneiro.rundir.run import Run
 from oneiro.runtime.errors import OneiroError
-from oneiro.systems.plan.page_models import LanguageModels
-from oneiro.systems.plan.pages import WebLearner, policy_dialogue
-from oneiro.systems.plan.web_recipe import WebRecipe
-from oneiro.tasks.webpage.dream import DreamedWeb, foresee
 from oneiro.tasks.webpage.dynamics import Remembered
 from oneiro.tasks.webpage.record import RecordedWeb
 from oneiro.tasks.webpage.slot_model import right_kind
 from oneiro.tasks.webpage.state import PageState, PageTransition, Situation
+from oneiro.tasks.webpage.world import DreamedWeb, foresee
 from oneiro.worlds.baselines import random_policy
 from oneiro_web.world import WebConfig
 

@@ -1,6 +1,6 @@
 """Real2Sim: policies are run inside a model, and their success there is compared with their success outside.
 
-    start frames  ->  policy acts on the model's frames  ->  success classifier on the last one  ->  rates, agreement
+    clone and classifier  ->  policies act on the model's frames  ->  classifier on the last one  ->  rates, agreement
 
 "Outside" is the true simulator: the same policies, starts and noise, and success from its state. Both loops are one
 function; the simulator is a frame model like any other.
@@ -25,7 +25,15 @@ from oneiro.runtime.seeds import derive
 from oneiro.sampling.engine import Engine
 from oneiro.systems.policy_eval.agreement import FrameModel, agreement
 from oneiro.systems.policy_eval.policies import PixelPolicy
-from oneiro.systems.policy_eval.train import SuccessClassifier
+from oneiro.systems.policy_eval.train import (
+    PolicyTrainingSettings,
+    Progress,
+    Say,
+    SuccessClassifier,
+    chosen_names,
+    policies_of,
+    quiet,
+)
 from oneiro.tasks.video.command import open_models
 from oneiro.tasks.video.model import PRETRAIN, open_model
 from oneiro.tasks.video.world import LearnedFrames
@@ -33,6 +41,8 @@ from oneiro.worlds.robot.drawer import draw_start
 from oneiro.worlds.robot.episodes import RobotEpisode, write_episode
 from oneiro.worlds.robot.simulator import ACTION, ACTION_REPEAT, TASKS, DrawerSimulator, TaskName
 
+NAMES = {PRETRAIN: "base", "rl": "RLVR"}
+"""Stages of a video run -> their models' names in the tables."""
 SIMULATOR = "simulator"
 """How the true simulator is called among models."""
 Advance = Callable[[int], Any]
@@ -51,6 +61,37 @@ class Real2SimSettings(Settings):
     action_repeat: int = Field(default=ACTION_REPEAT, ge=1)
     """Simulator steps that an action lasts; as in the data the model learned from."""
     seed: int = 0
+
+
+def run(
+    model: str | Path,
+    settings: Real2SimSettings,
+    policies: str = "all",
+    training: PolicyTrainingSettings | None = None,
+    *,
+    stage: str | None = None,
+    data: Path | None = None,
+    folder: Path | None = None,
+    labels: Path | None = None,
+    keep: Path | None = None,
+    progress: Progress = quiet,
+    say: Say = lambda line: None,
+) -> tuple[Comparison, list[Table]]:
+    """What `oneiro eval policy` does: policies by name act in the models of a video run and in the simulator.
+
+    The clone and the classifier come from `folder`, else they are made as `training` says, from episodes in `data` or
+    simulated ones. `stage` asks for one model of the run; `keep` is a folder for all rollouts.
+    """
+    training = training or PolicyTrainingSettings()
+    names = chosen_names(policies, training.policies)  # before anything is opened: a wrong name shows at once
+    models, size, action_repeat = learned_models(model, stage)
+    settings = settings.model_copy(update={"action_repeat": action_repeat})
+    verdicts = read_labels(labels, models, names, settings.starts) if labels is not None else None
+    made = policies_of(settings.task, size, training, progress, data, folder, action_repeat=action_repeat, say=say)
+    truth = SimulatedFrames(settings, size)
+    with progress(f"rollouts of {settings.task}", len(names) * (1 + len(models))) as bar:
+        compared = compare(models, made.chosen(policies), made.classifier, truth, settings, bar.advance, keep, verdicts)
+    return compared, [*tables(compared, settings.task), made.validation]
 
 
 @dataclass(frozen=True)
@@ -255,8 +296,7 @@ def learned_models(place: str | Path, stage: str | None = None) -> tuple[dict[st
     """The models of a video run by name, before and after RLVR where it has both, the side of their frames, and how
     many simulator steps their actions last.
     """
-    named = {PRETRAIN: "base", "rl": "RLVR"}
-    opened = open_models(place) if stage is None else {named.get(stage, stage): open_model(place, stage)}
+    opened = open_models(place) if stage is None else {NAMES.get(stage, stage): open_model(place, stage)}
     sizes = {(task.tokenizer.settings.height, task.tokenizer.settings.width) for _, task, _ in opened.values()}
     height, width = sizes.pop()
     if sizes or height != width:

@@ -20,8 +20,8 @@ from oneiro.models.video.tokenizer import FrameTokenizerSettings
 from oneiro.models.video.transformer import TransformerSettings, create
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.progress import Bar, console
-from oneiro.systems.policy_eval import compare as real2sim
-from oneiro.systems.policy_eval.compare import Real2SimSettings, SimulatedFrames, compare, rollout
+from oneiro.systems.policy_eval import pipeline as real2sim
+from oneiro.systems.policy_eval.pipeline import Real2SimSettings, SimulatedFrames, compare, rollout
 from oneiro.systems.policy_eval.policies import Cloned, Recorded
 from oneiro.systems.policy_eval.rt1 import Rt1, fitted, load_rt1, rt1_action, rt1_stops
 from oneiro.systems.policy_eval.train import PolicyTrainingSettings, SuccessClassifier, policies_of

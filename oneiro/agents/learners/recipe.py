@@ -1,12 +1,14 @@
-"""Recipes on the web: every setting of a linear policy, a page model from play without rewards, and search."""
+"""What recipes of planning and dreaming share: how a world model and a policy are learned from play.
+
+Read without torch.
+"""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field, model_validator
 
-from oneiro.agents.planning.settings import PlannerSettings
 from oneiro.learning.settings import SftSettings
 from oneiro.models.settings import ModelSettings
 from oneiro.recipe import Recipe, Settings
@@ -14,11 +16,52 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.tasks.webpage.predictor import WebPagePredictorConfig
 from oneiro.worlds.choice import WorldChoice
+from oneiro.worlds.registry import world_class
 from oneiro_web.templates.base import Template
 from oneiro_web.world import chosen_templates
 
 SLOTS = "slots"
 """The page model that needs no language model (`oneiro.tasks.webpage.slot_model`)."""
+
+
+class RandomPlaySettings(Settings):
+    """The play that the model learns from. Its actions are random and its rewards are not used."""
+
+    levels: int = Field(4000, ge=1)
+    """Training levels, one episode each."""
+    held_out: int = Field(300, ge=1)
+    """Evaluation levels of which every step is predicted, for the accuracy of the model."""
+
+
+class LakeRecipe(Recipe):
+    """What recipes share that learn a model of the lake and a policy from random play."""
+
+    world: WorldChoice = WorldChoice(name="frozen-lake", view="spaced")
+    model: ModelSettings = ModelSettings()
+    """World model and policy, each of this size."""
+    repeats: int = Field(3, ge=1)
+    """Models trained from scratch, each with its own play, weights and order; the tables show their mean."""
+    play: RandomPlaySettings = RandomPlaySettings()
+    sft: SftSettings = SftSettings()
+    """How the world model learns."""
+    policy: SftSettings = SftSettings()
+    """How the policy learns from the same play: the best actions that its successful episodes know of."""
+    sampling: SamplingSettings = SamplingSettings(max_tokens=48)
+    """Of the world model."""
+    max_batch_size: int = Field(512, ge=1)
+    """Rows decoded at once."""
+
+    @model_validator(mode="after")
+    def _lakes(self) -> LakeRecipe:
+        if world_class(self.world.name).name != "frozen-lake":
+            raise OneiroError(f"{self.system} is about lakes; world.name is {self.world.name}, set frozen-lake")
+        if self.model.name != "tiny":
+            raise OneiroError(f"{self.system} trains its models from scratch: set model.name=tiny")
+        return self
+
+    @property
+    def parameters(self) -> int | None:
+        return self.model.parameters
 
 
 class WebPlaySettings(Settings):
@@ -37,16 +80,6 @@ class LinearSettings(Settings):
 
     epochs: int = Field(4, ge=1)
     rate: float = Field(0.3, gt=0)
-
-
-class PlanWebEvaluationSettings(Settings):
-    tasks: int = Field(60, ge=1)
-    """Distinct tasks on contents that training never has."""
-    first_seed: int = 0
-    vote_most: int = Field(256, ge=1)
-    """Samples of a vote, at most; below that it gets the tokens that beam search takes."""
-    traces: int = Field(4, ge=0)
-    """Episodes whose decisions the report shows."""
 
 
 class WebRecipe(Recipe):
@@ -96,11 +129,3 @@ class WebRecipe(Recipe):
     @property
     def parameters(self) -> int | None:
         return 0 if self.model.name == SLOTS else self.model.parameters
-
-
-class PlanWebRecipe(WebRecipe):
-    """A page model from play without rewards, then search with the task's own check of the address as value."""
-
-    pipeline: ClassVar[str] = "oneiro.systems.plan.web"
-    planner: PlannerSettings = PlannerSettings(depth=3, width=3, proposals=5)
-    evaluation: PlanWebEvaluationSettings = PlanWebEvaluationSettings()

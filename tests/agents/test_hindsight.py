@@ -10,6 +10,7 @@ import pytest
 import oneiro
 from oneiro import worlds
 from oneiro.agents.exploration import Explorer
+from oneiro.agents.hindsight import Hindsight, best_known
 from oneiro.agents.policies import ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.reply import write
@@ -21,8 +22,7 @@ from oneiro.report.episodes import record
 from oneiro.rundir.records import read_lines
 from oneiro.runtime.errors import OneiroError
 from oneiro.systems.spa.data import rows_of
-from oneiro.systems.spa.hindsight import Hindsight, best_known
-from oneiro.systems.spa.pipeline import VARIANTS
+from oneiro.systems.spa.recipe import VARIANTS
 
 LAKE = {"size": 4, "success_rate": 1.0, "max_actions": 30}
 
