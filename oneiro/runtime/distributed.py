@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -161,12 +161,12 @@ def _scoped(scope: Literal["background", "local"]) -> Iterator[None]:
         _scope.reset(token)
 
 
-def local() -> Any:
+def local() -> AbstractContextManager[None]:
     """Inside, this rank works alone: what it does may depend on its own share or its own cache."""
     return _scoped("local")
 
 
-def background() -> Any:
+def background() -> AbstractContextManager[None]:
     """Inside, collectives are those of a thread that works beside the main one."""
     return _scoped("background")
 

@@ -89,22 +89,25 @@ def test_gradients_are_added_up_and_what_took_no_part_is_left_alone() -> None:
 
 
 def test_ranks_begin_with_the_weights_of_rank_0() -> None:
-    def work() -> tuple[float, float]:
+    def begin(mode: str) -> list[float]:
         language = make_tiny()
         head = ValueHead(language.backbone.shape.width)
         with torch.no_grad():
-            language.backbone.norm.weight[0] = 7.0 + distributed.rank()
+            language.backbone.norm.weight[:] = 7.0 + distributed.rank()
             next(head.parameters()).view(-1)[0] = 9.0 + distributed.rank()
-        Learner(language.backbone, LearnerSettings(), 4, head)
-        return float(language.backbone.norm.weight[0]), float(next(head.parameters()).view(-1)[0])
+        learner = Learner(language.backbone, LearnerSettings(parallel=mode), 4, head)  # type: ignore[arg-type]
+        learned = dict(zip(learner.optimiser.names, learner.optimiser.masters, strict=True))["norm.weight"]
+        own = [language.backbone.norm.weight[0], next(head.parameters()).view(-1)[0], learned.view(-1)[0]]
+        return [float(value) for value in own]
 
-    assert on_every_rank(2, work) == [(7.0, 9.0)] * 2
+    found = on_every_rank(2, lambda: (begin("data"), begin("fsdp")))
+    assert found == [([7.0, 9.0, 7.0], [7.0, 9.0, 7.0])] * 2
 
 
 def test_fsdp_refuses_what_it_cannot_shard() -> None:
     learner: Any = SimpleNamespace(settings=LearnerSettings(optimiser=OptimiserSettings(name="muon")))
     with pytest.raises(OneiroError, match="fsdp trains with adamw, not muon"):
-        FullySharded().setup(learner)
+        FullySharded().make_optimiser(learner)
     experts, layers = (nn.ModuleList(nn.Linear(1, 1) for _ in range(count)) for count in (3, 2))
     model: Any = SimpleNamespace(modules=lambda: [nn.Linear(1, 1), experts, layers], shape=SimpleNamespace(layers=2))
     assert layers_of(model) == list(layers)

@@ -37,13 +37,16 @@ class DataParallel:
 
     def setup(self, learner: Learner) -> None:
         """Give a new learner its optimiser. The weights become those of rank 0, as in torch's DDP."""
-        named = learner.named(learner.backbone)
-        learner.optimiser = Optimiser(named, learner.settings.optimiser, learner.hidden(named))
         if distributed.world_size() > 1:
             import torch.distributed as dist
 
-            for _, parameter in named:
+            for _, parameter in learner.named(learner.backbone):
                 dist.broadcast(parameter.data, src=0)
+        learner.optimiser = self.make_optimiser(learner)
+
+    def make_optimiser(self, learner: Learner) -> Optimiser:
+        named = learner.named(learner.backbone)
+        return Optimiser(named, learner.settings.optimiser, learner.hidden(named))
 
     def accumulate(self, learner: Learner, scaled: Sequence[Example], seed: int) -> Statistics:
         """Add the gradients of this rank's examples; the statistics are of all."""

@@ -37,14 +37,14 @@ class FullySharded(DataParallel):
 
     packed: bool | None = True  # a layer that runs twice in one graph cannot be sharded
 
-    def setup(self, learner: Learner) -> None:
+    def make_optimiser(self, learner: Learner) -> Optimiser:
         if learner.settings.optimiser.name != "adamw":
             name = learner.settings.optimiser.name
             raise OneiroError(f"parallel=fsdp trains with adamw, not {name}; set rl.learner.optimiser.name=adamw")
         learner.computes = sharded(learner.backbone)
         named = learner.named(learner.computes)
         whole = dict(learner.named(learner.backbone))
-        learner.optimiser = ShardOptimiser(named, whole, learner.settings.optimiser)
+        return ShardOptimiser(named, whole, learner.settings.optimiser)
 
     def step(self, learner: Learner, rate: float) -> float:
         return learner.optimiser.step(rate)
