@@ -250,7 +250,7 @@ def test_a_world_that_never_works_is_one_line_and_a_policy_that_raises_leaves_no
 )
 def test_a_chat_template_that_cannot_be_used_is_one_line(tiny: LanguageModel, template: str) -> None:
     tiny.tokenizer.chat_template = template
-    with pytest.raises(OneiroError, match="set another model.chat_template") as caught:
+    with pytest.raises(OneiroError, match="set another model") as caught:
         ChatFormat(tiny.tokenizer)
     assert "\n" not in str(caught.value)
 
