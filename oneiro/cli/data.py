@@ -68,7 +68,7 @@ def get(
             nonlocal here
             here = received
             bar.tell(file.name)
-            bar.expect(max(bar.total, (before + (total or 0)) // sources.MB))
+            bar.expect(max(bar.total or 0, (before + (total or 0)) // sources.MB))
             bar.advance(max(0, (before + here) // sources.MB - bar.done))
 
         for fetched in sources.fetch_files(source, folder, shards, advance, tell=bar.tell):

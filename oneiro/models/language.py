@@ -118,10 +118,10 @@ def write_folder(folder: str | Path, write: Any, facts: dict[str, Any] | None = 
         if folder.exists():
             folder.replace(old)
         part.replace(folder)
-    except OSError as error:
-        raise OneiroError(
-            f"cannot write {folder}: {error.strerror or error}; free some space or choose another place"
-        ) from error
+    except Exception as error:
+        if reason := files.unwritten(error):
+            raise OneiroError(f"cannot write {folder}: {reason}; free some space or choose another place") from error
+        raise
     finally:
         shutil.rmtree(part, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
@@ -358,6 +358,8 @@ def merge(source: str | Path, target: str | Path) -> Path:
         raise OneiroError(f"{target} exists and is not empty; choose another place")
     if not source.is_dir():
         raise OneiroError(f"no folder at {source}; give a run, a checkpoint or an adapter folder")
+    if reason := files.unwritable(target):
+        raise OneiroError(f"cannot write {target}: {reason}; choose another place")
     if (folder := shards.find(source)) is not None:
         return shards.merge(folder, target)
     return merged(load(str(source), "cpu")).save(target)

@@ -4,6 +4,7 @@ folder with sizes and checksums, so that damage is noticed.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -19,6 +20,7 @@ from oneiro.runtime.errors import OneiroError
 NAME = re.compile(r"\w[\w .+@=,-]{0,79}")
 """Names of users become file names: never a path."""
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 MANIFEST = "manifest.json"
 CHECKSUM = "blake2b"
 """Of the kinds that every Python has, the fastest."""
@@ -44,13 +46,41 @@ def atomic(path: str | Path) -> Iterator[Path]:
             temporary.replace(path)
         else:
             temporary.unlink()
-    except OSError as error:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
-        reason = error.strerror or error
-        raise OneiroError(f"cannot write {path}: {reason}; free some space or choose another --out") from error
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+        if reason := unwritten(error):
+            raise OneiroError(f"cannot write {path}: {reason}; free some space or choose another --out") from error
         raise
+
+
+def unwritten(error: BaseException) -> str | None:
+    """Why the system did not write, also where a library wrapped that in an exception of its own; None: another fault.
+
+    Libraries leave out the path: whoever knows it says it.
+    """
+    if isinstance(error, OneiroError):
+        return None  # has been said
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return os.strerror(errno.ENOSPC) if no_room(error) else None
+
+
+def no_room(error: BaseException) -> bool:
+    """Whether a disk is full."""
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        return True
+    cause = error.__cause__ or error.__context__
+    return any(os.strerror(code) in str(error) for code in NO_ROOM) or (cause is not None and no_room(cause))
+
+
+def unwritable(path: Path) -> str | None:
+    """Why nothing can be written at `path`, asked before long work; None where it can."""
+    there = path.absolute().parent
+    while not there.exists():
+        there = there.parent
+    if not there.is_dir():
+        return f"{there} is no folder"
+    return None if os.access(there, os.W_OK | os.X_OK) else f"no permission to write {there}"
 
 
 def write_text(path: str | Path, text: str) -> None:

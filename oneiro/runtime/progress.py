@@ -68,12 +68,13 @@ class Heartbeat:
 
 
 class Bar:
-    """One loop of `total` steps, `done` of them in an earlier process. `advance` after each.
+    """One loop of `total` steps, `done` of them in an earlier process; None: `expect` says later how many there are.
+    `advance` after each.
 
     The clock starts when the loop does: `begin` says so where something else had to be done first.
     """
 
-    def __init__(self, title: str, total: int, done: int, console: Console, note: Callable[[str], None]) -> None:
+    def __init__(self, title: str, total: int | None, done: int, console: Console, note: Callable[[str], None]) -> None:
         self.title, self.total, self.done = title, total, done
         self._first = done
         self._console, self._note = console, note
@@ -128,12 +129,13 @@ class Bar:
 
     def _line(self) -> None:
         self._last_line, self._told = time.monotonic(), self.done
-        line = f"{self.title}: {self.done}/{self.total} in {clock(self._last_line - self._started)}"
+        total = "?" if self.total is None else self.total
+        line = f"{self.title}: {self.done}/{total} in {clock(self._last_line - self._started)}"
         if self.done > self._first:
             # The step under way says nothing about the rate, but its time so far is no longer left.
             rate = (self.done - self._first) / max(1e-9, self._moved - self._started)
             line += f", {_speed(rate)}"
-            if self.done < self.total:
+            if self.total is not None and self.done < self.total:
                 waited = self._last_line - self._moved
                 line += f", {clock(max(0.0, (self.total - self.done) / rate - waited))} left"
         line = f"{line}  {self._shown}".rstrip()

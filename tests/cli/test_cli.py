@@ -12,6 +12,7 @@ import time
 import unittest.mock
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.main import get_command
@@ -118,15 +119,19 @@ def test_mistakes_are_one_line_and_exit_2(toy: Path, tmp_path: Path) -> None:
     assert "choose another --out" in mistake("run", toy, "--out", toy)
 
 
-def test_a_defect_of_ours_keeps_its_traceback_and_a_full_disk_inside_a_library_does_not() -> None:
+def test_a_defect_of_ours_keeps_its_traceback_and_a_full_disk_inside_a_library_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert cli.explain(KeyError("oops")) is None
     assert cli.explain(OneiroError("two\nlines")) == "two lines"
     wrapped = RuntimeError("I/O error")
     wrapped.__cause__ = OSError(28, "No space left on device")
     assert "no space left" in str(cli.explain(wrapped))
-    assert "no space left" in str(
-        cli.explain(Exception("Error while serializing: No space left on device (os error 28)"))
-    )
+    wrapped.__cause__.filename = "/a/file"
+    assert str(cli.explain(wrapped)).startswith("/a/file: no space left")
+    monkeypatch.setattr("shutil.disk_usage", lambda place: SimpleNamespace(free=0 if place == Path.cwd() else 1 << 40))
+    unnamed = Exception("Error while serializing: No space left on device (os error 28)")
+    assert str(cli.explain(unnamed)).startswith(f"the disk of {Path.cwd()}: no space left")
 
 
 HEAVY = {"torch", "transformers", "pyarrow", "pandas", "matplotlib", "jinja2", "playwright"}

@@ -156,6 +156,11 @@ def test_an_adapter_learns_saves_and_merges(tmp_path: Path) -> None:
     losses = [learner.update([example])["ce"] for _ in range(20)]
     assert losses[-1] < 0.8 * losses[0]
     language.save(tmp_path / "adapter")
+    (tmp_path / "file").touch()
+    with pytest.MonkeyPatch.context() as patch:  # said before minutes of loading
+        patch.setattr(languages, "load", lambda *given: pytest.fail("loaded first"))
+        with pytest.raises(OneiroError, match=r"cannot write .*/file/merged: .*/file is no folder; choose another"):
+            languages.merge(tmp_path / "adapter", tmp_path / "file" / "merged")
     merged = languages.merge(tmp_path / "adapter", tmp_path / "merged")
     tokens = torch.randint(0, 300, (2, 8))
     expected = language.model(tokens).logits
