@@ -61,7 +61,15 @@ def test_sizes_come_from_settings_folders_and_names(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({**config, "vocab_size": 100, "intermediate_size": 128}))
     found = size_of(ModelSettings(name=str(tmp_path)))
     assert found.remembered == 2 * 2 * 32 and found.kept == 2 * (4 * 64 + 2 * 128 + 2 * 128)
-    assert size_of(ModelSettings(name="ORG/NAME-7B")).parameters == 7e9
+    for name, parameters in {
+        "ORG/NAME-7B": 7e9,
+        "google/gemma-3-270m-it": 270e6,
+        "Qwen/Qwen3-30B-A3B": 30e9,
+        "mistralai/Mixtral-8x7B-v0.1": 56e9,
+    }.items():
+        assert size_of(ModelSettings(name=name)).parameters == parameters
+    with pytest.raises(OneiroError, match="not known"):
+        size_of(ModelSettings(name="org/bert-3bad"))
     with pytest.raises(OneiroError, match="not known"):
         size_of(ModelSettings(name="ORG/NAME"))
 

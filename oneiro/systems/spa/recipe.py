@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -16,7 +16,6 @@ from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.sampling.server import ServerConfig
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.systems.settings import RolloutSettings
-from oneiro.systems.spa.protocols import with_protocol
 from oneiro.systems.spa.variants import VARIANTS, PlayPolicy, Variant, view_of
 from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.registry import config_for, world_class
@@ -62,8 +61,6 @@ class SpaRecipe(Recipe):
     """Everything SPA does, in order."""
 
     pipeline: ClassVar[str] = "oneiro.systems.spa.pipeline"
-    protocol: Literal["own", "spa", "ragen", "ragen2"] = "own"
-    """Whose settings the sections take that are left out or null here (`protocols.py`)."""
     world: WorldChoice = WorldChoice(name="frozen-lake")
     transfer_world: WorldChoice | None = None
     """Where the variant `transfer` learns the dynamics, for instance a smaller version of `world`; seen as `world` is
@@ -103,11 +100,6 @@ class SpaRecipe(Recipe):
             view, views = config_for(world.name, world.settings).view, world_class(world.name).views
             if view not in views:
                 raise OneiroError(f"world '{world.name}' has no view '{view}'{nearest(view, views)}")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _protocol(cls, data: Any) -> Any:
-        return with_protocol(data, cls.model_fields) if isinstance(data, dict) else data
 
     @field_validator("variants")
     @classmethod
