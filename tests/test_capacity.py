@@ -138,7 +138,15 @@ def test_sizes_come_from_settings_folders_and_names(tmp_path: Path) -> None:
     assert found.per_rank == 2 * ((64 + 64) + 2 * (64 + 32) + (64 + 64) + 3 * (64 + 128))
     assert found.learned(ModelSettings(lora=LoraSettings(rank=8))) == 8 * found.per_rank
     assert found.learned(tiny) == found.parameters
-    assert size_of(ModelSettings(name="ORG/NAME-7B")).parameters == 7e9
+    for name, parameters in {
+        "ORG/NAME-7B": 7e9,
+        "google/gemma-3-270m-it": 270e6,
+        "Qwen/Qwen3-30B-A3B": 30e9,
+        "mistralai/Mixtral-8x7B-v0.1": 56e9,
+    }.items():
+        assert size_of(ModelSettings(name=name)).parameters == parameters
+    with pytest.raises(OneiroError, match="not known"):
+        size_of(ModelSettings(name="org/bert-3bad"))
     with pytest.raises(OneiroError, match="not known"):
         size_of(ModelSettings(name="ORG/NAME"))
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from oneiro.learning.rl_settings import RlSettings
@@ -40,36 +40,35 @@ class Size:
 
 
 def size_of(model: Any) -> Size:
-    """From the settings of `tiny`, a folder's config.json, or the number in a model's name."""
+    """From the settings of `tiny`, a config.json, or the number in a model's name: an estimate may use it."""
     if model.name == "tiny":
         return _size(float(model.parameters or 0), model.layers, model.width, model.mlp, 1.0)
-    file = (
-        next(iter(sorted(Path(model.name).expanduser().rglob("config.json"))), None) if _is_folder(model.name) else None
-    )
+    file = pretrained.find_config(model.name)
     if file is not None:
         config = json.loads(file.read_text(encoding="utf-8"))
         shared = (config.get("num_key_value_heads") or config["num_attention_heads"]) / config["num_attention_heads"]
         layers, width = config["num_hidden_layers"], config["hidden_size"]
         return _size(
-            pretrained.parameters_of(model.name) or 0.0,
+            pretrained.count_parameters(model.name) or 0.0,
             layers,
             width,
             config.get("intermediate_size") or 4 * width,
             shared,
         )
-    parameters = pretrained.parameters_of(model.name)
-    if parameters is None:
-        raise OneiroError(
-            f"the size of '{model.name}' is not known; give a folder, or a name with its size (ORG/NAME-7B)"
-        )
+    parameters = _count_by_name(model.name)
     # Layers and widths of the usual Llama-like models of that size.
     layers = round(8 * (parameters / 1e8) ** 0.3)
     width = (parameters / (12 * layers)) ** 0.5
     return _size(parameters, layers, width, 3.5 * width, 0.25)
 
 
-def _is_folder(name: str) -> bool:
-    return Path(name).expanduser().is_dir()
+def _count_by_name(name: str) -> float:
+    """`Qwen3-0.6B` -> 0.6e9, `Mixtral-8x7B` -> 56e9."""
+    sizes = re.findall(r"(?:(\d+)x)?(\d+(?:\.\d+)?)(b|m)(?![a-z])", name.rpartition("/")[2].lower())
+    if not sizes:
+        raise OneiroError(f"the size of '{name}' is not known; give a folder, or a name with its size (ORG/NAME-7B)")
+    experts, number, unit = sizes[0]
+    return float(experts or 1) * float(number) * {"b": 1e9, "m": 1e6}[unit]
 
 
 def _size(parameters: float, layers: float, width: float, mlp: float, shared: float) -> Size:

@@ -214,11 +214,11 @@ def test_recipes_are_one_line_each_and_one_recipe_is_told_in_full(monkeypatch: p
 
 
 def test_which_settings_a_model_gets_is_said_at_the_start_of_a_run_and_of_a_dry_run(toy: Path, tmp_path: Path) -> None:
-    said = "# model Qwen/Qwen3-0.6B: general settings, those of smollm2-135m"
-    dry = oneiro("run", "spa/bandit", "model=Qwen/Qwen3-0.6B", "--dry-run").stdout
-    assert dry.startswith(said)
+    overrides = ["model=org/thing", "sft.learner.optimiser.lr=1e-4", "rl.learner.optimiser.lr=1e-5"]
+    dry = oneiro("run", "spa/bandit", *overrides, "--dry-run").stdout
+    assert dry.startswith("# model org/thing: general settings, those of smollm2-135m")
     (tmp_path / "again.yaml").write_text(dry)  # the line is a comment
-    assert load(str(tmp_path / "again.yaml")) == load("spa/bandit", ["model=Qwen/Qwen3-0.6B"])
+    assert load(str(tmp_path / "again.yaml")) == load("spa/bandit", overrides)
     toy.write_text(f"{TOY}model: tiny\nmodels: {{other: {{seed: 4}}}}\n")
     done = oneiro("run", toy, "model=other", "--out", tmp_path / "run")
     assert "model other: settings that this recipe has for it" in done.stdout.splitlines()[1]
@@ -296,7 +296,7 @@ def test_a_model_that_cannot_be_loaded_is_said_before_torch_and_leaves_no_run(
     run = ["run", "spa/frozen-lake", "--out", tmp_path / "run"]
     evaluation = ["eval", "agent", "--world", "frozen-lake", "--model"]
     codes, heavy, lines = imported(
-        [*run, "model=Qwen/Qwen3-0.6B"],
+        [*run, "model=Qwen/Qwen3-0.6B", "sft.learner.optimiser.lr=1e-4", "rl.learner.optimiser.lr=1e-5"],
         [*run, f"model={tmp_path / 'several'}"],
         [*evaluation, "Qwen/Qwen3-0.6B"],
         [*evaluation, tmp_path / "several"],

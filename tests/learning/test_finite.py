@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from oneiro.episode import Episode, Row, given
-from oneiro.learning import checkpoint, sft
+from oneiro.learning import checkpoint, finite, sft
 from oneiro.learning.distributed import DataParallel
 from oneiro.learning.example import Example
 from oneiro.learning.filters import FilterSettings
@@ -171,3 +171,20 @@ def test_every_metric_of_an_update_is_looked_at(tiny: LanguageModel) -> None:
     learner.parallel = Lost()
     with pytest.raises(NotFiniteError, match=r"^grad_norm is inf$"):
         learner.update(examples)
+
+
+def test_what_is_not_finite_is_named() -> None:
+    finite.require({"a": 1.0})
+    finite.require_array("a reward", [])
+    with pytest.raises(finite.NotFiniteError, match=r"^b is nan$"):
+        finite.require({"a": 1.0, "b": float("nan")})
+    with pytest.raises(finite.NotFiniteError, match=r"^a reward is inf \(2 of 3\)$"):
+        finite.require_array("a reward", [1.0, float("inf"), float("nan")])
+    module = torch.nn.Linear(2, 2)
+    finite.require_weights([module])
+    with torch.no_grad():
+        module.bias[1] = torch.nan
+    with pytest.raises(finite.NotFiniteError, match="the weights 'bias' are not finite"):
+        finite.require_weights([torch.nn.Linear(1, 1), module])
+    with pytest.raises(OneiroError, match="model x cannot be trained: the weights 'bias'"):
+        finite.require_start("x", [module])

@@ -1,4 +1,4 @@
-"""Frame readers against a second implementation: the network, the disturbances, the schedule and the training."""
+"""The pixel reader beside a plain second implementation."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 
 SETTINGS = PixelSettings(channels=(4, 16), hidden=6, steps=40, batch=5, lr=0.05, weight_decay=0.3, augment=0.6)
+
+
 SIZE = (17, 14)
 
 

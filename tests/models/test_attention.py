@@ -1,19 +1,13 @@
-"""Attention one query at a time: every plan under every rule, and layers whose parts are adapted or biased in part."""
+"""Attention beside a plain loop over queries."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
-from oneiro.models import elementwise
 from oneiro.models.attention import AfterPrefix, Causal, Prefill, PrefixGroups, Rule, attention
-from oneiro.models.backbone import Backbone
-from oneiro.models.language import LoraSettings, with_lora
-from tests.conftest import make_tiny
 
 RULES = {
     "plain": Rule(),
@@ -120,62 +114,3 @@ def test_masks_of_truth_and_of_numbers_mean_the_same() -> None:
         Rule().plain and Rule(window=3).plain and not Rule(softcap=1.0).plain and not Rule(sinks=torch.zeros(1)).plain
     )
     assert Rule().sees_all(99) and Rule(window=3).sees_all(3) and not Rule(window=3).sees_all(4)
-
-
-SOME = {"vocab_size": 50, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4}
-
-
-@pytest.mark.parametrize("biases", [{"attention_bias": True}, {"mlp_bias": True}, {}], ids=["attention", "mlp", "none"])
-def test_a_layer_with_biases_in_one_half_keeps_them(biases: dict[str, Any]) -> None:
-    torch.manual_seed(0)
-    model = LlamaForCausalLM(LlamaConfig(**SOME, num_key_value_heads=2, **biases)).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
-    tokens = torch.arange(7)[None]
-    expected = model(tokens).logits.detach()
-    backbone = Backbone(model)
-    assert [block.written_out for block in backbone.blocks] == [not biases] * 2
-    assert backbone.keeps == (2.6 if biases else 1.0)
-    found = backbone.output.logits(backbone(tokens, torch.arange(7), Causal()))
-    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
-
-
-@pytest.mark.parametrize("target", ["q_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"])
-def test_an_adapter_on_one_projection_takes_part(target: str) -> None:
-    language = with_lora(make_tiny(), LoraSettings(rank=2, targets=(target,)))
-    with torch.no_grad():
-        for _, parameter in language.trainable():
-            parameter.add_(0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
-    tokens = torch.arange(7)[None]
-    expected = language.model(tokens).logits.detach()
-    found = language.backbone.output.logits(language.backbone(tokens, torch.arange(7), Causal()))
-    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
-    assert language.backbone.keeps == 2.6 and not any(block.written_out for block in language.backbone.blocks)
-    assert all(block.fused == (target in ("o_proj", "down_proj")) for block in language.backbone.blocks)
-
-
-def test_the_small_operations_are_what_autograd_finds() -> None:
-    x, weight = drawn(5, 6).double().requires_grad_(), drawn(6, seed=1).double().requires_grad_()
-    grad, add = drawn(5, 6, seed=2).double(), drawn(5, 6, seed=3).double()
-    normed = x / (x.square().mean(-1, keepdim=True) + 0.3).sqrt() * weight
-    torch.testing.assert_close(elementwise.norm(x, weight, 0.3), normed)
-    by_x, by_weight = torch.autograd.grad(normed, (x, weight), grad)
-    for extra in (None, add):
-        found_x, found_weight = elementwise.norm_backward(grad.clone(), x.detach(), weight.detach(), 0.3, extra)
-        torch.testing.assert_close(found_x, by_x if extra is None else by_x + add)
-        torch.testing.assert_close(found_weight, by_weight)
-    both = drawn(5, 8, seed=4).double().requires_grad_()
-    gated = both[:, :4] * torch.sigmoid(both[:, :4]) * both[:, 4:]
-    torch.testing.assert_close(elementwise.gate(both), gated)
-    (by_both,) = torch.autograd.grad(gated, both, grad[:, :4])
-    found_both, again = elementwise.gate_backward(grad[:, :4].contiguous(), both.detach())
-    torch.testing.assert_close(found_both, by_both)
-    torch.testing.assert_close(again, gated.detach())
-    heads, angles = drawn(2, 3, 2, 4, seed=5), drawn(3, 1, 2, seed=6)
-    turned = heads.clone()
-    elementwise.turn_(turned, angles.cos(), angles.sin())
-    numbers = torch.complex(heads[..., :2], heads[..., 2:]) * torch.polar(torch.ones_like(angles), angles)
-    torch.testing.assert_close(turned, torch.cat([numbers.real, numbers.imag], -1))
-    elementwise.turn_(turned, angles.cos(), angles.sin(), back=True)
-    torch.testing.assert_close(turned, heads)

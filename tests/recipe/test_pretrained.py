@@ -3,44 +3,82 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from huggingface_hub import constants
 from pydantic import ValidationError
 
 from oneiro import recipe
-from oneiro.recipe import SHIPPED, load, pretrained
+from oneiro.recipe import load, pretrained
 from oneiro.recipe.mistakes import explain
 from oneiro.runtime.errors import OneiroError
 from tests.conftest import make_tiny
 
-EVERY = [
-    path.relative_to(SHIPPED).with_suffix("").as_posix() for path in SHIPPED.rglob("*.yaml") if "video" not in path.name
-]
+EVERY = [card.name for card in recipe.listing() if "video" not in card.name]
 FROM_SCRATCH = ("plan/frozen-lake", "plan/text-game", "dyna/frozen-lake")
 
 
-@pytest.mark.parametrize(
-    ("name", "parameters"),
-    [
-        ("Qwen/Qwen3-0.6B", 0.6e9),
-        ("HuggingFaceTB/SmolLM2-135M-Instruct", 135e6),
-        ("google/gemma-3-270m-it", 270e6),
-        ("Qwen/Qwen3-30B-A3B", 30e9),
-        ("mistralai/Mixtral-8x7B-v0.1", 56e9),
-        ("org/thing", None),
-        ("org/bert-3bad", None),
-    ],
-)
-def test_a_name_tells_the_size(name: str, parameters: float | None) -> None:
-    assert pretrained.parameters_of(name) == parameters
+QWEN3 = {  # Qwen3-0.6B
+    "hidden_size": 1024,
+    "num_hidden_layers": 28,
+    "vocab_size": 151_936,
+    "intermediate_size": 3072,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 8,
+}
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """A cache of the hub; `hub(name, **config)` puts a model's config.json there."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+
+    def put(name: str, **config: object) -> None:
+        folder = tmp_path / "hub" / f"models--{name.replace('/', '--')}"
+        (folder / "refs").mkdir(parents=True)
+        (folder / "refs" / "main").write_text("abc")
+        (folder / "snapshots" / "abc").mkdir(parents=True)
+        (folder / "snapshots" / "abc" / "config.json").write_text(json.dumps(config))
+
+    yield put
+
+
+def of_size(parameters: float) -> dict[str, float]:
+    """A config whose embeddings have so many parameters, its layer about none."""
+    return {"hidden_size": 64, "num_hidden_layers": 1, "intermediate_size": 64, "vocab_size": parameters // 64}
+
+
+def test_the_hubs_cache_tells_the_size_and_a_name_never_does(hub: Callable[..., None]) -> None:
+    hub("Qwen/Qwen3-0.6B", **QWEN3)
+    # 155.6M embeddings and 28 layers of 3 * 1024^2 + 9 * 1024^2.
+    assert pretrained.count_parameters("Qwen/Qwen3-0.6B") == 151_936 * 1024 + 28 * 12 * 1024**2
+    for name in ("Qwen/Qwen3-1.7B", "org/thing", "no/such/name", ""):
+        assert pretrained.count_parameters(name) is None
+
+
+def test_a_model_of_unknown_size_needs_its_learning_rates(hub: Callable[..., None]) -> None:
+    with pytest.raises(OneiroError) as error:
+        load("spa/bandit", ["model=org/9B"])
+    assert str(error.value) == (
+        "learning rates for 'org/9B' follow from its size, which no config.json here tells: get it with "
+        "`hf download org/9B config.json`, or give sft.learner.optimiser.lr=... and rl.learner.optimiser.lr=..."
+    )
+    with pytest.raises(OneiroError, match=r"or give rl\.learner\.optimiser\.lr=\.\.\.$"):
+        load("spa/bandit", ["model=org/9B", "sft.learner.optimiser.lr=1e-4"])
+    given = ["model=org/9B", "sft.learner.optimiser.lr=1e-4", "rl.learner.optimiser={name: adamw, lr: 1e-6}"]
+    resolved, why = recipe.load_explained("spa/bandit", given)
+    data = resolved.model_dump()
+    assert [data[stage]["learner"]["optimiser"]["lr"] for stage in ("sft", "rl")] == [1e-4, 1e-6]
+    assert data["model"]["lora"] is None and "for an unknown size" in why and "unknown size" in data["takes"]
 
 
 def test_a_folder_tells_the_size(tmp_path: Path) -> None:
     language = make_tiny(width=64)
     language.save(tmp_path / "run" / "checkpoints" / "base")
     for folder in (tmp_path / "run", tmp_path / "run" / "checkpoints" / "base"):
-        assert pretrained.parameters_of(str(folder)) == pytest.approx(language.backbone.shape.parameters, rel=0.05)
+        assert pretrained.count_parameters(str(folder)) == pytest.approx(language.backbone.shape.parameters, rel=0.05)
     (tmp_path / "broken").mkdir()
     # Qwen2.5-1.5B: 12 heads share two keys and values.
     config = {"hidden_size": 1536, "num_hidden_layers": 28, "vocab_size": 151_936, "intermediate_size": 8960}
@@ -48,9 +86,9 @@ def test_a_folder_tells_the_size(tmp_path: Path) -> None:
     (tmp_path / "shared" / "config.json").write_text(
         json.dumps({**config, "num_attention_heads": 12, "num_key_value_heads": 2})
     )
-    assert pretrained.parameters_of(str(tmp_path / "shared")) == pytest.approx(1.5437e9, rel=1e-3)
+    assert pretrained.count_parameters(str(tmp_path / "shared")) == pytest.approx(1.5437e9, rel=1e-3)
     (tmp_path / "broken" / "config.json").write_text("[[")
-    assert pretrained.parameters_of(str(tmp_path / "broken")) is None
+    assert pretrained.count_parameters(str(tmp_path / "broken")) is None
 
 
 @pytest.mark.parametrize("name", FROM_SCRATCH)
@@ -71,7 +109,8 @@ def test_recipes_without_a_language_model_say_so() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in EVERY if name not in FROM_SCRATCH])
-def test_every_recipe_has_settings_for_a_pretrained_model(name: str) -> None:
+def test_every_recipe_has_settings_for_a_pretrained_model(name: str, hub: Callable[..., None]) -> None:
+    hub("Qwen/Qwen3-0.6B", **of_size(600e6))
     template = load(name, ["model=smollm2-135m"]).model_dump()
     fitted = load(name, ["model=Qwen/Qwen3-0.6B"]).model_dump()
     factor = (135 / 600) ** 0.5
@@ -88,14 +127,17 @@ def test_every_recipe_has_settings_for_a_pretrained_model(name: str) -> None:
     )
 
 
-def test_a_large_model_learns_an_adapter_at_a_higher_rate() -> None:
+def test_a_large_model_learns_an_adapter_at_a_higher_rate(hub: Callable[..., None]) -> None:
+    for size in (2, 8):
+        hub(f"org/{size}B", **of_size(size * 1e9))
     small, large = (load("spa/frozen-lake", [f"model=org/{size}B"]).model_dump() for size in (2, 8))
     assert small["model"]["lora"] is None and large["model"]["lora"]["rank"] == 32
     rates = [found["sft"]["learner"]["optimiser"]["lr"] for found in (small, large)]
     assert rates[1] / rates[0] == pytest.approx(5 * (2 / 8) ** 0.5, rel=0.1)
 
 
-def test_what_a_person_or_a_protocol_says_wins() -> None:
+def test_what_a_person_or_a_protocol_says_wins(hub: Callable[..., None]) -> None:
+    hub("org/1B", **of_size(1e9))
     changed = load(
         "spa/frozen-lake", ["model=org/1B", "sft.learner.optimiser.lr=1e-6", "model.lora.rank=4"]
     ).model_dump()
@@ -103,7 +145,7 @@ def test_what_a_person_or_a_protocol_says_wins() -> None:
     published = load("spa/frozen-lake", ["model=org/1B", "preset=spa"])
     assert published.needs == "a pretrained model (model=...) and one GPU with 80 GB"
     listed = load("spa/frozen-lake", ["model=Qwen/Qwen2.5-0.5B-Instruct"]).model_dump()
-    assert listed["protocol"] == "spa"
+    assert listed["rl"]["steps"] == 1000 and listed["dialogue"]["actions_per_turn"] == 5
 
 
 def test_a_small_folder_keeps_the_recipes_own_settings(tmp_path: Path) -> None:
@@ -128,10 +170,12 @@ def test_a_small_folder_keeps_the_recipes_own_settings(tmp_path: Path) -> None:
             f"Qwen/Qwen3-0.6B: {pretrained.GENERAL}, for 600M parameters "
             "(the recipe has none of its own for this model)",
         ),
-        (["model=org/thing"], f"org/thing: {pretrained.GENERAL}, for an unknown size (the recipe"),
     ],
 )
-def test_a_recipe_says_which_settings_a_model_gets_and_why(overrides: list[str], said: str) -> None:
+def test_a_recipe_says_which_settings_a_model_gets_and_why(
+    overrides: list[str], said: str, hub: Callable[..., None]
+) -> None:
+    hub("Qwen/Qwen3-0.6B", **of_size(600e6))
     assert recipe.load_explained("spa/frozen-lake", overrides)[1].startswith(said)
 
 

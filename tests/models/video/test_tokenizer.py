@@ -1,22 +1,16 @@
-"""Both tokenizers against a second implementation, written out over their weights by name."""
+"""Video tokenizers beside a plain second implementation."""
 
 from __future__ import annotations
 
 import math
-import platform
 from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
-from pydantic import ValidationError
 from torch import Tensor
 
-from oneiro.models.video import blocks
 from oneiro.models.video import tokenizer as tokenizers
-from oneiro.models.video.blocks import CrossAttention
-from oneiro.models.video.discriminator import Discriminator, DiscriminatorSettings, gradient_penalty
-from oneiro.models.video.settings import TransformerSettings
 from oneiro.models.video.tokenizer import (
     CompressiveTokenizerSettings,
     FrameTokenizerSettings,
@@ -27,7 +21,11 @@ from oneiro.runtime import files
 from oneiro.runtime.errors import OneiroError
 
 SIZE = {"height": 32, "width": 48, "patch": 2, "layers": 2, "latent": 6, "levels": (8, 5, 4)}
+
+
 FRAME = FrameTokenizerSettings(**SIZE, channels=(16, 24, 48))
+
+
 COMPRESSIVE = CompressiveTokenizerSettings(**SIZE, channels=(16, 24, 48), squares=2, attend_up_to=4, heads=3)
 
 
@@ -234,80 +232,6 @@ def test_a_fresh_tokenizer_draws_the_mean_frame_and_its_places_are_zero() -> Non
     assert tokenizer.parameter_count == sum(p.numel() for p in tokenizer.parameters()) and tokenizer.codes == 160
 
 
-def test_dropout_falls_on_attention_and_on_what_it_tells_and_only_in_training() -> None:
-    torch.manual_seed(0)
-    attention = CrossAttention(6, 4, heads=2, dropout=0.4)
-    frames, context = torch.randn(4, 6, 2, 2), torch.randn(2, 6, 2, 2)
-    asked = F.group_norm(frames, 2, eps=1e-6).flatten(2).transpose(1, 2)
-    known = F.group_norm(context, 2, eps=1e-6).flatten(2).transpose(1, 2)
-
-    def heads(x: Tensor) -> Tensor:
-        return x.reshape(2, -1, 2, 3).transpose(1, 2)
-
-    q, k, v = heads(attention.query(asked)), heads(attention.key(known)), heads(attention.value(known))
-    for rate in (0.4, 0.0):
-        attention.train(rate > 0)
-        torch.manual_seed(3)
-        found = attention(frames, context)
-        torch.manual_seed(3)
-        mixed = F.scaled_dot_product_attention(q, k, v, dropout_p=rate).transpose(1, 2).reshape(2, 8, 6)
-        told = F.dropout(attention.out(mixed), rate).reshape(4, 4, 6).transpose(1, 2).reshape(4, 6, 2, 2)
-        torch.testing.assert_close(found, F.silu(frames + told))
-
-
-def test_onednn_is_on_again_after_a_way_back_that_fails() -> None:
-    class Loss:
-        def backward(self) -> None:
-            seen.append(torch.backends.mkldnn.enabled)
-            if len(seen) == 2:
-                raise RuntimeError
-
-    seen: list[bool] = []
-    blocks.backward(Loss())  # type: ignore[arg-type]
-    with pytest.raises(RuntimeError):
-        blocks.backward(Loss())  # type: ignore[arg-type]
-    # Off on the way back on ARM alone, where torch's own kernels are quicker.
-    assert seen == [platform.machine() not in ("aarch64", "arm64")] * 2 and torch.backends.mkldnn.enabled
-
-
-# The discriminator ----------------------------------------------------------------------------------------------------
-
-
-def test_a_discriminator_is_convolutions_over_their_norm_with_instance_norms_between() -> None:
-    torch.manual_seed(0)
-    network = Discriminator(DiscriminatorSettings(channels=(4, 5, 6)), 6).eval()
-    assert len(network.layers) == 9
-    x = frames = torch.rand(2, 3, 6, 9)
-    x = 2 * x - 1
-    with torch.no_grad():
-        # 6 pixels become 3, then 2, and 2 are left alone.
-        for place, (stride, width) in zip((0, 2, 5), ((2, 4), (2, 5), (1, 6)), strict=True):
-            convolution = network.layers[place]
-            weight = convolution.weight  # type: ignore[union-attr]
-            assert weight.shape[0] == width and weight.shape[2:] == (3, 3)  # type: ignore[union-attr, index]
-            assert float(torch.linalg.matrix_norm(weight.flatten(1), 2)) == pytest.approx(1, abs=0.15)  # type: ignore[operator]
-            x = F.conv2d(x, weight, convolution.bias, stride=stride, padding=1)  # type: ignore[arg-type, union-attr]
-            if place:
-                x = F.instance_norm(x)
-            x = torch.where(x > 0, x, 0.2 * x)
-        last = network.layers[8]
-        x = F.conv2d(x, last.weight, last.bias)  # type: ignore[arg-type, union-attr]
-        torch.testing.assert_close(network(frames), x)
-    assert x.shape == (2, 1, 2, 3)
-
-
-def test_the_gradient_penalty_can_be_learned_from() -> None:
-    torch.manual_seed(0)
-    network = Discriminator(DiscriminatorSettings(channels=(4,)), 8)
-    frames = torch.rand(2, 3, 8, 8)
-    penalty = gradient_penalty(network, frames)
-    (slope,) = torch.autograd.grad(penalty, network.layers[-1].weight)  # type: ignore[arg-type, union-attr]
-    assert slope.abs().sum() > 0 and not frames.requires_grad
-
-
-# Settings and folders -------------------------------------------------------------------------------------------------
-
-
 def test_the_newest_tokenizer_of_a_stage_is_loaded(tmp_path: Path) -> None:
     for step, seed in ((2, 1), (10, 2)):
         tokenizers.create(FRAME, seed, "cpu").save(tmp_path / f"step-{step:06d}" / "tokenizer")
@@ -326,37 +250,3 @@ def test_the_newest_tokenizer_of_a_stage_is_loaded(tmp_path: Path) -> None:
     weights.write_bytes(data[:-9])
     with pytest.raises(OneiroError, match="cannot be read"):
         tokenizers.load(tmp_path, "cpu")
-
-
-def test_sizes_at_their_limits() -> None:
-    assert (FRAME.factor, FRAME.grid) == (8, (4, 6))
-    # 16 rows of 2x2 squares are halved twice: after the stages features are 8, 4 and 4 high.
-    assert COMPRESSIVE.attending == {1: (4, 6), 2: (4, 6)}
-    sizes = COMPRESSIVE.model_dump()
-    assert CompressiveTokenizerSettings(**{**sizes, "attend_up_to": 8, "heads": 2}).attending[0] == (8, 12)
-    assert CompressiveTokenizerSettings(**{**sizes, "attend_up_to": 3}).attending == {}
-    for wrong, said in (
-        ({"squares": 3}, "a grid of 4x6 has no squares of 3"),
-        ({"squares": 4}, "no squares of 4"),
-        ({"heads": 5}, "24 channels that look"),
-        ({"heads": 5, "attend_up_to": 1}, "48 channels that look"),
-        ({"width": 44}, "32x44 frames cannot be made 8 times smaller"),
-        ({"height": 36}, "36x48 frames cannot"),
-        ({"levels": ()}, "an entry each"),
-        ({"levels": (5, 1)}, "at least 2"),
-    ):
-        with pytest.raises(ValidationError, match=said):
-            CompressiveTokenizerSettings(**{**sizes, **wrong})
-    with pytest.raises(ValidationError, match="an entry each"):
-        FrameTokenizerSettings(channels=())
-
-
-def test_a_transformer_of_another_name_brings_all_of_its_sizes() -> None:
-    sizes = {"layers": 1, "width": 16, "heads": 2, "mlp": 8}
-    assert TransformerSettings(name="large", **sizes).width == 16  # type: ignore[arg-type]
-    for missing in sizes:
-        with pytest.raises(ValidationError, match="needs sizes of its own, layers, width, heads, mlp"):
-            TransformerSettings(name="large", **{k: v for k, v in sizes.items() if k != missing})  # type: ignore[arg-type]
-    assert TransformerSettings(layers=1).name == "small"
-    with pytest.raises(ValidationError, match="width 24 must be a multiple of 2 x heads = 16"):
-        TransformerSettings(width=24, heads=8)

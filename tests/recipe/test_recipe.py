@@ -254,3 +254,21 @@ def test_a_bare_word_that_is_a_preset_and_one_text_for_a_list_of_overrides_are_t
     assert "write key=value" in mistake(file, "smok")
     with pytest.raises(OneiroError, match=r"^overrides: expected a list of texts, write \['preset=smoke'\]$"):
         load(file, "preset=smoke")
+
+
+def test_a_layer_may_begin_with_settings_that_recipes_share(tmp_path: Path) -> None:
+    """What is null is reset, the base lies over it, the layer's own settings over both."""
+    (tmp_path / "_shared.yaml").write_text("paper: {sft: {epochs: 7, batch: 3}, rl: {steps: 9}}")
+    (tmp_path / "own.yaml").write_text(
+        "system: spa\nsft: {epochs: 2, checkpoint_every: 5}\nrl: {steps: 4, minibatches: 2}\n"
+        "presets: {paper: {base: _shared/paper, sft: null, rl: {steps: 8}}, wrong: {base: _shared/papr}}\n"
+    )
+    found = load(str(tmp_path / "own.yaml"), ["preset=paper", "sft.batch=4"]).model_dump()
+    assert (found["sft"]["epochs"], found["sft"]["batch"]) == (7, 4)
+    assert found["sft"]["checkpoint_every"] == load("spa/bandit", ["sft=null"]).model_dump()["sft"]["checkpoint_every"]
+    assert (found["rl"]["steps"], found["rl"]["minibatches"]) == (8, 2)
+    assert load(str(tmp_path / "own.yaml"), ["checkpoint_minutes=null"]).checkpoint_minutes is None
+    with pytest.raises(OneiroError, match=r"no group of settings in _shared\.yaml called 'papr'; did you mean 'paper'"):
+        load(str(tmp_path / "own.yaml"), ["preset=wrong"])
+    with pytest.raises(OneiroError, match="'protocol' is no setting any more: leave it out"):
+        load(str(tmp_path / "own.yaml"), ["protocol=spa"])
