@@ -14,7 +14,7 @@ from oneiro.runtime.terminal import printable
 
 if TYPE_CHECKING:
     from oneiro.report.table import Table
-    from oneiro_web.exam import Played
+    from oneiro_web.validate import Played
 
 
 def offer(app: typer.Typer) -> None:
@@ -55,9 +55,9 @@ def parity(
     _installed("playwright")
     from oneiro.report.table import Table
     from oneiro.runtime.files import write_json
-    from oneiro_web.browser.chromium import ChromiumBrowser
-    from oneiro_web.browser.text import TextBrowser
-    from oneiro_web.parity import compare
+    from oneiro_web.browsers.chromium.browser import ChromiumBrowser
+    from oneiro_web.browsers.parity import compare
+    from oneiro_web.browsers.text.browser import TextBrowser
 
     with at_work("parity"), TextBrowser() as text, ChromiumBrowser() as chromium:
         found = compare(text, chromium, pages, seed, site)
@@ -94,8 +94,8 @@ def web_tasks(
     _installed(*(["playwright"] if browser == "chromium" else []))
     from oneiro.recipe import build
     from oneiro.runtime.progress import Bar, console
-    from oneiro_web.exam import AGENTS, examine, known_agent, template_tasks
-    from oneiro_web.world import WebConfig, chosen_templates
+    from oneiro_web.env import WebConfig, chosen_templates
+    from oneiro_web.validate import AGENTS, examine, known_agent, template_tasks
 
     chosen_templates(tuple(site or ()), ())
     config = build(WebConfig, {"browser": browser, "view": view})

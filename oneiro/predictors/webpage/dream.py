@@ -11,7 +11,7 @@ from oneiro.predictors.webpage.task import WebPagePredictor
 from oneiro.predictors.webpage.world import LearnedPage
 from oneiro.worlds.base import Step, World
 from oneiro_web.actions import Kind, Malformed
-from oneiro_web.world import WebConfig
+from oneiro_web.env import WebConfig
 
 
 class DreamedWeb(LearnedPage):

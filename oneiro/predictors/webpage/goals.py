@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oneiro_web.evaluation.webarena import VARIANTS, url_match
+from oneiro_web.grading.webarena import VARIANTS, url_match
 from oneiro_web.tasks import Evaluation, Task
 
 

@@ -31,8 +31,8 @@ from oneiro.systems.plan.web_recipe import WebRecipe
 from oneiro.systems.webrl.linear import LinearAgent
 from oneiro.systems.webrl.trajectories import Step
 from oneiro.worlds.choice import WorldChoice
+from oneiro_web.env import WebConfig
 from oneiro_web.plugin import WebWorld
-from oneiro_web.world import WebConfig
 
 Steps = list[PageTransition]
 

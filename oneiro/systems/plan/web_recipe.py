@@ -14,8 +14,8 @@ from oneiro.recipe import Recipe, Settings
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.worlds.choice import WorldChoice
+from oneiro_web.env import chosen_templates
 from oneiro_web.templates.base import Template
-from oneiro_web.world import chosen_templates
 
 SLOTS = "slots"
 """The page model that needs no language model (`oneiro.predictors.webpage.slot_model`)."""

@@ -33,9 +33,9 @@ from oneiro.predictors.webpage.task import WebPagePredictorConfig
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import SamplingSettings
 from oneiro_web.diff import Item
+from oneiro_web.env import WebConfig
 from oneiro_web.plugin import WebWorld
 from oneiro_web.tasks import Evaluation
-from oneiro_web.world import WebConfig
 from tests.conftest import make_tiny
 
 CONFIG = WebConfig(templates=("map/show-way",), max_actions=8)

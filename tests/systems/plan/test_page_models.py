@@ -28,7 +28,7 @@ from oneiro.systems.plan.page_models import LanguageModels
 from oneiro.systems.plan.pages import WebLearner, policy_dialogue
 from oneiro.systems.plan.web_recipe import WebRecipe
 from oneiro.worlds.baselines import random_policy
-from oneiro_web.world import WebConfig
+from oneiro_web.env import WebConfig
 
 CONFIG = WebConfig(templates=("map/show-way",), max_actions=8)
 SETTINGS = [

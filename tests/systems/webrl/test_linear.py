@@ -20,9 +20,9 @@ from oneiro.systems.webrl.linear import Decision, LinearAgent, LinearCritic, gro
 from oneiro.systems.webrl.recipe import TrainSettings, variant_named
 from oneiro.systems.webrl.samples import Sample, numbers_of
 from oneiro.systems.webrl.trajectories import Step, Trajectory
+from oneiro_web.env import WebConfig
 from oneiro_web.plugin import WebWorld
-from oneiro_web.templates import TEMPLATES
-from oneiro_web.world import WebConfig
+from oneiro_web.templates.registry import TEMPLATES
 
 PAGE = """Task: What is the phone number of Salty Swan Hotel?
 URL: http://openstreetmap.org/
