@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TypeVar
+from functools import cache
+from importlib import resources
+from typing import Any, TypeVar
 
 from oneiro_web.seeds import generator
 from oneiro_web.sites.base import TODAY
@@ -16,24 +19,15 @@ Vocabulary = Mapping[str, Sequence[str]]
 SLOT = re.compile(r"\{(\w+)\}")
 
 
-def listed(text: str, mark: str | None = None) -> list[str]:
-    """The words of a text, or its parts between marks."""
-    return text.split(mark)
+@cache
+def load_words(place: str) -> dict[str, Any]:
+    """The words of a folder of `sites`; "." has those that all sites share."""
+    file = resources.files("oneiro_web.sites") / place / "words.json"
+    loaded: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return loaded
 
 
-FIRST = listed(
-    "Ada Alma Amir Anouk Arlo Beatrix Bram Carys Cleo Dario Delia Edda Elio Emre Esme Farah Felix Gwen Hana Hugo Ilse "
-    "Imani Ines Ivo Jonas Juno Kaia Kenji Lars Leila Linnea Luca Maeve Malik Marta Milo Mira Nadia Nils Noor Odette "
-    "Omar Orla Pilar Priya Quentin Rafael Rhea Rosa Ruben Saskia Selim Sienna Soren Tamsin Tariq Thea Tomas Ursula "
-    "Vera "
-    "Viggo Wanda Willa Yara Yusuf Zelda"
-)
-LAST = listed(
-    "Abernethy Ashdown Barlowe Bexley Calloway Castellan Corwick Dallow Drummel Eastmere Elverton Fairholt Fenwright "
-    "Garrowby Gildersleeve Hallowell Harkstead Ilverson Jessamy Kettering Kindlewood Larkspur Lindqvale Marchbank "
-    "Merriwick Northcote Oakhurst Ormsley Pellworth Pembrake Quillfeather Ravensdale Rookwood Sallowfield Silverbrook "
-    "Tamarisk Thistlewood Umberley Vantongeren Wexcombe Whitlock Winterbourne Yarrowby Zellwick"
-)
+NAMES = load_words(".")
 
 
 class Dice:
@@ -88,7 +82,7 @@ class Dice:
 
     def person(self) -> tuple[str, str]:
         """A first and a last name."""
-        return self.pick(FIRST), self.pick(LAST)
+        return self.pick(NAMES["first"]), self.pick(NAMES["last"])
 
 
 def stamp(moment: datetime) -> str:

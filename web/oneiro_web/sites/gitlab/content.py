@@ -9,24 +9,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from oneiro_web.sites.base import TODAY, Store, insert
-from oneiro_web.sites.dice import Dice, distinct, listed, slug, stamp
+from oneiro_web.sites.dice import Dice, distinct, load_words, slug, stamp
 from oneiro_web.sites.gitlab.schema import SCHEMA
-from oneiro_web.sites.gitlab.words import (
-    COMMITS,
-    CONDITIONS,
-    ENDINGS,
-    GROUPS,
-    ISSUE_TEXTS,
-    ISSUE_TITLES,
-    JOBS,
-    LABELS,
-    LINE_COMMENTS,
-    MILESTONES,
-    NOTES,
-    THEMES,
-    TOWNS,
-    Theme,
-)  # fmt: skip
+
+WORDS = load_words("gitlab")
 
 USER = "tidewright"
 PASSWORD = "compass-2026"
@@ -83,7 +69,8 @@ def people(db: sqlite3.Connection, dice: Dice) -> list[str]:
         rows.append({
             "name": name, "password": PASSWORD if number == 0 else f"{last}-{dice.number(1000, 9999)}",
             "full_name": full_name,
-            "email": f"{first}.{last}@mail.example", "bio": dice.pick(JOBS), "location": dice.pick(TOWNS),
+            "email": f"{first}.{last}@mail.example", "bio": dice.pick(WORDS["jobs"]),
+            "location": dice.pick(WORDS["towns"]),
             "website": f"https://{first}{last}.example" if dice.chance(0.4) else "", "status": "",
             "joined": dice.moment(2400, 500),
         })  # fmt: skip
@@ -93,7 +80,7 @@ def people(db: sqlite3.Connection, dice: Dice) -> list[str]:
 
 def teams(db: sqlite3.Connection, dice: Dice, names: list[str]) -> None:
     """The groups and who is in them."""
-    for path, title, description in GROUPS:
+    for path, title, description in WORDS["groups"]:
         created = dice.moment(1900, 900)
         insert(
             db,
@@ -107,21 +94,21 @@ def teams(db: sqlite3.Connection, dice: Dice, names: list[str]) -> None:
         insert(db, "team_member", rows)
 
 
-def write_projects(dice: Dice, names: list[str]) -> tuple[list[Row], dict[int, list[Row]], dict[int, Theme]]:
+def write_projects(dice: Dice, names: list[str]) -> tuple[list[Row], dict[int, list[Row]], dict[int, Row]]:
     """Two projects a theme in different namespaces, with members of every role; the user owns five."""
     projects: list[Row] = []
     members: dict[int, list[Row]] = {}
-    themes: dict[int, Theme] = {}
-    wanted = dice.sample([(theme, name) for theme in THEMES for name in listed(theme.names, "|")], PROJECTS)
+    themes: dict[int, Row] = {}
+    wanted = dice.sample([(theme, name) for theme in WORDS["themes"] for name in theme["names"]], PROJECTS)
     for number, (theme, path) in enumerate(wanted, 1):
         owner = USER if number <= 5 else dice.pick(names[1:])
         team = number > 5 and dice.chance(0.55)
         created = dice.moment(1500, 300)
         private = number in (2, 9, 17)
         projects.append({
-            "id": number, "namespace": dice.pick(GROUPS)[0] if team else owner, "path": path,
-            "title": path.replace("-", " ").title().replace("Ui", "UI"), "description": theme.what,
-            "visibility": "private" if private else "public", "language": theme.language, "branch": "main",
+            "id": number, "namespace": dice.pick(WORDS["groups"])[0] if team else owner, "path": path,
+            "title": path.replace("-", " ").title().replace("Ui", "UI"), "description": theme["what"],
+            "visibility": "private" if private else "public", "language": theme["language"], "branch": "main",
             "stars": dice.skewed(0, 900), "forks": dice.skewed(0, 90), "forked_from": None, "created": created,
             "updated": created,
         })  # fmt: skip
@@ -145,11 +132,11 @@ def write_projects(dice: Dice, names: list[str]) -> tuple[list[Row], dict[int, l
     return projects, members, themes
 
 
-def vocabulary(dice: Dice, theme: Theme) -> dict[str, list[str]]:
+def vocabulary(dice: Dice, theme: Row) -> dict[str, list[str]]:
     """A theme's words with those that are new for each text."""
-    parts = theme.words()["part"]
+    parts = theme["parts"]
     minor = dice.number(2, 9)
-    return {"part": parts, "part_up": [word[0].upper() + word[1:] for word in parts], "condition": CONDITIONS,
+    return {"part": parts, "part_up": [word[0].upper() + word[1:] for word in parts], "condition": WORDS["conditions"],
             "version": [f"1.{minor}"], "older": [f"1.{minor - 1}"]}  # fmt: skip
 
 
@@ -160,12 +147,12 @@ def title_of(
     return distinct(lambda: dice.write(dice.pick(patterns), words), taken.setdefault(project, set()))
 
 
-def write_branches(dice: Dice, projects: list[Row], themes: dict[int, Theme]) -> dict[int, list[Row]]:
+def write_branches(dice: Dice, projects: list[Row], themes: dict[int, Row]) -> dict[int, list[Row]]:
     """The default branch of each project and two to four others."""
     branches = {}
     for project in projects:
         number = project["id"]
-        parts = [slug(part.removeprefix("the ")) for part in themes[number].words()["part"]]
+        parts = [slug(part.removeprefix("the ")) for part in themes[number]["parts"]]
         kinds = ("fix", "feature", "docs", "refactor")
         others = [f"{dice.pick(kinds)}/{part}" for part in dice.sample(parts, dice.number(2, 4))]
         branches[number] = [{"project": number, "name": name,
@@ -177,7 +164,7 @@ def write_branches(dice: Dice, projects: list[Row], themes: dict[int, Theme]) ->
 def revisions(
     db: sqlite3.Connection, dice: Dice, projects: list[Row], everyone: dict[int, list[str]], branches: dict[int,
     list[Row]],
-    themes: dict[int, Theme],
+    themes: dict[int, Row],
 ) -> None:  # fmt: skip
     """All commits, oldest first; a project's last one is when it was updated."""
     rows = []
@@ -188,7 +175,8 @@ def revisions(
         branch = "main" if dice.chance(0.85) else dice.pick(branches[number])["name"]
         rows.append({
             "project": number, "branch": branch, "author": people[dice.skewed(0, len(people) - 1)],
-            "message": dice.write(dice.pick(COMMITS), vocabulary(dice, themes[number])), "created": dice.moment(295),
+            "message": dice.write(dice.pick(WORDS["commits"]), vocabulary(dice, themes[number])),
+            "created": dice.moment(295),
         })  # fmt: skip
     rows.sort(key=lambda row: row["created"])
     for place, row in enumerate(rows, 1):
@@ -198,17 +186,17 @@ def revisions(
     insert(db, "revision", rows)
 
 
-def files(db: sqlite3.Connection, dice: Dice, projects: list[Row], themes: dict[int, Theme]) -> None:
+def files(db: sqlite3.Connection, dice: Dice, projects: list[Row], themes: dict[int, Row]) -> None:
     """A small tree of files for each project."""
     rows = []
     for project in projects:
         theme, path = themes[project["id"]], project["path"]
-        parts = theme.words()["part"]
-        ending, mark = ENDINGS[theme.language], LINE_COMMENTS.get(theme.language, "//")
+        parts = theme["parts"]
+        ending, mark = WORDS["endings"][theme["language"]], WORDS["line_comments"].get(theme["language"], "//")
         version = f"1.{dice.number(1, 9)}.{dice.number(0, 9)}"
-        last = dice.write(dice.pick(COMMITS), vocabulary(dice, theme))
+        last = dice.write(dice.pick(WORDS["commits"]), vocabulary(dice, theme))
         texts = {
-            "README.md": f"# {project['title']}\n\n{theme.what}.\n\n## Parts\n\n" + "".join(f"- "
+            "README.md": f"# {project['title']}\n\n{theme['what']}.\n\n## Parts\n\n" + "".join(f"- "
             f"{part}\n" for part in parts)
             + f"\n## Install\n\nDownload version {version} and run `make install`.\n",
             "LICENSE": f"{dice.pick(('MIT', 'Apache-2.0', 'GPL-3.0', 'BSD-3-Clause'))} License\n\nCopyright 2026 the "
@@ -234,7 +222,7 @@ def files(db: sqlite3.Connection, dice: Dice, projects: list[Row], themes: dict[
 
 
 def write_issues(
-    db: sqlite3.Connection, dice: Dice, projects: list[Row], everyone: dict[int, list[str]], themes: dict[int, Theme]
+    db: sqlite3.Connection, dice: Dice, projects: list[Row], everyone: dict[int, list[str]], themes: dict[int, Row]
 ) -> list[Row]:
     """All issues with labels and milestones, oldest first."""
     labels: dict[int, list[int]] = {}
@@ -243,7 +231,7 @@ def write_issues(
     milestone_rows: list[Row] = []
     for project in projects:
         number = project["id"]
-        for name, colour, description in dice.sample(LABELS, dice.number(4, 7)):
+        for name, colour, description in dice.sample(WORDS["labels"], dice.number(4, 7)):
             label_rows.append(
                 {
                     "id": len(label_rows) + 1,
@@ -254,7 +242,7 @@ def write_issues(
                 }
             )
             labels.setdefault(number, []).append(len(label_rows))
-        for title in dice.sample(MILESTONES, dice.number(1, 3)):
+        for title in dice.sample(WORDS["milestones"], dice.number(1, 3)):
             due = stamp(TODAY + timedelta(days=dice.number(-40, 200)))[:10]
             milestone_rows.append(
                 {"id": len(milestone_rows) + 1, "project": number, "title": title, "due": due, "state": "active"}
@@ -274,8 +262,9 @@ def write_issues(
         counts[project] = counts.get(project, 0) + 1
         issues.append({
             "id": number, "project": project, "iid": counts[project],
-            "title": title_of(dice, ISSUE_TITLES, words, project, taken),
-            "description": " ".join(dice.write(line, words) for line in dice.sample(ISSUE_TEXTS, dice.number(1, 3))),
+            "title": title_of(dice, WORDS["issue_titles"], words, project, taken),
+            "description": " ".join(
+                dice.write(line, words) for line in dice.sample(WORDS["issue_texts"], dice.number(1, 3))),
             "author": dice.pick(people), "assignee": dice.pick(people) if dice.chance(0.5) else "",
             "milestone": dice.pick(milestones[project]) if dice.chance(0.3) else None,
             "state": "closed" if dice.chance(0.42) else "opened",
@@ -298,7 +287,7 @@ def write_requests(
     projects: list[Row],
     everyone: dict[int, list[str]],
     branches: dict[int, list[Row]],
-    themes: dict[int, Theme],
+    themes: dict[int, Row],
 ) -> list[Row]:
     """All merge requests, oldest first."""
     counts: dict[int, int] = {}
@@ -312,7 +301,7 @@ def write_requests(
         counts[project] = counts.get(project, 0) + 1
         rows.append({
             "id": number, "project": project, "iid": counts[project],
-            "title": title_of(dice, COMMITS, words, project, taken),
+            "title": title_of(dice, WORDS["commits"], words, project, taken),
             "description": dice.write("This changes {part} so that it works {condition}.", words),
             "author": author, "assignee": assignee if dice.chance(0.6) else "",
             "reviewer": reviewer if dice.chance(0.7) else "",
@@ -329,7 +318,7 @@ def notes(
     issues: list[Row],
     requests: list[Row],
     everyone: dict[int, list[str]],
-    themes: dict[int, Theme],
+    themes: dict[int, Row],
 ) -> None:
     """Comments on issues and merge requests, none later than the last update."""
     rows = []
@@ -339,7 +328,7 @@ def notes(
             for share in sorted(dice.uniform() for _ in range(dice.skewed(0, 5))):
                 words = vocabulary(dice, themes[target["project"]])
                 rows.append({"kind": kind, "target": target["id"], "author": dice.pick(everyone[target["project"]]),
-                             "body": dice.write(dice.pick(NOTES), words),
+                             "body": dice.write(dice.pick(WORDS["notes"]), words),
                              "created": stamp(begun + (ended - begun) * share)})  # fmt: skip
     insert(db, "note", rows)
 

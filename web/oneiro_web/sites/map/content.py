@@ -9,12 +9,14 @@ from functools import lru_cache, partial
 from typing import Any
 
 from oneiro_web.sites.base import Store, insert
-from oneiro_web.sites.dice import LAST, Dice, distinct, listed
+from oneiro_web.sites.dice import NAMES, Dice, distinct, load_words
 from oneiro_web.sites.map.roads import Point, Road, Roads
 
 PLACES = 150
 TOWN_SIZES = (7, 6, 5, 5, 4, 4)
 """Junctions along each side of a town's streets."""
+
+WORDS = load_words("map")
 
 SCHEMA = """
 CREATE TABLE region (seed INTEGER NOT NULL, name TEXT NOT NULL);
@@ -33,84 +35,6 @@ CREATE INDEX place_category ON place (category);
 CREATE INDEX place_town ON place (town);
 CREATE INDEX place_name ON place (name COLLATE NOCASE);
 """
-
-REGIONS = ("Merrow Coast", "Tamar Vale", "Osterholm", "Lower Brindle", "Calder Shore", "The Saltmarch")
-HEADS = listed(
-    "Alder Bracken Cold Dun East Fern Gull Harrow Iron Kings Lang Marl North Oak Port Raven Stone Thorn Wester Winter"
-)
-TAILS = listed("bridge bury by dale field ford gate ham haven holm ley mere mouth port stead stow wick")
-STREETS = listed(
-    "Alder Amber Anchor Bakers Barley Beacon Birch Canal Castle Cedar Chapel Cherry Church Copper Crescent Elm Fern "
-    "Ferry Foundry Garden Granary Harbour Hawthorn Hazel Heron Hill Juniper Lantern Larch Lime Linden Lock Maple "
-    "Market Meadow "
-    "Mill Miller Mulberry Oak Orchard Park Pepper Pine Poplar Quarry Queen River Rowan Saddler School Silver Spring "
-    "Station "
-    "Tanner Temple Tower Vine Walnut Water Weaver Willow Windmill Yew"
-)
-KINDS = ("Street", "Road", "Lane", "Avenue", "Way")
-
-EVERY_TOWN = (
-    "town hall",
-    "post office",
-    "police station",
-    "library",
-    "train station",
-    "supermarket",
-    "pharmacy",
-    "cafe",
-    "hotel",
-)
-ONCE = ("airport", "university", "hospital", "museum", "stadium")
-"""In the largest town only."""
-OTHERS = (
-    "cafe", "cafe", "restaurant", "restaurant", "restaurant", "bakery", "supermarket", "pharmacy", "museum", "park",
-    "park", "school",
-    "hotel", "hotel", "bank", "cinema", "gym", "bookshop", "bicycle shop", "fuel station", "hospital", "theatre",
-    "swimming pool",
-)  # fmt: skip
-
-ADJECTIVES = listed(
-    "Copper Blue Old Golden Little Crooked Silver Green Quiet Salty Red Lucky Hidden Northern Drowsy Merry White Amber"
-)
-NOUNS = {
-    "cafe": listed("Kettle Teapot Lantern Sparrow Cup Corner"),
-    "restaurant": listed("Table Anchor Pepperpot Trout Fig Oven"),
-    "bakery": listed("Loaf Crumb Oven Pretzel Sheaf"),
-    "hotel": listed("Swan Harbour Crown Gables Heron Terrace"),
-    "bookshop": listed("Page Quill Owl Shelf Inkwell"),
-    "cinema": listed("Reel Lantern Palace Curtain"),
-    "theatre": listed("Curtain Mask Stage"),
-    "bicycle shop": listed("Spoke Pedal Wheel"),
-    "gym": listed("Anvil Oak Ladder"),
-}
-ENDINGS = {"cafe": "Café", "restaurant": "Restaurant", "bakery": "Bakery", "hotel": "Hotel", "bookshop": "Books",
-"cinema": "Cinema",
-           "theatre": "Theatre", "bicycle shop": "Cycles", "gym": "Gym"}  # fmt: skip
-CHAINS = {"supermarket": ("Farrow Market", "Greenbasket", "Daily Larder"), "pharmacy": ("Wellgate Pharmacy",
-"Mortar & Pestle", "Thistle Pharmacy"),
-          "bank": ("Harbor Mutual", "Oakline Bank", "Tern Savings"), "fuel station": ("Northstar Fuel",
-          "Roadside Fuel")}  # fmt: skip
-HOURS = {
-    "cafe": ("Mo-Fr 07:00-17:00, Sa-Su 08:00-16:00", "Mo-Su 08:00-18:00", "Tu-Su 09:00-17:30"),
-    "restaurant": ("Tu-Su 12:00-22:00", "Mo-Sa 17:00-23:00", "Mo-Su 11:30-21:30"),
-    "bakery": ("Mo-Sa 06:00-14:00", "Tu-Su 06:30-13:00"),
-    "supermarket": ("Mo-Sa 07:00-21:00, Su 09:00-18:00", "Mo-Su 08:00-22:00"),
-    "pharmacy": ("Mo-Fr 08:30-18:30, Sa 09:00-13:00", "Mo-Sa 08:00-20:00"),
-    "library": ("Tu-Fr 10:00-18:00, Sa 10:00-14:00", "Mo-Fr 09:00-19:00"),
-    "museum": ("Tu-Su 10:00-17:00", "We-Su 11:00-18:00"),
-    "bank": ("Mo-Fr 09:00-16:00", "Mo-Fr 08:30-16:30"),
-    "post office": ("Mo-Fr 08:00-18:00, Sa 09:00-12:00", "Mo-Fr 09:00-17:30"),
-    "town hall": ("Mo-Th 08:00-16:00, Fr 08:00-12:00",),
-    "school": ("Mo-Fr 07:30-16:00",),
-    "bookshop": ("Mo-Sa 10:00-18:30", "Tu-Sa 10:00-18:00"),
-    "bicycle shop": ("Tu-Sa 09:00-18:00", "Mo-Fr 10:00-18:00"),
-    "gym": ("Mo-Su 06:00-23:00", "Mo-Fr 06:30-22:00, Sa-Su 08:00-20:00"),
-    "cinema": ("Mo-Su 14:00-23:30",),
-    "theatre": ("We-Su 18:00-23:00",),
-    "swimming pool": ("Mo-Su 07:00-20:00", "Tu-Su 09:00-19:00"),
-    "stadium": ("Mo-Fr 09:00-17:00",),
-    "university": ("Mo-Fr 08:00-20:00",),
-}
 
 
 @dataclass(frozen=True)
@@ -161,7 +85,7 @@ def region(seed: int) -> Region:
     connect_towns(dice, towns, points, roads)
     town_of = {number: town.name for town in towns for number in town.junctions}
     places = build_places(dice, towns, points, corner)
-    return Region(dice.pick(REGIONS), corner, tuple(towns), Roads(points, roads), town_of, tuple(places))
+    return Region(dice.pick(WORDS["regions"]), corner, tuple(towns), Roads(points, roads), town_of, tuple(places))
 
 
 def metres_between(points: dict[int, Point], start: int, end: int, winding: float) -> int:
@@ -177,7 +101,7 @@ def build_towns(dice: Dice, points: dict[int, Point], roads: list[Road]) -> list
     taken: set[str] = set()
     towns: list[Town] = []
     for size, (cell_x, cell_y) in zip(TOWN_SIZES, cells, strict=True):
-        name = distinct(lambda: dice.pick(HEADS) + dice.pick(TAILS), taken)
+        name = distinct(lambda: dice.pick(WORDS["heads"]) + dice.pick(WORDS["tails"]), taken)
         west, south = cell_x + dice.uniform() * 4 - 2, cell_y + dice.uniform() * 4 - 2
         block = 0.17 + 0.1 * dice.uniform()
         grid: dict[tuple[int, int], int] = {}
@@ -186,7 +110,7 @@ def build_towns(dice: Dice, points: dict[int, Point], roads: list[Road]) -> list
                 number = grid[row, column] = len(points) + 1
                 shift_x, shift_y = (dice.uniform() - 0.5) * block * 0.4, (dice.uniform() - 0.5) * block * 0.4
                 points[number] = (round(west + column * block + shift_x, 4), round(south + row * block + shift_y, 4))
-        names = [f"{street} {dice.pick(KINDS)}" for street in dice.sample(STREETS, 2 * size)]
+        names = [f"{street} {dice.pick(WORDS['kinds'])}" for street in dice.sample(WORDS["streets"], 2 * size)]
         east, north = tuple(names[:size]), tuple(names[size:])
         for (row, column), number in grid.items():
             for end, street in (((row, column + 1), east[row]), ((row + 1, column), north[column])):
@@ -249,8 +173,8 @@ def stretch(
 def build_places(dice: Dice, towns: list[Town], points: dict[int, Point], corner: Point) -> list[dict[str, Any]]:
     """Places, each at a junction of its own."""
     spots = {town.name: dice.sample(town.junctions, len(town.junctions)) for town in towns}
-    wanted = [(town, category) for town in towns for category in EVERY_TOWN] + [
-        (towns[0], category) for category in ONCE
+    wanted = [(town, category) for town in towns for category in WORDS["every_town"]] + [
+        (towns[0], category) for category in WORDS["once"]
     ]
     room = {town.name: len(town.junctions) for town in towns}
     for town, _ in wanted:
@@ -258,7 +182,7 @@ def build_places(dice: Dice, towns: list[Town], points: dict[int, Point], corner
     while len(wanted) < PLACES:
         town = dice.pick([town for town in towns if room[town.name]])
         room[town.name] -= 1
-        wanted.append((town, dice.pick(OTHERS)))
+        wanted.append((town, dice.pick(WORDS["others"])))
     taken: set[str] = {town.name for town in towns}
     rows: list[dict[str, Any]] = []
     for town, category in wanted:
@@ -273,7 +197,7 @@ def build_places(dice: Dice, towns: list[Town], points: dict[int, Point], corner
             "address": f"{dice.number(1, 180)} {street}", "town": town.name,
             "postcode": f"{town.postcode}{dice.number(10, 29)}",
             "phone": f"(555) {dice.number(200, 989)}-{dice.number(1000, 9999)}",
-            "hours": dice.pick(HOURS.get(category, ("Mo-Su 00:00-24:00",))),
+            "hours": dice.pick(WORDS["hours"].get(category, ("Mo-Su 00:00-24:00",))),
             "rating": round(2.5 + 2.5 * dice.uniform(), 1),
             "wheelchair": dice.pick(("yes", "yes", "limited", "no")), "lat": lat, "lon": lon, "junction": junction,
         })  # fmt: skip
@@ -283,14 +207,14 @@ def build_places(dice: Dice, towns: list[Town], points: dict[int, Point], corner
 
 def place_name(dice: Dice, category: str, town: Town) -> str:
     """A name for a place of this category."""
-    if category in NOUNS:
-        return f"{dice.pick(ADJECTIVES)} {dice.pick(NOUNS[category])} {ENDINGS[category]}"
-    if category in CHAINS:
-        return f"{dice.pick(CHAINS[category])} {town.name}"
+    if category in WORDS["nouns"]:
+        return f"{dice.pick(WORDS['adjectives'])} {dice.pick(WORDS['nouns'][category])} {WORDS['endings'][category]}"
+    if category in WORDS["chains"]:
+        return f"{dice.pick(WORDS['chains'][category])} {town.name}"
     if category == "park":
-        return f"{dice.pick(LAST)} Park"
+        return f"{dice.pick(NAMES['last'])} Park"
     if category in ("school", "museum", "hospital", "swimming pool"):
-        return f"{dice.pick(LAST)} {category.title()}"
+        return f"{dice.pick(NAMES['last'])} {category.title()}"
     if category in ("airport", "university"):
         return f"{category.title()} of {town.name}" if category == "university" else f"{town.name} Airport"
     return f"{town.name} {category.title()}"

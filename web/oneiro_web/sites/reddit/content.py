@@ -8,24 +8,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from oneiro_web.sites.base import TODAY, Store, insert
-from oneiro_web.sites.dice import Dice, distinct, slug, stamp
-from oneiro_web.sites.reddit.words import (
-    BIOS,
-    BODIES,
-    COMMENTS,
-    HANDLE_FIRST,
-    HANDLE_LAST,
-    LINK_TITLES,
-    TITLES,
-    TOPICS,
-    Topic,
-)
+from oneiro_web.sites.dice import Dice, distinct, load_words, slug, stamp
 
 USER = "MorningCourier"
 PASSWORD = "lantern-2026"
 FORUMS, POSTS, COMMENT_COUNT, USERS = 20, 400, 2000, 80
 
 Row = dict[str, Any]
+
+WORDS = load_words("reddit")
 
 SCHEMA = """
 CREATE TABLE user (
@@ -68,12 +59,12 @@ def heat(score: int, created: str) -> float:
 def fill(db: sqlite3.Connection, seed: int) -> None:
     """Write the content of a seed."""
     dice = Dice("web", "forum", seed)
-    topics = sorted(dice.sample(TOPICS, FORUMS), key=lambda topic: topic.name)
-    words = {topic.name: topic.words() for topic in topics}
+    topics = sorted(dice.sample(WORDS["topics"], FORUMS), key=lambda topic: topic["name"])
+    words = {topic["name"]: topic["words"] for topic in topics}
     names = people(db, dice, topics, words)
     posts = write_posts(dice, topics, words, names)
     comments = write_comments(dice, posts, words, names)
-    count = {topic.name: 0 for topic in topics}
+    count = {topic["name"]: 0 for topic in topics}
     for post in posts:
         count[str(post["forum"])] += 1
     forums(db, dice, topics, words, names, count)
@@ -84,14 +75,18 @@ def fill(db: sqlite3.Connection, seed: int) -> None:
                         for target in sorted(own)])  # fmt: skip
 
 
-def people(
-    db: sqlite3.Connection, dice: Dice, topics: list[Topic], words: dict[str, dict[str, list[str]]]
-) -> list[str]:
+def people(db: sqlite3.Connection, dice: Dice, topics: list[Row], words: dict[str, dict[str, list[str]]]) -> list[str]:
     """The accounts: the one of the episode and others."""
     taken = {USER}
     for _ in range(USERS - 1):
         distinct(
-            lambda: f"{dice.pick(HANDLE_FIRST)}{dice.pick(HANDLE_LAST)}{dice.pick(('', '', str(dice.number(2, 99))))}",
+            lambda: "".join(
+                (
+                    dice.pick(WORDS["handle_first"]),
+                    dice.pick(WORDS["handle_last"]),
+                    dice.pick(("", "", str(dice.number(2, 99)))),
+                )
+            ),
             taken,
         )
     names = sorted(taken)
@@ -101,7 +96,7 @@ def people(
         rows.append({
             "name": name, "password": PASSWORD if own else f"{slug(name)}-{dice.number(1000, 9999)}",
             "email": f"{name.lower()}@mail.example",
-            "bio": dice.write(dice.pick(BIOS), words[dice.pick(topics).name]), "theme": "light",
+            "bio": dice.write(dice.pick(WORDS["bios"]), words[dice.pick(topics)["name"]]), "theme": "light",
             "joined": dice.moment(2200, 400),
         })  # fmt: skip
     insert(db, "user", rows)
@@ -109,23 +104,23 @@ def people(
 
 
 def forums(
-    db: sqlite3.Connection, dice: Dice, topics: list[Topic], words: dict[str, dict[str, list[str]]], names: list[str],
+    db: sqlite3.Connection, dice: Dice, topics: list[Row], words: dict[str, dict[str, list[str]]], names: list[str],
     count: dict[str, int],
 ) -> None:  # fmt: skip
     """The forums with their moderators and the subscriptions of the episode's user."""
-    followed = {topic.name for topic in dice.sample(topics, 5)}
+    followed = {topic["name"] for topic in dice.sample(topics, 5)}
     rows, moderators = [], []
     for topic in topics:
-        own = words[topic.name]
+        own = words[topic["name"]]
         first, second, third = dice.sample(own["things"], 3)
         rows.append({
-            "name": topic.name, "title": topic.title,
+            "name": topic["name"], "title": topic["title"],
             "description": f"Everything about {first}, {second} and {third}.",
             "sidebar": f"Be kind. Search before you post. House rule: {dice.pick(own['tip'])}.",
             "tags": ", ".join(sorted((first, second, third))), "created": dice.moment(2500, 1500),
-            "subscribers": dice.skewed(800, 90_000) + dice.number(1, 99), "submissions": count[topic.name],
+            "subscribers": dice.skewed(800, 90_000) + dice.number(1, 99), "submissions": count[topic["name"]],
         })  # fmt: skip
-        moderators += [{"forum": topic.name, "user": name} for name in sorted(dice.sample(names, dice.number(1, 3)))]
+        moderators += [{"forum": topic["name"], "user": name} for name in sorted(dice.sample(names, dice.number(1, 3)))]
     insert(db, "forum", rows)
     insert(db, "moderator", moderators)
     insert(db, "subscription", [{"user": USER, "forum": name} for name in sorted(followed)])
@@ -143,7 +138,7 @@ def spaced(dice: Dice, own: dict[str, list[str]]) -> dict[str, list[str]]:
     }  # fmt: skip
 
 
-def write_posts(dice: Dice, topics: list[Topic], words: dict[str, dict[str, list[str]]], names: list[str]) -> list[Row]:
+def write_posts(dice: Dice, topics: list[Row], words: dict[str, dict[str, list[str]]], names: list[str]) -> list[Row]:
     """All posts, oldest first."""
     taken: set[str] = set()
     writers = [name for name in names if name != USER]
@@ -153,20 +148,20 @@ def write_posts(dice: Dice, topics: list[Topic], words: dict[str, dict[str, list
     moments = sorted({dice.moment(420) for _ in range(POSTS + 40)})[-POSTS:]
     posts: list[Row] = []
     for number, (topic, created) in enumerate(zip(dice.sample(wanted, POSTS), moments, strict=True), 1):
-        own = spaced(dice, words[topic.name])
+        own = spaced(dice, words[topic["name"]])
         link = dice.chance(0.25)
-        patterns = LINK_TITLES if link else TITLES
+        patterns = WORDS["link_titles"] if link else WORDS["titles"]
 
         def title(own: dict[str, list[str]] = own, patterns: tuple[str, ...] = patterns) -> str:
             text = dice.write(dice.pick(patterns), own)
             return text[0].upper() + text[1:]
 
         head = distinct(title, taken)
-        body = " ".join(dice.write(line, own) for line in dice.sample(BODIES, dice.number(2, 5)))
+        body = " ".join(dice.write(line, own) for line in dice.sample(WORDS["bodies"], dice.number(2, 5)))
         host = dice.pick(("dailyharbor", "fieldnotes", "thecommonroom", "longreads-weekly", "openalmanac"))
         upvotes, downvotes = dice.skewed(1, 2400), dice.skewed(0, 160)
         posts.append({
-            "id": number, "forum": topic.name, "author": USER if number % 44 == 20 else dice.pick(writers),
+            "id": number, "forum": topic["name"], "author": USER if number % 44 == 20 else dice.pick(writers),
             "title": head, "slug": slug(head), "body": "" if link and dice.chance(0.7) else body,
             "url": f"https://{host}.example/{slug(head)}" if link else "", "created": created, "upvotes": upvotes,
             "downvotes": downvotes, "score": upvotes - downvotes, "comments": 0,
@@ -197,9 +192,9 @@ def write_comments(dice: Dice, posts: list[Row], words: dict[str, dict[str, list
             if thread and dice.chance(0.55):
                 parent = dice.pick(thread)[0]
             own = spaced(dice, words[str(post["forum"])])
-            text = dice.write(dice.pick(COMMENTS), own)
+            text = dice.write(dice.pick(WORDS["comments"]), own)
             if dice.chance(0.35):
-                text += " " + dice.write(dice.pick(BODIES[1:12]), own)
+                text += " " + dice.write(dice.pick(WORDS["bodies"][1:12]), own)
             upvotes, downvotes = dice.skewed(1, 320), dice.skewed(0, 60)
             number = len(comments) + 1
             comments.append({

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from dataclasses import dataclass
 from typing import Any
 
 from oneiro_web.sites.base import Store, insert
-from oneiro_web.sites.store import words
+from oneiro_web.sites.dice import load_words
 from oneiro_web.sites.store.orders import CUSTOMERS, days_ago, fill_customers, fill_orders
 from oneiro_web.sites.store.people import Draw
 
 PRODUCTS = 300
 REVIEWS = 400
+
+WORDS = load_words("store")
 
 SCHEMA = """
 CREATE TABLE category (
@@ -104,6 +107,46 @@ CREATE VIEW listed AS
 """
 
 
+@dataclass(frozen=True)
+class Shelf:
+    """The products of one lowest category."""
+
+    path: tuple[str, ...]
+    """Category names from the top."""
+    kinds: tuple[str, ...]
+    extras: tuple[str, ...]
+    """What a product's name may end with."""
+    price: tuple[int, int]
+    """Lowest and highest price in dollars."""
+    aspects: tuple[str, ...]
+    """What reviews talk about."""
+    attributes: tuple[str, ...] = ()
+    """Attributes besides colour and material, by their names in `values` of the words."""
+    options: tuple[str, ...] = ()
+    """What a customer chooses."""
+
+
+SHELVES = tuple(Shelf(**{**row, "path": tuple(row["path"])}) for row in WORDS["shelves"])
+
+
+RULE_COLUMNS = ("name", "description", "active", "customer_group", "coupon", "action", "amount", "minimum", "from_date",
+                "to_date")  # fmt: skip
+
+
+def price_rules(welcome: int, spring: int, wholesale: int, number: int) -> list[dict[str, str | int]]:
+    """The price rules that a store begins with, as rows."""
+    rows: tuple[tuple[str | int, ...], ...] = (
+        ("Welcome discount", "For a first order.", 1, "All", f"WELCOME{welcome}", "by_percent", welcome, 0, "", ""),
+        (f"${spring} off large orders", "Orders of $200 and more.", 1, "All", f"SAVE{spring}", "cart_fixed",
+         spring * 100, 20_000, "", ""),
+        ("Wholesale discount", "For wholesale customers.", 1, "Wholesale", "", "by_percent", wholesale, 0, "", ""),
+        ("Spring sale", "Over since May.", 0, "All", "SPRING", "by_percent", 10, 0, "2026-03-20", "2026-05-01"),
+        ("Newsletter thank you", "Sent to subscribers.", 1, "All", f"THANKS{number}", "cart_fixed", 500, 2_500,
+         "2026-01-01", ""),
+    )  # fmt: skip
+    return [dict(zip(RULE_COLUMNS, row, strict=True)) for row in rows]
+
+
 def slug(text: str) -> str:
     """A name as a part of an address."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
@@ -123,7 +166,7 @@ def fill_categories(db: sqlite3.Connection) -> dict[tuple[str, ...], int]:
     """Every category of the shelves and those above; their ids by path."""
     ids: dict[tuple[str, ...], int] = {}
     rows = []
-    paths = dict.fromkeys(shelf.path[:depth] for depth in (1, 2, 3) for shelf in words.SHELVES)
+    paths = dict.fromkeys(shelf.path[:depth] for depth in (1, 2, 3) for shelf in SHELVES)
     for path in paths:
         ids[path] = len(ids) + 1
         rows.append(
@@ -134,7 +177,7 @@ def fill_categories(db: sqlite3.Connection) -> dict[tuple[str, ...], int]:
                 "path": "/".join(map(slug, path)),
                 "level": len(path),
                 "top_id": ids[path[:1]],
-                "position": next(i for i, shelf in enumerate(words.SHELVES) if shelf.path[: len(path)] == path),
+                "position": next(i for i, shelf in enumerate(SHELVES) if shelf.path[: len(path)] == path),
             }
         )
     insert(db, "category", rows)
@@ -143,16 +186,16 @@ def fill_categories(db: sqlite3.Connection) -> dict[tuple[str, ...], int]:
 
 def fill_products(db: sqlite3.Connection, draw: Draw, categories: dict[tuple[str, ...], int]) -> list[dict[str, Any]]:
     """Products over all shelves, with attributes and options."""
-    tops = sorted({shelf.path[0] for shelf in words.SHELVES})
-    brands = draw.some(words.BRANDS, len(words.BRANDS))
+    tops = sorted({shelf.path[0] for shelf in SHELVES})
+    brands = draw.some(WORDS["brands"], len(WORDS["brands"]))
     share = len(brands) // len(tops)
     own = {top: brands[i * share : (i + 1) * share] for i, top in enumerate(tops)}
     rows: list[dict[str, Any]] = []
     names: set[str] = set()
     while len(rows) < PRODUCTS:
-        shelf = words.SHELVES[len(rows) % len(words.SHELVES)]
+        shelf = SHELVES[len(rows) % len(SHELVES)]
         kind, brand = draw.pick(shelf.kinds), draw.pick(own[shelf.path[0]])
-        name = f"{brand} {draw.pick(words.SERIES)} {kind} {draw.pick(shelf.extras)}"
+        name = f"{brand} {draw.pick(WORDS['series'])} {kind} {draw.pick(shelf.extras)}"
         if name not in names:
             names.add(name)
             rows.append(product(draw, shelf, kind, brand, name, len(rows) + 1, categories[shelf.path]))
@@ -164,21 +207,19 @@ def fill_products(db: sqlite3.Connection, draw: Draw, categories: dict[tuple[str
     return rows
 
 
-def product(
-    draw: Draw, shelf: words.Shelf, kind: str, brand: str, name: str, number: int, category: int
-) -> dict[str, Any]:
+def product(draw: Draw, shelf: Shelf, kind: str, brand: str, name: str, number: int, category: int) -> dict[str, Any]:
     """One product; the keys that are not columns are for the tables beside it."""
     low, high = shelf.price
     price = (low + int((high - low) * draw.rng.random() ** 2)) * 100 + draw.pick((0, 49, 95, 99))
     attributes = [("Brand", brand)]
-    if shelf.path[0] in words.MATERIALS:
-        attributes.append(("Material", draw.pick(words.MATERIALS[shelf.path[0]])))
+    if shelf.path[0] in WORDS["materials"]:
+        attributes.append(("Material", draw.pick(WORDS["materials"][shelf.path[0]])))
         if "Color" not in shelf.options:
-            attributes.append(("Color", draw.pick(words.VALUES["Color"])))
-    attributes += [(key, draw.pick(words.VALUES[key])) for key in shelf.attributes]
+            attributes.append(("Color", draw.pick(WORDS["values"]["Color"])))
+    attributes += [(key, draw.pick(WORDS["values"][key])) for key in shelf.attributes]
     options = []
     for key in shelf.options:
-        values = words.VALUES[key]
+        values = WORDS["values"][key]
         chosen = set(draw.some(values, min(len(values), draw.number(3, 5))))
         options += [(key, value) for value in values if value in chosen]
     one, two = draw.some(shelf.aspects, 2)
@@ -194,9 +235,9 @@ def product(
         "special_price": price * draw.pick((70, 75, 80, 85, 90)) // 100 if draw.chance(0.12) else None,
         "stock": 0 if draw.chance(0.04) else draw.number(1, 9) if draw.chance(0.12) else draw.number(10, 240),
         "status": "disabled" if draw.chance(0.03) else "enabled",
-        "short_description": f"{kind} made for {draw.pick(words.PURPOSES)}, with attention to {one} and {two}.",
-        "description": f"The {name} was made for {draw.pick(words.PURPOSES)}. Details: {fact}. "
-        f"We spent most of our time on the {one}, and you notice it from the first day. {draw.pick(words.PROMISES)}",
+        "short_description": f"{kind} made for {draw.pick(WORDS['purposes'])}, with attention to {one} and {two}.",
+        "description": f"The {name} was made for {draw.pick(WORDS['purposes'])}. Details: {fact}. "
+        f"We spent most of our time on the {one}, and you notice it from the first day. {draw.pick(WORDS['promises'])}",
         "position": number,
         "created_at": days_ago(draw, 200, 900),
         "shelf": shelf,
@@ -217,10 +258,10 @@ def fill_reviews(
         stars = draw.pick((5, 5, 5, 4, 4, 4, 3, 2, 1, 1))
         customer = draw.pick(customers)
         first, second = draw.some(item["shelf"].aspects, 2)
-        praise, blame = draw.some(words.PRAISE, 2), draw.some(words.BLAME, 2)
+        praise, blame = draw.some(WORDS["praise"], 2), draw.some(WORDS["blame"], 2)
         parts = [(praise if stars > 2 else blame)[0], (praise if stars > 3 else blame)[1]]
         ending = draw.pick(
-            words.GOOD_ENDINGS if stars > 3 else words.MIXED_ENDINGS if stars == 3 else words.BAD_ENDINGS
+            WORDS["good_endings"] if stars > 3 else WORDS["mixed_endings"] if stars == 3 else WORDS["bad_endings"]
         )
         told = [part.format(aspect=aspect) for part, aspect in zip(parts, (first, second), strict=True)]
         told = told if draw.chance(0.6) else told[:1]
@@ -229,7 +270,7 @@ def fill_reviews(
                 "product_id": item["id"],
                 "customer_id": customer["id"] if draw.chance(0.7) else None,
                 "nickname": nickname(draw, customer),
-                "title": draw.pick(words.TITLES[stars]).format(kind=item["kind"].lower()),
+                "title": draw.pick(WORDS["titles"][str(stars)]).format(kind=item["kind"].lower()),
                 "text": f"{'. '.join(told)}. {ending}",
                 "stars": stars,
                 "created_at": days_ago(draw, 0, 700),
@@ -249,24 +290,24 @@ def nickname(draw: Draw, customer: dict[str, Any]) -> str:
 def fill_marketing(db: sqlite3.Connection, draw: Draw, products: list[dict[str, Any]]) -> None:
     """Search terms, price rules, pages, the administrator."""
     kinds = sorted({row["kind"].lower() for row in products} | {row["brand"].lower() for row in products})
-    terms = sorted({*words.SEARCHES, *draw.some(kinds, 28)})
+    terms = sorted({*WORDS["searches"], *draw.some(kinds, 28)})
     found = {term: sum(all(word in row["name"].lower() for word in term.split()) for row in products) for term in terms}
     insert(db, "search_term", [{"term": term, "results": found[term], "uses": draw.number(1, 60)} for term in terms])
     welcome, spring, wholesale = draw.pick((10, 15)), draw.pick((20, 25, 30)), draw.pick((5, 8, 12))
-    rules = words.rules(welcome, spring, wholesale, draw.number(100, 999))
+    rules = price_rules(welcome, spring, wholesale, draw.number(100, 999))
     insert(db, "cart_rule", rules)
     insert(
         db,
         "cms_page",
         [
             {"slug": path, "title": title, "body": body, "updated_at": days_ago(draw, 30, 600)}
-            for path, title, body in words.PAGES
+            for path, title, body in WORDS["pages"]
         ],
     )
     insert(db, "admin_user", [{"username": "admin", "password": "admin1234", "name": " ".join(draw.person())}])
 
 
-MENU = tuple((name, f"/{slug(name)}.html") for name in dict.fromkeys(shelf.path[0] for shelf in words.SHELVES))
+MENU = tuple((name, f"/{slug(name)}.html") for name in dict.fromkeys(shelf.path[0] for shelf in SHELVES))
 """The top categories and their addresses, in every seed."""
 
 STORE = Store("store", SCHEMA, fill)

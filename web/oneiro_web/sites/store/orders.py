@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from oneiro_web.sites.base import TODAY, insert
-from oneiro_web.sites.store.people import MAIL_HOSTS, Draw
+from oneiro_web.sites.store.people import WORDS, Draw
 
 SHOPPER = "shopper@onestopmarket.com"
 """Who is logged in at the store when an episode begins; the name differs between seeds."""
@@ -43,7 +43,7 @@ def fill_customers(db: sqlite3.Connection, draw: Draw) -> list[dict[str, Any]]:
         if (first, last) in taken:
             continue
         taken.add((first, last))
-        email = f"{first}.{last}@{draw.pick(MAIL_HOSTS)}".lower() if rows else SHOPPER
+        email = f"{first}.{last}@{draw.pick(WORDS['mail_hosts'])}".lower() if rows else SHOPPER
         row = {
             "id": len(rows) + 1,
             "email": email,

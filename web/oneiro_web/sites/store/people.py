@@ -1,50 +1,15 @@
 """Names and places of made-up people, and draws from a seeded generator."""
 
-# ruff: noqa: E501 (tables read better with one row a line)
-
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TypeVar
 
 from oneiro_web.seeds import generator
+from oneiro_web.sites.dice import load_words
 
 T = TypeVar("T")
-
-FIRST_NAMES = (
-    "Ada", "Amara", "Anton", "Beatriz", "Caleb", "Camila", "Dana", "Dmitri", "Elena", "Elias", "Farah", "Felix", "Grace",
-    "Hana", "Hugo", "Imani", "Ines", "Jonas", "Joy", "Kaito", "Katya", "Leila", "Liam", "Lucia", "Mara", "Mateo", "Mei",
-    "Nadia", "Nolan", "Noor", "Olga", "Omar", "Paula", "Pedro", "Priya", "Quinn", "Rafael", "Rosa", "Samir", "Sofia",
-    "Talia", "Tomas", "Uma", "Victor", "Wanda", "Xavier", "Yara", "Yusuf", "Zara", "Zeno",
-)  # fmt: skip
-LAST_NAMES = (
-    "Abbott", "Acosta", "Baptiste", "Bergman", "Castellan", "Chaudry", "Dalton", "Delacroix", "Eriksen", "Estrada",
-    "Fairley", "Farrow", "Galindo", "Greaves", "Haddad", "Holloway", "Ibarra", "Ito", "Jensen", "Juarez", "Kaplan",
-    "Kowal", "Lindqvist", "Lowry", "Marchetti", "Mbeki", "Nakata", "Novak", "Okafor", "Ostrander", "Pacheco", "Quigley",
-    "Rahman", "Rourke", "Santoro", "Szabo", "Tanaka", "Thackeray", "Ueda", "Valdez", "Vance", "Whitlock", "Yilmaz",
-    "Zamora",
-)  # fmt: skip
-STREETS = (
-    "Maple Street",
-    "Harbor Road",
-    "Cedar Avenue",
-    "Willow Lane",
-    "Mill Road",
-    "Orchard Drive",
-    "Station Street",
-    "Prospect Avenue",
-    "Lakeview Terrace",
-    "Chapel Hill Road",
-    "Juniper Court",
-    "Union Square",
-)
-CITIES = (
-    ("Portland", "Oregon", "972"), ("Madison", "Wisconsin", "537"), ("Austin", "Texas", "787"), ("Savannah", "Georgia", "314"),
-    ("Boulder", "Colorado", "803"), ("Ithaca", "New York", "148"), ("Tucson", "Arizona", "857"), ("Duluth", "Minnesota", "558"),
-    ("Asheville", "North Carolina", "288"), ("Burlington", "Vermont", "054"), ("Pittsburgh", "Pennsylvania", "152"),
-    ("Oakland", "California", "946"), ("Spokane", "Washington", "992"), ("Lansing", "Michigan", "489"),
-)  # fmt: skip
-MAIL_HOSTS = ("mailbox.example", "post.example", "inbox.example", "letters.example")
+WORDS = load_words("store")
 
 
 class Draw:
@@ -68,15 +33,15 @@ class Draw:
         return [items[int(i)] for i in self.rng.permutation(len(items))[:count]]
 
     def person(self) -> tuple[str, str]:
-        return self.pick(FIRST_NAMES), self.pick(LAST_NAMES)
+        return self.pick(WORDS["first_names"]), self.pick(WORDS["last_names"])
 
     def phone(self) -> str:
         return f"{self.number(201, 989)}-555-{self.number(0, 9999):04d}"
 
     def address(self) -> dict[str, str]:
         """Street, city, region, postcode, country."""
-        city, region, code = self.pick(CITIES)
-        street = f"{self.number(3, 2400)} {self.pick(STREETS)}"
+        city, region, code = self.pick(WORDS["cities"])
+        street = f"{self.number(3, 2400)} {self.pick(WORDS['streets'])}"
         if self.chance(0.2):
             street += f", Apt {self.number(1, 40)}"
         post = f"{code}{self.number(1, 99):02d}"

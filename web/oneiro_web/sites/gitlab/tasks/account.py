@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from oneiro_web.sites.dice import load_words
 from oneiro_web.sites.gitlab.tasks.parts import (
     ME,
     GitLab,
 )
-from oneiro_web.sites.gitlab.tasks.words import (
-    STATUSES,
-)
 from oneiro_web.tasks import Check
 from oneiro_web.templates.base import Content, Slots, holds, one_of, quoted
 from oneiro_web.templates.script import Script, View
+
+WORDS = load_words("gitlab")["tasks"]
 
 
 class FinishTodo(GitLab):
@@ -59,7 +59,7 @@ class SetStatus(GitLab):
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         (row,) = content.rows(f"SELECT full_name, email, bio, location, website FROM user WHERE name = {ME}")
-        return {"text": one_of(rng, STATUSES), "before": dict(row)}
+        return {"text": one_of(rng, WORDS["statuses"]), "before": dict(row)}
 
     def checks(self, slots: Slots) -> list[Check]:
         query = f"SELECT status, {', '.join(slots['before'])} FROM user WHERE name = {ME}"

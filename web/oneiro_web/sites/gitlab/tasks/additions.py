@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from oneiro_web.sites.dice import load_words
 from oneiro_web.sites.gitlab.content import USER
 from oneiro_web.sites.gitlab.tasks.parts import (
     GitLab,
@@ -14,14 +15,11 @@ from oneiro_web.sites.gitlab.tasks.parts import (
     some_project,
     told,
 )
-from oneiro_web.sites.gitlab.tasks.words import (
-    NEW_LABELS,
-    NEW_MILESTONES,
-    REQUESTS,
-)
 from oneiro_web.tasks import Check
 from oneiro_web.templates.base import Content, Slots, holds, one_of, quoted
 from oneiro_web.templates.script import Script, View
+
+WORDS = load_words("gitlab")["tasks"]
 
 
 class CreateLabel(GitLab):
@@ -34,7 +32,7 @@ class CreateLabel(GitLab):
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         found = some_project(content, rng, may("reporter"))
-        label, colour = one_of(rng, NEW_LABELS)
+        label, colour = one_of(rng, WORDS["new_labels"])
         return None if found is None else {**found, "label": label, "colour": colour}
 
     def checks(self, slots: Slots) -> list[Check]:
@@ -64,7 +62,7 @@ class CreateMilestone(GitLab):
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         found = some_project(content, rng, may("reporter"))
-        return None if found is None else {**found, "title": one_of(rng, NEW_MILESTONES), "due": some_day(rng)}
+        return None if found is None else {**found, "title": one_of(rng, WORDS["new_milestones"]), "due": some_day(rng)}
 
     def checks(self, slots: Slots) -> list[Check]:
         query = f"SELECT title, due, state FROM milestone WHERE {self.new(slots)}"
@@ -139,7 +137,7 @@ class CreateRequest(GitLab):
         reviewer = some_member(content, rng, found["number"])
         if branch is None or reviewer is None:
             return None
-        return {**found, "branch": branch["name"], "title": one_of(rng, REQUESTS), "reviewer": reviewer}
+        return {**found, "branch": branch["name"], "title": one_of(rng, WORDS["requests"]), "reviewer": reviewer}
 
     def checks(self, slots: Slots) -> list[Check]:
         said = "source, target, description, author, assignee, reviewer, state"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from oneiro_web.sites.dice import load_words
 from oneiro_web.sites.gitlab.content import USER
 from oneiro_web.sites.gitlab.tasks.parts import (
     ME,
@@ -22,13 +23,11 @@ from oneiro_web.sites.gitlab.tasks.parts import (
     some_project,
     told,
 )
-from oneiro_web.sites.gitlab.tasks.words import (
-    REMARKS,
-    REPORTS,
-)
 from oneiro_web.tasks import Check
 from oneiro_web.templates.base import Content, Slots, holds, one_of, quoted
 from oneiro_web.templates.script import Script, View
+
+WORDS = load_words("gitlab")["tasks"]
 
 
 class CreateIssue(GitLab):
@@ -50,7 +49,7 @@ class CreateIssue(GitLab):
         assignee = some_member(content, rng, number)
         if label is None or assignee is None:
             return None
-        title, text = one_of(rng, REPORTS)
+        title, text = one_of(rng, WORDS["reports"])
         return {
             **found,
             "title": title,
@@ -99,7 +98,7 @@ class CommentIssue(GitLab):
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         found = some_issue(content, rng, SEEN)
-        return None if found is None else {**found, "text": one_of(rng, REMARKS)}
+        return None if found is None else {**found, "text": one_of(rng, WORDS["remarks"])}
 
     def checks(self, slots: Slots) -> list[Check]:
         query = f"SELECT kind, target FROM note WHERE author = {ME} AND body = {quoted(slots['text'])}"

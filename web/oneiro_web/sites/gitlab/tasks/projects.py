@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from oneiro_web.sites.dice import slug
+from oneiro_web.sites.dice import load_words, slug
 from oneiro_web.sites.gitlab.tasks.parts import (
     ME,
     SEEN,
@@ -12,12 +12,11 @@ from oneiro_web.sites.gitlab.tasks.parts import (
     open_project,
     some_project,
 )
-from oneiro_web.sites.gitlab.tasks.words import (
-    NEW_PROJECTS,
-)
 from oneiro_web.tasks import Check
 from oneiro_web.templates.base import Content, Slots, holds, one_of, quoted
 from oneiro_web.templates.script import Script, View
+
+WORDS = load_words("gitlab")["tasks"]
 
 
 class StarProject(GitLab):
@@ -75,7 +74,7 @@ class CreateProject(GitLab):
     skills = ("form", "write", "create")
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        title, text = one_of(rng, NEW_PROJECTS)
+        title, text = one_of(rng, WORDS["new_projects"])
         taken = content.value("SELECT count(*) FROM project WHERE path = ?", slug(title))
         return None if taken else {"title": title, "text": text, "visibility": one_of(rng, ("private", "public"))}
 

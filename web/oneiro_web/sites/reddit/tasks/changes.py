@@ -6,12 +6,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from oneiro_web.sites.dice import load_words
 from oneiro_web.sites.reddit.content import USER
 from oneiro_web.sites.reddit.tasks.parts import ME, Reddit, open_forum, open_post, some_forum, some_post
-from oneiro_web.sites.reddit.tasks.words import BIOGRAPHIES, COMMENTS, POSTS, TOPICS
 from oneiro_web.tasks import Check
 from oneiro_web.templates.base import Content, Slots, holds, one_of, quoted
 from oneiro_web.templates.script import Script, View
+
+WORDS = load_words("reddit")["tasks"]
 
 
 class Subscription(Reddit):
@@ -64,7 +66,7 @@ class WritePost(Reddit):
     skills = ("form", "write")
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        title, body = one_of(rng, POSTS)
+        title, body = one_of(rng, WORDS["posts"])
         return {"forum": some_forum(content, rng), "title": title, "body": body}
 
     def checks(self, slots: Slots) -> list[Check]:
@@ -98,7 +100,7 @@ class WriteComment(Reddit):
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         post = some_post(content, rng)
-        return post and {**post, "text": one_of(rng, COMMENTS)}
+        return post and {**post, "text": one_of(rng, WORDS["comments"])}
 
     def checks(self, slots: Slots) -> list[Check]:
         query = f"SELECT post, parent FROM comment WHERE author = {ME} AND body = {quoted(slots['text'])}"
@@ -145,7 +147,7 @@ class ReplyTo(Reddit):
         )
         if row is None:
             return None
-        return {**post, "author": row["author"], "comment": row["id"], "text": one_of(rng, COMMENTS)}
+        return {**post, "author": row["author"], "comment": row["id"], "text": one_of(rng, WORDS["comments"])}
 
     def checks(self, slots: Slots) -> list[Check]:
         query = f"SELECT post, parent FROM comment WHERE author = {ME} AND body = {quoted(slots['text'])}"
@@ -193,7 +195,7 @@ class Biography(Reddit):
     skills = ("form", "edit", "account")
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        return {"text": one_of(rng, BIOGRAPHIES)}
+        return {"text": one_of(rng, WORDS["biographies"])}
 
     def checks(self, slots: Slots) -> list[Check]:
         return [holds(self.site, f"SELECT bio FROM user WHERE name = {ME}", (slots["text"],))]
@@ -244,7 +246,7 @@ class CreateForum(Reddit):
     held_out = True
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        forum, title, text = one_of(rng, TOPICS)
+        forum, title, text = one_of(rng, WORDS["topics"])
         taken = content.value("SELECT count(*) FROM forum WHERE name = ? COLLATE NOCASE", forum)
         return None if taken else {"forum": forum, "title": title, "text": text}
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from oneiro_web.sites.dice import load_words
 from oneiro_web.sites.shopping.tasks.parts import (
     OWN,
     Shopping,
     open_product,
 )
-from oneiro_web.sites.store.task_words import ADDRESSES, MESSAGES, NICKNAMES, REVIEWS
 from oneiro_web.sites.store.tasks import (
     SHOPPER_ID,
     EditsRow,
@@ -26,6 +26,9 @@ from oneiro_web.templates.script import Script, View
 ADDRESS_COLUMNS = ("first_name", "last_name", "street", "city", "region", "postcode", "country", "phone")
 
 
+WORDS = load_words("store")["tasks"]
+
+
 class WriteReview(Shopping):
     name = "shopping/write-review"
     intents = (
@@ -36,13 +39,13 @@ class WriteReview(Shopping):
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         row = some_product(content, rng)
-        title, text = one_of(rng, REVIEWS)
+        title, text = one_of(rng, WORDS["reviews"])
         return (
             {
                 "product": row["name"],
                 "id": row["id"],
                 "stars": int(rng.integers(2, 6)),
-                "nickname": one_of(rng, NICKNAMES),
+                "nickname": one_of(rng, WORDS["nicknames"]),
                 "title": title,
                 "text": text,
                 "last": last_id(content, "review"),
@@ -79,7 +82,7 @@ class Contact(Shopping):
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         email = content.value("SELECT email FROM customer WHERE id = ?", SHOPPER_ID)
-        return {"text": one_of(rng, MESSAGES), "email": email, "last": last_id(content, "contact_message")}
+        return {"text": one_of(rng, WORDS["messages"]), "email": email, "last": last_id(content, "contact_message")}
 
     def checks(self, slots: Slots) -> list[Check]:
         query = f"SELECT email, message FROM contact_message WHERE id > {slots['last']}"
@@ -131,7 +134,7 @@ class NewAddress(Shopping):
     skills = ("account", "form", "create")
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        parts = dict(zip(("street", "city", "region", "postcode"), one_of(rng, ADDRESSES), strict=True))
+        parts = dict(zip(("street", "city", "region", "postcode"), one_of(rng, WORDS["addresses"]), strict=True))
         owner = row_of(content, "customer", SHOPPER_ID, ("first_name", "last_name", "phone"))
         row = {**owner, **parts, "default_billing": 0, "default_shipping": 0}
         return {**parts, "row": row, "last": last_id(content, "address")}
@@ -165,7 +168,7 @@ class MoveAddress(EditsRow, Shopping):
     table = "address"
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        street = one_of(rng, ADDRESSES)[0]
+        street = one_of(rng, WORDS["addresses"])[0]
         number = content.value(f"SELECT id FROM address WHERE {OWN} AND default_shipping = 1")
         columns = (*ADDRESS_COLUMNS, "default_billing", "default_shipping")
         return number and {

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from oneiro_web.sites.dice import load_words
 from oneiro_web.sites.shopping_admin.tasks.parts import (
     Admin,
     open_product,
     open_review,
     some_review,
 )
-from oneiro_web.sites.store.task_words import PRODUCTS
 from oneiro_web.sites.store.tasks import (
     EditsRow,
     last_id,
@@ -32,6 +32,9 @@ PRODUCT_COLUMNS = (
 )  # fmt: skip
 
 REVIEW_COLUMNS = ("status", "stars", "nickname", "title", "text")
+
+
+WORDS = load_words("store")["tasks"]
 
 
 class EditProduct(EditsRow, Admin):
@@ -137,7 +140,7 @@ class CreateProduct(Admin):
     held_out = True
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        product, sku = one_of(rng, PRODUCTS)
+        product, sku = one_of(rng, WORDS["products"])
         return {
             "product": product,
             "sku": f"{sku}-{int(rng.integers(10, 100))}",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from oneiro_web.sites.dice import load_words
 from oneiro_web.sites.shopping_admin.tasks.parts import (
     Admin,
     open_customer,
     some_customer,
 )
 from oneiro_web.sites.store.orders import GROUPS
-from oneiro_web.sites.store.task_words import RULES, TITLES
 from oneiro_web.sites.store.tasks import (
     EditsRow,
     last_id,
@@ -23,6 +23,9 @@ from oneiro_web.templates.script import Script, View
 RULE_COLUMNS = (
     "name", "description", "customer_group", "coupon", "action", "amount", "minimum", "from_date", "to_date", "active",
 )  # fmt: skip
+
+
+WORDS = load_words("store")["tasks"]
 
 
 class CustomerGroup(EditsRow, Admin):
@@ -65,7 +68,7 @@ class CreateRule(Admin):
     skills = ("form", "write", "create")
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        rule, coupon = one_of(rng, RULES)
+        rule, coupon = one_of(rng, WORDS["rules"])
         amount = int(rng.integers(1, 9)) * 5
         return {
             "rule": rule,
@@ -133,8 +136,8 @@ class PageTitle(EditsRow, Admin):
     table = "cms_page"
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        page = one_of(rng, list(TITLES))
-        title = one_of(rng, TITLES[page])
+        page = one_of(rng, list(WORDS["titles"]))
+        title = one_of(rng, WORDS["titles"][page])
         number = content.value("SELECT id FROM cms_page WHERE title = ?", page)
         return number and {
             "page": page,

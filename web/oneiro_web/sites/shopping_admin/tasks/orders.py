@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from oneiro_web.sites.dice import load_words
 from oneiro_web.sites.shopping_admin.tasks.parts import (
     Admin,
     found_once,
@@ -11,7 +12,6 @@ from oneiro_web.sites.shopping_admin.tasks.parts import (
     some_order,
 )
 from oneiro_web.sites.store.orders import CARRIERS
-from oneiro_web.sites.store.task_words import ADDRESSES, NOTES
 from oneiro_web.sites.store.tasks import (
     EditsRow,
     canceled,
@@ -30,6 +30,9 @@ ORDER_COLUMNS = (
 )  # fmt: skip
 
 OPEN = "status IN ('pending', 'processing')"
+
+
+WORDS = load_words("store")["tasks"]
 
 
 def with_row(content: Content, order: Slots | None, **new: str) -> Slots | None:
@@ -137,7 +140,7 @@ class OrderNote(Admin):
         notify = one_of(rng, ("and notify the customer by email", "without notifying the customer"))
         return order and {
             **order,
-            "text": one_of(rng, NOTES),
+            "text": one_of(rng, WORDS["notes"]),
             "notify": notify,
             "told": int(notify.startswith("and")),
             "last": last_id(content, "order_comment"),
@@ -171,7 +174,7 @@ class OrderAddress(EditsRow, Admin):
     number = "order"
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
-        street = one_of(rng, ADDRESSES)[0]
+        street = one_of(rng, WORDS["addresses"])[0]
         order = with_row(content, some_order(content, rng, OPEN), ship_street=street)
         return order and {**order, "street": street}
 
