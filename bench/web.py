@@ -26,9 +26,10 @@ from bench.process import PEER_PYTHON
 from oneiro.report.table import Table
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.seeds import generator
-from oneiro_web import browsing, miniwob
+from oneiro_web import browsing
 from oneiro_web.actions import Action, Kind
-from oneiro_web.browser.base import Browser, Session
+from oneiro_web.benchmarks.miniwob import episode as miniwob
+from oneiro_web.browsers.base import Browser, Session
 from oneiro_web.page import Page
 from oneiro_web.sites import SITES, Web
 from oneiro_web.sites.base import templates
@@ -52,7 +53,7 @@ def run(model: str | None = None, *, seconds: float = 5.0, rollouts: bool = Fals
     if model is not None or options:
         name = "model" if model is not None else next(iter(options))
         raise OneiroError(f"bench web has no option --{name.replace('_', '-')} without --rollouts")
-    from oneiro_web.browser.text import TextBrowser
+    from oneiro_web.browsers.text.browser import TextBrowser
 
     rates = Table("Web: actions with the page as text after them", ["browser", "pages", "episodes at once", "steps/s"])
     resets = Table("Web: a new episode, until its first page is there as text", ["browser", "pages", "ms"])

@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 from typer.models import CommandInfo
 
 from oneiro.cli import agents, data, machine, models, runs, web, worlds
-from oneiro.runtime import distributed, files, threads
+from oneiro.runtime import distributed, files, plugins, threads
 from oneiro.runtime.errors import Notice, OneiroError
 from oneiro.runtime.terminal import printable
 
@@ -132,6 +132,8 @@ def explain(error: BaseException) -> str | None:
     if type(error).__name__ == "ValidationError" and hasattr(error, "errors"):
         first = error.errors()[0]
         return f"{'.'.join(str(part) for part in first['loc'])}: got {first['input']!r}; {first['msg']}"
+    if isinstance(error, ModuleNotFoundError) and error.name == plugins.WEB:
+        return f"{plugins.WEB} is not installed; {plugins.GET_WEB}"
     return None
 
 

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oneiro.cli.show import JsonFile, at_work, show, warn
-from oneiro.runtime import plugins
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.terminal import printable
 
 if TYPE_CHECKING:
     from oneiro.report.table import Table
-    from oneiro_web.exam import Played
+    from oneiro_web.validate import Played
 
 
 def offer(app: typer.Typer) -> None:
@@ -33,7 +32,6 @@ def serve(
     \b
     oneiro web serve --port 8000        then open http://localhost:8000/
     """
-    _installed()
     from oneiro_web.sites.serve import listen
     from oneiro_web.sites.serve import serve as answer
 
@@ -52,12 +50,12 @@ def parity(
 
     Exit code 1 if a line differs.
     """
-    _installed("playwright")
+    _need_playwright()
     from oneiro.report.table import Table
     from oneiro.runtime.files import write_json
-    from oneiro_web.browser.chromium import ChromiumBrowser
-    from oneiro_web.browser.text import TextBrowser
-    from oneiro_web.parity import compare
+    from oneiro_web.browsers.chromium.browser import ChromiumBrowser
+    from oneiro_web.browsers.parity import compare
+    from oneiro_web.browsers.text.browser import TextBrowser
 
     with at_work("parity"), TextBrowser() as text, ChromiumBrowser() as chromium:
         found = compare(text, chromium, pages, seed, site)
@@ -91,11 +89,12 @@ def web_tasks(
     oneiro eval web-tasks --agent all --tasks 1
     oneiro eval web-tasks --agent oracle --browser chromium
     """
-    _installed(*(["playwright"] if browser == "chromium" else []))
+    if browser == "chromium":
+        _need_playwright()
     from oneiro.recipe import build
     from oneiro.runtime.progress import Bar, console
-    from oneiro_web.exam import AGENTS, examine, known_agent, template_tasks
-    from oneiro_web.world import WebConfig, chosen_templates
+    from oneiro_web.env import WebConfig, chosen_templates
+    from oneiro_web.validate import AGENTS, examine, known_agent, template_tasks
 
     chosen_templates(tuple(site or ()), ())
     config = build(WebConfig, {"browser": browser, "view": view})
@@ -133,9 +132,8 @@ def _table(played: Mapping[str, Sequence[Played]]) -> Table:
     return table
 
 
-def _installed(*modules: str) -> None:
+def _need_playwright() -> None:
     from importlib.util import find_spec
 
-    missing = [name for name in ("oneiro_web", *modules) if find_spec(name) is None]
-    if missing:
-        raise OneiroError(f"{', '.join(missing)} is not installed; {plugins.GET_WEB}")
+    if find_spec("playwright") is None:
+        raise OneiroError("Chromium is driven by playwright, which is not installed; pip install playwright")

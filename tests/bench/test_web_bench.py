@@ -9,7 +9,7 @@ import pytest
 from bench import web
 from bench.process import PEER_PYTHON
 from oneiro.runtime.errors import OneiroError
-from oneiro_web.browser.text import TextBrowser
+from oneiro_web.browsers.text.browser import TextBrowser
 
 
 def test_rates_and_resets_are_measured() -> None:

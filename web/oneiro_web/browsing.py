@@ -16,7 +16,7 @@ from pydantic import Field
 from oneiro_web.actions import Action, Kind, Malformed, parse_webarena, to_webarena
 from oneiro_web.aria import snapshot
 from oneiro_web.base import EnvConfig, Step, TextEnv
-from oneiro_web.browser.base import Browser, BrowserDied, Outcome, Session
+from oneiro_web.browsers.base import Browser, BrowserDied, Outcome, Session
 from oneiro_web.page import Page
 from oneiro_web.webrl_actions import parse_webrl, to_webrl
 
@@ -281,9 +281,9 @@ def browser(name: str, headed: bool = False) -> Browser:
 def start(name: str, headed: bool = False) -> Browser:
     """A new browser, by its name."""
     if name == "text":
-        from oneiro_web.browser.text import TextBrowser
+        from oneiro_web.browsers.text.browser import TextBrowser
 
         return TextBrowser()
-    from oneiro_web.browser.chromium import ChromiumBrowser
+    from oneiro_web.browsers.chromium.browser import ChromiumBrowser
 
     return ChromiumBrowser(headed=headed)

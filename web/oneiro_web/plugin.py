@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 from oneiro.worlds.base import World
-from oneiro_web.infinity_world import InfinityEnv
-from oneiro_web.miniwob_world import MiniWobEnv
+from oneiro_web.benchmarks.infinity.env import InfinityEnv
+from oneiro_web.benchmarks.miniwob.env import MiniWobEnv
+from oneiro_web.env import WebEnv
 from oneiro_web.sites import SITES
-from oneiro_web.world import WebEnv
 
 # Settings and spaces of both sides are alike, and not of one class: that is what the checker of types is not told.
 

@@ -21,9 +21,11 @@ def chromium() -> Iterator[Any]:
     """
     if shutil.which("chromium") is None:
         pytest.skip("needs Chromium (apt install chromium)")
-    module = pytest.importorskip("oneiro_web.browser.chromium", reason="needs Playwright (pip install oneiro[web])")
+    module = pytest.importorskip(
+        "oneiro_web.browsers.chromium.browser", reason="needs Playwright (pip install oneiro[web])"
+    )
     from oneiro_web import browsing
-    from oneiro_web.browser.base import Limits
+    from oneiro_web.browsers.base import Limits
 
     with module.ChromiumBrowser(Limits(seconds=60.0)) as browser, pytest.MonkeyPatch.context() as patch:
         patch.setitem(browsing._STARTED, ("chromium", False), browser)

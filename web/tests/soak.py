@@ -14,8 +14,8 @@ import threading
 import time
 
 from oneiro_web.browsing import browser
+from oneiro_web.env import WebConfig, WebEnv
 from oneiro_web.seeds import generator
-from oneiro_web.world import WebConfig, WebEnv
 from web.tests.proc import below, memory
 
 EVERY = 30.0

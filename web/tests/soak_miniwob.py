@@ -13,8 +13,8 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
+from oneiro_web.benchmarks.miniwob.episode import Episode, task_names
 from oneiro_web.browsing import browser
-from oneiro_web.miniwob import Episode, task_names
 from web.tests.proc import below, memory
 from web.tests.soak import grown
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from oneiro_web.browser.accessibility import tree
-from oneiro_web.browser.document import DEEPEST, Document, serialise
-from oneiro_web.browser.state import State
-from oneiro_web.browser.styles import Styles
+from oneiro_web.browsers.text.accessibility import tree
+from oneiro_web.browsers.text.document import DEEPEST, Document, serialise
+from oneiro_web.browsers.text.state import State
+from oneiro_web.browsers.text.styles import Styles
 from oneiro_web.page import number
 
 FLEX = "<style>.f{display:flex}.i{display:inline-block}ul,ol{list-style:none}</style>"

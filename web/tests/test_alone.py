@@ -12,7 +12,7 @@ sys.modules.update(dict.fromkeys(("oneiro", "torch", "transformers", "playwright
 from gymnasium.utils.env_checker import check_env
 
 from oneiro_web.errors import WebError
-from oneiro_web.world import WebConfig, WebEnv
+from oneiro_web.env import WebConfig, WebEnv
 
 env = WebEnv(WebConfig(sites=("map",)))
 observation, info = env.reset(seed=0)

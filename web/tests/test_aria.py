@@ -7,8 +7,8 @@ from typing import Any
 import yaml
 
 from oneiro_web.aria import snapshot
-from oneiro_web.browser.text import TextBrowser
-from oneiro_web.world import WebConfig, WebEnv
+from oneiro_web.browsers.text.browser import TextBrowser
+from oneiro_web.env import WebConfig, WebEnv
 from web.tests.pages import one
 from web.tests.test_text_browser import HERE
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from oneiro_web.actions import Action, Kind
-from oneiro_web.browser.base import BrowserDied, Limits, Session
-from oneiro_web.browser.text import TextBrowser
+from oneiro_web.browsers.base import BrowserDied, Limits, Session
+from oneiro_web.browsers.text.browser import TextBrowser
 from oneiro_web.errors import WebError
 from oneiro_web.sites import SITES, Web
 from web.tests.pages import Pages, html, one

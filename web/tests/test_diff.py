@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oneiro_web.diff import Diff, Item, Items, apply, compare, diff, items_of, match
+from oneiro_web.env import WebConfig, WebEnv
 from oneiro_web.seeds import generator
-from oneiro_web.world import WebConfig, WebEnv
 
 
 def page(*lines: str, first: int = 1) -> Items:

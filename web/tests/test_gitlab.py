@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oneiro_web.sites.gitlab_content import PASSWORD, USER
+from oneiro_web.sites.gitlab.content import PASSWORD, USER
 from oneiro_web.sites.web import original
 from web.tests.visitor import HOSTILE, Visitor, crawl, fingerprint
 

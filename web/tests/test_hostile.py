@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 
 from oneiro_web.actions import Action, Kind
-from oneiro_web.browser.base import Browser, Limits, Session
-from oneiro_web.browser.text import TextBrowser
+from oneiro_web.browsers.base import Browser, Limits, Session
+from oneiro_web.browsers.text.browser import TextBrowser
 from oneiro_web.sites.web import Reply
 from web.tests.pages import Pages, html, redirect
 
@@ -74,7 +74,7 @@ def text() -> Browser:
 def chromium() -> Iterator[Browser]:
     if shutil.which("chromium") is None:
         pytest.skip("needs Chromium (apt install chromium)")
-    with pytest.importorskip("oneiro_web.browser.chromium", reason=WEB).ChromiumBrowser(LIMITS) as browser:
+    with pytest.importorskip("oneiro_web.browsers.chromium.browser", reason=WEB).ChromiumBrowser(LIMITS) as browser:
         yield browser
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from oneiro_web.browser.base import BrowserDied, Limits
+from oneiro_web.browsers.base import BrowserDied, Limits
 from web.tests.pages import one
 from web.tests.proc import below
 
@@ -30,7 +30,9 @@ async def gives_up() -> None:
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium (apt install chromium)")
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 def test_a_browser_that_does_not_answer_is_killed_and_replaced():
-    chromium = pytest.importorskip("oneiro_web.browser.chromium", reason="needs Playwright (pip install oneiro[web])")
+    chromium = pytest.importorskip(
+        "oneiro_web.browsers.chromium.browser", reason="needs Playwright (pip install oneiro[web])"
+    )
     before = processes()
     with chromium.ChromiumBrowser(Limits(seconds=60)) as browser:
         session = browser.open(one("<h1>Head</h1>"), [HERE])

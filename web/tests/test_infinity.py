@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from oneiro_web import infinity
+from oneiro_web.benchmarks.infinity import tasks as infinity
+from oneiro_web.benchmarks.infinity.env import InfinityConfig, InfinityEnv
+from oneiro_web.benchmarks.infinity.tasks import Infinity, InfinityTask, applications, tasks, verify
 from oneiro_web.errors import WebError
-from oneiro_web.infinity import Infinity, InfinityTask, applications, tasks, verify
-from oneiro_web.infinity_world import InfinityConfig, InfinityEnv
 
 PAGE = """<!doctype html><title>Notes</title><p id="said">none</p>
 <button id="one">Pin</button><button id="two">Archive</button><script src="js/app.js"></script>"""

@@ -8,8 +8,8 @@ import math
 
 import pytest
 
-from oneiro_web.sites.maps_content import region
-from oneiro_web.sites.maps_roads import MODES, Road, Roads, distance_text, duration_text, turn
+from oneiro_web.sites.map.content import region
+from oneiro_web.sites.map.roads import MODES, Road, Roads, distance_text, duration_text, turn
 from oneiro_web.sites.web import original
 from web.tests.visitor import HOSTILE, Visitor, crawl, fingerprint
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from oneiro_web.actions import Action, Kind
-from oneiro_web.browser.base import Browser
+from oneiro_web.benchmarks.miniwob.env import MiniWobConfig, MiniWobEnv
+from oneiro_web.benchmarks.miniwob.episode import HOST, Episode, MiniWob, task_names
+from oneiro_web.browsers.base import Browser
 from oneiro_web.errors import WebError
-from oneiro_web.miniwob import HOST, Episode, MiniWob, task_names
-from oneiro_web.miniwob_world import MiniWobConfig, MiniWobEnv
 from oneiro_web.page import Page
 
 pytest.importorskip("miniwob")

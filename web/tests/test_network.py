@@ -9,14 +9,14 @@ from urllib.parse import urlencode
 
 import pytest
 
-from oneiro_web.evaluation.network import at, event_match
-from oneiro_web.evaluation.typed import is_pattern
+from oneiro_web.env import WebEnv
+from oneiro_web.grading.network import at, event_match
+from oneiro_web.grading.typed import is_pattern
 from oneiro_web.sites.web import Reply
 from oneiro_web.tasks import Task, VerifiedCheck, load_tasks, read_task
 from oneiro_web.traffic import Exchange, RecordedWeb
-from oneiro_web.world import WebEnv
 from web.tests.pages import Pages, html
-from web.tests.test_evaluators import DATA, needs_data
+from web.tests.test_grading import DATA, needs_data
 
 FORM = "application/x-www-form-urlencoded"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from oneiro_web.browser.text import TextBrowser
-from oneiro_web.parity import compare, crawl, difference
+from oneiro_web.browsers.parity import compare, crawl, difference
+from oneiro_web.browsers.text.browser import TextBrowser
 from oneiro_web.sites import SITES, Web
 
 

@@ -24,11 +24,11 @@ from oneiro.worlds import many
 from oneiro.worlds.base import World, WorldLost, draw_level, level_key
 from oneiro.worlds.choice import WorldChoice
 from oneiro_web import base
-from oneiro_web.browser.base import BrowserDied
+from oneiro_web.browsers.base import BrowserDied
 from oneiro_web.errors import WebError
 from oneiro_web.plugin import WebWorld
 from oneiro_web.seeds import derive
-from oneiro_web.templates import TEMPLATES
+from oneiro_web.templates.registry import TEMPLATES
 
 PLAIN = DialogueSettings(context="actions", think=False, world_model=False, max_turns=4, actions_per_turn=1)
 
@@ -103,7 +103,7 @@ def test_many_worlds_are_stepped_in_one_call(monkeypatch: pytest.MonkeyPatch) ->
     """The class's own way for many holds for the world too, which changes neither `step` nor `step_many`."""
     calls = []
     own = WebWorld.step_many
-    monkeypatch.setattr("oneiro_web.world.WebEnv.step_many", staticmethod(lambda *a: calls.append(a) or own(*a)))
+    monkeypatch.setattr("oneiro_web.env.WebEnv.step_many", staticmethod(lambda *a: calls.append(a) or own(*a)))
     pair = [WebWorld(), WebWorld()]
     for world in pair:
         world.reset(seed=1)

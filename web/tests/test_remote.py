@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from oneiro_web.benchmarks.webarena import RemoteWeb
+from oneiro_web.env import WebConfig, WebEnv
 from oneiro_web.errors import WebError
-from oneiro_web.remote import RemoteWeb
 from oneiro_web.sites import SITES, Web
 from oneiro_web.sites.web import NOWHERE
 from oneiro_web.urls import Places
-from oneiro_web.world import WebConfig, WebEnv
 
 
 class Machine(ThreadingHTTPServer):

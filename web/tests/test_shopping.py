@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from oneiro_web.sites.store_forms import cents
+from oneiro_web.sites.store.forms import cents
 from web.tests.store_client import ADDRESS, ADMIN, DELIVERY, SHOP, Changes, Client, plain_product
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlencode, urljoin, urlsplit
 
 import pytest
 
-from oneiro_web.sites.store_forms import cents, day
+from oneiro_web.sites.store.forms import cents, day
 from oneiro_web.sites.web import original
 from web.tests.store_client import ADDRESS, ADMIN, DELIVERY, SHOP, Client, plain_product
 

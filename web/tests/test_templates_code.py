@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from oneiro_web.env import WebConfig, WebEnv
 from oneiro_web.seeds import generator
-from oneiro_web.sites.gitlab_content import USER
-from oneiro_web.templates import TEMPLATES
+from oneiro_web.sites.gitlab.content import USER
 from oneiro_web.templates.base import Content, Slots, Template
+from oneiro_web.templates.registry import TEMPLATES
 from oneiro_web.templates.script import Script, View
-from oneiro_web.world import WebConfig, WebEnv
 
 OURS = [template for template in TEMPLATES.values() if template.site in ("gitlab", "map")]
 BY_NAME = pytest.mark.parametrize("template", OURS, ids=lambda template: template.name)

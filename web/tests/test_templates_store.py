@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from oneiro_web.actions import Kind
+from oneiro_web.env import WebConfig, WebEnv
 from oneiro_web.seeds import generator
-from oneiro_web.templates import TEMPLATES
 from oneiro_web.templates.base import Content
-from oneiro_web.world import WebConfig, WebEnv
+from oneiro_web.templates.registry import TEMPLATES
 
 CONTENT = 3
 STORE = {name: template for name, template in TEMPLATES.items() if template.site in ("shopping", "shopping_admin")}

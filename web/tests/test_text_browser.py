@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from oneiro_web.actions import Action, Kind
-from oneiro_web.browser.base import Limits, Session, address
-from oneiro_web.browser.text import TextBrowser
+from oneiro_web.browsers.base import Limits, Session, address
+from oneiro_web.browsers.text.browser import TextBrowser
 from oneiro_web.sites.web import Reply
 from web.tests.pages import Pages, html, one, redirect
 

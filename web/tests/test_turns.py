@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from oneiro_web.browser.base import BrowserDied
-from oneiro_web.browser.waiting import AT_ONCE, WaitingBrowser
+from oneiro_web.browsers.base import BrowserDied
+from oneiro_web.browsers.chromium.waiting import AT_ONCE, WaitingBrowser
 
 LONG = 120.0
 """Seconds that nothing here takes, on a busy machine either."""

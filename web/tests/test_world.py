@@ -10,15 +10,15 @@ import pytest
 
 from oneiro_web import browsing
 from oneiro_web.actions import Action
-from oneiro_web.browser.base import BrowserDied, Outcome
-from oneiro_web.browser.text import TextBrowser, TextSession
+from oneiro_web.browsers.base import BrowserDied, Outcome
+from oneiro_web.browsers.text.browser import TextBrowser, TextSession
+from oneiro_web.env import WebConfig, WebEnv, contents_in
 from oneiro_web.errors import WebError
-from oneiro_web.exam import AGENTS, drawn_task, examine, template_tasks
 from oneiro_web.seeds import generator
 from oneiro_web.tasks import Task
-from oneiro_web.templates import TEMPLATES
 from oneiro_web.templates.base import Content, first_page
-from oneiro_web.world import WebConfig, WebEnv, contents_in
+from oneiro_web.templates.registry import TEMPLATES
+from oneiro_web.validate import AGENTS, drawn_task, examine, template_tasks
 
 
 def solve(world: WebEnv) -> float:

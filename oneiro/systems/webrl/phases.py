@@ -39,8 +39,8 @@ from oneiro.systems.webrl.curriculum import Curriculum, task_key
 from oneiro.systems.webrl.episodes import Lesson, key_of, task_of, turns_of
 from oneiro.systems.webrl.outcome import OutcomeModel, confusion, label
 from oneiro.systems.webrl.recipe import FIXED_TASKS, OFFLINE, REPLAYING, SPLITS, WebrlRecipe
+from oneiro_web.env import WebConfig
 from oneiro_web.tasks import Task
-from oneiro_web.world import WebConfig
 
 DEMONSTRATIONS = 0
 """The phase that stored demonstrations are counted under."""

@@ -41,8 +41,8 @@ from oneiro.systems.webrl.outcome import (
 )
 from oneiro.systems.webrl.phases import Phases, evaluate, keys_of
 from oneiro.systems.webrl.recipe import SPLITS, WebrlRecipe
+from oneiro_web.env import WebConfig
 from oneiro_web.tasks import Task
-from oneiro_web.world import WebConfig
 
 HELD_OUT = 4
 """One trajectory in so many measures an outcome model instead of training it."""

@@ -21,9 +21,9 @@ from oneiro.systems.webrl.curriculum import (
 )
 from oneiro.systems.webrl.formats import Plain, Trace
 from oneiro.systems.webrl.outcome import Rules
+from oneiro_web.env import WebConfig, contents_in
 from oneiro_web.tasks import Task
-from oneiro_web.templates import TEMPLATES
-from oneiro_web.world import WebConfig, contents_in
+from oneiro_web.templates.registry import TEMPLATES
 
 
 def rule_labels(traces: Sequence[Trace]) -> list[bool]:

@@ -16,9 +16,9 @@ from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.systems.webrl.curriculum import CurriculumSettings
 from oneiro.worlds.choice import WorldChoice
-from oneiro_web.templates import TEMPLATES
+from oneiro_web.env import chosen_templates
 from oneiro_web.templates.base import Template
-from oneiro_web.world import chosen_templates
+from oneiro_web.templates.registry import TEMPLATES
 
 SPLITS = ("test-seen", "test-unseen")
 AnyObjective = Annotated[

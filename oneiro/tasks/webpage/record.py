@@ -19,8 +19,8 @@ from oneiro.worlds.base import Step
 from oneiro.worlds.baselines import Policy, mixture, oracle_policy, random_policy
 from oneiro.worlds.registry import config_for, world_class
 from oneiro_web.diff import compare
+from oneiro_web.env import WebConfig
 from oneiro_web.plugin import WebWorld
-from oneiro_web.world import WebConfig
 
 INERT = ("StaticText", "heading", "main", "article", "contentinfo", "complementary")
 """Roles that do nothing when they are clicked, unless they stand inside a link or a label."""

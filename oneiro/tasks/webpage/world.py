@@ -25,11 +25,11 @@ from oneiro.worlds.base import Step, World
 from oneiro.worlds.registry import config_for
 from oneiro_web.actions import Kind, Malformed
 from oneiro_web.diff import Item
-from oneiro_web.evaluation.webarena import VARIANTS, url_match
+from oneiro_web.env import WebConfig
+from oneiro_web.grading.webarena import VARIANTS, url_match
 from oneiro_web.page import Node, Page, Printed
 from oneiro_web.plugin import WebWorld
 from oneiro_web.tasks import Evaluation, Task
-from oneiro_web.world import WebConfig
 
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 

@@ -27,7 +27,7 @@ from oneiro.tasks.webpage.slot_model import right_kind
 from oneiro.tasks.webpage.state import PageState, PageTransition, Situation
 from oneiro.tasks.webpage.world import DreamedWeb, foresee
 from oneiro.worlds.baselines import random_policy
-from oneiro_web.world import WebConfig
+from oneiro_web.env import WebConfig
 
 CONFIG = WebConfig(templates=("map/show-way",), max_actions=8)
 SETTINGS = [

@@ -20,9 +20,9 @@ from oneiro.systems.webrl.agent import slope_of
 from oneiro.systems.webrl.curriculum import draw_task
 from oneiro.systems.webrl.phases import state_values
 from oneiro.systems.webrl.recipe import WebrlRecipe, variant_named
+from oneiro_web.env import WebConfig
 from oneiro_web.plugin import WebWorld
-from oneiro_web.templates import TEMPLATES
-from oneiro_web.world import WebConfig
+from oneiro_web.templates.registry import TEMPLATES
 
 PAGE = """Task: What is the phone number of Salty Swan Hotel?
 URL: http://openstreetmap.org/

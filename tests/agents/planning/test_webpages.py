@@ -33,9 +33,9 @@ from oneiro.tasks.webpage.record import RecordedWeb
 from oneiro.tasks.webpage.state import PageState, PageTransition, Situation
 from oneiro.tasks.webpage.world import DreamedWeb
 from oneiro_web.diff import Item
+from oneiro_web.env import WebConfig
 from oneiro_web.plugin import WebWorld
 from oneiro_web.tasks import Evaluation
-from oneiro_web.world import WebConfig
 from tests.conftest import make_tiny
 
 CONFIG = WebConfig(templates=("map/show-way",), max_actions=8)

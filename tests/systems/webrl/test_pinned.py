@@ -26,12 +26,12 @@ from oneiro.systems.webrl.curriculum import NULL_AGENTS, draw_task, in_band
 from oneiro.systems.webrl.episodes import RowFormat
 from oneiro.systems.webrl.outcome import JudgePrompt
 from oneiro.systems.webrl.recipe import DialogueSettings, TrainSettings, WebrlRecipe
-from oneiro_web import exam
+from oneiro_web import validate
 from oneiro_web.actions import Action, Malformed
+from oneiro_web.env import WebConfig
 from oneiro_web.plugin import WebWorld
-from oneiro_web.templates import TEMPLATES
+from oneiro_web.templates.registry import TEMPLATES
 from oneiro_web.webrl_actions import parse_webrl
-from oneiro_web.world import WebConfig
 
 SANDBOX = ("map/phone", "map/hours", "map/show-place", "map/distance", "map/travel-time", "map/show-way")
 
@@ -181,7 +181,7 @@ def test_10_every_action_parses_and_executes_and_bad_ones_never_crash() -> None:
 
 
 def test_11_parallel_sessions_do_not_see_each_others_writes() -> None:
-    task = exam.drawn_task(TEMPLATES["gitlab/star"], 0, 0)
+    task = validate.drawn_task(TEMPLATES["gitlab/star"], 0, 0)
     one, two = WebWorld(WebConfig()), WebWorld(WebConfig())
     for world in (one, two):
         world.reset(seed=0, options={"task": task})
@@ -199,8 +199,8 @@ def test_12_oracle_scores_1_and_null_agents_0(name: str) -> None:
     world = WebWorld(WebConfig(max_actions=12))
     task = draw_task(TEMPLATES[name], generator("pinned", 12, name))
     assert task is not None
-    assert exam.play(world, "oracle", task).score == 1.0
-    assert [exam.play(world, agent, task).score for agent in NULL_AGENTS] == [0.0] * len(NULL_AGENTS)
+    assert validate.play(world, "oracle", task).score == 1.0
+    assert [validate.play(world, agent, task).score for agent in NULL_AGENTS] == [0.0] * len(NULL_AGENTS)
     world.close()
 
 

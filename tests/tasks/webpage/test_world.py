@@ -10,7 +10,7 @@ from oneiro.tasks.webpage.record import RecordedWeb, recorded_web
 from oneiro.tasks.webpage.state import Situation
 from oneiro.tasks.webpage.world import LearnedPage
 from oneiro_web.diff import Diff, Item
-from oneiro_web.world import WebConfig
+from oneiro_web.env import WebConfig
 
 REDDIT = WebConfig(sites=("reddit",), max_actions=8)
 

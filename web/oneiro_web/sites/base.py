@@ -26,6 +26,8 @@ TODAY = datetime(2026, 6, 15, 9, 0)
 """When every episode begins. Each change of a site's content takes a minute."""
 
 COOKIE = "session"
+SITE_NAMES = ("shopping", "shopping_admin", "reddit", "gitlab", "map")
+"""The sites, as WebArena calls them; each has its folder here."""
 LONGEST_FORM = 1 << 16
 LONGEST_FIELD = 4000
 
@@ -208,9 +210,10 @@ async def style(request: Request) -> Response:
 
 @cache
 def styles() -> dict[str, str]:
-    """Every style sheet by file name."""
-    folder = resources.files("oneiro_web.sites") / "static"
-    return {file.name: file.read_text(encoding="utf-8") for file in folder.iterdir() if file.name.endswith(".css")}
+    """Every style sheet by the name it is served under: `style.css` for all sites, `SITE.css` for one."""
+    shared = resources.files("oneiro_web.sites") / "style.css"
+    own = {f"{name}.css": resources.files(f"oneiro_web.sites.{name}") / "style.css" for name in SITE_NAMES}
+    return {name: file.read_text(encoding="utf-8") for name, file in {"style.css": shared, **own}.items()}
 
 
 async def refuse(request: Request, error: Exception) -> Response:
@@ -222,9 +225,10 @@ async def refuse(request: Request, error: Exception) -> Response:
 
 @cache
 def templates() -> jinja2.Environment:
-    """The templates of all sites."""
+    """The HTML of all sites: `base.html` and others that they share, `SITE/page.html` of one."""
+    own = {name: jinja2.PackageLoader(f"oneiro_web.sites.{name}", "html") for name in SITE_NAMES}
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("oneiro_web.sites"),
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader("oneiro_web.sites", "html"), jinja2.PrefixLoader(own)]),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -6,8 +6,9 @@ import html
 import re
 import sqlite3
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from oneiro_web.sites.web import original
 from oneiro_web.tasks import AnswerCheck, Check, DatabaseCheck, DatabaseGuard, Evaluation, Spec, Task
 from oneiro_web.templates.script import Script, View
 
+Item = TypeVar("Item")
 Slots = dict[str, Any]
 """Values of one task: those named in the intent, and those its checks and its script need. Plain JSON."""
 
@@ -44,7 +46,7 @@ class Content:
 
 
 class Template(ABC):
-    """Tasks of one kind. Subclasses are listed in `oneiro_web.templates.TEMPLATES`."""
+    """Tasks of one kind. Subclasses are listed in `oneiro_web.templates.registry`."""
 
     name: ClassVar[str]
     """`site/what-is-asked`."""
@@ -179,3 +181,8 @@ def holds(site: str, query: str, *rows: tuple[Any, ...]) -> DatabaseCheck:
 def quoted(text: str) -> str:
     """A text as an SQL literal, for the queries of checks."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def one_of(rng: np.random.Generator, items: Sequence[Item]) -> Item:
+    """One of them."""
+    return items[int(rng.integers(len(items)))]
