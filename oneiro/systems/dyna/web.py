@@ -41,7 +41,7 @@ from oneiro.systems.webrl.trajectories import Step, Trajectory
 from oneiro.tasks.webpage.dynamics import NextPages, Remembered
 from oneiro.tasks.webpage.parquet import read_parquet
 from oneiro.tasks.webpage.slot_model import right_kind
-from oneiro.tasks.webpage.world import DreamedWeb, foresee
+from oneiro.tasks.webpage.world import DreamedWeb, predict_together
 from oneiro.worlds.levels import distinct_seeds
 
 
@@ -113,7 +113,7 @@ class WebVariant(DynaVariant):
     ) -> list[Episode]:
         """Attempts in the page model; the pages of a turn are predicted together."""
         config, dialogue, (policy, _) = config_of(self.recipe), policy_dialogue(self.recipe), agent.policy(temperature)
-        dreaming = DreamingPolicy(policy, partial(foresee, pages), dialogue)
+        dreaming = DreamingPolicy(policy, partial(predict_together, pages), dialogue)
         return play(lambda: DreamedWeb(pages, config), planned, dreaming, dialogue, None, seed)
 
     def _real(self, number: int) -> Path:
@@ -155,7 +155,7 @@ def _sample(episode: Episode) -> Sample:
     turns = episode.info["turns"]
     steps = [Step(turn["message"], turn["state"], turn["reply"]) for turn in turns]
     reason, final = str(episode.finish_reason), turns[-1]["next_state"]
-    found = Trajectory(
+    trajectory = Trajectory(
         str(episode.task), "", "", "", steps, episode.success, reason, final, "", episode.group, episode.member
     )
-    return Sample(found, range(len(steps)), float(episode.success))
+    return Sample(trajectory, range(len(steps)), float(episode.success))

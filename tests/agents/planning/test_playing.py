@@ -29,7 +29,7 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.sampling.server import ServerConfig
 from oneiro.tasks.base import Cached, Malformed, Shuffled
-from oneiro.tasks.grid.model import LearnedFrozenLake, TrueLake, foresee
+from oneiro.tasks.grid.model import LearnedFrozenLake, TrueLake, predict_together
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
 from oneiro.tasks.textgame.rollout import true_predictor
 from oneiro.tasks.textgame.world import TextGameDynamics
@@ -154,7 +154,7 @@ def test_dreams_are_predicted_together_and_come_out_the_same() -> None:
         inner = Counting(lake())  # type: ignore[arg-type]
         dynamics, asked = Cached(inner), dialogue(12)
         script = ScriptedPolicy(random_policy)
-        policy = DreamingPolicy(script, partial(foresee, dynamics), asked) if batched else script
+        policy = DreamingPolicy(script, partial(predict_together, dynamics), asked) if batched else script
         config = lake().config
         played = play(lambda: LearnedFrozenLake(dynamics, config), attempts(10, 2, "train", 0), policy, asked, None, 0)
         return inner.calls, [record(episode) for episode in played]
