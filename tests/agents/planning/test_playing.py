@@ -11,12 +11,11 @@ import pytest
 from oneiro import worlds
 from oneiro.agents.dreaming import DreamingPolicy
 from oneiro.agents.planning.agent_model import AgentModel
-from oneiro.agents.planning.base import Proposed, Root
+from oneiro.agents.planning.base import PlannerSettings, Proposed, Root
 from oneiro.agents.planning.grids import every_action, grid_rule, lake_rule
 from oneiro.agents.planning.loading import load_planner
 from oneiro.agents.planning.policy import PlanningPolicy, VotePolicy, dialogue, make_planner, traces
 from oneiro.agents.planning.proposals import PolicyProposals
-from oneiro.agents.planning.settings import PlannerSettings
 from oneiro.agents.planning.textgames import observed, possible_commands, score_rule
 from oneiro.agents.planning.values import HeadValue, JudgeValue, RuleValue
 from oneiro.agents.policies import ScriptedPolicy
