@@ -14,24 +14,24 @@ AT_ONCE = 16
 """Episodes that a model plays side by side."""
 
 
-def collected(asked: Collection, advance: Advance = lambda episodes: None) -> Iterator[PageTransition]:
+def collect_steps(collection: Collection, advance: Advance = lambda episodes: None) -> Iterator[PageTransition]:
     """Every step, episode after episode. An agent plays as it was trained to."""
-    if asked.policy in asked.scripts:
-        yield from steps_of(asked, advance)
+    if collection.policy in collection.scripts:
+        yield from steps_of(collection, advance)
         return
-    agent = load_agent(asked.policy, asked.world, asked.settings)
+    agent = load_agent(collection.policy, collection.world, collection.settings)
     assert agent.policy is not None
-    for start in range(0, asked.episodes, AT_ONCE):
-        count = min(AT_ONCE, asked.episodes - start)
+    for start in range(0, collection.episodes, AT_ONCE):
+        count = min(AT_ONCE, collection.episodes - start)
         worlds = [recorded_web(agent.world, agent.world_settings) for _ in range(count)]
         numbers = range(start, start + count)
         planned = [
-            Attempt(seeds.derive(asked.seed, "web page", number), 0, number - start, asked.world_split)
+            Attempt(seeds.derive(collection.seed, "web page", number), 0, number - start, collection.world_split)
             for number in numbers
         ]
-        own = seeds.derive(asked.seed, "web agent", start)
+        own = seeds.derive(collection.seed, "web agent", start)
         play(iter(worlds).__next__, planned, agent.policy, agent.dialogue, agent.chat, own, agent.response_prefix)
         for world in worlds:
-            yield from world.steps[: asked.steps or None]
+            yield from world.steps[: collection.steps or None]
             world.close()
         advance(count)

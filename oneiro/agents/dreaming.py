@@ -21,7 +21,7 @@ class DreamingPolicy:
     """
 
     policy: Policy
-    foresee: Callable[[Sequence[tuple[World, str]]], object]
+    predict_together: Callable[[Sequence[tuple[World, str]]], object]
     """Asks the model, which remembers its answers, about the next action in each world."""
     dialogue: DialogueSettings
 
@@ -42,5 +42,5 @@ class DreamingPolicy:
             if found.actions:
                 pairs.append((turn.playing, found.actions[0]))
         if pairs:
-            self.foresee(pairs)
+            self.predict_together(pairs)
         return answers

@@ -30,8 +30,8 @@ from oneiro.worlds.levels import distinct_seeds
 from oneiro.worlds.registry import config_for, make
 
 if TYPE_CHECKING:
+    from oneiro.agents.planning.base import PlannerSettings
     from oneiro.agents.planning.loading import LoadedPlanner
-    from oneiro.agents.planning.settings import PlannerSettings
 
 COLUMNS = [
     "agent",

@@ -91,7 +91,7 @@ def agent(
         raise OneiroError("--depth and --plan-settings belong to --plan beam|mpc")
     if plan is not None and model is None:
         raise OneiroError("--plan searches in a world model: give it with --model DIR")
-    from oneiro.agents.planning.settings import PlannerSettings
+    from oneiro.agents.planning.base import PlannerSettings
 
     given = {"name": plan, **({} if depth is None else {"depth": depth}), **assignments(plan_settings or ())}
     planner = build(PlannerSettings, given) if plan is not None else None

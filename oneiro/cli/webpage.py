@@ -59,7 +59,7 @@ def data_web(
         raise OneiroError(f"no split called '{split}'{nearest(split, ('train', 'test'))}")
     if policy not in POLICIES and not Path(policy).expanduser().exists():
         raise OneiroError(f"no policy called '{policy}'{nearest(policy, POLICIES)}; or give a model folder")
-    from oneiro.agents.collect import collected
+    from oneiro.agents.collect import collect_steps
     from oneiro.report.table import Table
     from oneiro.runtime.progress import Bar, console
     from oneiro.tasks.webpage.parquet import write_parquet
@@ -74,7 +74,7 @@ def data_web(
     with Bar("episodes", episodes, 0, console(), lambda line: None) as bar:
 
         def counted():  # type: ignore[no-untyped-def]
-            for case in collected(asked, bar.advance):
+            for case in collect_steps(asked, bar.advance):
                 kinds["changed" if predictor.changes(case) else "unchanged"] += 1
                 kinds["probes"] += case.probe
                 yield case

@@ -194,13 +194,13 @@ def reinforce(
         def extra_metrics(step: int, episodes: Sequence[Episode], learner: Learner) -> dict[str, float]:
             if words := lost(episodes):
                 run.say(f"{title}, step {step}: {words}")
-            found = rollout.describe(episodes) | monitor.measure(step, episodes, learner)
-            found |= fleet.metrics() if fleet else {}
+            metrics = rollout.describe(episodes) | monitor.measure(step, episodes, learner)
+            metrics |= fleet.metrics() if fleet else {}
             if evaluate_every and (step - 1) % evaluate_every == 0:
                 # Servers listen to one process.
                 measure = partial(rollout.evaluate, step)
-                found |= distributed.on_main_process(measure) if fleet else measure()
-            return found | selection.measure(step) if selection else found
+                metrics |= distributed.on_main_process(measure) if fleet else measure()
+            return metrics | selection.measure(step) if selection else metrics
 
         def should_stop(step: int, values: dict[str, float]) -> str | None:
             reasons = [monitor.see(step, values), selection.see(step, values) if selection else None]
@@ -233,9 +233,9 @@ def reinforce(
 
 def summarise(run: Run, compared: Mapping[str, Any], curves: Sequence[Curve], notes: Sequence[str]) -> None:
     """Write `summary.json`: the tables and images of a comparison, the curves to draw, and notes in words."""
-    found = {
+    summary = {
         "tables": compared["tables"],
         "curves": [{"title": c.title, "key": c.key, "stages": dict(c.stages), "unit": c.unit} for c in curves],
         "notes": list(notes),
     }
-    run.summary({**found, "images": compared["images"]} if "images" in compared else found)
+    run.summary({**summary, "images": compared["images"]} if "images" in compared else summary)

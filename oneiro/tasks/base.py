@@ -235,7 +235,7 @@ def predictor_class(name: str) -> type[Predictor[Any, Any, Any, Any]]:
     known = plugins.known("tasks", PREDICTORS)
     if name not in known:
         raise OneiroError(f"no predictor is called '{name}'{nearest(name, known)}")
-    found = plugins.resolve(known[name], f"predictor '{name}'")
-    if not (isinstance(found, type) and issubclass(found, Predictor)):
+    resolved = plugins.resolve(known[name], f"predictor '{name}'")
+    if not (isinstance(resolved, type) and issubclass(resolved, Predictor)):
         raise OneiroError(f"predictor '{name}': {known[name]} is not a Predictor class")
-    return found
+    return resolved

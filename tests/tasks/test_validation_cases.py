@@ -12,8 +12,6 @@ from oneiro import recipe as recipes
 from oneiro.rundir.run import Run
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
-from oneiro.systems.spa.pipeline import VariantRun
-from oneiro.systems.spa.recipe import SpaRecipe
 from oneiro.tasks.task import Task
 from oneiro.tasks.textgame.data import Data, data_stage, record, with_validation
 from oneiro.tasks.textgame.recipe import TextGameRecipe
@@ -22,38 +20,11 @@ from oneiro.tasks.video.data import VideoData
 from oneiro.tasks.video.data import data_stage as video_stage
 from oneiro.tasks.video.recipe import VideoRecipe
 from oneiro.tasks.video.task import VideoTask
-from oneiro.worlds.levels import distinct_seeds
 from oneiro.worlds.robot import puck
 from oneiro.worlds.robot.episodes import number_of, open_episodes
 from oneiro.worlds.textgame.dataset import open_dataset
-from tests.conftest import make_tiny
 
 PARTS = ("train", "validation", "test")
-
-
-def variant(*overrides: str) -> VariantRun:
-    recipe = recipes.load("spa/frozen-lake", ["preset=smoke", *overrides])
-    return VariantRun(cast(SpaRecipe, recipe), cast(Run, None), "spa")
-
-
-def test_agents_are_validated_on_other_levels_than_they_are_evaluated_on() -> None:
-    run = variant("rl.select.cases=6", "evaluation.levels=10", "dialogue.max_turns=2", "sampling.max_tokens=8")
-    world = run.world.maker()()
-
-    def keys(seeds: list[int]) -> set[str]:
-        return {world.reset(seed=seed, options={"split": "eval"})[1]["key"] for seed in seeds}
-
-    chosen, evaluated = run.validation_seeds(), distinct_seeds(run.world.maker(), "eval", 10, 0)
-    assert len(keys(chosen)) == 6 and len(keys(evaluated)) == 10 and not keys(chosen) & keys(evaluated)
-    engine = Engine(make_tiny())
-    first = run.validate(engine)
-    assert list(first) == ["validation_success", "validation_reward"] and run.validate(engine) == first
-
-
-def test_a_world_without_further_levels_says_so() -> None:
-    run = variant("rl.select.cases=6", "evaluation.levels=100000", "world.size=2")
-    with pytest.raises(OneiroError, match="no unseen levels beside"):
-        run.validation_seeds()
 
 
 def test_rows_of_text_games_leave_training_with_their_states(tmp_path: Path) -> None:

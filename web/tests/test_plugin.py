@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from oneiro.bench.rollouts import Recorder
 
+from bench.rollouts import Recorder
 from oneiro import cli, worlds
 from oneiro.agents.evaluate import record
 from oneiro.agents.game import Game

@@ -93,8 +93,8 @@ def lake_of(recipe: LakeRecipe) -> Callable[[], FrozenLake]:
 
 def read_action(text: str) -> str | None:
     """The action of a policy without thoughts."""
-    found = replies.read(text, think=False).actions
-    return found[0] if found else None
+    actions = replies.read(text, think=False).actions
+    return actions[0] if actions else None
 
 
 @dataclass

@@ -185,11 +185,11 @@ def recorded(
 
 def browsed(steps: Sequence[PageTransition]) -> list[tuple[BrowsedPage, str]]:
     """An episode as who acted in it saw it: pages with what led to them, and the action on each."""
-    found, past = [], tuple[str, ...]()
+    views, past = [], tuple[str, ...]()
     for step in steps:
-        found.append((BrowsedPage(step.site, step.objective, step.state, past, step.previous), step.action))
+        views.append((BrowsedPage(step.site, step.objective, step.state, past, step.previous), step.action))
         past = (*past, step.action)
-    return found
+    return views
 
 
 def as_turns(episodes: Sequence[Steps]) -> list[dict[str, str]]:

@@ -70,7 +70,7 @@ def turn_numbers(
         own, after = values[number] if values is not None else (None, 0.0)
         rewards = np.asarray(episode.rewards, np.float32)
         ends = np.ones(len(messages), bool)
-        trajectories.append(Trajectory(rewards, ends, episode.group, episode.score, own, after, messages))
+        trajectories.append(Trajectory(rewards, ends, episode.group, episode.score, own, messages, after))
     return algorithm.estimate(trajectories).advantages
 
 

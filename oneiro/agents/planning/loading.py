@@ -10,10 +10,9 @@ from oneiro.agents.linear import LinearPolicy
 from oneiro.agents.loading import AgentMetadata
 from oneiro.agents.planning import textgames, webpages
 from oneiro.agents.planning.agent_model import AgentModel
-from oneiro.agents.planning.base import Planner, Propose
+from oneiro.agents.planning.base import Planner, PlannerSettings, Propose
 from oneiro.agents.planning.grids import every_action, grid_rule
 from oneiro.agents.planning.policy import PlanningPolicy, dialogue, make_planner
-from oneiro.agents.planning.settings import PlannerSettings
 from oneiro.agents.planning.values import RuleValue
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.models.chat import ChatFormat

@@ -8,10 +8,9 @@ from typing import Any, Generic, TypeVar
 
 from oneiro.agents import reply as replies
 from oneiro.agents.game import Game
-from oneiro.agents.planning.base import Decision, Planner, Propose, Root
+from oneiro.agents.planning.base import Decision, Planner, PlannerName, PlannerSettings, Propose, Root
 from oneiro.agents.planning.beam import BeamSearch
 from oneiro.agents.planning.mpc import ModelPredictiveControl
-from oneiro.agents.planning.settings import PlannerName, PlannerSettings
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.episode import Episode
 from oneiro.runtime import seeds

@@ -30,10 +30,10 @@ class Trajectory:
     """The raw return of the episode."""
     values: Floats | None = None
     """What a critic expects before each token; an outcome critic's is that of the turn's state."""
-    last_value: float = 0.0
-    """An outcome critic's value of the state that the last turn left."""
     states: tuple[bytes, ...] = ()
     """For each turn the tokens that stood before its first sampled one: all the agent had been told."""
+    last_value: float = 0.0
+    """An outcome critic's value of the state that the last turn left."""
 
     def __len__(self) -> int:
         return len(self.rewards)

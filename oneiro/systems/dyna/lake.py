@@ -31,7 +31,7 @@ from oneiro.systems.dyna.pipeline import DynaVariant
 from oneiro.systems.dyna.recipe import DynaLakeRecipe
 from oneiro.tasks.answering import true_rows
 from oneiro.tasks.base import Cached
-from oneiro.tasks.grid.model import GridMetadata, LearnedFrozenLake, foresee
+from oneiro.tasks.grid.model import GridMetadata, LearnedFrozenLake, predict_together
 from oneiro.worlds.levels import distinct_seeds
 
 
@@ -70,7 +70,7 @@ class LakeVariant(DynaVariant):
         stage, recipe = f"rl-{self.name}-{number}", self.recipe
         language = self.policy(number - 1)
         dynamics = self.dynamics(number - 1) if self.dreams else None
-        found = stages.reinforce(
+        learned = stages.reinforce(
             self.run,
             stage,
             f"RL {self.name}, round {number}",
@@ -81,7 +81,7 @@ class LakeVariant(DynaVariant):
             monitor=CollapseMonitor(CollapseMonitorSettings(every=0, stop=False)),
             max_batch_size=recipe.max_batch_size,
         )
-        return {**found, "true_steps": sum(len(record["turns"]) for record in self.real_episodes(number))}
+        return {**learned, "true_steps": sum(len(record["turns"]) for record in self.real_episodes(number))}
 
     def rollout(self, engine: Engine, dynamics: Cached[str] | None, number: int) -> Rollout:
         """Groups of attempts at training levels, some in the true world and some in the learned one."""
@@ -93,8 +93,8 @@ class LakeVariant(DynaVariant):
             planned = attempts(settings.prompts_per_step, settings.group_size, "train", seed)
             awake = [task for task in planned if task.group < real]
             asleep = [task for task in planned if task.group >= real]
-            found = self.play_attempts(engine, awake, seed) if awake else []
-            return found + (self.play_attempts(engine, asleep, seed, dynamics) if asleep else [])
+            episodes = self.play_attempts(engine, awake, seed) if awake else []
+            return episodes + (self.play_attempts(engine, asleep, seed, dynamics) if asleep else [])
 
         return Rollout(play_step, record, max_tokens=REPLY.max_tokens)
 
@@ -106,7 +106,7 @@ class LakeVariant(DynaVariant):
         policy, true_lake = ModelPolicy(engine, REPLY), lake_of(self.recipe)
         if dynamics is None:
             return play(true_lake, planned, policy, dialogue, chat, seed)
-        dreaming = DreamingPolicy(policy, partial(foresee, dynamics), dialogue)
+        dreaming = DreamingPolicy(policy, partial(predict_together, dynamics), dialogue)
         make_world = partial(LearnedFrozenLake, dynamics, true_lake().config)
         return play(make_world, planned, dreaming, dialogue, chat, seed)
 

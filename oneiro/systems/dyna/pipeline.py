@@ -168,27 +168,27 @@ def by_level(episodes: Sequence[Episode]) -> list[float]:
     levels: dict[int, list[bool]] = {}
     for episode in episodes:
         levels.setdefault(episode.group, []).append(episode.success)
-    return [float(np.mean(found)) for found in levels.values()]
+    return [float(np.mean(attempts)) for attempts in levels.values()]
 
 
-def compare(run: Run, found: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+def compare(run: Run, variants: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     """The curves over true steps, the tables, and in words how many true steps each variant needed."""
-    for variant, runs in found.items():
+    for variant, runs in variants.items():
         for number, one in enumerate(runs):
             run.rewind(f"{variant}-{number}", -1)
             for measured in one["rounds"]:
                 values = {key: measured[key] for key in LOGGED if key in measured}
                 run.log(f"{variant}-{number}", measured["true_steps"], values)
-    table, notes = steps_table(found)
-    stopped = [one["stopped"] for runs in found.values() for one in runs if one["stopped"]]
-    tables = [variants_table(found), *([table] if table is not None else [])]
+    table, notes = steps_table(variants)
+    stopped = [one["stopped"] for runs in variants.values() for one in runs if one["stopped"]]
+    tables = [variants_table(variants), *([table] if table is not None else [])]
     return {"tables": [one.data() for one in tables], "notes": [*notes, *stopped]}
 
 
 Runs = Sequence[Mapping[str, Any]]
 
 
-def variants_table(found: Mapping[str, Runs]) -> Table:
+def variants_table(variants: Mapping[str, Runs]) -> Table:
     """Success before RL and at the end; levels are what is independent, repeats of a level are averaged first."""
     table = Table(
         "Success on unseen levels after the last round",
@@ -197,8 +197,8 @@ def variants_table(found: Mapping[str, Runs]) -> Table:
         note="95 % intervals, bootstrap over levels; the repeats of a level are averaged first. `gap`: success in "
         "dreams less true success, on the same levels. `model exact`: exact predictions of the policy's own steps.",
     )
-    rows = {"first policy": [one["rounds"][:1] for one in next(iter(found.values()))]}
-    rows |= {variant: [one["rounds"] for one in runs] for variant, runs in found.items()}
+    rows = {"first policy": [one["rounds"][:1] for one in next(iter(variants.values()))]}
+    rows |= {variant: [one["rounds"] for one in runs] for variant, runs in variants.items()}
     for name, runs in rows.items():
         last = [rounds[-1] for rounds in runs]
         success = np.array([one["success"] for one in last])
@@ -209,9 +209,9 @@ def variants_table(found: Mapping[str, Runs]) -> Table:
     return table
 
 
-def steps_table(found: Mapping[str, Runs]) -> tuple[Table | None, list[str]]:
+def steps_table(variants: Mapping[str, Runs]) -> tuple[Table | None, list[str]]:
     """True steps until each variant's success is what real-only ends with, for each repeat."""
-    if "real-only" not in found:
+    if "real-only" not in variants:
         return None, []
     table = Table(
         "True environment steps to the success that real-only ends with",
@@ -220,9 +220,9 @@ def steps_table(found: Mapping[str, Runs]) -> tuple[Table | None, list[str]]:
         note="The first measurement that reaches it counts; –: not reached. Measurements are made after each round.",
     )
     shares: dict[str, list[float | None]] = {}
-    for number, real in enumerate(found["real-only"]):
+    for number, real in enumerate(variants["real-only"]):
         wanted, most = real["rounds"][-1]["true_success"], real["rounds"][-1]["true_steps"]
-        for variant, runs in found.items():
+        for variant, runs in variants.items():
             reached = next((one["true_steps"] for one in runs[number]["rounds"] if one["true_success"] >= wanted), None)
             share = reached / most if reached is not None else None
             shares.setdefault(variant, []).append(share)
@@ -231,9 +231,9 @@ def steps_table(found: Mapping[str, Runs]) -> tuple[Table | None, list[str]]:
     for variant, values in shares.items():
         if variant != "real-only":
             known = [value for value in values if value is not None]
-            told = ", ".join(f"{value:.0%}" for value in known) or "in none"
+            each = ", ".join(f"{value:.0%}" for value in known) or "in none"
             notes.append(
-                f"{variant} reaches real-only's final success in {len(known)} of {len(values)} repeats, with {told} of "
+                f"{variant} reaches real-only's final success in {len(known)} of {len(values)} repeats, with {each} of "
                 "its true steps."
             )
     return table, notes

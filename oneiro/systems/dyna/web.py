@@ -36,7 +36,7 @@ from oneiro.systems.dyna.recipe import DynaWebRecipe
 from oneiro.tasks.webpage.dynamics import NextPages, Remembered
 from oneiro.tasks.webpage.parquet import read_parquet
 from oneiro.tasks.webpage.slot_model import right_kind
-from oneiro.tasks.webpage.world import DreamedWeb, foresee
+from oneiro.tasks.webpage.world import DreamedWeb, predict_together
 from oneiro.worlds.levels import distinct_seeds
 
 
@@ -108,7 +108,7 @@ class WebVariant(DynaVariant):
     def dreamed(self, pages: NextPages, planned: Sequence[Attempt], policy: LinearPolicy, seed: int) -> list[Episode]:
         """Attempts in the page model; the pages of a turn are predicted together."""
         config, dialogue = config_of(self.recipe), policy_dialogue(self.recipe)
-        dreaming = DreamingPolicy(policy, partial(foresee, pages), dialogue)
+        dreaming = DreamingPolicy(policy, partial(predict_together, pages), dialogue)
         return play(lambda: DreamedWeb(pages, config), planned, dreaming, dialogue, None, seed)
 
     def _real(self, number: int) -> Path:

@@ -173,8 +173,8 @@ def difference(one: str, other: str, repeats: Sequence[Mapping[str, Any]]) -> li
     if not all(one in row and other in row for row in repeats):
         return []
     apart = np.array([np.subtract(row[one]["success"], row[other]["success"]) for row in repeats]).mean(axis=0)
-    found = stats.bootstrap(apart)
-    value, *ends = [f"{100 * part:+.1f}" for part in (found.value, found.low, found.high) if isinstance(part, float)]
+    gap = stats.bootstrap(apart)
+    value, *ends = [f"{100 * part:+.1f}" for part in (gap.value, gap.low, gap.high) if isinstance(part, float)]
     return [f"{one} less {other}: {value} points of success{f' ({ends[0]} to {ends[1]})' if ends else ''}."]
 
 
@@ -187,8 +187,8 @@ def steps_table(repeats: Sequence[Mapping[str, Any]], what: str) -> Table:
         note="95 % intervals, bootstrap over levels; n counts levels.",
     )
     for name in ("no change", "lookup", "model"):
-        found = [one[name] for one in repeats if name in one]
-        parts = [np.array([one[part] for one in found], float) for part in ("all", "changed")]
+        measured = [one[name] for one in repeats if name in one]
+        parts = [np.array([one[part] for one in measured], float) for part in ("all", "changed")]
         known = [part[:, ~np.isnan(part).all(axis=0)] for part in parts]
         table.add(name, *(stats.bootstrap(np.nanmean(part, axis=0)) for part in known))
     return table

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from oneiro.agents.learners.recipe import LakeRecipe, WebRecipe
-from oneiro.agents.planning.settings import PlannerSettings
+from oneiro.agents.planning.base import PlannerSettings
 from oneiro.learning.settings import SftSettings
 from oneiro.recipe import Settings
 from oneiro.runtime.errors import OneiroError

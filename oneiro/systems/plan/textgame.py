@@ -168,10 +168,10 @@ class TextGamePlanning(Planning):
 
     def play_levels(self, policy: Policy, most: int | None = None) -> list[Episode]:
         predicts = not isinstance(policy, PlanningPolicy)  # votes and scripts write the states' places, if only blank
-        asked, episodes = dialogue(self.recipe.play.max_actions, predicts), list[Episode]()
+        form, episodes = dialogue(self.recipe.play.max_actions, predicts), list[Episode]()
         for game, maker in self.makers.items():
             planned = attempts_at(self.levels[game][:most], 1, "eval")
-            episodes += play(maker, planned, policy, asked, None, seeds.derive(self.recipe.seed, game))
+            episodes += play(maker, planned, policy, form, None, seeds.derive(self.recipe.seed, game))
         return episodes
 
     def best_possible(self) -> list[float]:

@@ -139,11 +139,11 @@ class WebPlanning(WebLearner, Planning):
         return {**row, "tokens": 1.0} if isinstance(policy, LinearPolicy) else row  # a reply counts as one token
 
     def play_tasks(self, policy: Policy, seed: int, tasks: Sequence[int]) -> list[Episode]:
-        asked = policy_dialogue(self.recipe)
+        form = policy_dialogue(self.recipe)
         if not isinstance(policy, LinearPolicy):
-            asked = dialogue(config_of(self.recipe).max_actions, predicts=not isinstance(policy, PlanningPolicy))
+            form = dialogue(config_of(self.recipe).max_actions, predicts=not isinstance(policy, PlanningPolicy))
         planned = attempts_at(tasks, 1, "eval")
-        return play(world_of(self.recipe), planned, policy, asked, None, seeds.derive(seed, "test"))
+        return play(world_of(self.recipe), planned, policy, form, None, seeds.derive(seed, "test"))
 
 
 def _share(hits: list[bool]) -> float | None:

@@ -207,10 +207,10 @@ def compare(
 
     `keep` is a folder for all rollouts as episode files; `labels` stand in the classifier's place.
     """
-    instruction, said, labelled = TASKS[settings.task].instruction, labels or {}, 0
+    instruction, labels, labelled = TASKS[settings.task].instruction, labels or {}, 0
     real: list[np.ndarray] = []
     classified: list[np.ndarray] = []
-    found: dict[str, list[np.ndarray]] = {name: [] for name in models}
+    verdicts_by_model: dict[str, list[np.ndarray]] = {name: [] for name in models}
     decoded: dict[str, list[np.ndarray]] = {
         name: [] for name, model in models.items() if not isinstance(model, SimulatedFrames)
     }
@@ -220,8 +220,8 @@ def compare(
             played = rollout(model, policy, truth.starts, settings.horizon, seed, instruction)
             verdict = classifier.done(played.last)
             for start in range(len(verdict)):
-                if (name, policy_name, start) in said:
-                    verdict[start] = said[name, policy_name, start]
+                if (name, policy_name, start) in labels:
+                    verdict[start] = labels[name, policy_name, start]
                     labelled += 1
             if name == SIMULATOR:
                 real.append(np.asarray(classifier.task.done(truth.openings)))
@@ -229,12 +229,12 @@ def compare(
                 for other, verdicts in decoded.items():
                     verdicts.append(classifier.done(redrawn(models[other], truth.starts, played.last)))
             else:
-                found[name].append(verdict)
+                verdicts_by_model[name].append(verdict)
             if keep is not None:
                 judged = [{"task": settings.task, "classified": bool(done)} for done in verdict]
                 keep_rollouts(keep, played, name, policy_name, judged)
             advance(1)
-    outcomes = {name: np.stack(rows) for name, rows in found.items()}
+    outcomes = {name: np.stack(rows) for name, rows in verdicts_by_model.items()}
     drawn = {name: np.stack(rows) for name, rows in decoded.items()}
     return Comparison(tuple(policies), np.stack(real), np.stack(classified), outcomes, drawn, labelled)
 
@@ -277,8 +277,8 @@ def agreement_table(compared: Comparison, task: str) -> Table:
     )
     seen = {f"simulator, drawn by {name}": outcomes for name, outcomes in compared.decoded.items()}
     for name, outcomes in {"simulator, classified": compared.classified, **seen, **compared.models}.items():
-        found = agreement(simulated=outcomes, real=compared.real)
-        table.add(name, found.gap, found.pearson, found.mmrv)
+        agreed = agreement(simulated=outcomes, real=compared.real)
+        table.add(name, agreed.gap, agreed.pearson, agreed.mmrv)
     return table
 
 
@@ -317,7 +317,7 @@ def read_labels(path: Path, models: Collection[str], policies: Collection[str], 
     Each must be about a rollout of `policies` from so many starts, in the simulator or in one of `models`: a verdict on
     anything else would be lost without a word.
     """
-    found: dict[tuple[str, str, int], bool] = {}
+    verdicts: dict[tuple[str, str, int], bool] = {}
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:
@@ -326,7 +326,7 @@ def read_labels(path: Path, models: Collection[str], policies: Collection[str], 
         try:
             row = json.loads(line)
             model, policy, start = str(row["model"]), str(row["policy"]), int(row["start"])
-            found[model, policy, start] = _true_or_false(row["success"])
+            verdicts[model, policy, start] = _true_or_false(row["success"])
         except (KeyError, TypeError, ValueError) as error:
             raise OneiroError(
                 f'{path}, line {number}: write {{"model": .., "policy": .., "start": 0, "success": true}} ({error!r})'
@@ -336,7 +336,7 @@ def read_labels(path: Path, models: Collection[str], policies: Collection[str], 
                 raise OneiroError(f"{path}, line {number}: no {kind} here is called '{name}'{nearest(name, known)}")
         if not 0 <= start < starts:
             raise OneiroError(f"{path}, line {number}: there is no start {start}; they are 0 to {starts - 1}")
-    return found
+    return verdicts
 
 
 def _true_or_false(value: Any) -> bool:

@@ -45,7 +45,7 @@ def rows_of(
         weight = float(learned(turn))
         if not weight and not full:
             continue
-        message = asked(turn["message"], dialogue)
+        message = rephrase(turn["message"], dialogue)
         form = dialogue.think, variant.world_model, dialogue.actions_per_turn, dialogue.parser
         reply = replies.read(turn["reply"], *form)
         pieces = written(turn, reply, variant)
@@ -66,8 +66,8 @@ def rows_of(
     return rows if taught else []
 
 
-def asked(message: str, dialogue: DialogueSettings) -> str:
-    """The message with the form this variant is asked for: variants with and without a world model share their data."""
+def rephrase(message: str, dialogue: DialogueSettings) -> str:
+    """The message with this variant's form of reply: variants with and without a world model share their data."""
     other = dialogue.model_copy(update={"world_model": not dialogue.world_model})
     return message.replace(other.form, dialogue.form)
 

@@ -56,8 +56,8 @@ def run(recipe: SpaRecipe, run: Run) -> None:
         scripted = recipe.sft_data_of(recipe.variant(name))[1].scripted
         run.stage(self_play_stage(recipe, name), partial(self_play, recipe, run, name), main_only=scripted)
     side_by_side(run, train_variant, [(recipe, name) for name in recipe.variants], recipe.workers)
-    found = run.stage("compare", lambda: compare(recipe, run), main_only=True)
-    summarise(recipe, run, found)
+    compared = run.stage("compare", lambda: compare(recipe, run), main_only=True)
+    summarise(recipe, run, compared)
 
 
 def train_variant(run: Run, recipe: SpaRecipe, name: str) -> None:
@@ -157,11 +157,11 @@ class VariantRun:
         once = recipe.evaluation.model_copy(update={"samples": 1})
         played = self.played(Engine(language, recipe.max_batch_size), "after SFT", once)
         run.episodes(stage, steps, [record(e) for e in played])
-        found = {name: vars(cell) for name, cell in evaluation.measure(evaluation.unbroken(played)[0], 1).items()}
-        reached = found["prediction"]["value"]
+        measured = {name: vars(cell) for name, cell in evaluation.measure(evaluation.unbroken(played)[0], 1).items()}
+        reached = measured["prediction"]["value"]
         shown = f", predicted state really reached {reached:.1%}" if reached is not None else ""
-        run.say(f"{self.name} after SFT on {len(rows):,} rows: success {found['success']['value']:.1%}{shown}")
-        return {"rows": len(rows), "measured": found}
+        run.say(f"{self.name} after SFT on {len(rows):,} rows: success {measured['success']['value']:.1%}{shown}")
+        return {"rows": len(rows), "measured": measured}
 
     def data(self, chat: ChatFormat) -> tuple[list[Row], list[Row]]:
         """Rows to learn from and rows held out, by level."""
@@ -237,8 +237,8 @@ class VariantRun:
         """How the policy of this step does on unseen levels."""
         settings = self.recipe.evaluation
         played, _ = evaluation.unbroken(self.played(engine, f"evaluate {step}", settings))
-        found = evaluation.measure(played, settings.samples)
-        values = {"eval_success": found["success"].value, f"eval_pass@{settings.samples}": found["pass@k"].value}
+        measured = evaluation.measure(played, settings.samples)
+        values = {"eval_success": measured["success"].value, f"eval_pass@{settings.samples}": measured["pass@k"].value}
         return {name: value for name, value in values.items() if isinstance(value, float)}
 
     def validate(self, engine: Engine) -> dict[str, float]:
@@ -254,13 +254,13 @@ class VariantRun:
         """Distinct unseen levels beyond those of the evaluation."""
         select, settings = self.rl_settings.select, self.recipe.evaluation
         assert select is not None
-        found = distinct_seeds(self.world.maker(), "eval", settings.levels + select.cases, settings.first_seed)
-        if len(found) <= settings.levels:
+        levels = distinct_seeds(self.world.maker(), "eval", settings.levels + select.cases, settings.first_seed)
+        if len(levels) <= settings.levels:
             raise OneiroError(
-                f"{self.world.name} has no unseen levels beside the {len(found)} of the evaluation; lower "
+                f"{self.world.name} has no unseen levels beside the {len(levels)} of the evaluation; lower "
                 "evaluation.levels or leave rl.select out"
             )
-        return found[settings.levels :]
+        return levels[settings.levels :]
 
     def policy(self, engine: Engine, settings: AgentEvaluationSettings) -> ModelPolicy:
         """The engine's model as it is evaluated."""
@@ -321,7 +321,7 @@ def compare(recipe: SpaRecipe, run: Run) -> dict[str, Any]:
         if cells:
             to.add(*cells)
     warning = beyond_budget(measured.optima.best, config_for(world.name, budget).max_actions)
-    return {"tables": [found.data() for found in (table, lengths) if found.rows], "warning": warning}
+    return {"tables": [part.data() for part in (table, lengths) if part.rows], "warning": warning}
 
 
 def table_place(variant: Variant) -> int:
@@ -329,11 +329,11 @@ def table_place(variant: Variant) -> int:
     return variant.world_model + (variant.world_model and variant.predict == "next")
 
 
-def summarise(recipe: SpaRecipe, run: Run, found: dict[str, Any]) -> None:
+def summarise(recipe: SpaRecipe, run: Run, compared: dict[str, Any]) -> None:
     """Notes and curves of all variants."""
     runs = {name: f"rl-{name}" for name in recipe.variants if recipe.variant(name).rl}
     sft_stages = {name: f"sft-{name}" for name in taught(recipe)}
-    notes = [f"{recipe.world.name} is {found['warning']}."] if found.get("warning") else []
+    notes = [f"{recipe.world.name} is {compared['warning']}."] if compared.get("warning") else []
     outlook = (
         "Predictions help RL only as far as they are right; what they are worth, the control shows."
         if recipe.world.maker()().deterministic
@@ -366,4 +366,4 @@ def summarise(recipe: SpaRecipe, run: Run, found: dict[str, Any]) -> None:
         Curve("Reasoning that fits its own prompt best", "retrieval@1", runs, "%"),
         Curve("Largest sampler-learner difference in log-probability", "mismatch", runs),
     ]
-    stages.summarise(run, found, curves, notes)
+    stages.summarise(run, compared, curves, notes)

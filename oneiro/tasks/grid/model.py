@@ -93,8 +93,8 @@ class LearnedFrozenLake(LearnedWorld, FrozenLake):
         if word is None:
             return self.outcome(0.0, valid=False, effective=False, malformed=False)
         before = self.lake
-        told = self.dynamics.predict([(self.render(), word)])[0][0].state
-        lake = None if isinstance(told, Malformed) else self.parse(told)
+        predicted = self.dynamics.predict([(self.render(), word)])[0][0].state
+        lake = None if isinstance(predicted, Malformed) else self.parse(predicted)
         self.lake = lake if lake is not None else before
         arrived = self.lake.arrived
         return self.outcome(
@@ -106,9 +106,9 @@ class LearnedFrozenLake(LearnedWorld, FrozenLake):
         )
 
 
-def foresee(dynamics: Cached[str], asked: Sequence[tuple[World, str]]) -> None:
+def predict_together(dynamics: Cached[str], steps: Sequence[tuple[World, str]]) -> None:
     """Predict the next step of many learned lakes in one call; those that share `dynamics` find it remembered."""
-    words = [(world.render(), understood(action)) for world, action in asked]
+    words = [(world.render(), understood(action)) for world, action in steps]
     dynamics.predict([(state, word) for state, word in words if word is not None])
 
 

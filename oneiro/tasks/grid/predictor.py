@@ -46,18 +46,18 @@ class Lookup:
             if len(case.state) == len(case.after):
                 rows.setdefault((case.action, len(case.state)), {})[case.state, case.after] = None
         self._known = {
-            key: (np.stack([_codes(state) for state, _ in found]), np.stack([_codes(after) for _, after in found]))
-            for key, found in rows.items()
+            key: (np.stack([_codes(state) for state, _ in pairs]), np.stack([_codes(after) for _, after in pairs]))
+            for key, pairs in rows.items()
         }
 
     def __call__(self, case: Situation) -> str:
         known = self._known.get((case.action, len(case.state)))
         if known is None:
             return case.state
-        asked, (states, afters) = _codes(case.state), known
-        nearest = int((states != asked).sum(axis=1).argmin())
+        codes, (states, afters) = _codes(case.state), known
+        nearest = int((states != codes).sum(axis=1).argmin())
         changed = states[nearest] != afters[nearest]
-        return "".join(map(chr, np.where(changed, afters[nearest], asked)))
+        return "".join(map(chr, np.where(changed, afters[nearest], codes)))
 
 
 def _codes(text: str) -> Codes:
@@ -125,8 +125,8 @@ class GridPredictor(Predictor[GridTransition, Messages, str, str]):
         return Reward(right, {"exact": right})
 
     def metrics(self, text: str, case: GridTransition) -> dict[str, float]:
-        told = self.parse(text, case)
-        return {"exact": float(told == case.after), "parsed": float(not isinstance(told, Malformed))}
+        prediction = self.parse(text, case)
+        return {"exact": float(prediction == case.after), "parsed": float(not isinstance(prediction, Malformed))}
 
     def baselines(self, train: Sequence[GridTransition] = ()) -> dict[str, Callable[[GridTransition], str]]:
         """The answer that nothing changes, a lookup among training steps, and the true answer."""

@@ -51,10 +51,10 @@ def data_stage(recipe: TextGameRecipe, run: Run) -> dict[str, Any]:
     settings = recipe.data
     if settings.own:
         record(settings, run.path / "data")
-    found = open_data(settings, run)
-    if recipe.task.example and not found.examples:
+    data = open_data(settings, run)
+    if recipe.task.example and not data.examples:
         run.say("data: no example rows, so task.example shows none in the prompts (our own games have none)")
-    sizes = {"train": len(found.train), "test": len(found.test), "held-out games": len(found.unseen or ())}
+    sizes = {"train": len(data.train), "test": len(data.test), "held-out games": len(data.unseen or ())}
     run.say(f"data: {', '.join(f'{count:,} {name}' for name, count in sizes.items())} rows")
     return sizes
 
@@ -75,8 +75,8 @@ def open_data(settings: TextGameDataSettings, run: Run) -> Data:
     if not settings.own:
         require_games(settings.held_out, folder, train, test, unseen)
         train = train.only([game for game in settings.games or train.games if game not in settings.held_out])
-        asked = {*settings.games, *settings.held_out} & set(test.games)
-        test = test.only(asked) if settings.games else test
+        wanted = {*settings.games, *settings.held_out} & set(test.games)
+        test = test.only(wanted) if settings.games else test
     examples = list(open_dataset(folder, EXAMPLE)) if EXAMPLE in there else []
     return Data(train, test, unseen, examples)
 

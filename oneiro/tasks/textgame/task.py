@@ -134,15 +134,15 @@ class TextGameTask(AnsweringTask[TextGamePredictor, Transition]):
 
 def judged(task: TextGamePredictor, case: Transition, text: str) -> Judged:
     """One answer with what it earned. Success is exactness, whatever the reward is."""
-    reward, told = task.reward(text, case), task.parse(text, case)
-    asked = question(case, task.config.transition)
-    after = None if isinstance(told, Malformed) else written(told.state, told.score)
+    reward, prediction = task.reward(text, case), task.parse(text, case)
+    truth = question(case, task.config.transition)
+    after = None if isinstance(prediction, Malformed) else written(prediction.state, prediction.score)
     turn = {
-        "state": written(asked.before, asked.score_before),
+        "state": written(truth.before, truth.score_before),
         "actions": [{"action": case.action}],
         "reply": text,
         "prediction": after,
-        "next_state": written(asked.after, asked.score_after),
+        "next_state": written(truth.after, truth.score_after),
         "reward": reward.value,
     }
     return Judged(
@@ -181,7 +181,7 @@ def verdict(measured: Mapping[str, dict[str, Any]]) -> Sequence[str]:
     if not before["cases"]:
         return []
     was, now = (Cell(row["accuracy"], row["low"], row["high"]).words("{:.1f} %") for row in (before, after))
-    said = [
+    sentences = [
         f"Of {before['cases']} test steps that change something, {first} predicts {was} exactly and {last} {now}: "
         f"{intervals_apart(before['high'], after['low'])}. The answer that nothing changes gets none of them."
     ]
@@ -189,5 +189,5 @@ def verdict(measured: Mapping[str, dict[str, Any]]) -> Sequence[str]:
     if len(sampled) == 2:
         one, two = (Cell(**cell).words("{:.1%}") for cell in sampled)
         apart = intervals_apart(sampled[0]["high"], sampled[1]["low"])
-        said.append(f"Of sampled answers to them {one} were exact, then {two}: {apart}.")
-    return said
+        sentences.append(f"Of sampled answers to them {one} were exact, then {two}: {apart}.")
+    return sentences

@@ -73,12 +73,12 @@ class VideoData:
 
 def fixed_windows(dataset: VideoDataset, segments: int) -> Windows:
     """So many fixed segments, evenly over the episodes: one of each, then another of each, none of them twice."""
-    found: dict[tuple[int, int], None] = {}
+    windows: dict[tuple[int, int], None] = {}
     for seed in range(segments):  # an episode has only so many segments: later rounds may bring nothing new
-        found |= dict.fromkeys((int(e), int(s)) for e, s in dataset.episodes.fixed_windows(dataset.length, seed))
-        if len(found) >= segments or len(found) == len(dataset.windows):
+        windows |= dict.fromkeys((int(e), int(s)) for e, s in dataset.episodes.fixed_windows(dataset.length, seed))
+        if len(windows) >= segments or len(windows) == len(dataset.windows):
             break
-    return np.array(sorted(list(found)[:segments]), np.int64).reshape(-1, 2)
+    return np.array(sorted(list(windows)[:segments]), np.int64).reshape(-1, 2)
 
 
 def data_stage(recipe: VideoRecipe, run: Run) -> dict[str, Any]:
@@ -105,14 +105,14 @@ def data_stage(recipe: VideoRecipe, run: Run) -> dict[str, Any]:
 
 def action_repeat_of(episodes: Episodes) -> int:
     """How long an action lasts in all of them: a model learns one length."""
-    said = [info.get("action_repeat") for info in episodes.infos()]
-    found = {action_repeat if isinstance(action_repeat, int) else ACTION_REPEAT for action_repeat in said}
-    if len(found) > 1:
-        lengths = " and ".join(str(action_repeat) for action_repeat in sorted(found))
+    stated = [info.get("action_repeat") for info in episodes.infos()]
+    repeats = {action_repeat if isinstance(action_repeat, int) else ACTION_REPEAT for action_repeat in stated}
+    if len(repeats) > 1:
+        lengths = " and ".join(str(action_repeat) for action_repeat in sorted(repeats))
         raise OneiroError(
             f"actions in {episodes.paths[0].parent} are held for {lengths} simulator steps; keep one kind in a folder"
         )
-    return found.pop()
+    return repeats.pop()
 
 
 def record(recipe: VideoRecipe, run: Run) -> None:

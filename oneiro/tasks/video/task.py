@@ -123,8 +123,8 @@ class VideoTask(Task):
         windows = self.data.validation_windows(segments)
         evaluation = SegmentEvaluation(self.predictor, self.data.validation, windows, networks=())
         seed = seeds.derive(self.recipe.seed, "glance")
-        found = evaluation.model(engine, self.recipe.evaluation.sampling, 1, seed, lambda count: None)
-        return {f"{prefix}_{name}": float(found.values[name].mean()) for name in ("reward", "mse")}
+        measured = evaluation.model(engine, self.recipe.evaluation.sampling, 1, seed, lambda count: None)
+        return {f"{prefix}_{name}": float(measured.values[name].mean()) for name in ("reward", "mse")}
 
     @property
     def evaluation(self) -> SegmentEvaluation:
@@ -135,9 +135,9 @@ class VideoTask(Task):
         settings, evaluation = self.recipe.evaluation, self.evaluation
         seed = seeds.derive(self.recipe.seed, "evaluate")  # the same for both models: they differ by weights alone
         with self.run.progress(f"evaluate {name}", len(evaluation.windows)) as bar:
-            found = evaluation.model(engine, settings.sampling, settings.runs, seed, bar.advance)
-        found.save(self._measured(name))
-        means = {key: mean_of_episodes(values, evaluation.episodes) for key, values in found.values.items()}
+            measured = evaluation.model(engine, settings.sampling, settings.runs, seed, bar.advance)
+        measured.save(self._measured(name))
+        means = {key: mean_of_episodes(values, evaluation.episodes) for key, values in measured.values.items()}
         self.run.say(f"{name}: " + ", ".join(f"{key} {value:.4g}" for key, value in means.items()))
         return means
 

@@ -55,7 +55,7 @@ def data_stage(recipe: WebPageRecipe, run: Run) -> dict[str, Any]:
 def record(recipe: WebPageRecipe, run: Run, split: str) -> None:
     """Play tasks of a split: test tasks have other content and templates that training never has."""
     settings, test = recipe.data, split == TEST
-    asked = Collection(
+    collection = Collection(
         world="web",
         settings={"sites": settings.sites, **({"test": "unseen"} if test else {})},
         policy=settings.policy,
@@ -66,8 +66,10 @@ def record(recipe: WebPageRecipe, run: Run, split: str) -> None:
         oracle_share=settings.oracle_share,
         seed=seeds.derive(recipe.seed, "web data"),
     )
-    with run.progress(f"data, {split}", asked.episodes) as bar:
-        write_parquet(folder(run) / f"{split}.parquet", steps_of(asked, bar.advance), WebPagePredictor(recipe.task))
+    with run.progress(f"data, {split}", collection.episodes) as bar:
+        write_parquet(
+            folder(run) / f"{split}.parquet", steps_of(collection, bar.advance), WebPagePredictor(recipe.task)
+        )
 
 
 def folder(run: Run) -> Path:

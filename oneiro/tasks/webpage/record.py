@@ -49,18 +49,18 @@ class RecordedWeb(WebWorld):
     def step(self, action: str) -> Step:
         if self.over:
             return super().step(action)
-        before, asked = self.page, self.situation(action)
+        before, situation = self.page, self.situation(action)
         found = super().step(action)
         after = PageState.of(self.page)
         self.steps.append(
             PageTransition(
-                site=asked.site,
-                objective=asked.objective,
-                state=asked.state,
-                action=asked.action,
-                previous=asked.previous,
+                site=situation.site,
+                objective=situation.objective,
+                state=situation.state,
+                action=situation.action,
+                previous=situation.previous,
                 after=after,
-                matched=same_items(asked.state, after, compare(before, self.page)),
+                matched=same_items(situation.state, after, compare(before, self.page)),
                 valid=found[4]["valid"],
                 probe=self.probing,
                 done=self.over,
@@ -74,7 +74,7 @@ class RecordedWeb(WebWorld):
             )
         )
         if not self.probing:
-            self.said = (*self.said, asked.described)[-HISTORY:]
+            self.said = (*self.said, situation.described)[-HISTORY:]
         return found
 
     def situation(self, action: str) -> Situation:
@@ -172,18 +172,18 @@ class Collection:
         return {"random": random_policy, "oracle": oracle_policy, "mixture": mixture(self.oracle_share)}
 
 
-def steps_of(asked: Collection, advance: Advance = lambda episodes: None) -> Iterator[PageTransition]:
+def steps_of(collection: Collection, advance: Advance = lambda episodes: None) -> Iterator[PageTransition]:
     """Every step of a scripted policy, episode after episode."""
-    world = recorded_web(asked.world, asked.settings)
+    world = recorded_web(collection.world, collection.settings)
     try:
         yield from collect(
             world,
-            asked.scripts[asked.policy],
-            asked.episodes,
-            split=asked.world_split,
-            seed=asked.seed,
-            probes=asked.probes,
-            steps=asked.steps,
+            collection.scripts[collection.policy],
+            collection.episodes,
+            split=collection.world_split,
+            seed=collection.seed,
+            probes=collection.probes,
+            steps=collection.steps,
             advance=advance,
         )
     finally:

@@ -75,12 +75,12 @@ class WebPageTask(AnsweringTask[WebPagePredictor, PageTransition]):
 
     def trainable(self, chat: ChatFormat) -> list[PageTransition]:
         """The training steps whose prompts are short enough."""
-        found = short_enough(self.predictor, chat, self.data.train, self.recipe.max_prompt)
-        if not found:
+        short = short_enough(self.predictor, chat, self.data.train, self.recipe.max_prompt)
+        if not short:
             raise OneiroError(f"no prompt has at most max_prompt={self.recipe.max_prompt} tokens; raise it")
-        if len(found) < len(self.data.train):
-            self.run.say(f"{len(self.data.train) - len(found):,} training steps have prompts above max_prompt")
-        return found
+        if len(short) < len(self.data.train):
+            self.run.say(f"{len(self.data.train) - len(short):,} training steps have prompts above max_prompt")
+        return short
 
     def training_rows(self, chat: ChatFormat) -> tuple[Sequence[Row], None]:
         sampler = self.sampler(self.trainable(chat), "sft steps")
@@ -137,7 +137,7 @@ class WebPageTask(AnsweringTask[WebPagePredictor, PageTransition]):
         deep: dict[str, Any] = {}
         if self.recipe.evaluation.trajectories:
             scripted: dict[str, Predict] = {
-                name: (lambda asked, answers=answers: [answers(case) for case in asked])  # type: ignore[misc]
+                name: (lambda cases, answers=answers: [answers(case) for case in cases])  # type: ignore[misc]
                 for name, answers in baselines.items()
             }
             deep = {

@@ -192,7 +192,7 @@ class DreamedWeb(LearnedPage):
         return self.outcome(float(self.won), done=done, success=self.won, effective=effective, malformed=malformed)
 
 
-def foresee(pages: NextPages, asked: Sequence[tuple[World, str]]) -> None:
+def predict_together(pages: NextPages, asked: Sequence[tuple[World, str]]) -> None:
     """Predict the next step of many dreams in one call; those that share `pages` (`Remembered`) find it there."""
     cases = []
     for world, action in asked:

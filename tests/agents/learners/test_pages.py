@@ -25,7 +25,7 @@ from oneiro.tasks.webpage.dynamics import Remembered
 from oneiro.tasks.webpage.record import RecordedWeb
 from oneiro.tasks.webpage.slot_model import right_kind
 from oneiro.tasks.webpage.state import PageState, PageTransition, Situation
-from oneiro.tasks.webpage.world import DreamedWeb, foresee
+from oneiro.tasks.webpage.world import DreamedWeb, predict_together
 from oneiro.worlds.baselines import random_policy
 from oneiro_web.env import WebConfig
 
@@ -97,7 +97,7 @@ def test_dreams_on_the_web_are_predicted_together_and_come_out_the_same() -> Non
     def dream(batched: bool) -> tuple[list[int], list[Any]]:
         calls.clear()
         shared = Remembered(pages)
-        policy = DreamingPolicy(script, partial(foresee, shared), asked) if batched else script
+        policy = DreamingPolicy(script, partial(predict_together, shared), asked) if batched else script
         played = play(lambda: DreamedWeb(shared, CONFIG), attempts(3, 2, "train", 0), policy, asked, None, 0)
         return list(calls), [record(episode) for episode in played]
 

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from oneiro.agents.planning import base
-from oneiro.agents.planning.base import Judged, Proposed, Root
+from oneiro.agents.planning.base import Judged, PlannerSettings, Proposed, Root
 from oneiro.agents.planning.beam import BeamSearch
 from oneiro.agents.planning.mpc import ModelPredictiveControl
 from oneiro.agents.planning.policy import make_planner
-from oneiro.agents.planning.settings import PlannerSettings
 from oneiro.agents.planning.values import RuleValue
 from oneiro.tasks.base import Cached, Dynamics, Flaw, Imagined, Malformed, Shuffled
 from tests.agents.planning.maze import MAZE, PROPOSE, ROOT, START, TOKENS, VALUE, WAY, Maze, rule

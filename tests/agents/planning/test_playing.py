@@ -11,12 +11,11 @@ import pytest
 from oneiro import worlds
 from oneiro.agents.dreaming import DreamingPolicy
 from oneiro.agents.planning.agent_model import AgentModel
-from oneiro.agents.planning.base import Proposed, Root
+from oneiro.agents.planning.base import PlannerSettings, Proposed, Root
 from oneiro.agents.planning.grids import every_action, grid_rule, lake_rule
 from oneiro.agents.planning.loading import load_planner
 from oneiro.agents.planning.policy import PlanningPolicy, VotePolicy, dialogue, make_planner, traces
 from oneiro.agents.planning.proposals import PolicyProposals
-from oneiro.agents.planning.settings import PlannerSettings
 from oneiro.agents.planning.textgames import observed, possible_commands, score_rule
 from oneiro.agents.planning.values import HeadValue, JudgeValue, RuleValue
 from oneiro.agents.policies import ScriptedPolicy
@@ -29,7 +28,7 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.sampling.server import ServerConfig
 from oneiro.tasks.base import Cached, Malformed, Shuffled
-from oneiro.tasks.grid.model import LearnedFrozenLake, TrueLake, foresee
+from oneiro.tasks.grid.model import LearnedFrozenLake, TrueLake, predict_together
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
 from oneiro.tasks.textgame.rollout import true_predictor
 from oneiro.tasks.textgame.world import TextGameDynamics
@@ -154,7 +153,7 @@ def test_dreams_are_predicted_together_and_come_out_the_same() -> None:
         inner = Counting(lake())  # type: ignore[arg-type]
         dynamics, asked = Cached(inner), dialogue(12)
         script = ScriptedPolicy(random_policy)
-        policy = DreamingPolicy(script, partial(foresee, dynamics), asked) if batched else script
+        policy = DreamingPolicy(script, partial(predict_together, dynamics), asked) if batched else script
         config = lake().config
         played = play(lambda: LearnedFrozenLake(dynamics, config), attempts(10, 2, "train", 0), policy, asked, None, 0)
         return inner.calls, [record(episode) for episode in played]

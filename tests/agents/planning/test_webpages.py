@@ -9,9 +9,8 @@ import pytest
 
 from oneiro.agents.evaluate import evaluate_agent
 from oneiro.agents.linear import LinearPolicy
-from oneiro.agents.planning.base import Proposed, Root
+from oneiro.agents.planning.base import PlannerSettings, Proposed, Root
 from oneiro.agents.planning.beam import BeamSearch
-from oneiro.agents.planning.settings import PlannerSettings
 from oneiro.agents.planning.values import RuleValue
 from oneiro.agents.planning.webpages import (
     PolicyRanking,

@@ -35,7 +35,7 @@ def trajectory(outcome: float, *values: float, after: float = 0.0) -> Trajectory
     """Turns of one token, and the outcome on the last."""
     rewards = np.zeros(len(values), np.float32)
     rewards[-1] = outcome
-    return Trajectory(rewards, np.ones(len(values), bool), 0, outcome, np.array(values, np.float32), after)
+    return Trajectory(rewards, np.ones(len(values), bool), 0, outcome, np.array(values, np.float32), last_value=after)
 
 
 def numbers(algorithm: Algorithm, *trajectories: Trajectory) -> list[np.ndarray]:

@@ -38,7 +38,7 @@ SANDBOX = ("map/phone", "map/hours", "map/show-place", "map/distance", "map/trav
 
 def trajectory(outcome: float, *values: float, after: float = 0.0) -> Trajectory:
     rewards = np.append(np.zeros(len(values) - 1, np.float32), np.float32(outcome))
-    return Trajectory(rewards, np.ones(len(values), bool), 0, outcome, np.array(values, np.float32), after)
+    return Trajectory(rewards, np.ones(len(values), bool), 0, outcome, np.array(values, np.float32), last_value=after)
 
 
 @pytest.mark.parametrize(

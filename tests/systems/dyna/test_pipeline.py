@@ -1,0 +1,69 @@
+"""Runs of Dyna count their true steps and log how far dreams are from the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from oneiro.agents.learners.lake import steps_in
+from oneiro.rundir.records import read_lines, read_log
+from oneiro.systems.dyna.pipeline import steps_table
+from oneiro.tasks.webpage.parquet import read_parquet
+
+Finished = Callable[[str, str], Path]
+
+
+def test_a_dyna_run_on_the_web_counts_true_steps_and_learns_in_dreams_without_any(finished: Finished) -> None:
+    run = finished("dyna/web", "smoke")
+    log = (run / "log.txt").read_text()
+    assert "stage 1 of 15: policy-0" in log and "stage 15 of 15: compare" in log
+    before = sum(len(read_parquet(run / "data" / f"{name}-0.parquet")) for name in ("demonstrations", "play"))
+    logged = {
+        name: [row for row in read_log(run / "metrics.jsonl") if row["stage"] == f"{name}-0"]
+        for name in ("real-only", "dream-only", "mixed")
+    }
+    true = {name: len(read_parquet(run / "data" / f"rl-{name}-0-1.parquet")) for name in logged}
+    for name, rows in logged.items():
+        assert [row["step"] for row in rows] == [before, before + true[name]]
+        assert all(row["gap"] == pytest.approx(row["dreamed_success"] - row["true_success"]) for row in rows)
+    assert true["dream-only"] == 0 < true["mixed"] < true["real-only"]
+    folders = {path.name for path in (run / "checkpoints").iterdir()}
+    assert "refresh-mixed-0-1" in folders and "refresh-dream-only-0-1" not in folders
+
+
+def test_a_dyna_run_counts_true_steps_and_logs_the_gap_at_every_evaluation(finished: Finished) -> None:
+    run = finished("dyna/frozen-lake", "smoke")
+    played = steps_in(list(read_lines(run / "episodes" / "play-0-000000.jsonl.gz")))
+    logged = {
+        name: [row for row in read_log(run / "metrics.jsonl") if row["stage"] == f"{name}-0"]
+        for name in ("real-only", "dream-only", "mixed")
+    }
+    for rows in logged.values():
+        assert len(rows) == 2  # before RL, and after its one round
+        assert rows[0]["step"] == played
+        assert all(row["gap"] == pytest.approx(row["dreamed_success"] - row["true_success"]) for row in rows)
+    assert logged["dream-only"][-1]["step"] == played
+    assert played < logged["mixed"][-1]["step"] < logged["real-only"][-1]["step"]
+    true = [row for file in run.glob("episodes/rl-real-only-0-1-*") for row in read_lines(file)]
+    assert logged["real-only"][-1]["step"] == played + sum(len(row["turns"]) for row in true)
+    dreams = {row["world"] for file in run.glob("episodes/rl-mixed-0-1-*") for row in read_lines(file)}
+    assert dreams == {"frozen-lake", "learned-frozen-lake"}
+
+
+def test_the_steps_that_a_variant_needs_are_those_of_the_first_measurement_that_is_as_good() -> None:
+    def curve(*points: tuple[int, float]) -> dict[str, object]:
+        return {"rounds": [{"true_steps": steps, "true_success": success} for steps, success in points], "stopped": ""}
+
+    table, notes = steps_table(
+        {
+            "real-only": [curve((100, 0.2), (1000, 0.6))],
+            "mixed": [curve((100, 0.2), (300, 0.65), (400, 0.7))],
+            "dream-only": [curve((100, 0.2), (100, 0.3))],
+        }
+    )
+    assert table is not None
+    found = {str(row[0].value): row[3].value for row in table.rows}
+    assert found == {"real-only": 1000, "mixed": 300, "dream-only": None}
+    assert "mixed reaches real-only's final success in 1 of 1 repeats, with 30%" in notes[0]
