@@ -68,14 +68,14 @@ def play(
     """
 
     def play_own(own: Sequence[int]) -> list[Episode]:
-        games = [Game(planned[place]) for place in own]
-        rollout = _Rollout(make_world, games, policy, settings, chat, seed, response_prefix)
+        chosen = [Game(planned[place]) for place in own]
+        rollout = _Rollout(make_world, chosen, policy, settings, chat, seed, response_prefix)
         try:
             rollout.run(advance or (lambda ended: None), concurrency)
         finally:
-            for game in games:
+            for game in chosen:
                 game.close()
-        return [game.episode for game in games]
+        return [game.episode for game in chosen]
 
     if not getattr(policy, "independent", False):
         with distributed.local():

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from oneiro.episode import Episode, Row, given
 from oneiro.learning import stages
+from oneiro.learning.algorithms import Grpo
+from oneiro.learning.collapse import CollapseMonitor, CollapseMonitorSettings
 from oneiro.models.language import LanguageModel, ModelSettings
+from oneiro.rundir.records import read_lines
 from oneiro.rundir.run import Run
 from oneiro.runtime.errors import OneiroError
+from oneiro.sampling.engine import Engine
+from oneiro.sampling.settings import FleetSettings, SamplingSettings
+from tests.conftest import make_tiny
+from tests.learning.test_loop import settings as rl_settings
+from tests.ranks import on_every_rank
+from tests.sampling.fake_fleet import FakeServer
 from tests.toy_system import ToyRecipe
 
 
@@ -20,3 +33,41 @@ def test_weights_without_a_tokenizer_are_refused_before_anything_is_played(tiny:
     settings = ModelSettings(name=str(tmp_path / "other"))
     with Run.open(tmp_path / "run", ToyRecipe(system="toy")) as run, pytest.raises(OneiroError, match="no tokenizer"):
         stages.make_base(run, settings, lambda: tiny)
+
+
+def test_with_servers_the_main_process_asks_and_all_ranks_learn(tmp_path: Path) -> None:
+    steps = 2
+
+    def rollout_of(engine: Engine) -> stages.Rollout:
+        def play(step: int) -> list[Episode]:
+            how = SamplingSettings(max_tokens=5, ignore_eos=True)
+            sampled = engine.generate([[3 + g, 4, 5] for g in range(2)], 4, how, seed=step)
+            return [
+                Episode([Row([given([3 + g, 4, 5]), *s.segments()])], [float((s.tokens % 2).mean())], group=g)
+                for g in range(2)
+                for s in sampled[g]
+            ]
+
+        def evaluate(step: int) -> dict[str, float]:
+            return {"eval_reward": float(np.mean([episode.score for episode in play(step)]))}
+
+        return stages.Rollout(play, lambda episode: {"reward": episode.score}, evaluate=evaluate)
+
+    def learned(out: Path, asynchronous: bool) -> list[dict[str, Any]]:
+        settings = rl_settings(Grpo(), steps, async_rollout=asynchronous, servers=FleetSettings(urls=(server.url,)))
+        monitor = CollapseMonitor(CollapseMonitorSettings(every=0, stop=False))
+        with Run.open(out, ToyRecipe(system="toy")) as run:
+            work = partial(stages.reinforce, run, "rl", "RL", make_tiny(), rollout_of, settings=settings, seed=0)
+            run.stage("rl", partial(work, monitor=monitor, max_batch_size=8, evaluate_every=1))
+            return list(read_lines(run.path / "metrics.jsonl"))
+
+    for asynchronous in (False, True):
+        with FakeServer(make_tiny(), "vllm") as server:
+            alone = learned(tmp_path / f"alone-{asynchronous}", asynchronous)
+            assert server.updates == steps and alone[0]["servers"] == 1
+            shared = on_every_rank(2, partial(learned, tmp_path / f"ranks-{asynchronous}", asynchronous))[0]
+            assert server.updates == 2 * steps  # once a step, however many ranks learn
+        assert [row.keys() for row in shared] == [row.keys() for row in alone]
+        for mine, theirs in zip(shared, alone, strict=True):
+            assert mine["eval_reward"] == theirs["eval_reward"] and mine["reward"] == theirs["reward"]
+            assert mine["loss"] == pytest.approx(theirs["loss"], rel=1e-3, abs=1e-5)
