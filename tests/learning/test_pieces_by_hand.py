@@ -24,8 +24,8 @@ from oneiro.learning.learner import Learner, LearnerSettings, Statistics, hidden
 from oneiro.learning.loop import RlSettings, TrainingSample
 from oneiro.learning.losses import LossSettings, policy_loss, row_log_ratio, value_loss
 from oneiro.learning.optimiser import Optimiser, OptimiserSettings, learning_rate
-from oneiro.learning.selection import Selection
 from oneiro.learning.settings import CorrectionSettings, SelectionSettings, SftSettings
+from oneiro.learning.stages import Selection
 from oneiro.models.heads import OutputHead, ValueHead
 from oneiro.models.language import LanguageModel
 from oneiro.models.prefix import PrefixGroup

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from oneiro.models.video import blocks
 from oneiro.models.video import tokenizer as tokenizers
-from oneiro.models.video.blocks import CrossAttention
-from oneiro.models.video.discriminator import Discriminator, DiscriminatorSettings, gradient_penalty
+from oneiro.models.video.blocks import CrossAttention, Discriminator, DiscriminatorSettings, gradient_penalty
 from oneiro.models.video.settings import TransformerSettings
 from oneiro.models.video.tokenizer import (
     CompressiveTokenizerSettings,
