@@ -87,21 +87,21 @@ browser:
 	fi
 
 # A stamp is younger than what it was installed from, or the packages are installed again.
-$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.installed: pyproject.toml web/pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing into $(VENV); the first time takes a few minutes"
 	$(if $(TORCH),$(PIP) $(TORCH))
-	$(PIP) --editable '.$(if $(EXTRA),[$(EXTRA)])'
+	$(PIP) $(if $(filter web miniwob,$(subst $(COMMA), ,$(EXTRA))),--editable web) --editable '.$(if $(EXTRA),[$(EXTRA)])'
 	@touch $@
 
-$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.installed-dev: pyproject.toml web/pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing into $(VENV); the first time takes a few minutes"
 	$(if $(TORCH),$(PIP) $(TORCH))
-	$(PIP) --editable '.[dev$(if $(EXTRA),$(COMMA)$(EXTRA))]'
+	$(PIP) --editable web --editable '.[dev$(if $(EXTRA),$(COMMA)$(EXTRA))]'
 	@touch $@ $(VENV)/.installed
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist *.egg-info web/*.egg-info web/build .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

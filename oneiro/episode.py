@@ -7,8 +7,8 @@ searched for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
@@ -83,6 +83,11 @@ class Segment:
     def __len__(self) -> int:
         return len(self.tokens)
 
+    @property
+    def acts(self) -> bool:
+        """Whether the agent said it: sampled, or a demonstration's reply that carries a policy weight."""
+        return self.sampled or "policy" in self.weights
+
 
 @dataclass(slots=True)
 class Row:
@@ -103,6 +108,11 @@ class Row:
     def sampled(self) -> NDArray[np.bool_]:
         """True exactly on the tokens the model sampled."""
         return self._laid_out(bool, [s.sampled for s in self.segments])
+
+    @property
+    def acts(self) -> NDArray[np.bool_]:
+        """True on the agent's own tokens (`Segment.acts`)."""
+        return self._laid_out(bool, [s.acts for s in self.segments])
 
     @property
     def logprobs(self) -> Floats:
@@ -196,6 +206,11 @@ def groups_of(episodes: Iterable[Episode]) -> list[Group]:
     return [Group(members) for members in found.values()]
 
 
+def with_outcome(episode: Episode, outcome: float) -> Episode:
+    """The episode with the outcome as its only reward, on the last turn."""
+    return replace(episode, rewards=[0.0] * (len(episode.rewards) - 1) + [outcome])
+
+
 def lost(episodes: Sequence[Episode]) -> str | None:
     """A line about episodes that ended in errors; None where none did."""
     broken = [episode for episode in episodes if episode.finish_reason is FinishReason.ERROR]
@@ -203,6 +218,57 @@ def lost(episodes: Sequence[Episode]) -> str | None:
         return None
     reasons = [str(episode.info["error"]) for episode in broken if "error" in episode.info]
     return f"{len(broken):,} of {len(episodes):,} episodes lost to errors" + (f": {reasons[0]}" if reasons else "")
+
+
+def to_plain(episode: Episode) -> dict[str, Any]:
+    """An episode as JSON takes it, tokens and all; `from_plain` is the inverse."""
+    plain = {f.name: getattr(episode, f.name) for f in fields(Episode)}
+    plain["rows"] = [
+        {"shared": row.shared_segments, "segments": [_plain_segment(segment) for segment in row.segments]}
+        for row in episode.rows
+    ]
+    return plain
+
+
+def _plain_segment(segment: Segment) -> dict[str, Any]:
+    """Only what differs from the default: most of a stored episode is segments."""
+    plain: dict[str, Any] = {}
+    for f in fields(Segment):
+        value = getattr(segment, f.name)
+        if isinstance(value, np.ndarray):
+            plain[f.name] = value.tolist()
+        elif value and value != f.default:
+            plain[f.name] = value
+    if segment.params is not None:
+        plain["params"] = asdict(segment.params)
+    if segment.weights:
+        plain["weights"] = {
+            name: weight.tolist() if isinstance(weight, np.ndarray) else weight
+            for name, weight in segment.weights.items()
+        }
+    return plain
+
+
+def from_plain(plain: Mapping[str, Any]) -> Episode:
+    """The episode that `to_plain` wrote; what it did not write raises KeyError, TypeError or ValueError."""
+    rows = [Row([_segment(part) for part in row["segments"]], row["shared"]) for row in plain["rows"]]
+    return Episode(**{**plain, "rows": rows, "finish_reason": FinishReason(plain["finish_reason"])})
+
+
+def _segment(plain: Mapping[str, Any]) -> Segment:
+    made: dict[str, Any] = dict(plain)
+    if "params" in made:
+        made["params"] = SamplingParams(**made["params"])
+    if "finish_reason" in made:
+        made["finish_reason"] = FinishReason(made["finish_reason"])
+    if "versions" in made:
+        made["versions"] = np.asarray(made["versions"], np.int32)
+    if "weights" in made:
+        made["weights"] = {
+            name: np.asarray(weight, np.float32) if isinstance(weight, list) else weight
+            for name, weight in made["weights"].items()
+        }
+    return Segment(**made)
 
 
 def given(

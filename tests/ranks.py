@@ -1,4 +1,4 @@
-"""Several ranks in forked processes, as torchrun would start them: rank 0 does some work and the others serve it."""
+"""Several ranks in forked processes, as torchrun would start them: every rank does the same work."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import pickle
 import socket
-import sys
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -15,7 +14,7 @@ from typing import Any
 
 import torch
 
-from oneiro.runtime import team
+from oneiro.runtime import distributed
 
 SECONDS = 300.0
 """After which a test says that ranks hang."""
@@ -27,7 +26,7 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def _rank(rank: int, size: int, port: int, pipe: Connection, work: Callable[[], Any], patience: float) -> None:
+def _rank(rank: int, size: int, port: int, pipe: Connection, work: Callable[[], Any]) -> None:
     os.environ |= {
         "RANK": str(rank),
         "WORLD_SIZE": str(size),
@@ -38,39 +37,48 @@ def _rank(rank: int, size: int, port: int, pipe: Connection, work: Callable[[], 
     }
     torch.set_num_threads(1)
     try:
-        with team.joined(patience):
-            pipe.send_bytes(pickle.dumps((work(), None)))  # by value: rank 0 ends before it is read
-    except SystemExit as end:
-        sys.exit(end.code)
+        with distributed.setup():
+            result = work()
+        pipe.send_bytes(pickle.dumps((result, None)))  # by value: a rank ends before it is read
     except BaseException as error:
         pipe.send_bytes(pickle.dumps((None, f"{type(error).__name__}: {error}\n{traceback.format_exc()}")))
         os._exit(1)
     os._exit(0)
 
 
-def start(size: int, work: Callable[[], Any], patience: float = 60.0) -> tuple[list[BaseProcess], Connection]:
-    """The processes, and where rank 0 will send (result, error)."""
+def start(size: int, work: Callable[[], Any]) -> tuple[list[BaseProcess], list[Connection]]:
+    """The processes, and where each rank will send (result, error)."""
     context, port = multiprocessing.get_context("fork"), free_port()
-    ours, theirs = context.Pipe()
-    ranks = [context.Process(target=_rank, args=(rank, size, port, theirs, work, patience)) for rank in range(size)]
-    for rank in ranks:
-        rank.start()
-    theirs.close()
-    return ranks, ours
+    ranks, pipes = [], []
+    for rank in range(size):
+        ours, theirs = context.Pipe()
+        ranks.append(context.Process(target=_rank, args=(rank, size, port, theirs, work)))
+        ranks[-1].start()
+        theirs.close()
+        pipes.append(ours)
+    return ranks, pipes
 
 
-def on_ranks(size: int, work: Callable[[], Any]) -> Any:
-    """What `work` gives on rank 0 of a team."""
-    ranks, pipe = start(size, work)
+def on_every_rank(size: int, work: Callable[[], Any]) -> list[Any]:
+    """What `work` gives on each rank."""
+    ranks, pipes = start(size, work)
     try:
-        assert pipe.poll(SECONDS), f"{size} ranks hang"
-        result, error = pickle.loads(pipe.recv_bytes())
-        assert error is None, error
+        results = []
+        for pipe in pipes:
+            assert pipe.poll(SECONDS), f"{size} ranks hang"
+            result, error = pickle.loads(pipe.recv_bytes())
+            assert error is None, error
+            results.append(result)
         for rank in ranks:
             rank.join(20)
         assert [rank.exitcode for rank in ranks] == [0] * size
-        return result
+        return results
     finally:
         for rank in ranks:
             rank.kill()
             rank.join()
+
+
+def on_ranks(size: int, work: Callable[[], Any]) -> Any:
+    """What `work` gives on rank 0."""
+    return on_every_rank(size, work)[0]

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
+from oneiro import worlds
+from oneiro.agents.policies import ModelPolicy
+from oneiro.agents.rollout import attempts, play
 from oneiro.diagnosis import plan as capacity
 from oneiro.diagnosis import ranks as doctor_ranks
-from oneiro.diagnosis.sizes import Rates, Size, size_of
+from oneiro.diagnosis.sizes import Rates, Size, Step, parts_of, size_of
 from oneiro.learning.algorithms import Ppo
 from oneiro.learning.rl_settings import RlSettings
 from oneiro.learning.settings import LearnerSettings
-from oneiro.models.settings import ModelSettings
+from oneiro.models.attention import Prefill
+from oneiro.models.chat import ChatFormat
+from oneiro.models.language import LanguageModel
+from oneiro.models.settings import LoraSettings, ModelSettings
 from oneiro.recipe import load
 from oneiro.runtime.errors import OneiroError
+from oneiro.sampling.engine import Engine
+from oneiro.systems.spa.recipe import SpaRecipe
 from tests.docs.pages import DOCS, blocks
 from tests.ranks import on_ranks
 
@@ -28,30 +38,93 @@ def rl(mode: str, **more: object) -> RlSettings:
     return RlSettings(learner=LearnerSettings(parallel=mode), **more)  # type: ignore[arg-type]
 
 
+TEN = Step(10, 10, 50, 50)
+"""Ten rows of a hundred tokens."""
+
+
 def test_memory_by_hand() -> None:
-    alone = capacity.memory(BILLION, rl("data"), False, 10, 100, 1, 80e9)
+    alone = capacity.memory(BILLION, rl("data"), 1e9, TEN, 1, 80e9)
     assert (alone["weights"], alone["gradients"], alone["masters and moments"]) == (2e9, 2e9, 12e9)
     assert alone["micro-batch"] == 1000 * 2e5 + 2**31 and alone["key-value cache"] == 1000 * 2e4
-    four = capacity.memory(BILLION, rl("data"), False, 10, 100, 4, 80e9)
-    assert four["masters and moments (sharded)"] == 3e9 and four["gradients"] == 2e9
-    sharded = capacity.memory(BILLION, rl("fsdp"), False, 10, 100, 4, 80e9)
+    four = capacity.memory(BILLION, rl("data"), 1e9, TEN, 4, 80e9)
+    assert four["masters and moments"] == 12e9 and four["gradients"] == 2e9 and four["reduction"] == 4 * 2**26
+    sharded = capacity.memory(BILLION, rl("fsdp"), 1e9, TEN, 4, 80e9)
     assert sharded["shards, gradients and moments (fsdp)"] == 4e9 and "gradients" not in sharded
-    critic = capacity.memory(BILLION, rl("data", algorithm=Ppo()), False, 10, 100, 4, 80e9)
+    critic = capacity.memory(BILLION, rl("data", algorithm=Ppo()), 1e9, TEN, 4, 80e9)
+    assert critic["critic"] == 4e9 + 12e9
+    critic = capacity.memory(BILLION, rl("fsdp", algorithm=Ppo()), 1e9, TEN, 4, 80e9)
     assert critic["critic"] == 4e9 + 3e9
-    adapter = capacity.memory(BILLION, rl("data", kl_in_reward=0.1), True, 10, 100, 1, 80e9)
+    adapter = capacity.memory(BILLION, rl("data", kl_in_reward=0.1, algorithm=Ppo()), 2e7, TEN, 1, 80e9)
     assert adapter["masters and moments"] == pytest.approx(0.24e9) and "reference" not in adapter
-    assert "reference" in capacity.memory(BILLION, rl("data", kl_in_reward=0.1), False, 10, 100, 1, 80e9)
+    assert adapter["critic"] == pytest.approx(2e9 + 14 * 2e7)
+    assert "reference" in capacity.memory(BILLION, rl("data", kl_in_reward=0.1), 1e9, TEN, 1, 80e9)
+    assert capacity.memory(BILLION, rl("data", async_rollout=True), 1e9, TEN, 1, 80e9)["copy that plays"] == 2e9
+    # Rows of turns of their own are decoded one turn at a time and learned together.
+    turns = capacity.memory(BILLION, rl("data"), 1e9, replace(TEN, turns=5), 1, 80e9)
+    assert turns["key-value cache"] == alone["key-value cache"] and turns["micro-batch"] == 5000 * 2e5 + 2**31
     # What is bounded by the GPU stays below its bounds.
-    long = capacity.memory(BILLION, rl("data"), False, 10_000, 10_000, 1, 80e9)
+    long = capacity.memory(BILLION, rl("data"), 1e9, Step(10_000, 10_000, 5_000, 5_000), 1, 80e9)
     assert long["micro-batch"] == 80e9 / 6 + 2**31 and long["key-value cache"] == 80e9 / 3
 
 
-def test_more_gpus_take_less_time_and_memory() -> None:
-    rates = Rates()
-    one = capacity.times(BILLION, rl("data"), 256, 100, 100, 1, rates)
-    eight = capacity.times(BILLION, rl("data"), 256, 100, 100, 8, rates)
+def spent(settings: RlSettings, step: Step, learned: float = 1e9, batch: int = 1024, gpus: int = 1) -> dict[str, float]:
+    return capacity.times(BILLION, settings, learned, step, batch, gpus, Rates())
+
+
+def test_times_by_hand() -> None:
+    """A token costs 2 FLOP a parameter forward, as much back to the activations and to the weights that learn."""
+    step, second = Step(32, 256, 100, 100), 1e9 / 300e12
+    tokens = 256 * 100 + 32 * 100
+    one, eight = spent(rl("data"), step), spent(rl("data"), step, gpus=8)
+    assert one["learning"] == pytest.approx(6 * tokens * second)
     assert eight["learning"] == pytest.approx(one["learning"] / 8) and "reduction" not in one
-    assert one["learning"] == pytest.approx(6e9 * 256 * 200 / 300e12)
+    assert eight["reduction"] == pytest.approx(6e9 / 100e9)
+    adapter = spent(rl("data"), step, learned=1e7, gpus=8)
+    assert adapter["learning"] == pytest.approx(8 / 12 * eight["learning"], rel=0.01)
+    assert adapter["reduction"] == pytest.approx(0.01 * eight["reduction"])
+    # A reference and a critic's values look at a batch once, epochs learn from it again.
+    critic = spent(rl("data", algorithm=Ppo(), kl_in_reward=0.1, epochs=3), step)
+    assert critic["learning"] == pytest.approx(6 * one["learning"])
+    assert critic["scoring (reference, correction, values)"] == pytest.approx(2 * 2 * tokens * second)
+    # 256 rows at once are bound by products; 64 at once by reading the weights and 64 rows of 150 tokens, four times.
+    # The prompts are computed once a group.
+    prefill = 2 * 3200 * second
+    assert one["sampling"] == pytest.approx(100 * 2 * 256 * second + prefill)
+    assert spent(rl("data"), step, batch=64)["sampling"] == pytest.approx(400 * (2e9 + 64 * 150 * 2e4) / 2e12 + prefill)
+
+
+@pytest.mark.parametrize("context", ["single", "full"])
+def test_a_plan_counts_the_rows_and_tokens_of_a_played_step(tiny: LanguageModel, context: str) -> None:
+    """Replies of a model that knows nothing are malformed, so that no episode ends before its last turn."""
+    recipe = load(
+        "spa/frozen-lake",
+        [f"dialogue.context={context}", "dialogue.max_turns=4", "sampling.max_tokens=12", "sampling.ignore_eos=true"],
+    )
+    assert isinstance(recipe, SpaRecipe)
+    planned = attempts(3, 5, "train", 0)
+    engine, chat = Engine(tiny), ChatFormat(tiny.tokenizer)
+    prefilled: list[int] = []
+    compute = tiny.backbone.forward
+
+    def counting(tokens: torch.Tensor, positions: torch.Tensor, plan: object) -> torch.Tensor:
+        if isinstance(plan, Prefill):
+            prefilled.append(tokens.numel())
+        return compute(tokens, positions, plan)
+
+    tiny.backbone.forward = counting  # type: ignore[method-assign]
+    try:
+        make = lambda: worlds.make("frozen-lake", size=4, view="spaced")  # noqa: E731
+        episodes = play(make, planned, ModelPolicy(engine, recipe.sampling), recipe.dialogue, chat)
+    finally:
+        del tiny.backbone.forward
+    rows = [row for episode in episodes for row in episode.rows]
+    step = replace(parts_of(recipe).step(len(rows[0].prefix)), groups=3, episodes=15)
+    assert len(rows) == step.rows
+    tokens = sum(len(row.tokens) for row in rows)
+    shared = sum(len(episode.rows[0].prefix) for episode in episodes) * 12 / 15
+    assert tokens - shared == pytest.approx(step.learned, rel=0.05)
+    # A malformed reply leaves the state as it is: alone it is then the prompt of the whole group again.
+    assert sum(prefilled) == pytest.approx(step.prefilled if context == "full" else 4 * 3 * step.prompt, rel=0.05)
 
 
 def test_sizes_come_from_settings_folders_and_names(tmp_path: Path) -> None:
@@ -61,7 +134,19 @@ def test_sizes_come_from_settings_folders_and_names(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({**config, "vocab_size": 100, "intermediate_size": 128}))
     found = size_of(ModelSettings(name=str(tmp_path)))
     assert found.remembered == 2 * 2 * 32 and found.kept == 2 * (4 * 64 + 2 * 128 + 2 * 128)
-    assert size_of(ModelSettings(name="ORG/NAME-7B")).parameters == 7e9
+    # One rank: an input and an output for each of q, k, v, o, gate, up and down.
+    assert found.per_rank == 2 * ((64 + 64) + 2 * (64 + 32) + (64 + 64) + 3 * (64 + 128))
+    assert found.learned(ModelSettings(lora=LoraSettings(rank=8))) == 8 * found.per_rank
+    assert found.learned(tiny) == found.parameters
+    for name, parameters in {
+        "ORG/NAME-7B": 7e9,
+        "google/gemma-3-270m-it": 270e6,
+        "Qwen/Qwen3-30B-A3B": 30e9,
+        "mistralai/Mixtral-8x7B-v0.1": 56e9,
+    }.items():
+        assert size_of(ModelSettings(name=name)).parameters == parameters
+    with pytest.raises(OneiroError, match="not known"):
+        size_of(ModelSettings(name="org/bert-3bad"))
     with pytest.raises(OneiroError, match="not known"):
         size_of(ModelSettings(name="ORG/NAME"))
 

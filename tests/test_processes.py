@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
@@ -107,3 +108,27 @@ def test_workers_end_with_their_parent_however_it_ends(tmp_path: Path, end: sign
     process.send_signal(end)
     assert process.wait(10) != 0
     assert gone(marks, 5)
+
+
+INTERRUPTED = """
+import os, signal
+from multiprocessing import current_process
+if current_process().name != "MainProcess":
+    os.kill(os.getpid(), signal.SIGINT)  # as a terminal's Ctrl-C, which reaches workers too
+def held_back():
+    return signal.pthread_sigmask(signal.SIG_BLOCK, [])
+"""
+
+
+def test_control_c_while_a_worker_imports_is_its_parents_business(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "interrupted.py").write_text(INTERRUPTED)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    work = importlib.import_module("interrupted").held_back
+    heard = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have set it aside
+    try:
+        assert list(each_done(work, [()], 1)) == [set()]
+    finally:
+        signal.signal(signal.SIGINT, heard)
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])

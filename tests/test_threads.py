@@ -11,10 +11,10 @@ import pytest
 import torch
 import yaml
 
+from bench import load
+from bench.load import Choice
+from bench.step import StepSettings
 from oneiro import systems
-from oneiro.bench import load
-from oneiro.bench.load import Choice
-from oneiro.bench.step import StepSettings
 from oneiro.models.language import ModelSettings, create_tiny
 from oneiro.recipe import load as load_recipe
 from oneiro.report.table import Cell

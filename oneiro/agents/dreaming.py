@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from oneiro.agents import reply as replies
-from oneiro.agents.policies import Policy, Turn, Utterance
+from oneiro.agents.game import Game
+from oneiro.agents.policies import Policy
 from oneiro.agents.prompts import DialogueSettings
+from oneiro.sampling.sample import Sample
 from oneiro.worlds.base import World
 
 
@@ -24,17 +26,21 @@ class DreamingPolicy:
     dialogue: DialogueSettings
 
     @property
+    def independent(self) -> bool:
+        return getattr(self.policy, "independent", False)
+
+    @property
     def longest_prompt(self) -> int | None:
         return getattr(self.policy, "longest_prompt", None)
 
-    def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]:
+    def answer(self, turns: Sequence[Game], seed: int) -> list[Sample]:
         answers = self.policy.answer(turns, seed)
         pairs = []
         for turn, answer in zip(turns, answers, strict=True):
             asked = self.dialogue
             found = replies.read(answer.text, asked.think, asked.world_model, asked.actions_per_turn, asked.parser)
             if found.actions:
-                pairs.append((turn.world, found.actions[0]))
+                pairs.append((turn.playing, found.actions[0]))
         if pairs:
             self.predict_together(pairs)
         return answers

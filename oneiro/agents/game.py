@@ -11,12 +11,12 @@ import numpy as np
 
 from oneiro.agents import prompts as words
 from oneiro.agents import reply as replies
-from oneiro.agents.policies import Turn, Utterance
 from oneiro.agents.prompts import DialogueSettings
-from oneiro.episode import Episode, FinishReason, Row, given
+from oneiro.episode import Episode, FinishReason, Row, Tokens, given
 from oneiro.models.chat import ChatFormat
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
+from oneiro.sampling.sample import Sample
 from oneiro.worlds import many
 from oneiro.worlds.base import Step, World, WorldLost
 
@@ -47,6 +47,10 @@ class Game:
     state: str = ""
     past: list[tuple[str, tuple[str, ...], float]] = field(default_factory=list)
     messages: list[dict[str, str]] = field(default_factory=list)
+    prompt: Tokens = field(default_factory=lambda: np.zeros(0, np.int32))
+    """What a model is asked in ids, up to where the reply begins; empty where nobody reads ids."""
+    response_prefix: str = ""
+    """What the prompt already says of the reply."""
     ended: bool = True
     used: int = 0
     over: bool = False
@@ -67,6 +71,11 @@ class Game:
         """Its world, while there is one."""
         assert self.world is not None
         return self.world
+
+    @property
+    def seed(self) -> int:
+        """Different for every episode and turn."""
+        return seeds.derive(self.task.seed, self.task.member, self.turn)
 
     def close(self) -> None:
         world, self.world = self.world, None
@@ -116,9 +125,9 @@ def _unless_raised(found: Result | Exception) -> Result:
     return found
 
 
-def ask(game: Game, settings: DialogueSettings, chat: ChatFormat | None, response_prefix: str) -> Turn:
-    """Put the game's state into words and ids. A full-history dialogue grows its row; the other contexts start a new
-    one.
+def ask(game: Game, settings: DialogueSettings, chat: ChatFormat | None, response_prefix: str) -> None:
+    """Put the game's state into words and ids, for a policy to answer. A full-history dialogue grows its row; the other
+    contexts start a new one.
     """
     game.turn += 1
     number = game.turn
@@ -135,29 +144,19 @@ def ask(game: Game, settings: DialogueSettings, chat: ChatFormat | None, respons
     if not game.messages and system:
         game.messages.append({"role": "system", "content": system})
     game.messages.append({"role": "user", "content": message})
-    prompt = np.zeros(0, np.int32)
-    if chat is not None:
-        if growing and not chat.rewrites:
-            row = game.episode.rows[-1]
-            row.segments.append(given(chat.next_user(message, game.ended), turn=number))
-        elif growing:
-            row = Row([given(chat.whole(game.messages), turn=number)])
-            game.episode.rows.append(row)
-        else:
-            row = Row([given(chat.opening(message, system), turn=number)])
-            game.episode.rows.append(row)
-        if response_prefix:
-            row.segments.append(given(chat.encode(response_prefix), role="assistant", turn=number))
-        prompt = row.tokens
-    return Turn(
-        game.playing,
-        game.state,
-        prompt,
-        game.messages,
-        number,
-        seeds.derive(game.task.seed, game.task.member, number),
-        response_prefix,
-    )
+    game.response_prefix = response_prefix
+    if chat is None:
+        return
+    if growing and not chat.rewrites:
+        row = game.episode.rows[-1]
+        row.segments.append(given(chat.next_user(message, game.ended), turn=number))
+    else:
+        asked = chat.whole(game.messages) if growing else chat.opening(message, system)
+        row = Row([given(asked, turn=number)])
+        game.episode.rows.append(row)
+    if response_prefix:
+        row.segments.append(given(chat.encode(response_prefix), role="assistant", turn=number))
+    game.prompt = row.tokens
 
 
 def leave(game: Game) -> None:
@@ -174,8 +173,7 @@ class _Reaction:
     """What an answer does."""
 
     game: Game
-    turn: Turn
-    answer: Utterance
+    answer: Sample
     reply: replies.Reply
     before: str
     valid: bool
@@ -185,12 +183,12 @@ class _Reaction:
     """What the world looks like after it, where the world draws itself."""
 
 
-def take_many(asked: Sequence[tuple[Game, Turn]], answers: Sequence[Utterance], settings: DialogueSettings) -> None:
+def take_many(asked: Sequence[Game], answers: Sequence[Sample], settings: DialogueSettings) -> None:
     """Read the answers, act in the worlds, all at once, and write down what it earned."""
     heard = []
-    for (game, turn), answer in zip(asked, answers, strict=True):
+    for game, answer in zip(asked, answers, strict=True):
         with guarded(game):
-            reaction = _hear(game, turn, answer, settings)
+            reaction = _hear(game, answer, settings)
             if reaction is not None:
                 heard.append(reaction)
     place, acting = 0, [reaction for reaction in heard if reaction.reply.actions]
@@ -207,13 +205,14 @@ def take_many(asked: Sequence[tuple[Game, Turn]], answers: Sequence[Utterance], 
             _settle(reaction, settings)
 
 
-def _hear(game: Game, turn: Turn, answer: Utterance, settings: DialogueSettings) -> _Reaction | None:
+def _hear(game: Game, answer: Sample, settings: DialogueSettings) -> _Reaction | None:
     """Read an answer; None where none came."""
     episode = game.episode
-    if len(turn.prompt):
-        episode.rows[-1].segments.extend(answer.segments)
+    said = answer.segments(turn=game.turn)
+    if len(game.prompt):
+        episode.rows[-1].segments.extend(said)
     elif answer.prompt is not None:
-        episode.rows.append(Row([given(answer.prompt, turn=turn.number), *answer.segments]))
+        episode.rows.append(Row([given(answer.prompt, turn=game.turn), *said]))
     game.messages.append({"role": "assistant", "content": answer.text})
     game.ended = answer.finish_reason is FinishReason.TOKEN
     if answer.finish_reason is FinishReason.ERROR:
@@ -221,7 +220,7 @@ def _hear(game: Game, turn: Turn, answer: Utterance, settings: DialogueSettings)
         return None
     form = settings.think, settings.world_model, settings.actions_per_turn, settings.parser
     reply = replies.read(answer.text, *form)
-    return _Reaction(game, turn, answer, reply, game.state, bool(reply.actions))
+    return _Reaction(game, answer, reply, game.state, bool(reply.actions))
 
 
 def _note(reaction: _Reaction, action: str, result: Step) -> None:
@@ -257,7 +256,7 @@ def _settle(reaction: _Reaction, settings: DialogueSettings) -> None:
     game.past.append((before, tuple(step["action"] for step in reaction.executed), reaction.earned))
     episode.info["turns"].append(
         {
-            "message": reaction.turn.messages[-2]["content"],
+            "message": game.messages[-2]["content"],
             "state": before,
             "reply": reaction.answer.text,
             "actions": reaction.executed,

@@ -24,6 +24,8 @@ from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.registry import world_class
 
 RESPONSE_PREFIX = "<think>"
+PLAIN = DialogueSettings(world_model=False)
+"""How a model is asked that nobody taught to play here: `<think>...</think><answer>...</answer>`, which it knows."""
 
 
 class AgentMetadata(ModelMetadata):
@@ -84,11 +86,11 @@ def load_agent(
         settings = split_settings(split, world, None) | settings
     choice = WorldChoice(name=world, **settings)
     if model is None:
-        return LoadedAgent(choice.name, choice.settings, choice.maker(), DialogueSettings())
+        return LoadedAgent(choice.name, choice.settings, choice.maker(), PLAIN)
     if is_linear(model):
         return _linear(Path(model).expanduser(), world, settings, split)
     language = load(model)
-    metadata, note = AgentMetadata(world=choice), ""
+    metadata, note = AgentMetadata(world=choice, dialogue=PLAIN), ""
     taught = AgentMetadata.read(language, model)
     settings = split_settings(split, world, taught) | settings
     choice = WorldChoice(name=world, **settings)

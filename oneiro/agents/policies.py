@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from oneiro.agents import reply as replies
 from oneiro.agents.exploration import Explorer
-from oneiro.episode import FinishReason, SamplingParams, Segment, Tokens
+from oneiro.agents.game import Game
+from oneiro.episode import FinishReason, SamplingParams
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.completion import Completion
+from oneiro.sampling.sample import Sample
 from oneiro.sampling.server import Server, ServerConfig
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import Policy as Choose
@@ -22,47 +24,23 @@ if TYPE_CHECKING:
     from oneiro.sampling.engine import Engine, SamplingSettings
 
 
-@dataclass(slots=True)
-class Turn:
-    """A game that waits for an answer."""
-
-    world: World
-    state: str
-    prompt: Tokens
-    messages: list[dict[str, str]]
-    number: int
-    seed: int
-    """Different for every episode and turn."""
-    response_prefix: str = ""
-    """What the prompt already says of the reply."""
-
-
-@dataclass(slots=True)
-class Utterance:
-    """An answer: its text, and the tokens as they were sampled (none for scripts and servers that return text only)."""
-
-    text: str
-    segments: list[Segment] = field(default_factory=list)
-    finish_reason: FinishReason = FinishReason.TOKEN
-    prompt: Tokens | None = None
-    """The tokens that the segments came after, where a server made them from the messages."""
-
-
 class Policy(Protocol):
     """Anything that can play. `seed` is one number for the whole batch of turns.
 
-    A policy may have more: `longest_prompt`, the tokens that it can read; `answer_each(turns, seeds)`, which answers
-    turns of different numbers in one batch; `reads_worlds = False`, where it reads texts and ids only, so that it may
-    answer while worlds are stepped.
+    A policy may have more: `longest_prompt`, the tokens that it can read; `answer_each(games, seeds)`, which answers
+    games at different turns in one batch; `reads_worlds = False`, where it reads texts and ids only, so that it may
+    answer while worlds are stepped; `independent = True`, where an answer depends on nothing but its turn and seed, so
+    that ranks may divide the episodes.
     """
 
-    def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]: ...
+    def answer(self, games: Sequence[Game], seed: int) -> list[Sample]: ...
 
 
 class ModelPolicy:
     """The learner's own model, sampled by the built-in engine."""
 
     reads_worlds = False
+    independent = True
 
     def __init__(self, engine: Engine, sampling: SamplingSettings) -> None:
         self.engine, self.sampling = engine, sampling
@@ -73,19 +51,17 @@ class ModelPolicy:
         most = self.engine.language.backbone.most_positions
         return None if most is None else most - self.sampling.max_tokens
 
-    def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]:
-        return self.answer_each(turns, [seed] * len(turns))
+    def answer(self, games: Sequence[Game], seed: int) -> list[Sample]:
+        return self.answer_each(games, [seed] * len(games))
 
-    def answer_each(self, turns: Sequence[Turn], batch_seeds: Sequence[int]) -> list[Utterance]:
+    def answer_each(self, games: Sequence[Game], batch_seeds: Sequence[int]) -> list[Sample]:
         """A reply depends on its own turn and seed; other turns change it by no more than float tolerance."""
-        own = [seeds.derive(seed, turn.seed) for seed, turn in zip(batch_seeds, turns, strict=True)]
-        sampled = self.engine.generate([turn.prompt for turn in turns], 1, self.sampling, seed=own)
+        own = [seeds.derive(seed, game.seed) for seed, game in zip(batch_seeds, games, strict=True)]
+        sampled = self.engine.generate([game.prompt for game in games], 1, self.sampling, seed=own)
         text = self.engine.language.text
         return [
-            Utterance(
-                turn.response_prefix + text(sample.tokens), sample.segments(turn=turn.number), sample.finish_reason
-            )
-            for turn, (sample,) in zip(turns, sampled, strict=True)
+            replace(sample, text=game.response_prefix + text(sample.tokens))
+            for game, (sample,) in zip(games, sampled, strict=True)
         ]
 
 
@@ -96,6 +72,7 @@ class ServerPolicy:
     """
 
     reads_worlds = False
+    independent = True
 
     def __init__(self, config: ServerConfig) -> None:
         changed = {"temperature", "top_p", "top_k", "min_p"} & set(config.extra)
@@ -106,38 +83,31 @@ class ServerPolicy:
             )
         self.config = config
 
-    def answer_each(self, turns: Sequence[Turn], batch_seeds: Sequence[int]) -> list[Utterance]:
+    def answer_each(self, games: Sequence[Game], batch_seeds: Sequence[int]) -> list[Sample]:
         """All requests at once; a server that is given a seed gets one for the batch."""
-        return self.answer(turns, batch_seeds[0])
+        return self.answer(games, batch_seeds[0])
 
-    def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]:
+    def answer(self, games: Sequence[Game], seed: int) -> list[Sample]:
         config = self.config
         if config.seed is not None:
             # A turn's own seed: the server's replies to one prompt would otherwise be the same in every batch.
             config = config.model_copy(update={"seed": seeds.derive(config.seed, seed)})
-        answers = [reply for (reply,) in Server(config).chat([turn.messages for turn in turns], n=1)]
+        answers = [reply for (reply,) in Server(config).chat([game.messages for game in games], n=1)]
         if answers and all(reply.error for reply in answers):
             raise OneiroError(f"{config.base_url} answered none of {len(answers)} requests: {answers[0].error}")
-        return [_spoken(turn, reply) for turn, reply in zip(turns, answers, strict=True)]
+        return [_sample(reply) for reply in answers]
 
 
-def _spoken(turn: Turn, reply: Completion) -> Utterance:
-    """A server's reply as an utterance; thoughts that the server keeps apart go back where they were."""
+def _sample(reply: Completion) -> Sample:
+    """A server's reply; thoughts that the server keeps apart go back where they were."""
     text = f"<think>{reply.reasoning}</think>{reply.text}" if reply.reasoning else reply.text
     cut = reply.finish_reason == "length"
     finish = FinishReason.ERROR if reply.error else FinishReason.LENGTH if cut else FinishReason.TOKEN
     if reply.error or not reply.tokens or reply.logprobs is None or not reply.prompt_tokens:
-        return Utterance(text, finish_reason=finish)
-    sampled = Segment(
-        np.array(reply.tokens, np.int32),
-        sampled=True,
-        role="assistant",
-        turn=turn.number,
-        logprobs=np.array(reply.logprobs, np.float32),
-        params=SamplingParams(),
-        finish_reason=finish,
-    )
-    return Utterance(text, [sampled], finish, np.array(reply.prompt_tokens, np.int32))
+        return Sample.of_text(text, finish)
+    tokens, logprobs = np.array(reply.tokens, np.int32), np.array(reply.logprobs, np.float32)
+    prompt = np.array(reply.prompt_tokens, np.int32)
+    return Sample(tokens, logprobs, np.zeros(len(tokens), bool), finish, SamplingParams(), text=text, prompt=prompt)
 
 
 class ScriptedPolicy:
@@ -147,16 +117,18 @@ class ScriptedPolicy:
     see past its first action.
     """
 
+    independent = True
+
     def __init__(
         self, choose: Choose, actions: tuple[int, int] = (1, 1), think: bool = True, world_model: bool = True
     ) -> None:
         self.choose, self.actions, self.think, self.world_model = choose, actions, think, world_model
 
-    def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]:
-        return [Utterance(self._say(turn, seeds.generator(seed, turn.seed))) for turn in turns]
+    def answer(self, games: Sequence[Game], seed: int) -> list[Sample]:
+        return [Sample.of_text(self._write(game, seeds.generator(seed, game.seed))) for game in games]
 
-    def _say(self, turn: Turn, rng: np.random.Generator) -> str:
-        words = self.actions_of(turn.world, rng)
+    def _write(self, game: Game, rng: np.random.Generator) -> str:
+        words = self.actions_of(game.playing, rng)
         # The states are left blank: the truth is put in their place when the play is turned into data.
         blank = "?" if self.world_model and self.think else None
         return replies.write(words, blank, blank, think=self.think)
@@ -168,6 +140,8 @@ class ScriptedPolicy:
 
 class ExplorationPolicy(ScriptedPolicy):
     """The explorer's actions: of several a turn, all but the last lead where it has been before."""
+
+    independent = False
 
     def __init__(self, most: int = 1, think: bool = True, world_model: bool = True) -> None:
         self.explorer = Explorer()

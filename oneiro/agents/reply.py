@@ -175,3 +175,9 @@ def substitute(reply: Reply, observation: str, prediction: str) -> list[tuple[st
         at = span[1]
     pieces.append(("", reply.text[at:]))
     return [(tag, text) for tag, text in pieces if text]
+
+
+def action_in(text: str) -> str:
+    """The first action of a reply without thoughts; the whole text where there is none."""
+    actions = read(text, think=False).actions
+    return actions[0] if actions else text

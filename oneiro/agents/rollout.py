@@ -14,20 +14,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field
 
 from oneiro.agents import game as games
 from oneiro.agents.game import Attempt, Game
-from oneiro.agents.policies import Policy, Turn, Utterance
+from oneiro.agents.policies import Policy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.episode import Episode, lost
 from oneiro.models.chat import ChatFormat
-from oneiro.runtime import seeds
+from oneiro.runtime import distributed, seeds
 from oneiro.runtime.clock import spent
 from oneiro.runtime.errors import OneiroError
+from oneiro.sampling.sample import Sample
 from oneiro.worlds.base import World
 
-Asked = list[tuple[Game, Turn]]
 HOPELESS = 16
 """Episodes after which no more are begun, where all of them were lost."""
 
@@ -62,15 +63,28 @@ def play(
     `chat` turns messages into ids; without it (scripts, servers) episodes carry text only. `response_prefix` is text
     that every reply begins with (see `begun`); it counts as given. `advance` is called after each turn with the number
     of games that ended. `concurrency` bounds how many episodes are under way at a time, and workers do; by default all
-    are.
+    are. Where `policy.independent`, each rank of a torchrun plays a part of the attempts; otherwise every rank plays
+    all, so that what the policy remembers is the same everywhere.
     """
-    rollout = _Rollout(make_world, [Game(task) for task in planned], policy, settings, chat, seed, response_prefix)
-    try:
-        rollout.run(advance or (lambda ended: None), concurrency)
-    finally:
-        for game in rollout.games:
-            game.close()
-    return _unless_all_lost([game.episode for game in rollout.games])
+
+    def play_own(own: Sequence[int]) -> list[Episode]:
+        games = [Game(planned[place]) for place in own]
+        rollout = _Rollout(make_world, games, policy, settings, chat, seed, response_prefix)
+        try:
+            rollout.run(advance or (lambda ended: None), concurrency)
+        finally:
+            for game in games:
+                game.close()
+        return [game.episode for game in games]
+
+    if not getattr(policy, "independent", False):
+        with distributed.local():
+            return _unless_all_lost(play_own(range(len(planned))))
+    parts = distributed.split(len(planned))
+    episodes = distributed.divide(parts, play_own)
+    if advance is not None and distributed.world_size() > 1:
+        advance(len(planned) - len(parts[distributed.rank()]))
+    return _unless_all_lost(episodes)
 
 
 @dataclass(slots=True)
@@ -79,8 +93,8 @@ class _Places:
 
     count: int
     games: list[Game] = field(default_factory=list)
-    asked: Asked = field(default_factory=list)
-    answers: Future[list[Utterance]] | None = None
+    asked: list[Game] = field(default_factory=list)
+    answers: Future[list[Sample]] | None = None
 
 
 @dataclass
@@ -121,7 +135,9 @@ class _Rollout:
         thread = ThreadPoolExecutor(1, "oneiro-policy")
 
         def ask(half: _Places) -> None:
-            half.answers = thread.submit(self._answered, half.asked) if self._ask(half) else None
+            # In the context of this thread, so that sampling knows whether ranks share it.
+            own = copy_context()
+            half.answers = thread.submit(own.run, self._answered, half.asked) if self._ask(half) else None
 
         try:
             for half in halves:
@@ -147,11 +163,11 @@ class _Rollout:
                 if game.over:
                     continue
                 with games.guarded(game):
-                    turn = games.ask(game, self.settings, self.chat, begun(self.response_prefix, game.state))
-                    if game.turn > 1 and longest is not None and len(turn.prompt) > longest:
+                    games.ask(game, self.settings, self.chat, begun(self.response_prefix, game.state))
+                    if game.turn > 1 and longest is not None and len(game.prompt) > longest:
                         games.leave(game)
                     else:
-                        places.asked.append((game, turn))
+                        places.asked.append(game)
             asking = []
             self._close(places)
             if len(places.games) == places.count or self.begun == len(self.games):
@@ -168,7 +184,7 @@ class _Rollout:
         games.start_many(new)
         return new
 
-    def _take(self, places: _Places, answers: Sequence[Utterance], advance: Callable[[int], object]) -> None:
+    def _take(self, places: _Places, answers: Sequence[Sample], advance: Callable[[int], object]) -> None:
         games.take_many(places.asked, answers, self.settings)
         for game in places.games:
             game.over = game.over or game.turn == self.settings.max_turns
@@ -184,19 +200,18 @@ class _Rollout:
                 self.ended += 1
         places.games = [game for game in places.games if not game.over]
 
-    def _answered(self, asked: Asked) -> list[Utterance]:
+    def _answered(self, asked: list[Game]) -> list[Sample]:
         """What the policy says, with random numbers that depend on nothing but the turn."""
-        turns = [turn for _, turn in asked]
-        own = [seeds.derive(self.seed, "turn", turn.number) for turn in turns]
+        own = [seeds.derive(self.seed, "turn", game.turn) for game in asked]
         together = getattr(self.policy, "answer_each", None)
         if together is not None:
-            answers: list[Utterance] = together(turns, own)
+            answers: list[Sample] = together(asked, own)
             return answers
-        found: dict[int, Utterance] = {}
+        found: dict[int, Sample] = {}
         for number in dict.fromkeys(own):  # a batch of turns has one seed
             places = [place for place, seed in enumerate(own) if seed == number]
-            found.update(zip(places, self.policy.answer([turns[place] for place in places], number), strict=True))
-        return [found[place] for place in range(len(turns))]
+            found.update(zip(places, self.policy.answer([asked[place] for place in places], number), strict=True))
+        return [found[place] for place in range(len(asked))]
 
 
 def _unless_all_lost(episodes: list[Episode]) -> list[Episode]:

@@ -6,11 +6,12 @@ A person's mistake is one red line on standard error and exit code 2. That is de
 from __future__ import annotations
 
 import copy
-import errno
+import shutil
 import sys
+import tempfile
 import warnings
 from collections.abc import Sequence
-from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -18,13 +19,14 @@ from typer.core import TyperGroup
 from typer.models import CommandInfo
 
 from oneiro.cli import agents, data, machine, models, runs, web, worlds
-from oneiro.runtime import threads
+from oneiro.runtime import distributed, files, plugins, threads
 from oneiro.runtime.errors import Notice, OneiroError
 from oneiro.runtime.terminal import printable
 
 STOPPED = 130
 MISTAKE = 2
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+ALMOST_FULL = 16 << 20
+"""Bytes: a file that did not fit has been removed again by the time one asks."""
 
 
 class Stopped(Exception):
@@ -72,8 +74,6 @@ def options(
 
 for room in (runs, agents, worlds, web, data, models, machine):
     room.offer(app)
-if find_spec("oneiro.bench"):
-    machine.offer_bench(app)
 
 
 def _one_line(
@@ -125,25 +125,31 @@ def explain(error: BaseException) -> str | None:
         context, message = getattr(error, "ctx", None), error.format_message().strip()
         # An empty message: the help was shown instead.
         return message and f"{message} (see {context.command_path if context else 'oneiro'} --help)"
-    if _disk_full(error):
-        return f"{getattr(error, 'filename', None) or 'disk'}: no space left; free some, then the same command resumes"
+    if files.no_room(error):
+        return f"{_full_place(error)}: no space left; free some, then the same command resumes"
     if isinstance(error, OSError) and error.errno:
         return f"cannot use {error.filename or 'this machine'}: {error.strerror}; then the same command resumes"
     if type(error).__name__ == "ValidationError" and hasattr(error, "errors"):
         first = error.errors()[0]
         return f"{'.'.join(str(part) for part in first['loc'])}: got {first['input']!r}; {first['msg']}"
+    if isinstance(error, ModuleNotFoundError) and error.name == plugins.WEB:
+        return f"{plugins.WEB} is not installed; {plugins.GET_WEB}"
     return None
 
 
-def _disk_full(error: BaseException) -> bool:
-    """Also where a library wrapped it in an exception of its own."""
-    if isinstance(error, OSError) and error.errno in NO_ROOM:
-        return True
-    cause = error.__cause__ or error.__context__
-    return "No space left on device" in str(error) or (cause is not None and _disk_full(cause))
+def _full_place(error: BaseException) -> str:
+    """The file that could not be written. Where a library does not say, the folders whose disk is full."""
+    chain: BaseException | None = error
+    while chain is not None:
+        if isinstance(chain, OSError) and chain.filename:
+            return str(chain.filename)
+        chain = chain.__cause__ or chain.__context__
+    places = dict.fromkeys((Path.cwd(), Path(tempfile.gettempdir()), Path.home()))
+    full = [str(place) for place in places if shutil.disk_usage(place).free < ALMOST_FULL]
+    return f"the disk of {' and '.join(full)}" if full else "the disk of the run, its quota or the size of a file"
 
 
 def _say(line: str, code: int) -> int:
-    if line:
+    if line and distributed.is_first_to_fail():
         typer.secho(line, fg="red" if code == MISTAKE else "yellow", err=True)
     return code

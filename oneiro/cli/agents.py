@@ -108,7 +108,7 @@ def agent(
 
     asked = assignments(server_settings or ())
     screen = console()
-    with Bar("episodes", 2 * levels * samples, 0, screen, lambda line: None) as bar:
+    with Bar("episodes", None, 0, screen, lambda line: None) as bar:
         found = evaluate_agent(
             world,
             model,

@@ -48,33 +48,33 @@ def get(
     if name is None:
         table = Table("Published data", ["name", "what", "size", "licence", "files", "checksums"])
         pages = Table("Where it comes from", ["name", "page"])
-        for source in sources.SOURCES:
+        for source in sources.load_sources().values():
             checked = "yes" if all(file.sha256 for file in source.files) else "none known"
-            size = sources.amount(source.size)
-            table.add(source.name, source.about, size, source.licence, len(source.files), checked)
+            table.add(
+                source.name, source.about, sources.amount(source.size), source.licence, len(source.files), checked
+            )
             pages.add(source.name, source.page)
         show([table, pages], json)
         return
-    source = sources.find(name)
+    source = sources.find_source(name)
     folder = out or Path("downloads") / source.name
-    files = source.chosen(shards)
-    typer.echo(
-        f"{source.name}: {len(files)} files, about {sources.amount(source.bytes(shards))}; licence: {source.licence}"
-    )
+    count, size = len(source.select(shards)), source.estimate_bytes(shards)
+    typer.echo(f"{source.name}: {count} files, about {sources.amount(size)}; licence: {source.licence}")
     table = Table(f"{source.name} in {folder}", ["file", "bytes", "how", "checksum"])
-    with Bar("megabytes", max(1, source.bytes(shards) // sources.MB), 0, console(), lambda line: None) as bar:
+    with Bar("megabytes", max(1, size // sources.MB), 0, console(), lambda line: None) as bar:
         before = here = 0
 
-        def count(file: sources.File, received: int, total: int | None) -> None:
+        def advance(file: sources.File, received: int, total: int | None) -> None:
             nonlocal here
             here = received
             bar.tell(file.name)
-            bar.expect(max(bar.total, (before + (total or 0)) // sources.MB))
+            bar.expect(max(bar.total or 0, (before + (total or 0)) // sources.MB))
             bar.advance(max(0, (before + here) // sources.MB - bar.done))
 
-        for got in sources.get(source, folder, shards, count, tell=bar.tell):
-            before, here = before + got.path.stat().st_size, 0
-            table.add(got.path.name, got.path.stat().st_size, got.how, "right" if got.checked else "none known")
+        for fetched in sources.fetch_files(source, folder, shards, advance, tell=bar.tell):
+            before, here = before + fetched.path.stat().st_size, 0
+            checksum = "right" if fetched.checked else "none known"
+            table.add(fetched.path.name, fetched.path.stat().st_size, fetched.how, checksum)
     show([table], json)
     typer.echo(f"next: {source.use.format(folder=folder)}")
 

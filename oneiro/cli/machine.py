@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import pkgutil
-from typing import Annotated
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -13,9 +15,6 @@ from oneiro.cli.show import JsonFile, show
 def offer(app: typer.Typer) -> None:
     app.command()(doctor)
     app.command()(plan)
-
-
-def offer_bench(app: typer.Typer) -> None:
     app.command()(bench)
 
 
@@ -43,7 +42,8 @@ def doctor(
     table = Table("This machine", ["what", "found", "advice"])
     for finding in findings:
         table.add(finding.what, finding.found, finding.advice)
-    show([table], json)
+    if findings:  # ranks other than 0 have none
+        show([table], json)
     if any(finding.fatal for finding in findings):
         raise typer.Exit(1)
 
@@ -53,7 +53,7 @@ def plan(
     overrides: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Changes to the recipe.")] = None,
     gpus: Annotated[int, typer.Option(min=1, help="How many GPUs, one process each.")] = 1,
     memory: Annotated[float, typer.Option(metavar="GB", min=1, help="Memory of one.")] = 80.0,
-    prompt: Annotated[int, typer.Option(metavar="TOKENS", min=1, help="Tokens of a prompt.")] = 512,
+    prompt: Annotated[int, typer.Option(metavar="TOKENS", min=1, help="Tokens that a turn shows.")] = 512,
     tflops: Annotated[float, typer.Option(min=1, help="Of matrix products, as reached in training.")] = 300.0,
     bandwidth: Annotated[float, typer.Option(metavar="TB/S", help="Of reading a GPU's memory, as reached.")] = 2.0,
     link: Annotated[float, typer.Option(metavar="GB/S", help="Between two GPUs.")] = 100.0,
@@ -83,7 +83,7 @@ def bench(
     rows: Annotated[int | None, typer.Option(help="Rows of a batch; in `step`, rows the peers take at once.")] = None,
     prompts: Annotated[int | None, typer.Option(help="Prompts of a GRPO step.")] = None,
     group: Annotated[int | None, typer.Option(help="Samples of every prompt.")] = None,
-    prompt_tokens: Annotated[int | None, typer.Option(help="Tokens of a prompt.")] = None,
+    prompt_tokens: Annotated[int | None, typer.Option(help="Tokens that a turn shows.")] = None,
     new_tokens: Annotated[int | None, typer.Option(help="Tokens of a sample.")] = None,
     tokens: Annotated[int | None, typer.Option(help="Tokens of a training row.")] = None,
     token_budget: Annotated[int | None, typer.Option(help="Tokens of a micro-batch in `train`.")] = None,
@@ -111,7 +111,8 @@ def bench(
 ) -> None:
     """Measure this engine and learner beside their peers and the machine's limits, in one run, on the same work.
 
-    The device is chosen by itself. A peer that is not installed has a row that says so.
+    Needs a checkout of the repository. The device is chosen by itself. A peer that is not installed has a row that says
+    so.
 
     \b
     oneiro bench cpu --json cpu.json
@@ -124,4 +125,16 @@ def bench(
     }
     if workers is not None and workers.isdigit():
         given["workers"] = int(workers)
-    show(pkgutil.resolve_name("oneiro.bench:run")(name, model, **given), json)
+    show(_load_bench().run(name, model, **given), json)
+
+
+def _load_bench() -> Any:
+    """The package `bench` of the checkout that this package belongs to."""
+    import oneiro
+    from oneiro.runtime.errors import OneiroError
+
+    checkout = Path(oneiro.__file__).parents[1]
+    if not (checkout / "bench" / "contender.py").exists():
+        raise OneiroError("`oneiro bench` needs a checkout of the repository; the installed package has no benchmarks")
+    sys.path.insert(0, str(checkout))  # an editable install makes `oneiro` importable, not what lies beside it
+    return import_module("bench")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,15 +18,9 @@ if TYPE_CHECKING:
 def _can_be_written(path: Path | None) -> Path | None:
     """Said before the work and not after it."""
     if path is not None:
-        there = path.absolute()
-        reason = "it is a folder" if path.is_dir() else None
-        while not there.exists():
-            there = there.parent
-        if not there.is_dir() and there != path.absolute():
-            reason = f"{there} is no folder"
-        elif not os.access(there, os.W_OK):
-            reason = f"no permission to write {there}"
-        if reason:
+        from oneiro.runtime.files import unwritable
+
+        if reason := "it is a folder" if path.is_dir() else unwritable(path):
             raise OneiroError(f"cannot write --json {path}: {reason}; choose another place")
     return path
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from oneiro.cli.show import JsonFile, at_work, show, warn
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.terminal import printable
+
+if TYPE_CHECKING:
+    from oneiro.report.table import Table
+    from oneiro_web.validate import Played
 
 
 def offer(app: typer.Typer) -> None:
@@ -27,9 +32,8 @@ def serve(
     \b
     oneiro web serve --port 8000        then open http://localhost:8000/
     """
-    _installed("starlette", "uvicorn")
-    from oneiro.worlds.web.sites.serve import listen
-    from oneiro.worlds.web.sites.serve import serve as answer
+    from oneiro_web.sites.serve import listen
+    from oneiro_web.sites.serve import serve as answer
 
     listening = listen(port)
     typer.echo(f"http://localhost:{port}/ lists the sites; Ctrl-C ends")
@@ -46,12 +50,12 @@ def parity(
 
     Exit code 1 if a line differs.
     """
-    _installed("starlette", "selectolax", "playwright")
+    _need_playwright()
     from oneiro.report.table import Table
     from oneiro.runtime.files import write_json
-    from oneiro.worlds.web.browser.chromium import ChromiumBrowser
-    from oneiro.worlds.web.browser.text import TextBrowser
-    from oneiro.worlds.web.parity import compare
+    from oneiro_web.browsers.chromium.browser import ChromiumBrowser
+    from oneiro_web.browsers.parity import compare
+    from oneiro_web.browsers.text.browser import TextBrowser
 
     with at_work("parity"), TextBrowser() as text, ChromiumBrowser() as chromium:
         found = compare(text, chromium, pages, seed, site)
@@ -85,11 +89,12 @@ def web_tasks(
     oneiro eval web-tasks --agent all --tasks 1
     oneiro eval web-tasks --agent oracle --browser chromium
     """
-    _installed("starlette", "selectolax", *(["playwright"] if browser == "chromium" else []))
+    if browser == "chromium":
+        _need_playwright()
     from oneiro.recipe import build
     from oneiro.runtime.progress import Bar, console
-    from oneiro.worlds.web.exam import AGENTS, examine, known_agent, tables, template_tasks
-    from oneiro.worlds.web.world import WebConfig, chosen_templates
+    from oneiro_web.env import WebConfig, chosen_templates
+    from oneiro_web.validate import AGENTS, examine, known_agent, template_tasks
 
     chosen_templates(tuple(site or ()), ())
     config = build(WebConfig, {"browser": browser, "view": view})
@@ -99,7 +104,7 @@ def web_tasks(
     with Bar("tasks", len(agents) * len(drawn), 0, console(), lambda line: None) as bar:
         for name in agents:
             played[name] = examine(name, drawn, config, lambda one: bar.advance(1))
-    show(tables(played), json)
+    show([_table(played)], json)
     wrong = [row for name, rows in played.items() for row in rows if row.score != (1.0 if name == "oracle" else 0.0)]
     for row in wrong[:20]:
         warn(f"{row.task.task_id}: {row.score:g} after {row.actions} actions; {'; '.join(row.reasons)}")
@@ -107,9 +112,28 @@ def web_tasks(
         raise typer.Exit(1)
 
 
-def _installed(*modules: str) -> None:
+def _table(played: Mapping[str, Sequence[Played]]) -> Table:
+    """How each agent did, by site: the share of tasks with score 1."""
+    from oneiro.report.table import Table
+
+    first = next(iter(played.values()))
+    sites = list(dict.fromkeys(row.task.sites[0] for row in first))
+    title = f"{len(first)} tasks of {len({row.template for row in first})} templates: tasks with score 1, of all"
+    table = Table(title, ["agent", *sites, "all", "mean score", "actions"])
+    for agent, rows in played.items():
+        cells = []
+        for site in sites:
+            own = [row for row in rows if row.task.sites[0] == site]
+            cells.append(f"{sum(row.score == 1.0 for row in own)} / {len(own)}")
+        solved = sum(row.score == 1.0 for row in rows)
+        mean = sum(row.score for row in rows) / len(rows)
+        actions = sum(row.actions for row in rows) / len(rows)
+        table.add(agent, *cells, f"{solved} / {len(rows)}", round(mean, 4), round(actions, 1))
+    return table
+
+
+def _need_playwright() -> None:
     from importlib.util import find_spec
 
-    missing = [name for name in modules if find_spec(name) is None]
-    if missing:
-        raise OneiroError(f"{', '.join(missing)} is not installed; pip install 'oneiro[web]'")
+    if find_spec("playwright") is None:
+        raise OneiroError("Chromium is driven by playwright, which is not installed; pip install playwright")

@@ -71,19 +71,20 @@ def export(
     \b
     oneiro data webrl export runs/webrl-sandbox-1 --phase 1 --out traces
     """
+    from oneiro.agents.reply import action_in
     from oneiro.report.table import Table
     from oneiro.runtime.errors import OneiroError
+    from oneiro.systems.webrl import episodes as records
     from oneiro.systems.webrl import formats
-    from oneiro.systems.webrl import trajectories as records
-    from oneiro.systems.webrl.outcome import action_of
+    from oneiro.systems.webrl.episodes import intent_of, key_of, turns_of
 
     found = records.read_folder(run / f"phase_{phase}" / "rollouts")
     if not found:
         raise OneiroError(f"{run} has no rollouts of phase {phase}; see {run}/phase_*/rollouts")
     traces = []
     for t in found:
-        steps = [formats.TraceStep(i, step.state, action_of(step)) for i, step in enumerate(t.steps)]
-        traces.append(formats.Trace(t.key, t.intent, steps, float(t.success)))
+        steps = [formats.TraceStep(i, turn["state"], action_in(turn["reply"])) for i, turn in enumerate(turns_of(t))]
+        traces.append(formats.Trace(key_of(t), intent_of(t), steps, float(t.success)))
     table = Table(f"Traces in {out}", ["traces", "successes"])
     table.add(formats.write_traces(out, traces), sum(t.success for t in found))
     show([table], json)

@@ -19,7 +19,7 @@ from oneiro.runtime import threads
 GIB = 2**30
 EXTRAS = {
     "smollm": ("gguf",),
-    "web": ("starlette", "uvicorn", "selectolax", "playwright"),
+    "web": ("oneiro_web", "playwright"),
     "robot": ("mujoco", "metaworld", "imageio", "PIL"),
     "quantise": ("bitsandbytes", "accelerate"),
     "track": ("tensorboard", "wandb", "trackio"),

@@ -6,7 +6,7 @@ they tell which part is long and what more GPUs change.
 
 from __future__ import annotations
 
-from oneiro.diagnosis.sizes import PROMPT, Rates, Size, parts_of, scoring_passes, size_of
+from oneiro.diagnosis.sizes import PROMPT, Rates, Size, Step, parts_of, scoring_passes, size_of
 from oneiro.learning.rl_settings import RlSettings
 from oneiro.recipe import Recipe, pretrained
 from oneiro.report.table import Table
@@ -20,70 +20,75 @@ MICRO_BATCH, PART_OF_GPU, CACHE_PART = 16 * 2**30, 6, 3
 """As `learning.learner` and `sampling.engine` have them."""
 
 
-def memory(
-    size: Size, rl: RlSettings, lora: bool, rows: int, length: int, gpus: int, capacity: float
-) -> dict[str, float]:
-    """Bytes on each GPU by what they are for. `capacity`: bytes of one GPU; `rows` of a step have `length` tokens."""
-    parameters, mode = size.parameters, rl.learner.parallel if gpus > 1 or rl.learner.parallel == "fsdp" else "none"
-    learned = 0.02 * parameters if lora else parameters
-    sharers = gpus if mode in ("data", "fsdp") else 1
-    found = {"weights": 2 * parameters}
-    if mode == "fsdp":
-        found["shards, gradients and moments (fsdp)"] = 16 * learned / sharers + (
-            2 * parameters / sharers if lora else 0
-        )
-        found["layers gathered"] = 4 * size.parameters / 16
+def memory(size: Size, rl: RlSettings, learned: float, step: Step, gpus: int, capacity: float) -> dict[str, float]:
+    """Bytes on each GPU by what they are for. `capacity`: bytes of one GPU; `learned`: parameters that learn."""
+    parameters, sharded = size.parameters, rl.learner.parallel == "fsdp"
+    lora, sharers = learned < parameters, gpus if sharded else 1
+    used = {"weights": 2 * parameters}
+    if sharded:
+        frozen = 2 * parameters / sharers if lora else 0
+        used["shards, gradients and moments (fsdp)"] = 16 * learned / sharers + frozen
+        used["layers gathered"] = 4 * size.parameters / 16
     else:
-        found["gradients"] = 2 * learned
-        found["masters and moments" + (" (sharded)" if sharers > 1 else "")] = 12 * learned / sharers
-        found["reduction"] = min(BUCKET, 4 * learned) if sharers > 1 else 0.0
-    models = int(bool(rl.learner.loss.kl or rl.kl_in_reward) and not lora)
-    if models:
-        found["reference"] = 2 * parameters
+        used["gradients"] = 2 * learned
+        used["masters and moments"] = 12 * learned
+        used["reduction"] = min(BUCKET, 4 * learned) if gpus > 1 else 0.0
+    if (rl.learner.loss.kl or rl.kl_in_reward) and not lora:
+        used["reference"] = 2 * parameters
+    if rl.async_rollout:
+        used["copy that plays"] = 2 * parameters
     if rl.algorithm.critic and not rl.shared_backbone:
-        found["critic"] = 4 * parameters + 12 * parameters / sharers
-    tokens = rows * length / sharers
+        used["critic"] = 2 * parameters + 2 * learned + 12 * learned / sharers
     kept = size.kept * 2 * (2.6 if lora else 1.0)
-    found["micro-batch"] = min(MICRO_BATCH, capacity / PART_OF_GPU, tokens * kept) + LOGITS
-    found["key-value cache"] = min(capacity / CACHE_PART, rows / gpus * length * size.remembered * 2)
-    return {name: value for name, value in found.items() if value}
+    used["micro-batch"] = min(MICRO_BATCH, capacity / PART_OF_GPU, step.rows * step.length / gpus * kept) + LOGITS
+    # A turn's rows are decoded together: one an episode.
+    used["key-value cache"] = min(capacity / CACHE_PART, step.episodes / gpus * step.length * size.remembered * 2)
+    return {name: value for name, value in used.items() if value}
 
 
-def times(size: Size, rl: RlSettings, rows: int, new: int, prompt: int, gpus: int, rates: Rates) -> dict[str, float]:
+def times(
+    size: Size, rl: RlSettings, learned: float, step: Step, max_batch_size: int, gpus: int, rates: Rates
+) -> dict[str, float]:
     """Seconds of a step by part, at these rates."""
-    own = rows / gpus
-    scoring = rates.scoring(size, own * (prompt + new) * rl.epochs)
-    passes = scoring_passes(rl)
-    found = {
-        "sampling": new * rates.decoding(size, own, prompt + new / 2),
-        "learning": 3 * scoring * (2 if rl.algorithm.critic else 1),
+    own, batch = step.episodes / gpus, min(step.episodes / gpus, max_batch_size)
+    lengths = [step.prompt_of(turn) + step.new / 2 for turn in range(step.turns)]
+    decoding = sum(step.new * own / batch * rates.decoding(size, batch, length) for length in lengths)
+    scoring = rates.scoring(size, step.learned / gpus)
+    # Forward, back to the activations, and back to the weights that learn.
+    passes = 2 + learned / size.parameters + (1 if rl.learner.gradient_checkpointing else 0)
+    models = 2 if rl.algorithm.critic and not rl.shared_backbone else 1
+    spent = {
+        "sampling": decoding + rates.scoring(size, step.prefilled / gpus),
+        "learning": passes * scoring * rl.epochs * models,
     }
-    if passes:
-        found["scoring (reference, correction)"] = passes * scoring
+    if scoring_passes(rl):
+        spent["scoring (reference, correction, values)"] = scoring_passes(rl) * scoring
     if gpus > 1:
-        found["reduction"] = rl.updates_per_step * rates.reducing(size)
-    return found
+        spent["reduction"] = models * rl.updates_per_step * rates.reducing(learned)
+    return spent
 
 
 def plan(recipe: Recipe, gpus: int, gigabytes: float, rates: Rates | None = None, prompt: int = PROMPT) -> list[Table]:
     """Tables for `oneiro plan`."""
     rates, parts = rates or Rates(), parts_of(recipe)
-    rl, model, sampling, rows = parts.rl, parts.model, parts.sampling, parts.rows
-    size = size_of(model)
-    length, capacity = prompt + sampling.max_tokens, gigabytes * GB
-    words = f"{pretrained.in_words(size.parameters)} parameters, {rows} rows of {prompt} + {sampling.max_tokens} tokens"
+    rl, model, step = parts.rl, parts.model, parts.step(prompt)
+    size, capacity = size_of(model), gigabytes * GB
+    learned = size.learned(model)
+    words = f"{pretrained.in_words(size.parameters)} parameters, {step.episodes:g} episodes of {step.turns} turns, "
+    words += f"{step.rows:g} rows of {step.length} tokens"
     table = Table(f"Memory of one of {gpus} GPUs: {words}", ["for", "GB", "if fsdp"])
-    own = memory(size, rl, model.lora is not None, rows, length, gpus, capacity)
+    own = memory(size, rl, learned, step, gpus, capacity)
     sharded = rl.model_copy(update={"learner": rl.learner.model_copy(update={"parallel": "fsdp"})})
-    other = memory(size, sharded, model.lora is not None, rows, length, gpus, capacity)
+    other = memory(size, sharded, learned, step, gpus, capacity)
     for name in dict.fromkeys([*own, *other]):
         table.add(name, *(f"{part[name] / GB:.1f}" if name in part else "–" for part in (own, other)))
     totals = [sum(part.values()) / GB for part in (own, other)]
     table.add("sum", *(f"{total:.1f}" for total in totals))
     table.add("verdict", *("fits" if total < 0.92 * gigabytes else "does not fit" for total in totals))
-    spent = times(size, rl, rows, sampling.max_tokens, prompt, gpus, rates)
+    spent = times(size, rl, learned, step, parts.max_batch_size, gpus, rates)
     clock = Table(
-        f"A step at {rates.tflops:.0f} TFLOP/s, {rates.bandwidth:g} TB/s and {rates.link:.0f} GB/s between GPUs",
+        f"A step at {rates.tflops:.0f} TFLOP/s, {rates.bandwidth:g} TB/s and {rates.link:.0f} GB/s between GPUs, "
+        "if every episode has all its turns and every reply all its tokens",
         ["part", "seconds"],
     )
     for name, seconds in spent.items():

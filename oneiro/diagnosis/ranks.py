@@ -9,8 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 from oneiro.diagnosis.doctor import Finding
-from oneiro.runtime import team as teams
-from oneiro.runtime.team import Team
+from oneiro.runtime import distributed
 
 NUMBERS = 1 << 22
 """Float32 numbers of the exchange that is timed."""
@@ -21,15 +20,14 @@ PORTS = "MASTER_ADDR", "MASTER_PORT"
 
 
 def examine_ranks() -> list[Finding]:
-    """Called on every rank; rank 0 gets the findings, the others serve and end."""
-    if not teams.launched():
+    """Called on every rank; rank 0 gets the findings."""
+    if not distributed.launched():
         advice = "start it as: torchrun --nproc-per-node 2 -m oneiro doctor --distributed"
         return [Finding("ranks", "this process was not started by torchrun", advice, fatal=True)]
-    with teams.joined():
-        team = teams.current()
-        assert team is not None
-        seen = team.together(_look)
-        gigabytes = team.together(_exchange)
+    with distributed.setup():
+        seen, gigabytes = distributed.gather(_look()), _exchange()
+        if not distributed.is_main_process():
+            return []
     findings = [Finding("store", ":".join(os.environ.get(name, "?") for name in PORTS), "")]
     for rank, one in enumerate(seen):
         findings.append(Finding(f"rank {rank}", f"{one['host']}, {one['device']}, torch {one['torch']}"))
@@ -43,16 +41,16 @@ def examine_ranks() -> list[Finding]:
     return findings
 
 
-def _look(team: Team) -> list[dict[str, Any]]:
+def _look() -> dict[str, Any]:
     import torch
 
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
-    team.everywhere(None)  # all clocks are read right after
+    distributed.barrier()  # all clocks are read right after
     own = {"host": socket.gethostname(), "device": device, "clock": time.time()}
-    return team.gather(own | {name: version(name) for name in ("torch", "oneiro", "transformers")})
+    return own | {name: version(name) for name in ("torch", "oneiro", "transformers")}
 
 
-def _exchange(team: Team) -> float:
+def _exchange() -> float:
     """GB/s at which an all-reduce takes numbers in."""
     import torch
     import torch.distributed as dist

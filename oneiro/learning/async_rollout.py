@@ -17,6 +17,7 @@ import torch
 
 from oneiro.episode import Episode
 from oneiro.models.language import LanguageModel
+from oneiro.runtime import distributed
 from oneiro.runtime.clock import spent
 
 
@@ -62,18 +63,18 @@ class AsyncRollout:
             with spent("waiting"):
                 return coming.result()
         self._follow()
-        with spent("worlds"):
-            return self.play(step)
+        return self.more(step)
 
     def more(self, number: int) -> list[Episode]:
         """Further episodes, with the weights that played the last ones. Nothing may be played ahead meanwhile."""
         with spent("worlds"):
-            return self.play(number)
+            # What every rank computed for itself, such as a reward, may differ in its last digits.
+            return distributed.broadcast(self.play(number))
 
     def _played(self, step: int) -> list[Episode]:
         own: AbstractContextManager[object] = torch.cuda.stream(self._stream) if self._stream else nullcontext()
-        with own:
-            return self.play(step)
+        with own, distributed.background():
+            return distributed.broadcast(self.play(step))
 
     @torch.no_grad()
     def _follow(self) -> None:

@@ -18,13 +18,12 @@ from typing import Any, Protocol
 
 import torch
 
-from oneiro.learning import shards
 from oneiro.learning.learner import Learner
 from oneiro.learning.optimiser import Optimiser
 from oneiro.learning.settings import KEPT
 from oneiro.models.language import LanguageModel, quiet, read_state, write_folder, write_state
 from oneiro.models.locate import BEST
-from oneiro.runtime import files
+from oneiro.runtime import distributed, files
 from oneiro.runtime.errors import OneiroError, first_line
 
 NAME = re.compile(r"step-(\d+)")
@@ -64,11 +63,15 @@ def drop_older(folder: Path, keep: int = KEPT) -> None:
 
 def last(folder: Path) -> Path:
     """The checkpoint that a finished stage leaves, and the only one."""
-    drop_older(folder, 1)
-    found = latest(folder)
-    assert found is not None
-    point_to(found)
-    return found
+
+    def settle() -> Path:
+        drop_older(folder, 1)
+        newest = latest(folder)
+        assert newest is not None
+        point_to(newest)
+        return newest
+
+    return distributed.on_main_process(settle)
 
 
 class Stateful(Protocol):
@@ -81,10 +84,14 @@ class Stateful(Protocol):
 
 def write(folder: Path, step: int, fill: Callable[[Path], None], keep: int = KEPT) -> Path:
     """Write the state after `step` steps through `fill(path)`, whole and with a manifest; then drop old ones."""
-    target = write_folder(folder / f"step-{step:06d}", fill, {"step": step})
-    point_to(target)
-    drop_older(folder, keep)
-    return target
+
+    def replace_older() -> Path:
+        target = write_folder(folder / f"step-{step:06d}", fill, {"step": step})
+        point_to(target)
+        drop_older(folder, keep)
+        return target
+
+    return distributed.on_main_process(replace_older)
 
 
 def point_to(checkpoint: Path) -> None:
@@ -146,19 +153,23 @@ def wrong_state(checkpoint: Path, step: int) -> str | None:
 def save(
     folder: Path,
     step: int,
-    language: LanguageModel,
+    language: LanguageModel | None,
     learners: dict[str, Learner],
     others: Mapping[str, Stateful] = MappingProxyType({}),
     keep: int = KEPT,
 ) -> Path:
-    """Write the state after `step` steps and drop old states."""
+    """Write the state after `step` steps and drop old states. Every rank calls it. Without a `language` the learners
+    keep their weights.
+    """
+    # Before the main process is alone: a sharded optimiser is gathered from all ranks.
+    own = None if language is None else language.backbone
+    states = {name: learner_state(learner, learner.backbone is not own) for name, learner in learners.items()}
 
     def fill(part: Path) -> None:
-        language.save(part / "model")
-        for name, learner in learners.items():
-            sharded = learner.parallel.write(learner, part / name)
-            state = learner_state(learner, learner.backbone is not language.backbone, with_optimiser=not sharded)
-            write_state(part / f"{name}.safetensors", state)
+        if language is not None:
+            language.save(part / "model")
+        for name, state in states.items():
+            write_state(part / f"{name}.safetensors", {key: value.cpu().clone() for key, value in state.items()})
         for name, other in others.items():
             if state := other.state():
                 write_state(part / f"{name}.safetensors", {key: value.cpu() for key, value in state.items()})
@@ -171,14 +182,14 @@ def save(
 
 def restore(
     folder: Path,
-    language: LanguageModel,
+    language: LanguageModel | None,
     learners: dict[str, Learner],
     others: Mapping[str, Stateful] = MappingProxyType({}),
     say: Callable[[str], object] = warnings.warn,
     keep: int = KEPT,
 ) -> int:
     """Load the newest state into the given objects; returns the step to go on with, 0 if there is none."""
-    found = intact(folder, say)
+    found = distributed.on_main_process(lambda: intact(folder, say))
     if found is None:
         return 0
     checkpoint, state = found
@@ -186,15 +197,16 @@ def restore(
     for name, learner in learners.items():
         if name not in state.get("updates", {}) or name not in state.get("applied", {}):
             raise unfit(checkpoint, f"state.json has no updates of '{name}'")
-        check_learner(checkpoint / name, learner, saved[name], state["applied"][name])
-    load_weights(checkpoint / "model", language)
+        check_learner(checkpoint, learner, saved[name], state["applied"][name])
+    if language is not None:
+        load_weights(checkpoint / "model", language)
     for name, learner in learners.items():
-        restore_learner(learner, checkpoint / name, saved[name])
+        restore_learner(learner, saved[name])
         learner.updates, learner.optimiser.applied = state["updates"][name], state["applied"][name]
     for name, other in others.items():
         if other.state():
             other.restore(read_state(checkpoint / f"{name}.safetensors", name))
-    drop_older(folder, keep)
+    distributed.on_main_process(lambda: drop_older(folder, keep))
     return int(state["step"])
 
 
@@ -258,15 +270,14 @@ def finite(tensor: torch.Tensor) -> bool:
     return not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())
 
 
-def learner_state(learner: Learner, with_weights: bool, with_optimiser: bool = True) -> dict[str, torch.Tensor]:
-    tensors: dict[str, torch.Tensor] = {}
-    if with_optimiser:
-        tensors = {f"{shards.PREFIX}{key}": value for key, value in learner.optimiser.state().items()}
+def learner_state(learner: Learner, with_weights: bool) -> dict[str, torch.Tensor]:
+    """What a checkpoint keeps of a learner; called on every rank."""
+    tensors = {f"optimiser/{key}": value for key, value in learner.optimiser.state().items()}
     if learner.value_head is not None:
         tensors |= {f"value/{key}": value for key, value in learner.value_head.state_dict().items()}
     if with_weights:
         tensors |= {f"backbone/{name}": p.detach() for name, p in learner.backbone.named_parameters()}
-    return {key: value.cpu().clone() for key, value in tensors.items()}
+    return tensors
 
 
 def part_of(tensors: dict[str, torch.Tensor], name: str) -> dict[str, torch.Tensor]:
@@ -277,12 +288,9 @@ MOMENTS = {"exp_avg", "exp_avg_sq"}
 """What AdamW remembers of a parameter, in its shape; beside them, a count of steps."""
 
 
-def check_learner(place: Path, learner: Learner, tensors: dict[str, torch.Tensor], applied: int) -> None:
+def check_learner(folder: Path, learner: Learner, tensors: dict[str, torch.Tensor], applied: int) -> None:
     """Refuse a state that the learner could not have written."""
-    folder = place.parent
-    # Shards are not read to be checked: a number in the whole shape stands for each.
-    sharded = {key: torch.zeros((), dtype=kind).expand(shape) for key, (kind, shape) in shards.listed(place).items()}
-    check_optimiser(folder, learner.optimiser, part_of(tensors, "optimiser") or sharded, applied)
+    check_optimiser(folder, learner.optimiser, part_of(tensors, "optimiser"), applied)
     if learner.value_head is not None:
         check_weights(folder, learner.value_head.state_dict(), part_of(tensors, "value"))
     if weights := part_of(tensors, "backbone"):
@@ -311,7 +319,7 @@ def check_optimiser(folder: Path, optimiser: Optimiser, tensors: dict[str, torch
         raise unfit(folder, "the optimiser state is empty")
 
 
-def restore_learner(learner: Learner, place: Path, tensors: dict[str, torch.Tensor]) -> None:
+def restore_learner(learner: Learner, tensors: dict[str, torch.Tensor]) -> None:
     with torch.no_grad():
         if learner.value_head is not None:
             learner.value_head.load_state_dict(part_of(tensors, "value"))
@@ -319,8 +327,8 @@ def restore_learner(learner: Learner, place: Path, tensors: dict[str, torch.Tens
         for name, parameter in learner.backbone.named_parameters():
             if name in weights:
                 parameter.copy_(weights[name])
-    learner.parallel.changed(learner)
-    learner.parallel.restore(learner, place, part_of(tensors, "optimiser"))
+    learner.parallel.reload(learner)
+    learner.optimiser.restore(part_of(tensors, "optimiser"))
 
 
 def _is_count(value: Any) -> bool:

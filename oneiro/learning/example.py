@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oneiro.episode import Floats, Row, SamplingParams, Tokens
 from oneiro.models.prefix import PrefixGroup, prefix_groups
@@ -24,6 +25,8 @@ class Example:
     """As the sampler recorded them, before truncation; 0 on given tokens."""
     temperature: Floats
     """What sampled tokens were drawn at; 1 on given ones."""
+    acts: NDArray[np.bool_]
+    """True on what the agent said: the tokens that algorithms see."""
     prefix: int = 0
     """Leading tokens that carry no loss and may be shared with other rows."""
     sampling: SamplingParams = field(default_factory=SamplingParams)
@@ -39,7 +42,7 @@ class Example:
         for values in weights.values():
             values[:1] = 0  # nothing predicts the first token
         temperature = np.where(row.sampled, row.temperature, 1).astype(np.float32)
-        return cls(row.tokens, weights, row.logprobs, temperature, len(row.prefix), sampling_of(row))
+        return cls(row.tokens, weights, row.logprobs, temperature, row.acts, len(row.prefix), sampling_of(row))
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -61,3 +64,18 @@ def sampling_of(row: Row) -> SamplingParams:
 def groups_of(examples: Sequence[Example]) -> list[PrefixGroup]:
     """The examples by the prefix they share."""
     return prefix_groups(example.shared for example in examples)
+
+
+def gather(examples: Sequence[Example], arrays: Iterable[Floats]) -> Floats:
+    """Arrays [T] of the rows of one episode -> their numbers at the agent's own tokens, row after row."""
+    return np.concatenate([array[example.acts] for example, array in zip(examples, arrays, strict=True)])
+
+
+def scatter(examples: Sequence[Example], column: str, values: Floats) -> None:
+    """The inverse of `gather`: numbers of the agent's own tokens into a column of their rows, 0 elsewhere."""
+    start = 0
+    for example in examples:
+        end = start + int(example.acts.sum())
+        example.columns[column] = np.zeros(len(example), np.float32)
+        example.columns[column][example.acts] = values[start:end]
+        start = end

@@ -15,13 +15,14 @@ import torch
 from torch import Tensor, nn
 
 from oneiro.episode import Floats, SamplingParams
-from oneiro.learning import finite, head, losses, parallel
+from oneiro.learning import finite, head, losses
 from oneiro.learning.batch import Batch, batches
+from oneiro.learning.distributed import strategy_of
 from oneiro.learning.example import Example
 from oneiro.learning.optimiser import Optimiser, learning_rate
 from oneiro.learning.settings import LearnerSettings
 from oneiro.models.backbone import Backbone
-from oneiro.models.heads import ValueHead
+from oneiro.models.heads import OutcomeHead, ValueHead
 from oneiro.models.randomness import seeded
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
@@ -42,7 +43,7 @@ class Learner:
         backbone: Backbone,
         settings: LearnerSettings,
         steps: int,
-        value_head: ValueHead | None = None,
+        value_head: ValueHead | OutcomeHead | None = None,
         has_lm_head: bool = True,
         seed: int = 0,
     ) -> None:
@@ -53,8 +54,8 @@ class Learner:
         backbone.gradient_checkpointing = settings.gradient_checkpointing
         self.optimiser: Optimiser
         self.updates = 0
-        self.parallel: parallel.Parallel = parallel.of(settings)
-        self.parallel.equip(self)
+        self.parallel = strategy_of(settings)
+        self.parallel.setup(self)
 
     def named(self, backbone: Backbone) -> list[tuple[str, nn.Parameter]]:
         """What learns, by name."""
@@ -161,8 +162,7 @@ class Learner:
             total = total + lm_loss
             statistics.add_policy(logprobs, entropies, columns, settings)
         if self.value_head is not None:
-            values = self.value_head(hidden)
-            error = losses.value_loss(values, batch.columns["values"], batch.columns["returns"], settings.value_clip)
+            values, error = losses.critic_loss(self.value_head, hidden, batch.columns, settings.value_clip)
             total = total + settings.value * (batch.columns["policy"] * error).sum()
             statistics.add_values(values.detach(), batch.columns)
         statistics.add("loss", total.detach())
@@ -198,10 +198,13 @@ class Learner:
             most = min(most, torch.cuda.get_device_properties(device).total_memory // PART_OF_GPU)
         return max(FEWEST_TOKENS, int(most / kept))
 
-    def _batches(self, examples: Sequence[Example]) -> Iterable[Batch]:
+    def require_positions(self, examples: Sequence[Example]) -> None:
+        """See that the model has room for every row: of all ranks, before they are divided, so that all refuse."""
         longest, most = max((len(e) for e in examples), default=0), self.backbone.most_positions
         if most is not None and longest > most:
             raise OneiroError(f"a row has {longest} tokens, more than the {most} positions of the model; shorten it")
+
+    def _batches(self, examples: Sequence[Example]) -> Iterable[Batch]:
         made = batches(examples, self.token_budget, self.backbone.device, packed=self.parallel.packed)
         return self.parallel.padded(self, made)
 

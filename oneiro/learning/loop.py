@@ -21,7 +21,7 @@ from oneiro.learning.algorithms import Trajectory
 from oneiro.learning.algorithms.base import trajectory
 from oneiro.learning.async_rollout import AsyncRollout, copy_of
 from oneiro.learning.correction import correct
-from oneiro.learning.example import Example
+from oneiro.learning.example import Example, gather, scatter
 from oneiro.learning.example import groups_of as prefix_groups
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.reference import Reference
@@ -29,7 +29,7 @@ from oneiro.learning.rl_settings import RlSettings
 from oneiro.models.backbone import Backbone
 from oneiro.models.heads import ValueHead
 from oneiro.models.language import LanguageModel
-from oneiro.runtime import clock, seeds
+from oneiro.runtime import clock, distributed, seeds
 from oneiro.runtime.clock import spent
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.interrupt import Saving
@@ -112,7 +112,8 @@ def reinforce(
                 if reference is not None:
                     reference.follow(step + 1)
             with spent("checkpointing"):
-                statistics |= describe(episodes) | extra
+                # The main process's numbers are everyone's, so that all ranks stop at the same step.
+                statistics = distributed.broadcast(statistics | describe(episodes) | extra)
                 callbacks.log(step + 1, statistics)
                 if (step + 1) % settings.keep_episodes_every == 0 or step + 1 == settings.steps:
                     callbacks.keep(step + 1, episodes)
@@ -151,8 +152,8 @@ def refill(
 
 
 def learnable(episodes: Sequence[Episode]) -> list[Episode]:
-    """Drop episodes that failed or sampled nothing."""
-    return [e for e in episodes if e.finish_reason is not FinishReason.ERROR and e.sampled_tokens]
+    """Drop episodes that failed or in which the agent said nothing."""
+    return [e for e in episodes if e.finish_reason is not FinishReason.ERROR and any(r.acts.any() for r in e.rows)]
 
 
 def learner_settings(settings: RlSettings, max_tokens: int | None = None) -> LearnerSettings:
@@ -188,6 +189,10 @@ def make_learners(
     }
 
 
+StateValue = tuple[Floats, float]
+"""An outcome critic's value of each turn's state, and of the state that the last turn left."""
+
+
 def learn(
     episodes: list[Episode],
     settings: RlSettings,
@@ -197,6 +202,22 @@ def learn(
     wanted: int | None = None,
 ) -> dict[str, float]:
     """One batch of episodes into updates; after a refill, of those of `wanted` groups."""
+    examples, statistics = prepare(episodes, settings, learners, reference, wanted)
+    if not examples:
+        return statistics
+    # What a correction says of the mismatch stands; an update's own number does not know of truncation.
+    return statistics | update(examples, settings, learners, seed) | statistics
+
+
+def prepare(
+    episodes: list[Episode],
+    settings: RlSettings,
+    learners: dict[str, Learner],
+    reference: Reference | None = None,
+    wanted: int | None = None,
+    state_values: Callable[[Sequence[Episode]], Sequence[StateValue]] | None = None,
+) -> tuple[list[Example], dict[str, float]]:
+    """Everything before the first update: groups kept, rows as examples, advantages. No examples: nothing to learn."""
     valid = learnable(episodes)
     finite.require_array("a reward", [reward for episode in valid for reward in episode.rewards])
     groups = groups_of(valid)
@@ -209,79 +230,67 @@ def learn(
     statistics["groups_kept"] = float(len(kept))
     policy = learners["policy"]
     critic = learners.get("critic") or (policy if policy.value_head is not None else None)
-    samples = [TrainingSample.of(episode, settings) for group in kept for episode in group.episodes]
-    examples = [example for sample in samples for example in sample.examples]
+    learned = [episode for group in kept for episode in group.episodes]
+    rows = [examples_of(episode, settings) for episode in learned]
+    examples = [example for own in rows for example in own]
     if settings.mask_truncated:
-        statistics["masked"] = sum(truncated(sample.episode) for sample in samples) / max(1, len(samples))
+        statistics["masked"] = sum(map(truncated, learned)) / max(1, len(learned))
     if not any(example.weights[name].any() for example in examples for name in ("policy", "ce")):
-        return statistics
-    corrected: dict[str, float] = {}
-    if settings.correction.name != "none":
-        corrected = correct(examples, policy, settings.correction)
+        return [], statistics
+    if settings.algorithm.recompute:
+        add_column(examples, "old", policy.logprobs(examples)[0])
+    elif settings.correction.name != "none":
+        statistics |= correct(examples, policy, settings.correction)
     if reference is not None:
         add_column(examples, "reference", reference.logprobs(examples, policy))
     if critic is not None:
         add_column(examples, "values", critic.values(examples))
-    trajectories = [sample.trajectory(settings) for sample in samples]
+    trajectories = [trajectory_of(episode, own, settings) for episode, own in zip(learned, rows, strict=True)]
+    if state_values is not None:
+        for t, (values, after) in zip(trajectories, state_values(learned), strict=True):
+            t.values, t.last_value = t.spread(values), after
     finite.require_array("a token's reward after its penalty", np.concatenate([t.rewards for t in trajectories]))
     estimate = settings.algorithm.estimate(trajectories)
     finite.require_array("an advantage", np.concatenate(estimate.advantages))
-    for place, sample in enumerate(samples):
-        sample.scatter("advantages", estimate.advantages[place])
+    for place, own in enumerate(rows):
+        scatter(own, "advantages", estimate.advantages[place])
         if estimate.returns is not None:
-            sample.scatter("returns", estimate.returns[place])
-    return statistics | update(examples, settings, learners, seed) | corrected
+            scatter(own, "returns", estimate.returns[place])
+    if settings.algorithm.weighted:
+        for example in examples:
+            nothing = np.zeros(len(example), np.float32)
+            weights = example.weights["policy"] * example.columns.pop("advantages")
+            example.weights |= {"ce": weights, "policy": nothing, "kl": nothing}
+    return [e for e in examples if any(weights.any() for weights in e.weights.values())], statistics
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingSample:
-    """An episode and its rows as examples: numbers per sampled token are gathered from the rows and scattered back."""
+def examples_of(episode: Episode, settings: RlSettings) -> list[Example]:
+    """The rows of an episode, with the weights that the settings give their tokens."""
+    examples = [Example.of(row) for row in episode.rows]
+    if settings.mask_truncated and truncated(episode):
+        for example in examples:
+            example.weights["policy"][:] = 0
+    if settings.environment_ce:
+        for row, example in zip(episode.rows, examples, strict=True):
+            example.weights["ce"] = example.weights["ce"] + environment_tokens(row)
+    return examples
 
-    episode: Episode
-    examples: list[Example]
 
-    @classmethod
-    def of(cls, episode: Episode, settings: RlSettings) -> TrainingSample:
-        examples = [Example.of(row) for row in episode.rows]
-        if settings.mask_truncated and truncated(episode):
-            for example in examples:
-                example.weights["policy"][:] = 0
-        if settings.environment_ce:
-            for row, example in zip(episode.rows, examples, strict=True):
-                example.weights["ce"] = example.weights["ce"] + environment_tokens(row)
-        return cls(episode, examples)
-
-    def trajectory(self, settings: RlSettings) -> Trajectory:
-        """The sampled tokens with their rewards, after the KL penalty, and values where there is a critic."""
-        found = trajectory(self.episode, self.episode.group)
-        if "values" in self.examples[0].columns:
-            found.values = self.gather("values")
-        if settings.kl_in_reward:
-            own, reference = torch.from_numpy(self.old_logprobs()), torch.from_numpy(self.gather("reference"))
-            cost = losses.kl_estimate(own, reference, settings.kl_in_reward_kind).numpy()
-            found.rewards = (found.rewards - settings.kl_in_reward * cost).astype(np.float32)
-            found.score -= settings.kl_in_reward * float(cost.sum())
-        return found
-
-    def gather(self, column: str) -> Floats:
-        """A column at the sampled tokens of all rows, in order."""
-        return self._at_sampled([example.columns[column] for example in self.examples])
-
-    def old_logprobs(self) -> Floats:
-        """The old policy's, recomputed where that was asked for, else the sampler's."""
-        return self._at_sampled([example.columns.get("old", example.logprobs) for example in self.examples])
-
-    def _at_sampled(self, arrays: Sequence[Floats]) -> Floats:
-        return np.concatenate([a[row.sampled] for a, row in zip(arrays, self.episode.rows, strict=True)])
-
-    def scatter(self, column: str, values: Floats) -> None:
-        """The inverse of `gather`: numbers per sampled token back to their rows, 0 elsewhere."""
-        start = 0
-        for example, row in zip(self.examples, self.episode.rows, strict=True):
-            found, sampled = np.zeros(len(example), np.float32), row.sampled
-            end = start + int(sampled.sum())
-            found[sampled] = values[start:end]
-            example.columns[column], start = found, end
+def trajectory_of(episode: Episode, examples: Sequence[Example], settings: RlSettings) -> Trajectory:
+    """What an algorithm sees: rewards after the KL penalty, and values where there is a critic."""
+    made = trajectory(episode, episode.group)
+    if "values" in examples[0].columns:
+        made.values = gather(examples, (example.columns["values"] for example in examples))
+    if settings.kl_in_reward:
+        # The old policy's log-probabilities, recomputed where that was asked for, else the sampler's.
+        own = gather(examples, (example.columns.get("old", example.logprobs) for example in examples))
+        reference = gather(examples, (example.columns["reference"] for example in examples))
+        cost = losses.kl_estimate(
+            torch.from_numpy(own), torch.from_numpy(reference), settings.kl_in_reward_kind
+        ).numpy()
+        made.rewards = (made.rewards - settings.kl_in_reward * cost).astype(np.float32)
+        made.score -= settings.kl_in_reward * float(cost.sum())
+    return made
 
 
 def truncated(episode: Episode) -> bool:
@@ -300,20 +309,32 @@ def environment_tokens(row: Row) -> Floats:
     return ((np.cumsum(row.sampled) > 0) & ~row.sampled).astype(np.float32)
 
 
-def update(flat: list[Example], settings: RlSettings, learners: dict[str, Learner], seed: int) -> dict[str, float]:
-    """All epochs and minibatches; reports the first update (where sampler and learner must agree) and the last."""
+def update(
+    flat: list[Example],
+    settings: RlSettings,
+    learners: dict[str, Learner],
+    seed: int,
+    log: Callable[[int, dict[str, float]], None] = lambda number, values: None,
+) -> dict[str, float]:
+    """All epochs and minibatches; reports the first update (where sampler and learner must agree) and the last.
+    `log` gets each of the policy's or, without one, the critic's updates by its number.
+    """
     statistics: dict[str, float] = {}
+    number = 0
     for epoch in range(settings.epochs):
         for part in minibatches(flat, settings.minibatches, seeds.derive(seed, epoch)):
             chosen = [flat[i] for i in part]
             for name, learner in learners.items():
                 result = learner.update(chosen)
                 prefix = "" if name == "policy" else f"{name}_"
-                if prefix + "loss" not in statistics and name == "policy":
+                if prefix + "loss" not in statistics and name == "policy" and "largest_difference" in result:
                     statistics["mismatch"] = result["largest_difference"]
                     statistics["mismatch_kl"] = result["approx_kl"]
                 result.pop("largest_difference", None)
                 statistics |= {prefix + key: value for key, value in result.items()}
+                if name == next(iter(learners)):
+                    number += 1
+                    log(number, result)
     return statistics
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from oneiro.learning.example import COMPONENTS, Example
 from oneiro.learning.settings import Aggregate, KlKind, LossSettings
+from oneiro.models.heads import OutcomeHead, ValueHead
 
 
 def kl_estimate(logprobs: Tensor, reference: Tensor, kind: KlKind) -> Tensor:
@@ -60,8 +61,9 @@ def row_loss(
 ) -> tuple[Tensor, Tensor]:
     """WebRL's loss of each row (a step: one whole reply), told at its tokens: value and derivative, both [N].
 
-    rho is the row's log-ratio to the reference, the sum over its tokens or (`aggregate: sequence-mean`) their mean, and
-    y its target. The token weights of `normalise` then give the mean over rows; a token's derivative is that by rho.
+    rho is the row's log-ratio to the policy before the first update, WebRL's reference: the sum over its tokens or
+    (`aggregate: sequence-mean`) their mean; y is its target. The token weights of `normalise` then give the mean over
+    rows; a token's derivative is that by rho.
 
         squared:  (beta rho - y)^2                                   eq. 6
         official: m SmoothL1(b rho, y) / b,  m = [y > 0],  b = 5 or 1 by the reference's confidence, at most |y / rho|
@@ -70,7 +72,8 @@ def row_loss(
     counted = columns["policy"] != 0
     zeros = torch.zeros(count, device=logprobs.device)
     lengths = zeros.index_add(0, rows, counted.float()).clamp(min=1)
-    difference = torch.where(counted, logprobs - columns["reference"], 0.0)
+    old = old_logprobs(columns)
+    difference = torch.where(counted, logprobs - old, 0.0)
     mean = settings.aggregate == "sequence-mean"
     rho = zeros.index_add(0, rows, difference) / (lengths if mean else 1.0)
     target = zeros.index_add(0, rows, torch.where(counted, columns["advantages"], 0.0)) / lengths
@@ -78,7 +81,7 @@ def row_loss(
         error = settings.row_beta * rho - target
         value, slope = error.square(), 2 * settings.row_beta * error
     elif settings.row == "official":
-        confident = (zeros.index_add(0, rows, torch.where(counted, columns["reference"], 0.0)) / lengths).exp()
+        confident = (zeros.index_add(0, rows, torch.where(counted, old, 0.0)) / lengths).exp()
         value, slope = official_row_loss(rho, target, confident)
     else:
         value, slope = -target * rho, -target
@@ -98,6 +101,19 @@ def official_row_loss(rho: Tensor, target: Tensor, confidence: Tensor) -> tuple[
     smooth = torch.where(error.abs() < 1, 0.5 * error.square(), error.abs() - 0.5)
     kept = (target > 0).float()
     return kept * smooth / beta, kept * error.clamp(-1, 1)
+
+
+def critic_loss(
+    head: ValueHead | OutcomeHead, hidden: Tensor, columns: dict[str, Tensor], clip: float | None
+) -> tuple[Tensor, Tensor]:
+    """What a critic's head says of hidden states [N, d], and how wrong that is, both [N]."""
+    if isinstance(head, OutcomeHead):
+        logits = head.logits(hidden)
+        outcome = columns["returns"].long().expand(len(logits), -1)
+        errors = torch.nn.functional.cross_entropy(logits.flatten(0, 1), outcome.flatten(), reduction="none")
+        return head.smaller(logits), errors.view_as(outcome).sum(0)
+    values = head(hidden)
+    return values, value_loss(values, columns["values"], columns["returns"], clip)
 
 
 def value_loss(values: Tensor, old: Tensor, returns: Tensor, clip: float | None) -> Tensor:

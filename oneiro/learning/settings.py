@@ -68,10 +68,9 @@ class OptimiserSettings(Settings):
 
 
 class LearnerSettings(Settings):
-    parallel: Literal["none", "data", "fsdp"] = "data"
-    """How processes that torchrun starts share an update. data: every rank has all weights, takes a part of the rows
-    and keeps a part of the optimiser's state (ZeRO-1). fsdp: weights and gradients are sharded too (FSDP2). none: rank
-    0 learns alone. A single process needs none of it.
+    parallel: Literal["data", "fsdp"] = "data"
+    """How processes that torchrun starts share an update. data: every rank has all weights and takes a part of the
+    rows. fsdp: weights, gradients and the optimiser's state are sharded too (FSDP2). A single process needs neither.
     """
     optimiser: OptimiserSettings = OptimiserSettings()
     loss: LossSettings = LossSettings()

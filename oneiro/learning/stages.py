@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,15 @@ from oneiro.models.language import LanguageModel, ModelSettings, write_folder
 from oneiro.models.locate import BEST
 from oneiro.rundir.records import read_log
 from oneiro.rundir.run import METRICS, Run
-from oneiro.runtime import files
+from oneiro.runtime import distributed, files
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.sampling.fleet import Fleet
 
-BASE = "base"
-"""The folder of the weights that `tiny` starts from, among a run's checkpoints."""
 RECORD = "selection.json"
 """What a selection decided, beside the best weights."""
+BASE = "base"
+"""The folder of the weights that `tiny` starts from, among a run's checkpoints."""
 
 
 @dataclass(frozen=True)
@@ -200,7 +201,9 @@ def reinforce(
             metrics = rollout.describe(episodes) | monitor.measure(step, episodes, learner)
             metrics |= fleet.metrics() if fleet else {}
             if evaluate_every and (step - 1) % evaluate_every == 0:
-                metrics |= rollout.evaluate(step)
+                # Servers listen to one process.
+                measure = partial(rollout.evaluate, step)
+                metrics |= distributed.on_main_process(measure) if fleet else measure()
             return metrics | selection.measure(step) if selection else metrics
 
         def should_stop(step: int, values: dict[str, float]) -> str | None:
@@ -208,7 +211,12 @@ def reinforce(
             return next(filter(None, reasons), None)
 
         def play(step: int) -> list[Episode]:
-            if fleet is not None and step < settings.steps:  # further batches of a step come from the same weights
+            if fleet is None:
+                return rollout.play(step)
+            return distributed.on_main_process(lambda: play_by(fleet, step))
+
+        def play_by(fleet: Fleet, step: int) -> list[Episode]:
+            if step < settings.steps:  # further batches of a step come from the same weights
                 fleet.at(step)
             return rollout.play(step)
 
@@ -274,7 +282,7 @@ class Selection:
     def finish(self, steps: int) -> str:
         """Validate the last weights too; says which were kept."""
         self._validated(steps)
-        kept = files.read_json(self.folder / BEST / RECORD)
+        kept = distributed.on_main_process(lambda: files.read_json(self.folder / BEST / RECORD))
         return (
             f"the weights after step {kept['step']} of {steps} did best on {self.settings.cases} validation cases "
             f"({kept['metric']} {kept['value']:.4g}) and are the ones that go on"

@@ -7,15 +7,44 @@ dropping their thoughts) is recognised, and each turn then starts a new row.
 
 from __future__ import annotations
 
+import warnings
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from oneiro.episode import Row, Tokens, given
-from oneiro.runtime.errors import OneiroError, first_line
+from oneiro.runtime.errors import Notice, OneiroError, first_line
 
+CHATML = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
 _SYSTEM, _USER, _REPLY, _AGAIN = (f"\ue000{name}\ue001" for name in ("system", "user", "reply", "again"))
+
+
+def set_template(tokenizer: Any, wanted: str | None, model: str) -> None:
+    """Give a tokenizer the template that `model.chat_template` names. One without a template gets ChatML with a line
+    that says so: it decides what the model reads, and is saved with the weights.
+    """
+    if wanted == "chatml":
+        tokenizer.chat_template = CHATML
+    elif wanted is not None:
+        try:
+            tokenizer.chat_template = Path(wanted).expanduser().read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise OneiroError(
+                f"model.chat_template: cannot read '{wanted}' ({first_line(error)}); give chatml or a Jinja file"
+            ) from error
+    elif not tokenizer.chat_template:
+        tokenizer.chat_template = CHATML
+        warnings.warn(
+            f"the tokenizer of '{model}' has no chat template: ChatML is used, and saved with the weights; "
+            "model.chat_template=chatml chooses it, model.chat_template=FILE another",
+            Notice,
+            stacklevel=3,
+        )
 
 
 class ChatFormat:
@@ -45,7 +74,7 @@ class ChatFormat:
         except Exception as error:  # a template is a program of its author's: it may raise anything
             reason = first_line(error, 150)
             raise OneiroError(
-                f"the tokenizer's chat template cannot be used ({reason}); set another chat_template"
+                f"the tokenizer's chat template cannot be used ({reason}); set another model.chat_template"
             ) from error
 
     def _encode(self, text: str) -> Tokens:
@@ -84,5 +113,5 @@ class ChatFormat:
 def _cut(text: str, mark: str) -> tuple[str, str]:
     before, found, after = text.partition(mark)
     if not found:
-        raise OneiroError("the tokenizer's chat template drops message text; set another chat_template")
+        raise OneiroError("the tokenizer's chat template drops message text; set another model.chat_template")
     return before, after

@@ -21,17 +21,14 @@ from oneiro.models import quantise
 from oneiro.models.admission import admit, backbone_of
 from oneiro.models.attention import Causal
 from oneiro.models.backbone import Backbone
+from oneiro.models.chat import CHATML, set_template
 from oneiro.models.foreign import ForeignBackbone
 from oneiro.models.locate import METADATA, locate, newest_weights
 from oneiro.models.randomness import seeded
 from oneiro.models.settings import LoraSettings, ModelSettings
-from oneiro.runtime import files
+from oneiro.runtime import distributed, files
 from oneiro.runtime.errors import OneiroError, first_line
 
-CHATML = (
-    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 ROLES = "<|im_start|>user assistant\n<|im_end|>\n"
 """The chat format's own words, for the texts that a tokenizer is trained on."""
@@ -101,9 +98,11 @@ class LanguageModel:
 
 def write_folder(folder: str | Path, write: Any, facts: dict[str, Any] | None = None) -> Path:
     """Fill a folder through `write(path)` so that it is either whole or absent. With `facts` it gets a manifest that
-    holds them beside the checksums (`files.write_manifest`).
+    holds them beside the checksums (`files.write_manifest`). Of several ranks only the main process writes.
     """
     folder = Path(folder)
+    if not distributed.is_main_process():
+        return folder
     part = folder.with_name(f".{folder.name}.part")
     old = folder.with_name(f".{folder.name}.old")
     if old.exists() and not folder.exists():
@@ -119,10 +118,10 @@ def write_folder(folder: str | Path, write: Any, facts: dict[str, Any] | None = 
         if folder.exists():
             folder.replace(old)
         part.replace(folder)
-    except OSError as error:
-        raise OneiroError(
-            f"cannot write {folder}: {error.strerror or error}; free some space or choose another place"
-        ) from error
+    except Exception as error:
+        if reason := files.unwritten(error):
+            raise OneiroError(f"cannot write {folder}: {reason}; free some space or choose another place") from error
+        raise
     finally:
         shutil.rmtree(part, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
@@ -171,6 +170,8 @@ def load(settings: ModelSettings | str, device: torch.device | str | None = None
             reason = "it needs Python code that comes with it (auto_map), which is never run; take another model"
         raise OneiroError(f"cannot load a language model from '{source}': {reason}") from error
     model = model if settings.quantise else model.to(device)
+    if tokenizer is not None:
+        set_template(tokenizer, settings.chat_template, settings.name)
     language = with_lora(assemble(settings.name, model, tokenizer), settings.lora)
     if (Path(source) / METADATA).is_file():
         language.metadata = files.read_json(Path(source) / METADATA)
@@ -258,10 +259,6 @@ def is_adapter(name: str) -> bool:
 
 
 def assemble(name: str, model: Any, tokenizer: Any) -> LanguageModel:
-    if tokenizer is not None and tokenizer.chat_template is None:
-        tokenizer.chat_template = CHATML
-    if tokenizer is not None and tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token
     model.eval()
     admit(model)
     return LanguageModel(name, model, tokenizer, backbone_of(model))
@@ -361,6 +358,8 @@ def merge(source: str | Path, target: str | Path) -> Path:
         raise OneiroError(f"{target} exists and is not empty; choose another place")
     if not source.is_dir():
         raise OneiroError(f"no folder at {source}; give a run, a checkpoint or an adapter folder")
+    if reason := files.unwritable(target):
+        raise OneiroError(f"cannot write {target}: {reason}; choose another place")
     if (folder := shards.find(source)) is not None:
         return shards.merge(folder, target)
     return merged(load(str(source), "cpu")).save(target)

@@ -40,6 +40,10 @@ class ModelSettings(Settings):
     mlp: int = Field(384, ge=8)
     vocabulary: int = Field(384, ge=280)
     """Largest vocabulary of the tokenizer that `tiny` trains on the run's own text."""
+    chat_template: str | None = None
+    """`chatml` or a file with a Jinja template; None: the tokenizer's own, or ChatML, with a notice, where it has none.
+    What is used is saved with the weights.
+    """
     lora: LoraSettings | None = None
     quantise: Quantise | None = None
     """Load the weights in `4bit` (QLoRA) or `8bit`; only an adapter can then learn. Needs bitsandbytes."""

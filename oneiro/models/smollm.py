@@ -221,12 +221,13 @@ def _new_folder(target: Path, source: str) -> Iterator[Path]:
         if target.exists():
             target.rename(old)
         part.rename(target)
-    except OSError as error:
+    except Exception as error:
+        reason = files.unwritten(error)
+        if reason is None:
+            raise
         # Another process may have put the same model there first; that is as good.
         if not whole(target):
-            raise OneiroError(
-                f"cannot write {target}: {error.strerror or error}; free some space or set ONEIRO_HOME"
-            ) from error
+            raise OneiroError(f"cannot write {target}: {reason}; free some space or set ONEIRO_HOME") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)

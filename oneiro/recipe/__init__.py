@@ -5,7 +5,9 @@
 A recipe file holds the fields of its system's recipe class and two sections of its own: `presets`, chosen by
 `preset=smoke` (or `preset=smoke,paper`), and `models`, applied by itself when the recipe's model has that name; another
 pretrained model takes the settings of SmolLM2-135M, fitted to its size (`pretrained`). A preset may have `models` too:
-what it sets otherwise for a model.
+what it sets otherwise for a model. A preset or a model may have a `base`, settings in a file beside the recipe that lie
+below its own (`base: _published/spa`: what `spa` is in `_published.yaml`). A setting that is null is back at its
+default, unless null is a value of its own.
 
 A section with a `name` is about the thing named: naming another one drops the settings of the first, and a bare
 `model: tiny` means `model: {name: tiny}`.
@@ -125,7 +127,8 @@ def load_explained(
     name: str, overrides: Sequence[str] = (), recipe_class: type[Recipe] | None = None
 ) -> tuple[Recipe, str]:
     """The same, and in one line which settings its model gets and why; nothing where the file has no choice of them."""
-    data = read(find(name))
+    path = find(name)
+    data = read(path)
     presets, models = _named_settings(data, "presets", name), _named_settings(data, "models", name)
     chosen, changes = _split(overrides, presets)
     layers = [_pick(presets, preset, f"preset of {name}") for preset in chosen]
@@ -134,7 +137,7 @@ def load_explained(
     if recipe_class is None:
         # Found by name when asked for: systems stand above recipes, and importing one may import torch.
         recipe_class = pkgutil.resolve_name("oneiro.systems:recipe_class")(str(data.get("system", "")))
-    resolved, why = _overlay(data, models, layers, changes, recipe_class)
+    resolved, why = _overlay(data, models, layers, changes, recipe_class, path.parent)
     return build(recipe_class, resolved), why
 
 
@@ -250,6 +253,7 @@ def _named_files() -> dict[str, Path]:
         prefix + path.relative_to(folder).with_suffix("").as_posix(): path
         for prefix, folder in folders.items()
         for path in folder.rglob("*.yaml")
+        if not path.name.startswith("_")  # what recipes share
     }
 
 
@@ -286,7 +290,7 @@ def _split(overrides: Sequence[str], known: Iterable[str] = ()) -> tuple[list[st
 
 
 def _overlay(
-    file: Plain, models: Plain, presets: list[Plain], changes: list[Any], recipe_class: type[Recipe]
+    file: Plain, models: Plain, presets: list[Plain], changes: list[Any], recipe_class: type[Recipe], folder: Path
 ) -> tuple[Plain, str]:
     """Merge the layers. The model's own overlay lies low, but its name may be decided by any layer above it.
 
@@ -305,13 +309,35 @@ def _overlay(
     for number, own in enumerate(fitted):
         if known in own:
             presets[number] = merge(presets[number], _pick(own, known, "model overlay of a preset"))
-    result = _merged(file, *model, *presets)
-    # A published protocol brings its own settings, whatever the model.
-    fits = general and not result.get("protocol")
-    why = pretrained.reason(final, written, models, str(result.get("protocol") or ""))
+    layers = [*model, *presets]
+    result = _merged(file, *(part for layer in layers for part in _parts(layer, folder)))
+    published = next((base for layer in reversed(layers) if (base := pretrained.base_name(layer))), "")
+    why = pretrained.reason(final, written, models, published)
     if not models and final == written:
         why = ""  # nothing to choose from: also the stored recipe of a run
-    return _change(pretrained.fit(result, final) if fits else result, changes), why
+    if general and not published:  # a published protocol has its own learning rates, whatever the model
+        result = pretrained.fit(result, final, flat(_change({}, changes)))
+    result = _change(result, changes)
+    return {key: value for key, value in result.items() if value is not None or _allows_null(recipe_class, key)}, why
+
+
+def _parts(layer: Plain, folder: Path) -> list[Plain]:
+    """A layer in the order in which it is laid: what it resets, its base, its own settings."""
+    own = {key: value for key, value in layer.items() if key != "base"}
+    if "base" not in layer:
+        return [own]
+    file, _, name = str(layer["base"]).rpartition("/")
+    base = _pick(read(folder / f"{file}.yaml"), name, f"group of settings in {file}.yaml")
+    return [
+        {key: None for key, value in own.items() if value is None},
+        base,
+        {k: v for k, v in own.items() if v is not None},
+    ]
+
+
+def _allows_null(recipe_class: type[Recipe], key: str) -> bool:
+    field = recipe_class.model_fields.get(key)
+    return field is None or field.annotation is Any or type(None) in typing.get_args(field.annotation)
 
 
 def _named_settings(data: Plain, section: str, where: str) -> Plain:

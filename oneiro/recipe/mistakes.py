@@ -39,7 +39,9 @@ RENAMED = {
     "watch": "collapse_monitor",
 }
 """Settings of earlier recipes -> their present names, for the message."""
-RENAMED_VALUES = {"curious": "exploration", "release": "official", "sound": "strict"}
+GONE = {"protocol": "leave it out; a preset or a model takes a published protocol with `base: _published/spa`"}
+"""Settings of earlier recipes -> what is to be done without them."""
+RENAMED_VALUES = {"curious": "exploration", "gigpo": "state-grpo", "release": "official", "sound": "strict"}
 EXPECTED = {
     "int": "a whole number",
     "float": "a number",
@@ -64,6 +66,8 @@ def explain(error: ValidationError, recipe_class: type[BaseModel], data: Any) ->
     if first["type"] == "extra_forbidden":
         if path[:1] == ["model"] and "model" not in recipe_class.model_fields:
             return f"this recipe has no language model to choose; leave out model=...{more}"
+        if key in GONE:
+            return f"{key!r} is no setting any more: {GONE[key]}{more}"
         hint = _renamed_key(path, recipe_class) or _elsewhere(path, recipe_class, data)
         return hint or f"unknown key {key!r}{_nearest_key(path, recipe_class)}{more}"
     if first["type"] == "literal_error" and first["input"] in RENAMED_VALUES:

@@ -12,6 +12,8 @@
 Killed at any moment and opened again, a run goes on where it was: finished stages are skipped, a line cut short is
 dropped, and `rewind` removes what was logged after the checkpoint that the work goes on from. An interrupted run ends
 with the same bytes in metrics.jsonl and episodes/ as one that was left alone.
+
+Under torchrun every rank has the run open, and all agree on which stages are done. The main process alone writes.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from typing import TYPE_CHECKING, Any
 
 from oneiro.rundir import track
 from oneiro.rundir.records import drop_torn_line, read_info, read_log, stage_file_name, write_episodes
+from oneiro.runtime import distributed
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.files import write_json, write_text
 from oneiro.runtime.interrupt import Saving
@@ -55,7 +58,10 @@ INTERVALS = ("checkpoint_every", "keep_checkpoints", "keep_episodes_every", "par
 
 
 class Run:
-    """One run, open for writing by one process. `with Run.open(path, recipe) as run: ...`"""
+    """One run, open for writing in one process, or on the ranks of one torchrun.
+
+    `with Run.open(path, recipe) as run: ...`
+    """
 
     path: Path
     recipe: dict[str, Any]
@@ -77,7 +83,19 @@ class Run:
     @classmethod
     def open(cls, path: str | Path, recipe: Recipe | None = None) -> Run:
         """Create the run, or go on with it; a recipe other than the stored one is an error that names the key."""
-        path = Path(path)
+        opened: list[Run] = []
+
+        def begin() -> tuple[Path, dict[str, Any], dict[str, Any]]:
+            opened.append(cls._opened(Path(path), recipe))
+            return opened[0].path, opened[0].recipe, opened[0].info
+
+        place, settings, info = distributed.on_main_process(begin)
+        run = opened[0] if opened else cls(place, -1)
+        run.recipe, run.info = settings, info
+        return run
+
+    @classmethod
+    def _opened(cls, path: Path, recipe: Recipe | None) -> Run:
         if recipe is not None:
             track.require(recipe.track)
         if not holds_run(path):
@@ -180,8 +198,11 @@ class Run:
         """The stages to come, in order, so that each can say which of how many it is."""
         self.planned = list(dict.fromkeys(names))
 
-    def stage(self, name: str, work: Callable[[], dict[str, Any] | None]) -> dict[str, Any]:
+    def stage(self, name: str, work: Callable[[], dict[str, Any] | None], main_only: bool = False) -> dict[str, Any]:
         """Do `work` once: its result (plain JSON) is stored, and returned from there when the run is resumed.
+
+        Every rank does the work; with `main_only` the main process does it while the others wait, as for data that are
+        written once. The result is the main process's.
 
         `seconds` adds up over interruptions that could still be written down; `starts` tells whether some could not.
         """
@@ -195,7 +216,7 @@ class Run:
                 self.say(f"stage {self.planned.index(name) + 1} of {len(self.planned)}: {name}")
             try:
                 with self._alive(name):
-                    record["result"] = work() or {}
+                    record["result"] = (distributed.on_main_process(work) if main_only else work()) or {}
             except BaseException:
                 record.update(status="stopped", seconds=round(before + time.monotonic() - clock, 3))
                 with contextlib.suppress(OneiroError):
@@ -204,7 +225,7 @@ class Run:
             record.update(status="done", seconds=round(before + time.monotonic() - clock, 3))
             self._save()
             # Read back, so that the first run sees exactly what a resumed one will see.
-            self.info = read_info(self.path)
+            self.info = distributed.on_main_process(lambda: read_info(self.path))
         return dict(self.info["stages"][name]["result"])
 
     @contextlib.contextmanager
@@ -253,6 +274,9 @@ class Run:
 
     def rewind(self, stage: str, step: int) -> None:
         """Forget what `stage` logged after `step`. Call it before going on from a checkpoint (-1: from the start)."""
+        distributed.on_main_process(lambda: self._rewind(stage, step))
+
+    def _rewind(self, stage: str, step: int) -> None:
         for name in (METRICS, TIMINGS):
             path = self.path / name
             rows = list(read_log(path))
@@ -314,7 +338,7 @@ class Run:
     def remember(self, name: str, value: Any) -> Any:
         """Keep a plain value in `run.json`; a resumed run gets the first one back."""
         if name not in self.info:
-            self.info[name] = value
+            self.info[name] = distributed.broadcast(value)
             self._save()
         return self.info[name]
 
@@ -322,6 +346,8 @@ class Run:
         write_json(self.path / "run.json", self.info)
 
     def _append(self, name: str, text: str) -> None:
+        if not distributed.is_main_process():
+            return
         path = self.path / name
         try:
             with path.open("ab") as handle:

@@ -4,20 +4,23 @@ folder with sizes and checksums, so that damage is noticed.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from oneiro.runtime import distributed
 from oneiro.runtime.errors import OneiroError
 
 NAME = re.compile(r"\w[\w .+@=,-]{0,79}")
 """Names of users become file names: never a path."""
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 MANIFEST = "manifest.json"
 CHECKSUM = "blake2b"
 """Of the kinds that every Python has, the fastest."""
@@ -28,7 +31,10 @@ LONGEST_HEADER = 100 << 20
 
 @contextmanager
 def atomic(path: str | Path) -> Iterator[Path]:
-    """Yields a temporary path beside `path`; on success it replaces `path`, on failure it is removed."""
+    """Yields a temporary path beside `path`; on success it replaces `path`, on failure it is removed.
+
+    Of several ranks only the main process writes: what another one wrote is removed too.
+    """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -36,14 +42,45 @@ def atomic(path: str | Path) -> Iterator[Path]:
         yield temporary
         with temporary.open("rb") as handle:
             os.fsync(handle.fileno())
-        temporary.replace(path)
-    except OSError as error:
+        if distributed.is_main_process():
+            temporary.replace(path)
+        else:
+            temporary.unlink()
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
-        reason = error.strerror or error
-        raise OneiroError(f"cannot write {path}: {reason}; free some space or choose another --out") from error
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+        if reason := unwritten(error):
+            raise OneiroError(f"cannot write {path}: {reason}; free some space or choose another --out") from error
         raise
+
+
+def unwritten(error: BaseException) -> str | None:
+    """Why the system did not write, also where a library wrapped that in an exception of its own; None: another fault.
+
+    Libraries leave out the path: whoever knows it says it.
+    """
+    if isinstance(error, OneiroError):
+        return None  # has been said
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return os.strerror(errno.ENOSPC) if no_room(error) else None
+
+
+def no_room(error: BaseException) -> bool:
+    """Whether a disk is full."""
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        return True
+    cause = error.__cause__ or error.__context__
+    return any(os.strerror(code) in str(error) for code in NO_ROOM) or (cause is not None and no_room(cause))
+
+
+def unwritable(path: Path) -> str | None:
+    """Why nothing can be written at `path`, asked before long work; None where it can."""
+    there = path.absolute().parent
+    while not there.exists():
+        there = there.parent
+    if not there.is_dir():
+        return f"{there} is no folder"
+    return None if os.access(there, os.W_OK | os.X_OK) else f"no permission to write {there}"
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -54,6 +91,11 @@ def write_text(path: str | Path, text: str) -> None:
 
 def write_json(path: str | Path, data: Any) -> None:
     write_text(path, json.dumps(data, indent=2, ensure_ascii=False, default=_plain) + "\n")
+
+
+def write_lines(path: str | Path, rows: Iterable[Any]) -> None:
+    """A `.jsonl` file, one row a line."""
+    write_text(path, "".join(json.dumps(row, ensure_ascii=False, default=_plain) + "\n" for row in rows))
 
 
 def read_json(path: str | Path) -> Any:

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
+from oneiro.runtime import distributed
+
 NOTICE = b"\nstopping after this step, with a checkpoint; once more stops at once\n"
 
 
@@ -41,7 +43,8 @@ def handled() -> Iterator[None]:
     def hear(number: int, frame: FrameType | None) -> None:
         if os.getpid() == owner and _state.deferring and not _state.asked:
             _state.asked = True
-            os.write(2, _state.notice)  # printing is not safe in the middle of anything
+            if distributed.is_main_process():
+                os.write(2, _state.notice)  # printing is not safe in the middle of anything
             return
         raise KeyboardInterrupt
 
@@ -99,15 +102,15 @@ class Saving:
             yield
 
     def due(self) -> bool:
-        """Whether to save now."""
+        """Whether to save now: where one rank is late or was stopped, all save."""
         late = self._seconds is not None and time.monotonic() - self._last >= self._seconds
-        return late or _state.asked
+        return distributed.any_rank(late or _state.asked)
 
     def done(self) -> None:
         """It was saved."""
         self._last = time.monotonic()
 
     def stop(self) -> None:
-        """End here where a signal asked for it."""
-        if _state.asked:
+        """End here where a signal asked for it, on whatever rank."""
+        if distributed.any_rank(_state.asked):
             raise KeyboardInterrupt

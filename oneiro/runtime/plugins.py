@@ -30,6 +30,9 @@ T = TypeVar("T")
 
 PREFIX = "oneiro."
 """The group of a kind is this and its name."""
+WEB = "oneiro_web"
+GET_WEB = "the web sandbox is a package of its own: pip install 'oneiro[web]', in a clone `pip install -e web`"
+"""What systems and tasks of web pages say where it is missing."""
 
 
 class PluginWarning(Notice):
@@ -71,6 +74,8 @@ def resolve(target: str, what: str) -> Any:
     except OneiroError:
         raise
     except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == WEB:
+            raise OneiroError(f"{what} needs {WEB}; {GET_WEB}") from None
         raise OneiroError(f"{what} cannot be loaded from {target}: {described(error)}") from error
 
 

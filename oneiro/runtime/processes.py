@@ -19,7 +19,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pickle import PicklingError
@@ -100,7 +100,7 @@ class Processes:
         context = get_context("spawn")
         pipe, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(work, theirs), daemon=True)
-        with contextlib.nullcontext() if work.__module__ == "__main__" else _hide_main():
+        with contextlib.nullcontext() if work.__module__ == "__main__" else _hide_main(), _hold_interrupts():
             process.start()
         theirs.close()  # or its end would never be noticed here
         return ProcessWorker(process, pipe)
@@ -225,10 +225,24 @@ def _hide_main() -> Iterator[None]:
         sys.modules["__main__"] = main
 
 
+@contextlib.contextmanager
+def _hold_interrupts() -> Iterator[None]:
+    """A new process inherits what its parent holds back. It imports for seconds before its first line can say that it
+    ignores Ctrl-C, which reaches every process of a terminal; here the signal waits until the process is started.
+    """
+    resource_tracker.ensure_running()  # else `start` does this, and lets signals through afterwards
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
+
+
 def _serve(work: Callable[..., Any], pipe: Connection) -> None:
     """What a worker does: one item after the other, until there is nobody to ask for more."""
-    # Control-C reaches every process of a terminal: who started the work decides what becomes of it.
+    # Who started the work decides what becomes of it. Processes that a worker starts hold nothing back.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with contextlib.suppress(EOFError, OSError):
         while True:

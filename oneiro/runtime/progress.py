@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from oneiro.runtime import distributed
 from oneiro.runtime.errors import OneiroError
 
 EVERY = 10.0
@@ -23,8 +24,8 @@ WIDTH = 160
 
 
 def console() -> Console:
-    """The console everything is printed on; in a pipe or a file it is wide enough for a table."""
-    found = Console()
+    """The console everything is printed on, by the main process; in a pipe or a file it is wide enough for a table."""
+    found = Console(quiet=not distributed.is_main_process())
     if not found.is_terminal and "COLUMNS" not in os.environ:
         found.width = WIDTH
     return found
@@ -67,12 +68,13 @@ class Heartbeat:
 
 
 class Bar:
-    """One loop of `total` steps, `done` of them in an earlier process. `advance` after each.
+    """One loop of `total` steps, `done` of them in an earlier process; None: `expect` says later how many there are.
+    `advance` after each.
 
     The clock starts when the loop does: `begin` says so where something else had to be done first.
     """
 
-    def __init__(self, title: str, total: int, done: int, console: Console, note: Callable[[str], None]) -> None:
+    def __init__(self, title: str, total: int | None, done: int, console: Console, note: Callable[[str], None]) -> None:
         self.title, self.total, self.done = title, total, done
         self._first = done
         self._console, self._note = console, note
@@ -127,12 +129,13 @@ class Bar:
 
     def _line(self) -> None:
         self._last_line, self._told = time.monotonic(), self.done
-        line = f"{self.title}: {self.done}/{self.total} in {clock(self._last_line - self._started)}"
+        total = "?" if self.total is None else self.total
+        line = f"{self.title}: {self.done}/{total} in {clock(self._last_line - self._started)}"
         if self.done > self._first:
             # The step under way says nothing about the rate, but its time so far is no longer left.
             rate = (self.done - self._first) / max(1e-9, self._moved - self._started)
             line += f", {_speed(rate)}"
-            if self.done < self.total:
+            if self.total is not None and self.done < self.total:
                 waited = self._last_line - self._moved
                 line += f", {clock(max(0.0, (self.total - self.done) / rate - waited))} left"
         line = f"{line}  {self._shown}".rstrip()

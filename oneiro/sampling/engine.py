@@ -9,22 +9,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oneiro.episode import FinishReason, Floats, SamplingParams, Segment, Tokens
+from oneiro.episode import FinishReason, Floats, Tokens
 from oneiro.models.attention import Prefill
 from oneiro.models.language import LanguageModel
 from oneiro.models.prefix import prefix_groups
-from oneiro.runtime import seeds
-from oneiro.runtime import team as teams
+from oneiro.runtime import distributed, seeds
 from oneiro.runtime.clock import spent
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.decode_batch import FREE, DecodeBatch, KVCache
+from oneiro.sampling.sample import Sample
 from oneiro.sampling.settings import SamplingSettings
 
 LOOK_EVERY = {"cpu": 1, "cuda": 16}
@@ -34,46 +33,6 @@ PREFILL_TOKENS = {"cpu": 16384, "cuda": 65536}
 PART_OF_A_CHARACTER = "\ufffd"
 CACHE_PART = 3
 """Keys and values of all rows take no more than this part of a GPU's memory: fewer rows are then decoded at once."""
-
-
-@dataclass(slots=True)
-class Sample:
-    """What came out for one prompt: tokens [T], log-probabilities [T], and which tokens were forced rather than
-    sampled.
-    """
-
-    tokens: Tokens
-    logprobs: Floats
-    forced: NDArray[np.bool_]
-    finish_reason: FinishReason
-    params: SamplingParams
-    versions: Tokens | None = None
-    """[T] of the weights that drew each token, where servers did."""
-
-    def segments(self, role: str = "assistant", turn: int = 0, tag: str = "") -> list[Segment]:
-        """Runs of one author: forced tokens are given, the others sampled."""
-        if not len(self.tokens):
-            return []
-        edges = [0, *(np.flatnonzero(np.diff(self.forced)) + 1), len(self.tokens)]
-        found = []
-        for start, end in pairwise(edges):
-            if self.forced[start]:
-                found.append(Segment(self.tokens[start:end], role="forced", turn=turn, tag=tag))
-            else:
-                found.append(
-                    Segment(
-                        self.tokens[start:end],
-                        True,
-                        role,
-                        tag,
-                        turn,
-                        self.logprobs[start:end],
-                        self.params,
-                        self.finish_reason,
-                        versions=None if self.versions is None else self.versions[start:end],
-                    )
-                )
-        return found
 
 
 @dataclass(slots=True)
@@ -108,17 +67,17 @@ class Engine:
 
         `forced[i]` is an array [max_tokens] of token ids for prompt i with `FREE` where the model chooses. The result
         depends on the prompts, their order, `sampling` and `seed`, not on the number of slots. With a seed for each
-        prompt, a prompt's samples do not depend on the other prompts either.
+        prompt, a prompt's samples do not depend on the other prompts either. Each rank of a torchrun decodes a part of
+        the prompts, with the random numbers that they would have had in one process.
         """
         if not len(prompts):
             return []
         sampling = sampling or SamplingSettings()
         with spent("sampling"):
-            if (team := teams.sharing()) is not None:
-                from oneiro.sampling import shared
-
-                return shared.generate(team, self, prompts, n, sampling, forced, seed)
-            return self.generate_some(range(len(prompts)), prompts, n, sampling, forced, seed)
+            parts = portions(prompts, distributed.world_size())
+            return distributed.divide(
+                parts, lambda own: self.generate_some(own, prompts, n, sampling, forced, seed) if own else []
+            )
 
     @torch.inference_mode()
     def generate_some(
@@ -161,6 +120,17 @@ class Engine:
             texts = self.language.tokenizer.batch_decode([[i] for i in range(self.language.backbone.shape.vocabulary)])
             self._finishers[stops] = np.array([any(last in text for last in lasts) for text in texts])
         return self._finishers[stops]
+
+
+def portions(prompts: Sequence[Tokens | Sequence[int]], ranks: int) -> list[list[int]]:
+    """Which prompts each rank takes: as many each, and equal ones together, so that they are computed once."""
+    if ranks == 1:
+        return [list(range(len(prompts)))]
+    alike: dict[bytes, list[int]] = {}
+    for i, prompt in enumerate(prompts):
+        alike.setdefault(np.asarray(prompt, np.int64).tobytes(), []).append(i)
+    order = [i for same in alike.values() for i in same]
+    return [sorted(part.tolist()) for part in np.array_split(np.array(order, int), ranks)]
 
 
 def uniforms(seed: int | Sequence[int], prompts: int, n: int, steps: int) -> Floats:

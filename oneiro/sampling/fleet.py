@@ -23,8 +23,9 @@ from oneiro.runtime import seeds
 from oneiro.runtime.clock import spent
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.completion import ServerFault
-from oneiro.sampling.engine import Engine, Sample
+from oneiro.sampling.engine import Engine
 from oneiro.sampling.rollout_server import RolloutServer
+from oneiro.sampling.sample import Sample
 from oneiro.sampling.settings import FleetSettings, SamplingSettings
 
 FIRST_WAIT = 0.2

@@ -15,8 +15,8 @@ import numpy as np
 
 from oneiro.episode import FinishReason, SamplingParams
 from oneiro.sampling.completion import ServerFault
-from oneiro.sampling.engine import Sample
 from oneiro.sampling.request import ask
+from oneiro.sampling.sample import Sample
 from oneiro.sampling.settings import FleetSettings, SamplingSettings
 
 HEALTH_SECONDS = 5.0

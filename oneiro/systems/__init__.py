@@ -17,7 +17,7 @@ from oneiro.recipe import Recipe, chosen_presets, load_explained
 from oneiro.rundir import track
 from oneiro.rundir.records import read_info
 from oneiro.rundir.run import Run, first_difference, holds_run
-from oneiro.runtime import interrupt, plugins, team, threads
+from oneiro.runtime import distributed, interrupt, plugins, threads
 from oneiro.runtime.errors import OneiroError, nearest
 
 SYSTEMS: dict[str, str] = {
@@ -75,16 +75,14 @@ def _target(system: str) -> str:
     return known[system]
 
 
+@distributed.setup()
 def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: Sequence[str] = ()) -> Run:
     """Carry out a recipe: a `Recipe`, the name or path of one, or a run directory to go on with.
 
     The run lives in `out`. Without `out` it takes up the unfinished run of this very recipe under `runs/`, or starts
     `runs/NAME-N`. Stages that are done are skipped, so calling it again with the same arguments resumes. Under
-    torchrun rank 0 does this; the other ranks do their share of sampling and learning, and end here.
+    torchrun every rank calls it and does its share of playing, sampling and learning; the main process writes.
     """
-    if not team.leads():
-        with team.joined():
-            raise AssertionError("a rank that serves ends in joined()")
     if isinstance(recipe, Recipe):
         name, chosen, why = recipe.system, recipe, ""
     elif holds_run(recipe):
@@ -99,15 +97,11 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
     else:
         name, (chosen, why) = str(recipe), load_explained(str(recipe), overrides)
     if not holds_run(name):  # a run looked when it began, and may have all it needs by now
-        check(chosen, ask_hub=True)
+        distributed.on_main_process(lambda: check(chosen, ask_hub=True))
     from oneiro.report import page, profile  # drawing is not needed to say that a recipe has a mistake
 
-    with (
-        interrupt.handled(),
-        _going_on(),
-        Run.open(out or _default_out(name, chosen), chosen) as opened,
-        team.joined(),
-    ):
+    place = distributed.on_main_process(lambda: out or _default_out(name, chosen))
+    with interrupt.handled(), _going_on(), Run.open(place, chosen) as opened:
         if opened.info["status"] == "done":
             opened.say(f"{opened.path} is finished; its report is written again")
         else:
@@ -121,6 +115,8 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
             work = pipeline(chosen.system)
         _use_threads(chosen, opened)
         work(chosen, opened)
+        if not distributed.is_main_process():
+            return opened
         if chosen.profile:
             profile.add(opened)
         for table in page.tables(opened.path):

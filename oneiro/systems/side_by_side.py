@@ -22,7 +22,7 @@ from rich.console import Console
 from oneiro.recipe import read as read_recipe
 from oneiro.rundir.records import read_info, read_log
 from oneiro.rundir.run import METRICS, TIMINGS, Run
-from oneiro.runtime import team
+from oneiro.runtime import distributed
 from oneiro.runtime.files import write_json, write_text
 from oneiro.runtime.processes import each_done
 from oneiro.runtime.progress import WIDTH
@@ -44,9 +44,9 @@ class SharedRun(Run):
     _own: set[str]
     """The stages that this process does."""
 
-    def stage(self, name: str, work: Callable[[], dict[str, Any] | None]) -> dict[str, Any]:
+    def stage(self, name: str, work: Callable[[], dict[str, Any] | None], main_only: bool = False) -> dict[str, Any]:
         self._own.add(name)
-        return super().stage(name, work)
+        return super().stage(name, work, main_only)
 
     def rewind(self, stage: str, step: int) -> None:
         with self._exclusive():
@@ -78,7 +78,7 @@ def side_by_side(run: Run, work: Callable[..., None], items: Sequence[tuple[Any,
     One after the other in this process where one worker is asked for, where torchrun has made processes already, and
     where trackers listen, which belong to one process.
     """
-    if min(workers, len(items)) < 2 or team.launched() or run.recipe.get("track"):
+    if min(workers, len(items)) < 2 or distributed.launched() or run.recipe.get("track"):
         for item in items:
             work(run, *item)
         return

@@ -34,9 +34,10 @@ from oneiro.recipe import pretrained
 from oneiro.report.episodes import record
 from oneiro.rundir.records import drop_torn_line, read_log
 from oneiro.rundir.run import METRICS, Run, holds_run
-from oneiro.runtime import files, interrupt, seeds, team, threads
+from oneiro.runtime import distributed, files, interrupt, seeds, threads
 from oneiro.runtime.errors import OneiroError
-from oneiro.sampling.engine import Engine, Sample, SamplingSettings
+from oneiro.sampling.engine import Engine, SamplingSettings
+from oneiro.sampling.sample import Sample
 from oneiro.worlds.base import World
 from oneiro.worlds.choice import WorldChoice
 
@@ -48,7 +49,7 @@ Reward = Callable[[str, str], float]
 """(prompt, reply) -> how good the reply is."""
 
 
-@team.led
+@distributed.setup()
 def train(
     model: str | LanguageModel,
     prompts: Sequence[str],
@@ -102,7 +103,7 @@ def train(
     return _reinforce(language, rollout, rl or _settings(language, steps), out, seed)
 
 
-@team.led
+@distributed.setup()
 def train_agent(
     model: str | LanguageModel,
     world: str | Callable[[], World],
@@ -151,11 +152,14 @@ def train_agent(
 
 def _prepare(out: str | Path, steps: int, group_size: int, arguments: dict[str, Any]) -> Path:
     """The folder, which remembers what it was begun with: other arguments need another folder."""
+    return distributed.on_main_process(lambda: _begin(Path(out), steps, {**arguments, "group_size": group_size}))
+
+
+def _begin(out: Path, steps: int, arguments: dict[str, Any]) -> Path:
     if steps < 1:
         raise OneiroError(f"steps: {steps} steps teach nothing; give 1 or more")
-    if group_size < 2:
+    if arguments["group_size"] < 2:
         raise OneiroError("group_size: replies to one prompt are compared with each other; give 2 or more")
-    out, arguments = Path(out), {**arguments, "group_size": group_size}
     if holds_run(out):
         raise OneiroError(f"{out} holds the run of a recipe; choose another folder for out")
     file = out / "arguments.json"

@@ -25,7 +25,8 @@ from oneiro.models.settings import ModelSettings
 from oneiro.report.episodes import record
 from oneiro.runtime import seeds
 from oneiro.runtime.clock import spent
-from oneiro.sampling.engine import Engine, Sample, SamplingSettings
+from oneiro.sampling.engine import Engine, SamplingSettings
+from oneiro.sampling.sample import Sample
 from oneiro.tasks.base import Predictor, Reward
 from oneiro.tasks.recipe import AnsweringRecipe
 from oneiro.tasks.task import AFTER, BEFORE, RL, Task
@@ -241,8 +242,9 @@ class AnsweringTask(Task, Generic[TaskT, CaseT]):
         return ["data", "model", *([SFT] if self.recipe.sft_data.rows else [])]
 
     def prepare(self) -> None:
-        self.run.stage("data", self.record_data)
-        self.run.stage("model", lambda: stages.make_base(self.run, self.recipe.model, self.create_tiny))
+        self.run.stage("data", self.record_data, main_only=True)
+        create = self.create_tiny
+        self.run.stage("model", lambda: stages.make_base(self.run, self.recipe.model, create), main_only=True)
 
     def supervise(self) -> str | None:
         if not self.recipe.sft_data.rows:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar, Generic, TypeVar
 
-from oneiro.runtime import plugins, seeds
+from oneiro.runtime import distributed, plugins, seeds
 from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.worlds.base import World
 
@@ -161,7 +161,8 @@ class Cached(Dynamics[StateT]):
             new = dict(zip(keys, pairs, strict=True))
         if new:
             self.calls, self.predictions = self.calls + 1, self.predictions + len(new) * outcomes
-            answers = self.inner.predict(list(new.values()), outcomes, seed)
+            with distributed.local():  # what is new to this rank may be known to another
+                answers = self.inner.predict(list(new.values()), outcomes, seed)
             self._known.update(zip(new, answers, strict=True))
         return [self._known[key] for key in keys]
 

@@ -25,16 +25,16 @@ WORLDS: dict[str, str | type[World]] = {
     "cube": "oneiro.worlds.puzzle.cube.world:Cube",
     "frozen-lake": "oneiro.worlds.grid.frozen_lake.world:FrozenLake",
     "math": "oneiro.worlds.puzzle.math_qa:MathQA",
-    "miniwob": "oneiro.worlds.web.miniwob_world:MiniWobWorld",
     "robot": "oneiro.worlds.robot.drawer:Robot",
     "sokoban": "oneiro.worlds.grid.sokoban.world:Sokoban",
     "sudoku": "oneiro.worlds.grid.sudoku.world:Sudoku",
     "textgame": "oneiro.worlds.textgame.world:TextGame",
-    "web": "oneiro.worlds.web.world:WebWorld",
-    "webarena-infinity": "oneiro.worlds.web.infinity_world:InfinityWorld",
     "webshop": "oneiro.worlds.shop.webshop:WebShop",
 }
 """Name -> `module:Class` of the worlds that come with the package; those registered by hand also as classes."""
+
+WEB_WORLDS = ("miniwob", "web", "webarena-infinity")
+"""Worlds of `oneiro_web`, which registers them itself; named here for the message where it is not installed."""
 
 
 def register(name: str, target: str | type[World]) -> None:
@@ -97,6 +97,8 @@ def world_class(name: str) -> type[World]:
     base = name.partition(":")[0]
     targets = _targets()
     if base not in targets:
+        if base in WEB_WORLDS:
+            raise OneiroError(f"world '{base}' needs {plugins.WEB}; {plugins.GET_WEB}")
         own = "; a class of your own gets its name by an entry point (docs/extending.md)" if "." in base else ""
         raise OneiroError(f"no world is called '{base}'{own or nearest(base, targets)} (`oneiro worlds` lists them)")
     target = targets[base]

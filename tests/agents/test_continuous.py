@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from oneiro import worlds
-from oneiro.agents.game import Attempt
-from oneiro.agents.policies import ModelPolicy, ScriptedPolicy, Turn, Utterance
+from oneiro.agents.game import Attempt, Game
+from oneiro.agents.policies import ModelPolicy, ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import HOPELESS, attempts, play
 from oneiro.episode import Episode, FinishReason, lost
@@ -20,6 +20,7 @@ from oneiro.models.language import LanguageModel
 from oneiro.report.episodes import record
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
+from oneiro.sampling.sample import Sample
 from oneiro.worlds.base import Step, World, WorldLost
 from oneiro.worlds.baselines import mixture
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake
@@ -39,9 +40,9 @@ class Watching(ScriptedPolicy):
         self.sizes: list[int] = []
         self.numbers: list[set[int]] = []
 
-    def answer_each(self, turns: Sequence[Turn], seeds: Sequence[int]) -> list[Utterance]:
+    def answer_each(self, turns: Sequence[Game], seeds: Sequence[int]) -> list[Sample]:
         self.sizes.append(len(turns))
-        self.numbers.append({turn.number for turn in turns})
+        self.numbers.append({turn.turn for turn in turns})
         return [self.answer([turn], seed)[0] for turn, seed in zip(turns, seeds, strict=True)]
 
 
@@ -130,7 +131,7 @@ def test_a_lost_world_costs_one_episode_and_its_place_goes_to_the_next(
     planned, most = attempts(7, 1, "train", 0), 0
 
     class Counting(Watching):
-        def answer_each(self, turns: Sequence[Turn], seeds: Sequence[int]) -> list[Utterance]:
+        def answer_each(self, turns: Sequence[Game], seeds: Sequence[int]) -> list[Sample]:
             nonlocal most
             most = max(most, Fragile.open)
             return super().answer_each(turns, seeds)
@@ -183,16 +184,18 @@ def test_worlds_that_wait_are_stepped_while_the_policy_answers_the_other_half() 
         def __init__(self, overlapped: bool) -> None:
             self.overlapped, self.sizes = overlapped, list[int]()
 
-        def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]:
+        def answer(self, turns: Sequence[Game], seed: int) -> list[Sample]:
             nonlocal answered
             self.sizes.append(len(turns))
             if self.overlapped and answered in began:
                 began[answered].set()
                 met.append(stepped[answered].wait(60))
             answered += 1
-            return [Utterance(f"<answer>{('Right', 'Down')[(turn.number + turn.seed) % 2]}</answer>") for turn in turns]
+            return [
+                Sample.of_text(f"<answer>{('Right', 'Down')[(turn.turn + turn.seed) % 2]}</answer>") for turn in turns
+            ]
 
-        def answer_each(self, turns: Sequence[Turn], seeds: Sequence[int]) -> list[Utterance]:
+        def answer_each(self, turns: Sequence[Game], seeds: Sequence[int]) -> list[Sample]:
             return self.answer(turns, seeds[0])
 
     planned = [Attempt(seed) for seed in range(12)]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from oneiro import worlds
-from oneiro.agents.policies import ScriptedPolicy, Turn, Utterance
+from oneiro.agents.game import Game
+from oneiro.agents.policies import ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.reply import write
 from oneiro.agents.rollout import attempts, play
 from oneiro.episode import Episode, FinishReason
+from oneiro.sampling.sample import Sample
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import mixture
 
@@ -29,9 +31,9 @@ class Saying:
         self.text = text
         self.shown: list[list[dict[str, str]]] = []
 
-    def answer(self, turns: list[Turn], seed: int) -> list[Utterance]:
+    def answer(self, turns: list[Game], seed: int) -> list[Sample]:
         self.shown += [[dict(message) for message in turn.messages] for turn in turns]
-        return [Utterance(self.text) for _ in turns]
+        return [Sample.of_text(self.text) for _ in turns]
 
 
 def played(policy: Saying, **settings: object) -> Episode:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,8 @@ import pytest
 
 from oneiro import worlds
 from oneiro.agents.evaluate import BANDS, lengths_row, measure
-from oneiro.agents.policies import ModelPolicy, ScriptedPolicy, Turn, Utterance
+from oneiro.agents.game import Game
+from oneiro.agents.policies import ExplorationPolicy, ModelPolicy, ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.reply import write
 from oneiro.agents.rollout import attempts, play
@@ -17,8 +19,11 @@ from oneiro.models.language import LanguageModel
 from oneiro.report.episodes import record
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
+from oneiro.sampling.sample import Sample
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import mixture
+from oneiro.worlds.grid.frozen_lake.world import FrozenLake
+from tests.ranks import on_every_rank
 
 
 def lake() -> World:
@@ -34,8 +39,8 @@ class Fixed:
     def __init__(self, text: str, finish_reason: FinishReason = FinishReason.TOKEN) -> None:
         self.text, self.finish_reason = text, finish_reason
 
-    def answer(self, turns: list[Turn], seed: int) -> list[Utterance]:
-        return [Utterance(self.text, finish_reason=self.finish_reason) for _ in turns]
+    def answer(self, turns: list[Game], seed: int) -> list[Sample]:
+        return [Sample.of_text(self.text, self.finish_reason) for _ in turns]
 
 
 def test_the_oracle_reaches_every_goal_and_random_play_does_not() -> None:
@@ -231,7 +236,7 @@ def test_a_world_that_never_works_is_one_line_and_a_policy_that_raises_leaves_no
         play(lambda: Fragile("make", -1), attempts(3, 1, "train", 0), Fixed("x"), BRIEF)  # type: ignore[arg-type, return-value]
 
     class Raising:
-        def answer(self, turns: list[Turn], seed: int) -> list[Utterance]:
+        def answer(self, turns: list[Game], seed: int) -> list[Sample]:
             raise ValueError("no answer")
 
     with pytest.raises(ValueError, match="no answer"):
@@ -252,7 +257,7 @@ def test_a_world_that_never_works_is_one_line_and_a_policy_that_raises_leaves_no
 )
 def test_a_chat_template_that_cannot_be_used_is_one_line(tiny: LanguageModel, template: str) -> None:
     tiny.tokenizer.chat_template = template
-    with pytest.raises(OneiroError, match="set another chat_template") as caught:
+    with pytest.raises(OneiroError, match=r"set another model\.chat_template") as caught:
         ChatFormat(tiny.tokenizer)
     assert "\n" not in str(caught.value)
 
@@ -270,3 +275,69 @@ def test_a_dialogue_that_outgrows_the_model_ends_with_the_turn_before(tiny: Lang
     tiny.backbone.most_positions = 20  # nothing fits: a mistake that a person can mend
     with pytest.raises(OneiroError, match="do not fit into the 20 positions"):
         play(lake, attempts(1, 1, "train", 0), policy, settings, chat)
+
+
+class Waiting(FrozenLake):
+    """A lake that waits for something elsewhere, so that the policy answers in a thread of its own."""
+
+    waits = True
+
+
+@pytest.mark.parametrize("make", [lake, Waiting])
+def test_each_rank_plays_its_share_and_has_the_episodes_of_all(make: Callable[[], World], tiny: LanguageModel) -> None:
+    settings = DialogueSettings(context="full", max_turns=3, actions_per_turn=2)
+    planned = attempts(3, 2, "train", 3)
+
+    def work() -> tuple[list[Any], int, int]:
+        made, advanced = [], []
+        policy = ModelPolicy(Engine(tiny, 8), SamplingSettings(max_tokens=12))
+
+        def counted() -> World:
+            made.append(1)
+            return make()
+
+        played = play(counted, planned, policy, settings, ChatFormat(tiny.tokenizer), 1, advance=advanced.append)
+        tokens = [[row.tokens.tolist() for row in episode.rows] for episode in played]
+        return [(e.seed, e.member, e.group, e.rewards, own) for e, own in zip(played, tokens, strict=True)], *(
+            sum(counts) for counts in (made, advanced)
+        )
+
+    whole, made, advanced = work()
+    assert (made, advanced) == (6, 6)
+    for found in on_every_rank(2, work):
+        assert found == (whole, 3, 6)
+
+
+def test_every_rank_plays_all_where_the_policy_remembers() -> None:
+    def work() -> tuple[list[float], dict[str, Any]]:
+        policy = ExplorationPolicy()
+        episodes = play(lake, attempts(3, 2, "train", 0), policy, BRIEF)
+        return [episode.score for episode in episodes], policy.explorer.leads
+
+    assert on_every_rank(2, work) == [work()] * 2
+
+
+def test_a_share_may_be_lost_but_not_all() -> None:
+    class Broken(FrozenLake):
+        """Its first levels raise."""
+
+        def reset(self, **given: Any) -> tuple[str, dict[str, Any]]:
+            if given["seed"] < broken:
+                raise RuntimeError("broken")
+            return super().reset(**given)
+
+    def work() -> list[str]:
+        episodes = play(Broken, attempts(4, 1, "train", 0), ScriptedPolicy(mixture(1.0)), BRIEF)
+        return [str(episode.finish_reason) for episode in episodes]
+
+    broken = 2  # all of the first rank's share
+    assert [reason == FinishReason.ERROR for reason in on_every_rank(2, work)[1]] == [True, True, False, False]
+    broken = 4
+
+    def refused() -> str:
+        with pytest.raises(OneiroError) as error:
+            work()
+        return str(error.value)
+
+    for words in on_every_rank(2, refused):
+        assert "raised in all of its episodes" in words

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 import torch
 
-from oneiro import bench
-from oneiro.bench import contender, cpu, curves, models, step
-from oneiro.bench.contender import Channel, Clock, Job, reward
-from oneiro.bench.measure import paired
-from oneiro.bench.process import Contender
-from oneiro.bench.step import Result, StepSettings
+import bench
+from bench import contender, cpu, curves, models, step
+from bench.contender import Channel, Clock, Job, reward
+from bench.measure import paired
+from bench.process import Contender
+from bench.step import Result, StepSettings
 from oneiro.report.table import Cell, Table
 from oneiro.runtime.errors import OneiroError
 
@@ -201,7 +201,7 @@ def test_the_bar_is_met_at_the_bar_and_missed_below_it() -> None:
 
 def test_a_part_inside_a_part_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
     readings = iter([0.0, 1.0, 2.0, 7.0, 9.0, 10.0])
-    monkeypatch.setattr("oneiro.bench.contender.time.perf_counter", lambda: next(readings))
+    monkeypatch.setattr("bench.contender.time.perf_counter", lambda: next(readings))
     clock = Clock()
     with clock.part("score"), clock.part("generate"):
         pass

@@ -9,11 +9,12 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from oneiro import bench
-from oneiro.bench import floor, memory, models
-from oneiro.bench.growth import growth, three
-from oneiro.bench.measure import OURS, Contestant, Machine, comparison, take_turns
-from oneiro.bench.step import StepSettings
+import bench
+import oneiro
+from bench import floor, memory, models
+from bench.growth import growth, three
+from bench.measure import OURS, Contestant, Machine, comparison, take_turns
+from bench.step import StepSettings
 from oneiro.cli import main
 from oneiro.report.table import Table
 from oneiro.runtime.errors import OneiroError
@@ -111,3 +112,11 @@ def test_the_memory_of_a_large_model_is_the_sum_of_its_parts() -> None:
     assert lora["all"] < full["all"] < 80
     parts = [full[part] for part in ("weights", "gradients", "masters and moments", "cache", "activations", "logits")]
     assert full["all"] == pytest.approx(sum(parts))
+
+
+def test_without_a_checkout_the_command_says_that_it_needs_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(oneiro, "__file__", str(tmp_path / "oneiro" / "__init__.py"))
+    assert main(["bench", "worlds"]) == 2
+    assert "needs a checkout of the repository" in capsys.readouterr().err

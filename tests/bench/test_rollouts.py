@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from oneiro.bench import rollouts, web
-from oneiro.bench.rollouts import Loop, TimedModel, compare
+from bench import rollouts, web
+from bench.rollouts import Loop, TimedModel, compare
 from oneiro.episode import Episode
 from oneiro.runtime.errors import OneiroError
 

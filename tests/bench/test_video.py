@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from oneiro import bench, recipe
-from oneiro.bench import video, video_data
-from oneiro.bench.video import filmed, generated, subject
+import bench
+from bench import video, video_data
+from bench.video import filmed, generated, subject
+from oneiro import recipe
 from oneiro.models.language import LanguageModel
 from oneiro.tasks.video.predictor import VideoPredictor
 
@@ -21,7 +22,7 @@ def small() -> tuple[LanguageModel, VideoPredictor]:
     """What is measured, in the sizes of the smoke preset."""
     load = recipe.load
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("oneiro.bench.video.recipes.load", lambda name: load(name, ["preset=smoke"]))
+        patch.setattr("bench.video.recipes.load", lambda name: load(name, ["preset=smoke"]))
         return subject(None)
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from oneiro.bench import web
-from oneiro.bench.process import PEER_PYTHON
+from bench import web
+from bench.process import PEER_PYTHON
 from oneiro.runtime.errors import OneiroError
-from oneiro.worlds.web.browser.text import TextBrowser
+from oneiro_web.browsers.text.browser import TextBrowser
 
 
 def test_rates_and_resets_are_measured() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from oneiro import bench
-from oneiro.bench import worlds
-from oneiro.bench.worlds import difficulty, plain_room
+import bench
+from bench import worlds
+from bench.worlds import difficulty, plain_room
 from oneiro.cli import main
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.seeds import generator

@@ -57,9 +57,9 @@ def kill_one(words: Sequence[str], logs: Path, out: Path, size: int, rng: np.ran
     if time.monotonic() - began > SECONDS:
         problem = "ranks hang"
     in_time = ended[victim].code == -signal.SIGKILL and any(one.code for r, one in enumerate(ended) if r != victim)
-    told = any(f"rank {victim} of {size}" in one.errors for rank, one in enumerate(ended) if rank != victim)
-    if in_time and not told:
-        problem = problem or f"rank {victim} is not named"
+    lines = [one.errors for rank, one in enumerate(ended) if rank != victim]
+    if in_time and not any("lost the others" in errors and "the same command resumes" in errors for errors in lines):
+        problem = problem or f"no rank says that it lost rank {victim}"
     return problem
 
 

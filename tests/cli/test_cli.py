@@ -12,6 +12,7 @@ import time
 import unittest.mock
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.main import get_command
@@ -118,15 +119,19 @@ def test_mistakes_are_one_line_and_exit_2(toy: Path, tmp_path: Path) -> None:
     assert "choose another --out" in mistake("run", toy, "--out", toy)
 
 
-def test_a_defect_of_ours_keeps_its_traceback_and_a_full_disk_inside_a_library_does_not() -> None:
+def test_a_defect_of_ours_keeps_its_traceback_and_a_full_disk_inside_a_library_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert cli.explain(KeyError("oops")) is None
     assert cli.explain(OneiroError("two\nlines")) == "two lines"
     wrapped = RuntimeError("I/O error")
     wrapped.__cause__ = OSError(28, "No space left on device")
     assert "no space left" in str(cli.explain(wrapped))
-    assert "no space left" in str(
-        cli.explain(Exception("Error while serializing: No space left on device (os error 28)"))
-    )
+    wrapped.__cause__.filename = "/a/file"
+    assert str(cli.explain(wrapped)).startswith("/a/file: no space left")
+    monkeypatch.setattr("shutil.disk_usage", lambda place: SimpleNamespace(free=0 if place == Path.cwd() else 1 << 40))
+    unnamed = Exception("Error while serializing: No space left on device (os error 28)")
+    assert str(cli.explain(unnamed)).startswith(f"the disk of {Path.cwd()}: no space left")
 
 
 HEAVY = {"torch", "transformers", "pyarrow", "pandas", "matplotlib", "jinja2", "playwright"}
@@ -209,11 +214,11 @@ def test_recipes_are_one_line_each_and_one_recipe_is_told_in_full(monkeypatch: p
 
 
 def test_which_settings_a_model_gets_is_said_at_the_start_of_a_run_and_of_a_dry_run(toy: Path, tmp_path: Path) -> None:
-    said = "# model Qwen/Qwen3-0.6B: general settings, those of smollm2-135m"
-    dry = oneiro("run", "spa/bandit", "model=Qwen/Qwen3-0.6B", "--dry-run").stdout
-    assert dry.startswith(said)
+    overrides = ["model=org/thing", "sft.learner.optimiser.lr=1e-4", "rl.learner.optimiser.lr=1e-5"]
+    dry = oneiro("run", "spa/bandit", *overrides, "--dry-run").stdout
+    assert dry.startswith("# model org/thing: general settings, those of smollm2-135m")
     (tmp_path / "again.yaml").write_text(dry)  # the line is a comment
-    assert load(str(tmp_path / "again.yaml")) == load("spa/bandit", ["model=Qwen/Qwen3-0.6B"])
+    assert load(str(tmp_path / "again.yaml")) == load("spa/bandit", overrides)
     toy.write_text(f"{TOY}model: tiny\nmodels: {{other: {{seed: 4}}}}\n")
     done = oneiro("run", toy, "model=other", "--out", tmp_path / "run")
     assert "model other: settings that this recipe has for it" in done.stdout.splitlines()[1]
@@ -291,7 +296,7 @@ def test_a_model_that_cannot_be_loaded_is_said_before_torch_and_leaves_no_run(
     run = ["run", "spa/frozen-lake", "--out", tmp_path / "run"]
     evaluation = ["eval", "agent", "--world", "frozen-lake", "--model"]
     codes, heavy, lines = imported(
-        [*run, "model=Qwen/Qwen3-0.6B"],
+        [*run, "model=Qwen/Qwen3-0.6B", "sft.learner.optimiser.lr=1e-4", "rl.learner.optimiser.lr=1e-5"],
         [*run, f"model={tmp_path / 'several'}"],
         [*evaluation, "Qwen/Qwen3-0.6B"],
         [*evaluation, tmp_path / "several"],

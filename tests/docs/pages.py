@@ -78,9 +78,9 @@ PARSED = {
     "check textgame": "half a minute of solving levels; tests/worlds/textgame",
     "doctor": "asks the model hub; tests/cli",
     "eval policy": "trains policies; tests/systems/policy_eval",
-    "eval web-tasks": "minutes; tests/worlds/web",
+    "eval web-tasks": "minutes; web/tests",
     "models get": "downloads; tests/models",
-    "web serve": "serves until it is stopped; tests/worlds/web",
+    "web serve": "serves until it is stopped; web/tests",
 }
 """How a command begins -> why its command line is only parsed, and where it is tested."""
 
@@ -168,7 +168,7 @@ class Command:
 
 def pages() -> list[Path]:
     """Every page of the documentation, and what stands beside it."""
-    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "web" / "README.md", *sorted(DOCS.rglob("*.md"))]
 
 
 def blocks(page: Path) -> list[Block]:

@@ -20,7 +20,7 @@ from oneiro.worlds import make, names
 from oneiro.worlds.registry import world_class
 from oneiro.worlds.robot.policies import PERTURBATIONS
 from oneiro.worlds.textgame.games import GAMES
-from oneiro.worlds.web.world import WebConfig
+from oneiro_web.env import WebConfig
 from tests.docs.pages import DOCS, ROOT
 
 HEADING = re.compile(r"^\| setting(?: of `(\w+)`)? \| default \|.*\n\|[-| :]+\|\n((?:\|.*\n?)+)", re.MULTILINE)

@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,10 @@ from transformers import AutoModelForCausalLM, GPTNeoXConfig, MixtralConfig, Qwe
 from oneiro.episode import Row, given
 from oneiro.learning import checkpoint, sft
 from oneiro.learning.learner import Learner, LearnerSettings
+from oneiro.learning.optimiser import Optimiser, OptimiserSettings
 from oneiro.models import language as languages
 from oneiro.models.language import LanguageModel, LoraSettings, assemble, with_lora
+from oneiro.models.locate import BEST
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video.tokenizer import FrameTokenizerSettings
 from oneiro.runtime import files
@@ -387,3 +390,266 @@ def test_model_beside_the_checkpoints_is_always_the_newest_weights(tmp_path: Pat
     language.save(tmp_path / "best" / "model")
     checkpoint.last(tmp_path)
     assert (tmp_path / "model").resolve() == tmp_path / "best" / "model"
+
+
+NOT_A_NUMBER = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("state", "step", "problem"),
+    [
+        ({"step": 3}, 3, None),
+        ({"step": 0, "updates": {"policy": 0}, "applied": {}}, 0, None),
+        ({"step": 3, "updates": {"policy": 2, "critic": 0}, "applied": {"policy": 2}}, 3, None),
+        ([3], 3, "not of this step"),
+        ({}, 3, "not of this step"),
+        ({"step": 2}, 3, "not of this step"),
+        ({"step": True}, 1, "not of this step"),
+        ({"step": 3.0}, 3, "not of this step"),
+        ({"step": -1}, -1, "not of this step"),
+        ({"step": 3, "updates": [2]}, 3, "count updates"),
+        ({"step": 3, "updates": {"policy": 2, "critic": -1}}, 3, "count updates"),
+        ({"step": 3, "updates": {"policy": 2, "critic": True}}, 3, "count updates"),
+        ({"step": 3, "updates": {"policy": 2, "critic": "2"}}, 3, "count updates"),
+        ({"step": 3, "applied": 2}, 3, "count updates"),
+        ({"step": 3, "applied": {"policy": 1.5}}, 3, "count updates"),
+    ],
+)
+def test_the_state_of_a_step(tmp_path: Path, state: Any, step: int, problem: str | None) -> None:
+    (tmp_path / "state.json").write_text(json.dumps(state))
+    found = checkpoint.wrong_state(tmp_path, step)
+    assert found is None if problem is None else problem in str(found)
+
+
+def moments(name: str = "w", *shape: int, **more: torch.Tensor) -> dict[str, torch.Tensor]:
+    full = {kind: torch.ones(shape or (2, 3)) for kind in ("exp_avg", "exp_avg_sq")} | {"step": torch.tensor(4.0)}
+    return {f"{name}/{kind}": tensor for kind, tensor in (full | more).items()}
+
+
+def without(state: dict[str, torch.Tensor], *keys: str) -> dict[str, torch.Tensor]:
+    return {key: tensor for key, tensor in state.items() if key not in keys}
+
+
+MASTER = {"w/master": torch.ones(2, 3)}
+
+
+@pytest.mark.parametrize(
+    ("tensors", "applied", "problem"),
+    [
+        (moments(), 1, None),
+        (moments() | MASTER | moments("b", 2), 1, None),
+        (moments() | {"b/master": torch.ones(2)}, 1, None),  # one of them was not part of an update yet
+        ({}, 0, None),
+        (MASTER, 0, None),
+        (moments(), 0, None),
+        ({"w/momentum_buffer": torch.ones(6)}, 1, None),  # Muon's, which is not checked against a shape
+        ({"w/state1": torch.ones(6, dtype=torch.uint8), "w/step": torch.tensor(3)}, 1, None),  # eight bits
+        ({}, 1, "is empty"),
+        (MASTER, 1, "is empty"),
+        (moments("other"), 1, "knows no 'other'"),
+        (moments("w", 3, 2), 1, "another shape"),
+        (moments() | {"w/master": torch.ones(6)}, 1, "another shape"),
+        (moments(exp_avg=torch.tensor([[1.0, 1.0, NOT_A_NUMBER]] * 2)), 1, "not finite"),
+        (moments(step=torch.tensor(NOT_A_NUMBER)), 1, "not finite"),
+        (moments(exp_avg_sq=torch.ones(2, 3, dtype=torch.int32)), 1, "int32"),
+        (moments() | {"w/master": torch.ones(2, 3, dtype=torch.int32)}, 1, "int32"),
+        ({"w/step": torch.tensor(4.0)}, 1, "'w' is incomplete"),
+        ({"w/step": torch.tensor(4.0)} | MASTER, 1, "'w' is incomplete"),
+        (without(moments(), "w/step"), 1, "'w' is incomplete"),
+        (without(moments(), "w/exp_avg"), 1, "'w' is incomplete"),
+        (without(moments(), "w/exp_avg_sq"), 1, "'w' is incomplete"),
+        (moments() | without(moments("b", 2), "b/exp_avg"), 1, "'b' is incomplete"),
+    ],
+)
+def test_the_state_of_an_optimiser(tensors: dict[str, torch.Tensor], applied: int, problem: str | None) -> None:
+    optimiser: Any = SimpleNamespace(shapes={"w": torch.Size([2, 3]), "b": torch.Size([2])})
+    if problem is None:
+        checkpoint.check_optimiser(Path("here"), optimiser, tensors, applied)
+        return
+    with pytest.raises(OneiroError, match=problem):
+        checkpoint.check_optimiser(Path("here"), optimiser, tensors, applied)
+
+
+@pytest.mark.parametrize(
+    ("saved", "problem"),
+    [
+        ({"a": torch.ones(2), "n": torch.tensor([1])}, None),
+        ({"a": torch.ones(2).bfloat16(), "n": torch.tensor([1])}, None),
+        ({"a": torch.ones(2)}, "another model .see 'n'"),
+        ({"a": torch.ones(2), "n": torch.tensor([1]), "z": torch.ones(1)}, "another model .see 'z'"),
+        ({"a": torch.ones(3), "n": torch.tensor([1])}, "another model .see 'a'"),
+        ({"a": torch.ones(2, dtype=torch.int64), "n": torch.tensor([1])}, "'a' holds torch.int64"),
+        ({"a": torch.ones(2), "n": torch.tensor([1.0])}, "'n' holds torch.float32"),
+        ({"a": torch.tensor([1.0, NOT_A_NUMBER]), "n": torch.tensor([1])}, "'a' holds .* not finite"),
+    ],
+)
+def test_weights_of_a_model(saved: dict[str, torch.Tensor], problem: str | None) -> None:
+    own = {"a": torch.zeros(2), "n": torch.tensor([0])}
+    if problem is None:
+        checkpoint.check_weights(Path("here"), own, saved)
+        return
+    with pytest.raises(OneiroError, match=problem):
+        checkpoint.check_weights(Path("here"), own, saved)
+
+
+def test_parts_of_a_file_go_by_their_names() -> None:
+    one, two = torch.ones(1), torch.ones(2)
+    tensors = {"optimiser/w/step": one, "value/weight": two, "values/x": one}
+    assert checkpoint.part_of(tensors, "optimiser") == {"w/step": one}
+    assert checkpoint.part_of(tensors, "value") == {"weight": two} and checkpoint.part_of(tensors, "backbone") == {}
+
+
+def stepped(folder: Path, *steps: int) -> None:
+    for step in steps:
+        (folder / f"step-{step:06d}" / "model").mkdir(parents=True)
+        (folder / f"step-{step:06d}" / "model" / "config.json").write_text(str(step))
+
+
+def test_the_newest_steps_stay_by_number_and_other_names_are_no_steps(tmp_path: Path) -> None:
+    stepped(tmp_path, 2, 999_999, 1_000_000, 7)
+    (tmp_path / "step-old").mkdir()
+    (tmp_path / ".step-000009.1.part").mkdir()
+    assert list(checkpoint.checkpoints(tmp_path)) == [2, 7, 999_999, 1_000_000]
+    (tmp_path / "step-000001").write_text("a file, which is left alone")
+    checkpoint.drop_older(tmp_path, 2)
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"step-999999", "step-1000000", "step-old", ".step-000009.1.part", "step-000001"}
+    newest = checkpoint.latest(tmp_path)
+    assert newest is not None and checkpoint.step_of(newest) == 1_000_000
+    assert checkpoint.latest(tmp_path / "nowhere") is None
+
+
+def test_model_leads_to_the_newest_weights_or_to_the_best(tmp_path: Path) -> None:
+    stepped(tmp_path, 1, 2, 3)
+    link = tmp_path / "model"
+    checkpoint.point_to(tmp_path / "step-000002")
+    assert link.is_symlink() and (link / "config.json").read_text() == "2"
+    (tmp_path / ".model-link").symlink_to("nowhere")  # a process was killed between two steps of it
+    checkpoint.point_to(tmp_path / "step-000003")
+    assert (link / "config.json").read_text() == "3" and not (tmp_path / ".model-link").is_symlink()
+    checkpoint.point_to(tmp_path / "step-000009")  # without weights it stays
+    assert (link / "config.json").read_text() == "3"
+    link.unlink()
+    link.mkdir()
+    (link / "config.json").write_text("a copy")
+    best = tmp_path / BEST / "model"
+    best.mkdir(parents=True)
+    (best / "config.json").write_text("best")
+    checkpoint.point_to(tmp_path / "step-000003")
+    assert link.is_symlink() and (link / "config.json").read_text() == "best"
+    assert checkpoint.last(tmp_path).name == "step-000003" and list(checkpoint.checkpoints(tmp_path)) == [3]
+
+
+def written(folder: Path, step: int, **state: Any) -> Path:
+    def fill(part: Path) -> None:
+        files.write_json(part / "state.json", {"step": step, **state})
+        (part / "model").mkdir()
+        (part / "model" / "x").write_text(str(step))
+
+    return checkpoint.write(folder, step, fill, keep=3)
+
+
+def test_checkpoints_are_known_by_their_numbers(tmp_path: Path) -> None:
+    assert checkpoint.latest(tmp_path) is None and checkpoint.intact(tmp_path) is None
+    for step in (2, 10, 9, 1000000):
+        written(tmp_path, step)
+    (tmp_path / "step-x").mkdir()
+    (tmp_path / "step-000004.part").mkdir()
+    assert list(checkpoint.checkpoints(tmp_path)) == [9, 10, 1000000]  # three are kept
+    assert checkpoint.latest(tmp_path) == tmp_path / "step-1000000"
+    assert checkpoint.step_of(tmp_path / "step-000010") == 10
+    assert (tmp_path / "model" / "x").read_text() == "1000000" and (tmp_path / "model").is_symlink()
+    checkpoint.drop_older(tmp_path)
+    assert list(checkpoint.checkpoints(tmp_path)) == [10, 1000000]
+    assert checkpoint.last(tmp_path).name == "step-1000000" and list(checkpoint.checkpoints(tmp_path)) == [1000000]
+
+
+def test_the_link_leads_to_the_best_weights_and_replaces_a_copied_folder(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "x").write_text("copied")
+    newest = written(tmp_path, 1)
+    assert (tmp_path / "model" / "x").read_text() == "1"
+    (tmp_path / "best" / "model").mkdir(parents=True)
+    (tmp_path / "best" / "model" / "x").write_text("best")
+    (tmp_path / ".model-link").write_text("left behind")
+    checkpoint.point_to(newest)
+    assert (tmp_path / "model" / "x").read_text() == "best" and not (tmp_path / ".model-link").exists()
+    (tmp_path / "alone" / "step-000001").mkdir(parents=True)
+    checkpoint.point_to(tmp_path / "alone" / "step-000001")
+    assert not (tmp_path / "alone" / "model").exists()
+
+
+@pytest.mark.parametrize(
+    "state",
+    [[], {}, {"step": 2}, {"step": True}, {"step": -1}, {"step": "1"}, {"step": 1, "updates": []},
+     {"step": 1, "updates": {"policy": -1}}, {"step": 1, "applied": {"policy": 0.5}},
+     {"step": 1, "updates": {"policy": True}}],
+)  # fmt: skip
+def test_a_state_that_is_not_of_its_step_is_damage(state: Any, tmp_path: Path) -> None:
+    folder = written(tmp_path, 1, updates={"policy": 0}, applied={"policy": 3})
+    assert checkpoint.wrong_state(folder, 1) is None and checkpoint.wrong_state(folder, 2) is not None
+    (folder / "state.json").write_text(json.dumps(state))
+    assert checkpoint.wrong_state(folder, 1) is not None
+    (folder / "state.json").unlink()
+    assert "does not exist" in str(checkpoint.wrong_state(folder, 1))
+
+
+def test_damaged_checkpoints_go_with_a_word_and_the_link_follows(tmp_path: Path) -> None:
+    for step in (1, 2, 3):
+        written(tmp_path, step)
+    said: list[str] = []
+    (tmp_path / "step-000003" / "model" / "x").write_text("other")
+    (tmp_path / "step-000002" / "manifest.json").unlink()
+    found = checkpoint.intact(tmp_path, said.append)
+    assert found is not None and found[0].name == "step-000001" and found[1] == {"step": 1}
+    assert len(said) == 2 and "step-000003 is damaged (model/x is not what was written): removed" in said[0]
+    assert "going on from step-000001" in said[1] and "no manifest.json" in said[1]
+    assert (tmp_path / "model" / "x").read_text() == "1" and list(checkpoint.checkpoints(tmp_path)) == [1]
+    (tmp_path / "step-000001" / "manifest.json").unlink()
+    with pytest.raises(
+        OneiroError, match=r"step-000001 is damaged \(no manifest.json: written by an older version\?\)"
+    ):
+        checkpoint.intact(tmp_path, said.append)
+
+
+def test_an_optimiser_state_is_whole_and_of_its_parameters(tmp_path: Path) -> None:
+    parameter = torch.nn.Parameter(torch.ones(2))
+    optimiser = Optimiser([("w", parameter)], OptimiserSettings())
+    whole = {"w/exp_avg": torch.zeros(2), "w/exp_avg_sq": torch.zeros(2), "w/step": torch.tensor(1.0)}
+
+    def check(tensors: dict[str, torch.Tensor], applied: int = 1) -> None:
+        checkpoint.check_optimiser(tmp_path, optimiser, tensors, applied)
+
+    check(whole)
+    check(whole | {"w/master": torch.zeros(2)})
+    check({}, 0)
+    check({"w/master": torch.zeros(2)}, 0)
+    check({"w/state1": torch.zeros(7, dtype=torch.uint8), "w/step": torch.tensor(3)})
+    for wrong, said in (
+        ({}, "state is empty"),
+        ({"w/master": torch.zeros(2)}, "state is empty"),
+        ({"v/step": torch.zeros(1)}, "knows no 'v'"),
+        (whole | {"w/exp_avg": torch.zeros(3)}, "'w/exp_avg' of the optimiser has another shape"),
+        (whole | {"w/master": torch.zeros(1)}, "another shape"),
+        (whole | {"w/exp_avg_sq": torch.tensor([0.0, torch.nan])}, "not finite"),
+        (whole | {"w/exp_avg": torch.zeros(2, dtype=torch.long)}, "holds torch.int64"),
+        (whole | {"w/step": torch.tensor(torch.inf)}, "not finite"),
+        ({"w/step": torch.tensor(1.0)}, "of 'w' is incomplete"),
+        ({"w/step": torch.tensor(1.0), "w/master": torch.zeros(2)}, "incomplete"),
+        ({"w/exp_avg": torch.zeros(2), "w/step": torch.tensor(1.0)}, "incomplete"),
+        ({"w/exp_avg": torch.zeros(2), "w/exp_avg_sq": torch.zeros(2)}, "incomplete"),
+    ):
+        with pytest.raises(OneiroError, match=said):
+            check(wrong)
+    own = {"a": torch.zeros(2), "n": torch.zeros(1, dtype=torch.long)}
+    checkpoint.check_weights(tmp_path, own, {"a": torch.ones(2), "n": torch.ones(1, dtype=torch.long)})
+    for saved in ({"a": torch.ones(2)}, own | {"b": torch.ones(1)}, own | {"a": torch.ones(3)}):
+        with pytest.raises(OneiroError, match="of another model"):
+            checkpoint.check_weights(tmp_path, own, saved)
+    for saved in (
+        own | {"a": torch.ones(2, dtype=torch.long)},
+        own | {"n": torch.ones(1)},
+        own | {"a": torch.tensor([1.0, torch.inf])},
+    ):
+        with pytest.raises(OneiroError, match="does not fit this model"):
+            checkpoint.check_weights(tmp_path, own, saved)

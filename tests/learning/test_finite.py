@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from oneiro.episode import Episode, Row, given
-from oneiro.learning import checkpoint, sft
+from oneiro.learning import checkpoint, finite, sft
+from oneiro.learning.distributed import DataParallel
 from oneiro.learning.example import Example
 from oneiro.learning.filters import FilterSettings
 from oneiro.learning.finite import NotFiniteError
@@ -17,7 +18,6 @@ from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.loop import Callbacks, RlSettings, reinforce
 from oneiro.learning.losses import LossSettings
 from oneiro.learning.optimiser import Optimiser, OptimiserSettings
-from oneiro.learning.parallel import Alone
 from oneiro.models.language import LanguageModel
 from oneiro.recipe import build
 from oneiro.runtime.errors import OneiroError
@@ -156,7 +156,7 @@ def test_a_stopped_run_goes_on_from_its_last_good_checkpoint(tmp_path: Path) -> 
         assert torch.equal(a, b)
 
 
-class Lost(Alone):
+class Lost(DataParallel):
     """Ranks whose norm overflowed on its way back, though the update was made."""
 
     def step(self, learner: Learner, rate: float) -> float:
@@ -171,3 +171,20 @@ def test_every_metric_of_an_update_is_looked_at(tiny: LanguageModel) -> None:
     learner.parallel = Lost()
     with pytest.raises(NotFiniteError, match=r"^grad_norm is inf$"):
         learner.update(examples)
+
+
+def test_what_is_not_finite_is_named() -> None:
+    finite.require({"a": 1.0})
+    finite.require_array("a reward", [])
+    with pytest.raises(finite.NotFiniteError, match=r"^b is nan$"):
+        finite.require({"a": 1.0, "b": float("nan")})
+    with pytest.raises(finite.NotFiniteError, match=r"^a reward is inf \(2 of 3\)$"):
+        finite.require_array("a reward", [1.0, float("inf"), float("nan")])
+    module = torch.nn.Linear(2, 2)
+    finite.require_weights([module])
+    with torch.no_grad():
+        module.bias[1] = torch.nan
+    with pytest.raises(finite.NotFiniteError, match="the weights 'bias' are not finite"):
+        finite.require_weights([torch.nn.Linear(1, 1), module])
+    with pytest.raises(OneiroError, match="model x cannot be trained: the weights 'bias'"):
+        finite.require_start("x", [module])

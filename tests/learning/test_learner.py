@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,13 +9,15 @@ import torch
 
 from oneiro.episode import Row, SamplingParams, Segment, given
 from oneiro.learning import head, losses
+from oneiro.learning.async_rollout import copy_of
 from oneiro.learning.batch import Batch, batches
 from oneiro.learning.example import Example
-from oneiro.learning.learner import Learner, LearnerSettings
+from oneiro.learning.learner import Learner, LearnerSettings, Statistics, hidden_matrices
 from oneiro.learning.losses import LossSettings
 from oneiro.models.attention import Causal
-from oneiro.models.heads import OutputHead
+from oneiro.models.heads import OutputHead, ValueHead
 from oneiro.models.language import LanguageModel, LoraSettings, with_lora
+from oneiro.runtime.errors import OneiroError
 from tests.conftest import make_tiny
 
 RNG = np.random.default_rng(0)
@@ -262,3 +265,79 @@ def test_environment_tokens_are_learned_when_asked(tiny: LanguageModel, examples
     for _ in range(28):
         last = learner.update(examples)["ce"]
     assert last < 0.5 * first
+
+
+def reply(*tokens: int, turn: int = 0, temperature: float = 1.0, **more: Any) -> Segment:
+    logprobs = -np.arange(1, len(tokens) + 1) / 4
+    return Segment(np.array(tokens), True, turn=turn, logprobs=logprobs, params=SamplingParams(temperature), **more)
+
+
+def test_clip_fractions_count_ratios_strictly_outside_and_the_largest_difference_is_kept() -> None:
+    statistics, settings = Statistics(), LossSettings(clip_low=0.5, clip_high=0.5)
+    assert statistics.largest_difference is None
+    for differences in ([0.1, -1.0, 0.3], [0.6, 0.2, 0.0]):
+        columns = {
+            "advantages": torch.zeros(3), "mean_policy": torch.tensor([0.5, 0.25, 0.0]), "ce": torch.zeros(3),
+            "logprobs": torch.zeros(3),
+        }  # fmt: skip
+        statistics.add_policy(torch.tensor(differences), torch.ones(3), columns, settings)
+    found = statistics.means(teaches=False)
+    assert found["clip_fraction"] == 0.25 + 0.5 and found["largest_difference"] == 1.0 and found["entropy"] == 1.5
+    assert "ce" not in found and "ce" in statistics.means(teaches=True)
+
+
+def test_a_critic_learns_no_vocabulary_head_and_muon_no_embedding() -> None:
+    backbone = make_tiny().backbone
+    own = torch.nn.Linear(32, backbone.shape.vocabulary, bias=False)
+    untied = copy_of(make_tiny())
+    untied.backbone.head = own
+    untied.backbone.requires_grad_(True)
+    with_head, without = (
+        Learner(untied.backbone, LearnerSettings(), 1, ValueHead(32), has_lm_head=kind) for kind in (True, False)
+    )
+    assert "head.weight" in with_head.optimiser.names and "head.weight" not in without.optimiser.names
+    assert {"value.linear.weight", "value.linear.bias", "embedding.weight"} <= set(without.optimiser.names)
+    named = [*untied.backbone.named_parameters(), ("value.linear.weight", ValueHead(32).linear.weight)]
+    found = hidden_matrices(untied.backbone, named)
+    assert len(found) == 2 * 4 and all(name.startswith("blocks.") for name in found)
+
+
+def test_a_learner_refuses_rows_beyond_the_models_positions_and_counts_its_tokens(tiny: LanguageModel) -> None:
+    learner = Learner(tiny.backbone, LearnerSettings(), 1)
+    tiny.backbone.most_positions = 6
+    learner.logprobs([Example.of(Row([given([1, 2, 3], ce=1.0), given([4, 5, 6], ce=1.0)]))])
+    with pytest.raises(OneiroError, match="a row has 7 tokens, more than the 6 positions"):
+        learner.logprobs([Example.of(Row([given([1] * 7, ce=1.0)]))])
+    assert learner.logprobs([]) == ([], [])
+    kept = tiny.backbone.shape.kept * 4
+    assert learner.token_budget == max(1024, int((64 << 20) / kept))
+    tiny.backbone.keeps = 1000.0
+    assert learner.token_budget == 1024
+    assert Learner(tiny.backbone, LearnerSettings(token_budget=77), 1).token_budget == 77
+
+
+def test_truncated_sampling_is_measured_row_by_row(tiny: LanguageModel) -> None:
+    def row(params: SamplingParams) -> Row:
+        made = reply(7, 8)
+        made.params = params
+        return Row([given([1, 2]), made])
+
+    kinds = [SamplingParams(), SamplingParams(top_k=4), SamplingParams(top_p=0.5), SamplingParams(top_k=4)]
+    examples = [Example.of(row(params)) for params in kinds]
+    learner = Learner(tiny.backbone, LearnerSettings(), 1)
+    found = learner.log_kept_mass(examples)
+    assert not found[0].any() and np.array_equal(found[1], found[3]) and not np.array_equal(found[1], found[2])
+    scores = tiny.model(torch.tensor([[1, 2, 7, 8]])).logits[0].detach().softmax(-1)
+    for at, target in ((2, 7), (3, 8)):
+        best = set(scores[at - 1].topk(4).indices.tolist()) | {target}
+        assert float(found[1][at]) == pytest.approx(float(scores[at - 1, list(best)].sum().log()), abs=1e-4)
+    assert found[1][:2].tolist() == [0, 0]
+
+
+def test_values_are_the_heads_own_at_every_token_that_counts() -> None:
+    language = make_tiny()
+    head_ = ValueHead(language.backbone.shape.width)
+    torch.nn.init.constant_(head_.linear.bias, 0.75)
+    learner = Learner(language.backbone, LearnerSettings(), 1, head_)
+    (values,) = learner.values([Example.of(Row([given([3, 4]), given([5, 6, 7], policy=1.0)]))])
+    assert values.tolist() == [0.0, 0.0, 0.75, 0.75, 0.75]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,13 @@ import pytest
 import torch
 
 from oneiro.episode import Episode, FinishReason, Row, SamplingParams, Segment, given
-from oneiro.learning import checkpoint, sft
+from oneiro.learning import checkpoint, loop, sft
 from oneiro.learning.algorithms import DrGrpo, Grpo, Gspo, Ppo, Reinforce, Rloo, StateGrpo, TurnGrpo
 from oneiro.learning.correction import CorrectionSettings
-from oneiro.learning.example import Example
+from oneiro.learning.example import Example, gather, scatter
 from oneiro.learning.filters import FilterSettings
 from oneiro.learning.learner import LearnerSettings
-from oneiro.learning.loop import Callbacks, RlSettings, actor_of, minibatches, reinforce
+from oneiro.learning.loop import Callbacks, RlSettings, actor_of, examples_of, minibatches, reinforce, trajectory_of
 from oneiro.learning.losses import LossSettings
 from oneiro.learning.optimiser import OptimiserSettings
 from oneiro.learning.reference import Reference, ReferenceSettings
@@ -448,3 +449,154 @@ def test_a_step_is_timed_before_the_checkpoint_that_a_resumed_run_starts_from(tm
     reinforce(language, settings(Grpo(), 2).model_copy(update={"checkpoint_every": 2}), tmp_path, 0, callbacks)
     assert [step for step, _ in timed] == [1, 2, 2]
     assert seen == [(1, 0), (2, 0), (2, 2)] and timed[-1][1] == {"checkpointing"} and "learning" in timed[1][1]
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+def test_a_resumed_run_goes_on_with_the_same_learning_rates(schedule: str, tmp_path: Path) -> None:
+    def play(step: int) -> list[Episode]:
+        rng = np.random.default_rng(step)
+        replies = [
+            Segment(rng.integers(3, 99, 4), True, logprobs=rng.normal(-3, 0.2, 4), params=SamplingParams())
+            for _ in range(3)
+        ]
+        return [Episode([Row([given([5, 6, 7]), reply])], rewards=[rng.normal()]) for reply in replies]
+
+    def rates(folder: Path, stop_at: int) -> list[float]:
+        found: list[float] = []
+
+        def play_or_die(step: int) -> list[Episode]:
+            if step == stop_at:
+                raise Killed
+            return play(step)
+
+        optimiser = OptimiserSettings(lr=1e-3, schedule=schedule, warmup=2)  # type: ignore[arg-type]
+        settings = RlSettings(
+            steps=6,
+            algorithm=Grpo(),
+            learner=LearnerSettings(optimiser=optimiser, loss=LossSettings()),
+            epochs=2,
+            checkpoint_every=2,
+        )
+        parts = Callbacks(play_or_die, lambda step, values: found.append(values["lr"]))
+        with contextlib.suppress(Killed):
+            reinforce(make_tiny(), settings, folder, 0, parts)
+        return found
+
+    whole = rates(tmp_path / "whole", -1)
+    before = rates(tmp_path / "killed", 4)
+    after = rates(tmp_path / "killed", -1)
+    assert before + after == whole and len(set(whole)) >= 5
+
+
+def reply(*tokens: int, turn: int = 0, temperature: float = 1.0, **more: Any) -> Segment:
+    logprobs = -np.arange(1, len(tokens) + 1) / 4
+    return Segment(np.array(tokens), True, turn=turn, logprobs=logprobs, params=SamplingParams(temperature), **more)
+
+
+def family(prefix: list[int], *lengths: int, start: int = 100) -> list[Example]:
+    """Rows behind one prefix; tokens of a row count up, so that places can be told."""
+    rows = [Row([given(prefix), reply(*range(start + 10 * i, start + 10 * i + n))]) for i, n in enumerate(lengths)]
+    return [Example.of(row) for row in rows]
+
+
+def test_training_samples_gather_and_scatter_over_rows() -> None:
+    rows = [Row([given([1]), reply(2, 3, turn=1)]), Row([given([4, 5]), reply(6, turn=2), given([7], turn=2)])]
+    episode = Episode(rows, rewards=[1.0, 2.0], group=5)
+    examples = examples_of(episode, RlSettings(environment_ce=0.5))
+    assert [e.weights["ce"].tolist() for e in examples] == [[0, 0, 0], [0, 0, 0, 1]]
+    scatter(examples, "advantages", np.array([10.0, 20.0, 30.0], np.float32))
+    assert [e.columns["advantages"].tolist() for e in examples] == [[0, 10, 20], [0, 0, 30, 0]]
+    assert gather(examples, (e.columns["advantages"] for e in examples)).tolist() == [10, 20, 30]
+    scatter(examples, "reference", np.array([-1.0, -1.0, -2.0], np.float32))
+    plain = trajectory_of(episode, examples, RlSettings())
+    assert plain.rewards.tolist() == [0, 1, 2] and plain.values is None and (plain.group, plain.score) == (5, 3.0)
+    # k1 costs 0.75, 0.5 and 1.75, half of each is taken off.
+    found = trajectory_of(episode, examples, RlSettings(kl_in_reward=0.5))
+    assert found.rewards.tolist() == [-0.375, 0.75, 1.125] and found.score == pytest.approx(3 - 1.5)
+    # The first row's log-probabilities recomputed: k1 costs nothing there.
+    examples[0].columns["old"] = np.array([0.0, -1.0, -1.0], np.float32)
+    assert trajectory_of(episode, examples, RlSettings(kl_in_reward=0.5)).rewards.tolist() == [0, 1, 1.125]
+    scatter(examples, "values", np.array([7.0, 8.0, 9.0], np.float32))
+    assert trajectory_of(episode, examples, RlSettings()).values.tolist() == [7, 8, 9]  # type: ignore[union-attr]
+
+
+def test_cut_replies_are_told_by_their_own_reason() -> None:
+    cut = reply(2, finish_reason=FinishReason.LENGTH)
+    ended = reply(2, finish_reason=FinishReason.TOKEN)
+    given_cut = given([3])
+    given_cut.finish_reason = FinishReason.LENGTH
+    assert loop.truncated(Episode([Row([given([1]), ended]), Row([given([1]), cut])]))
+    assert not loop.truncated(Episode([Row([given([1]), ended, given_cut])]))
+    masked = examples_of(Episode([Row([given([1]), cut]), Row([given([1]), ended])]), RlSettings(mask_truncated=True))
+    assert [e.weights["policy"].tolist() for e in masked] == [[0, 0], [0, 0]]
+    assert [e.weights["kl"].tolist() for e in masked] == [[0, 1], [0, 1]]
+    whole = examples_of(Episode([Row([given([1]), ended])]), RlSettings(mask_truncated=True))
+    assert whole[0].weights["policy"].tolist() == [0, 1]
+
+
+def test_a_refill_numbers_its_batches_behind_the_last_step_and_its_groups_behind_the_last_group() -> None:
+    def batch(*scores: float, group: int = 0) -> list[Episode]:
+        return [Episode([Row([given([1]), reply(2)])], rewards=[s], group=group) for s in scores]
+
+    asked: list[int] = []
+
+    def more(number: int) -> list[Episode]:
+        asked.append(number)
+        return batch(0.0, float(len(asked) > 1), group=2)
+
+    settings = RlSettings(steps=10, filter=FilterSettings(refill=3))
+    found = loop.refill(batch(1.0, 1.0, group=4), 1, 2, settings, more)
+    assert asked == [16, 17] and [e.group for e in found] == [4, 4, 7, 7, 10, 10]
+    asked.clear()
+    assert len(loop.refill(batch(0.0, 1.0), 1, 2, settings, more)) == 2 and asked == []
+    assert [e.group for e in loop.refill([], 1, 0, settings, more)] == [3, 3, 6, 6] and asked == [10, 11]
+    asked.clear()
+    loop.refill(batch(1.0, 1.0), 9, 0, settings, more)
+    assert asked == [10, 11, 12]
+    broken = replace(batch(5.0)[0], finish_reason=FinishReason.ERROR)
+    silent = Episode([Row([given([1])])], rewards=[3.0])
+    (good,) = batch(1.0)
+    assert loop.learnable([broken, silent, good]) == [good]
+
+
+def test_what_the_loop_says_about_the_loss_and_who_learns(tiny: LanguageModel) -> None:
+    settings = RlSettings(environment_ce=0.3, learner=LearnerSettings(loss=LossSettings(max_tokens=9)))
+    assert loop.learner_settings(settings, 70).loss.max_tokens == 9 and loop.learner_settings(settings).loss.ce == 0.3
+    assert (
+        loop.learner_settings(RlSettings(), 70).loss.max_tokens == 70
+        and loop.learner_settings(RlSettings()).loss.ce == 1.0
+    )
+    plain = loop.make_learners(tiny, RlSettings(), LearnerSettings(), 5, seed=3)
+    assert list(plain) == ["policy"] and (plain["policy"].steps, plain["policy"].seed) == (5, 3)
+    assert plain["policy"].value_head is None and plain["policy"].has_lm_head
+    shared = loop.make_learners(tiny, RlSettings(algorithm=Ppo(), shared_backbone=True), LearnerSettings(), 5, seed=3)
+    assert list(shared) == ["policy"] and shared["policy"].value_head is not None and shared["policy"].seed == 3
+    critic = OptimiserSettings(lr=0.25)
+    both = loop.make_learners(tiny, RlSettings(algorithm=Ppo(), critic=critic), LearnerSettings(), 5, seed=3)
+    assert list(both) == ["policy", "critic"] and both["critic"].settings.optimiser == critic
+    assert both["policy"].settings.optimiser == OptimiserSettings() and both["policy"].value_head is None
+    assert not both["critic"].has_lm_head and both["critic"].backbone is not tiny.backbone
+    assert (both["critic"].steps, both["critic"].seed, both["policy"].steps, both["policy"].seed) == (5, 3, 5, 3)
+    assert len(loop.modules(both)) == 3 and len(loop.modules(plain)) == 1
+    assert RlSettings(epochs=3, minibatches=4).updates_per_step == 12
+
+
+def test_minibatches_are_even_random_and_in_order() -> None:
+    rows = [*family([1, 2, 3], 1, 1, 1, 1, 1), *family([4], 1), *family([5], 1), *family([6], 1)]
+    parts = loop.minibatches(rows, 2, seed=1)
+    assert sorted(i for p in parts for i in p) == list(range(8)) and [len(p) for p in parts] == [4, 4]
+    assert all(p == sorted(p) for p in parts) and any({0, 1, 2, 3} <= set(p) for p in parts)
+    assert loop.minibatches(rows, 1, seed=1) == [list(range(8))]
+    assert len({str(loop.minibatches(rows, 3, seed)) for seed in range(6)}) > 1
+    order = seeds.generator(4).permutation(3)
+    assert loop.minibatches(family([1], 1, 1, 1), 5, 4) == [[int(order[k])] for k in range(3)]
+
+
+def test_one_turn_is_as_long_as_its_tokens() -> None:
+    reply = Segment(np.array([2, 3, 4], np.int32), True, logprobs=np.zeros(3, np.float32), params=SamplingParams())
+    episode = Episode([Row([given([1]), reply])], [1.0])
+    assert loop.describe([episode])["response_length"] == 3.0

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oneiro.learning import finite
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.optimiser import Optimiser, OptimiserSettings, learning_rate
 from oneiro.models.language import LanguageModel
@@ -175,3 +179,165 @@ def test_optimisers_of_a_gpu_learn_and_resume(name: str) -> None:
     other.restore(kept)
     go(again, other, 30)
     assert torch.equal(again, weight) and float((weight - target).abs().mean()) < 0.3
+
+
+SHAPES = {"matrix": (3, 4), "norm": (4,), "bias": (3,)}
+
+
+def parameters(dtype: torch.dtype = torch.float32) -> dict[str, torch.nn.Parameter]:
+    torch.manual_seed(0)
+    return {name: torch.nn.Parameter(torch.randn(shape).to(dtype)) for name, shape in SHAPES.items()}
+
+
+def gradients(steps: int) -> Iterator[dict[str, torch.Tensor]]:
+    """Of norms around 10, 0.1, 10, ...: some far above a clip of 1, some far below."""
+    generator = torch.Generator().manual_seed(1)
+    for step in range(steps):
+        yield {n: torch.randn(s, generator=generator) * (3.0, 0.03)[step % 2] for n, s in SHAPES.items()}
+
+
+def test_matrices_decay_and_norms_and_biases_do_not() -> None:
+    """A step without any gradient: only decay moves weights, by lr times its rate."""
+    own = parameters()
+    start = {name: p.detach().clone() for name, p in own.items()}
+    optimiser = Optimiser(list(own.items()), OptimiserSettings(lr=0.1, weight_decay=0.5))
+    for parameter in own.values():
+        parameter.grad = torch.zeros_like(parameter)
+    optimiser.step(0.1)
+    torch.testing.assert_close(own["matrix"].detach(), start["matrix"] * (1 - 0.1 * 0.5))
+    assert torch.equal(own["norm"], start["norm"]) and torch.equal(own["bias"], start["bias"])
+
+
+def test_steps_are_those_of_adamw_on_clipped_gradients() -> None:
+    settings = OptimiserSettings(lr=1.0, betas=(0.8, 0.9), weight_decay=0.2, clip=1.0)
+    own, moments = parameters(), {name: [torch.zeros(shape), torch.zeros(shape)] for name, shape in SHAPES.items()}
+    plain = {name: p.detach().clone() for name, p in own.items()}
+    optimiser = Optimiser(list(own.items()), settings)
+    for step, found in enumerate(gradients(5), 1):
+        rate = 0.1 / step
+        norm = torch.cat([g.flatten() for g in found.values()]).norm()
+        for name, gradient in found.items():
+            own[name].grad = gradient.clone()
+            clipped = gradient * min(1.0, float(1.0 / norm))
+            mean, square = moments[name]
+            mean.mul_(0.8).add_(0.2 * clipped)
+            square.mul_(0.9).add_(0.1 * clipped**2)
+            if plain[name].dim() > 1:
+                plain[name] *= 1 - rate * 0.2
+            plain[name] -= rate * (mean / (1 - 0.8**step)) / ((square / (1 - 0.9**step)).sqrt() + 1e-8)
+        assert optimiser.step(rate) == pytest.approx(float(norm), rel=1e-5)
+        for name in SHAPES:
+            torch.testing.assert_close(own[name].detach(), plain[name], rtol=1e-4, atol=1e-5)
+            assert own[name].grad is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_restored_optimiser_goes_on_as_if_it_had_never_stopped(dtype: torch.dtype) -> None:
+    """Steps too small for bfloat16 live in the float32 masters: without these, a resumed run would lose them."""
+
+    def go(optimiser: Optimiser, steps: list[dict[str, torch.Tensor]]) -> None:
+        for found in steps:
+            for name, parameter in zip(optimiser.names, optimiser.parameters, strict=True):
+                parameter.grad = found[name].to(parameter.dtype)
+            optimiser.step(3e-4)
+
+    steps = list(gradients(12))
+    own = parameters(dtype)
+    whole = Optimiser(list(own.items()), OptimiserSettings(lr=3e-4))
+    go(whole, steps[:6])
+    kept = {name: tensor.clone() for name, tensor in whole.state().items()}
+    weights = {name: p.detach().clone() for name, p in own.items()}
+    go(whole, steps[6:])
+
+    again = {name: torch.nn.Parameter(tensor) for name, tensor in weights.items()}
+    resumed = Optimiser(list(again.items()), OptimiserSettings(lr=3e-4))
+    resumed.restore(kept)
+    go(resumed, steps[6:])
+    for name in SHAPES:
+        assert torch.equal(again[name], own[name]), name
+    for a, b in zip(whole.masters, resumed.masters, strict=True):
+        assert torch.equal(a, b)
+
+
+def test_rates_at_the_edges_of_their_schedules() -> None:
+    def rates(steps: int, *at: int, **how: Any) -> list[float]:
+        return [learning_rate(OptimiserSettings(lr=0.8, **how), step, steps) for step in at]
+
+    assert rates(10, 0, 5, 9, 99) == [0.8] * 4
+    # Two steps of warm-up, then eight of a line from 0.8 to a quarter of it.
+    line = rates(10, 0, 1, 2, 6, 9, 10, 50, warmup=2, schedule="linear", final=0.25)
+    assert line == pytest.approx([0.4, 0.8, 0.8, 0.8 * 0.625, 0.8 * (0.25 + 0.75 / 8), 0.2, 0.2])
+    wave = rates(10, 2, 4, 6, 10, warmup=0.2, schedule="cosine")
+    assert wave == pytest.approx([0.8, 0.8 * 0.8535534, 0.4, 0.0], abs=1e-7)
+    assert rates(100, 6, 7, warmup=0.07, schedule="linear") == pytest.approx([0.8, 0.8])
+    assert rates(1, 0, 1, warmup=5, schedule="linear") == pytest.approx([0.16, 0.32])
+    assert rates(2, 2, warmup=2, schedule="linear") == [0.8]
+    assert rates(10, 0, 1, warmup=1.5) == pytest.approx([0.4, 0.8]) and rates(10, 0, warmup=1.0) == [0.8]
+
+
+def test_an_optimiser_counts_what_it_applied_and_returns_the_norm() -> None:
+    weight, bias = torch.nn.Parameter(torch.ones(2, 2)), torch.nn.Parameter(torch.ones(2))
+    still = torch.nn.Parameter(torch.ones(3))
+    optimiser = Optimiser(
+        [("weight", weight), ("bias", bias), ("still", still)], OptimiserSettings(lr=0.5, weight_decay=0.5)
+    )
+    weight.grad, bias.grad = torch.full((2, 2), 3.0), torch.full((2,), 4.0)
+    assert (
+        optimiser.applied == 0 and optimiser.step(0.125) == pytest.approx((36 + 32) ** 0.5) and optimiser.applied == 1
+    )
+    # The first step of Adam is the rate itself; matrices decay by rate x decay besides.
+    assert weight.detach().flatten().tolist() == pytest.approx([1 - 0.0625 - 0.125] * 4, abs=1e-4)
+    assert bias.detach().tolist() == pytest.approx([0.875] * 2, abs=1e-4) and still.detach().tolist() == [1, 1, 1]
+    assert weight.grad is None and bias.grad is None
+    assert sorted(optimiser.state()) == sorted(
+        f"{n}/{k}" for n in ("weight", "bias") for k in ("step", "exp_avg", "exp_avg_sq")
+    )
+    weight.grad = torch.full((2, 2), torch.inf)
+    with pytest.raises(finite.NotFiniteError, match="norm of the gradient is"):
+        optimiser.step(0.1)
+    assert weight.grad is None and optimiser.applied == 1
+    assert weight.detach().flatten().tolist() == pytest.approx([1 - 0.0625 - 0.125] * 4, abs=1e-4)
+
+
+def test_coarse_weights_without_a_gradient_stay_what_they_are() -> None:
+    moved, still = (torch.nn.Parameter(torch.ones(2, dtype=torch.bfloat16)) for _ in range(2))
+    optimiser = Optimiser([("moved", moved), ("still", still)], OptimiserSettings())
+    moved.grad = torch.ones(2, dtype=torch.bfloat16)
+    optimiser.step(0.25)
+    assert moved.detach().tolist() == [0.75, 0.75] and still.detach().tolist() == [1, 1] and moved.grad is None
+    assert set(optimiser.state()) == {
+        "still/master",
+        *(f"moved/{k}" for k in ("master", "step", "exp_avg", "exp_avg_sq")),
+    }
+
+
+def test_muon_and_adamw_get_the_settings_and_come_back_from_a_state() -> None:
+    settings = OptimiserSettings(name="muon", lr=0.5, betas=(0.8, 0.7), weight_decay=0.03)
+
+    def made() -> tuple[list[torch.nn.Parameter], Optimiser]:
+        torch.manual_seed(0)
+        parameters = [torch.nn.Parameter(torch.randn(3, 3)) for _ in range(2)] + [torch.nn.Parameter(torch.ones(3))]
+        named = list(zip(("inside", "outside", "norm"), parameters, strict=True))
+        return parameters, Optimiser(named, settings, hidden={"inside"})
+
+    parameters, optimiser = made()
+    (muon,), (matrices, vectors) = (part.param_groups for part in optimiser.parts)
+    assert (muon["weight_decay"], muon["momentum"], muon["lr"]) == (0.03, 0.7, 0.5)
+    assert (matrices["weight_decay"], vectors["weight_decay"], matrices["betas"]) == (0.03, 0.0, (0.8, 0.7))
+    assert muon["params"] == parameters[:1] and matrices["params"] == parameters[1:2]
+    again, other = made()
+
+    def step(own: list[torch.nn.Parameter], optimiser: Optimiser, seed: int) -> None:
+        torch.manual_seed(seed)
+        for parameter in own:
+            parameter.grad = torch.randn(parameter.shape)
+        optimiser.step(0.1)
+
+    step(parameters, optimiser, 1)
+    other.restore({key: value.clone() for key, value in optimiser.state().items()})
+    with torch.no_grad():
+        for mine, theirs in zip(again, parameters, strict=True):
+            mine.copy_(theirs)
+    for own, each in ((parameters, optimiser), (again, other)):
+        step(own, each, 2)
+    assert all(torch.equal(a, b) for a, b in zip(parameters, again, strict=True))

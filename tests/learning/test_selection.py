@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -107,3 +108,25 @@ def test_an_unknown_metric_is_named(tmp_path: Path) -> None:
     selection = Selection(SelectionSettings(), tmp_path, make_tiny(), lambda: {"validation_success": 1.0}, "sucess")
     with pytest.raises(OneiroError, match=r"no 'sucess' among .*validation_success"):
         selection.measure(1)
+
+
+def test_the_better_value_and_patience_are_as_told(tmp_path: Path) -> None:
+    def selection(**settings: Any) -> Selection:
+        return Selection(SelectionSettings(**settings), tmp_path, make_tiny(), lambda: {"score": 1.0}, "score")
+
+    found = selection(patience=2)
+    said = [found.see(step, {"score": value}) for step, value in enumerate([1.0, 1.0, 2.0, 1.5, None, 1.9], start=1)]
+    assert said[:-1] == [None] * 5 and said[-1] == "RL ended at step 6: 2 validations in a row were no better than 2"
+    assert found.reason == said[-1] and (found.best, found.since) == (2.0, 2)
+    rows = [{"step": 1, "score": 1.0}, {"step": 2}, {"step": 3, "score": 0.5}]
+    assert found.replay(rows) is None and (found.best, found.since, found.reason) == (1.0, 1, None)
+    least = selection(mode="min")
+    assert [least.see(1, {"score": v}) for v in (3.0, 2.0, 2.0, 5.0)] == [None] * 4
+    assert (least.best, least.since) == (2.0, 2)
+    every = selection(every=4)
+    assert [step for step in range(1, 11) if every.measure(step)] == [1, 5, 9]
+    assert json.loads((tmp_path / "best" / "selection.json").read_text()) == {
+        "step": 8,
+        "metric": "score",
+        "value": 1.0,
+    }

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from transformers import (
     AutoModelForCausalLM,
     CohereConfig,
@@ -27,7 +29,7 @@ from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models.admission import admit, backbone_of
 from oneiro.models.attention import AfterPrefix, Causal, Prefill, PrefixGroups
-from oneiro.models.foreign import ForeignBackbone
+from oneiro.models.foreign import ForeignBackbone, Unfit, by_plan
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from tests.conftest import make_tiny
@@ -127,3 +129,23 @@ def test_a_model_that_would_compute_something_else_is_refused_by_name(config: Pr
     with pytest.raises(OneiroError, match=f"architecture '{config.model_type}' are not supported") as caught:
         admit(random_model(config))
     assert "\n" not in str(caught.value)
+
+
+def test_a_foreign_layers_scale_comes_with_its_queries() -> None:
+    query, key, value = (torch.randn(1, 2, 3, 4, generator=torch.Generator().manual_seed(i)) for i in range(3))
+    layer = SimpleNamespace(layer_idx=0)
+    for scaling in (None, 0.5, 0.2):
+        found, nothing = by_plan(layer, query, key, value, None, scaling)  # type: ignore[arg-type]
+        expected = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling)
+        torch.testing.assert_close(found, expected.transpose(1, 2))
+        assert nothing is None
+
+
+def test_a_model_without_a_head_of_its_own_is_unfit() -> None:
+    config = SimpleNamespace(get_text_config=lambda: None)
+    whole = SimpleNamespace(config=config, get_output_embeddings=lambda: nn.Linear(1, 1))
+    whole.base_model = whole
+    headless = SimpleNamespace(config=config, get_output_embeddings=lambda: None, base_model=nn.Linear(1, 1))
+    for model in (whole, headless):
+        with pytest.raises(Unfit, match="its vocabulary head cannot be told from its layers"):
+            ForeignBackbone(model)

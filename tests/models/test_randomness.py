@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import LlamaConfig
 
 from oneiro.models import language as languages
-from oneiro.models.heads import ValueHead
+from oneiro.models.heads import OutcomeHead, ValueHead
 from oneiro.models.language import LanguageModel, ModelSettings, create_tiny, with_lora
 from oneiro.models.randomness import seeded
 from oneiro.models.settings import LoraSettings
@@ -23,7 +23,6 @@ from oneiro.models.video.layout import Layout
 from oneiro.models.video.perceptual import Lpips
 from oneiro.models.video.pixel import PixelSettings
 from oneiro.models.video.settings import FrameTokenizerSettings, TransformerSettings
-from oneiro.systems.webrl.critic import Critic
 from tests.conftest import global_generators
 
 SMALL = ModelSettings(layers=1, width=16, heads=2, mlp=16)
@@ -56,7 +55,7 @@ MAKERS: dict[str, Callable[[Path], nn.Module]] = {
     "saved adapter": saved_adapter,
     "small": lambda folder: random_model(small_config(LlamaConfig()), 1),
     "value head": lambda folder: ValueHead(4),
-    "critic": lambda folder: Critic(tiny().backbone, 2).heads,
+    "outcome head": lambda folder: OutcomeHead(4, 2),
     "frame predictor": lambda folder: (
         transformer.create(TransformerSettings(layers=1, width=8, heads=1, mlp=8), Layout.single_step(9, 4, 2), 1).model
     ),

@@ -15,41 +15,36 @@ from transformers import AutoModelForCausalLM
 
 from oneiro.models import shards
 from oneiro.models.language import LanguageModel, merge
-from oneiro.runtime import team as teams
+from oneiro.runtime import distributed
 from oneiro.runtime.errors import OneiroError
 from tests.conftest import make_tiny
 from tests.ranks import on_ranks
 
 
-def _write(team: teams.Team, folder: str, state: dict[str, torch.Tensor], replicas: int) -> None:
+def _write(folder: Path, state: dict[str, torch.Tensor], replicas: int) -> None:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Placement, Replicate, Shard, distribute_tensor
 
+    rank, size = distributed.rank(), distributed.world_size()
     # verl's meshes: ranks in a row, or replicas of such rows (HSDP).
     if replicas > 1:
-        mesh = init_device_mesh("cpu", (replicas, team.size // replicas), mesh_dim_names=("ddp", "fsdp"))
+        mesh = init_device_mesh("cpu", (replicas, size // replicas), mesh_dim_names=("ddp", "fsdp"))
     else:
-        mesh = init_device_mesh("cpu", (team.size,), mesh_dim_names=("fsdp",))
+        mesh = init_device_mesh("cpu", (size,), mesh_dim_names=("fsdp",))
     # Vectors whole on every rank, matrices by rows.
     outer: list[Placement] = [Replicate()] * (mesh.ndim - 1)
     sharded = {
         name: distribute_tensor(tensor, mesh, [*outer, Replicate() if tensor.dim() == 1 else Shard(0)])
         for name, tensor in state.items()
     }
-    torch.save(sharded, Path(folder) / f"model_world_size_{team.size}_rank_{team.rank}.pt")
+    torch.save(sharded, folder / f"model_world_size_{size}_rank_{rank}.pt")
 
 
 def sharded(language: LanguageModel, folder: Path, size: int, replicas: int = 1) -> Path:
     language.save(folder / "huggingface")
     (folder / "huggingface" / "model.safetensors").unlink()
     state = {name: tensor.clone() for name, tensor in language.model.state_dict().items()}
-
-    def work() -> None:
-        team = teams.current()
-        assert team is not None
-        team.together(_write, str(folder), state, replicas)
-
-    on_ranks(size, work)
+    on_ranks(size, lambda: _write(folder, state, replicas))
     return folder
 
 

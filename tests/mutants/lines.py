@@ -1,6 +1,6 @@
 """Which tests run which lines: each test once, over code that marks what it runs.
 
-What runs in forked processes (the ranks of a team) counts too: an error that was put into the parent is there as well,
+What runs in forked processes (ranks) counts too: an error that was put into the parent is there as well,
 and such a process may be killed at any moment.
 """
 

@@ -14,7 +14,8 @@ import torch
 from safetensors.torch import load_file
 
 from oneiro.models.language import LanguageModel
-from oneiro.sampling.engine import Engine, Sample, SamplingSettings
+from oneiro.sampling.engine import Engine, SamplingSettings
+from oneiro.sampling.sample import Sample
 
 
 class FakeServer:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,11 +12,15 @@ from oneiro.episode import FinishReason, Row, SamplingParams, given
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models.language import LanguageModel
+from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling import engine
+from oneiro.sampling import engine as engines
+from oneiro.sampling.decode_batch import DecodeBatch
 from oneiro.sampling.draw import draw, invert
-from oneiro.sampling.engine import FREE, Engine, Sample, SamplingSettings
+from oneiro.sampling.engine import FREE, Engine, SamplingSettings
 from oneiro.sampling.prefixes import Sharing
+from oneiro.sampling.sample import Sample
 from tests.conftest import make_tiny
 
 PROMPTS = [np.array([5, 6, 7]), np.array([9] * 12), np.array([5, 6, 7]), np.array([40, 3])]
@@ -340,3 +345,167 @@ def test_prompts_are_shared_where_rows_come_in_groups_of_like_size() -> None:
     sharing.seated(5)
     assert torch.as_tensor(found.rows).tolist() == [3, 2, 4]
     assert sharing.seated(2) == []
+
+
+def test_a_sample_comes_apart_into_runs_of_one_author() -> None:
+    how = SamplingParams(0.5)
+    forced = np.array([True, False, False, True, True, False])
+    sample = Sample(np.arange(6), np.arange(6) * -0.5, forced, FinishReason.LENGTH, how)
+    found = sample.segments(role="robot", turn=3, tag="move")
+    assert [s.tokens.tolist() for s in found] == [[0], [1, 2], [3, 4], [5]]
+    assert [(s.sampled, s.role, s.turn, s.tag) for s in found] == [
+        (False, "forced", 3, "move"),
+        (True, "robot", 3, "move"),
+        (False, "forced", 3, "move"),
+        (True, "robot", 3, "move"),
+    ]
+    first = found[1]
+    assert first.logprobs is not None and first.logprobs.tolist() == [-0.5, -1.0]
+    assert first.params is how and first.finish_reason is FinishReason.LENGTH
+    plain = Sample(np.arange(2), np.zeros(2), np.zeros(2, bool), FinishReason.TOKEN, how).segments()
+    assert [(s.role, s.turn, s.tag) for s in plain] == [("assistant", 0, "")]
+    assert Sample(np.arange(0), np.zeros(0), np.zeros(0, bool), FinishReason.TOKEN, how).segments() == []
+
+
+def test_sizes_grow_by_eighths_and_by_64_at_least() -> None:
+    assert [engines.roomy(size) for size in (1, 64, 65, 512, 513, 1000, 1024, 1025, 1300)] == [
+        64, 64, 128, 512, 640, 1024, 1024, 1280, 1536,
+    ]  # fmt: skip
+
+
+def test_what_was_sampled_is_the_inverse_of_seeded_numbers(tiny: LanguageModel) -> None:
+    """Each sample of each prompt by itself, with transformers' own forward and its own row of numbers."""
+    sampling = SamplingSettings(max_tokens=6, temperature=0.8, top_k=40)
+    found = Engine(tiny, max_batch_size=3).generate(PROMPTS, n=2, sampling=sampling, seed=11)
+    numbers = seeds.generator(11, "sample").random((8, 6), dtype=np.float32)
+    for i, sample in enumerate(sample for samples in found for sample in samples):
+        tokens = torch.from_numpy(PROMPTS[i // 2])
+        for step in range(len(sample.tokens)):
+            logits = tiny.model(tokens[None]).logits[0, -1:].detach()
+            drawn, logprob = draw(logits, torch.tensor([numbers[i, step]]), sampling.params)
+            assert int(drawn) == sample.tokens[step]
+            assert float(logprob) == pytest.approx(float(sample.logprobs[step]), abs=5e-5)
+            tokens = torch.cat([tokens, drawn])
+        ended = int(sample.tokens[-1]) in tiny.end_tokens
+        assert sample.finish_reason is (FinishReason.TOKEN if ended else FinishReason.LENGTH)
+        assert len(sample.tokens) == 6 or ended
+        assert sample.tokens.dtype == np.int32 and sample.params == sampling.params
+
+
+def test_a_call_without_prompts_or_with_an_empty_one(tiny: LanguageModel) -> None:
+    assert Engine(tiny).generate([]) == []
+    with pytest.raises(ValueError, match="at least one token"):
+        Engine(tiny).generate([np.array([1]), np.zeros(0, int)])
+    for few_or_many in ([1], [1, 2, 3]):
+        with pytest.raises(ValueError, match=f"2 prompts need as many seeds, not {len(few_or_many)}"):
+            Engine(tiny).generate(PROMPTS[:2], seed=few_or_many)
+    tiny.backbone.most_positions = None
+    ((one,),) = Engine(tiny).generate([[1, 2]])
+    assert len(one.tokens) <= 64  # the usual settings, one sample
+
+
+def test_forced_tokens_may_end_a_sample_and_be_fewer_than_it_has(tiny: LanguageModel) -> None:
+    end = tiny.end_tokens[0]
+    sampling = SamplingSettings(max_tokens=9)
+    forced = [np.array([11, end, 12]), None, np.array([13])]
+    found = Engine(tiny).generate(PROMPTS[:3], n=2, sampling=sampling, forced=forced, seed=1)
+    for sample in found[0]:
+        assert sample.tokens.tolist() == [11, end] and sample.finish_reason is FinishReason.TOKEN
+        assert sample.forced.tolist() == [True, True] and sample.logprobs.tolist() == [0, 0]
+    for sample in found[2]:
+        assert sample.tokens[0] == 13 and sample.forced.tolist() == [True] + [False] * (len(sample.tokens) - 1)
+    free = Engine(tiny).generate(PROMPTS[:3], n=2, sampling=SamplingSettings(max_tokens=9, ignore_eos=True), seed=1)
+    assert all(len(s.tokens) == 9 and s.finish_reason is FinishReason.LENGTH for group in free for s in group)
+
+
+def test_rows_are_kept_between_calls_as_long_as_they_suffice(tiny: LanguageModel) -> None:
+    engine = Engine(tiny, max_batch_size=5)
+    assert engine.most_rows(10) == sys.maxsize
+    first = engine.decode_batch(4, 20, 8, 3)
+    assert (first.rows, first.capacity, first.steps, len(first.ends)) == (4, 20, 8, 8)
+    assert engine.decode_batch(4, 20, 8, 8) is first and engine.decode_batch(1, 1, 1) is first
+    for larger in ((5, 20, 8, 8), (4, 21, 8, 8), (4, 20, 9, 8), (4, 20, 8, 9)):
+        assert not first.fits(*larger) and first.fits(4, 20, 8, 8)
+        engine._batch = first
+        assert engine.decode_batch(*larger) is not first
+    assert len(DecodeBatch(tiny.backbone, 1, 2, 2, 9).ends) == 16 and len(DecodeBatch(tiny.backbone, 1, 2, 2).ends) == 8
+    # Fewer slots than samples; as many as samples where there are few.
+    engine._batch = None
+    engine.generate(PROMPTS, n=2, sampling=SamplingSettings(max_tokens=3))
+    assert engine._batch is not None and (engine._batch.rows, engine._batch.capacity, engine._batch.steps) == (5, 15, 3)
+    engine._batch = None
+    engine.generate(PROMPTS[:1], n=2, sampling=SamplingSettings(max_tokens=3))
+    assert engine._batch.rows == 2  # type: ignore[attr-defined]
+
+
+def test_a_freed_slot_counts_as_done_and_movers_fill_the_gaps(
+    tiny: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(tiny, max_batch_size=6)
+    retire, seen = engines._Call.retire, []
+
+    def watched(call: engines._Call) -> None:
+        before = list(call.rows)
+        done = call.batch.done[: len(before)].tolist()
+        retire(call)
+        stay = [row for row, over in zip(before, done, strict=True) if not over]
+        assert sorted(call.rows) == sorted(stay)
+        # Rows that need not move do not; slots beyond those in use are done.
+        assert all(before[slot] == row for slot, row in enumerate(call.rows) if not done[slot])
+        assert call.batch.done[len(call.rows) :].all() and not call.batch.done[: len(call.rows)].any()
+        for slot, row in enumerate(call.rows):
+            assert torch.equal(call.batch.uniforms[slot, : call.sampling.max_tokens], call.uniforms[row])
+        seen.append(sum(done))
+
+    monkeypatch.setattr(engines._Call, "retire", watched)
+    tiny.model.generation_config.eos_token_id = list(range(0, 330, 5))
+    engine.generate(PROMPTS, n=6, sampling=SamplingSettings(max_tokens=12), seed=2)
+    assert max(seen) >= 1 and sum(seen) == 24
+
+
+def test_waiting_samples_are_seated_when_an_eighth_of_the_slots_is_free(
+    tiny: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admitted: list[tuple[int, int, int]] = []
+    admit = engines._Call.admit
+
+    def watched(call: engines._Call, free: int) -> None:
+        admitted.append((free, len(call.rows), len(call.queue)))
+        admit(call, free)
+
+    monkeypatch.setattr(engines._Call, "admit", watched)
+    tiny.model.generation_config.eos_token_id = list(range(0, 330, 9))
+    engine = Engine(tiny, max_batch_size=16)
+    engine.generate(PROMPTS, n=10, sampling=SamplingSettings(max_tokens=12), seed=2)
+    assert admitted[0] == (16, 0, 40)
+    assert len(admitted) > 3 and all(free == 16 - rows for free, rows, _ in admitted)
+    # Two free slots are enough; one only where one sample waits.
+    assert all(free >= 2 or waiting == 1 for free, _, waiting in admitted) and any(free == 2 for free, _, _ in admitted)
+
+
+def test_only_tokens_that_may_complete_a_stop_string_are_looked_at(tiny: LanguageModel) -> None:
+    engine = Engine(tiny)
+    found = engine.finishers(("xa", "b"))
+    assert engine.finishers(("xa", "b")) is found and len(found) == tiny.backbone.shape.vocabulary
+    for token in range(len(found)):
+        text = tiny.decode([token])
+        assert found[token] == ("a" in text or "b" in text or "\ufffd" in text), token
+
+
+@pytest.mark.parametrize("steps", [1, 3, 16])
+def test_the_first_stop_string_ends_a_sample_however_many_steps_are_looked_at_at_once(
+    tiny: LanguageModel, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(engines.LOOK_EVERY, tiny.backbone.device.type, steps)
+    told = tiny.encode("hello world hello world")
+    for stop, length in (("hello", 0), ("ello w", 0), (" world", 0), ("never said", len(told))):
+        sampling = SamplingSettings(max_tokens=len(told), stop=("another", stop))
+        ((sample,),) = Engine(tiny).generate(PROMPTS[:1], sampling=sampling, forced=[np.array(told)])
+        text = tiny.decode(sample.tokens)
+        if length:
+            assert len(sample.tokens) == length and sample.finish_reason is FinishReason.LENGTH
+            continue
+        assert stop in text and stop not in tiny.decode(sample.tokens[:-1])
+        assert sample.finish_reason is FinishReason.TOKEN and len(sample.logprobs) == len(sample.forced) == len(
+            sample.tokens
+        )

@@ -67,16 +67,16 @@ def test_a_body_is_posted_and_without_one_it_is_a_get() -> None:
 )
 def test_anything_but_a_whole_reply_is_a_fault(answer: Answer, said: str) -> None:
     with serving(answer) as url, pytest.raises(ServerFault, match=said):
-        ask(url, longest=1 << 20)
+        ask(url, max_bytes=1 << 20)
 
 
 def test_a_reply_may_be_empty_and_as_long_as_allowed() -> None:
     with serving(say(b" \n")) as url:
         assert ask(url) is None
     with serving(say(b'"abcd"')) as url:
-        assert ask(url, longest=6) == "abcd"
+        assert ask(url, max_bytes=6) == "abcd"
         with pytest.raises(ServerFault, match="longer"):
-            ask(url, longest=5)
+            ask(url, max_bytes=5)
 
 
 def test_a_reply_that_stops_halfway_is_not_taken_for_the_whole() -> None:

@@ -27,7 +27,7 @@ from oneiro.worlds.robot import puck
 from oneiro.worlds.robot.episodes import open_episodes
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl
 from oneiro.worlds.textgame.world import TextGameConfig
-from oneiro.worlds.web.world import WebConfig
+from oneiro_web.env import WebConfig
 from tests.tasks.grid.test_grid import walk
 from tests.tasks.video.test_predictor import clips_and_cases, model_of, task_of
 from tests.tasks.webpage.cases import recorded

@@ -1,11 +1,9 @@
-"""What tests of many worlds share: `oneiro check` without another process and with few levels, and one Chromium."""
+"""What tests of many worlds share: `oneiro check` without another process and with few levels."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
-from collections.abc import Iterator
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
@@ -34,21 +32,3 @@ def few_levels(one_process: None, monkeypatch: pytest.MonkeyPatch) -> None:
     module = import_module("oneiro.worlds.check")
     monkeypatch.setattr(module, "LEVELS", 6)
     monkeypatch.setattr(module, "MEMBERS", 2)
-
-
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Any]:
-    """One Chromium for all tests, which worlds take for the browser of the process too. Starting one takes a second or
-    two. It is patient: pages that answer have all the time that a busy machine may need.
-    """
-    if shutil.which("chromium") is None:
-        pytest.skip("needs Chromium (apt install chromium)")
-    module = pytest.importorskip(
-        "oneiro.worlds.web.browser.chromium", reason="needs Playwright (pip install oneiro[web])"
-    )
-    from oneiro.worlds.web import browsing
-    from oneiro.worlds.web.browser.base import Limits
-
-    with module.ChromiumBrowser(Limits(seconds=60.0)) as browser, pytest.MonkeyPatch.context() as patch:
-        patch.setitem(browsing._STARTED, ("chromium", False), browser)
-        yield browser

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from oneiro import worlds
-from oneiro.agents.policies import ModelPolicy, ScriptedPolicy, Turn, Utterance
+from oneiro.agents.game import Game
+from oneiro.agents.policies import ModelPolicy, ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts, play
 from oneiro.episode import Episode, FinishReason, lost
@@ -24,6 +25,7 @@ from oneiro.report.episodes import record
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.processes import each_done
 from oneiro.sampling.engine import Engine, SamplingSettings
+from oneiro.sampling.sample import Sample
 from oneiro.worlds import workers
 from oneiro.worlds.base import World, WorldLost
 from oneiro.worlds.baselines import mixture
@@ -147,12 +149,12 @@ class Killer(ScriptedPolicy):
         super().__init__(mixture(0.5), (1, 1), False, False)
         self.level, self.end, self.done = level, end, False
 
-    def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]:
+    def answer(self, turns: Sequence[Game], seed: int) -> list[Sample]:
         said = super().answer(turns, seed)
         for turn in turns:
-            if turn.world.seed == self.level and turn.number == 2 and not self.done:
+            if turn.playing.seed == self.level and turn.turn == 2 and not self.done:
                 self.done = True
-                self.end(turn.world)
+                self.end(turn.playing)
         return said
 
 
@@ -179,10 +181,10 @@ def test_a_killed_worker_costs_one_episode_and_is_replaced(place: int | str) -> 
 class Impatient(ScriptedPolicy):
     """Gives the level that hangs half a second, and the others all the time that a busy machine may need."""
 
-    def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]:
+    def answer(self, turns: Sequence[Game], seed: int) -> list[Sample]:
         for turn in turns:
-            if turn.world.seed == HANGS:
-                turn.world.timeout_s = 0.5  # type: ignore[attr-defined]
+            if turn.playing.seed == HANGS:
+                turn.playing.timeout_s = 0.5  # type: ignore[attr-defined]
         return super().answer(turns, seed)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from oneiro.agents import reply as replies
 from oneiro.agents.learners import Repeat
 from oneiro.agents.learners.recipe import SLOTS, WebRecipe
-from oneiro.agents.linear import LinearPolicy
+from oneiro.agents.linear import LinearPolicy, fit
 from oneiro.agents.loading import AgentMetadata
 from oneiro.agents.policies import Policy, ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
@@ -26,11 +26,9 @@ from oneiro.models import language as languages
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import METADATA, LanguageModel, write_folder
 from oneiro.rundir.run import Run
-from oneiro.runtime import files, seeds
+from oneiro.runtime import distributed, files, seeds
 from oneiro.sampling.engine import Engine
 from oneiro.sampling.settings import SamplingSettings
-from oneiro.systems.webrl.linear import LinearAgent
-from oneiro.systems.webrl.trajectories import Step
 from oneiro.tasks.answering import true_rows
 from oneiro.tasks.webpage.dynamics import BrowsedPage, NextPages, pages_in
 from oneiro.tasks.webpage.model import TEXTS, WebPageMetadata, WebPageModel, create_tiny
@@ -41,7 +39,8 @@ from oneiro.tasks.webpage.slot_model import SlotModel
 from oneiro.tasks.webpage.state import PageTransition
 from oneiro.worlds.baselines import mixture
 from oneiro.worlds.choice import WorldChoice
-from oneiro.worlds.web.world import WebConfig, WebWorld
+from oneiro_web.env import WebConfig
+from oneiro_web.plugin import WebWorld
 
 Policies = Callable[[], LinearPolicy]
 
@@ -180,7 +179,8 @@ def recorded(
         worlds.append(RecordedWeb(config))
         return worlds[-1]
 
-    episodes = play(make_world, planned, policy, policy_dialogue(recipe), None, seed)
+    with distributed.local():  # each rank needs the steps of all worlds
+        episodes = play(make_world, planned, policy, policy_dialogue(recipe), None, seed)
     return episodes, [list(world.steps) for world in worlds]
 
 
@@ -193,10 +193,14 @@ def browsed(steps: Sequence[PageTransition]) -> list[tuple[BrowsedPage, str]]:
     return views
 
 
-def as_replies(episodes: Sequence[Steps]) -> list[Step]:
+def as_turns(episodes: Sequence[Steps]) -> list[dict[str, str]]:
     """Steps as the linear agent learns from them."""
     return [
-        Step("\n".join([*state.past, state.text]), state.text, replies.write([action], think=False))
+        {
+            "message": "\n".join([*state.past, state.text]),
+            "state": state.text,
+            "reply": replies.write([action], think=False),
+        }
         for steps in episodes
         for state, action in browsed(steps)
     ]
@@ -229,21 +233,23 @@ class WebLearner(Repeat):
         planned = attempts(self.recipe.play.demonstrations, 1, "train", seeds.derive(self.seed, "demonstrations"))
         _, shown = recorded(self.recipe, planned, oracle, self.seed)
         self.write(self.file("demonstrations"), shown)
-        agent = LinearAgent()
-        updates = self.imitate(agent, shown, self.named("policy"))
-        self.save_policy(self.checkpoint("policy"), agent)
+        policy = LinearPolicy()
+        updates = self.imitate(policy, shown, self.named("policy"))
+        self.save_policy(self.checkpoint("policy"), policy)
         return {"updates": updates, "steps": sum(map(len, shown))}
 
-    def imitate(self, agent: LinearAgent, episodes: Sequence[Steps], stage: str) -> int:
+    def imitate(self, policy: LinearPolicy, episodes: Sequence[Steps], stage: str) -> int:
         settings, seed = self.recipe.policy, seeds.derive(self.seed, "imitate")
         self.run.rewind(stage, -1)
-        return agent.imitate(
-            as_replies(episodes), settings.epochs, settings.rate, seed, lambda step, v: self.run.log(stage, step, v)
+        lessons = [(turn, 1.0) for turn in as_turns(episodes)]
+        epochs = max(1, round(settings.epochs))
+        result = fit(
+            policy, lessons, epochs, settings.rate, seed, log=lambda epoch, values: self.run.log(stage, epoch, values)
         )
+        return int(result["updates"])
 
-    def save_policy(self, folder: Path, agent: LinearAgent) -> None:
-        """The policy as any agent: `oneiro eval agent --model` plays it."""
-        agent.save(folder, self.metadata.model_dump(mode="json"))
+    def save_policy(self, folder: Path, policy: LinearPolicy) -> None:
+        policy.save(folder, self.metadata.model_dump(mode="json"))
 
     @property
     def metadata(self) -> AgentMetadata:
@@ -270,7 +276,7 @@ class WebLearner(Repeat):
         return {"steps": sum(map(len, steps)), "success": success}
 
     def file(self, name: str) -> Path:
-        return self.run.path / "data" / f"{name}-{self.number}.parquet"
+        return self.run.path / "data" / f"{self.named(name)}.parquet"
 
     def write(self, path: Path, episodes: Sequence[Steps]) -> None:
         task = WebPagePredictor(WebPagePredictorConfig(brief=True))

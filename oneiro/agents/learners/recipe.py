@@ -17,8 +17,8 @@ from oneiro.sampling.settings import SamplingSettings
 from oneiro.tasks.webpage.predictor import WebPagePredictorConfig
 from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.registry import world_class
-from oneiro.worlds.web.templates.base import Template
-from oneiro.worlds.web.world import chosen_templates
+from oneiro_web.env import chosen_templates
+from oneiro_web.templates.base import Template
 
 SLOTS = "slots"
 """The page model that needs no language model (`oneiro.tasks.webpage.slot_model`)."""

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from oneiro.agents import reply as replies
+from oneiro.agents.game import Game
 from oneiro.agents.planning.base import Decision, Planner, PlannerName, PlannerSettings, Propose, Root
 from oneiro.agents.planning.beam import BeamSearch
 from oneiro.agents.planning.mpc import ModelPredictiveControl
-from oneiro.agents.policies import Turn, Utterance
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.episode import Episode
 from oneiro.runtime import seeds
+from oneiro.sampling.sample import Sample
 from oneiro.worlds.base import World
 
 StateT = TypeVar("StateT")
@@ -70,25 +71,25 @@ class PlanningPolicy(Generic[StateT]):
     """The states that decisions were made in, for people."""
     decisions: dict[Key, Decision] = field(default_factory=dict)
 
-    def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]:
-        roots = [Root(self.observe(turn.world), self.task(turn.world)) for turn in turns]
+    def answer(self, turns: Sequence[Game], seed: int) -> list[Sample]:
+        roots = [Root(self.observe(turn.playing), self.task(turn.playing)) for turn in turns]
         found = self.planner.plan(roots, seed)
         for turn, root in zip(turns, roots, strict=True):
             self.shown[_key(turn)] = self.planner.dynamics.show(root.state)
         return [self._say(turn, decision, seed) for turn, decision in zip(turns, found, strict=True)]
 
-    def _say(self, turn: Turn, decision: Decision, seed: int) -> Utterance:
+    def _say(self, turn: Game, decision: Decision, seed: int) -> Sample:
         self.spent.add(decision.tokens, decision.predictions)
         self.decisions[_key(turn)] = decision
         action = decision.action
         if action is None:
-            action = turn.world.random_action(seeds.generator(seed, turn.seed))
+            action = turn.playing.random_action(seeds.generator(seed, turn.seed))
         told = next((c.predicted for c in decision.candidates if c.action == action), None)
-        return Utterance(_written(action, turn.state, told) if self.predicts else replies.write([action]))
+        return Sample.of_text(_written(action, turn.state, told) if self.predicts else replies.write([action]))
 
 
-def _key(turn: Turn) -> Key:
-    return turn.world.seed, turn.world.member, turn.number
+def _key(turn: Game) -> Key:
+    return turn.playing.seed, turn.playing.member, turn.turn
 
 
 @dataclass
@@ -100,14 +101,14 @@ class VotePolicy(Generic[StateT]):
     task: Callable[[World], Any] = lambda world: None
     spent: Spent = field(default_factory=Spent)
 
-    def answer(self, turns: Sequence[Turn], seed: int) -> list[Utterance]:
-        roots = [Root(self.observe(turn.world), self.task(turn.world)) for turn in turns]
+    def answer(self, turns: Sequence[Game], seed: int) -> list[Sample]:
+        roots = [Root(self.observe(turn.playing), self.task(turn.playing)) for turn in turns]
         said = []
         for turn, found in zip(turns, self.propose(roots, 1, seed), strict=True):
             self.spent.add(found.tokens)
             rng = seeds.generator(seed, turn.seed)
-            said.append(_written(found.actions[0] if found.actions else turn.world.random_action(rng), turn.state))
-        return [Utterance(text) for text in said]
+            said.append(_written(found.actions[0] if found.actions else turn.playing.random_action(rng), turn.state))
+        return [Sample.of_text(text) for text in said]
 
 
 def _written(action: str, state: str, prediction: str | None = None) -> str:

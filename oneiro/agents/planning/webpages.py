@@ -15,9 +15,9 @@ from oneiro.tasks.webpage.dynamics import BrowsedPage
 from oneiro.tasks.webpage.slots import Line, sources_of
 from oneiro.tasks.webpage.world import goal_of, reaches
 from oneiro.worlds.base import World
-from oneiro.worlds.web.actions import Action, parse_webarena
-from oneiro.worlds.web.tasks import Evaluation
-from oneiro.worlds.web.world import WebWorld
+from oneiro_web.actions import Action, parse_webarena
+from oneiro_web.plugin import WebWorld
+from oneiro_web.tasks import Evaluation
 
 ON_THE_WAY = 0.9
 """What a page is worth at most where the episode has not stopped."""

@@ -20,7 +20,7 @@ from oneiro.recipe import Settings
 
 @dataclass(slots=True)
 class Trajectory:
-    """The N sampled tokens of one episode. Rewards stand on the last sampled token of their turn."""
+    """The N tokens that the agent said in one episode. Rewards stand on the last sampled token of their turn."""
 
     rewards: Floats
     turn_ends: NDArray[np.bool_]
@@ -29,11 +29,24 @@ class Trajectory:
     score: float
     """The raw return of the episode."""
     values: Floats | None = None
+    """What a critic expects before each token; an outcome critic's is that of the turn's state."""
     states: tuple[bytes, ...] = ()
     """For each turn the tokens that stood before its first sampled one: all the agent had been told."""
+    last_value: float = 0.0
+    """An outcome critic's value of the state that the last turn left."""
 
     def __len__(self) -> int:
         return len(self.rewards)
+
+    @property
+    def turn_starts(self) -> NDArray[np.int64]:
+        """[T] where each turn's first token stands."""
+        return np.concatenate([[0], np.flatnonzero(self.turn_ends)[:-1] + 1]).astype(np.int64)
+
+    def spread(self, numbers: Floats) -> Floats:
+        """One number a turn -> the same number for each of its tokens."""
+        lengths = np.diff(np.append(self.turn_starts, len(self)))
+        return np.repeat(np.asarray(numbers, np.float32), lengths)
 
 
 @dataclass(slots=True)
@@ -50,7 +63,13 @@ class Algorithm(Settings):
 
     name: str
     critic: ClassVar[bool] = False
-    """Whether `estimate` needs values."""
+    """Whether `estimate` needs a value before every token, of a critic that learns beside the policy."""
+    outcome_critic: ClassVar[bool] = False
+    """Whether it needs a value of every turn's state, of a critic that learned the outcome before."""
+    recompute: ClassVar[bool] = False
+    """Whether the policy before the first update is the reference, whoever sampled the tokens."""
+    weighted: ClassVar[bool] = False
+    """Whether `advantages` are weights of the tokens' cross-entropy instead."""
     aggregate: ClassVar[Aggregate | None] = None
     """An aggregation the algorithm insists on."""
 
@@ -71,7 +90,7 @@ def trajectory(episode: Episode, group: int) -> Trajectory:
     for row in episode.rows:
         told = b""
         for segment in row.segments:
-            if segment.sampled and len(segment):
+            if segment.acts and len(segment):
                 if not numbers or numbers[-1] != segment.turn:
                     states.append(told)
                 numbers.append(segment.turn)

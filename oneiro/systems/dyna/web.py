@@ -26,18 +26,13 @@ from oneiro.agents.learners.pages import (
     recorded,
     world_of,
 )
-from oneiro.agents.linear import LinearPolicy
+from oneiro.agents.linear import LinearPolicy, fit, turn_numbers
 from oneiro.agents.rollout import Attempt, attempts, attempts_at, play
-from oneiro.episode import Episode
-from oneiro.learning.algorithms.webrl import GroupGrpo
-from oneiro.learning.settings import LearnerSettings, OptimiserSettings
+from oneiro.episode import Episode, with_outcome
+from oneiro.learning.algorithms import Grpo
 from oneiro.runtime import seeds
 from oneiro.systems.dyna.pipeline import DynaVariant
 from oneiro.systems.dyna.recipe import DynaWebRecipe
-from oneiro.systems.webrl.linear import LinearAgent
-from oneiro.systems.webrl.recipe import TrainSettings
-from oneiro.systems.webrl.samples import Sample
-from oneiro.systems.webrl.trajectories import Step, Trajectory
 from oneiro.tasks.webpage.dynamics import NextPages, Remembered
 from oneiro.tasks.webpage.parquet import read_parquet
 from oneiro.tasks.webpage.slot_model import right_kind
@@ -59,9 +54,10 @@ class WebVariant(DynaVariant):
     def checkpoint(self, stage: str, after: int) -> Path:
         return self.run.path / "checkpoints" / f"{stage}-{self.name}-{after}"
 
-    def agent(self, after: int) -> LinearAgent:
-        """The policy after a round of RL; after none, the one that all variants start from."""
-        return LinearAgent.load(self.checkpoint("rl", after) if after else self.learner.checkpoint("policy"))
+    def policy(self, after: int, temperature: float = 0.0) -> LinearPolicy:
+        """As it is after a round of RL; after none, the one that all variants start from."""
+        folder = self.checkpoint("rl", after) if after else self.learner.checkpoint("policy")
+        return LinearPolicy.load(folder, temperature)
 
     def model_stage(self, after: int) -> str:
         """Whose page model is in use after a round; before the first refresh, the one from the first policy's play."""
@@ -70,10 +66,8 @@ class WebVariant(DynaVariant):
 
     def models(self, after: int) -> PageModels:
         """With the policy after a round beside them."""
-        learner, agent = self.learner, self.agent
-        return page_models(
-            self.recipe, self.run, learner.seed, learner.metadata, lambda: LinearPolicy(0.0, agent(after).weights)
-        )
+        learner = self.learner
+        return page_models(self.recipe, self.run, learner.seed, learner.metadata, lambda: self.policy(after))
 
     def pages(self, after: int) -> NextPages:
         """What the model predicts; every situation once."""
@@ -83,10 +77,9 @@ class WebVariant(DynaVariant):
 
     def reinforce(self, number: int) -> dict[str, Any]:
         """Steps of GRPO over groups of attempts at training tasks, some in the true web and some in the page model."""
-        settings, rollout, agent = self.recipe.rl, self.recipe.rollout, self.agent(number - 1)
+        settings, rollout, stage = self.recipe.rl, self.recipe.rollout, f"rl-{self.name}-{number}"
+        policy = self.policy(number - 1, settings.temperature)
         pages = self.pages(number - 1) if self.dreams else None
-        learner = LearnerSettings(optimiser=OptimiserSettings(lr=settings.rate))
-        training, stage = TrainSettings(learner=learner, epochs=settings.epochs), f"rl-{self.name}-{number}"
         real = round(self.real_share * rollout.prompts_per_step)
         self.run.rewind(stage, -1)
         kept: list[Steps] = []
@@ -94,25 +87,27 @@ class WebVariant(DynaVariant):
             seed = seeds.derive(self.learner.seed, "rl", number, step)
             planned = attempts(rollout.prompts_per_step, rollout.group_size, "train", seed)
             awake, asleep = ([task for task in planned if (task.group < real) is where] for where in (True, False))
-            policy, _ = agent.policy(settings.temperature)
             episodes: list[Episode] = []
             if awake:
                 episodes, steps = recorded(self.recipe, awake, policy, seed)
                 kept += steps
             if asleep and pages is not None:
-                episodes += self.dreamed(pages, asleep, agent, settings.temperature, seed)
-            samples = [_sample(episode) for episode in episodes if episode.info["turns"]]
-            agent.regress(GroupGrpo(), samples, None, training, seed, lambda _, values: None)
+                episodes += self.dreamed(pages, asleep, policy, seed)
+            judged = [with_outcome(e, float(e.success)) for e in episodes if e.info["turns"]]
+            lessons = [
+                (turn, float(advantage))
+                for episode, advantages in zip(judged, turn_numbers(Grpo(), judged), strict=True)
+                for turn, advantage in zip(episode.info["turns"], advantages, strict=True)
+            ]
+            fit(policy, lessons, settings.epochs, settings.rate, seed)
             self.run.log(stage, step, {"success": float(np.mean([episode.success for episode in episodes]))})
-        self.learner.save_policy(self.checkpoint("rl", number), agent)
+        self.learner.save_policy(self.checkpoint("rl", number), policy)
         self.learner.write(self._real(number), kept)
         return {"true_steps": sum(map(len, kept))}
 
-    def dreamed(
-        self, pages: NextPages, planned: Sequence[Attempt], agent: LinearAgent, temperature: float, seed: int
-    ) -> list[Episode]:
+    def dreamed(self, pages: NextPages, planned: Sequence[Attempt], policy: LinearPolicy, seed: int) -> list[Episode]:
         """Attempts in the page model; the pages of a turn are predicted together."""
-        config, dialogue, (policy, _) = config_of(self.recipe), policy_dialogue(self.recipe), agent.policy(temperature)
+        config, dialogue = config_of(self.recipe), policy_dialogue(self.recipe)
         dreaming = DreamingPolicy(policy, partial(predict_together, pages), dialogue)
         return play(lambda: DreamedWeb(pages, config), planned, dreaming, dialogue, None, seed)
 
@@ -139,23 +134,12 @@ class WebVariant(DynaVariant):
 
     def evaluate(self, number: int) -> dict[str, Any]:
         """One attempt at each test task, in the true web and in the page model."""
-        agent, pages, seed = self.agent(number), self.pages(number), seeds.derive(self.learner.seed, "evaluate")
-        temperature = self.recipe.evaluation.temperature
-        planned, (policy, _) = attempts_at(self.tasks, 1, "eval"), agent.policy(temperature)
+        policy = self.policy(number, self.recipe.evaluation.temperature)
+        pages, seed = self.pages(number), seeds.derive(self.learner.seed, "evaluate")
+        planned = attempts_at(self.tasks, 1, "eval")
         true, steps = recorded(self.recipe, planned, policy, seed)
-        dreamed = self.dreamed(pages, planned, agent, temperature, seed)
+        dreamed = self.dreamed(pages, planned, policy, seed)
         cases = [case for episode in steps for case in episode if not case.stops]
         return self.measurements(
             number, true, dreamed, [right_kind(page, case) for page, case in zip(pages(cases), cases, strict=True)]
         )
-
-
-def _sample(episode: Episode) -> Sample:
-    """An episode as the linear agent learns from it."""
-    turns = episode.info["turns"]
-    steps = [Step(turn["message"], turn["state"], turn["reply"]) for turn in turns]
-    reason, final = str(episode.finish_reason), turns[-1]["next_state"]
-    trajectory = Trajectory(
-        str(episode.task), "", "", "", steps, episode.success, reason, final, "", episode.group, episode.member
-    )
-    return Sample(trajectory, range(len(steps)), float(episode.success))

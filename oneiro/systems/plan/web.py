@@ -34,14 +34,13 @@ from oneiro.episode import Episode
 from oneiro.runtime import seeds
 from oneiro.systems.plan.pipeline import Planning
 from oneiro.systems.plan.recipe import PlanWebRecipe
-from oneiro.systems.webrl.linear import LinearAgent
 from oneiro.tasks.base import Cached
 from oneiro.tasks.webpage.dynamics import BrowsedPage, NextPages, PageDynamics, TrueWeb, looked_up, shuffled
 from oneiro.tasks.webpage.lookup import PageLookup
 from oneiro.tasks.webpage.slot_model import right_kind
 from oneiro.worlds.baselines import random_policy
 from oneiro.worlds.levels import distinct_seeds
-from oneiro.worlds.web.world import WebWorld
+from oneiro_web.plugin import WebWorld
 
 POOL = 200
 """True pages that a shuffled model answers for."""
@@ -90,9 +89,9 @@ class WebPlanning(WebLearner, Planning):
     def improved(self) -> LinearPolicy:
         """The same data with its rewards and without a model: demonstrations and the successful play, imitated."""
         episodes = by_episode(self.steps)
-        agent = LinearAgent()
-        self.imitate(agent, [steps for steps in episodes if succeeded(steps)], f"improved-{self.number}")
-        return LinearPolicy(0.0, agent.weights)
+        policy = LinearPolicy(0.0)
+        self.imitate(policy, [steps for steps in episodes if succeeded(steps)], f"improved-{self.number}")
+        return policy
 
     def accuracy(self, model: NextPages, lookup: PageLookup) -> dict[str, Any]:
         """Steps of the policy on test tasks: is the next address, or the change of the page, the right one?"""

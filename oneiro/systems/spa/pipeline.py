@@ -51,11 +51,12 @@ def run(recipe: SpaRecipe, run: Run) -> None:
     if not run.done("model") and (warning := budget_warning(recipe.world.name, budget_of(recipe))):
         run.say(warning)
     run.plan(stage_names(recipe))
-    run.stage("model", lambda: stages.make_base(run, recipe.model, lambda: create_tiny(recipe)))
+    run.stage("model", lambda: stages.make_base(run, recipe.model, lambda: create_tiny(recipe)), main_only=True)
     for name in taught(recipe):
-        run.stage(self_play_stage(recipe, name), partial(self_play, recipe, run, name))
+        scripted = recipe.sft_data_of(recipe.variant(name))[1].scripted
+        run.stage(self_play_stage(recipe, name), partial(self_play, recipe, run, name), main_only=scripted)
     side_by_side(run, train_variant, [(recipe, name) for name in recipe.variants], recipe.workers)
-    compared = run.stage("compare", lambda: compare(recipe, run))
+    compared = run.stage("compare", lambda: compare(recipe, run), main_only=True)
     summarise(recipe, run, compared)
 
 

@@ -1,4 +1,4 @@
-"""SPA's recipe: the papers' protocols, the variants of a comparison, every setting, and what makes no sense together.
+"""SPA's recipe: the variants of a comparison, every setting, and what makes no sense together.
 
 Variants are what SPA's paper calls
 baselines and ablations: all go through the same stages with the same budget and differ in what their object says. A
@@ -7,8 +7,7 @@ recipe names them in `variants` and may `define` more.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -17,90 +16,12 @@ from oneiro.agents.prompts import DialogueSettings
 from oneiro.learning.rl_settings import RlSettings, RolloutSettings
 from oneiro.learning.settings import CollapseMonitorSettings, SftSettings
 from oneiro.models.settings import ModelSettings
-from oneiro.recipe import Name, Plain, Recipe, Settings, Workers, merge
+from oneiro.recipe import Name, Recipe, Settings, Workers
 from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.sampling.server import ServerConfig
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.registry import config_for, world_class
-
-_BUDGET = 8192
-"""Padded tokens in a micro-batch: changes no result, fits models of a few billion parameters on one large GPU."""
-
-_TURNS: Plain = {"context": "full", "think": True, "show_reward": True, "max_turns": 5, "format_penalty": 0.1}
-
-_PPO: Plain = {
-    "algorithm": {"name": "ppo", "gamma": 1.0, "lam": 1.0, "bi_level": False},
-    "epochs": 1,
-    "minibatches": 1,
-    "learner": {
-        "token_budget": _BUDGET,
-        "optimiser": {"lr": 1e-6, "betas": [0.9, 0.999], "weight_decay": 0.01, "clip": 1.0, "schedule": "constant"},
-        "loss": {
-            "clip_low": 0.2,
-            "clip_high": 0.28,
-            "dual_clip": 3.0,
-            "kl": 0.0,
-            "entropy": 0.001,
-            "value_clip": 0.5,
-            "aggregate": "token-mean",
-        },
-    },
-    "critic": {"lr": 1e-5, "betas": [0.9, 0.999], "weight_decay": 0.01, "clip": 1.0, "schedule": "constant"},
-}
-
-PROTOCOLS: dict[str, Plain] = {
-    "own": {},
-    "spa": {
-        "dialogue": {**_TURNS, "actions_per_turn": 5, "max_words": 100},
-        "sampling": {"max_tokens": 400, "temperature": 1.0},
-        "self_play": {"policy": "self", "batches": 5, "levels": 32, "group_size": 8, "held_out": 0.2},
-        "sft": {
-            "batch": 16,
-            "epochs": 5,
-            "learner": {
-                "token_budget": _BUDGET,
-                "optimiser": {
-                    "lr": 1e-4,
-                    "betas": [0.9, 0.95],
-                    "weight_decay": 0.01,
-                    "clip": 1.0,
-                    "schedule": "cosine",
-                    "warmup": 0.1,
-                },
-            },
-        },
-        "rollout": {"prompts_per_step": 32, "group_size": 8},
-        # A quarter of 256 trajectories are kept: one update of 64.
-        "rl": {**_PPO, "steps": 1000, "filter": {"name": "fraction", "keep": 0.25}},
-        "evaluation": {"levels": 128, "samples": 8, "temperature": 1.0, "every": 10},
-    },
-    "ragen": {
-        "dialogue": {**_TURNS, "actions_per_turn": 5, "max_words": 100},
-        "sampling": {"max_tokens": 400, "temperature": 1.0},
-        "rollout": {"prompts_per_step": 8, "group_size": 16},
-        "rl": {**_PPO, "steps": 200, "filter": {"name": "fraction", "keep": 0.25}},
-        "evaluation": {"levels": 256, "samples": 1, "temperature": 0.5, "every": 10},
-    },
-    "ragen2": {
-        "dialogue": {**_TURNS, "actions_per_turn": 2, "max_words": 120},
-        "sampling": {"max_tokens": 400, "temperature": 1.0},
-        "rollout": {"prompts_per_step": 8, "group_size": 16},
-        # All 128 trajectories, 32 to an update. Its paper recommends rl.filter={name: top-p, keep: 0.9}.
-        "rl": {**_PPO, "steps": 200, "filter": {"name": "none"}, "minibatches": 4},
-        "evaluation": {"levels": 512, "samples": 1, "temperature": 0.5, "every": 10},
-    },
-}
-"""Protocol -> section -> settings: SPA's, RAGEN's of 2025 and of 2026, as their papers and code have them. A recipe
-takes one whole with `protocol: ragen2`; what it writes itself lies over the protocol's."""
-
-
-def with_protocol(data: Plain, known: Collection[str]) -> Plain:
-    """Recipe data with the sections of its protocol under what it says itself; null `known` ones count as left out."""
-    sections: dict[str, Any] = PROTOCOLS.get(str(data.get("protocol") or "own"), {})
-    data = {key: value for key, value in data.items() if value is not None or key not in known}
-    return {**data, **{name: merge(section, data.get(name, {})) for name, section in sections.items()}}
-
 
 PlayPolicy = Literal["self", "random", "exploration", "mixture", "oracle", "server"]
 """Who plays for data: the model itself, uniformly random actions, a player that tries what it has not tried, a
@@ -213,8 +134,6 @@ class SpaRecipe(Recipe):
     """Everything SPA does, in order."""
 
     pipeline: ClassVar[str] = "oneiro.systems.spa.pipeline"
-    protocol: Literal["own", "spa", "ragen", "ragen2"] = "own"
-    """Whose settings the sections take that are left out or null here."""
     world: WorldChoice = WorldChoice(name="frozen-lake")
     transfer_world: WorldChoice | None = None
     """Where the variant `transfer` learns the dynamics, for instance a smaller version of `world`; seen as `world` is
@@ -254,11 +173,6 @@ class SpaRecipe(Recipe):
             view, views = config_for(world.name, world.settings).view, world_class(world.name).views
             if view not in views:
                 raise OneiroError(f"world '{world.name}' has no view '{view}'{nearest(view, views)}")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _protocol(cls, data: Any) -> Any:
-        return with_protocol(data, cls.model_fields) if isinstance(data, dict) else data
 
     @field_validator("variants")
     @classmethod

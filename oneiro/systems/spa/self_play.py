@@ -16,7 +16,7 @@ from oneiro.models.chat import ChatFormat
 from oneiro.report.episodes import is_record, record
 from oneiro.rundir.records import read_lines, write_episodes
 from oneiro.rundir.run import Run
-from oneiro.runtime import seeds
+from oneiro.runtime import distributed, seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.processes import each_done
 from oneiro.sampling.engine import Engine
@@ -55,7 +55,7 @@ def self_play(recipe: SpaRecipe, run: Run, name: str) -> dict[str, Any]:
 def batches(recipe: SpaRecipe, run: Run, name: str) -> Iterator[int]:
     """The numbers of the batches as they come to be on disk."""
     settings, stage = recipe.sft_data_of(recipe.variant(name))[1], self_play_stage(recipe, name)
-    there = [batch_file(run.path, stage, batch).exists() for batch in range(settings.batches)]
+    there = distributed.broadcast([batch_file(run.path, stage, batch).exists() for batch in range(settings.batches)])
     yield from (batch for batch, done in enumerate(there) if done)
     missing = [batch for batch, done in enumerate(there) if not done]
     workers = settings.workers if isinstance(settings.workers, str) else min(settings.workers, len(missing))
@@ -63,7 +63,10 @@ def batches(recipe: SpaRecipe, run: Run, name: str) -> Iterator[int]:
         yield from each_done(play_batch, ((recipe, run.path, name, batch) for batch in missing), workers, lose_batch)
     elif missing:
         player = scripted(recipe, settings) if settings.scripted else speaking(recipe, settings, run)
-        yield from (play_batch(recipe, run.path, name, batch, player) for batch in missing)
+        for batch in missing:
+            play_batch(recipe, run.path, name, batch, player)
+            distributed.barrier()  # it is written
+            yield batch
 
 
 @dataclass(frozen=True)

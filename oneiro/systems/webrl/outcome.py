@@ -1,7 +1,7 @@
 """Outcome models: who says whether a trajectory did its task, and how far that can be trusted.
 
 All give P(done). The trained ones (`features`, `lm`) learn from trajectories of training tasks with the labels of their
-graders: demonstrations, spoilt demonstrations, and the SFT policy's own. The graders are always known here, so every
+graders: demonstrations, perturbed demonstrations, and the SFT policy's own. The graders are always known here, so every
 phase reports accuracy, precision and recall; a model below a set precision does not start.
 """
 
@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oneiro.agents import reply as replies
-from oneiro.episode import Row, given
+from oneiro.episode import Episode, Row, given
 from oneiro.models.chat import ChatFormat
 from oneiro.report.stats import wilson
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.seeds import generator
+from oneiro.systems.webrl.episodes import intent_of, is_valid, key_of, turns_of
 from oneiro.systems.webrl.recipe import OutcomeSettings
-from oneiro.systems.webrl.trajectories import Step, Trajectory
 
 YES, NO = "YES", "NO"
 STOP = re.compile(r"(?:stop \[(?P<stop>.*)\]|exit\(message=(?P<exit>.*)\))\s*$", re.DOTALL)
@@ -31,16 +31,16 @@ HASHED = 256
 
 
 class OutcomeModel(Protocol):
-    """Trajectories -> P(done) of each."""
+    """Episodes -> P(done) of each."""
 
-    def scores(self, trajectories: Sequence[Trajectory]) -> list[float]: ...
+    def scores(self, episodes: Sequence[Episode]) -> list[float]: ...
 
 
 class Oracle:
     """The task's own grader."""
 
-    def scores(self, trajectories: Sequence[Trajectory]) -> list[float]:
-        return [float(t.success) for t in trajectories]
+    def scores(self, episodes: Sequence[Episode]) -> list[float]:
+        return [float(t.success) for t in episodes]
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,10 @@ class NoisyOracle:
     false_negatives: float
     seed: int
 
-    def scores(self, trajectories: Sequence[Trajectory]) -> list[float]:
+    def scores(self, episodes: Sequence[Episode]) -> list[float]:
         found = []
-        for t in trajectories:
-            flip = generator(self.seed, "noisy outcome", t.key, len(t)).random()
+        for t in episodes:
+            flip = generator(self.seed, "noisy outcome", key_of(t), len(turns_of(t))).random()
             wrong = flip < (self.false_negatives if t.success else self.false_positives)
             found.append(float(t.success != wrong))
         return found
@@ -76,22 +76,17 @@ class Evidence:
     """Names, quotes and numbers of the intent, in lower case."""
 
 
-def evidence(trajectory: Trajectory) -> Evidence:
+def evidence(episode: Episode) -> Evidence:
     """Read it off the replies and pages."""
-    actions = [action_of(step) for step in trajectory.steps]
+    turns, intent = turns_of(episode), intent_of(episode)
+    actions = [replies.action_in(turn["reply"]) for turn in turns]
     last = STOP.fullmatch(actions[-1]) if actions else None
     answer = "" if last is None else (last["stop"] if last["stop"] is not None else last["exit"]).strip("\"' ")
-    quoted = re.findall(r'"([^"]{2,})"', trajectory.intent)
-    names = re.findall(r"(?<!^)(?<![.?!] )\b[A-Z][\w'&/.-]*(?: (?:[A-Z&][\w'&/.-]*|of))*", trajectory.intent)
-    numbers = re.findall(r"\b[\w/-]*\d[\w/-]*\b|\b\w+/[\w-]+", trajectory.intent)
+    quoted = re.findall(r'"([^"]{2,})"', intent)
+    names = re.findall(r"(?<!^)(?<![.?!] )\b[A-Z][\w'&/.-]*(?: (?:[A-Z&][\w'&/.-]*|of))*", intent)
+    numbers = re.findall(r"\b[\w/-]*\d[\w/-]*\b|\b\w+/[\w-]+", intent)
     asked = [word.lower().rstrip(".,") for word in dict.fromkeys([*quoted, *(names if not quoted else []), *numbers])]
-    return Evidence(actions, last is not None, answer, trajectory.steps[-1].state.lower(), asked)
-
-
-def action_of(step: Step) -> str:
-    """The action inside a reply."""
-    inner = replies.read(step.reply, think=False).actions
-    return inner[0] if inner else step.reply
+    return Evidence(actions, last is not None, answer, turns[-1]["state"].lower(), asked)
 
 
 def asks(intent: str) -> bool:
@@ -104,14 +99,14 @@ class Rules:
     none; what the intent names was typed or is on the page.
     """
 
-    def scores(self, trajectories: Sequence[Trajectory]) -> list[float]:
-        return [self._score(evidence(t), t) for t in trajectories]
+    def scores(self, episodes: Sequence[Episode]) -> list[float]:
+        return [self._score(evidence(t), t) for t in episodes]
 
-    def _score(self, seen: Evidence, t: Trajectory) -> float:
-        if not seen.stopped or not all(step.valid for step in t.steps):
+    def _score(self, seen: Evidence, t: Episode) -> float:
+        if not seen.stopped or not all(map(is_valid, turns_of(t))):
             return 0.0
         answered = bool(seen.answer)
-        if answered != asks(t.intent) or (answered and seen.answer.lower() not in seen.page):
+        if answered != asks(intent_of(t)) or (answered and seen.answer.lower() not in seen.page):
             return 0.0
         done = " ".join(seen.actions).lower()
         return float(all(word in done or word in seen.page for word in seen.asked))
@@ -120,21 +115,21 @@ class Rules:
 class Features:
     """Logistic regression on what the trajectory shows; numpy only, trained in a second."""
 
-    def __init__(self, trajectories: Sequence[Trajectory], seed: int = 0) -> None:
-        X = np.stack([features(t) for t in trajectories])
-        y = np.array([float(t.success) for t in trajectories])
+    def __init__(self, episodes: Sequence[Episode], seed: int = 0) -> None:
+        X = np.stack([features(t) for t in episodes])
+        y = np.array([float(t.success) for t in episodes])
         # Both classes weigh the same.
         weight = np.where(y > 0, 0.5 / max(1e-9, y.mean()), 0.5 / max(1e-9, 1 - y.mean()))
         self.weights = logistic(X, y, weight)
 
-    def scores(self, trajectories: Sequence[Trajectory]) -> list[float]:
-        if not trajectories:
+    def scores(self, episodes: Sequence[Episode]) -> list[float]:
+        if not episodes:
             return []
-        z = np.stack([features(t) for t in trajectories]) @ self.weights
+        z = np.stack([features(t) for t in episodes]) @ self.weights
         return [float(p) for p in 1 / (1 + np.exp(-np.clip(z, -30, 30)))]
 
 
-def features(t: Trajectory) -> NDArray[np.float64]:
+def features(t: Episode) -> NDArray[np.float64]:
     """[F]: evidence as numbers, a constant, and hashed pairs of an intent's word and the kind of the last actions."""
     seen = evidence(t)
     done = " ".join(seen.actions).lower()
@@ -144,19 +139,19 @@ def features(t: Trajectory) -> NDArray[np.float64]:
     plain = [
         1.0,
         seen.stopped,
-        bool(seen.answer) == asks(t.intent),
+        bool(seen.answer) == asks(intent_of(t)),
         on_page,
         on_page or not seen.answer,
         np.mean(found) if found else 1.0,
         all(found),
-        all(step.valid for step in t.steps),
+        all(map(is_valid, turns_of(t))),
         repeats > 0,
-        len(t) / 10,
+        len(turns_of(t)) / 10,
     ]
     hashed = np.zeros(HASHED)
     kinds = "+".join(action.split(" ")[0].split("(")[0] for action in seen.actions[-3:])
-    for word in set(re.findall(r"[a-z]+", t.intent.lower())):
-        hashed[int(generator("feature", word, kinds, len(t)).integers(HASHED))] = 1.0
+    for word in set(re.findall(r"[a-z]+", intent_of(t).lower())):
+        hashed[int(generator("feature", word, kinds, len(turns_of(t))).integers(HASHED))] = 1.0
     return np.concatenate([np.array(plain, np.float64), hashed])
 
 
@@ -188,22 +183,23 @@ class JudgePrompt:
     chat: ChatFormat
     max_tokens: int
 
-    def tokens(self, t: Trajectory) -> NDArray[np.int32]:
+    def tokens(self, t: Episode) -> NDArray[np.int32]:
         """Up to where the verdict stands. The page's end is cut so that all else, the assistant header last, stays."""
-        history = "\n".join(action_of(step).replace("\n", "; ") for step in t.steps)
+        turns = turns_of(t)
+        history = "\n".join(replies.action_in(turn["reply"]).replace("\n", "; ") for turn in turns)
         before = (
-            f"Did the agent do what the user asked? Answer {YES} or {NO}.\nUser intent: {t.intent}\n"
+            f"Did the agent do what the user asked? Answer {YES} or {NO}.\nUser intent: {intent_of(t)}\n"
             f"Action history:\n{history}\nCurrent page:\n"
         )
         bare = len(self.chat.opening(before))
-        page = self.chat.encode(t.steps[-1].state)
+        page = self.chat.encode(turns[-1]["state"])
         room = max(0, self.max_tokens - bare)
         mark = "\ue000page\ue001"
         whole = self.chat.before_user + before + mark + self.chat.to_reply
         head, tail = whole.split(mark)
         return np.concatenate([self.chat.encode(head), page[:room], self.chat.encode(tail)]).astype(np.int32)
 
-    def row(self, t: Trajectory, verdict: bool, weight: float = 1.0) -> Row:
+    def row(self, t: Episode, verdict: bool, weight: float = 1.0) -> Row:
         """Prompt and verdict, which carries the loss."""
         return Row([given(self.tokens(t)), given(self.chat.encode(YES if verdict else NO), "assistant", ce=weight)])
 
@@ -216,8 +212,8 @@ class LanguageJudge:
     logprobs: Callable[[Sequence[Row]], list[float]]
     """Rows -> the log-probability of the tokens of each that carry cross-entropy."""
 
-    def scores(self, trajectories: Sequence[Trajectory]) -> list[float]:
-        rows = [self.prompt.row(t, verdict) for t in trajectories for verdict in (True, False)]
+    def scores(self, episodes: Sequence[Episode]) -> list[float]:
+        rows = [self.prompt.row(t, verdict) for t in episodes for verdict in (True, False)]
         found = self.logprobs(rows)
         pairs = zip(found[::2], found[1::2], strict=True)
         return [float(1 / (1 + np.exp(np.clip(no - yes, -30, 30)))) for yes, no in pairs]
@@ -226,29 +222,29 @@ class LanguageJudge:
 # Training data, labels, trust -----------------------------------------------------------------------------------------
 
 
-def spoilt(t: Trajectory, seed: int) -> list[Trajectory]:
+def perturbed(t: Episode, seed: int) -> list[Episode]:
     """A demonstration made wrong in ways that agents fail: stopped early, a wrong answer, no answer. All are failures:
     what was left out is what the task asks for.
     """
-    rng = generator(seed, "spoilt", t.key)
-    made = []
-    if len(t) > 1:
-        early = replace(t.steps[0], reply=replies.write(["stop []"], think=False), tokens=[], logprobs=[])
-        made.append(replace(t, steps=[early], success=False, final=t.steps[0].state))
+    rng, turns = generator(seed, "spoilt", key_of(t)), turns_of(t)
+
+    def failed(kept: list[dict[str, Any]], action: str) -> Episode:
+        last = {**kept[-1], "reply": replies.write([action], think=False)}
+        return replace(t, rows=[], success=False, info={**t.info, "turns": [*kept[:-1], last]})
+
+    made = [failed(turns[:1], "stop []")] if len(turns) > 1 else []
     seen = evidence(t)
     if seen.answer:
-        texts = [name for name in re.findall(r"'([^'\n]{2,60})'", t.steps[-1].state) if name != seen.answer]
+        texts = [name for name in re.findall(r"'([^'\n]{2,60})'", turns[-1]["state"]) if name != seen.answer]
         other = texts[int(rng.integers(len(texts)))] if texts else "nothing"
-        for answer in (other, ""):
-            last = replace(t.steps[-1], reply=replies.write([f"stop [{answer}]"], think=False), tokens=[], logprobs=[])
-            made.append(replace(t, steps=[*t.steps[:-1], last], success=False))
+        made += [failed(turns, f"stop [{answer}]") for answer in (other, "")]
     return made
 
 
-def balanced(trajectories: Sequence[Trajectory], seed: int) -> list[Trajectory]:
+def balanced(episodes: Sequence[Episode], seed: int) -> list[Episode]:
     """As many failures as successes, shuffled."""
     rng = generator(seed, "balanced outcomes")
-    parts = [[t for t in trajectories if t.success is done] for done in (True, False)]
+    parts = [[t for t in episodes if t.success is done] for done in (True, False)]
     count = min(map(len, parts))
     chosen = [part[i] for part in parts for i in rng.permutation(len(part))[:count]]
     return [chosen[i] for i in rng.permutation(len(chosen))]

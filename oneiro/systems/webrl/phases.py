@@ -2,12 +2,12 @@
 
     tasks.jsonl            the phase's tasks, with the operator that made each
     growth.json            the curriculum after they were grown
-    rollouts/*.jsonl       what was played
-    labels.jsonl           what the outcome model said of each trajectory
+    rollouts/*.jsonl       the episodes that were played
+    labels.jsonl           what the outcome model said of each episode
     curriculum.json        the curriculum after it heard of the failures
-    replay_selected.jsonl  past steps that are learned from again
-    critic/  actor/        the networks after the phase
-    steps.jsonl            the objective's number for every step
+    replay_selected.jsonl  past turns that are learned from again
+    critic/  actor/        the networks after the phase; learner/ is the actor's optimiser
+    steps.jsonl            the algorithm's number for every turn
     metrics.json           what was measured
 
 Every file is written whole, and every stage is a function of the files before it: a phase killed anywhere ends with the
@@ -16,33 +16,35 @@ same bytes.
 
 from __future__ import annotations
 
-import json
+import shutil
 from collections import Counter
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from oneiro.learning.algorithms.webrl import GroupObjective, SftOnly
+from oneiro.agents.linear import turn_numbers
+from oneiro.episode import Episode, with_outcome
+from oneiro.learning.loop import StateValue
 from oneiro.rundir.records import read_lines
 from oneiro.rundir.run import Run
 from oneiro.runtime import files, seeds
+from oneiro.systems.webrl import agent as agents
+from oneiro.systems.webrl import episodes as records
 from oneiro.systems.webrl import playing, replay
-from oneiro.systems.webrl import trajectories as records
-from oneiro.systems.webrl.backends import Agent, Backend, OutcomeCritic, backend_of
+from oneiro.systems.webrl.agent import Agent, OutcomeCritic
 from oneiro.systems.webrl.critic import auc
 from oneiro.systems.webrl.curriculum import Curriculum, task_key
+from oneiro.systems.webrl.episodes import Lesson, key_of, task_of, turns_of
 from oneiro.systems.webrl.outcome import OutcomeModel, confusion, label
-from oneiro.systems.webrl.recipe import SPLITS, WebrlRecipe
-from oneiro.systems.webrl.replay import Stored
-from oneiro.systems.webrl.samples import Sample
-from oneiro.systems.webrl.trajectories import Trajectory
-from oneiro.worlds.web.tasks import Task
+from oneiro.systems.webrl.recipe import FIXED_TASKS, OFFLINE, REPLAYING, SPLITS, WebrlRecipe
+from oneiro_web.env import WebConfig
+from oneiro_web.tasks import Task
 
 DEMONSTRATIONS = 0
 """The phase that stored demonstrations are counted under."""
+Stage = Callable[[int], dict[str, Any]]
 
 
 class Phases:
@@ -50,54 +52,41 @@ class Phases:
     its first phase's play.
     """
 
-    def __init__(
-        self, recipe: WebrlRecipe, run: Run, variant: str, outcomes: dict[str, OutcomeModel], test_keys: Sequence[str]
-    ) -> None:
+    def __init__(self, recipe: WebrlRecipe, run: Run, variant: str = "") -> None:
         self.recipe = recipe.of_variant(variant) if variant else recipe
-        self.run, self.variant, self.outcomes, self.test_keys = run, variant, outcomes, test_keys
-        self.objective = self.recipe.algorithm
+        self.run, self.variant = run, variant
+        self.algorithm = self.recipe.algorithm
+        self.offline = isinstance(self.algorithm, OFFLINE)
         self.base = run.path / variant if variant else run.path
         shares = self.recipe.curriculum == recipe.curriculum
         self.first_play = (run.path if shares else self.base) / "phase_1"
         """Where the first phase's play is."""
 
-    def train(self) -> None:
-        """All phases."""
-        if isinstance(self.objective, SftOnly):
-            return
+    def train(self, outcomes: dict[str, OutcomeModel], test_keys: Sequence[str]) -> None:
+        """All phases. `outcomes` label episodes; no training task has one of `test_keys`."""
+        self.outcomes, self.test_keys = outcomes, test_keys
         for k in range(1, self.recipe.phases + 1):
-            for name in STAGES:
-                if name in self.stages(k):
-                    self.run.stage(self.stage(k, name), lambda k=k, name=name: getattr(self, name)(k))  # type: ignore[misc]
+            for name, work in self.stages(k).items():
+                self.run.stage(self.stage(k, name), lambda k=k, work=work: work(k))  # type: ignore[misc]
 
-    def stages(self, k: int) -> list[str]:
-        """Those that a phase of this variant has."""
-        played = ["tasks", "rollout", "labels"] if self._plays(k) else []
-        kept = {
-            "replay": self.objective.replay and self.recipe.replay.enabled,
-            "critic": self._has_critic,
-            "actor": True,
-            "evaluate": True,
-        }
-        return [*played, *(name for name, wanted in kept.items() if wanted)]
+    def stages(self, k: int) -> dict[str, Stage]:
+        """Those that a phase of this variant has, in order."""
+        # The first play may be the main run's; offline algorithms learn from it in every phase.
+        plays = self.first_play == self.folder(1) if k == 1 else not self.offline
+        stages: dict[str, Stage] = {}
+        if plays:
+            stages |= {"tasks": self.tasks, "rollout": self.rollout, "labels": self.labels}
+        if isinstance(self.algorithm, REPLAYING) and self.recipe.replay.enabled:
+            stages["replay"] = self.replay
+        if self.algorithm.outcome_critic:
+            stages["critic"] = self.critic
+        return stages | {"actor": self.actor, "evaluate": self.evaluate}
 
     def stage_names(self) -> list[str]:
-        if isinstance(self.objective, SftOnly):
-            return []
         return [self.stage(k, name) for k in range(1, self.recipe.phases + 1) for name in self.stages(k)]
 
     def stage(self, k: int, name: str) -> str:
         return f"{self.variant}-phase-{k}-{name}" if self.variant else f"phase-{k}-{name}"
-
-    def _plays(self, k: int) -> bool:
-        """Whether a phase has play of its own."""
-        if k == 1:
-            return self.first_play == self.folder(1)
-        return not self.objective.offline
-
-    @property
-    def _has_critic(self) -> bool:
-        return self.objective.critic and not isinstance(self.objective, GroupObjective)
 
     # Where things are -------------------------------------------------------------------------------------------------
 
@@ -109,62 +98,70 @@ class Phases:
         """What a phase learns from."""
         if k == DEMONSTRATIONS:
             return self.run.path / "phase_0"
-        return self.first_play if k == 1 or self.objective.offline else self.folder(k)
+        return self.first_play if k == 1 or self.offline else self.folder(k)
 
     def tasks_of(self, k: int) -> list[Task]:
         return [Task.model_validate(row["task"]) for row in read_lines(self.play_folder(k) / "tasks.jsonl")]
 
-    def labelled(self, k: int) -> tuple[list[Trajectory], list[int | None]]:
-        """A phase's trajectories and what the outcome model said of each; demonstrations are successes."""
-        if k == DEMONSTRATIONS:
-            found = list(records.read(self.run.path / "phase_0" / "demonstrations.jsonl"))
-            return found, [1] * len(found)
+    def labelled(self, k: int) -> tuple[list[Episode], list[int | None]]:
+        """A phase's episodes and what the outcome model said of each; demonstrations are successes."""
         folder = self.play_folder(k)
-        said = [row["label"] for row in read_lines(folder / "labels.jsonl")]
-        return records.read_folder(folder / "rollouts"), said
+        if k == DEMONSTRATIONS:
+            episodes = list(records.read(folder / "demonstrations.jsonl"))
+            return episodes, [1] * len(episodes)
+        return records.read_folder(folder / "rollouts"), [row["label"] for row in read_lines(folder / "labels.jsonl")]
 
     def actor_after(self, k: int) -> Agent:
         """The actor after phase k; after phase 0, the one after SFT."""
-        return self.backend.load(self.folder(k) / "actor") if k else self.backend.after_sft()
+        return agents.agent_after(self.recipe, self.run, self.folder(k) if k else None)
 
-    def critic_after(self, k: int) -> OutcomeCritic:
-        """The critic after phase k; after phase 0, a new one."""
-        critic = self.backend.critic()
-        if k:
-            critic.load(self.folder(k) / "critic")
-        return critic
+    def drop(self, k: int, name: str) -> None:
+        """Forget a state that nobody reads any more. Phase k + 1 still does where it is interrupted."""
+        shutil.rmtree(self.folder(k) / name, ignore_errors=True)
 
-    @cached_property
-    def backend(self) -> Backend:
-        return backend_of(self.recipe, self.run)
+    def curriculum(self, k: int) -> Curriculum:
+        """As it is after phase k."""
+        recipe = self.recipe
+        made = Curriculum(
+            recipe.curriculum,
+            recipe.tasks.trained_templates(),
+            WebConfig.model_validate(recipe.world_settings()),
+            self.test_keys,
+            seeds.derive(recipe.seed, "curriculum"),
+        )
+        state = self.play_folder(k) / "curriculum.json"
+        if state.exists():
+            made.restore(files.read_json(state))
+        return made
 
     # Stages -----------------------------------------------------------------------------------------------------------
 
     def tasks(self, k: int) -> dict[str, Any]:
-        """New tasks; without a curriculum the given ones, and the first phase's where the objective wants no others."""
+        """New tasks; without a curriculum the given ones, and the first phase's where the algorithm wants no others."""
         folder, recipe = self.folder(k), self.recipe
         repeated = self._given(k) if not recipe.curriculum.grow else []
-        if k > 1 and not self.objective.fresh_tasks:
+        if k > 1 and isinstance(self.algorithm, FIXED_TASKS):
             repeated = list(read_lines(self.first_play / "tasks.jsonl"))
         if repeated:
-            files.write_text(folder / "tasks.jsonl", "".join(json.dumps(row) + "\n" for row in repeated))
+            files.write_lines(folder / "tasks.jsonl", repeated)
             origins = dict(sorted(Counter(row["origin"] for row in repeated).items()))
             counts = {"repeated": len(repeated)}
             return {"tasks": len(repeated), "counts": counts, "widened": False, "origins": origins}
         curriculum = self.curriculum(k - 1)
-        judged = k > 1 and self._has_critic and recipe.curriculum.choose == "failures"
-        critic = self.critic_after(k - 1) if judged else None
+        # The first phase has no critic yet, and tasks that are drawn at random are not chosen by one.
+        judged = k > 1 and self.algorithm.outcome_critic and recipe.curriculum.choose == "failures"
+        critic = agents.critic_after(recipe, self.run, self.folder(k - 1)) if judged else None
 
         def values(tasks: Sequence[Task]) -> Sequence[float]:
             assert critic is not None
-            return [float(value) for value in critic.values(playing.first_steps(recipe, tasks))]
+            return [float(value) for value in critic.values(playing.first_turns(recipe, tasks))]
 
         grown = curriculum.grow(k, values if critic is not None else None)
         rows = [
             {"origin": origin, "value": value, "task": task.model_dump(mode="json")}
             for task, origin, value in zip(grown.tasks, grown.origins, grown.values, strict=True)
         ]
-        files.write_text(folder / "tasks.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+        files.write_lines(folder / "tasks.jsonl", rows)
         files.write_json(folder / "growth.json", curriculum.state())
         if grown.widened:
             self.run.say(f"phase {k}: too few tasks in the critic's band, it was widened")
@@ -178,22 +175,6 @@ class Phases:
         chosen = [rows[place % len(rows)] for place in range((k - 1) * count, k * count)]
         return [{"origin": "given", "value": None, **row} for row in chosen]
 
-    def curriculum(self, k: int) -> Curriculum:
-        """As it is after phase k."""
-        recipe = self.recipe
-        config = type(playing.world_of(recipe)().config).model_validate(recipe.world_settings())
-        made = Curriculum(
-            recipe.curriculum,
-            recipe.tasks.trained_templates(),
-            config,  # type: ignore[arg-type]
-            self.test_keys,
-            seeds.derive(recipe.seed, "curriculum"),
-        )
-        folder = self.play_folder(k)
-        if (folder / "curriculum.json").exists():
-            made.restore(files.read_json(folder / "curriculum.json"))
-        return made
-
     def rollout(self, k: int) -> dict[str, Any]:
         """Every task attempted by the actor of the phase before."""
         recipe, tasks = self.recipe, self.tasks_of(k)
@@ -204,162 +185,181 @@ class Phases:
         with self.run.progress(f"rollouts of phase {k}", len(tasks) * recipe.attempts) as bar:
             seed = seeds.derive(recipe.seed, "rollout", k)
             folder = self.folder(k) / "rollouts"
-            found = playing.play_chunks(recipe, tasks, actor, folder, seed, recipe.attempts, bar.advance)
-        lost = len(tasks) * recipe.attempts - len(found)
-        steps, success = sum(map(len, found)), records.success_rate(found)
-        self.run.say(f"phase {k}: {len(found)} trajectories, {steps} steps, {success:.1%} done, {lost} lost to errors")
-        return {"trajectories": len(found), "steps": steps, "success": success, "lost": lost}
+            episodes = playing.play_chunks(recipe, tasks, actor, folder, seed, recipe.attempts, bar.advance)
+        lost = len(tasks) * recipe.attempts - len(episodes)
+        steps, success = sum(len(turns_of(e)) for e in episodes), records.success_rate(episodes)
+        self.run.say(f"phase {k}: {len(episodes)} episodes, {steps} turns, {success:.1%} done, {lost} lost to errors")
+        return {"trajectories": len(episodes), "steps": steps, "success": success, "lost": lost}
 
     def labels(self, k: int) -> dict[str, Any]:
         """What the outcome model says, beside what is true; the curriculum learns of the failures."""
         folder, settings = self.folder(k), self.recipe.outcome
-        found = records.read_folder(folder / "rollouts")
-        truth = [t.success for t in found]
-        said = {name: model.scores(found) for name, model in self.outcomes.items()}
-        labels = {name: [label(score, settings) for score in scores] for name, scores in said.items()}
+        episodes = records.read_folder(folder / "rollouts")
+        truth = [episode.success for episode in episodes]
+        scores = {name: model.scores(episodes) for name, model in self.outcomes.items()}
+        labels = {name: [label(score, settings) for score in own] for name, own in scores.items()}
         own = labels[settings.name]
         rows = [
-            {"trajectory": t.key, "label": given, "score": round(score, 6), "truth": int(t.success)}
-            for t, given, score in zip(found, own, said[settings.name], strict=True)
+            {"trajectory": key_of(episode), "label": given, "score": round(score, 6), "truth": int(episode.success)}
+            for episode, given, score in zip(episodes, own, scores[settings.name], strict=True)
         ]
-        files.write_text(folder / "labels.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+        files.write_lines(folder / "labels.jsonl", rows)
         tasks = self.tasks_of(k)
         curriculum = self.curriculum(k - 1)
         if (folder / "growth.json").exists():
             curriculum.restore(files.read_json(folder / "growth.json"))
-        done = {t.group for t, given in zip(found, own, strict=True) if given}
+        done = {episode.group for episode, given in zip(episodes, own, strict=True) if given}
         curriculum.note(k, tasks, [number in done for number in range(len(tasks))])
         files.write_json(folder / "curriculum.json", curriculum.state())
         return {"outcome": {name: confusion(given, truth) for name, given in labels.items()}}
 
     def replay(self, k: int) -> dict[str, Any]:
-        """Past successful steps whose perplexity under the actor is in the band."""
+        """Past successful turns whose perplexity under the actor is in the band."""
         settings, recipe = self.recipe.replay, self.recipe
-        stored, new = self.stored(k), sum(map(len, self.labelled(k)[0]))
+        past = [self.labelled(phase) for phase in range(k)]
+        phases = [episodes for episodes, _ in past]
+        good = [[bool(given) for given in labels] for _, labels in past]
+        places = replay.stored_turns(phases, good, settings.per_task)
         seed = seeds.derive(recipe.seed, "replay", k)
-        if settings.scored is not None and len(stored[1]) > settings.scored:
-            order = seeds.generator(seed, "scored").permutation(len(stored[1]))[: settings.scored]
-            stored = stored[0], [stored[1][i] for i in sorted(order)]
-        steps = [stored[0][place.phase][place.trajectory].steps[place.step] for place in stored[1]]
-        probabilities = self.actor_after(k - 1).confidences(steps)
-        chosen = replay.select(stored[1], probabilities, new, settings.band, settings.cap, seed)
-        rows = [{"phase": s.phase, "trajectory": s.trajectory, "step": s.step, "rank_score": p} for s, p in chosen]
-        files.write_text(self.folder(k) / "replay_selected.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+        if settings.scored is not None and len(places) > settings.scored:
+            order = seeds.generator(seed, "scored").permutation(len(places))[: settings.scored]
+            places = [places[i] for i in sorted(order)]
+        stored = [(phases[phase][episode], turn) for phase, episode, turn in places]
+        probabilities = self.actor_after(k - 1).confidences(stored)
+        new = sum(len(turns_of(episode)) for episode in self.labelled(k)[0])
+        chosen = replay.select(places, probabilities, new, settings.band, settings.cap, seed)
+        rows = [
+            {"phase": phase, "trajectory": episode, "step": turn, "rank_score": probability}
+            for (phase, episode, turn), probability in chosen
+        ]
+        files.write_lines(self.folder(k) / "replay_selected.jsonl", rows)
         inside = sum(replay.in_band(p, settings.band) for p in probabilities)
         return {"stored": len(probabilities), "in_band": inside, "selected": len(rows), "new": new}
 
-    def stored(self, k: int) -> tuple[dict[int, list[Trajectory]], list[Stored]]:
-        """The successes of all phases before k, and their steps."""
-        phases: dict[int, list[Trajectory]] = {}
-        good: dict[int, list[bool]] = {}
-        for past in range(k):
-            found, said = self.labelled(past)
-            phases[past], good[past] = found, [bool(given) for given in said]
-        return phases, replay.stored_steps(phases, good, self.recipe.replay.per_task)  # type: ignore[arg-type]
-
-    def samples(self, k: int) -> list[Sample]:
-        """What a phase learns from: all new steps with a label, and the replayed ones."""
-        found, said = self.labelled(k)
-        new = [
-            Sample(t, range(len(t)), float(given)) for t, given in zip(found, said, strict=True) if given is not None
+    def lessons(self, k: int) -> list[Lesson]:
+        """What a phase learns from: all new turns with a label, and the replayed ones."""
+        episodes, labels = self.labelled(k)
+        new: list[Lesson] = [
+            (with_outcome(episode, float(given)), range(len(turns_of(episode))))
+            for episode, given in zip(episodes, labels, strict=True)
+            if given is not None
         ]
-        path = self.folder(k) / "replay_selected.jsonl"
-        if not path.exists():
-            return new
-        places = [Stored(row["phase"], row["trajectory"], row["step"]) for row in read_lines(path)]
-        by_trajectory: dict[tuple[int, int], list[int]] = {}
-        for place in places:
-            by_trajectory.setdefault((place.phase, place.trajectory), []).append(place.step)
-        phases = {phase: self.labelled(phase)[0] for phase in sorted({place.phase for place in places})}
+        turns: dict[tuple[int, int], list[int]] = {}
+        for row in read_lines(self.folder(k) / "replay_selected.jsonl"):
+            turns.setdefault((row["phase"], row["trajectory"]), []).append(row["step"])
+        phases = {phase: self.labelled(phase)[0] for phase in sorted({phase for phase, _ in turns})}
         return new + [
-            Sample(phases[phase][number], sorted(steps), 1.0)
-            for (phase, number), steps in sorted(by_trajectory.items())
+            (with_outcome(phases[phase][number], 1.0), sorted(chosen))
+            for (phase, number), chosen in sorted(turns.items())
         ]
 
     def critic(self, k: int) -> dict[str, Any]:
-        """Both heads learn the outcome in every state."""
-        settings, critic, stage = self.recipe.critic, self.critic_after(k - 1), self.stage(k, "critic")
+        """Learns the outcome in every state."""
+        recipe, stage = self.recipe, self.stage(k, "critic")
+        critic = agents.critic_after(recipe, self.run, self.folder(k - 1) if k > 1 else None)
         self.run.rewind(stage, -1)
-        samples = self.samples(k)
-        steps = [s.steps[t] for s in samples for t in s.places]
-        outcomes = [s.outcome for s in samples for _ in s.places]
-
-        def log(step: int, values: dict[str, float]) -> None:
-            self.run.log(stage, step, values)
-
-        seed = seeds.derive(self.recipe.seed, "critic", k)
-        means = critic.train(steps, outcomes, settings, seed, log)
+        lessons = self.lessons(k)
+        turns = [turns_of(episode)[place] for episode, places in lessons for place in places]
+        outcomes = [episode.score for episode, places in lessons for _ in places]
+        seed = seeds.derive(recipe.seed, "critic", k)
+        means = agents.fit_critic(
+            recipe, critic, turns, outcomes, seed, lambda step, values: self.run.log(stage, step, values)
+        )
         critic.save(self.folder(k) / "critic")
-        found, said = self.labelled(k)
-        pairs = [(t, given) for t, given in zip(found, said, strict=True) if given is not None]
-        values = critic.values([t.steps[0] for t, _ in pairs])
-        return {**means, "states": len(steps), "auc": auc(values.tolist(), [float(g) for _, g in pairs])}
+        self.drop(k - 2, "critic")
+        episodes, labels = self.labelled(k)
+        known = [(turns_of(e)[0], float(given)) for e, given in zip(episodes, labels, strict=True) if given is not None]
+        values = critic.values([turn for turn, _ in known])
+        return {**means, "states": len(turns), "auc": auc(values.tolist(), [outcome for _, outcome in known])}
 
     def actor(self, k: int) -> dict[str, Any]:
-        """The objective, on all new steps and the replayed ones; the reference is the actor before the phase."""
+        """The algorithm, on all new turns and the replayed ones; the reference is the actor before the phase."""
         recipe, stage = self.recipe, self.stage(k, "actor")
         self.run.rewind(stage, -1)
-        actor, samples = self.actor_after(k - 1), self.samples(k)
-        seed = seeds.derive(recipe.seed, "actor", k)
-
-        def log(step: int, values: dict[str, float]) -> None:
-            self.run.log(stage, step, values)
-
-        critic = self.critic_after(k) if self._has_critic else None
-        result, numbers = actor.regress(self.objective, samples, critic, recipe.actor, seed, log)
-        rows = [
-            {"task": s.trajectory.task_id, "step": t, "outcome": s.outcome, "target": round(number, 6)}
-            for s, own in zip(samples, numbers, strict=False)
-            for t, number in zip(s.places, own, strict=True)
+        actor, lessons = self.actor_after(k - 1), self.lessons(k)
+        values = None
+        if self.algorithm.outcome_critic:
+            values = state_values(agents.critic_after(recipe, self.run, self.folder(k)), lessons, recipe)
+        # A token critic's values are not known outside the loop.
+        estimated = not self.algorithm.critic
+        numbers = turn_numbers(self.algorithm, [episode for episode, _ in lessons], values) if estimated else []
+        rows: list[dict[str, Any]] = [
+            {"task": task_of(e), "step": place, "outcome": e.score, "target": round(float(own[place]), 6)}
+            for (e, places), own in zip(lessons, numbers, strict=estimated)
+            for place in places
         ]
-        files.write_text(self.folder(k) / "steps.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-        actor.save(self.folder(k) / "actor", playing.metadata(recipe).model_dump(mode="json"))
-        return result
+        files.write_lines(self.folder(k) / "steps.jsonl", rows)
+        seed = seeds.derive(recipe.seed, "actor", k)
+        result = actor.learn(
+            self.algorithm, lessons, values, numbers, seed, lambda step, update: self.run.log(stage, step, update)
+        )
+        actor.save(self.folder(k))
+        self.drop(k - 2, agents.LEARNER)
+        return {**result, "positive": float(np.mean([row["target"] > 0 for row in rows])) if rows else 0.0}
 
     def evaluate(self, k: int) -> dict[str, Any]:
         """The actor after the phase on both test splits."""
-        found = evaluate(self.recipe, self.run, self.actor_after(k), self.stage(k, "evaluate"))
-        kept = ("tasks", "rollout", "labels", "replay", "critic", "actor")
-        done = {name: self.run.stage(self.stage(k, name), dict) for name in kept if self.run.done(self.stage(k, name))}
-        files.write_json(self.folder(k) / "metrics.json", {**done, "evaluate": found})
-        return found
+        measured = evaluate(self.recipe, self.run, self.actor_after(k), self.stage(k, "evaluate"))
+        before = [self.stage(k, name) for name in self.stages(k) if name != "evaluate"]
+        done = {name.rpartition("-")[2]: self.run.stage(name, dict) for name in before if self.run.done(name)}
+        files.write_json(self.folder(k) / "metrics.json", {**done, "evaluate": measured})
+        return measured
 
 
-STAGES = ("tasks", "rollout", "labels", "replay", "critic", "actor", "evaluate")
+def state_values(critic: OutcomeCritic, lessons: Sequence[Lesson], recipe: WebrlRecipe) -> list[StateValue]:
+    """The critic's values that the numbers of the lessons' turns need: of each turn's own state and of the next."""
+    wanted = [
+        (number, place)
+        for number, (_, places) in enumerate(lessons)
+        for place in sorted({near for place in places for near in (place, place + 1)})
+    ]
+    turns = []
+    for number, place in wanted:
+        episode = lessons[number][0]
+        own = turns_of(episode)
+        turns.append(own[place] if place < len(own) else records.turn_after(episode, recipe.dialogue))
+    values = [np.zeros(len(turns_of(episode)), np.float32) for episode, _ in lessons]
+    after = [0.0] * len(lessons)
+    for (number, place), value in zip(wanted, critic.values(turns), strict=True):
+        if place < len(values[number]):
+            values[number][place] = value
+        else:
+            after[number] = float(value)
+    return list(zip(values, after, strict=True))
 
 
 def evaluate(recipe: WebrlRecipe, run: Run, agent: Agent, stage: str) -> dict[str, Any]:
     """Success on every task of both test splits, as lists that pair with those of other agents."""
     policy, chat = agent.policy(recipe.evaluation.temperature)
-    found: dict[str, Any] = {}
+    measured: dict[str, Any] = {}
     for number, split in enumerate(SPLITS):
-        rows = list(read_lines(run.path / f"{split}.jsonl"))
-        tasks = [Task.model_validate(row) for row in rows]
-        played = playing.played(recipe, tasks, policy, seeds.derive(recipe.seed, split), chat)
-        success = {t.group: int(t.success) for t in played}
-        run.episodes(stage, number, [records.summary(t) for t in played])
-        found[split] = {
+        tasks = [Task.model_validate(row) for row in read_lines(run.path / f"{split}.jsonl")]
+        episodes = playing.played(recipe, tasks, policy, seeds.derive(recipe.seed, split), chat)
+        success = {episode.group: int(episode.success) for episode in episodes}
+        run.episodes(stage, number, [records.record(episode) for episode in episodes])
+        measured[split] = {
             "success": [success.get(place, 0) for place in range(len(tasks))],
             "sites": [task.sites[0] for task in tasks],
             "templates": [str(task.intent_template_id) for task in tasks],
-            "ends": dict(sorted(Counter(ending(t) for t in played).items())),
-            "lost": len(tasks) - len(played),
+            "ends": dict(sorted(Counter(map(ending, episodes)).items())),
+            "lost": len(tasks) - len(episodes),
         }
-    means = {split: float(np.mean(found[split]["success"])) if found[split]["success"] else 0.0 for split in SPLITS}
+    means = {split: float(np.mean(own["success"])) if own["success"] else 0.0 for split, own in measured.items()}
     run.say(f"{stage}: " + ", ".join(f"{split} {mean:.1%}" for split, mean in means.items()))
-    return found
+    return measured
 
 
-def ending(t: Trajectory) -> str:
+def ending(episode: Episode) -> str:
     """How an attempt ended: done, or which kind of failure."""
-    if t.success:
+    if episode.success:
         return "done"
-    replies = [step.reply for step in t.steps]
-    if not t.steps[-1].valid:
+    turns = turns_of(episode)
+    replies = [turn["reply"] for turn in turns]
+    if not records.is_valid(turns[-1]):
         return "unparsable"
     if len(replies) > 2 and len(set(replies[-3:])) == 1:
         return "stuck"
-    return "wrong" if t.finish_reason == "failed" else "out of actions"
+    return "wrong" if episode.finish_reason == "failed" else "out of actions"
 
 
 def keys_of(tasks: Sequence[Task]) -> list[str]:

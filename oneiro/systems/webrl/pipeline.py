@@ -8,9 +8,9 @@ Variants (ablations and baselines) start from the same SFT model and the same fi
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+from oneiro.episode import Episode
 from oneiro.learning import stages
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner
@@ -20,10 +20,11 @@ from oneiro.rundir.records import read_lines
 from oneiro.rundir.run import Run
 from oneiro.runtime import files, seeds
 from oneiro.runtime.errors import OneiroError
+from oneiro.systems.webrl import agent as agents
+from oneiro.systems.webrl import episodes as records
 from oneiro.systems.webrl import playing, tables
-from oneiro.systems.webrl import trajectories as records
-from oneiro.systems.webrl.backends import backend_of
 from oneiro.systems.webrl.curriculum import Curriculum
+from oneiro.systems.webrl.episodes import task_of, turns_of
 from oneiro.systems.webrl.outcome import (
     Features,
     JudgePrompt,
@@ -35,14 +36,13 @@ from oneiro.systems.webrl.outcome import (
     balanced,
     confusion,
     label,
+    perturbed,
     require_precision,
-    spoilt,
 )
 from oneiro.systems.webrl.phases import Phases, evaluate, keys_of
 from oneiro.systems.webrl.recipe import SPLITS, WebrlRecipe
-from oneiro.systems.webrl.trajectories import Trajectory
-from oneiro.worlds.web.tasks import Task
-from oneiro.worlds.web.world import WebConfig
+from oneiro_web.env import WebConfig
+from oneiro_web.tasks import Task
 
 HELD_OUT = 4
 """One trajectory in so many measures an outcome model instead of training it."""
@@ -52,21 +52,20 @@ SFT_HELD_OUT = 0.03
 
 def run(recipe: WebrlRecipe, run: Run) -> None:
     """The whole pipeline inside a run directory."""
-    variants = [Phases(recipe, run, name, {}, ()) for name in ("", *recipe.variants)]
+    variants = [Phases(recipe, run, name) for name in ("", *recipe.variants)]
     run.plan([*FIRST, *(name for phases in variants for name in phases.stage_names()), "compare"])
     run.stage("tests", lambda: draw_tests(recipe, run))
     run.stage("demonstrations", lambda: demonstrate(recipe, run))
-    run.stage("model", lambda: backend_of(recipe, run).create(demonstrations(run)))
+    run.stage("model", lambda: agents.make_model(recipe, run, demonstrations(run)), main_only=True)
     run.stage("sft", lambda: sft(recipe, run))
-    run.stage("evaluate-sft", lambda: evaluate(recipe, run, backend_of(recipe, run).after_sft(), "evaluate-sft"))
+    run.stage("evaluate-sft", lambda: evaluate(recipe, run, agents.agent_after(recipe, run, None), "evaluate-sft"))
     run.stage("start", lambda: start(recipe, run))
     run.stage("outcome", lambda: outcome(recipe, run))
     outcomes, keys = outcome_models(recipe, run), tested_keys(run)
     for phases in variants:
-        phases.outcomes, phases.test_keys = outcomes, keys
-        phases.train()
-    found = run.stage("compare", lambda: tables.compare(recipe, run, variants))
-    tables.summarise(recipe, run, variants, found)
+        phases.train(outcomes, keys)
+    compared = run.stage("compare", lambda: tables.compare(recipe, run, variants))
+    tables.summarise(recipe, run, variants, compared)
 
 
 FIRST = ("tests", "demonstrations", "model", "sft", "evaluate-sft", "start", "outcome")
@@ -77,8 +76,7 @@ def draw_tests(recipe: WebrlRecipe, run: Run) -> dict[str, Any]:
     counts = {}
     for split in SPLITS:
         tasks = playing.split_tasks(recipe, split)
-        lines = [json.dumps(task.model_dump(mode="json")) + "\n" for task in tasks]
-        files.write_text(run.path / f"{split}.jsonl", "".join(lines))
+        files.write_lines(run.path / f"{split}.jsonl", [task.model_dump(mode="json") for task in tasks])
         counts[split] = len(tasks)
     return counts
 
@@ -104,9 +102,7 @@ def demonstrate(recipe: WebrlRecipe, run: Run) -> dict[str, Any]:
     count, templates = recipe.tasks.demonstrations, recipe.tasks.demonstrated_templates()
     tasks = first_curriculum(recipe, run).initial(count, templates)
     folder = run.path / "phase_0"
-    files.write_text(
-        folder / "tasks.jsonl", "".join(json.dumps({"task": t.model_dump(mode="json")}) + "\n" for t in tasks)
-    )
+    files.write_lines(folder / "tasks.jsonl", [{"task": task.model_dump(mode="json")} for task in tasks])
     with run.progress("demonstrations", len(tasks)) as bar:
         played = playing.play_chunks(
             recipe,
@@ -120,21 +116,22 @@ def demonstrate(recipe: WebrlRecipe, run: Run) -> dict[str, Any]:
     if not done:
         raise OneiroError("the oracle finished none of the tasks within dialogue.max_turns; raise it")
     records.write(folder / "demonstrations.jsonl", done)
-    run.say(f"{len(done)} demonstrations of {len(templates)} templates, {sum(map(len, done))} steps")
-    return {"tasks": len(tasks), "demonstrations": len(done), "steps": sum(map(len, done))}
+    turns = sum(len(turns_of(episode)) for episode in done)
+    run.say(f"{len(done)} demonstrations of {len(templates)} templates, {turns} turns")
+    return {"tasks": len(tasks), "demonstrations": len(done), "steps": turns}
 
 
-def demonstrations(run: Run) -> list[Trajectory]:
+def demonstrations(run: Run) -> list[Episode]:
     return list(records.read(run.path / "phase_0" / "demonstrations.jsonl"))
 
 
 def sft(recipe: WebrlRecipe, run: Run) -> dict[str, Any]:
     """Supervised learning on the demonstrations."""
-    parts: tuple[list[Trajectory], list[Trajectory]] = ([], [])
+    parts: tuple[list[Episode], list[Episode]] = ([], [])
     for number, t in enumerate(demonstrations(run)):
         aside = seeds.generator(recipe.seed, "held out", number).random() < SFT_HELD_OUT and number > 0
         parts[aside].append(t)
-    return {"demonstrations": len(parts[0]), **backend_of(recipe, run).imitate(*parts)}
+    return {"demonstrations": len(parts[0]), **agents.imitate(recipe, run, *parts)}
 
 
 def start(recipe: WebrlRecipe, run: Run) -> dict[str, Any]:
@@ -143,7 +140,7 @@ def start(recipe: WebrlRecipe, run: Run) -> dict[str, Any]:
     tasks = tasks[: recipe.curriculum.tasks]
 
     def policy() -> tuple[Any, Any]:
-        return backend_of(recipe, run).after_sft().policy(recipe.sampling.temperature)
+        return agents.agent_after(recipe, run, None).policy(recipe.sampling.temperature)
 
     folder = run.path / "phase_0"
     with run.progress("first failures", len(tasks)) as bar:
@@ -182,15 +179,15 @@ def outcome(recipe: WebrlRecipe, run: Run) -> dict[str, Any]:
     return {"held_out": len(held_out), "measured": found}
 
 
-def judged(recipe: WebrlRecipe, run: Run) -> tuple[list[Trajectory], list[Trajectory]]:
-    """Trajectories with true labels to learn from and to be measured on, by task: done, spoilt, the policy's own."""
+def judged(recipe: WebrlRecipe, run: Run) -> tuple[list[Episode], list[Episode]]:
+    """Trajectories with true labels to learn from and to be measured on, by task: done, perturbed, the policy's own."""
     seed = seeds.derive(recipe.seed, "outcome data")
     shown = demonstrations(run)[: recipe.outcome.trajectories]
     own = records.read_folder(run.path / "phase_0" / "rollouts")[: recipe.outcome.trajectories]
-    every = [*shown, *(bad for t in shown for bad in spoilt(t, seed)), *own]
-    parts: tuple[list[Trajectory], list[Trajectory]] = ([], [])
+    every = [*shown, *(bad for t in shown for bad in perturbed(t, seed)), *own]
+    parts: tuple[list[Episode], list[Episode]] = ([], [])
     for t in every:
-        parts[seeds.derive(seed, t.task_id) % HELD_OUT == 0].append(t)
+        parts[seeds.derive(seed, task_of(t)) % HELD_OUT == 0].append(t)
     return balanced(parts[0], seed), balanced(parts[1], seed)
 
 

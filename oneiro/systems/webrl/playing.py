@@ -9,17 +9,18 @@ from oneiro.agents import prompts as words
 from oneiro.agents.loading import AgentMetadata
 from oneiro.agents.policies import Policy, ScriptedPolicy
 from oneiro.agents.rollout import Attempt, play
+from oneiro.episode import Episode
 from oneiro.models.chat import ChatFormat
-from oneiro.runtime import seeds
-from oneiro.systems.webrl import trajectories as records
+from oneiro.runtime import distributed, seeds
+from oneiro.systems.webrl import episodes as records
+from oneiro.systems.webrl.episodes import Turn
 from oneiro.systems.webrl.recipe import SPLITS, WebrlRecipe
-from oneiro.systems.webrl.trajectories import Step, Trajectory
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import mixture
 from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.levels import new_levels
-from oneiro.worlds.web.tasks import Task
-from oneiro.worlds.web.world import WebWorld
+from oneiro_web.plugin import WebWorld
+from oneiro_web.tasks import Task
 
 CHUNK = 256
 """Attempts that make one file. Between two files the places run empty: what is played together must not depend on where
@@ -63,7 +64,7 @@ def played(
     group_size: int = 1,
     first: int = 0,
     advance: Callable[[int], object] | None = None,
-) -> list[Trajectory]:
+) -> list[Episode]:
     """Each task attempted `group_size` times; attempts that broke off are left out. `first` numbers the first task;
     `advance` hears of attempts that ended.
     """
@@ -76,8 +77,8 @@ def played(
     own, dialogue = seeds.derive(seed, first), recipe.dialogue
     worlds = episode_world_of(recipe)
     episodes = play(worlds, planned, policy, dialogue, chat, own, prefix, advance, recipe.concurrency)
-    found = [records.of_episode(e, attempt.task, recipe.dialogue) for e, attempt in zip(episodes, planned, strict=True)]
-    return [trajectory for trajectory in found if trajectory is not None]
+    described = [records.describe_task(e, attempt.task) for e, attempt in zip(episodes, planned, strict=True)]
+    return [episode for episode in described if records.is_played(episode)]
 
 
 def play_chunks(
@@ -88,7 +89,7 @@ def play_chunks(
     seed: int,
     group_size: int = 1,
     advance: Callable[[int], object] = lambda count: None,
-) -> list[Trajectory]:
+) -> list[Episode]:
     """Play all tasks, a file for every few; files that are there are not played again. `policy` is made when needed;
     `advance` hears of attempts.
     """
@@ -96,11 +97,12 @@ def play_chunks(
     player: tuple[Policy, ChatFormat | None] | None = None
     for first in range(0, len(tasks), size):
         part, path = tasks[first : first + size], folder / f"{first // size:04d}.jsonl"
-        if not path.exists():
+        if not distributed.broadcast(path.exists()):
             player = player or policy()
             records.write(path, played(recipe, part, player[0], seed, player[1], group_size, first, advance))
         else:
             advance(len(part) * group_size)
+    distributed.barrier()  # the last file is written
     return records.read_folder(folder)
 
 
@@ -119,16 +121,16 @@ def split_tasks(recipe: WebrlRecipe, split: str) -> list[Task]:
     return found
 
 
-def first_steps(recipe: WebrlRecipe, tasks: Sequence[Task]) -> list[Step]:
+def first_turns(recipe: WebrlRecipe, tasks: Sequence[Task]) -> list[Turn]:
     """What the agent reads first of each task."""
     world = world_of(recipe)()
-    found = []
+    turns: list[Turn] = []
     try:
         for task in tasks:
             state, _ = world.reset(seed=0, options={"task": task})
             left = world.config.max_actions
             message = words.history_message(world, [], 1, state, left, recipe.dialogue)
-            found.append(Step(message, state, ""))
+            turns.append({"message": message, "state": state, "reply": ""})
     finally:
         world.close()
-    return found
+    return turns

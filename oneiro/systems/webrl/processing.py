@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from oneiro.episode import Episode
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.server import Server, ServerConfig
@@ -20,28 +21,23 @@ from oneiro.systems.webrl.curriculum import (
 )
 from oneiro.systems.webrl.formats import Plain, Trace
 from oneiro.systems.webrl.outcome import Rules
-from oneiro.systems.webrl.trajectories import Step, Trajectory
-from oneiro.worlds.web.tasks import Task
-from oneiro.worlds.web.templates import TEMPLATES
-from oneiro.worlds.web.world import WebConfig, contents_in
+from oneiro_web.env import WebConfig, contents_in
+from oneiro_web.tasks import Task
+from oneiro_web.templates.registry import TEMPLATES
 
 
 def rule_labels(traces: Sequence[Trace]) -> list[bool]:
     """Labels by visible evidence, for traces whose scores mean nothing."""
-    made = [
-        Trajectory(
-            trace.trace_id,
-            trace.target,
-            "",
-            "",
-            [Step("", step.html, f"<answer>{step.response}</answer>") for step in trace.steps],
-            False,
-            "",
-            "",
-        )
-        for trace in traces
-    ]
-    return [score >= 0.5 for score in Rules().scores(made)]
+    episodes = []
+    for trace in traces:
+        # A trace does not say which actions the browser understood.
+        turns = [
+            {"state": step.html, "reply": f"<answer>{step.response}</answer>", "actions": [{"valid": True}]}
+            for step in trace.steps
+        ]
+        task = {"id": trace.trace_id, "intent": trace.target}
+        episodes.append(Episode([], info={"task": task, "turns": turns}))
+    return [score >= 0.5 for score in Rules().scores(episodes)]
 
 
 def ranker(model: str) -> Callable[[Plain], float]:

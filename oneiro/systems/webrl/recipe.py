@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from oneiro.agents.prompts import DialogueSettings
-from oneiro.learning.algorithms.webrl import AnyObjective, FilteredBc, GroupObjective, Paper, ValueReinforce
+from oneiro.learning.algorithms import Grpo, Ppo, StateGrpo
+from oneiro.learning.algorithms.webrl import Awr, Digirl, FilteredBc, Official, Paper, ValueReinforce
 from oneiro.learning.settings import LearnerSettings, OptimiserSettings, SftSettings
 from oneiro.models.settings import ModelSettings
 from oneiro.recipe import Recipe, Settings
@@ -15,11 +16,24 @@ from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.systems.webrl.curriculum import CurriculumSettings
 from oneiro.worlds.choice import WorldChoice
-from oneiro.worlds.web.templates import TEMPLATES
-from oneiro.worlds.web.templates.base import Template
-from oneiro.worlds.web.world import chosen_templates
+from oneiro_web.env import chosen_templates
+from oneiro_web.templates.base import Template
+from oneiro_web.templates.registry import TEMPLATES
 
 SPLITS = ("test-seen", "test-unseen")
+AnyObjective = Annotated[
+    Paper | Official | FilteredBc | Awr | Digirl | ValueReinforce | Grpo | StateGrpo | Ppo, Field(discriminator="name")
+]
+"""WebRL's objective and its baselines. Those of groups are multi-turn RL on attempts at the same task: WebAgent-R1's
+GRPO, GiGPO (`state-grpo`), PPO.
+"""
+GROUP_ALGORITHMS = (Grpo, StateGrpo, Ppo)
+REPLAYING = (Paper, Official)
+"""Learn from past successes again."""
+OFFLINE = (FilteredBc, Awr)
+"""All phases learn from the play of the first."""
+FIXED_TASKS = (*OFFLINE, Digirl)
+"""All phases have the tasks of the first."""
 
 
 class TaskSettings(Settings):
@@ -83,7 +97,7 @@ class OutcomeSettings(Settings):
     min_precision: float = Field(0.75, ge=0, le=1)
     """Training does not start with an outcome model whose precision on held-out trajectories is lower."""
     trajectories: int = Field(200, ge=8)
-    """Tasks that trained outcome models learn from, each as done and as spoilt trajectories."""
+    """Tasks that trained outcome models learn from, each as done and as perturbed episodes."""
     max_tokens: int = Field(1024, ge=64)
     """Tokens of the judge's prompt; pages are cut, never what is asked."""
     compare: tuple[Literal["features", "rules"], ...] = ()
@@ -210,14 +224,14 @@ class WebrlRecipe(Recipe):
             objective = self.of_variant(name).algorithm if name else self.algorithm
             if objective.name == "ppo" and self.model.name == "linear":
                 raise OneiroError("algorithm=ppo needs a language model; set model=tiny")
-            if objective.name in ("grpo", "gigpo") and self.group_size == 1:
+            if objective.name in ("grpo", "state-grpo") and self.group_size == 1:
                 raise OneiroError(f"algorithm={objective.name} compares attempts at one task; set group_size=4 or so")
         return self
 
     @property
     def attempts(self) -> int:
         """Rollouts of each task."""
-        return self.group_size or (4 if isinstance(self.algorithm, GroupObjective) else 1)
+        return self.group_size or (4 if isinstance(self.algorithm, GROUP_ALGORITHMS) else 1)
 
     def of_variant(self, name: str) -> WebrlRecipe:
         """The recipe as a variant changes it."""
@@ -244,7 +258,7 @@ class WebrlRecipe(Recipe):
         return {"templates": [template.name for template in self.tasks.trained_templates()], "test": "both"}
 
 
-OBJECTIVES = ("paper", "official", "sft", "filtered-bc", "awr", "digirl", "reinforce", "grpo", "gigpo", "ppo")
+OBJECTIVES = ("paper", "official", "filtered-bc", "awr", "digirl", "reinforce", "grpo", "state-grpo", "ppo")
 
 
 def variant_named(name: str) -> Variant:

@@ -1,25 +1,17 @@
-"""Replay by perplexity: past successful steps that the actor neither knows for sure nor finds strange."""
+"""Replay by perplexity: past successful turns that the actor neither knows for sure nor finds strange."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from oneiro.episode import Floats
+from oneiro.episode import Episode, Floats
 from oneiro.runtime.seeds import generator
-from oneiro.systems.webrl.trajectories import Trajectory
+from oneiro.systems.webrl.episodes import task_of, turns_of
 
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """One step of a stored success, and where it is stored."""
-
-    phase: int
-    """0: the demonstrations."""
-    trajectory: int
-    step: int
+Place = tuple[int, int, int]
+"""Where a stored turn is: phase (0: the demonstrations), episode of the phase, turn of the episode."""
 
 
 def confidence(logprobs: Floats) -> float:
@@ -32,28 +24,29 @@ def in_band(probability: float, band: tuple[float, float]) -> bool:
     return band[0] < probability <= band[1]
 
 
-def stored_steps(phases: dict[int, Sequence[Trajectory]], good: dict[int, Sequence[bool]], quota: int) -> list[Stored]:
-    """Every step of the first `quota` successes of each task, over all phases in order."""
+def stored_turns(phases: Sequence[Sequence[Episode]], good: Sequence[Sequence[bool]], quota: int) -> list[Place]:
+    """Every turn of the first `quota` successes of each task, over all phases in order."""
     taken: dict[str, int] = {}
-    found = []
-    for phase in sorted(phases):
-        for number, trajectory in enumerate(phases[phase]):
-            if not good[phase][number] or taken.get(trajectory.task_id, 0) >= quota:
+    places: list[Place] = []
+    for phase, episodes in enumerate(phases):
+        for number, episode in enumerate(episodes):
+            task = task_of(episode)
+            if not good[phase][number] or taken.get(task, 0) >= quota:
                 continue
-            taken[trajectory.task_id] = taken.get(trajectory.task_id, 0) + 1
-            found += [Stored(phase, number, step) for step in range(len(trajectory))]
-    return found
+            taken[task] = taken.get(task, 0) + 1
+            places += [(phase, number, turn) for turn in range(len(turns_of(episode)))]
+    return places
 
 
 def select(
-    steps: Sequence[Stored],
+    places: Sequence[Place],
     probabilities: Sequence[float],
-    new_steps: int,
+    new_turns: int,
     band: tuple[float, float],
     cap: float,
     seed: int,
-) -> list[tuple[Stored, float]]:
-    """Those in the band, shuffled, at most `cap` times the number of new steps."""
-    inside = [(step, p) for step, p in zip(steps, probabilities, strict=True) if in_band(p, band)]
+) -> list[tuple[Place, float]]:
+    """Those in the band, shuffled, at most `cap` times the number of new turns."""
+    inside = [(place, p) for place, p in zip(places, probabilities, strict=True) if in_band(p, band)]
     order = generator(seed, "replay").permutation(len(inside))
-    return [inside[i] for i in order[: int(cap * new_steps)]]
+    return [inside[i] for i in order[: int(cap * new_turns)]]

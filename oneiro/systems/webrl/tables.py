@@ -22,7 +22,7 @@ def name_of(phases: Phases) -> str:
     """A variant's name in tables: the main run is called by its objective."""
     if phases.variant:
         return phases.variant
-    return "webrl" if phases.objective.name == "paper" else phases.objective.name
+    return "webrl" if phases.algorithm.name == "paper" else phases.algorithm.name
 
 
 def compare(recipe: WebrlRecipe, run: Run, variants: Sequence[Phases]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from oneiro.runtime import files
 from oneiro.runtime.errors import OneiroError
 from oneiro.systems.webrl.formats import Plain, Problem, Trace, json_lines, policy_prompt, wrong_field
-from oneiro.worlds.web.tasks import Task
+from oneiro_web.tasks import Task
 
 SITES = ("shopping", "shopping_admin", "reddit", "gitlab", "map")
 

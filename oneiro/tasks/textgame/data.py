@@ -13,7 +13,7 @@ import numpy as np
 from oneiro.episode import Row, given
 from oneiro.models.chat import ChatFormat
 from oneiro.rundir.run import Run
-from oneiro.runtime import seeds
+from oneiro.runtime import distributed, seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.tasks.answering import some
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
@@ -169,7 +169,7 @@ def training_rows(
         found = taught_examples(
             task, cases, teacher, cache, samples=settings.samples, advance=bar.advance, refuse=refused.append
         )
-        taught = list(found)
+        taught = distributed.on_main_process(lambda: list(found))
     run.say(f"teacher: {len(taught):,} of {settings.rows:,} questions answered right in {settings.samples} tries")
     if refused:
         run.say(f"teacher: {len(refused):,} questions skipped, since its server refused them: {refused[0]}")

@@ -77,8 +77,8 @@ class VideoTask(Task):
         recipe, run = self.recipe, self.run
         if recipe.init_from.tokenizer or recipe.init_from.transformer:
             run.stage("init-from", lambda: check_init_from(recipe))
-        run.stage("data", lambda: data_stage(recipe, run))
-        run.stage(TOKENIZER, lambda: tokenizer_stage(recipe, run, self.data))
+        run.stage("data", lambda: data_stage(recipe, run), main_only=True)
+        run.stage(TOKENIZER, lambda: tokenizer_stage(recipe, run, self.data), main_only=True)
 
     @cached_property
     def data(self) -> VideoData:

@@ -8,17 +8,17 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
-from oneiro.runtime import seeds
+from oneiro.runtime import distributed, seeds
 from oneiro.tasks.base import Dynamics, Flaw, Imagined, Malformed
 from oneiro.tasks.webpage.lookup import PageLookup
 from oneiro.tasks.webpage.predictor import WebPagePredictor
 from oneiro.tasks.webpage.record import HISTORY
 from oneiro.tasks.webpage.rollout import Predict, imagine
 from oneiro.tasks.webpage.state import PageSituation, PageState
-from oneiro.worlds.web.actions import Kind, parse_webarena
-from oneiro.worlds.web.actions import Malformed as MalformedAction
-from oneiro.worlds.web.diff import apply
-from oneiro.worlds.web.world import WebWorld
+from oneiro_web.actions import Kind, parse_webarena
+from oneiro_web.actions import Malformed as MalformedAction
+from oneiro_web.diff import apply
+from oneiro_web.plugin import WebWorld
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,8 @@ class Remembered:
     def __call__(self, cases: Sequence[PageSituation]) -> list[PageState | None]:
         new = list(dict.fromkeys(case for case in cases if case not in self._known))
         if new:
-            self._known.update(zip(new, self.pages(new), strict=True))
+            with distributed.local():  # what is new to this rank may be known to another
+                self._known.update(zip(new, self.pages(new), strict=True))
         return [self._known[case] for case in cases]
 
 

@@ -21,8 +21,8 @@ from oneiro.tasks.webpage.state import (
     shown,
     true_diff,
 )
-from oneiro.worlds.web.actions import Malformed, parse_webarena
-from oneiro.worlds.web.diff import Diff, Item
+from oneiro_web.actions import Malformed, parse_webarena
+from oneiro_web.diff import Diff, Item
 
 COMPARED = 64
 """Training steps whose pages are compared, of those with the same key; the first ones."""

@@ -22,7 +22,7 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.tasks.webpage.predictor import WebPagePredictor
 from oneiro.tasks.webpage.prompt import NONE
 from oneiro.tasks.webpage.state import PageState, PageTransition
-from oneiro.worlds.web.diff import Item, Items
+from oneiro_web.diff import Item, Items
 
 SOURCE = "web_agent"
 BATCH = 256

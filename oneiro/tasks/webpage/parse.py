@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from oneiro.tasks.base import Flaw, Malformed
 from oneiro.tasks.webpage.prompt import DELETED, HEADINGS, NEW, NONE, OUTCOME, UPDATED
-from oneiro.worlds.web.diff import Diff, Item
+from oneiro_web.diff import Diff, Item
 
 MAX_CHARACTERS = 262_144
 """25 times the longest published answer. A longer text is no answer."""

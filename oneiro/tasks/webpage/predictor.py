@@ -30,7 +30,7 @@ from oneiro.tasks.webpage.prompt import (
 )
 from oneiro.tasks.webpage.score import PageScore, judge, official_score
 from oneiro.tasks.webpage.state import PageSituation, PageTransition, shown, true_diff
-from oneiro.worlds.web.diff import Diff
+from oneiro_web.diff import Diff
 
 Scorer = Literal["strict", "official"]
 HEADS_SHARE = 0.2

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from oneiro.tasks.webpage.state import PageSituation, PageTransition, shown, window_before
-from oneiro.worlds.web.browsing import GRAMMARS
-from oneiro.worlds.web.diff import Diff
+from oneiro_web.browsing import GRAMMARS
+from oneiro_web.diff import Diff
 
 _ABSOLUTE = re.compile(r"^\[(\d{1,9})\]", re.MULTILINE)
 _COUNTED = re.compile(r"^[ \t]*\[(\.?)(-?\d{1,9})\]", re.MULTILINE)

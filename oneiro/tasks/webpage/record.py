@@ -15,11 +15,12 @@ import numpy as np
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.seeds import derive, generator
 from oneiro.tasks.webpage.state import PageSituation, PageState, PageTransition, same_items
-from oneiro.worlds.base import Step, WorldConfig
+from oneiro.worlds.base import Step
 from oneiro.worlds.baselines import Policy, mixture, oracle_policy, random_policy
 from oneiro.worlds.registry import config_for, world_class
-from oneiro.worlds.web.diff import compare
-from oneiro.worlds.web.world import WebConfig, WebWorld
+from oneiro_web.diff import compare
+from oneiro_web.env import WebConfig
+from oneiro_web.plugin import WebWorld
 
 INERT = ("StaticText", "heading", "main", "article", "contentinfo", "complementary")
 """Roles that do nothing when they are clicked, unless they stand inside a link or a label."""
@@ -32,7 +33,7 @@ class RecordedWeb(WebWorld):
 
     steps: list[PageTransition]
 
-    def __init__(self, config: WorldConfig | None = None) -> None:
+    def __init__(self, config: WebConfig | None = None) -> None:
         super().__init__(config)
         if self.config.view != "accessibility":
             raise OneiroError("pages are predicted as accessibility trees: leave out the view html")

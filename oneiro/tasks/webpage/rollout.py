@@ -16,9 +16,9 @@ from oneiro.tasks.webpage.predictor import WebPagePredictor
 from oneiro.tasks.webpage.prompt import brief_text
 from oneiro.tasks.webpage.score import figures
 from oneiro.tasks.webpage.state import PageSituation, PageState, PageTransition, window_before
-from oneiro.worlds.web.actions import Malformed as MalformedAction
-from oneiro.worlds.web.actions import parse_webarena
-from oneiro.worlds.web.diff import apply
+from oneiro_web.actions import Malformed as MalformedAction
+from oneiro_web.actions import parse_webarena
+from oneiro_web.diff import apply
 
 Predict = Callable[[Sequence[PageSituation]], Sequence[str]]
 """Answers to situations: a model, or a baseline."""

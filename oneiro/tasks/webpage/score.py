@@ -19,7 +19,7 @@ from typing import Any
 from oneiro.tasks.base import Flaw, Malformed
 from oneiro.tasks.webpage.parse import MAX_CHARACTERS, MAX_LINES, PagePrediction, record
 from oneiro.tasks.webpage.prompt import HEADINGS
-from oneiro.worlds.web.diff import Diff
+from oneiro_web.diff import Diff
 
 
 @dataclass(frozen=True, slots=True)

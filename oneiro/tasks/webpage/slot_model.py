@@ -27,7 +27,7 @@ from oneiro.runtime.files import read_json, write_json
 from oneiro.tasks.webpage.lookup import page_type
 from oneiro.tasks.webpage.slots import UNKNOWN, Line, Sources, filled_url, slotted, slotted_url, sources_of
 from oneiro.tasks.webpage.state import PageSituation, PageState, PageTransition, true_diff
-from oneiro.worlds.web.actions import Action, parse_webarena
+from oneiro_web.actions import Action, parse_webarena
 
 FILE = "page_model.json"
 NEAR = 3

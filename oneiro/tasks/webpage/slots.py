@@ -13,8 +13,8 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from oneiro.tasks.webpage.parse import record
 from oneiro.tasks.webpage.state import PageSituation
-from oneiro.worlds.web.actions import Action, Kind, parse_webarena
-from oneiro.worlds.web.diff import Item
+from oneiro_web.actions import Action, Kind, parse_webarena
+from oneiro_web.diff import Item
 
 UNKNOWN = "?"
 """A name that nothing on the page before tells."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 
-from oneiro.worlds.web.actions import Kind, Malformed, parse_webarena
-from oneiro.worlds.web.diff import Diff, Item, Items, diff, items_of, match
-from oneiro.worlds.web.page import Page
+from oneiro_web.actions import Kind, Malformed, parse_webarena
+from oneiro_web.diff import Diff, Item, Items, diff, items_of, match
+from oneiro_web.page import Page
 
 MAIN = "main"
 """The role that encloses what is a page's own; what stands above it is the same on every page of a site."""
@@ -56,7 +56,7 @@ class PageState:
 
 
 def same_items(before: PageState, after: PageState, by_element: Sequence[int]) -> tuple[int, ...]:
-    """Which lines are the same item after an action (`oneiro.worlds.web.diff.Matched`).
+    """Which lines are the same item after an action (`oneiro_web.diff.Matched`).
 
     On one address, as `by_element` says. Another address is another document: its own part is new, and only the frame
     that the site puts around every page is compared.
@@ -108,7 +108,7 @@ class PageTransition(PageSituation):
 
     after: PageState = PageState("", ())
     matched: tuple[int, ...] = ()
-    """Which lines are the same item: see `oneiro.worlds.web.diff.Matched`."""
+    """Which lines are the same item: see `oneiro_web.diff.Matched`."""
     valid: bool = True
     """The browser carried the action out."""
     probe: bool = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from oneiro.models import language as languages
 from oneiro.runtime.errors import OneiroError
@@ -21,19 +21,20 @@ from oneiro.tasks.webpage.predictor import WebPagePredictor
 from oneiro.tasks.webpage.record import HISTORY
 from oneiro.tasks.webpage.rollout import Predict, imagine
 from oneiro.tasks.webpage.state import PageSituation, PageState
-from oneiro.worlds.base import Step, World, WorldConfig
+from oneiro.worlds.base import Step, World
 from oneiro.worlds.registry import config_for
-from oneiro.worlds.web.actions import Kind, Malformed
-from oneiro.worlds.web.diff import Item
-from oneiro.worlds.web.evaluation.webarena import VARIANTS, url_match
-from oneiro.worlds.web.page import Node, Page, Printed
-from oneiro.worlds.web.tasks import Evaluation, Task
-from oneiro.worlds.web.world import WebWorld
+from oneiro_web.actions import Kind, Malformed
+from oneiro_web.diff import Item
+from oneiro_web.env import WebConfig
+from oneiro_web.grading.webarena import VARIANTS, url_match
+from oneiro_web.page import Node, Page, Printed
+from oneiro_web.plugin import WebWorld
+from oneiro_web.tasks import Evaluation, Task
 
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
-class LearnedPage(LearnedWorld, WebWorld):
+class LearnedPage(LearnedWorld, WebWorld):  # type: ignore[misc]
     """Starts on a true page and continues on predicted ones.
 
     A prediction that cannot be read changes nothing (`info["malformed"]`). `stop` ends the episode; it is worth what
@@ -43,7 +44,7 @@ class LearnedPage(LearnedWorld, WebWorld):
     name: ClassVar[str] = WebWorld.name
     """The name seeds the tasks: a seed gives the task that it gives in the true web."""
 
-    def __init__(self, task: WebPagePredictor, predict: Predict, config: WorldConfig | None = None) -> None:
+    def __init__(self, task: WebPagePredictor, predict: Predict, config: WebConfig | None = None) -> None:
         super().__init__(config)
         if self.config.view != "accessibility":
             raise OneiroError("pages are predicted as accessibility trees: leave out the view html")
@@ -134,7 +135,7 @@ def _share(text: str | None) -> float:
 
 def open_world(model: str, world: str, settings: Mapping[str, Any] | None = None) -> LearnedPage:
     """The world `web` or a variant of it as a model (a run, a checkpoint) predicts it, prompted as it was trained."""
-    config = config_for(world, dict(settings or {}))  # before the model: a wrong name shows at once
+    config = cast(WebConfig, config_for(world, dict(settings or {})))  # before the model: a wrong name shows at once
     language = languages.load(model)
     metadata = WebPageMetadata.read(language, model)
     if metadata is None:
@@ -161,7 +162,7 @@ class DreamedWeb(LearnedPage):
     for anything but a page are never done in here.
     """
 
-    def __init__(self, pages: NextPages, config: WorldConfig | None = None) -> None:
+    def __init__(self, pages: NextPages, config: WebConfig | None = None) -> None:
         super().__init__(WebPagePredictor(), lambda situations: [], config)
         self.pages = pages
 

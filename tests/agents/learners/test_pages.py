@@ -27,7 +27,7 @@ from oneiro.tasks.webpage.slot_model import right_kind
 from oneiro.tasks.webpage.state import PageSituation, PageState, PageTransition
 from oneiro.tasks.webpage.world import DreamedWeb, predict_together
 from oneiro.worlds.baselines import random_policy
-from oneiro.worlds.web.world import WebConfig
+from oneiro_web.env import WebConfig
 
 CONFIG = WebConfig(templates=("map/show-way",), max_actions=8)
 SETTINGS = [

@@ -31,9 +31,10 @@ from oneiro.tasks.webpage.predictor import WebPagePredictorConfig
 from oneiro.tasks.webpage.record import RecordedWeb
 from oneiro.tasks.webpage.state import PageSituation, PageState, PageTransition
 from oneiro.tasks.webpage.world import DreamedWeb
-from oneiro.worlds.web.diff import Item
-from oneiro.worlds.web.tasks import Evaluation
-from oneiro.worlds.web.world import WebConfig, WebWorld
+from oneiro_web.diff import Item
+from oneiro_web.env import WebConfig
+from oneiro_web.plugin import WebWorld
+from oneiro_web.tasks import Evaluation
 from tests.conftest import make_tiny
 
 CONFIG = WebConfig(templates=("map/show-way",), max_actions=8)

@@ -25,10 +25,11 @@ from oneiro.systems.webrl.curriculum import (
     resolved,
     task_key,
 )
-from oneiro.worlds.web import exam
-from oneiro.worlds.web.tasks import AnswerCheck, Task
-from oneiro.worlds.web.templates import TEMPLATES
-from oneiro.worlds.web.world import WebConfig, WebWorld, contents_in
+from oneiro_web import validate
+from oneiro_web.env import WebConfig, contents_in
+from oneiro_web.plugin import WebWorld
+from oneiro_web.tasks import AnswerCheck, Task
+from oneiro_web.templates.registry import TEMPLATES
 
 NAMES = ("map/phone", "map/hours", "map/show-place", "gitlab/star", "gitlab/status")
 CONFIG = WebConfig(max_actions=12)
@@ -79,7 +80,7 @@ def test_a_nearer_task_begins_on_the_oracles_next_page_and_takes_fewer_actions(w
     task = task_of("map/phone")
     near = nearer(task, world)
     assert near is not None and near.start_urls != task.start_urls and near.spec == task.spec
-    assert gated(near, world, "all") == 2 < exam.play(world, "oracle", task).actions
+    assert gated(near, world, "all") == 2 < validate.play(world, "oracle", task).actions
     assert nearer(near, world) is None
     world.reset(seed=0, options={"task": near})
     names = [node.name for node in world.page.nodes.values()]

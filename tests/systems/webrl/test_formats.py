@@ -118,8 +118,8 @@ def test_a_pt_file_is_read_without_running_anything(tmp_path: Path) -> None:
 
 
 def test_task_configs_and_sft_data_have_the_published_fields(tmp_path: Path) -> None:
-    from oneiro.worlds.web.tasks import read_task
-    from oneiro.worlds.web.urls import Places
+    from oneiro_web.tasks import read_task
+    from oneiro_web.urls import Places
 
     config = task_files.task_config(INTENT, "shopping", 3)
     assert config["start_url"] == "__SHOPPING__" and config["eval"]["reference_answers"] == {"exact_match": "N/A"}

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oneiro.episode import Row
+from oneiro.episode import Episode, Row
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.runtime.errors import OneiroError
 from oneiro.systems.webrl.critic import auc
+from oneiro.systems.webrl.episodes import task_of, turns_of
 from oneiro.systems.webrl.outcome import (
     Features,
     JudgePrompt,
@@ -23,51 +24,55 @@ from oneiro.systems.webrl.outcome import (
     confusion,
     evidence,
     label,
+    perturbed,
     require_precision,
-    spoilt,
 )
 from oneiro.systems.webrl.recipe import OutcomeSettings
-from oneiro.systems.webrl.trajectories import Step, Trajectory
 
 PAGE = "Task: x\n[1] RootWebArea 'Salty Swan Hotel'\n[2] StaticText '(555) 250-4552'\n[3] StaticText 'Mo-Su'"
 
 
-def made(answer: str = "(555) 250-4552", number: int = 0, success: bool = True, page: str = PAGE) -> Trajectory:
+INTENT = "What is the phone number of Salty Swan Hotel?"
+
+
+def made(
+    answer: str = "(555) 250-4552", number: int = 0, success: bool = True, page: str = PAGE, intent: str = INTENT
+) -> Episode:
     replies = ["type [4] [Salty Swan Hotel] [1]", "click [58]", f"stop [{answer}]"]
-    steps = [Step("", page, f"<answer>{reply}</answer>") for reply in replies]
-    intent = "What is the phone number of Salty Swan Hotel?"
-    return Trajectory(f"task {number}", intent, "map", "map/phone", steps, success, "goal", page)
+    turns = [{"state": page, "reply": f"<answer>{reply}</answer>", "actions": [{"valid": True}]} for reply in replies]
+    return Episode([], success=success, info={"task": {"id": f"task {number}", "intent": intent}, "turns": turns})
 
 
 def test_evidence_is_read_off_replies_and_pages() -> None:
     seen = evidence(made())
     assert seen.stopped and seen.answer == "(555) 250-4552" and "salty swan hotel" in seen.asked
-    assert not evidence(Trajectory("t", "i", "", "", made().steps[:2], False, "turns", "")).stopped
+    unfinished = made()
+    unfinished.info["turns"].pop()
+    assert not evidence(unfinished).stopped
 
 
 def test_rules_want_an_answer_from_the_page_and_nothing_where_nothing_is_asked() -> None:
-    request = made("")
-    request.intent = "Star the project Salty Swan Hotel."
+    request = made("", intent="Star the project Salty Swan Hotel.")
     wrong = made("555")
-    wrong.steps[0].valid = False
+    wrong.info["turns"][0]["actions"][0]["valid"] = False
     shown = [made(), made("999"), made(""), request, made("(555) 250-4552", page="nothing here"), wrong]
     assert Rules().scores(shown) == [1.0, 0.0, 0.0, 1.0, 0.0, 0.0]
 
 
-def test_spoilt_demonstrations_are_failures_of_three_kinds() -> None:
-    bad = spoilt(made(), seed=0)
+def test_perturbed_demonstrations_are_failures_of_three_kinds() -> None:
+    bad = perturbed(made(), seed=0)
     assert [t.success for t in bad] == [False] * 3
-    assert len(bad[0]) == 1
+    assert len(turns_of(bad[0])) == 1
     answers = [evidence(t).answer for t in bad[1:]]
     assert answers[1] == "" and answers[0] not in ("", "(555) 250-4552")
 
 
-def test_features_learn_to_tell_done_from_spoilt_on_other_tasks() -> None:
+def test_features_learn_to_tell_done_from_perturbed_on_other_tasks() -> None:
     good = [made(number=n) for n in range(40)]
-    data = balanced([*good, *(bad for t in good for bad in spoilt(t, 0))], seed=1)
+    data = balanced([*good, *(bad for t in good for bad in perturbed(t, 0))], seed=1)
     assert sum(t.success for t in data) * 2 == len(data)
-    model = Features([t for t in data if int(t.task_id.split()[1]) < 30])
-    held_out = [t for t in data if int(t.task_id.split()[1]) >= 30]
+    model = Features([t for t in data if int(task_of(t).split()[1]) < 30])
+    held_out = [t for t in data if int(task_of(t).split()[1]) >= 30]
     found = confusion([label(s, OutcomeSettings()) for s in model.scores(held_out)], [t.success for t in held_out])
     assert found["accuracy"] >= 0.8 and found["recall"] == 1.0
 

@@ -2,39 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from oneiro.episode import SamplingParams, Segment
-from oneiro.learning.algorithms.webrl import Official, StepTrajectory, mc_returns, mixed_advantages
-from oneiro.learning.learner import LearnerSettings
+from oneiro.episode import Episode, FinishReason, Row, SamplingParams, Segment, given
+from oneiro.learning.algorithms.base import Trajectory
+from oneiro.learning.algorithms.webrl import Official, mc_returns, mixed_advantages
 from oneiro.learning.losses import official_row_loss
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.runtime.seeds import generator
-from oneiro.sampling.settings import SamplingSettings
+from oneiro.systems.webrl import episodes as records
 from oneiro.systems.webrl import replay
-from oneiro.systems.webrl.actor import LanguageActor
+from oneiro.systems.webrl.agent import LanguageAgent
 from oneiro.systems.webrl.critic import Critic
 from oneiro.systems.webrl.curriculum import NULL_AGENTS, draw_task, in_band
+from oneiro.systems.webrl.episodes import RowFormat
 from oneiro.systems.webrl.outcome import JudgePrompt
-from oneiro.systems.webrl.recipe import DialogueSettings
-from oneiro.systems.webrl.replay import Stored
-from oneiro.systems.webrl.trajectories import RowFormat, Step, Trajectory
-from oneiro.worlds.web import exam
-from oneiro.worlds.web.actions import Action, Malformed
-from oneiro.worlds.web.templates import TEMPLATES
-from oneiro.worlds.web.webrl_actions import parse_webrl
-from oneiro.worlds.web.world import WebConfig, WebWorld
+from oneiro.systems.webrl.recipe import DialogueSettings, TrainSettings, WebrlRecipe
+from oneiro_web import validate
+from oneiro_web.actions import Action, Malformed
+from oneiro_web.env import WebConfig
+from oneiro_web.plugin import WebWorld
+from oneiro_web.templates.registry import TEMPLATES
+from oneiro_web.webrl_actions import parse_webrl
 
 SANDBOX = ("map/phone", "map/hours", "map/show-place", "map/distance", "map/travel-time", "map/show-way")
 
 
-def trajectory(outcome: float, *values: float, after: float = 0.0) -> StepTrajectory:
-    return StepTrajectory(outcome, np.array(values, np.float32), after)
+def trajectory(outcome: float, *values: float, after: float = 0.0) -> Trajectory:
+    rewards = np.append(np.zeros(len(values) - 1, np.float32), np.float32(outcome))
+    return Trajectory(rewards, np.ones(len(values), bool), 0, outcome, np.array(values, np.float32), last_value=after)
 
 
 @pytest.mark.parametrize(
@@ -60,8 +64,8 @@ def test_01_gradient_weight_of_official(beta: float, rho: float, weight: float) 
 def test_02_success_step_is_always_positive_and_failed_step_iff_value_rises() -> None:
     objective = Official()
     for first, second in ((0.99, 0.0), (0.0, 0.99), (0.5, 0.5)):
-        assert objective.numbers([trajectory(1.0, first, second)])[0].tolist() == [1.0, 1.0]
-    rising = objective.numbers([trajectory(0.0, 0.25, 0.3125, 0.34375, after=0.0)])[0]
+        assert objective.numbers(trajectory(1.0, first, second)).tolist() == [1.0, 1.0]
+    rising = objective.numbers(trajectory(0.0, 0.25, 0.3125, 0.34375, after=0.0))
     np.testing.assert_allclose(rising, [1.0, -0.6, -0.6])
 
 
@@ -83,9 +87,9 @@ def test_05_perplexity_filter_ends() -> None:
     assert replay.confidence(np.log(np.array([0.5, 0.98], np.float32))) == pytest.approx(0.7)
 
 
-def test_06_replay_is_at_most_twice_the_new_steps() -> None:
-    stored = [Stored(0, number, 0) for number in range(50)]
-    chosen = replay.select(stored, [0.7] * 50, new_steps=9, band=(0.5, 0.95), cap=2.0, seed=3)
+def test_06_replay_is_at_most_twice_the_new_turns() -> None:
+    stored = [(0, number, 0) for number in range(50)]
+    chosen = replay.select(stored, [0.7] * 50, new_turns=9, band=(0.5, 0.95), cap=2.0, seed=3)
     assert len(chosen) == len({place for place, _ in chosen}) == 18
     assert chosen == replay.select(stored, [0.7] * 50, 9, (0.5, 0.95), 2.0, 3)
 
@@ -97,23 +101,31 @@ def test_07_critic_band_has_inclusive_ends() -> None:
 def test_08_value_and_logprob_do_not_depend_on_padding(tiny: LanguageModel) -> None:
     rng = np.random.default_rng(0)
     prompts = [rng.integers(20, 200, size).astype(np.int32) for size in (5, 40, 17)]
-    critic = Critic(tiny.backbone, seed=1)
-    together = critic.values(prompts)
-    alone = [float(critic.values([prompt])[0]) for prompt in prompts]
+    form = Ids(ChatFormat(tiny.tokenizer), DialogueSettings(brief=True), "")
+    critic = Critic(tiny.backbone, form, TrainSettings(), seed=1)
+    states = [{"ids": prompt} for prompt in prompts]
+    together = critic.values(states)
+    alone = [float(critic.values([state])[0]) for state in states]
     np.testing.assert_allclose(together, alone, atol=1e-5)
     assert len({round(value, 4) for value in alone}) == 3
     # Read at the last real token: another last token, another value; the first tokens alone are not enough.
     changed = prompts[1].copy()
     changed[-1] += 1
-    assert abs(float(critic.values([changed])[0]) - alone[1]) > 1e-5
-    form = RowFormat(ChatFormat(tiny.tokenizer), DialogueSettings(brief=True), "")
-    steps = [
-        Step(message, message, "", list(map(int, p)))
-        for message, p in zip(("hello", "Up", "a b"), prompts, strict=True)
+    assert abs(float(critic.values([{"ids": changed}])[0]) - alone[1]) > 1e-5
+    agent = LanguageAgent(WebrlRecipe(system="webrl", response_prefix=""), tiny)
+    replies = [
+        (Episode([Row([given([5, 6]), Segment(p, True, "assistant", turn=1, logprobs=np.zeros(len(p)))])]), 0)
+        for p in prompts
     ]
-    actor = LanguageActor(tiny, form, LearnerSettings(), SamplingSettings())
-    for batch, single in zip(actor.reply_logprobs(steps), (actor.reply_logprobs([s])[0] for s in steps), strict=True):
-        np.testing.assert_allclose(batch, single, atol=1e-4)
+    singles = [agent.confidences([reply])[0] for reply in replies]
+    np.testing.assert_allclose(agent.confidences(replies), singles, rtol=1e-4)
+
+
+class Ids(RowFormat):
+    """States that are ids already."""
+
+    def state(self, turn: Mapping[str, Any]) -> np.ndarray:
+        return np.asarray(turn["ids"])
 
 
 def test_09_truncation_never_removes_the_assistant_header(tiny: LanguageModel) -> None:
@@ -122,8 +134,8 @@ def test_09_truncation_never_removes_the_assistant_header(tiny: LanguageModel) -
     header = chat.encode(chat.to_reply)
     lengths = []
     for size in (1, 50, 5000):
-        step = Step("", "x y " * size, "<answer>click [3]</answer>")
-        tokens = prompt.tokens(Trajectory("t", "find it", "map", "map/phone", [step], True, "goal", ""))
+        turn = {"state": "x y " * size, "reply": "<answer>click [3]</answer>"}
+        tokens = prompt.tokens(Episode([], info={"task": {"intent": "find it"}, "turns": [turn]}))
         assert tokens[-len(header) :].tolist() == header.tolist()
         assert "find it" in tiny.decode(tokens) and "click [3]" in tiny.decode(tokens)
         lengths.append(len(tokens))
@@ -169,7 +181,7 @@ def test_10_every_action_parses_and_executes_and_bad_ones_never_crash() -> None:
 
 
 def test_11_parallel_sessions_do_not_see_each_others_writes() -> None:
-    task = exam.drawn_task(TEMPLATES["gitlab/star"], 0, 0)
+    task = validate.drawn_task(TEMPLATES["gitlab/star"], 0, 0)
     one, two = WebWorld(WebConfig()), WebWorld(WebConfig())
     for world in (one, two):
         world.reset(seed=0, options={"task": task})
@@ -183,24 +195,33 @@ def test_11_parallel_sessions_do_not_see_each_others_writes() -> None:
 
 @pytest.mark.parametrize("name", SANDBOX)
 def test_12_oracle_scores_1_and_null_agents_0(name: str) -> None:
-    """On the sandbox's own templates; `tests/worlds/web` does so on all of them."""
+    """On the sandbox's own templates; `web/tests` does so on all of them."""
     world = WebWorld(WebConfig(max_actions=12))
     task = draw_task(TEMPLATES[name], generator("pinned", 12, name))
     assert task is not None
-    assert exam.play(world, "oracle", task).score == 1.0
-    assert [exam.play(world, agent, task).score for agent in NULL_AGENTS] == [0.0] * len(NULL_AGENTS)
+    assert validate.play(world, "oracle", task).score == 1.0
+    assert [validate.play(world, agent, task).score for agent in NULL_AGENTS] == [0.0] * len(NULL_AGENTS)
     world.close()
 
 
-def test_sampled_tokens_survive_the_way_to_disk(tiny: LanguageModel, tmp_path: Path) -> None:
-    from oneiro.systems.webrl import trajectories as records
-
-    step = Step("hello", "hello", "world", [30, 31, 32], [-0.1, -0.2, -0.3])
-    stored = Trajectory("t", "i", "map", "map/phone", [step], True, "goal", "end", 2, 1)
+def test_sampled_tokens_survive_the_way_to_disk(tmp_path: Path) -> None:
+    params, logprobs = SamplingParams(0.7, top_k=5), np.array([-0.1, -0.2, -0.3], np.float32)
+    sampled = Segment(
+        np.array([30, 31, 32]), True, "assistant", "", 1, logprobs, params, FinishReason.TOKEN, {"policy": 0.5}
+    )
+    stored = Episode([Row([given([4, 5], turn=1, ce=0.3), sampled], 1)], [1.0], {"world": [1.0]}, True)
+    stored.finish_reason, stored.group, stored.info = FinishReason.GOAL, 2, {"task": {"id": "ä"}, "turns": [{"a": 1}]}
     records.write(tmp_path / "a.jsonl", [stored])
     (read,) = records.read(tmp_path / "a.jsonl")
-    assert read == stored
-    form = RowFormat(ChatFormat(tiny.tokenizer), DialogueSettings(brief=True), "")
-    episode = form.episode(read, 1.0, SamplingParams())
-    (sampled,) = [s for s in episode.rows[0].segments if isinstance(s, Segment) and s.sampled]
-    assert sampled.tokens.tolist() == [30, 31, 32] and episode.rewards == [1.0]
+    (first, second), (mine, reply) = stored.rows[0].segments, read.rows[0].segments
+    assert mine.tokens.tolist() == first.tokens.tolist() and mine.weights == first.weights and not mine.sampled
+    assert reply.tokens.tolist() == [30, 31, 32] and reply.sampled and reply.turn == 1
+    np.testing.assert_array_equal(reply.logprobs, second.logprobs)
+    assert (reply.params, reply.finish_reason, reply.weights, reply.role) == (
+        params,
+        "token",
+        {"policy": 0.5},
+        "assistant",
+    )
+    assert read.rows[0].shared_segments == 1
+    assert replace(read, rows=[]) == replace(stored, rows=[])

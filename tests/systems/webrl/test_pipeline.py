@@ -23,7 +23,7 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.systems.webrl.curriculum import task_key
 from oneiro.systems.webrl.phases import Phases
 from oneiro.systems.webrl.recipe import OBJECTIVES, WebrlRecipe
-from oneiro.worlds.web.tasks import Task
+from oneiro_web.tasks import Task
 from tests.interruption import fingerprint, kill_in
 
 COMMAND = [sys.executable, "-m", "oneiro", "run", "webrl/sandbox", "preset=smoke"]
@@ -99,7 +99,7 @@ def test_without_a_curriculum_the_given_tasks_are_attempted_in_turn(tmp_path: Pa
     recipe = load_recipe("webrl/sandbox", ["curriculum.tasks=5"])
     assert isinstance(recipe, WebrlRecipe)
     run = SimpleNamespace(path=tmp_path)
-    phases = Phases(recipe, run, "no-curriculum", {}, ())  # type: ignore[arg-type]
+    phases = Phases(recipe, run, "no-curriculum")  # type: ignore[arg-type]
     seen = []
     for k in (1, 2):
         assert phases.tasks(k)["origins"] == {"given": 5}
@@ -153,7 +153,7 @@ def test_an_unknown_split_is_one_line(capsys: pytest.CaptureFixture[str]) -> Non
 def test_one_switch_names_the_objective(name: str) -> None:
     recipe = load_recipe("webrl/sandbox", [f"algorithm={name}", "model=tiny"])
     assert isinstance(recipe, WebrlRecipe) and recipe.algorithm.name == name
-    assert recipe.attempts == (4 if name in ("grpo", "gigpo", "ppo") else 1)
+    assert recipe.attempts == (4 if name in ("grpo", "state-grpo", "ppo") else 1)
 
 
 @pytest.mark.parametrize(

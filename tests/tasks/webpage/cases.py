@@ -7,7 +7,7 @@ from functools import cache
 from oneiro.tasks.webpage.record import collect, recorded_web
 from oneiro.tasks.webpage.state import PageState, PageTransition
 from oneiro.worlds.baselines import oracle_policy
-from oneiro.worlds.web.diff import Item, match
+from oneiro_web.diff import Item, match
 
 
 @cache

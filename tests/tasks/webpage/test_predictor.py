@@ -16,7 +16,7 @@ from oneiro.tasks.webpage.predictor import WebPagePredictor, WebPagePredictorCon
 from oneiro.tasks.webpage.record import recorded_web
 from oneiro.tasks.webpage.rollout import carried, chains, errors_by_depth, imagine, true_predictor
 from oneiro.tasks.webpage.state import PageState, same_items, shown, true_diff, window_after, window_before
-from oneiro.worlds.web.diff import Diff, Item, apply
+from oneiro_web.diff import Diff, Item, apply
 from tests.tasks.webpage.cases import recorded, state, step
 
 BRIEF = WebPagePredictorConfig(lines=14, brief=True, deletions="ids")

@@ -10,7 +10,7 @@ from oneiro.tasks.base import Flaw, Malformed
 from oneiro.tasks.webpage.command import score_pair
 from oneiro.tasks.webpage.parse import PagePrediction, parse, record
 from oneiro.tasks.webpage.score import PageScore, figures, official_score
-from oneiro.worlds.web.diff import Item
+from oneiro_web.diff import Item
 
 A, B, C = "[1273] StaticText 'Vortex Running Shoes'", "[1272] button 'Search'", "[12] textbox 'q' focused: True"
 TRUTH = f"New items:\n{A}\n{B}\n\nDeleted items:\nNone\n\nUpdated items:\n{C}"

@@ -11,7 +11,7 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.tasks.webpage.slot_model import FILE, SlotModel, right_kind
 from oneiro.tasks.webpage.slots import Line, filled, filled_url, slotted, slotted_url, sources_of
 from oneiro.tasks.webpage.state import PageSituation, PageState, PageTransition
-from oneiro.worlds.web.diff import Item
+from oneiro_web.diff import Item
 
 HOME = "http://site.org/"
 

@@ -9,8 +9,8 @@ from oneiro.tasks.webpage.prompt import answer
 from oneiro.tasks.webpage.record import RecordedWeb, recorded_web
 from oneiro.tasks.webpage.state import PageSituation
 from oneiro.tasks.webpage.world import LearnedPage
-from oneiro.worlds.web.diff import Diff, Item
-from oneiro.worlds.web.world import WebConfig
+from oneiro_web.diff import Diff, Item
+from oneiro_web.env import WebConfig
 
 REDDIT = WebConfig(sites=("reddit",), max_actions=8)
 

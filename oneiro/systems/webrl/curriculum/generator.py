@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from oneiro.worlds.web.tasks import Task
-from oneiro.worlds.web.templates.base import Content, Template
+from oneiro_web.tasks import Task
+from oneiro_web.templates.base import Content, Template
 
 RESOLVES = 300
 """Attempts to find the content that a generated text speaks of."""

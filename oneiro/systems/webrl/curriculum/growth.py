@@ -24,11 +24,12 @@ from oneiro.systems.webrl.curriculum.operators import (
     paraphrased,
     task_key,
 )
-from oneiro.worlds.web import exam
-from oneiro.worlds.web.tasks import Task
-from oneiro.worlds.web.templates import TEMPLATES
-from oneiro.worlds.web.templates.base import Template
-from oneiro.worlds.web.world import WebConfig, WebWorld
+from oneiro_web import validate
+from oneiro_web.env import WebConfig
+from oneiro_web.plugin import WebWorld
+from oneiro_web.tasks import Task
+from oneiro_web.templates.base import Template
+from oneiro_web.templates.registry import TEMPLATES
 
 OPERATORS = ("resample", "sibling", "simplify", "complicate", "paraphrase")
 
@@ -258,7 +259,7 @@ class Curriculum:
             task = draw_task(template, generator(self.seed, "length", template.name))
             world = WebWorld(self.config)
             try:
-                played = exam.play(world, "oracle", task) if task is not None else None
+                played = validate.play(world, "oracle", task) if task is not None else None
             finally:
                 world.close()
             self.lengths[template.name] = float(played.actions) if played else float("inf")

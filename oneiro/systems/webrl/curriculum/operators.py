@@ -9,11 +9,12 @@ from typing import Literal
 
 import numpy as np
 
-from oneiro.worlds.web import exam
-from oneiro.worlds.web.tasks import Task
-from oneiro.worlds.web.templates import TEMPLATES
-from oneiro.worlds.web.templates.base import Content, Template
-from oneiro.worlds.web.world import WebWorld, contents_in
+from oneiro_web import validate
+from oneiro_web.env import contents_in
+from oneiro_web.plugin import WebWorld
+from oneiro_web.tasks import Task
+from oneiro_web.templates.base import Content, Template
+from oneiro_web.templates.registry import TEMPLATES
 
 NULL_AGENTS = ("idle", "exit", "na", "random-answer")
 """Agents that do not do a task; none may score on it."""
@@ -81,16 +82,16 @@ def nearer(task: Task, world: WebWorld) -> Task | None:
     return Task.model_validate(made)
 
 
-def solved(task: Task, world: WebWorld) -> exam.Played:
+def solved(task: Task, world: WebWorld) -> validate.Played:
     """The task played by its `solution`, where it carries one, else by the oracle."""
     solution = (task.model_extra or {}).get("solution")
     if solution is None:
-        return exam.play(world, "oracle", task)
+        return validate.play(world, "oracle", task)
     world.reset(seed=0, options={"task": task})
     for action in solution:
         if not world.over:
             world.step(action)
-    return exam.Played(task, world.score, world.taken, ())
+    return validate.Played(task, world.score, world.taken, ())
 
 
 def gated(task: Task, world: WebWorld, gates: Literal["all", "oracle"]) -> int | None:
@@ -105,6 +106,6 @@ def gated(task: Task, world: WebWorld, gates: Literal["all", "oracle"]) -> int |
         again = solved(task, world)
         if (again.score, again.actions) != (played.score, played.actions):
             return None
-        if any(exam.play(world, agent, task).score for agent in NULL_AGENTS):
+        if any(validate.play(world, agent, task).score for agent in NULL_AGENTS):
             return None
     return played.actions

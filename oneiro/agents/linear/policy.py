@@ -1,0 +1,207 @@
+"""A web agent without a language model: a softmax over the actions that a page offers, with hashed features, in numpy.
+
+A candidate is a click on what can be clicked, a name of the intent typed into a field, or a stop with a text of the
+page. The policy learns in seconds on a CPU: for demonstrations and tests of whole training loops. It reads what other
+agents read: the page as text, and the actions so far (`dialogue.context: actions`).
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oneiro.agents import reply as replies
+from oneiro.agents.game import Game
+from oneiro.agents.linear.features import Page, parts, stems
+from oneiro.agents.pages import compact
+from oneiro.models.locate import METADATA
+from oneiro.runtime import seeds
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.files import write_json, write_with
+from oneiro.sampling.sample import Sample
+
+SIZE = 1 << 15
+"""Hashed features."""
+MOST = 400
+"""Candidates of a page."""
+LONGEST_ANSWER = 120
+"""Characters of a text that may be an answer."""
+CLICKED = frozenset(("link", "button", "option", "checkbox", "radio", "menuitem", "tab"))
+FIELDS = frozenset(("searchbox", "textbox"))
+SAID = frozenset(("StaticText", "cell", "link", "heading", "definition"))
+"""Roles whose names may be answers."""
+ASKED = 8
+"""Words of an intent that are crossed with those of a name."""
+NUMBER = re.compile(r"\[(\d+)\]")
+WEIGHTS = "linear.npy"
+"""The file of a saved policy."""
+
+REMEMBERED = 4096
+"""Pages whose candidates are kept: training looks at each several times."""
+
+Index = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What can be done on a page, and the features of each: indices into the weights."""
+
+    actions: list[str]
+    features: list[Index]
+
+    def logits(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.array([weights[own].sum() for own in self.features])
+
+    def chances(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        logits = self.logits(weights)
+        raised = np.exp(logits - logits.max())
+        return raised / raised.sum()
+
+
+@lru_cache(maxsize=REMEMBERED)
+def choice(state: str, past: tuple[str, ...]) -> Choice:
+    """The candidates of a page after the actions of `past`."""
+    page = Page(state, past)
+    intent, names, elements = page.intent, page.names, {element.number: element for element in page.elements}
+    numbers = [
+        found[1] for line in compact(state).splitlines() if (found := NUMBER.match(line)) and found[1] in elements
+    ]
+    shown, asked = set(numbers), sorted(page.asked)[:ASKED]
+    # A long list shows only what is selected; what the intent asks for can be chosen all the same.
+    hidden = [
+        e.number
+        for e in page.elements
+        if e.role == "option" and e.number not in shown and page.wanted(e.name) == "whole"
+    ]
+    actions: list[tuple[str, list[str]]] = [
+        ("stop []", ["stop", "stop empty", *_crossed("stop", asked, page.arrived), *page.stop()])
+    ]
+    before = ""
+    for number in sorted([*numbers, *hidden], key=int):
+        element = elements[number]
+        role, name = element.role, element.name
+        met = _met(name, intent)
+        if role in CLICKED:
+            told = ["click", f"click {role} {met}", f"click {role} {name[:40]}", *_crossed(role, asked, name)]
+            actions.append((f"click [{number}]", [*told, *_crossed("under", asked, before), *page.click(element)]))
+        elif role in FIELDS:
+            filled = elements.get(str(int(number) + 1))
+            full = "full" if filled is not None and filled.role == "StaticText" else "empty"
+            for place, text in enumerate(names):
+                for enter in (0, 1):
+                    told = [
+                        f"type {role} {name[:40]} {place} {enter} {full}",
+                        f"type {len(names)} {place} {enter} {full}",
+                    ]
+                    crossed = [*_crossed(f"type {place} {enter}", asked, name), *page.type(element, text, enter, full)]
+                    actions.append((f"type [{number}] [{text}] [{enter}]", ["type", *told, *crossed]))
+        if role in SAID and name:
+            for text, label in [(name, element.label), *parts(name)]:
+                if len(text) <= LONGEST_ANSWER and "]" not in text:
+                    told = [
+                        "stop",
+                        f"stop {role} {met}",
+                        f"answer after {label.lower()[:40]}",
+                        f"answer like {_shape(text)}",
+                    ]
+                    about = [f"answer to {_met(label, intent)}", *_crossed("answer", asked, label)]
+                    actions.append((f"stop [{text}]", [*told, *about, *page.answer(element, text, label)]))
+        before = name
+    last = past[-1].partition(" ")[0] if past else "nothing"
+    made = []
+    for action, told in actions[:MOST]:
+        kind = action.partition(" ")[0]
+        turn = [f"{kind} at {len(past)}", f"{kind} after {last}", f"again {kind} {action in past}"]
+        made.append(hashed([*told, *turn, *(f"{one} at {len(past)}" for one in told[1:3])]))
+    return Choice([action for action, _ in actions[:MOST]], made)
+
+
+def _met(name: str, intent: str) -> str:
+    """How a name and an intent overlap."""
+    if name and name.lower() in intent.lower():
+        return "named" if len(name) > 3 else "short"
+    mine, theirs = set(re.findall(r"\w{3,}", name.lower())), set(re.findall(r"\w{3,}", intent.lower()))
+    if mine and mine <= theirs:
+        return "covered"
+    return "shared" if mine & theirs else "apart"
+
+
+def _shape(name: str) -> str:
+    """A text with its letters and digits forgotten."""
+    return re.sub(r"[A-Za-z]+", "a", re.sub(r"\d+", "0", name))[:12]
+
+
+def _crossed(kind: str, asked: Sequence[str], name: str) -> list[str]:
+    """Words that an intent asks for with words of a name."""
+    ours = sorted(stems(name))[:4] or ["-"]
+    return [f"{kind}:{word}:{other}" for word in asked for other in ours]
+
+
+def hashed(told: Sequence[str]) -> Index:
+    return np.array(sorted({zlib.crc32(text.encode()) % SIZE for text in told}), np.int32)
+
+
+def past_actions(message: str) -> tuple[str, ...]:
+    """The actions that a message tells before the page."""
+    return tuple(message.partition("Task: ")[0].strip().splitlines())
+
+
+@dataclass
+class LinearPolicy:
+    """Plays by its weights."""
+
+    reads_worlds: ClassVar = False
+    independent: ClassVar = True
+    temperature: float = 1.0
+    weights: NDArray[np.float64] = field(default_factory=lambda: np.zeros(SIZE))
+
+    def answer(self, turns: Sequence[Game], seed: int) -> list[Sample]:
+        found = []
+        for turn in turns:
+            offered = choice(turn.state, past_actions(turn.messages[-1]["content"]))
+            logits = offered.logits(self.weights)
+            if self.temperature:
+                logits = logits / self.temperature + seeds.generator(seed, turn.seed).gumbel(size=len(logits))
+            found.append(Sample.of_text(replies.write([offered.actions[int(np.argmax(logits))]], think=False)))
+        return found
+
+    def nudge(self, offered: Choice, taken: int, slope: float, rate: float) -> None:
+        """A step down a loss whose derivative by the log-probability of `taken` is `slope`."""
+        chances = offered.chances(self.weights)
+        self.weights[offered.features[taken]] -= rate * slope
+        for own, chance in zip(offered.features, chances, strict=True):
+            self.weights[own] += rate * slope * chance
+
+    def save(self, folder: Path, metadata: dict[str, Any] | None = None) -> None:
+        """With `metadata`, as any agent: `oneiro eval agent --model` plays it."""
+        write_with(folder / WEIGHTS, lambda path: _write(path, self.weights))
+        if metadata is not None:
+            write_json(folder / METADATA, metadata)
+
+    @classmethod
+    def load(cls, folder: Path, temperature: float = 1.0) -> LinearPolicy:
+        try:
+            weights = np.load(folder / WEIGHTS, allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise OneiroError(f"the policy at {folder} cannot be read ({error}); delete it") from error
+        if weights.shape != (SIZE,) or not np.isfinite(weights).all():
+            raise OneiroError(f"the policy at {folder} is of another size, or its numbers are not finite")
+        return cls(temperature, weights.astype(np.float64))
+
+
+def is_linear(folder: str | Path) -> bool:
+    """Whether a folder holds such a policy."""
+    return (Path(folder).expanduser() / WEIGHTS).is_file()
+
+
+def _write(path: Path, weights: NDArray[np.float64]) -> None:
+    with path.open("wb") as handle:
+        np.save(handle, weights)

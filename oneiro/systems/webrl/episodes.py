@@ -1,0 +1,157 @@
+"""Episodes as WebRL keeps and learns from them.
+
+What was read and said stands in `info["turns"]`, the task's own words in `info["task"]`. Rows hold the tokens as they
+were sampled; a demonstration has none, because the tokenizer of a model from nothing is trained on demonstrations: its
+rows are written when a model learns from it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oneiro.agents import prompts as words
+from oneiro.agents.prompts import DialogueSettings
+from oneiro.agents.rollout import begun
+from oneiro.episode import Episode, FinishReason, Row, Tokens, from_plain, given, to_plain
+from oneiro.models.chat import ChatFormat
+from oneiro.rundir.records import read_lines
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.files import write_text
+from oneiro_web.tasks import Task
+
+Turn = Mapping[str, Any]
+Lesson = tuple[Episode, Sequence[int]]
+"""An episode whose score is its label, and which of its turns are learned from."""
+
+
+def describe_task(episode: Episode, task: Task) -> Episode:
+    """The episode with the words of its task."""
+    about = {"id": str(task.task_id), "intent": task.intent, "site": task.sites[0]}
+    return replace(episode, info={**episode.info, "task": {**about, "template": str(task.intent_template_id)}})
+
+
+def is_played(episode: Episode) -> bool:
+    """Whether it came to a reply, and did not break off with an error."""
+    return episode.finish_reason is not FinishReason.ERROR and bool(turns_of(episode))
+
+
+def turns_of(episode: Episode) -> list[dict[str, Any]]:
+    turns: list[dict[str, Any]] = episode.info["turns"]
+    return turns
+
+
+def intent_of(episode: Episode) -> str:
+    return str(episode.info["task"]["intent"])
+
+
+def task_of(episode: Episode) -> str:
+    """The task's id."""
+    return str(episode.info["task"]["id"])
+
+
+def key_of(episode: Episode) -> str:
+    """Names it among the episodes of a phase."""
+    return f"{task_of(episode)}#{episode.group}.{episode.member}"
+
+
+def is_valid(turn: Turn) -> bool:
+    """Whether the world understood the reply."""
+    return bool(turn["actions"]) and all(action["valid"] for action in turn["actions"])
+
+
+def turn_after(episode: Episode, dialogue: DialogueSettings) -> Turn:
+    """The page that the last action left, as the agent would have read it."""
+    last = turns_of(episode)[-1]
+    state = last["next_state"]
+    message = last["message"].replace(words.shown(last["state"], dialogue), words.shown(state, dialogue))
+    return {"message": message, "state": state, "reply": ""}
+
+
+def success_rate(episodes: Sequence[Episode]) -> float:
+    """By the tasks' own graders."""
+    return sum(episode.success for episode in episodes) / max(1, len(episodes))
+
+
+# Files ----------------------------------------------------------------------------------------------------------------
+
+
+def write(path: Path, episodes: Iterable[Episode]) -> None:
+    """One line each."""
+    write_text(path, "".join(json.dumps(to_plain(episode), ensure_ascii=False) + "\n" for episode in episodes))
+
+
+def read(path: Path) -> Iterator[Episode]:
+    """The episodes of a file; damage is one line that names the file."""
+    for record in read_lines(path):
+        try:
+            yield from_plain(record)
+        except (TypeError, KeyError, ValueError) as error:
+            raise OneiroError(f"{path} holds what is no episode ({error}); delete that file") from error
+
+
+def read_folder(folder: Path) -> list[Episode]:
+    """Of all its files, in order."""
+    return [episode for path in sorted(folder.glob("*.jsonl")) for episode in read(path)]
+
+
+def record(episode: Episode) -> dict[str, Any]:
+    """An episode as the report's pages show it."""
+    plain = to_plain(episode)
+    return {**plain, "rows": [], "world": "web", "task": task_of(episode), "score": float(episode.success)}
+
+
+# What is learned ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RowFormat:
+    """How a turn becomes tokens."""
+
+    chat: ChatFormat
+    dialogue: DialogueSettings
+    response_prefix: str
+
+    def state(self, turn: Turn) -> Tokens:
+        """What was read, up to where the reply begins."""
+        return self.chat.opening(turn["message"], "" if self.dialogue.brief else words.SYSTEM)
+
+    def rows(self, episode: Episode, page_weight: float = 0.0) -> list[Row]:
+        """One a turn: as sampled, or a demonstration's, written with cross-entropy on its replies and `page_weight` of
+        it on what was read.
+        """
+        if episode.rows:
+            return episode.rows
+        return [self._written(turn, number, page_weight) for number, turn in enumerate(turns_of(episode), start=1)]
+
+    def _written(self, turn: Turn, number: int, page_weight: float) -> Row:
+        begins = begun(self.response_prefix, turn["state"])
+        reply = np.append(self.chat.encode(turn["reply"].removeprefix(begins)), self.chat.end)
+        segments = [given(self.state(turn), turn=number)]
+        if page_weight:
+            segments[0].weights["ce"] = page_weight
+        if begins:
+            segments.append(given(self.chat.encode(begins), "assistant", turn=number))
+        return Row([*segments, given(reply, "assistant", turn=number, ce=1.0)])
+
+    def learned(self, lesson: Lesson) -> Episode:
+        """The episode with a policy weight on the replies of those turns that are learned from, and on no others."""
+        episode, places = lesson
+        rows = []
+        for number, row in enumerate(self.rows(episode)):
+            weight = float(number in places)
+            replied = [segment.sampled or segment is row.segments[-1] for segment in row.segments]
+            rows.append(
+                Row(
+                    [
+                        replace(segment, weights={"policy": weight, "kl": weight} if says else {})
+                        for segment, says in zip(row.segments, replied, strict=True)
+                    ]
+                )
+            )
+        return replace(episode, rows=rows)

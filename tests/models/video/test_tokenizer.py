@@ -1,0 +1,252 @@
+"""Video tokenizers beside a plain second implementation."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from oneiro.models.video import tokenizer as tokenizers
+from oneiro.models.video.tokenizer import (
+    CompressiveTokenizerSettings,
+    FrameTokenizerSettings,
+    Tokenizer,
+    TokenizerSettings,
+)
+from oneiro.runtime import files
+from oneiro.runtime.errors import OneiroError
+
+SIZE = {"height": 32, "width": 48, "patch": 2, "layers": 2, "latent": 6, "levels": (8, 5, 4)}
+
+
+FRAME = FrameTokenizerSettings(**SIZE, channels=(16, 24, 48))
+
+
+COMPRESSIVE = CompressiveTokenizerSettings(**SIZE, channels=(16, 24, 48), squares=2, attend_up_to=4, heads=3)
+
+
+def made(settings: TokenizerSettings) -> Tokenizer:
+    """A tokenizer whose every weight is drawn, and whose mean frame is no grey."""
+    found = tokenizers.create(settings, seed=1, device="cpu").eval()
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for parameter in found.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
+        found.mean_frame.copy_(torch.rand(found.mean_frame.shape, generator=generator))
+    return found
+
+
+class Plain:
+    """The published architecture as plain functions of named weights."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.weights, self.settings, self.mean = tokenizer.state_dict(), tokenizer.settings, tokenizer.mean_frame
+
+    def of(self, name: str) -> tuple[Tensor, Tensor]:
+        return self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
+
+    def conv(self, name: str, x: Tensor, size: int = 3) -> Tensor:
+        weight, bias = self.of(name)
+        assert weight.shape[2:] == (size, size)
+        return F.conv2d(x, weight, bias, padding=size // 2)
+
+    def norm(self, name: str, x: Tensor) -> Tensor:
+        """Group norm by its definition; 32 groups, or the greatest common divisor with the channels."""
+        weight, bias = self.of(name)
+        grouped = x.reshape(len(x), math.gcd(32, x.shape[1]), -1)
+        centred = grouped - grouped.mean(-1, keepdim=True)
+        unit = (centred / (centred.square().mean(-1, keepdim=True) + 1e-6).sqrt()).view_as(x)
+        return unit * weight[:, None, None] + bias[:, None, None]
+
+    def residual(self, name: str, x: Tensor) -> Tensor:
+        hidden = self.conv(f"{name}.conv1", F.silu(self.norm(f"{name}.norm1", x)))
+        hidden = self.conv(f"{name}.conv2", F.silu(self.norm(f"{name}.norm2", hidden)))
+        return hidden + (self.conv(f"{name}.shortcut", x, 1) if f"{name}.shortcut.weight" in self.weights else x)
+
+    def rows(self, name: str, x: Tensor) -> Tensor:
+        return self.norm(name, x).flatten(2).transpose(1, 2)
+
+    def middle(self, name: str, x: Tensor, attention: bool) -> Tensor:
+        x = self.residual(f"{name}.first", x)
+        if attention:
+            rows = self.rows(f"{name}.attention.norm", x)
+            q, k, v = (F.linear(rows, *self.of(f"{name}.attention.{part}")) for part in ("query", "key", "value"))
+            mixed = torch.softmax(q @ k.transpose(1, 2) / x.shape[1] ** 0.5, dim=-1) @ v
+            x = x + F.linear(mixed, *self.of(f"{name}.attention.out")).transpose(1, 2).reshape(x.shape)
+        return self.residual(f"{name}.last", x)
+
+    def cross(self, name: str, frames: Tensor, context: Tensor) -> Tensor:
+        """Each frame by itself looks at the context it belongs to."""
+        each, heads, found = len(frames) // len(context), 3, []
+        for place, frame in enumerate(frames):
+            asked = self.rows(f"{name}.norm", frame[None])[0] + self.weights[f"{name}.place"]
+            known = self.rows(f"{name}.context_norm", context[place // each][None])[0]
+            known = known + self.weights[f"{name}.context_place"]
+            q = F.linear(asked, *self.of(f"{name}.query")).chunk(heads, dim=-1)
+            k = F.linear(known, *self.of(f"{name}.key")).chunk(heads, dim=-1)
+            v = F.linear(known, *self.of(f"{name}.value")).chunk(heads, dim=-1)
+            size = q[0].shape[-1] ** 0.5
+            mixed = [torch.softmax(a @ b.T / size, dim=-1) @ c for a, b, c in zip(q, k, v, strict=True)]
+            told = F.linear(torch.cat(mixed, dim=-1), *self.of(f"{name}.out"))
+            found.append(F.silu(frame + told.T.reshape(frame.shape)))
+        return torch.stack(found)
+
+    def encode(
+        self, name: str, frames: Tensor, attention: bool, context: list[Tensor] | None = None
+    ) -> tuple[Tensor, list[Tensor]]:
+        patch, stages = self.settings.patch, len(self.settings.channels)
+        x = 2 * (frames - self.mean)
+        n, c, h, w = x.shape
+        folded = x.reshape(n, c, h // patch, patch, w // patch, patch).permute(0, 1, 3, 5, 2, 4)
+        hidden, features = self.conv(f"{name}.start", folded.reshape(n, -1, h // patch, w // patch)), []
+        for stage in range(stages):
+            for layer in range(2):
+                hidden = self.residual(f"{name}.stages.{stage}.{layer}", hidden)
+            if stage < stages - 1:
+                padded = torch.cat([hidden, torch.zeros_like(hidden[..., :1])], dim=-1)
+                padded = torch.cat([padded, torch.zeros_like(padded[..., :1, :])], dim=-2)
+                hidden = F.conv2d(padded, *self.of(f"{name}.stages.{stage}.2.conv"), stride=2)
+            if context is not None and f"{name}.cross.{stage}.place" in self.weights:
+                hidden = self.cross(f"{name}.cross.{stage}", hidden, context[stage])
+            features.append(hidden)
+        hidden = self.middle(f"{name}.middle", hidden, attention)
+        return self.conv(f"{name}.out", F.silu(self.norm(f"{name}.norm", hidden))), features
+
+    def decode(
+        self, name: str, latent: Tensor, layers: int, doubles: list[bool], attention: bool, context: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        middle = self.middle(f"{name}.middle", self.conv(f"{name}.start", latent), attention)
+        hidden = middle if context is None else self.cross(f"{name}.cross", middle, context)
+        for stage, double in enumerate(doubles):
+            for layer in range(layers):
+                hidden = self.residual(f"{name}.stages.{stage}.{layer}", hidden)
+            if double:
+                twice = hidden.repeat_interleave(2, dim=2).repeat_interleave(2, dim=3)
+                hidden = self.conv(f"{name}.stages.{stage}.{layers}.conv", twice)
+        out, patch = self.conv(f"{name}.out", F.silu(self.norm(f"{name}.norm", hidden))), self.settings.patch
+        n, _, h, w = out.shape
+        unfolded = out.reshape(n, 3, patch, patch, h, w).permute(0, 1, 4, 2, 5, 3)
+        return self.mean + unfolded.reshape(n, 3, h * patch, w * patch), middle
+
+
+def check(tokenizer: Tokenizer, settings: TokenizerSettings) -> tuple[Tensor, Plain]:
+    found = Plain(tokenizer)
+    return torch.rand(2, 3, 3, 32, 48, generator=torch.Generator().manual_seed(4)), found
+
+
+@torch.no_grad()
+def test_the_frame_tokenizer_is_the_published_one() -> None:
+    tokenizer = made(FRAME)
+    frames, plain = check(tokenizer, FRAME)
+    flat = frames.flatten(0, 1)
+    digits = plain.conv("to_code", plain.encode("encoder", flat, True)[0], 1).movedim(1, -1)
+    codes = tokenizer.fsq(digits)
+    context, tokens = tokenizer.encode(frames)
+    assert context.shape == (2, 0) and context.dtype == torch.long
+    assert torch.equal(tokens.flatten(0, 1), tokenizer.fsq.indices(codes).flatten(1))
+    back, _ = plain.decode(
+        "decoder", plain.conv("from_code", codes.movedim(-1, 1), 1), 2, [False, True, True], True, None
+    )
+    assert back.min() < 0 and back.max() > 1
+    torch.testing.assert_close(tokenizer.decode(context, tokens).flatten(0, 1), back.clamp(0, 1), rtol=1e-4, atol=1e-4)
+    found = tokenizer.reconstruct(frames)
+    torch.testing.assert_close(found.made, back, rtol=1e-4, atol=1e-4)
+    assert torch.equal(found.true, flat) and found.context is None and found.true_context is None
+    assert found.indices is not None and torch.equal(found.indices.flatten(1), tokens.flatten(0, 1))
+
+
+@torch.no_grad()
+def test_the_compressive_tokenizer_is_the_published_one() -> None:
+    tokenizer = made(COMPRESSIVE)
+    frames, plain = check(tokenizer, COMPRESSIVE)
+    assert sorted(tokenizer.encoder.cross) == ["1", "2"]  # type: ignore[union-attr, arg-type]
+
+    def squares(latent: Tensor) -> Tensor:
+        """[M, c, h, w] -> [M, h/2, w/2, c * 4]: channel, then row, then column of a square."""
+        return (
+            torch.stack([latent[:, :, y:4:2, x:6:2] for y in (0, 1) for x in (0, 1)], dim=2)
+            .flatten(1, 2)
+            .movedim(1, -1)
+        )
+
+    def through(context: Tensor, later: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        latent, features = plain.encode("context_encoder", context, False)
+        known = tokenizer.fsq(plain.conv("to_context", latent, 1).movedim(1, -1))
+        own, _ = plain.encode("encoder", later, True, features)
+        codes = tokenizer.fsq(F.linear(squares(own), *plain.of("to_code")))
+        start = plain.conv("from_context", known.movedim(-1, 1), 1)
+        shown, middle = plain.decode("context_decoder", start, 3, [True, True, False], False, None)
+        flat = F.linear(codes, *plain.of("from_code")).unflatten(-1, (6, 2, 2))
+        whole = torch.zeros(len(later), 6, 4, 6)
+        for y in (0, 1):
+            for x in (0, 1):
+                whole[:, :, y::2, x::2] = flat[..., y, x].movedim(-1, 1)
+        back, _ = plain.decode("decoder", whole, 3, [True, True, False], True, middle)
+        return known, codes, shown, back
+
+    known, codes, _, back = through(frames[:, 0], frames.flatten(0, 1))
+    context, tokens = tokenizer.encode(frames)
+    assert torch.equal(context, tokenizer.fsq.indices(known).flatten(1))
+    assert torch.equal(tokens.flatten(0, 1), tokenizer.fsq.indices(codes).flatten(1))
+    assert back.min() < 0 and back.max() > 1
+    torch.testing.assert_close(tokenizer.decode(context, tokens).flatten(0, 1), back.clamp(0, 1), rtol=1e-4, atol=1e-4)
+
+    # A context that is no frame of the segment.
+    other = frames.flip(0)[:, 2]
+    known, codes, _, _ = through(other, frames.flatten(0, 1))
+    context, tokens = tokenizer.encode(frames, other)
+    assert torch.equal(context, tokenizer.fsq.indices(known).flatten(1))
+    assert torch.equal(tokens.flatten(0, 1), tokenizer.fsq.indices(codes).flatten(1))
+
+    # While it learns, the first frame is the context, and only the later ones are made.
+    found = tokenizer.reconstruct(frames)
+    _, codes, shown, back = through(frames[:, 0], frames[:, 1:].flatten(0, 1))
+    torch.testing.assert_close(found.made, back, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(found.context, shown, rtol=1e-4, atol=1e-4)
+    assert torch.equal(found.true, frames[:, 1:].flatten(0, 1)) and found.true_context is not None
+    assert torch.equal(found.true_context, frames[:, 0])
+    assert found.indices is not None and torch.equal(found.indices, tokenizer.fsq.indices(codes))
+
+
+@pytest.mark.parametrize(("at_once", "parts"), [(2, [(0, 1), (1, 2)]), (6, [(0, 2)]), (5, [(0, 1), (1, 2)])])
+def test_segments_go_through_whole(at_once: int, parts: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = made(COMPRESSIVE)
+    monkeypatch.setitem(tokenizers.PIXELS_AT_ONCE, "cpu", at_once * 32 * 48)
+    assert tokenizer.at_once == at_once
+    assert tokenizer._parts(torch.zeros(2, 3, 1)) == parts  # type: ignore[operator]
+    monkeypatch.setitem(tokenizers.PIXELS_AT_ONCE, "cpu", 1)
+    assert tokenizer.at_once == 1
+
+
+def test_a_fresh_tokenizer_draws_the_mean_frame_and_its_places_are_zero() -> None:
+    tokenizer = tokenizers.create(COMPRESSIVE, 0, "cpu")
+    assert torch.equal(tokenizer.mean_frame, torch.full((3, 32, 48), 0.5))
+    frames = torch.rand(1, 2, 3, 32, 48)
+    assert torch.equal(tokenizer.decode(*tokenizer.encode(frames)), torch.full((1, 2, 3, 32, 48), 0.5))
+    places = [p for name, p in tokenizer.named_parameters() if name.endswith("place")]
+    assert len(places) == 6 and not any(p.any() for p in places)
+    assert tokenizer.parameter_count == sum(p.numel() for p in tokenizer.parameters()) and tokenizer.codes == 160
+
+
+def test_the_newest_tokenizer_of_a_stage_is_loaded(tmp_path: Path) -> None:
+    for step, seed in ((2, 1), (10, 2)):
+        tokenizers.create(FRAME, seed, "cpu").save(tmp_path / f"step-{step:06d}" / "tokenizer")
+    found = tokenizers.load(tmp_path, "cpu")
+    assert torch.equal(found.to_code.weight, tokenizers.create(FRAME, 2, "cpu").to_code.weight)  # type: ignore[union-attr, arg-type]
+    assert not found.training
+    # Half of the file is as good as none, and one flipped bit is told by the manifest of the checkpoint.
+    files.write_manifest(tmp_path / "step-000010", step=10)
+    weights = tmp_path / "step-000010" / "tokenizer" / "tokenizer.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(data)
+    with pytest.raises(OneiroError, match="is damaged"):
+        tokenizers.load(tmp_path, "cpu")
+    (tmp_path / "step-000010" / "manifest.json").unlink()
+    weights.write_bytes(data[:-9])
+    with pytest.raises(OneiroError, match="cannot be read"):
+        tokenizers.load(tmp_path, "cpu")

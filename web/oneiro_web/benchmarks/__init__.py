@@ -1,0 +1,1 @@
+"""Published benchmarks in the same browsers: WebArena's containers, MiniWoB++, webarena-infinity."""

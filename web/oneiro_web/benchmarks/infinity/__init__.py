@@ -1,0 +1,1 @@
+"""webarena-infinity."""

@@ -1,0 +1,1 @@
+"""Chromium behind the same interface, by Playwright."""

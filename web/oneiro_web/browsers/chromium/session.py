@@ -1,0 +1,178 @@
+"""One episode in Chromium: pages read as trees, actions, pages beside for graders."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+from typing import Any
+
+from playwright.async_api import (
+    Error as PlaywrightError,
+)
+
+from oneiro_web.actions import Action
+from oneiro_web.browsers.base import BrowserDied, Failed, Outcome, Visited, address
+from oneiro_web.browsers.chromium.actions import ActingTabs
+from oneiro_web.browsers.chromium.scripts import MARKED
+from oneiro_web.browsers.chromium.tabs import Tab
+from oneiro_web.browsers.chromium.tree import converted
+from oneiro_web.browsers.text.accessibility import tree
+from oneiro_web.browsers.text.document import INDEX, Document
+from oneiro_web.browsers.text.simplified import simplify
+from oneiro_web.browsers.text.state import State
+from oneiro_web.browsers.text.styles import Styles
+from oneiro_web.page import Node, Page, number
+
+SMALL = 0.4
+"""The scale of small screenshots."""
+
+
+class ChromiumSession(ActingTabs):
+    """One context of Chromium. The methods with an underscore run in the browser's thread."""
+
+    @property
+    def url(self) -> str:
+        return self.tab.window.url
+
+    def html(self) -> str:
+        return self.browser.turn(self._bounded(self.tab.window.content(), ""))
+
+    def number_of(self, node: Node) -> int | None:
+        return self.browser.turn(self._number_of(node))
+
+    def screenshot(self, small: bool = False) -> bytes | None:
+        return self.browser.turn(self._bounded(self._small() if small else self.tab.window.screenshot(), None))
+
+    def close(self) -> None:
+        async def end() -> None:
+            self.browser.server.forget(self.secret)
+            if self.context is not None:
+                await asyncio.wait_for(self.context.close(), self.limits.seconds)
+
+        with contextlib.suppress(BrowserDied, TimeoutError):
+            self.browser.turn(end())
+
+    # In the browser's thread
+
+    async def _observe(self) -> Page:
+        self._check()
+        for _ in range(2):
+            tab = self.tab
+            try:
+                async with asyncio.timeout(self.limits.seconds):
+                    return await self._read(tab)
+            except (PlaywrightError, TimeoutError):
+                self._check()
+                self.event("timeout")
+                await self._interrupt(tab)
+        await self._replace(self.tab)
+        async with asyncio.timeout(self.limits.seconds):
+            return await self._read(self.tab)
+
+    async def _act(self, action: Action) -> Outcome:
+        self._check()
+        self.events = []
+        self.dialogs = 0
+        failure: str | None = None
+        if self.shown is None:
+            await self._observe()
+        tab = self.tab
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                await self._carry_out(action)
+                failure = await self._settle(tab)
+        except Failed as error:
+            failure = str(error)
+        except TimeoutError:
+            self.event("timeout")
+            await self._interrupt(tab)
+            failure = f"The page did not answer within {self.limits.seconds:g} seconds."
+        except PlaywrightError as error:
+            self._check()
+            failure = f"The browser could not do that: {str(error).splitlines()[0]}"
+        if not self.tabs:
+            await self._new_tab()
+        return Outcome(failure, tuple(self.events))
+
+    async def _read(self, tab: Tab) -> Page:
+        size = await self._run(tab, "document.getElementsByTagName('*').length")
+        if (size or 0) > self.limits.nodes:
+            limit = self.limits.page_bytes
+            html = await self._run(tab, f"document.documentElement.outerHTML.slice(0, {limit})") or ""
+            document = Document(html, self.limits.nodes)
+            root = tree(document, State(), Styles(document.styles))
+            for node in _all(root):
+                node.handle = None
+        else:
+            root = converted((await tab.protocol.send("Accessibility.getFullAXTree"))["nodes"])
+        nodes, cut = number(root, self.limits.nodes)
+        self.shown = nodes
+        titles = tuple([await self._title(one) if one is not tab else root.name for one in self.tabs])
+        return Page(tab.window.url, root.name, root, nodes, titles, self.front, cut or (size or 0) > self.limits.nodes)
+
+    async def _small(self) -> bytes:
+        protocol = self.tab.protocol
+        seen = (await protocol.send("Page.getLayoutMetrics"))["cssVisualViewport"]
+        part = {"x": seen["pageX"], "y": seen["pageY"], "width": seen["clientWidth"], "height": seen["clientHeight"]}
+        asked = {"format": "jpeg", "quality": 50, "clip": {**part, "scale": SMALL}}
+        return base64.b64decode((await protocol.send("Page.captureScreenshot", asked))["data"])
+
+    async def _title(self, tab: Tab) -> str:
+        try:
+            return " ".join((await asyncio.wait_for(tab.window.title(), 1.0)).split())
+        except (PlaywrightError, TimeoutError):
+            return ""
+
+    async def _simplified(self) -> str:
+        tab = self.tab
+        limit = str(self.limits.page_bytes)
+        html = await self._bounded(self._run(tab, MARKED.replace("LIMIT", limit)), None) or ""
+        document = Document(html, self.limits.nodes)
+        text, numbered = simplify(document, State(), Styles(()))
+        self.shown = [int(element.attributes.get(INDEX, "-1")) for element in numbered]
+        return text
+
+    async def _number_of(self, node: Node) -> int | None:
+        asked = {"backendNodeId": node.handle, "executionContextId": await self._world(self.tab)}
+        try:
+            found = (await self.tab.protocol.send("DOM.resolveNode", asked))["object"]
+            place = await self._call(str(found["objectId"]), "function () { return oneiroElements.indexOf(this) }")
+        except (PlaywrightError, KeyError):
+            return None
+        given = self.shown if isinstance(self.shown, list) else []
+        return given.index(place) if place in given else None
+
+    async def _value(self, tab: Tab, expression: str) -> Any:
+        return await self._bounded(self._run(tab, expression), None)
+
+    async def _visit(self, url: str, locator: str | None) -> tuple[Visited, str]:
+        assert self.context is not None
+        target = address(url)
+        kept, counts = list(self.events), dict(self.browser.counts)
+        self.beside = True
+        try:
+            window = await self.context.new_page()
+        finally:
+            self.beside = False
+        status, html, found = 0, "", ""
+        try:
+            answer = await window.goto(target or "about:blank", wait_until="load")
+            status = answer.status if answer is not None else 0
+            html = await self._bounded(window.content(), "")
+            if locator is not None:
+                tab = Tab(window, await self.context.new_cdp_session(window))
+                found = await self._evaluated(tab, locator)
+        except PlaywrightError:
+            pass
+        reached = window.url
+        await self._bounded(window.close(), None)
+        self.events, self.browser.counts = kept, counts
+        return Visited(reached, status, html), found
+
+
+def _all(root: Node) -> list[Node]:
+    found = [root]
+    for node in found:
+        found.extend(node.children)
+    return found

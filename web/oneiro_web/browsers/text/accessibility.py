@@ -1,0 +1,368 @@
+"""The accessibility tree that Chromium computes for a static page, from its HTML.
+
+Roles, names, properties and white space follow what Chromium's `Accessibility.getFullAXTree` was seen to give. Nodes
+that are never printed (blank paragraphs, lists, generic boxes) are left out and their children take their place.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oneiro_web.browsers.text.controls import contribution, control
+from oneiro_web.browsers.text.document import Document, Element
+from oneiro_web.browsers.text.names import BREAK, FROM_CONTENTS, NEVER_CONTRIBUTE, SPACES, Names, join
+from oneiro_web.browsers.text.roles import ROLES, SCOPES, Roles, add_properties
+from oneiro_web.browsers.text.state import State, int_or, is_hidden, labelled
+from oneiro_web.browsers.text.styles import ATOMIC, BLOCK, FLEXIBLE, INLINE_OUTSIDE, NEVER_SHOWN, Styles
+from oneiro_web.page import Node
+
+PLAIN = {
+    **dict.fromkeys(
+        ("html", "body", "div", "span", "p", "b", "i", "u", "small", "strong", "tbody", "section", "cite"), ""
+    ),
+    **dict.fromkeys(("li", "kbd"), ""),
+    **{tag: ROLES[tag] for tag in ("article", "form", "dl", "dt", "dd", "time", "em", "code", "main", "td", "tr")},
+    **{tag: ROLES[tag] for tag in ("h1", "h2", "h3", "h4")},
+    "a": "link",
+}
+"""Roles of the most frequent elements when nothing in their attributes changes them; '' without a node."""
+NO_PROPERTIES: dict[str, Any] = {}
+NO_CHILDREN: list[Node] = []
+"""Shared by all texts, which never have any."""
+WHITE = " \n\t\r\f"
+
+
+class Builder:
+    """One walk over a document."""
+
+    def __init__(self, document: Document, state: State, styles: Styles) -> None:
+        self.document, self.state, self.styles = document, state, styles
+        self.names, self.roles = Names(document), Roles()
+        self.line_start = True
+        self.last: Node | None = None
+        """The last text of the line, whose space at the end goes when the line ends."""
+        self.collectors: list[list[Node | str]] = []
+        self.label_texts: set[int] = set()
+        """Which lists are the texts of labels: controls add nothing to them."""
+        self.after_atom = False
+        self.named: list[tuple[Node, Element | None, list[Node | str] | None]] = []
+        """Nodes to be named when all is read, inner ones first; without an element, only their contents count."""
+        self.data_table = False
+        """Whether the table around holds data."""
+        self.preformatted = False
+        self.disabled = False
+        self.list_style = ""
+        self.depth_of_lists = 0
+
+    def build(self) -> Node:
+        """The whole tree."""
+        root = Node("RootWebArea", self.document.title, {"focused": True}, [], self.document.root)
+        self.children(self.document.root, root.children, "block")
+        self.boundary()
+        by_others: list[tuple[Node, Element, list[Node | str] | None]] = []
+        for node, element, items in self.named:
+            if element is None:
+                node.name = join(items or [])
+            elif element in self.names.labels or "aria-labelledby" in element.attributes:
+                by_others.append((node, element, items))
+            else:
+                node.name = self.names.of(node, element, items)
+        for node, element, items in by_others:
+            node.name = self.names.of(node, element, items)
+        return root
+
+    def text(self, text: str, element: Element, out: list[Node] | None) -> None:
+        """A run of text in the line that is being filled."""
+        if not self.preformatted:
+            if "\n" in text or "  " in text or "\t" in text or "\r" in text or "\f" in text:
+                text = SPACES.sub(" ", text)
+            if self.line_start and text[0] == " ":
+                text = text[1:]
+            if not text:
+                return
+            self.line_start = text[-1] == " "
+        node = Node("StaticText", text, NO_PROPERTIES, NO_CHILDREN, element)
+        self.last = None if self.preformatted else node
+        if text != " " and out is not None:
+            out.append(node)
+        if text == " " and self.after_atom:
+            return
+        self.after_atom = False
+        for collector in self.collectors:
+            collector.append(node)
+
+    def boundary(self) -> None:
+        """The line ends here."""
+        last = self.last
+        if last is not None and last.name[-1:] == " ":
+            last.name = last.name[:-1]
+        self.last = None
+        self.line_start = True
+        self.after_atom = False
+        for collector in self.collectors:
+            collector.append(BREAK)
+
+    def atom(self, added: Node | str) -> None:
+        """Something that stands in the line like a letter; `added` is what it gives to the names around it."""
+        self.space()
+        for collector in self.collectors:
+            if id(collector) not in self.label_texts:
+                collector.append(added)
+            collector.append(BREAK)
+        self.last = None
+        self.line_start = False
+        self.after_atom = True
+
+    def space(self) -> None:
+        """A space is wanted here in the names around; white space alone before it does not count."""
+        for collector in self.collectors:
+            if collector and collector[-1] is self.last and self.last.name == " ":
+                collector.pop()
+            collector.append(BREAK)
+
+    def children(self, element: Element, out: list[Node] | None, display: str) -> None:
+        """What is in an element, in order."""
+        apart = display in FLEXIBLE
+        for child in element.children:
+            if isinstance(child, str):
+                if not (self.line_start and not self.preformatted and not child.strip(WHITE)):
+                    self.text(child, element, out)
+            elif apart:
+                self.boundary()
+                self.element(child, out)
+                self.boundary()
+            else:
+                self.element(child, out)
+
+    def element(self, element: Element, out: list[Node] | None) -> None:
+        """One element and what is in it."""
+        if element.plain and out is not None and self.plain(element, out):
+            return
+        tag, attributes = element.tag, element.attributes
+        if tag in NEVER_SHOWN:
+            return
+        style = self.styles.of(element)
+        if is_hidden(element, style):
+            return
+        if attributes.get("aria-hidden") == "true":
+            out, kept = None, self.collectors
+            self.collectors = []
+            self.inside(element, out, style, self.display(element, style))
+            self.collectors = kept
+            return
+        if tag == "br":
+            self.boundary()
+            if out is not None:
+                out.append(Node("LineBreak", "\n", {}, [], element))
+            for collector in self.collectors:
+                collector.append("\n")
+            return
+        if tag in ATOMIC and tag != "button":
+            self.replaced(element, out)
+            return
+        if tag == "label" and out is not None and self.is_redundant(element):
+            hidden: list[Node] = []
+            self.collect(element, hidden, style)
+            out.extend(node for node in hidden if node.role in ("checkbox", "radio"))
+            return
+        role = self.roles.of(element)
+        node = None
+        if role and out is not None:
+            node = Node(role, "", {}, [], element)
+            add_properties(node, element, self.state, self.disabled)
+        if node is None:
+            if tag == "label" or attributes.get("id") in self.document.referenced:
+                self.collect(element, out, style)
+            else:
+                self.inside(element, out, style, self.display(element, style))
+            return
+        display = self.display(element, style)
+        around = self.collectors
+        items: list[Node | str] | None = None
+        named = attributes.get("aria-label", "").strip() or "aria-labelledby" in attributes or tag == "fieldset"
+        apart = bool(named) or display != "inline"
+        alone = bool(named) or role in FROM_CONTENTS or role in NEVER_CONTRIBUTE or tag == "hgroup"
+        if alone:
+            self.collectors = []
+            if apart:
+                self.spaces(around)
+        if (
+            role in FROM_CONTENTS
+            or attributes.get("id") in self.document.referenced
+            or tag in ("legend", "caption", "label")
+        ):
+            items = self.names.collected[element] = []
+            self.collectors = [*self.collectors, items]
+            if tag == "label":
+                self.label_texts.add(id(items))
+        self.inside(element, node.children, style, display)
+        self.collectors = around
+        self.named.append((node, element, items))
+        if alone:
+            if named or role in FROM_CONTENTS:
+                for collector in around:
+                    collector.append(node)
+            if apart:
+                self.spaces(around)
+        assert out is not None
+        out.append(node)
+
+    def plain(self, element: Element, out: list[Node]) -> bool:
+        """The short way for frequent elements without anything special; False where there is something."""
+        tag = element.tag
+        role = PLAIN.get(tag)
+        if role is None or element is self.state.focus:
+            return False
+        if tag == "li" and "none" not in self.list_style:
+            return False
+        style = self.styles.of(element)
+        display = "block" if tag in BLOCK else "inline"
+        if style:
+            if "white-space" in style or "visibility" in style or "list-style" in style:
+                return False
+            display = style.get("display", display)
+            if display in INLINE_OUTSIDE or display == "none":
+                return False
+        if self.document.referenced and "id" in element.attributes:
+            return False
+        if tag == "td" or tag == "tr":
+            if not self.data_table:
+                return False
+        elif tag == "a" and "href" not in element.attributes:
+            role = ""
+        around = self.collectors
+        node = None
+        if role:
+            node = Node(role, "", {}, [], element)
+            out.append(node)
+            out = node.children
+            if role in FROM_CONTENTS:
+                items: list[Node | str] = []
+                self.collectors = [items]
+            elif role in NEVER_CONTRIBUTE:
+                self.collectors = []
+        scoped = tag in SCOPES
+        self.roles.scopes += scoped
+        if display == "inline":
+            self.children(element, out, display)
+        else:
+            self.boundary()
+            self.children(element, out, display)
+            self.boundary()
+        self.roles.scopes -= scoped
+        if self.collectors is not around:
+            self.collectors = around
+            if node is not None and role in FROM_CONTENTS:
+                self.named.append((node, None, items))
+                for collector in around:
+                    collector.extend((node,) if display == "inline" else (BREAK, node, BREAK))
+        return True
+
+    def collect(self, element: Element, out: list[Node] | None, style: dict[str, str]) -> None:
+        """An element that has no node but whose text names another."""
+        items = self.names.collected[element] = []
+        if element.tag == "label":
+            self.label_texts.add(id(items))
+        self.collectors = [*self.collectors, items]
+        self.inside(element, out, style, self.display(element, style))
+        self.collectors = self.collectors[:-1]
+
+    @staticmethod
+    def spaces(collectors: list[list[Node | str]]) -> None:
+        """A space is wanted here in each of these names."""
+        for collector in collectors:
+            collector.append(BREAK)
+
+    @staticmethod
+    def display(element: Element, style: dict[str, str]) -> str:
+        """How the element's box is laid out."""
+        tag = element.tag
+        return style.get("display") or ("block" if tag in BLOCK else "inline-block" if tag == "button" else "inline")
+
+    def inside(self, element: Element, out: list[Node] | None, style: dict[str, str], display: str) -> None:
+        """The contents of an element in its own kind of box."""
+        tag = element.tag
+        saved = (self.preformatted, self.disabled, self.list_style, self.depth_of_lists)
+        space = style.get("white-space")
+        if tag == "pre" or space is not None:
+            self.preformatted = (space or "pre") in ("pre", "pre-wrap", "break-spaces")
+        outer_table = self.data_table
+        if tag == "table":
+            self.data_table = self.roles.holds_data(element) and not element.attributes.get("role")
+        if tag in SCOPES:
+            self.roles.scopes += 1
+        if tag == "fieldset" and "disabled" in element.attributes:
+            self.disabled = True
+        elif tag == "legend":
+            self.disabled = self.disabled and "disabled" not in getattr(element.parent, "attributes", {})
+        if tag in ("ul", "ol", "menu"):
+            self.depth_of_lists += 1
+            self.list_style = ""
+        if "list-style" in style:
+            self.list_style = style["list-style"]
+        if display in INLINE_OUTSIDE:
+            self.space()
+            self.last, self.line_start = None, True
+            self.contents(element, out, display)
+            self.boundary()
+            self.line_start, self.after_atom = False, True
+        elif display == "inline":
+            self.contents(element, out, display)
+        else:
+            self.boundary()
+            self.contents(element, out, display)
+            self.boundary()
+        if tag in SCOPES:
+            self.roles.scopes -= 1
+        self.data_table = outer_table
+        self.preformatted, self.disabled, self.list_style, self.depth_of_lists = saved
+
+    def contents(self, element: Element, out: list[Node] | None, display: str) -> None:
+        """What is in an element; closed details show their summary only, items begin with their marker."""
+        tag = element.tag
+        if tag == "details" and not self.state.is_open(element):
+            summary = next((c for c in element.children if isinstance(c, Element) and c.tag == "summary"), None)
+            if summary is not None:
+                self.element(summary, out)
+            return
+        if tag == "li" and out is not None and "none" not in self.list_style:
+            out.append(Node("ListMarker", self.marker(element), {}, [], element))
+        if tag == "q":
+            self.text("“", element, out)
+        self.children(element, out, display)
+        if tag == "q":
+            self.text("”", element, out)
+
+    def marker(self, item: Element) -> str:
+        """The bullet or number of a list item."""
+        around = item.parent
+        if around is not None and around.tag == "ol":
+            items = [child for child in around.children if isinstance(child, Element) and child.tag == "li"]
+            return f"{items.index(item) + int_or(around.attributes.get('start', ''), 1)}. "
+        return ("• ", "◦ ", "▪ ")[min(max(self.depth_of_lists, 1), 3) - 1]
+
+    def is_redundant(self, label: Element) -> bool:
+        """Chromium drops the label of a checkbox or radio button that is named by it and holds nothing else."""
+        control = labelled(label, self.document)
+        if control is None or control.attributes.get("type", "").lower() not in ("checkbox", "radio"):
+            return False
+        if control.attributes.get("aria-label", "").strip() or "aria-labelledby" in control.attributes:
+            return False
+        elements = [child for child in label.children if isinstance(child, Element)]
+        return not elements or elements == [control]
+
+    def replaced(self, element: Element, out: list[Node] | None) -> None:
+        """An element that stands in the line as a whole: a control, an image, a frame."""
+        is_labelled = element in self.names.labels
+        node = control(element, self.state, self.disabled, is_labelled)
+        if node is None:
+            return
+        self.named.append((node, element, None))
+        self.atom(contribution(node, element, self.state, is_labelled))
+        if out is not None and node.role:
+            out.append(node)
+
+
+def tree(document: Document, state: State, styles: Styles) -> Node:
+    """The accessibility tree of a document as a person left it."""
+    return Builder(document, state, styles).build()

@@ -1,0 +1,1 @@
+"""The code host, under the name that WebArena's tasks use."""

@@ -1,0 +1,1 @@
+"""The map, under the name that WebArena's tasks use."""

@@ -1,0 +1,1 @@
+"""The forum, under the name that WebArena's tasks use."""

@@ -1,0 +1,1 @@
+"""The store, under the name that WebArena's tasks use."""

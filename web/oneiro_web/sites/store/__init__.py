@@ -1,0 +1,1 @@
+"""What the store and its back office share: one database."""

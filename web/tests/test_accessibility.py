@@ -1,0 +1,160 @@
+"""Expected lines were read from Chromium 150 (`Accessibility.getFullAXTree`); test_chromium.py asks it again."""
+
+from __future__ import annotations
+
+import pytest
+
+from oneiro_web.browsers.text.accessibility import tree
+from oneiro_web.browsers.text.document import DEEPEST, Document, serialise
+from oneiro_web.browsers.text.state import State
+from oneiro_web.browsers.text.styles import Styles
+from oneiro_web.page import number
+
+FLEX = "<style>.f{display:flex}.i{display:inline-block}ul,ol{list-style:none}</style>"
+CASES = {
+    "landmarks": (
+        '<header><a href="/">Brand</a></header><nav aria-label="Main"><a href="/x">X</a></nav>'
+        "<main><h1>T <i>u</i></h1></main>"
+        "<footer><p>Foot</p></footer>",
+        ["link 'Brand'", "navigation 'Main'", " link 'X'", "main ''", " heading 'T u'", "contentinfo ''",
+         " StaticText 'Foot'"],
+    ),
+    "inside": (
+        "<main><header>a1</header><article><footer>b1</footer></article><section>c1</section>"
+        '<section aria-label="S">d1</section><aside>e1</aside></main>',
+        ["main ''", " sectionheader ''", "  StaticText 'a1'", " article ''", "  sectionfooter ''", "   StaticText 'b1'",
+         " StaticText 'c1'", " region 'S'", "  StaticText 'd1'", " complementary ''", "  StaticText 'e1'"],
+    ),
+    "white space": (
+        "<p>  lead <span> mid </span> trail  </p><p>text<a href=x> bb </a>cc</p><p>one<br>two</p>",
+        ["StaticText 'lead '", "StaticText 'mid '", "StaticText 'trail'", "StaticText 'text'", "link ' bb '",
+         "StaticText 'cc'", "StaticText 'one'", "LineBreak '\\n'", "StaticText 'two'"],
+    ),
+    "flex": (
+        FLEX + '<div class="f"><a href="x">xx</a> (3) <b>yy</b></div>'
+        '<label class="f"><input type="checkbox"> Flex</label>',
+        ["link 'xx'", "StaticText '(3)'", "StaticText 'yy'", "checkbox 'Flex' checked: false"],
+    ),
+    "names from contents": (
+        FLEX + "<table><tr><th>H</th></tr><tr><td><span>a</span><span>b</span> <b>c</b><div>d</div>e<br>f</td></tr>"
+        "<tr><td><button>g</button><button>h</button></td></tr><tr><td><form><a href=x>i</a></form></td></tr>"
+        '<tr><td>j<img alt="k" src="x">l</td></tr><tr><td><input value="m" aria-label="n">o</td></tr>'
+        '<tr><td><a href="x"><img alt="p" src="x"></a>q</td></tr></table>',
+        ["table ''", " row ''", "  columnheader 'H' required: False", " row ''", "  cell 'ab c d e f'"],
+    ),
+    "cells": (
+        "<table><thead><tr><th>A</th><th>B</th></tr></thead><tbody><tr><th>C</th><td>D</td></tr></tbody></table>"
+        "<table><tr><td>E</td></tr></table>",
+        ["table ''", " rowgroup ''", "  row ''", "   columnheader 'A' required: False",
+         "   columnheader 'B' required: False", " row ''", "  rowheader 'C' required: False", "  cell 'D'",
+         "LayoutTable ''", " LayoutTableRow ''", "  LayoutTableCell 'E'"],
+    ),
+    "labels": (
+        '<label for="a">Name</label><input id="a" required value="v1"><label>Wrap <input> after</label>'
+        '<label><input type="radio" name="r" checked>One</label>'
+        '<label><input type="checkbox"> Agree to <a href="t">it</a></label>'
+        '<input placeholder="ph"><input title="ti" placeholder="ph"><input aria-labelledby="l1 l2"><i id="l1">x1</i>'
+        '<i id="l2" hidden>x2</i>',
+        ["StaticText 'Name'", "textbox 'Name' required: True", " StaticText 'v1'", "StaticText 'Wrap '",
+         "textbox 'Wrap after' required: False", "radio 'One' checked: true",
+         "checkbox ' Agree to it' checked: false", "link 'it'", "textbox 'ph' required: False",
+         "textbox 'ti' required: False", "textbox 'x1 x2' required: False"],
+    ),
+    "controls": (
+        '<select aria-label="S" disabled><optgroup label="G"><option>o1</optgroup><option>o2</select>'
+        '<input type="number" aria-label="N" min="1" value="7"><input type="search" aria-label="Q" required>'
+        '<input type="password" aria-label="P" value="abc"><input type="submit"><button disabled>Off</button>'
+        '<select multiple aria-label="M"><option selected>m1<option>m2</select>',
+        ["combobox 'S' disabled: True hasPopup: menu expanded: False", " MenuListPopup ''", "  group 'G'",
+         "   option 'o1' disabled: True", "  option 'o2' disabled: True",
+         "spinbutton 'N' required: False valuemin: 1 valuemax: 0 valuetext: 7", "searchbox 'Q'",
+         "textbox 'P' required: False", " StaticText '•••'", "button 'Submit'", "button 'Off' disabled: True",
+         "listbox 'M' multiselectable: True orientation: vertical required: False", " option 'm1' selected: True",
+         " option 'm2' selected: False"],
+    ),
+    "live and grouped": (
+        '<div role="alert">Saved</div><fieldset><legend>L <b>g</b></legend><input aria-label="x"></fieldset>'
+        "<dl><dt>T <b>u</b></dt><dd>D1</dd></dl><hr><p><em>e1</em> <code>c1</code> <time>t1</time></p>"
+        "<details><summary>Sum</summary><p>hidden</p></details><p hidden>gone</p><p aria-hidden=true>gone</p>",
+        ["alert '' live: assertive atomic: True relevant: additions text", " StaticText 'Saved'", "group 'L g'",
+         " textbox 'x' required: False", "DescriptionList ''", " term 'T u'", " definition ''", "  StaticText 'D1'",
+         "separator '' orientation: horizontal", "emphasis ''", " StaticText 'e1'", "code ''", " StaticText 'c1'",
+         "time ''", " StaticText 't1'", "group ''", " DisclosureTriangle 'Sum' expanded: False"],
+    ),
+    "lists": (
+        "<ul><li>item<ul><li>inner</li></ul></li></ul><ol start=3><li>num</li></ol>" + "<menu>x1</menu>",
+        ["ListMarker '• '", "StaticText 'item'", "ListMarker '◦ '", "StaticText 'inner'", "ListMarker '3. '",
+         "StaticText 'num'", "StaticText 'x1'"],
+    ),
+    "images": (
+        '<img alt="pic" src="x"><img alt="" src="x"><img src="x"><svg role="img" aria-label="map"></svg>',
+        ["image 'pic'", "image ''", "image 'map'"],
+    ),
+}  # fmt: skip
+
+
+def lines(html: str, state: State | None = None) -> list[str]:
+    """The printed tree with a space for each level, without its root and ids."""
+    document = Document(f"<!doctype html><title>T</title>{html}", 20_000)
+    nodes, _ = number(tree(document, state or State(), Styles(document.styles)), 20_000)
+    root, *rest = nodes.values()
+    assert root.line == "RootWebArea 'T' focused: True"
+    return [" " * (node.depth - 1) + node.line for node in rest]
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_the_tree_is_chromiums(name):
+    html, expected = CASES[name]
+    found = lines(html)
+    if name == "names from contents":
+        cells = [line.strip() for line in found if line.startswith("  cell")]
+        assert cells == ["cell 'ab c d e f'", "cell 'g h'", "cell ''", "cell 'j k l'", "cell 'm o'", "cell 'pq'"]
+        found = found[:5]
+    assert found == expected
+
+
+def test_what_a_person_does_lies_over_the_page():
+    document = Document(
+        '<input id="t" value="old"><input type="checkbox" id="c"><select id="s"><option>a<option>b</select>', 100
+    )
+    state = State()
+    state.values[document.ids["t"]] = "new"
+    state.checked[document.ids["c"]] = True
+    state.chosen[document.ids["s"]] = frozenset([document.find("option")[1]])
+    state.focus = document.ids["t"]
+    nodes, _ = number(tree(document, state, Styles(())), 100)
+    assert [node.line for node in nodes.values()] == [
+        "RootWebArea '' focused: True", "textbox '' focused: True required: False", "StaticText 'new'",
+        "checkbox '' checked: true",
+        "combobox '' hasPopup: menu expanded: False", "MenuListPopup ''", "option 'a' selected: False",
+        "option 'b' selected: True",
+    ]  # fmt: skip
+
+
+def test_a_document_survives_writing_and_reading():
+    body = '<p class="x&quot;y">1 &lt; 2</p><pre>\n\nz</pre><br>'
+    html = f"<html><head><title>a&amp;b</title></head><body>{body}</body></html>"
+    again = serialise(Document(html, 100).root)
+    assert serialise(Document(again, 100).root) == again
+    assert Document(again, 100).find("pre")[0].text() == "\nz"
+
+
+def test_deep_and_large_pages_are_cut():
+    deep = Document("<div>" * 5000 + "end", 20_000)
+    assert max(_depth(element) for element in deep.elements) <= DEEPEST + 1
+    assert any("end" in line for line in lines("<div>" * 5000 + "end"))
+    large = Document("<p>x</p>" * 50_000, 1000)
+    assert large.cut and len(large.elements) == 1001
+
+
+def _depth(element) -> int:
+    depth = 0
+    while element.parent is not None:
+        element, depth = element.parent, depth + 1
+    return depth
+
+
+def test_styles_are_read_with_their_weight():
+    styles = Styles(["p{display:block} .a p{display:none} p.b{display:flex} @media print{p{display:grid}} /* p{} */"])
+    document = Document('<div class="a"><p>x</p><p class="b">y</p></div><p>z</p>', 100)
+    assert [styles.of(p)["display"] for p in document.find("p")] == ["none", "flex", "block"]
