@@ -23,8 +23,7 @@ from oneiro.learning.settings import DiscriminatorLossSettings, ReconstructionSe
 from oneiro.models.language import read_state, write_state
 from oneiro.models.randomness import seeded
 from oneiro.models.video import tokenizer as tokenizers
-from oneiro.models.video.blocks import backward
-from oneiro.models.video.discriminator import Discriminator, gradient_penalty, hinge
+from oneiro.models.video.blocks import Discriminator, backward, gradient_penalty, hinge
 from oneiro.models.video.tokenizer import Reconstruction, Tokenizer
 from oneiro.runtime import files, seeds
 from oneiro.runtime.interrupt import Saving

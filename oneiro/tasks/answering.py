@@ -123,7 +123,7 @@ def most_often(pattern: re.Pattern[str], texts: Iterable[str], most: int, at_lea
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedAnswer:
     """An answer with what it earned."""
 
     task: str
@@ -142,7 +142,7 @@ def play(
     cases: Sequence[CaseT],
     group_size: int,
     seed: int,
-    judge: Callable[[CaseT, str], Judged],
+    judge: Callable[[CaseT, str], JudgedAnswer],
 ) -> list[Episode]:
     """`group_size` sampled answers to each case, one episode each; a case is a group."""
     samples = model.sample(cases, group_size, seed)
@@ -154,7 +154,7 @@ def play(
         ]
 
 
-def episode(judged: Judged, sample: Sample, prompt: Tokens, group: int = 0, member: int = 0) -> Episode:
+def episode(judged: JudgedAnswer, sample: Sample, prompt: Tokens, group: int = 0, member: int = 0) -> Episode:
     """The episode of one answer: its prompt was given, its tokens were sampled."""
     return Episode(
         rows=[Row([given(prompt), *sample.segments(turn=1)])],
@@ -218,7 +218,7 @@ class AnsweringTask(Task, Generic[TaskT, CaseT]):
         """The endless list of cases that RL goes through."""
 
     @abstractmethod
-    def judge(self, case: CaseT, text: str) -> Judged:
+    def judge(self, case: CaseT, text: str) -> JudgedAnswer:
         """One answer with what it earned."""
 
     @abstractmethod

@@ -22,7 +22,7 @@ from oneiro.learning.reconstruction import (
     train,
 )
 from oneiro.models.video import tokenizer as tokenizers
-from oneiro.models.video.discriminator import Discriminator
+from oneiro.models.video.blocks import Discriminator
 from oneiro.models.video.tokenizer import (
     CompressiveTokenizerSettings,
     FrameTokenizerSettings,

@@ -12,7 +12,7 @@ import torch
 
 from oneiro.learning.algorithms import Grpo
 from oneiro.learning.loop import Callbacks, reinforce
-from oneiro.learning.selection import Selection, SelectionSettings
+from oneiro.learning.stages import Selection, SelectionSettings
 from oneiro.models.language import LanguageModel, load
 from oneiro.models.locate import newest_weights
 from oneiro.runtime.errors import OneiroError

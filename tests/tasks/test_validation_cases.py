@@ -13,7 +13,7 @@ from oneiro.rundir.run import Run
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.tasks.task import Task
-from oneiro.tasks.textgame.data import Data, data_stage, record, with_validation
+from oneiro.tasks.textgame.data import TextGameData, data_stage, record, with_validation
 from oneiro.tasks.textgame.recipe import TextGameRecipe
 from oneiro.tasks.textgame.task import TextGameTask
 from oneiro.tasks.video.data import VideoData
@@ -31,16 +31,16 @@ def test_rows_of_text_games_leave_training_with_their_states(tmp_path: Path) -> 
     recipe = cast(TextGameRecipe, recipes.load("rlvr/text-game", ["preset=smoke"]))
     record(recipe.data, tmp_path)
     train, test = open_dataset(tmp_path, "train"), open_dataset(tmp_path, "test")
-    data = with_validation(Data(train, test, None, ()), seed=0)
+    data = with_validation(TextGameData(train, test, None, ()), seed=0)
     left, apart = {str(row.state) for row in data.train}, {str(row.state) for row in data.validation}
     assert len(apart) == max(1, len(left | apart) // 20) and left and not left & apart and data.test is test
     assert [row.id for row in train if str(row.state) in apart] == [row.id for row in data.validation]
     assert [row.id for row in train if str(row.state) in left] == [row.id for row in data.train]
-    again, other = (with_validation(Data(train, test, None, ()), seed) for seed in (0, 1))
+    again, other = (with_validation(TextGameData(train, test, None, ()), seed) for seed in (0, 1))
     assert list(again.validation) == list(data.validation) != list(other.validation)
     alone = replace(train, rows=[row for row in train.rows if row.state == train.rows[0].state])
     with pytest.raises(OneiroError, match="start from one state"):
-        with_validation(Data(alone, test, None, ()), seed=0)
+        with_validation(TextGameData(alone, test, None, ()), seed=0)
 
 
 class Sealed:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from oneiro.agents import reply as replies
 from oneiro.agents.hindsight import best_known
+from oneiro.agents.learners import Repeat
 from oneiro.agents.learners.recipe import LakeRecipe
 from oneiro.agents.loading import AgentMetadata
 from oneiro.agents.prompts import DialogueSettings
@@ -22,7 +22,6 @@ from oneiro.models import language as languages
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.rundir.records import read_lines
-from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.tasks.answering import true_rows
@@ -97,36 +96,27 @@ def read_action(text: str) -> str | None:
     return actions[0] if actions else None
 
 
-@dataclass
-class LakeLearner:
-    """One of the repeats of a run: its own play, weights and order."""
+class LakeLearner(Repeat):
+    """Random play on a lake, a world model from it, and a policy from it."""
 
     recipe: LakeRecipe
-    run: Run
-    number: int
-    stages: Sequence[str] = field(default=("play", "world-model", "policy"), init=False)
-    """Those of `learn`, without the repeat's number."""
-
-    @property
-    def seed(self) -> int:
-        return seeds.derive(self.recipe.seed, "repeat", self.number)
+    stages: Sequence[str] = ("play", "world-model", "policy")
 
     def learn(self) -> None:
-        """The stages that everything else starts from."""
-        self.run.stage(f"play-{self.number}", self.play)
-        self.run.stage(f"world-model-{self.number}", self.learn_model)
-        self.run.stage(f"policy-{self.number}", self.learn_policy)
+        self.run.stage(self.named("play"), self.play)
+        self.run.stage(self.named("world-model"), self.learn_model)
+        self.run.stage(self.named("policy"), self.learn_policy)
 
     def play(self) -> dict[str, Any]:
         world = lake_of(self.recipe)()
         first = seeds.derive(self.seed, "levels")
         levels = range(first, first + self.recipe.play.levels)
         records = list(random_play(world, levels, "train", self.seed))
-        self.run.episodes(f"play-{self.number}", 0, records)
+        self.run.episodes(self.named("play"), 0, records)
         return {"steps": steps_in(records), "success": float(np.mean([record["success"] for record in records]))}
 
     def played(self) -> list[dict[str, Any]]:
-        return list(read_lines(self.run.path / "episodes" / f"play-{self.number}-000000.jsonl.gz"))
+        return list(read_lines(self.run.path / "episodes" / f"{self.named('play')}-000000.jsonl.gz"))
 
     @property
     def predictor(self) -> GridPredictor:
@@ -161,7 +151,7 @@ class LakeLearner:
         return self._supervise("policy", language, rows, self.recipe.policy)
 
     def _supervise(self, name: str, language: LanguageModel, rows: list[Row], settings: SftSettings) -> dict[str, Any]:
-        stage, seed = f"{name}-{self.number}", seeds.derive(self.seed, name)
+        stage, seed = self.named(name), seeds.derive(self.seed, name)
         steps = stages.supervise(self.run, stage, stage.replace("-", " "), language, rows, [], settings, seed)
         return {"rows": len(rows), "steps": steps}
 

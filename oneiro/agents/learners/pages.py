@@ -6,12 +6,13 @@ The page model sees pages and actions; rewards are never shown to it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
 
 from oneiro.agents import reply as replies
+from oneiro.agents.learners import Repeat
 from oneiro.agents.learners.recipe import SLOTS, WebRecipe
 from oneiro.agents.linear import LinearPolicy, fit
 from oneiro.agents.loading import AgentMetadata
@@ -213,24 +214,15 @@ def succeeded(steps: Sequence[PageTransition]) -> bool:
     return bool(steps) and steps[-1].reward >= 1.0
 
 
-@dataclass
-class WebLearner:
-    """One of the repeats of a run: its own demonstrations, play and weights."""
+class WebLearner(Repeat):
+    """A linear policy from demonstrations, its play on the web, and a page model from both."""
 
     recipe: WebRecipe
-    run: Run
-    number: int
-    stages: Sequence[str] = field(default=("policy", "play", "world-model"), init=False)
-    """Those of `learn`, without the repeat's number."""
-
-    @property
-    def seed(self) -> int:
-        return seeds.derive(self.recipe.seed, "repeat", self.number)
+    stages: Sequence[str] = ("policy", "play", "world-model")
 
     def learn(self) -> None:
-        """The stages that everything else starts from."""
-        self.run.stage(f"policy-{self.number}", self.learn_policy)
-        self.run.stage(f"play-{self.number}", self.play)
+        self.run.stage(self.named("policy"), self.learn_policy)
+        self.run.stage(self.named("play"), self.play)
         self.run.stage(self.model_stage, self.learn_model)
 
     # The policy
@@ -242,7 +234,7 @@ class WebLearner:
         _, shown = recorded(self.recipe, planned, oracle, self.seed)
         self.write(self.file("demonstrations"), shown)
         policy = LinearPolicy()
-        updates = self.imitate(policy, shown, f"policy-{self.number}")
+        updates = self.imitate(policy, shown, self.named("policy"))
         self.save_policy(self.checkpoint("policy"), policy)
         return {"updates": updates, "steps": sum(map(len, shown))}
 
@@ -284,7 +276,7 @@ class WebLearner:
         return {"steps": sum(map(len, steps)), "success": success}
 
     def file(self, name: str) -> Path:
-        return self.run.path / "data" / f"{name}-{self.number}.parquet"
+        return self.run.path / "data" / f"{self.named(name)}.parquet"
 
     def write(self, path: Path, episodes: Sequence[Steps]) -> None:
         task = WebPagePredictor(WebPagePredictorConfig(brief=True))
@@ -305,7 +297,7 @@ class WebLearner:
 
     @property
     def model_stage(self) -> str:
-        return f"world-model-{self.number}"
+        return self.named("world-model")
 
     @property
     def steps(self) -> Steps:
@@ -313,4 +305,4 @@ class WebLearner:
         return [*self.read("demonstrations"), *self.read("play")]
 
     def checkpoint(self, name: str) -> Path:
-        return self.run.path / "checkpoints" / f"{name}-{self.number}"
+        return self.run.path / "checkpoints" / self.named(name)

@@ -47,7 +47,7 @@ class AgentModel(Dynamics[str]):
 
     def propose(self, roots: Sequence[Root[str]], most: int, seed: int) -> list[Proposed]:
         prompts = [self.prompt(root.state) for root in roots]
-        language, found = self.engine.language, []
+        language, proposed = self.engine.language, []
         for root, samples in zip(
             roots, self.engine.generate(prompts, self.samples, self.sampling, seed=seed), strict=True
         ):
@@ -55,11 +55,8 @@ class AgentModel(Dynamics[str]):
             for sample in samples:
                 text = language.text(sample.tokens)
                 self._hear(root.state, begun(self.response_prefix, root.state) + text, votes)
-            ranked = votes.most_common(most)
-            shares = tuple(count / self.samples for _, count in ranked)
-            tokens = sum(len(sample.tokens) for sample in samples)
-            found.append(Proposed(tuple(action for action, _ in ranked), shares, tokens))
-        return found
+            proposed.append(Proposed.voted(votes, [sample.tokens for sample in samples], most))
+        return proposed
 
     def _hear(self, state: str, text: str, votes: Counter[str]) -> None:
         """Note the first action of a reply, and the state it expects where it is about that action alone."""

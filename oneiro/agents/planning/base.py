@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Literal, Protocol, TypeVar
@@ -20,6 +21,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 import numpy as np
 from pydantic import Field
 
+from oneiro.episode import Tokens
 from oneiro.recipe import Settings
 from oneiro.runtime import seeds
 from oneiro.tasks.base import Cached, Dynamics, Imagined
@@ -78,6 +80,13 @@ class Proposed:
     actions: tuple[str, ...]
     weights: tuple[float, ...]
     tokens: int = 0
+
+    @classmethod
+    def voted(cls, votes: Counter[str], replies: Sequence[Tokens], most: int) -> Proposed:
+        """The actions that most of the replies name; a weight is the share of replies."""
+        ranked = votes.most_common(most)
+        shares = tuple(count / len(replies) for _, count in ranked)
+        return cls(tuple(action for action, _ in ranked), shares, sum(map(len, replies)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,15 +43,12 @@ class PolicyProposals(Generic[StateT]):
     def __call__(self, roots: Sequence[Root[StateT]], most: int, seed: int) -> list[Proposed]:
         language = self.engine.language
         prompts = [self.prompt(root) for root in roots]
-        found = []
+        proposed = []
         for replies in self.engine.generate(prompts, self.samples, self.sampling, seed=seed):
             votes = Counter[str]()
             for reply in replies:
                 action = self.read(language.text(reply.tokens))
                 if action is not None:
                     votes[action] += 1
-            ranked = votes.most_common(most)
-            shares = tuple(count / self.samples for _, count in ranked)
-            tokens = sum(len(reply.tokens) for reply in replies)
-            found.append(Proposed(tuple(action for action, _ in ranked), shares, tokens))
-        return found
+            proposed.append(Proposed.voted(votes, [reply.tokens for reply in replies], most))
+        return proposed

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from oneiro.agents.learners import Repeat
 from oneiro.episode import Episode
 from oneiro.learning import stages
 from oneiro.learning.stages import Curve
@@ -67,7 +68,7 @@ def stage_names(learned: Sequence[str], rounds: int, variants: Sequence[Variant]
 class DynaVariant(ABC):
     """One variant of one repeat, in one world."""
 
-    learner_class: ClassVar[type[Any]]
+    learner_class: ClassVar[type[Repeat]]
     """What learns the first model and policy of a repeat."""
     played: ClassVar[Sequence[str]]
     """The learner's stages that took true environment steps."""
@@ -132,7 +133,7 @@ class DynaVariant(ABC):
     def true_steps(self, number: int) -> int:
         """True environment steps up to the end of a round, those before RL included."""
         rounds = [self.run.stage(f"rl-{self.name}-{earlier}", dict)["true_steps"] for earlier in range(1, number + 1)]
-        before = [self.run.stage(f"{stage}-{self.number}", dict)["steps"] for stage in self.played]
+        before = [self.run.stage(self.learner.named(stage), dict)["steps"] for stage in self.played]
         return int(sum(before) + sum(rounds))
 
     def measurements(

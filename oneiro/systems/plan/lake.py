@@ -32,7 +32,7 @@ from oneiro.systems.plan.pipeline import Planning
 from oneiro.systems.plan.recipe import Goal, PlanLakeRecipe
 from oneiro.tasks.base import Cached, Dynamics, Shuffled
 from oneiro.tasks.grid.model import LookupModel, TrueLake
-from oneiro.tasks.grid.predictor import Lookup
+from oneiro.tasks.grid.predictor import GridLookup
 from oneiro.worlds.baselines import random_policy
 from oneiro.worlds.grid.frozen_lake.target import TargetLake, best_possible, has_target
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake
@@ -53,7 +53,7 @@ class LakePlanning(LakeLearner, Planning):
         """How true the model is, and what search in it reaches."""
         model = self.grid_model(stages.weights_after(self.run, [self.named("world-model")], self.recipe.model))
         cases = transitions(self.played())
-        memory = {"model": Cached(model), "lookup": Cached(LookupModel(self.predictor, Lookup(cases)))}
+        memory = {"model": Cached(model), "lookup": Cached(LookupModel(self.predictor, GridLookup(cases)))}
         steps = self.accuracy(memory)
         shuffled = Shuffled(memory["model"], [case.state for case in cases[:POOL]], self.seed)
         dynamics: dict[str, Dynamics[str]] = {**memory, "shuffled model": shuffled}

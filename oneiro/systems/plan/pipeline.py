@@ -9,12 +9,13 @@ of one level are averaged first.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
+from oneiro.agents.learners import Repeat
 from oneiro.agents.policies import Policy
 from oneiro.episode import Episode
 from oneiro.learning import stages
@@ -60,27 +61,15 @@ def run(recipe: PlanRecipe, run: Run) -> None:
     stages.summarise(run, compared, [stages.Curve(title, "loss", lines)], compared["notes"])
 
 
-class Planning(ABC):
+class Planning(Repeat):
     """One repeat in one world: what it learns, and the rows of the tables that it fills."""
 
-    recipe: Any
-    run: Run
-    number: int
-    stages: Sequence[str]
-    """Those of `learn`, in order."""
     curve: ClassVar[tuple[str, str]]
     """Title and stage of the loss that the report plots."""
     steps_title: ClassVar[str] = ""
     """Which steps the model's accuracy is measured on."""
     beside: ClassVar[Sequence[str]] = ()
     """Rows whose difference from search in the model is put in words."""
-
-    def __init__(self, recipe: Any, run: Run, number: int) -> None:
-        self.recipe, self.run, self.number = recipe, run, number
-
-    @abstractmethod
-    def learn(self) -> None:
-        """Carry out `stages`."""
 
     @abstractmethod
     def evaluate(self) -> dict[str, Any]:
@@ -89,9 +78,6 @@ class Planning(ABC):
     @abstractmethod
     def reference(self) -> dict[str, Any]:
         """Table -> the rows that need no learning: chance below, the best possible above."""
-
-    def named(self, stage: str) -> str:
-        return f"{stage}-{self.number}"
 
     def row(self, policy: Policy, episodes: Sequence[Episode]) -> dict[str, Any]:
         """Success on each level, and tokens for a decision."""

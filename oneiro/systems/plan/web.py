@@ -36,7 +36,7 @@ from oneiro.systems.plan.pipeline import Planning
 from oneiro.systems.plan.recipe import PlanWebRecipe
 from oneiro.tasks.base import Cached
 from oneiro.tasks.webpage.dynamics import BrowsedPage, NextPages, PageDynamics, TrueWeb, looked_up, shuffled
-from oneiro.tasks.webpage.lookup import Lookup
+from oneiro.tasks.webpage.lookup import PageLookup
 from oneiro.tasks.webpage.slot_model import right_kind
 from oneiro.worlds.baselines import random_policy
 from oneiro.worlds.levels import distinct_seeds
@@ -59,7 +59,7 @@ class WebPlanning(WebLearner, Planning):
         """How true the model is, and what search in it reaches."""
         cases, model, policy = self.steps, self.models.load(self.model_stage), self.policy()
         pool = list(dict.fromkeys(case.state for case in cases))[:POOL]
-        lookup, true_web = Lookup(cases, 0), TrueWeb(self.branching_world)
+        lookup, true_web = PageLookup(cases, 0), TrueWeb(self.branching_world)
         inside = {
             "model": PageDynamics(model),
             "lookup": PageDynamics(looked_up(lookup)),
@@ -93,7 +93,7 @@ class WebPlanning(WebLearner, Planning):
         self.imitate(policy, [steps for steps in episodes if succeeded(steps)], f"improved-{self.number}")
         return policy
 
-    def accuracy(self, model: NextPages, lookup: Lookup) -> dict[str, Any]:
+    def accuracy(self, model: NextPages, lookup: PageLookup) -> dict[str, Any]:
         """Steps of the policy on test tasks: is the next address, or the change of the page, the right one?"""
         policy = self.policy(self.recipe.play.temperature)
         _, played = recorded(self.recipe, attempts_at(self.tasks, 1, "eval"), policy, self.seed)

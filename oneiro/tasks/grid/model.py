@@ -11,7 +11,7 @@ from oneiro.runtime import seeds
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.tasks.answering import AnsweringModel
 from oneiro.tasks.base import Cached, Dynamics, Flaw, Imagined, LearnedWorld, Malformed
-from oneiro.tasks.grid.predictor import GridPredictor, GridPredictorConfig, GridSituation, Lookup
+from oneiro.tasks.grid.predictor import GridLookup, GridPredictor, GridPredictorConfig, GridSituation
 from oneiro.worlds.base import Step, World, WorldConfig
 from oneiro.worlds.grid.frozen_lake.world import WORDS, FrozenLake, neighbours, slipped
 
@@ -42,7 +42,7 @@ class LookupModel(Dynamics[str]):
     """Memory in the place of a model: it always gives one outcome and takes no tokens."""
 
     task: GridPredictor
-    lookup: Lookup
+    lookup: GridLookup
 
     def predict(self, pairs: Sequence[tuple[str, str]], outcomes: int = 1, seed: int = 0) -> list[list[Imagined[str]]]:
         cases = [GridSituation(state, action) for state, action in pairs]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,55 +17,8 @@ from pydantic import BaseModel, ConfigDict
 from oneiro.tasks.base import Flaw, Malformed, Messages, Predictor, Reward
 from oneiro.worlds.choice import WorldChoice
 
-Codes = NDArray[np.int32]
-
-
-class Situation(Protocol):
-    @property
-    def state(self) -> str: ...
-    @property
-    def action(self) -> str: ...
-
-
-class Transition(Situation, Protocol):
-    @property
-    def after(self) -> str: ...
-
-
-class Lookup:
-    """A baseline that learns nothing: the nearest of `cases` with the same action, and its change made to the state.
-
-    Near means few characters that differ; texts of another length are never near. The characters that the nearest step
-    changed are written into the asked state. Among equally near steps the first counts; an action without steps changes
-    nothing.
-    """
-
-    def __init__(self, cases: Sequence[Transition]) -> None:
-        rows: dict[tuple[str, int], dict[tuple[str, str], None]] = {}
-        for case in cases:
-            if len(case.state) == len(case.after):
-                rows.setdefault((case.action, len(case.state)), {})[case.state, case.after] = None
-        self._known = {
-            key: (np.stack([_codes(state) for state, _ in pairs]), np.stack([_codes(after) for _, after in pairs]))
-            for key, pairs in rows.items()
-        }
-
-    def __call__(self, case: Situation) -> str:
-        known = self._known.get((case.action, len(case.state)))
-        if known is None:
-            return case.state
-        codes, (states, afters) = _codes(case.state), known
-        nearest = int((states != codes).sum(axis=1).argmin())
-        changed = states[nearest] != afters[nearest]
-        return "".join(map(chr, np.where(changed, afters[nearest], codes)))
-
-
-def _codes(text: str) -> Codes:
-    return np.array([ord(letter) for letter in text], np.int32)
-
-
-LONGEST = 5000
-"""Characters of an answer that may be a grid."""
+MAX_CHARACTERS = 5000
+"""Of an answer that may be a grid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +34,38 @@ class GridTransition(GridSituation):
     """One true step."""
 
     after: str
+
+
+class GridLookup:
+    """A baseline that learns nothing: the nearest of `cases` with the same action, and its change made to the state.
+
+    Near means few characters that differ; texts of another length are never near. The characters that the nearest step
+    changed are written into the asked state. Among equally near steps the first counts; an action without steps changes
+    nothing.
+    """
+
+    def __init__(self, cases: Sequence[GridTransition]) -> None:
+        rows: dict[tuple[str, int], dict[tuple[str, str], None]] = {}
+        for case in cases:
+            if len(case.state) == len(case.after):
+                rows.setdefault((case.action, len(case.state)), {})[case.state, case.after] = None
+        self._known = {
+            key: (np.stack([_codes(state) for state, _ in pairs]), np.stack([_codes(after) for _, after in pairs]))
+            for key, pairs in rows.items()
+        }
+
+    def __call__(self, case: GridSituation) -> str:
+        known = self._known.get((case.action, len(case.state)))
+        if known is None:
+            return case.state
+        codes, (states, afters) = _codes(case.state), known
+        nearest = int((states != codes).sum(axis=1).argmin())
+        changed = states[nearest] != afters[nearest]
+        return "".join(map(chr, np.where(changed, afters[nearest], codes)))
+
+
+def _codes(text: str) -> NDArray[np.int32]:
+    return np.array([ord(letter) for letter in text], np.int32)
 
 
 class GridPredictorConfig(BaseModel):
@@ -116,7 +101,7 @@ class GridPredictor(Predictor[GridTransition, Messages, str, str]):
         text = text.strip("\n")
         if not text:
             return Malformed(Flaw.EMPTY)
-        if len(text) > LONGEST:
+        if len(text) > MAX_CHARACTERS:
             return Malformed(Flaw.BROKEN, f"{len(text)} characters")
         return text if self.world.parse(text) is not None else Malformed(Flaw.SHAPE)
 
@@ -130,5 +115,5 @@ class GridPredictor(Predictor[GridTransition, Messages, str, str]):
 
     def baselines(self, train: Sequence[GridTransition] = ()) -> dict[str, Callable[[GridTransition], str]]:
         """The answer that nothing changes, a lookup among training steps, and the true answer."""
-        lookup = {"lookup": Lookup(train)} if len(train) else {}
+        lookup = {"lookup": GridLookup(train)} if len(train) else {}
         return {"no change": lambda case: case.state, **lookup, "perfect": self.target}

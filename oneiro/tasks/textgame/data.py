@@ -31,7 +31,7 @@ VALIDATED = 20
 
 
 @dataclass(frozen=True)
-class Data:
+class TextGameData:
     """The splits of a run, as its settings divide them."""
 
     train: Dataset
@@ -66,7 +66,7 @@ def record(settings: TextGameDataSettings, folder: Path) -> dict[str, int]:
     )
 
 
-def open_data(settings: TextGameDataSettings, run: Run) -> Data:
+def open_data(settings: TextGameDataSettings, run: Run) -> TextGameData:
     """The splits. Held-out games leave train; where the folder has no split for them, they stay in test."""
     folder = run.path / "data" if settings.own else Path(settings.name).expanduser()
     there = splits(folder)
@@ -78,10 +78,10 @@ def open_data(settings: TextGameDataSettings, run: Run) -> Data:
         wanted = {*settings.games, *settings.held_out} & set(test.games)
         test = test.only(wanted) if settings.games else test
     examples = list(open_dataset(folder, EXAMPLE)) if EXAMPLE in there else []
-    return Data(train, test, unseen, examples)
+    return TextGameData(train, test, unseen, examples)
 
 
-def with_validation(data: Data, seed: int) -> Data:
+def with_validation(data: TextGameData, seed: int) -> TextGameData:
     """The same with some states of `train` set apart, and every row that starts from them."""
     train, states = data.train, list(dict.fromkeys(row.state for row in data.train.rows))
     order = seeds.generator(seed, "validation states").permutation(len(states))
@@ -148,7 +148,7 @@ class AnswerRows(Sequence[Row]):
 
 
 def training_rows(
-    recipe: TextGameRecipe, run: Run, data: Data, task: TextGamePredictor, chat: ChatFormat
+    recipe: TextGameRecipe, run: Run, data: TextGameData, task: TextGamePredictor, chat: ChatFormat
 ) -> AnswerRows:
     """What SFT learns from: the truth, or a teacher's right answers (kept in the run as they come)."""
     settings, seed = recipe.sft_data, seeds.derive(recipe.seed, "lessons")

@@ -15,7 +15,7 @@ from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.tasks.answering import AT_ONCE
 from oneiro.tasks.textgame.accuracy import Answers, evaluate_answers, published_rows, start_states
-from oneiro.tasks.textgame.data import Data, some_rows
+from oneiro.tasks.textgame.data import TextGameData, some_rows
 from oneiro.tasks.textgame.model import TextGameModel
 from oneiro.tasks.textgame.predictor import Scorer, TextGamePredictor
 from oneiro.tasks.textgame.recipe import TextGameRecipe
@@ -103,7 +103,7 @@ def step_tables(compared: dict[str, Any]) -> list[Table]:
 # In a run -----------------------------------------------------------------------------------------------------------
 
 
-def evaluation_of(recipe: TextGameRecipe, data: Data) -> StepEvaluation:
+def evaluation_of(recipe: TextGameRecipe, data: TextGameData) -> StepEvaluation:
     return StepEvaluation.of(data.test, data.unseen, recipe.data.held_out, recipe.evaluation.rows, recipe.seed)
 
 
@@ -168,7 +168,7 @@ def levels(recipe: TextGameRecipe, count: int) -> Iterator[tuple[Game, Scene]]:
 # Tables --------------------------------------------------------------------------------------------------------------
 
 
-def tables(recipe: TextGameRecipe, data: Data, measured: Mapping[str, dict[str, Any]]) -> list[Table]:
+def tables(recipe: TextGameRecipe, data: TextGameData, measured: Mapping[str, dict[str, Any]]) -> list[Table]:
     """All tables: the baselines and ceilings, and the measured models under their names."""
     evaluation, task = evaluation_of(recipe, data), data.predictor(recipe.task)
     plans = None if recipe.data.own else recorded(recipe)

@@ -1,6 +1,6 @@
 """A baseline that learns nothing: the nearest training case, and its change made to the state in question.
 
-    lookup = Lookup(open_dataset(folder, "train"))
+    lookup = TextGameLookup(open_dataset(folder, "train"))
     text = lookup(situation)
 
 A case is near if it is of the same game and its command has the same verb and names as many objects. Distance counts
@@ -41,7 +41,7 @@ TRIED = 64
 Numbers = NDArray[np.int64]
 
 
-class Lookup:
+class TextGameLookup:
     """Answers situations with the nearest of `cases`, in the form that a predictor with this kind and output reads."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Lookup:
         self.kind, self.output, self.apart = kind, output, apart
         self.index = _Index(cases)
 
-    def using(self, kind: Kind = "full", output: Output = "difference", *, apart: bool = True) -> Lookup:
+    def using(self, kind: Kind = "full", output: Output = "difference", *, apart: bool = True) -> TextGameLookup:
         """The same cases asked in another way, without another index."""
         other = copy.copy(self)
         other.kind, other.output, other.apart = kind, output, apart

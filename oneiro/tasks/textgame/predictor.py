@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from oneiro.runtime.errors import OneiroError
 from oneiro.tasks.base import Malformed, Messages, Predictor, Reward
-from oneiro.tasks.textgame.lookup import Lookup
+from oneiro.tasks.textgame.lookup import TextGameLookup
 from oneiro.tasks.textgame.official_score import MAX_TASK_REWARD, OfficialScore, official_score, official_score_of
 from oneiro.tasks.textgame.parse import (
     MARKER,
@@ -160,7 +160,7 @@ class TextGamePredictor(Predictor[Transition, Messages, str, Prediction]):
 
     def baselines(self, train: Sequence[Transition] = ()) -> dict[str, Callable[[Transition], str]]:
         """The answer that nothing changes, a lookup among training rows, and the true answer."""
-        lookup = {"lookup": Lookup(train, self.config.transition, self.config.output)} if len(train) else {}
+        lookup = {"lookup": TextGameLookup(train, self.config.transition, self.config.output)} if len(train) else {}
         return {"no change": self.no_change, **lookup, "perfect": self.perfect}
 
     def no_change(self, case: Situation) -> str:

@@ -17,12 +17,12 @@ from oneiro.models.language import LanguageModel
 from oneiro.report.table import Cell
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
-from oneiro.tasks.answering import CURVES, AnsweringTask, Judged
+from oneiro.tasks.answering import CURVES, AnsweringTask, JudgedAnswer
 from oneiro.tasks.base import Malformed
 from oneiro.tasks.task import AFTER, RL, intervals_apart
 from oneiro.tasks.textgame import evaluation
 from oneiro.tasks.textgame.data import (
-    Data,
+    TextGameData,
     data_stage,
     open_data,
     row_order,
@@ -57,7 +57,7 @@ class TextGameTask(AnsweringTask[TextGamePredictor, Transition]):
     )
 
     @cached_property
-    def data(self) -> Data:
+    def data(self) -> TextGameData:
         return with_validation(open_data(self.recipe.data, self.run), self.recipe.seed)
 
     @cached_property
@@ -105,7 +105,7 @@ class TextGameTask(AnsweringTask[TextGamePredictor, Transition]):
             shares |= {f"{prefix}_{name}": sum(part) / len(part)} if part else {}
         return shares
 
-    def judge(self, case: Transition, text: str) -> Judged:
+    def judge(self, case: Transition, text: str) -> JudgedAnswer:
         return judged(self.predictor, case, text)
 
     def describe(self, episodes: Sequence[Episode]) -> dict[str, float]:
@@ -132,7 +132,7 @@ class TextGameTask(AnsweringTask[TextGamePredictor, Transition]):
         return {"tables": [table.data() for table in tables], "notes": verdict(measured)}
 
 
-def judged(task: TextGamePredictor, case: Transition, text: str) -> Judged:
+def judged(task: TextGamePredictor, case: Transition, text: str) -> JudgedAnswer:
     """One answer with what it earned. Success is exactness, whatever the reward is."""
     reward, prediction = task.reward(text, case), task.parse(text, case)
     truth = question(case, task.config.transition)
@@ -145,7 +145,7 @@ def judged(task: TextGamePredictor, case: Transition, text: str) -> Judged:
         "next_state": written(truth.after, truth.score_after),
         "reward": reward.value,
     }
-    return Judged(
+    return JudgedAnswer(
         task=case.id,
         world=f"text game {case.game}",
         turn=turn,

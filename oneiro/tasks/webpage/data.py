@@ -26,7 +26,7 @@ VALIDATED = 8
 
 
 @dataclass(frozen=True)
-class Data:
+class WebPageData:
     """The steps of a run."""
 
     train: Sequence[PageTransition]
@@ -76,7 +76,7 @@ def folder(run: Run) -> Path:
     return run.path / "data"
 
 
-def open_data(recipe: WebPageRecipe, run: Run) -> Data:
+def open_data(recipe: WebPageRecipe, run: Run) -> WebPageData:
     """The splits. Validation episodes leave train, with every question that they share with it."""
     settings, stops = recipe.data, bool(recipe.task.heads)
     train = read_parquet(Path(settings.train).expanduser() if settings.train else folder(run) / f"{TRAIN}.parquet")
@@ -87,7 +87,7 @@ def open_data(recipe: WebPageRecipe, run: Run) -> Data:
     known = {case.question for case in learned}
     apart = distinct((case for case in train if case.episode in chosen), stops)
     validation = [case for case in apart if case.question not in known]
-    return Data(learned, validation, distinct(test, stops), test)
+    return WebPageData(learned, validation, distinct(test, stops), test)
 
 
 def some_steps(cases: Sequence[PageTransition], rows: int, seed: int) -> list[PageTransition]:

@@ -10,11 +10,11 @@ from typing import Any
 
 from oneiro.runtime import distributed, seeds
 from oneiro.tasks.base import Dynamics, Flaw, Imagined, Malformed
-from oneiro.tasks.webpage.lookup import Lookup
+from oneiro.tasks.webpage.lookup import PageLookup
 from oneiro.tasks.webpage.predictor import WebPagePredictor
 from oneiro.tasks.webpage.record import HISTORY
 from oneiro.tasks.webpage.rollout import Predict, imagine
-from oneiro.tasks.webpage.state import PageState, Situation
+from oneiro.tasks.webpage.state import PageSituation, PageState
 from oneiro_web.actions import Kind, parse_webarena
 from oneiro_web.actions import Malformed as MalformedAction
 from oneiro_web.diff import apply
@@ -31,7 +31,7 @@ class BrowsedPage:
     past: tuple[str, ...] = ()
     """The actions so far."""
     previous: tuple[str, ...] = ()
-    """The last of them as `Situation.described` writes them."""
+    """The last of them as `PageSituation.described` writes them."""
     answer: str | None = None
     """What `stop` said; None: the episode goes on."""
     task: Any = field(default=None, compare=False, repr=False)
@@ -56,8 +56,8 @@ class BrowsedPage:
         text = "\n".join([str(named), self.text, *self.past, repr(self.answer)])
         return blake2b(text.encode(errors="replace"), digest_size=16).digest()
 
-    def situation(self, action: str) -> Situation:
-        return Situation(self.site, self.objective, self.page, action, self.previous)
+    def situation(self, action: str) -> PageSituation:
+        return PageSituation(self.site, self.objective, self.page, action, self.previous)
 
     def after(self, action: str, page: PageState) -> BrowsedPage:
         """Where an action that leads to `page` leaves off."""
@@ -68,14 +68,14 @@ class BrowsedPage:
         return replace(self, past=(*self.past, action), answer=answer)
 
 
-NextPages = Callable[[Sequence[Situation]], Sequence[PageState | None]]
+NextPages = Callable[[Sequence[PageSituation]], Sequence[PageState | None]]
 """The pages that actions lead to; None where a prediction cannot be read."""
 
 
 def pages_in(task: WebPagePredictor, predict: Predict) -> NextPages:
     """The pages that written answers lead to."""
 
-    def pages(cases: Sequence[Situation]) -> list[PageState | None]:
+    def pages(cases: Sequence[PageSituation]) -> list[PageState | None]:
         found = [imagine(task, case, text) for case, text in zip(cases, predict(cases), strict=True)]
         return [one.state if one is not None else None for one in found]
 
@@ -87,9 +87,9 @@ class Remembered:
 
     def __init__(self, pages: NextPages) -> None:
         self.pages = pages
-        self._known: dict[Situation, PageState | None] = {}
+        self._known: dict[PageSituation, PageState | None] = {}
 
-    def __call__(self, cases: Sequence[Situation]) -> list[PageState | None]:
+    def __call__(self, cases: Sequence[PageSituation]) -> list[PageState | None]:
         new = list(dict.fromkeys(case for case in cases if case not in self._known))
         if new:
             with distributed.local():  # what is new to this rank may be known to another
@@ -97,10 +97,10 @@ class Remembered:
         return [self._known[case] for case in cases]
 
 
-def looked_up(lookup: Lookup) -> NextPages:
+def looked_up(lookup: PageLookup) -> NextPages:
     """Memory in the place of a model: where the nearest training step led, or its change made to the page."""
 
-    def page(case: Situation) -> PageState | None:
+    def page(case: PageSituation) -> PageState | None:
         near = lookup.nearest(case)
         if not near:
             return case.state

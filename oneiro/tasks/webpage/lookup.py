@@ -14,9 +14,9 @@ from functools import lru_cache
 
 from oneiro.tasks.webpage.prompt import brief_text
 from oneiro.tasks.webpage.state import (
+    PageSituation,
     PageState,
     PageTransition,
-    Situation,
     same_items,
     shown,
     true_diff,
@@ -30,7 +30,7 @@ Key = tuple[str, ...]
 _NUMBER = re.compile(r"\d+")
 
 
-class Lookup:
+class PageLookup:
     """Training steps by what they have in common with a situation."""
 
     def __init__(self, train: Iterable[PageTransition], lines: int) -> None:
@@ -43,7 +43,7 @@ class Lookup:
                     self.places[key].append(case)
         self.text_of = lru_cache(maxsize=8192)(lambda case: frozenset(item.line for item in shown(case, lines)))
 
-    def nearest(self, case: Situation, count: int = 1, apart: bool = False) -> list[PageTransition]:
+    def nearest(self, case: PageSituation, count: int = 1, apart: bool = False) -> list[PageTransition]:
         """The nearest training steps, best first. With `apart`, none of the same episode and none that asks the same:
         a prompt that shows them must not tell the answer of a training step.
         """
@@ -63,11 +63,11 @@ class Lookup:
                 break
         return found
 
-    def seen(self, case: Situation) -> bool:
+    def seen(self, case: PageSituation) -> bool:
         """Whether a training step has the same type of page, action and element."""
         return any(key in self.places for key in self.keys(case)[:2])
 
-    def __call__(self, case: Situation) -> Diff:
+    def __call__(self, case: PageSituation) -> Diff:
         """The change that the nearest step suggests."""
         near = self.nearest(case)
         if not near:
@@ -98,7 +98,7 @@ def transplanted(change: Diff, there: Sequence[Item], here: Sequence[Item]) -> D
     return Diff(tuple(item._replace(id=max(1, item.id + shift)) for item in change.new), deleted, updated)
 
 
-def keys(case: Situation, lines: int) -> list[Key]:
+def keys(case: PageSituation, lines: int) -> list[Key]:
     """From what has most in common to what has least: first of all the same question."""
     parsed = parse_webarena(case.action)
     kind = "malformed" if isinstance(parsed, Malformed) else str(parsed.kind)

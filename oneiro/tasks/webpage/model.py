@@ -18,7 +18,7 @@ from oneiro.tasks import answering
 from oneiro.tasks.answering import AnsweringModel, most_often
 from oneiro.tasks.webpage.predictor import WebPagePredictor, WebPagePredictorConfig
 from oneiro.tasks.webpage.prompt import HEADINGS
-from oneiro.tasks.webpage.state import PageTransition, Situation
+from oneiro.tasks.webpage.state import PageSituation, PageTransition
 
 TEXTS = 1500
 """Questions with their answers that the tokenizer of `tiny` is trained on."""
@@ -30,7 +30,7 @@ ITEM = re.compile(r"\] ([A-Za-z]+ '[^'\n]*'[^\n]*)")
 OPENING = re.compile(r"( [A-Za-z]+ ['\"])")
 NUMBER = re.compile(r"\n\[[.-]?\d+\]")
 
-WebPageModel = AnsweringModel[WebPagePredictor, Situation]
+WebPageModel = AnsweringModel[WebPagePredictor, PageSituation]
 """A predictor with the engine that answers its prompts."""
 
 

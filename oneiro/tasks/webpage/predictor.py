@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from oneiro.runtime.errors import OneiroError
 from oneiro.tasks.base import Malformed, Messages, Predictor, Reward
-from oneiro.tasks.webpage.lookup import Lookup
+from oneiro.tasks.webpage.lookup import PageLookup
 from oneiro.tasks.webpage.parse import MAX_CHARACTERS, PagePrediction, parse
 from oneiro.tasks.webpage.prompt import (
     Deletions,
@@ -29,7 +29,7 @@ from oneiro.tasks.webpage.prompt import (
     situation_text,
 )
 from oneiro.tasks.webpage.score import PageScore, judge, official_score
-from oneiro.tasks.webpage.state import PageTransition, Situation, shown, true_diff
+from oneiro.tasks.webpage.state import PageSituation, PageTransition, shown, true_diff
 from oneiro_web.diff import Diff
 
 Scorer = Literal["strict", "official"]
@@ -88,7 +88,7 @@ class WebPagePredictor(Predictor[PageTransition, Messages, str, PagePrediction])
     def reward_range(self) -> tuple[float, float]:
         return 0.0, 1.0
 
-    def prompt(self, case: Situation) -> Messages:
+    def prompt(self, case: PageSituation) -> Messages:
         """One user message; what all situations share comes first."""
         config = self.config
         if config.brief:
@@ -105,20 +105,20 @@ class WebPagePredictor(Predictor[PageTransition, Messages, str, PagePrediction])
         """What the action changed of what is shown."""
         return true_diff(case, self.config.lines)
 
-    def write(self, change: Diff, case: Situation, outcome: Sequence[str] = ()) -> str:
+    def write(self, change: Diff, case: PageSituation, outcome: Sequence[str] = ()) -> str:
         """A change of a case's page as a model is to answer it."""
         return self._counted(answer(change, self.config.deletions, outcome), case)
 
-    def _counted(self, text: str, case: Situation) -> str:
+    def _counted(self, text: str, case: PageSituation) -> str:
         return Numbers.of(case, self.config.lines).written(text) if self.config.numbers == "window" else text
 
-    def absolute(self, text: str, case: Situation) -> str:
+    def absolute(self, text: str, case: PageSituation) -> str:
         """An answer with the page's own ids. A text that is too long to be an answer stays as it is."""
         if self.config.numbers == "page" or len(text) > MAX_CHARACTERS:
             return text
         return Numbers.of(case, self.config.lines).read(text)
 
-    def parse(self, text: str, case: Situation) -> PagePrediction | Malformed:
+    def parse(self, text: str, case: PageSituation) -> PagePrediction | Malformed:
         return parse(self.absolute(text, case), {item.id: item for item in shown(case, self.config.lines)})
 
     def judge(self, text: str, case: PageTransition) -> PageScore:
@@ -166,23 +166,23 @@ class WebPagePredictor(Predictor[PageTransition, Messages, str, PagePrediction])
         """Nothing changes, the page is loaded again, the nearest training step, and the truth."""
         found: dict[str, Callable[[PageTransition], str]] = {"no change": self.no_change, "copy": self.copy}
         if len(train):
-            lookup = Lookup(train, self.config.lines)
+            lookup = PageLookup(train, self.config.lines)
             found["lookup"] = lambda case: self.write(lookup(case), case)
         return {**found, "perfect": self.target}
 
-    def no_change(self, case: Situation) -> str:
+    def no_change(self, case: PageSituation) -> str:
         return self.write(Diff(), case)
 
-    def copy(self, case: Situation) -> str:
+    def copy(self, case: PageSituation) -> str:
         """The page copied: every line goes, and comes again."""
         items = shown(case, self.config.lines)
         return self.write(Diff(new=items, deleted=items), case)
 
     @cached_property
-    def _lookup(self) -> Lookup:
-        return Lookup(self.examples, self.config.lines)
+    def _lookup(self) -> PageLookup:
+        return PageLookup(self.examples, self.config.lines)
 
-    def _retrieved(self, case: Situation) -> str:
+    def _retrieved(self, case: PageSituation) -> str:
         if not self.config.retrieve:
             return ""
         near = self._lookup.nearest(case, self.config.retrieve, apart=True)

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from oneiro.tasks.webpage.state import PageTransition, Situation, shown, window_before
+from oneiro.tasks.webpage.state import PageSituation, PageTransition, shown, window_before
 from oneiro_web.browsing import GRAMMARS
 from oneiro_web.diff import Diff
 
@@ -41,7 +41,7 @@ class Numbers:
     """How many are shown."""
 
     @classmethod
-    def of(cls, case: Situation, lines: int) -> Numbers:
+    def of(cls, case: PageSituation, lines: int) -> Numbers:
         window, items = window_before(case, lines), case.state.items
         if not items:
             return cls(1, 1, 0)
@@ -106,7 +106,7 @@ def instructions(reasoning: bool, heads: Sequence[Head]) -> str:
     return f"{INSTRUCTIONS}{block}\n{REASON if reasoning else DIRECT}"
 
 
-def situation_text(case: Situation, lines: int) -> str:
+def situation_text(case: PageSituation, lines: int) -> str:
     """The slots of the published prompt."""
     tree = "\n".join("\t" * item.depth + str(item) for item in shown(case, lines))
     return (
@@ -115,7 +115,7 @@ def situation_text(case: Situation, lines: int) -> str:
     )
 
 
-def brief_text(case: Situation, lines: int) -> str:
+def brief_text(case: PageSituation, lines: int) -> str:
     """Address, lines, action and the line that it names: what a small model that is fine-tuned on the task needs.
 
     The line stands at the end as it stands on the page, so that the same tokens name it.
@@ -125,7 +125,7 @@ def brief_text(case: Situation, lines: int) -> str:
     return f"{address[0]}{address[1]}\n{tree}\n{action_text(case)}"
 
 
-def action_text(case: Situation) -> str:
+def action_text(case: PageSituation) -> str:
     """An action, and below it the line that it names."""
     if case.element is None:
         return case.action

@@ -14,7 +14,7 @@ import numpy as np
 
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.seeds import derive, generator
-from oneiro.tasks.webpage.state import PageState, PageTransition, Situation, same_items
+from oneiro.tasks.webpage.state import PageSituation, PageState, PageTransition, same_items
 from oneiro.worlds.base import Step
 from oneiro.worlds.baselines import Policy, mixture, oracle_policy, random_policy
 from oneiro.worlds.registry import config_for, world_class
@@ -77,9 +77,9 @@ class RecordedWeb(WebWorld):
             self.said = (*self.said, situation.described)[-HISTORY:]
         return found
 
-    def situation(self, action: str) -> Situation:
+    def situation(self, action: str) -> PageSituation:
         """What may be known before an action."""
-        return Situation(self.task.sites[0], self.task.intent, PageState.of(self.page), action, self.said)
+        return PageSituation(self.task.sites[0], self.task.intent, PageState.of(self.page), action, self.said)
 
     def probe(self, rng: np.random.Generator) -> None:
         """Try an action that should do nothing; what it does is recorded.

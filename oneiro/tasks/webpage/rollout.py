@@ -15,12 +15,12 @@ from oneiro.tasks.webpage.parse import MAX_LINES, PagePrediction
 from oneiro.tasks.webpage.predictor import WebPagePredictor
 from oneiro.tasks.webpage.prompt import brief_text
 from oneiro.tasks.webpage.score import figures
-from oneiro.tasks.webpage.state import PageState, PageTransition, Situation, window_before
+from oneiro.tasks.webpage.state import PageSituation, PageState, PageTransition, window_before
 from oneiro_web.actions import Malformed as MalformedAction
 from oneiro_web.actions import parse_webarena
 from oneiro_web.diff import apply
 
-Predict = Callable[[Sequence[Situation]], Sequence[str]]
+Predict = Callable[[Sequence[PageSituation]], Sequence[str]]
 """Answers to situations: a model, or a baseline."""
 DEPTHS = (1, 2, 4, 8)
 LONGEST_URL = 2000
@@ -35,7 +35,7 @@ class Imagined:
     prediction: PagePrediction
 
 
-def imagine(task: WebPagePredictor, case: Situation, text: str) -> Imagined | None:
+def imagine(task: WebPagePredictor, case: PageSituation, text: str) -> Imagined | None:
     """The page that an answer leads to; None where it cannot be read or would leave no page. Total.
 
     What lies outside the window stays as it is, unless the answer leads to another page: then only what stands above a
@@ -127,12 +127,12 @@ def true_predictor(task: WebPagePredictor, cases: Sequence[PageTransition]) -> P
     It lies below 1 where a step needs lines that a window never showed.
     """
 
-    def key(case: Situation) -> str:
+    def key(case: PageSituation) -> str:
         return brief_text(case, task.config.lines)
 
     known = {key(case): case for case in cases}
 
-    def predict(situations: Sequence[Situation]) -> list[str]:
+    def predict(situations: Sequence[PageSituation]) -> list[str]:
         found = [known.get(key(case)) for case in situations]
         return [task.target(one) if one else task.no_change(case) for one, case in zip(found, situations, strict=True)]
 

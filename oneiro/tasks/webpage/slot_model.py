@@ -26,7 +26,7 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.files import read_json, write_json
 from oneiro.tasks.webpage.lookup import page_type
 from oneiro.tasks.webpage.slots import UNKNOWN, Line, Sources, filled_url, slotted, slotted_url, sources_of
-from oneiro.tasks.webpage.state import PageState, PageTransition, Situation, true_diff
+from oneiro.tasks.webpage.state import PageSituation, PageState, PageTransition, true_diff
 from oneiro_web.actions import Action, parse_webarena
 
 FILE = "page_model.json"
@@ -44,7 +44,7 @@ Change = tuple[tuple[Any, ...], ...]
 properties) of the element, ("other", role, properties before, properties after) of the nearest such line."""
 
 
-def features_of(case: Situation, sources: Sources) -> list[str]:
+def features_of(case: PageSituation, sources: Sources) -> list[str]:
     """What an outcome depends on: the action, its element, the page, and what its fields hold."""
     parsed = parse_webarena(case.action)
     kind = str(parsed.kind) if isinstance(parsed, Action) else "none"
@@ -168,17 +168,17 @@ class SlotModel:
 
     # Prediction
 
-    def __call__(self, cases: Sequence[Situation]) -> list[PageState | None]:
+    def __call__(self, cases: Sequence[PageSituation]) -> list[PageState | None]:
         return [self.page(case) for case in cases]
 
-    def outcome(self, case: Situation, sources: Sources) -> Outcome | None:
+    def outcome(self, case: PageSituation, sources: Sources) -> Outcome | None:
         """The likeliest outcome; None where nothing was learned."""
         if not self.outcomes:
             return None
         known = [self.places[name] for name in features_of(case, sources) if name in self.places]
         return self.outcomes[int(np.argmax(self.weights[known].sum(axis=0)))]
 
-    def page(self, case: Situation) -> PageState | None:
+    def page(self, case: PageSituation) -> PageState | None:
         sources = sources_of(case)
         outcome = self.outcome(case, sources)
         if outcome is None:
@@ -225,7 +225,7 @@ class SlotModel:
         return model
 
 
-def _changed(case: Situation, change: Change, sources: Sources) -> PageState:
+def _changed(case: PageSituation, change: Change, sources: Sources) -> PageState:
     """A page with a change made around the action's element."""
     items = list(case.state.items)
     here = next((place for place, item in enumerate(items) if item.id == case.element), None)

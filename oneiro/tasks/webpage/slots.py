@@ -12,7 +12,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from oneiro.tasks.webpage.parse import record
-from oneiro.tasks.webpage.state import Situation
+from oneiro.tasks.webpage.state import PageSituation
 from oneiro_web.actions import Action, Kind, parse_webarena
 from oneiro_web.diff import Item
 
@@ -54,7 +54,7 @@ def _taken_apart(line: str) -> tuple[str, str, str]:
     return read.role, read.name[1:-1].replace("\\'", "'"), rest
 
 
-def sources_of(case: Situation) -> dict[str, str]:
+def sources_of(case: PageSituation) -> dict[str, str]:
     """What can be copied into the next page, as it is once the action has been carried out."""
     parsed = parse_webarena(case.action)
     parts = urlsplit(case.state.url)

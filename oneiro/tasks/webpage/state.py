@@ -73,7 +73,7 @@ def same_items(before: PageState, after: PageState, by_element: Sequence[int]) -
 
 
 @dataclass(frozen=True)
-class Situation:
+class PageSituation:
     """What may be known before an action is carried out."""
 
     site: str
@@ -103,7 +103,7 @@ class Situation:
 
 
 @dataclass(frozen=True)
-class PageTransition(Situation):
+class PageTransition(PageSituation):
     """One true step."""
 
     after: PageState = PageState("", ())
@@ -129,9 +129,9 @@ class PageTransition(Situation):
         lines = "\n".join([self.state.url, self.action, *map(str, self.state.items)])
         return blake2b(lines.encode(errors="replace"), digest_size=16).digest()
 
-    def known(self) -> Situation:
+    def known(self) -> PageSituation:
         """The part that a prompt may use."""
-        return Situation(self.site, self.objective, self.state, self.action, self.previous)
+        return PageSituation(self.site, self.objective, self.state, self.action, self.previous)
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Window:
         return state.items[self.top : self.top + self.lines] if self.lines else state.items
 
 
-def window_before(case: Situation, lines: int) -> Window:
+def window_before(case: PageSituation, lines: int) -> Window:
     """What is shown of the page: its own part from the beginning, or around the element that the action names.
 
     Depends on the page and the action, never on the outcome.
@@ -161,13 +161,13 @@ def window_before(case: Situation, lines: int) -> Window:
     return Window(top, lines)
 
 
-def window_after(case: Situation, after: PageState, lines: int) -> Window:
+def window_after(case: PageSituation, after: PageState, lines: int) -> Window:
     """What is seen after the action: the same lines, or the beginning of another page."""
     before = window_before(case, lines)
     return before if not lines or case.state.same_document(after) else Window(after.main, lines)
 
 
-def shown(case: Situation, lines: int) -> Items:
+def shown(case: PageSituation, lines: int) -> Items:
     return window_before(case, lines).of(case.state)
 
 

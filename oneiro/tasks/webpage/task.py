@@ -17,11 +17,11 @@ from oneiro.report.table import Cell
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
-from oneiro.tasks.answering import CURVES, AnsweringTask, Judged, true_rows
+from oneiro.tasks.answering import CURVES, AnsweringTask, JudgedAnswer, true_rows
 from oneiro.tasks.task import AFTER, RL, intervals_apart
-from oneiro.tasks.webpage.data import Data, StepSampler, data_stage, open_data, short_enough, some_steps
+from oneiro.tasks.webpage.data import StepSampler, WebPageData, data_stage, open_data, short_enough, some_steps
 from oneiro.tasks.webpage.evaluation import difference, measure, tables
-from oneiro.tasks.webpage.lookup import Lookup
+from oneiro.tasks.webpage.lookup import PageLookup
 from oneiro.tasks.webpage.model import TEXTS, WebPageMetadata, WebPageModel, create_tiny
 from oneiro.tasks.webpage.predictor import WebPagePredictor
 from oneiro.tasks.webpage.recipe import WebPageRecipe
@@ -47,7 +47,7 @@ class WebPageTask(AnsweringTask[WebPagePredictor, PageTransition]):
     )
 
     @cached_property
-    def data(self) -> Data:
+    def data(self) -> WebPageData:
         return open_data(self.recipe, self.run)
 
     @cached_property
@@ -57,7 +57,7 @@ class WebPageTask(AnsweringTask[WebPagePredictor, PageTransition]):
     @cached_property
     def seen(self) -> Callable[[PageTransition], bool]:
         """Whether training has a step like a given one."""
-        return Lookup(self.data.train, self.recipe.task.lines).seen
+        return PageLookup(self.data.train, self.recipe.task.lines).seen
 
     @property
     def metadata(self) -> WebPageMetadata:
@@ -107,7 +107,7 @@ class WebPageTask(AnsweringTask[WebPagePredictor, PageTransition]):
             means |= {f"{prefix}_{name}": sum(part) / len(part)} if part else {}
         return means
 
-    def judge(self, case: PageTransition, text: str) -> Judged:
+    def judge(self, case: PageTransition, text: str) -> JudgedAnswer:
         return judged(self.predictor, case, text)
 
     def describe(self, episodes: Sequence[Episode]) -> dict[str, float]:
@@ -149,7 +149,7 @@ class WebPageTask(AnsweringTask[WebPagePredictor, PageTransition]):
         return {"tables": [table.data() for table in found], "notes": verdict(measured, rows["lookup"])}
 
 
-def judged(task: WebPagePredictor, case: PageTransition, text: str) -> Judged:
+def judged(task: WebPagePredictor, case: PageTransition, text: str) -> JudgedAnswer:
     """One answer with what it earned. Success is an exact answer."""
     reward, score = task.reward(text, case), task.judge(text, case)
     turn = {
@@ -160,7 +160,7 @@ def judged(task: WebPagePredictor, case: PageTransition, text: str) -> Judged:
         "next_state": task.write(task.truth(case), case),
         "reward": reward.value,
     }
-    return Judged(
+    return JudgedAnswer(
         task=case.id,
         world=f"web page {case.site}",
         turn=turn,

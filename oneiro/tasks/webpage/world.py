@@ -20,7 +20,7 @@ from oneiro.tasks.webpage.parse import record
 from oneiro.tasks.webpage.predictor import WebPagePredictor
 from oneiro.tasks.webpage.record import HISTORY
 from oneiro.tasks.webpage.rollout import Predict, imagine
-from oneiro.tasks.webpage.state import PageState, Situation
+from oneiro.tasks.webpage.state import PageSituation, PageState
 from oneiro.worlds.base import Step, World
 from oneiro.worlds.registry import config_for
 from oneiro_web.actions import Kind, Malformed
@@ -83,9 +83,9 @@ class LearnedPage(LearnedWorld, WebWorld):  # type: ignore[misc]
             malformed=found is None,
         )
 
-    def situation(self, action: str) -> Situation:
+    def situation(self, action: str) -> PageSituation:
         """What the predictor may know before an action."""
-        return Situation(self.task.sites[0], self.task.intent, self.present, action, self.said)
+        return PageSituation(self.task.sites[0], self.task.intent, self.present, action, self.said)
 
     def show(self, state: PageState) -> None:
         """Go on from a page, true or imagined: a planner returns to where it branched off."""

@@ -24,7 +24,7 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.tasks.webpage.dynamics import Remembered
 from oneiro.tasks.webpage.record import RecordedWeb
 from oneiro.tasks.webpage.slot_model import right_kind
-from oneiro.tasks.webpage.state import PageState, PageTransition, Situation
+from oneiro.tasks.webpage.state import PageSituation, PageState, PageTransition
 from oneiro.tasks.webpage.world import DreamedWeb, predict_together
 from oneiro.worlds.baselines import random_policy
 from oneiro_web.env import WebConfig
@@ -87,7 +87,7 @@ def test_a_refreshed_model_goes_on_from_its_own_weights(learned: tuple[Run, WebR
 def test_dreams_on_the_web_are_predicted_together_and_come_out_the_same() -> None:
     calls: list[int] = []
 
-    def pages(cases: Sequence[Situation]) -> list[PageState | None]:
+    def pages(cases: Sequence[PageSituation]) -> list[PageState | None]:
         calls.append(len(cases))
         return [case.state if "[7]" in case.action else None for case in cases]
 

@@ -25,11 +25,11 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import SamplingSettings
 from oneiro.tasks.base import Malformed
 from oneiro.tasks.webpage.dynamics import BrowsedPage, PageDynamics, TrueWeb, looked_up, shuffled
-from oneiro.tasks.webpage.lookup import Lookup
+from oneiro.tasks.webpage.lookup import PageLookup
 from oneiro.tasks.webpage.model import WebPageMetadata
 from oneiro.tasks.webpage.predictor import WebPagePredictorConfig
 from oneiro.tasks.webpage.record import RecordedWeb
-from oneiro.tasks.webpage.state import PageState, PageTransition, Situation
+from oneiro.tasks.webpage.state import PageSituation, PageState, PageTransition
 from oneiro.tasks.webpage.world import DreamedWeb
 from oneiro_web.diff import Item
 from oneiro_web.env import WebConfig
@@ -111,7 +111,7 @@ def test_the_true_web_as_a_model_says_what_happens_whatever_the_order_of_questio
 
 
 def test_stops_and_nonsense_need_no_prediction() -> None:
-    def never(cases: Sequence[Situation]) -> list[PageState | None]:
+    def never(cases: Sequence[PageSituation]) -> list[PageState | None]:
         raise AssertionError("asked")
 
     dynamics, state = PageDynamics(never), at("http://openstreetmap.org/")
@@ -180,11 +180,11 @@ def test_a_dream_grades_early_stops_unreadable_predictions_and_the_end_of_the_bu
 
 
 def test_memory_answers_with_the_nearest_step_and_the_control_with_another_page(played: list[PageTransition]) -> None:
-    lookup = looked_up(Lookup(played, 0))
+    lookup = looked_up(PageLookup(played, 0))
     assert lookup([case.known() for case in played[:-1]]) == [case.after for case in played[:-1]]
     asked: list[PageState] = []
 
-    def note(cases: Sequence[Situation]) -> list[PageState | None]:
+    def note(cases: Sequence[PageSituation]) -> list[PageState | None]:
         asked.extend(case.state for case in cases)
         return [None for _ in cases]
 

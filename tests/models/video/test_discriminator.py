@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from oneiro.models.video.discriminator import Discriminator, DiscriminatorSettings, gradient_penalty
+from oneiro.models.video.blocks import Discriminator, DiscriminatorSettings, gradient_penalty
 
 
 def test_a_discriminator_is_convolutions_over_their_norm_with_instance_norms_between() -> None:

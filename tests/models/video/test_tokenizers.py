@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from oneiro.models.video import blocks
 from oneiro.models.video import tokenizer as tokenizers
-from oneiro.models.video.discriminator import Discriminator, DiscriminatorSettings, gradient_penalty, hinge
+from oneiro.models.video.blocks import Discriminator, DiscriminatorSettings, gradient_penalty, hinge
 from oneiro.models.video.tokenizer import (
     CompressiveTokenizer,
     CompressiveTokenizerSettings,

@@ -12,7 +12,7 @@ from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.tasks.answering import true_rows
 from oneiro.tasks.base import Dynamics, Flaw, Imagined, Malformed
 from oneiro.tasks.grid.model import GridModel, LearnedFrozenLake, LookupModel, TrueLake
-from oneiro.tasks.grid.predictor import GridPredictor, GridPredictorConfig, GridSituation, GridTransition, Lookup
+from oneiro.tasks.grid.predictor import GridLookup, GridPredictor, GridPredictorConfig, GridSituation, GridTransition
 from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake, FrozenLakeConfig
 
@@ -77,7 +77,7 @@ def test_an_unreadable_prediction_changes_nothing_and_is_told() -> None:
 def test_the_lookup_writes_the_nearest_change_into_the_state() -> None:
     near = GridTransition("P _\n_ G", "Right", "_ P\n_ G")
     far = GridTransition("O P\nG _", "Right", "O P\nG _")
-    lookup = Lookup([far, near])
+    lookup = GridLookup([far, near])
     assert lookup(GridSituation("P _\nO G", "Right")) == "_ P\nO G"  # one character from `near`, three from `far`
     assert lookup(GridSituation("P _\nO G", "Left")) == "P _\nO G"  # no such action is known
     assert lookup(GridSituation("P", "Right")) == "P"  # another size

@@ -10,7 +10,7 @@ import pytest
 
 from oneiro.tasks.base import Malformed
 from oneiro.tasks.textgame.accuracy import FORMS, evaluate_answers
-from oneiro.tasks.textgame.lookup import Lookup
+from oneiro.tasks.textgame.lookup import TextGameLookup
 from oneiro.tasks.textgame.parse import Output
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
 from oneiro.tasks.textgame.transfer import Pairing, View, pairs, transfer
@@ -55,7 +55,7 @@ def ask(before: State, action: str, **more: Any) -> Transition:
     return step(before, action, before, **more)
 
 
-def found(lookup: Lookup, case: Situation) -> State:
+def found(lookup: TextGameLookup, case: Situation) -> State:
     return lookup.predict(case).after
 
 
@@ -63,7 +63,7 @@ TAKE = step(kitchen(), "take apple (ID: 3)", kitchen(held="yes"))
 
 
 def test_a_question_that_train_has_is_answered_with_its_outcome() -> None:
-    assert same_state(found(Lookup([TAKE]), ask(kitchen(), TAKE.action)), TAKE.after)
+    assert same_state(found(TextGameLookup([TAKE]), ask(kitchen(), TAKE.action)), TAKE.after)
 
 
 def test_the_nearest_state_decides() -> None:
@@ -71,15 +71,17 @@ def test_the_nearest_state_decides() -> None:
     on, off = kitchen(light=True, heat=50), kitchen(heat=20)
     cases = [step(off, "press lamp (ID: 2)", kitchen(light=True, heat=20)), step(on, "press lamp (ID: 2)", on)]
     asked = kitchen(light=True, heat=20)
-    assert same_state(found(Lookup(cases), ask(asked, "press lamp (ID: 2)")), asked)
+    assert same_state(found(TextGameLookup(cases), ask(asked, "press lamp (ID: 2)")), asked)
     dark = kitchen(light=False, heat=30)
-    assert same_state(found(Lookup(cases), ask(dark, "press lamp (ID: 2)")), kitchen(light=True, heat=30))
+    assert same_state(found(TextGameLookup(cases), ask(dark, "press lamp (ID: 2)")), kitchen(light=True, heat=30))
 
 
 def test_another_object_takes_the_place_of_the_one_that_the_case_names() -> None:
     """The pear has another name and another uuid; "take" is known of an apple only."""
     asked = kitchen(fruit="pear", uuid=5)
-    assert same_state(found(Lookup([TAKE]), ask(asked, "take pear (ID: 5)")), kitchen(fruit="pear", uuid=5, held="yes"))
+    assert same_state(
+        found(TextGameLookup([TAKE]), ask(asked, "take pear (ID: 5)")), kitchen(fruit="pear", uuid=5, held="yes")
+    )
 
 
 def test_the_nearest_command_decides_between_cases_of_one_state() -> None:
@@ -89,20 +91,20 @@ def test_the_nearest_command_decides_between_cases_of_one_state() -> None:
         step(kitchen(), "turn on lamp (ID: 2)", kitchen(light=True)),
     ]
     other = kitchen(heat=70)
-    assert same_state(found(Lookup(cases), ask(other, "turn on lamp (ID: 2)")), kitchen(light=True, heat=70))
-    assert same_state(found(Lookup(cases), ask(other, "turn off lamp (ID: 2)")), other)
+    assert same_state(found(TextGameLookup(cases), ask(other, "turn on lamp (ID: 2)")), kitchen(light=True, heat=70))
+    assert same_state(found(TextGameLookup(cases), ask(other, "turn off lamp (ID: 2)")), other)
 
 
 def test_numbers_change_by_as_much_as_in_the_case() -> None:
     warm = step(kitchen(heat=20), "wait", kitchen(heat=20), kitchen(heat=25))
-    assert same_state(found(Lookup([warm]), ask(kitchen(heat=40), "wait")), kitchen(heat=45))
-    assert same_state(found(Lookup([warm], apart=False), ask(kitchen(heat=40), "wait")), kitchen(heat=45))
+    assert same_state(found(TextGameLookup([warm]), ask(kitchen(heat=40), "wait")), kitchen(heat=45))
+    assert same_state(found(TextGameLookup([warm], apart=False), ask(kitchen(heat=40), "wait")), kitchen(heat=45))
 
 
 def test_of_equally_near_cases_the_first_counts() -> None:
     on, off = step(kitchen(), "hum", kitchen(light=True)), step(kitchen(), "hum", kitchen())
-    assert same_state(found(Lookup([on, off]), ask(kitchen(), "hum")), on.after)
-    assert same_state(found(Lookup([off, on]), ask(kitchen(), "hum")), off.after)
+    assert same_state(found(TextGameLookup([on, off]), ask(kitchen(), "hum")), on.after)
+    assert same_state(found(TextGameLookup([off, on]), ask(kitchen(), "hum")), off.after)
 
 
 def test_a_created_object_gets_the_next_free_number() -> None:
@@ -112,17 +114,17 @@ def test_a_created_object_gets_the_next_free_number() -> None:
     cut = step(before, "cut apple (ID: 3)", [*after, slice_])
     wanted = kitchen()
     wanted[0]["contains"].append("slice (ID: 14)")
-    told = found(Lookup([cut]), ask(kitchen(), "cut apple (ID: 3)", uuid_base=14))
+    told = found(TextGameLookup([cut]), ask(kitchen(), "cut apple (ID: 3)", uuid_base=14))
     assert same_state(told, [*wanted, other])
 
 
 def test_a_change_that_cannot_be_made_is_passed_over() -> None:
     """The player cannot be put into the player's own hands: of the two cases the farther one fits, and says nothing."""
     still = step(kitchen(light=True, heat=90), "take lamp (ID: 2)", kitchen(light=True, heat=90))
-    assert same_state(found(Lookup([TAKE, still]), ask(kitchen(), "take yourself")), kitchen())
-    assert same_state(found(Lookup([TAKE]), ask(kitchen(), "take yourself")), kitchen())
+    assert same_state(found(TextGameLookup([TAKE, still]), ask(kitchen(), "take yourself")), kitchen())
+    assert same_state(found(TextGameLookup([TAKE]), ask(kitchen(), "take yourself")), kitchen())
     held = kitchen(held="yes")  # the apple is not in the room any more
-    assert same_state(found(Lookup([TAKE]), ask(held, TAKE.action)), held)
+    assert same_state(found(TextGameLookup([TAKE]), ask(held, TAKE.action)), held)
 
 
 def test_what_the_command_and_what_time_do_are_looked_up_apart() -> None:
@@ -132,20 +134,20 @@ def test_what_the_command_and_what_time_do_are_looked_up_apart() -> None:
         step(kitchen(light=True, heat=30), "wait", kitchen(light=True, heat=30), kitchen(light=True, heat=35)),
     ]
     asked = ask(kitchen(heat=30), "press lamp (ID: 2)")
-    assert same_state(found(Lookup(cases), asked), kitchen(light=True, heat=35))
-    assert same_state(found(Lookup(cases, apart=False), asked), kitchen(light=True, heat=30))
+    assert same_state(found(TextGameLookup(cases), asked), kitchen(light=True, heat=35))
+    assert same_state(found(TextGameLookup(cases, apart=False), asked), kitchen(light=True, heat=30))
 
 
 def test_scores_are_transferred_as_changes_and_stay_in_games_without_cases() -> None:
     won = {"score": 1, "gameOver": True, "gameWon": True}
     eat = step(kitchen(), "eat apple (ID: 3)", kitchen(), score_after=won)
     score = {"score": 4, "gameOver": False, "gameWon": False}
-    assert Lookup([eat]).predict(ask(kitchen(), eat.action, score=score)).score_after == {**won, "score": 5}
+    assert TextGameLookup([eat]).predict(ask(kitchen(), eat.action, score=score)).score_after == {**won, "score": 5}
     away = ask(kitchen(), eat.action, score=score, game="garden")
-    assert Lookup([eat]).predict(away).score_after == score
+    assert TextGameLookup([eat]).predict(away).score_after == score
     late = replace(eat, after=kitchen(light=True), score_after=score | {"score": 3}, id="late")
     asked = replace(ask(kitchen(), eat.action), after=kitchen(light=True))
-    told = Lookup([eat, late], "score").predict(asked).score_after
+    told = TextGameLookup([eat, late], "score").predict(asked).score_after
     assert told is not None and told["score"] == 3  # by the state after, which is shown where scores are asked
 
 
@@ -156,11 +158,11 @@ def test_a_game_without_cases_is_answered_from_other_games() -> None:
         thing("basket (ID: 5)", 5, "Basket", "plum (ID: 6)"),
         thing("plum (ID: 6)", 6, "Plum"),
     ]
-    told = found(Lookup([TAKE]), ask(garden, "take plum (ID: 6)", game="garden"))
+    told = found(TextGameLookup([TAKE]), ask(garden, "take plum (ID: 6)", game="garden"))
     assert [each["contains"] for each in told] == [["gardener (ID: 4)", "basket (ID: 5)"], ["plum (ID: 6)"], [], []]
-    assert same_state(found(Lookup([TAKE]), ask(garden, "plant plum (ID: 6)", game="garden")), garden)
-    assert same_state(found(Lookup([TAKE], "tick"), ask(garden, "wait", game="garden")), garden)
-    assert same_state(found(Lookup([]), TAKE), TAKE.state)
+    assert same_state(found(TextGameLookup([TAKE]), ask(garden, "plant plum (ID: 6)", game="garden")), garden)
+    assert same_state(found(TextGameLookup([TAKE], "tick"), ask(garden, "wait", game="garden")), garden)
+    assert same_state(found(TextGameLookup([]), TAKE), TAKE.state)
 
 
 def test_commands_are_read_into_words_and_objects() -> None:
@@ -207,8 +209,8 @@ def games() -> list[Transition]:
 
 
 @pytest.fixture(scope="module")
-def lookup(games: list[Transition]) -> Lookup:
-    return Lookup(games)
+def lookup(games: list[Transition]) -> TextGameLookup:
+    return TextGameLookup(games)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +222,7 @@ def lookup(games: list[Transition]) -> Lookup:
     ],
 )
 def test_every_kind_and_form_of_answer_can_be_read_and_is_right_on_what_it_has(
-    games: list[Transition], lookup: Lookup, kind: Kind, output: Output
+    games: list[Transition], lookup: TextGameLookup, kind: Kind, output: Output
 ) -> None:
     task = TextGamePredictor(TextGamePredictorConfig(rules="none", transition=kind, output=output))
     again = lookup.using(kind, output)
@@ -229,7 +231,7 @@ def test_every_kind_and_form_of_answer_can_be_read_and_is_right_on_what_it_has(
     assert not any(isinstance(task.parse(again(case), case), Malformed) for case in unseen)
 
 
-def test_unseen_levels_are_answered_better_than_by_no_change(lookup: Lookup) -> None:
+def test_unseen_levels_are_answered_better_than_by_no_change(lookup: TextGameLookup) -> None:
     """Objects have other numbers there, so this needs names without them, and pairs."""
     unseen = list(crawl(["brew-tea", "mix-paint", "make-ice"], "eval", CrawlConfig(levels=2, max_steps=6)))
     table = evaluate_answers(unseen, lookup)["all"]
@@ -238,7 +240,7 @@ def test_unseen_levels_are_answered_better_than_by_no_change(lookup: Lookup) -> 
 
 def test_only_what_the_question_shows_is_used(games: list[Transition]) -> None:
     known, asked = [case for case in games if "train-0" in case.id], [case for case in games if "train-1" in case.id]
-    lookup = Lookup(known)
+    lookup = TextGameLookup(known)
     for case in asked:
         bare = Situation(**{field.name: getattr(case, field.name) for field in fields(Situation)})
         for kind in ("full", "action"):
@@ -249,7 +251,9 @@ def test_only_what_the_question_shows_is_used(games: list[Transition]) -> None:
         assert lookup.using("score")(replace(case, score_after={})) == lookup.using("score")(case)
 
 
-def test_odd_states_are_answered_and_nothing_that_was_given_is_changed(lookup: Lookup, games: list[Transition]) -> None:
+def test_odd_states_are_answered_and_nothing_that_was_given_is_changed(
+    lookup: TextGameLookup, games: list[Transition]
+) -> None:
     task, case = TextGamePredictor(TextGamePredictorConfig(rules="none")), games[0]
     odd: State = [
         {"uuid": 1},
@@ -279,7 +283,7 @@ def test_an_edit_of_what_is_not_there_cannot_be_made() -> None:
 @pytest.mark.skipif(not DATA.is_dir(), reason="the ByteSized32 transitions are not at hand")
 def test_official_rows_are_answered_from_a_few_of_their_games() -> None:
     """130 training rows: enough to know most of what does nothing and some of what does something."""
-    lookup = Lookup(list(read_transitions(DATA / "mini.jsonl.gz")))
+    lookup = TextGameLookup(list(read_transitions(DATA / "mini.jsonl.gz")))
     rows = list(read_transitions(DATA / "test.jsonl.gz"))[::10]
     found = evaluate_answers(rows, lookup)
     assert found["errors"]["with"]["malformed"] == 0

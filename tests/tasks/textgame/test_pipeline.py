@@ -30,7 +30,7 @@ from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.tasks.answering import episode, play
 from oneiro.tasks.textgame.command import open_evaluation
 from oneiro.tasks.textgame.data import (
-    Data,
+    TextGameData,
     augmentation,
     data_stage,
     open_data,
@@ -161,11 +161,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def data(folder: Path) -> Data:
-    return Data(open_dataset(folder, "train"), open_dataset(folder, "test"), open_dataset(folder, "unseen"), [])
+def data(folder: Path) -> TextGameData:
+    return TextGameData(open_dataset(folder, "train"), open_dataset(folder, "test"), open_dataset(folder, "unseen"), [])
 
 
-def make_answerer(data: Data, **settings: object) -> TextGameModel:
+def make_answerer(data: TextGameData, **settings: object) -> TextGameModel:
     task = TextGamePredictor(TextGamePredictorConfig(rules="none", brief=True, **settings))
     texts = [text for case in data.train for text in (task.prompt(case)[0]["content"], task.target(case))]
     sizes = ModelSettings(layers=2, width=32, heads=2, mlp=64, vocabulary=600)
@@ -173,7 +173,7 @@ def make_answerer(data: Data, **settings: object) -> TextGameModel:
     return TextGameModel(task, Engine(language, 16), SamplingSettings(max_tokens=12))
 
 
-def test_games_are_split_as_asked_and_test_rows_that_training_has_are_marked(data: Data) -> None:
+def test_games_are_split_as_asked_and_test_rows_that_training_has_are_marked(data: TextGameData) -> None:
     assert data.train.games == data.test.games == ["bake-bread", "do-laundry"]
     assert data.unseen is not None and data.unseen.games == ["grow-beans"]
     asked = {json.dumps([case.state, case.score, case.action]) for case in data.train}
@@ -181,7 +181,7 @@ def test_games_are_split_as_asked_and_test_rows_that_training_has_are_marked(dat
         assert case.duplicate == (json.dumps([case.state, case.score, case.action]) in asked)
 
 
-def test_draws_are_the_same_after_a_restart(data: Data) -> None:
+def test_draws_are_the_same_after_a_restart(data: TextGameData) -> None:
     for settings in (SamplerSettings(), SamplerSettings(name="gold-mix", per_hundred=50)):
         first, again = row_order(data.train, settings, "full", 7), row_order(data.train, settings, "full", 7)
         late = [first.row(i) for i in range(300)][200:]
@@ -190,7 +190,7 @@ def test_draws_are_the_same_after_a_restart(data: Data) -> None:
 
 
 @pytest.mark.parametrize("reward", ["binary", "task", "shaped"])
-def test_reward_terms_sum_to_the_reward_and_success_is_exactness(data: Data, reward: str) -> None:
+def test_reward_terms_sum_to_the_reward_and_success_is_exactness(data: TextGameData, reward: str) -> None:
     answerer = make_answerer(data, reward=reward)
     task, seen = answerer.task, set()
     (sample,) = answerer.greedy(data.train[:1])
@@ -204,7 +204,7 @@ def test_reward_terms_sum_to_the_reward_and_success_is_exactness(data: Data, rew
     assert seen == {True, False}
 
 
-def test_an_episode_is_one_question_with_what_was_sampled(data: Data) -> None:
+def test_an_episode_is_one_question_with_what_was_sampled(data: TextGameData) -> None:
     answerer = make_answerer(data)
     cases = data.train[:3]
     episodes = play(answerer, cases, 2, 0, partial(judged, answerer.task))
@@ -239,7 +239,7 @@ def test_a_steps_answers_are_described_by_what_they_should_have_changed() -> Non
     assert "success_unchanged" not in describe(episodes[:3])
 
 
-def test_sft_rows_put_the_loss_on_the_answer_and_its_end(data: Data) -> None:
+def test_sft_rows_put_the_loss_on_the_answer_and_its_end(data: TextGameData) -> None:
     answerer = make_answerer(data)
     rows = true_rows(answerer.task, answerer.chat, data.train, [[0, 1], [2, 3, 4]])
     assert len(rows) == 5 and len(list(rows)) == 5
@@ -250,7 +250,7 @@ def test_sft_rows_put_the_loss_on_the_answer_and_its_end(data: Data) -> None:
         assert np.array_equal(row.tokens[~learned], answerer.prompt(case))
 
 
-def test_sft_rows_may_augment_the_state_of_every_group(data: Data) -> None:
+def test_sft_rows_may_augment_the_state_of_every_group(data: TextGameData) -> None:
     answerer = make_answerer(data)
     augment = augmentation(data.train, 1.0, 7)
     rows = true_rows(answerer.task, answerer.chat, data.train, [[0, 1], [0, 1], [2]], augment)
@@ -265,7 +265,7 @@ def test_sft_rows_may_augment_the_state_of_every_group(data: Data) -> None:
     assert np.array_equal(plain[0].tokens, true_rows(answerer.task, answerer.chat, data.train, [[0]])[0].tokens)
 
 
-def test_rows_of_one_state_share_all_that_stands_before_the_command(data: Data) -> None:
+def test_rows_of_one_state_share_all_that_stands_before_the_command(data: TextGameData) -> None:
     answerer = make_answerer(data)
     settings = ["sft_data.rows=40", "sft_data.rows_per_state=6", "sampler.changed_share=0.5"]
     recipe = recipes.load("rlvr/text-game", settings, TextGameRecipe)
@@ -282,7 +282,7 @@ def test_rows_of_one_state_share_all_that_stands_before_the_command(data: Data) 
     assert isinstance(batch.layout, RowsAfterPrefix) and len(batch.layout.prefixes) == 1
 
 
-def test_a_teacher_is_asked_over_http_and_its_right_answers_are_learnt(data: Data, tmp_path: Path) -> None:
+def test_a_teacher_is_asked_over_http_and_its_right_answers_are_learnt(data: TextGameData, tmp_path: Path) -> None:
     answerer, host = make_answerer(data), Host()
     known = {answerer.task.prompt(case)[0]["content"]: answerer.task.perfect(case) for case in data.train}
 
@@ -308,7 +308,7 @@ def test_a_teacher_is_asked_over_http_and_its_right_answers_are_learnt(data: Dat
         training_rows(more, run, data, answerer.task, answerer.chat)
 
 
-def test_pieces_of_json_make_questions_short_and_change_no_text(data: Data) -> None:
+def test_pieces_of_json_make_questions_short_and_change_no_text(data: TextGameData) -> None:
     answerer = make_answerer(data)
     plain = create_tiny(ModelSettings(layers=1, width=8, heads=1, mlp=8, vocabulary=600), _texts(answerer, data), 1)
     pieced = [answerer.language.encode(text) for text in _texts(answerer, data)]
@@ -316,11 +316,11 @@ def test_pieces_of_json_make_questions_short_and_change_no_text(data: Data) -> N
     assert sum(map(len, pieced)) * 3 < sum(len(plain.encode(text)) for text in _texts(answerer, data))
 
 
-def _texts(answerer: TextGameModel, data: Data) -> list[str]:
+def _texts(answerer: TextGameModel, data: TextGameData) -> list[str]:
     return [answerer.task.prompt(case)[0]["content"] for case in data.test[:20]]
 
 
-def test_greedy_answers_do_not_depend_on_their_neighbours(data: Data) -> None:
+def test_greedy_answers_do_not_depend_on_their_neighbours(data: TextGameData) -> None:
     answerer = make_answerer(data)
     together = answerer(data.test[:6])
     assert together == [answerer([case])[0] for case in data.test[:6]]
@@ -330,7 +330,7 @@ def test_greedy_answers_do_not_depend_on_their_neighbours(data: Data) -> None:
     assert [answerer.text(sample) for sample in samples] == together
 
 
-def test_held_out_games_are_counted_by_themselves(data: Data) -> None:
+def test_held_out_games_are_counted_by_themselves(data: TextGameData) -> None:
     task = TextGamePredictor(TextGamePredictorConfig(rules="none"))
     evaluation = StepEvaluation.of(data.test, data.unseen, ["grow-beans"], 0, 0)
     right = {case.id: task.perfect(case) for case in evaluation.cases}
@@ -389,7 +389,7 @@ def still(task: TextGamePredictor) -> Predict:
 
 
 def test_a_folder_has_its_recorded_plans_simulated_and_says_how_many_steps_were_taught(
-    folder: Path, data: Data
+    folder: Path, data: TextGameData
 ) -> None:
     recipe = from_folder(folder, "evaluation.depth=3")
     task = data.predictor(recipe.task)
@@ -408,7 +408,7 @@ def test_a_folder_has_its_recorded_plans_simulated_and_says_how_many_steps_were_
 
 
 def test_a_plan_that_stands_wholly_in_train_is_left_out_unless_its_game_was_held_out(
-    folder: Path, data: Data, tmp_path: Path
+    folder: Path, data: TextGameData, tmp_path: Path
 ) -> None:
     rows = [row for row in data.train if row.game == "bake-bread" and row.on_plan][:2]
     other = replace(data.test[0], on_plan=False)
@@ -422,7 +422,7 @@ def test_a_plan_that_stands_wholly_in_train_is_left_out_unless_its_game_was_held
 
 
 @pytest.mark.parametrize("kind", ["action", "tick", "score"])
-def test_only_whole_steps_are_chained(folder: Path, data: Data, kind: str) -> None:
+def test_only_whole_steps_are_chained(folder: Path, data: TextGameData, kind: str) -> None:
     for recipe in (
         from_folder(folder, f"task.transition={kind}"),
         recipes.load("rlvr/text-game", [f"task.transition={kind}"]),
@@ -432,7 +432,7 @@ def test_only_whole_steps_are_chained(folder: Path, data: Data, kind: str) -> No
         assert beyond(recipe, task, still(task)) == {}
 
 
-def test_a_folded_adapter_answers_as_before_and_all_of_it_can_learn(data: Data) -> None:
+def test_a_folded_adapter_answers_as_before_and_all_of_it_can_learn(data: TextGameData) -> None:
     answerer = make_answerer(data)
     language = with_lora(answerer.language, LoraSettings(rank=2))
     _disturb(language)
@@ -481,7 +481,7 @@ def test_settings_that_make_no_sense_are_refused() -> None:
             recipes.load("rlvr/text-game", override.split())
 
 
-def test_official_rows_are_recognised_only_when_all_are_asked(data: Data) -> None:
+def test_official_rows_are_recognised_only_when_all_are_asked(data: TextGameData) -> None:
     assert not StepEvaluation.of(data.test, None, (), 0, 0).official
     named = Dataset(
         "bytesized32", "test", data.test.tasks, data.test.states, data.test.scores, [data.test.rows[0]] * 2954
@@ -489,7 +489,7 @@ def test_official_rows_are_recognised_only_when_all_are_asked(data: Data) -> Non
     assert StepEvaluation.of(named, None, (), 0, 0).official and not StepEvaluation.of(named, None, (), 100, 0).official
 
 
-def test_published_rows_stand_beside_whole_steps_only(data: Data) -> None:
+def test_published_rows_stand_beside_whole_steps_only(data: TextGameData) -> None:
     evaluation = StepEvaluation(data.test[:20], official=True)
     for kind, shown in (("full", True), ("action", False), ("tick", False), ("score", False)):
         task = TextGamePredictor(TextGamePredictorConfig(rules="none", transition=kind))

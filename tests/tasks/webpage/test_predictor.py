@@ -10,7 +10,7 @@ import pytest
 from oneiro.runtime.errors import OneiroError
 from oneiro.tasks.base import Malformed
 from oneiro.tasks.webpage.evaluation import difference, distinct, measure, tables
-from oneiro.tasks.webpage.lookup import Lookup, transplanted
+from oneiro.tasks.webpage.lookup import PageLookup, transplanted
 from oneiro.tasks.webpage.parquet import read_parquet, write_parquet
 from oneiro.tasks.webpage.predictor import WebPagePredictor, WebPagePredictorConfig
 from oneiro.tasks.webpage.record import recorded_web
@@ -79,13 +79,13 @@ def test_the_lookup_makes_the_change_of_the_nearest_step_on_the_page_in_question
         episode="one",
     )
     here = replace(vote, state=state("main ''", "link 'B'", "heading 'C'", "button 'Upvote'"), action="click [4]")
-    found = Lookup([vote], 0)(replace(here, episode="two"))
+    found = PageLookup([vote], 0)(replace(here, episode="two"))
     assert found == Diff(updated=(Item(4, "button 'Retract upvote'"),))
-    assert Lookup([vote], 0)(vote) == true_diff(vote, 0)
-    assert Lookup([vote], 0).nearest(vote, apart=True) == []
-    assert Lookup([], 0)(vote) == Diff()
+    assert PageLookup([vote], 0)(vote) == true_diff(vote, 0)
+    assert PageLookup([vote], 0).nearest(vote, apart=True) == []
+    assert PageLookup([], 0)(vote) == Diff()
     other = replace(here, state=state("main ''", "link 'B'", "heading 'C'", "button 'Downvote'"))
-    assert [Lookup([vote], 0).seen(case) for case in (vote, here, other)] == [True, True, False]
+    assert [PageLookup([vote], 0).seen(case) for case in (vote, here, other)] == [True, True, False]
     new = transplanted(Diff(new=(Item(9, "alert ''"),)), [Item(5, "x")], [Item(7, "y")]).new
     assert new == (Item(11, "alert ''"),)
     assert transplanted(Diff(deleted=(Item(1, "x"),)), [Item(1, "x")], [Item(7, "y"), Item(8, "x")]).deleted == (
@@ -102,7 +102,7 @@ def test_retrieval_shows_similar_steps_and_never_the_step_itself() -> None:
     for case in told:
         text = task.prompt(case)[0]["content"]
         assert text.endswith(plain.prompt(case)[0]["content"])
-        near = Lookup(cases, 10).nearest(case, apart=True)[0]
+        near = PageLookup(cases, 10).nearest(case, apart=True)[0]
         assert near.episode != case.episode and near.described in text
 
 

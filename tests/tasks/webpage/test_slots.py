@@ -10,7 +10,7 @@ import pytest
 from oneiro.runtime.errors import OneiroError
 from oneiro.tasks.webpage.slot_model import FILE, SlotModel, right_kind
 from oneiro.tasks.webpage.slots import Line, filled, filled_url, slotted, slotted_url, sources_of
-from oneiro.tasks.webpage.state import PageState, PageTransition, Situation
+from oneiro.tasks.webpage.state import PageSituation, PageState, PageTransition
 from oneiro_web.diff import Item
 
 HOME = "http://site.org/"
@@ -44,8 +44,8 @@ def step(state: PageState, action: str, after: PageState, content: int = 0, rewa
     return replace(case, matched=same)
 
 
-def asked(state: PageState, action: str) -> Situation:
-    return Situation("map", "Find it.", state, action)
+def asked(state: PageState, action: str) -> PageSituation:
+    return PageSituation("map", "Find it.", state, action)
 
 
 def opened() -> list[PageTransition]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from oneiro.tasks.webpage.predictor import WebPagePredictor, WebPagePredictorConfig
 from oneiro.tasks.webpage.prompt import answer
 from oneiro.tasks.webpage.record import RecordedWeb, recorded_web
-from oneiro.tasks.webpage.state import Situation
+from oneiro.tasks.webpage.state import PageSituation
 from oneiro.tasks.webpage.world import LearnedPage
 from oneiro_web.diff import Diff, Item
 from oneiro_web.env import WebConfig
@@ -21,7 +21,7 @@ def test_true_predictions_show_what_the_true_web_shows() -> None:
     assert isinstance(true, RecordedWeb)
     true.reset(seed=5, options={"split": "train"})
 
-    def predict(asked: Sequence[Situation]) -> list[str]:
+    def predict(asked: Sequence[PageSituation]) -> list[str]:
         true.step(asked[0].action)
         return [task.target(true.steps[-1])]
 
