@@ -22,8 +22,8 @@ from oneiro.models.prefix import PrefixGroup, part, rows_of
 
 SHARE_AT_LEAST = 0.2
 """Share prefixes when that saves at least this part of the tokens; below it a second pass costs more than it saves."""
-LONGEST_GROUP = 4096
-"""Tokens of a group in one sequence: where attention needs a mask, it is that long squared."""
+MAX_GROUP_TOKENS = 4096
+"""Tokens of a group in one sequence: where attention needs a mask, the mask has that many squared."""
 ALIGNED = 8
 """What the length of a sequence is a multiple of where its mask is given: fast attention kernels ask for it."""
 
@@ -153,7 +153,7 @@ def batches(
             yield separate_rows(examples, chunk, device)
         return
     # A group larger than the budget is cut; the cut parts compute their prefix again.
-    most = min(budget, LONGEST_GROUP) if packed else budget
+    most = min(budget, MAX_GROUP_TOKENS) if packed else budget
     groups = [piece for group in groups for piece in cut(group, examples, most)]
     if packed:
         groups.sort(key=lambda group: (packed_length(examples, group), group.rows[0]))

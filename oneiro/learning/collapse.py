@@ -54,12 +54,12 @@ class CollapseMonitor:
 
     def measure(self, step: int, episodes: Sequence[Episode], learner: Learner) -> dict[str, float]:
         """pass@k within the batch and, every so often, the mutual information; to be logged."""
-        found = pass_over(episodes)
+        metrics = pass_over(episodes)
         if self.settings.every and (step - 1) % self.settings.every == 0:
             pairs = Pairs.of(episodes, self.settings.samples, self.reasoning)
             if len(pairs.prompts) > 1:
-                found |= information(cross(learner, pairs), pairs.own, pairs.lengths, self.deviation)
-        return found
+                metrics |= information(cross(learner, pairs), pairs.own, pairs.lengths, self.deviation)
+        return metrics
 
     def see(self, step: int, values: Mapping[str, Any]) -> str | None:
         """Take a step's metrics in; a text says why RL should end here."""
@@ -132,9 +132,9 @@ class Pairs:
         by_prompt: dict[bytes, list[tuple[Tokens, Tokens]]] = {}
         temperature = 1.0
         for row in (episode.rows[0] for episode in episodes if episode.rows):
-            if (found := first_reply(row)) is not None:
+            if (sampled := first_reply(row)) is not None:
                 temperature = row.temperature
-                prompt, reply = found[0], found[1][: reasoning(found[1])]
+                prompt, reply = sampled[0], sampled[1][: reasoning(sampled[1])]
                 if len(reply):
                     by_prompt.setdefault(prompt.tobytes(), []).append((prompt, reply))
         by_prefix = list(by_prompt.values())[: max(2, samples // REPLIES)]
@@ -190,7 +190,7 @@ def information(
     std = float(marginal.std())
     smooth = std if deviation is None else DECAY * deviation + (1 - DECAY) * std
     gain = float((matched - marginal).mean())
-    found = {
+    metrics = {
         "mi": float((_matched(scores_SN, own_S) - _marginal(scores_SN)).mean()),
         "mi_most": float(np.log(prompts)),
         "mi_token": gain,
@@ -200,7 +200,7 @@ def information(
         "reasoning_nats": float(-matched.mean()),
         "retrieval_chance": 1 / prompts,
     }
-    return found | {f"retrieval@{k}": retrieval(scores_SN, own_S, k) for k in TOP if k < prompts}
+    return metrics | {f"retrieval@{k}": retrieval(scores_SN, own_S, k) for k in TOP if k < prompts}
 
 
 def retrieval(scores_SN: NDArray[np.float64], own_S: NDArray[np.int64], k: int) -> float:

@@ -108,7 +108,7 @@ def test_batches_hold_what_fits_the_budget_and_no_more() -> None:
 
 
 def test_long_packed_groups_are_cut_at_the_longest_sequence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batching, "LONGEST_GROUP", 9)
+    monkeypatch.setattr(batching, "MAX_GROUP_TOKENS", 9)
     examples = family([1, 2, 3], 2, 3, 2)
     assert [b.computed_tokens for b in batches(examples, 1000, share=True, packed=True)] == [32]
     assert [b.computed_tokens for b in batches(examples, 8, share=True, packed=True)] == [8, 8, 8]
