@@ -84,8 +84,8 @@ class Fleet(Engine):
         deadline = time.monotonic() + self.settings.patience_s
         while not any(server.alive for server in self.servers):
             if time.monotonic() > deadline:
-                said = "; ".join(f"{server.url}: {server.fault[:150]}" for server in self.servers)
-                raise OneiroError(f"no rollout server answered within {self.settings.patience_s:.0f} s ({said})")
+                faults = "; ".join(f"{server.url}: {server.fault[:150]}" for server in self.servers)
+                raise OneiroError(f"no rollout server answered within {self.settings.patience_s:.0f} s ({faults})")
             self._look_again()
             time.sleep(FIRST_WAIT)
 
@@ -124,12 +124,12 @@ class Fleet(Engine):
         deadline = time.monotonic() + self.settings.total_s
         workers = max(1, min(len(prompts), len(self.servers) * self.settings.concurrency))
         with spent("waiting"), ThreadPoolExecutor(workers, "oneiro-fleet") as pool:
-            asked = [
+            futures = [
                 pool.submit(self._samples, np.asarray(p).tolist(), n, sampling, own, deadline)
                 for p, own in zip(prompts, own_seeds, strict=True)
             ]
             try:
-                return [future.result() for future in asked]
+                return [future.result() for future in futures]
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
@@ -138,9 +138,9 @@ class Fleet(Engine):
         self, prompt: list[int], n: int, sampling: SamplingSettings, seed: int, deadline: float
     ) -> list[Sample]:
         """All samples of one prompt; what a server left out is asked for again."""
-        found: list[Sample] = []
+        samples: list[Sample] = []
         faults = attempt = 0
-        while len(found) < n:
+        while len(samples) < n:
             if time.monotonic() > deadline:
                 raise OneiroError(
                     f"rollout servers took longer than {self.settings.total_s:.0f} s (rl.servers.total_s)"
@@ -151,12 +151,14 @@ class Fleet(Engine):
                 self._require_some()
                 continue
             try:
-                got = server.sample(prompt, n - len(found), sampling, seeds.derive(seed, attempt))
-                if not got:
+                received = server.sample(prompt, n - len(samples), sampling, seeds.derive(seed, attempt))
+                if not received:
                     raise ServerFault("it gave no whole sample")
-                found += got
+                samples += received
                 with self._lock:
-                    self._lags += [self.step - int(sample.versions[0]) for sample in got if sample.versions is not None]
+                    self._lags += [
+                        self.step - int(sample.versions[0]) for sample in received if sample.versions is not None
+                    ]
             except ServerFault as fault:
                 faults += 1
                 server.alive, server.fault = False, str(fault)
@@ -169,7 +171,7 @@ class Fleet(Engine):
                 with self._lock:
                     server.busy -= 1
             attempt += 1
-        return found
+        return samples
 
     def _take(self) -> RolloutServer | None:
         """The server that is there, has weights no older than allowed, and has least to do."""

@@ -68,18 +68,18 @@ class RolloutServer:
         version = self.version
         if self.settings.kind == "vllm":
             reply = ask(f"{self.url}/v1/completions", self._vllm(prompt, n, sampling, seed), self.settings.timeout_s)
-            found = _choices(reply)
-            read = [_from_vllm(choice) for choice in found]
+            choices = _choices(reply)
+            replies = [_from_vllm(choice) for choice in choices]
         else:
             reply = ask(f"{self.url}/generate", _sglang(prompt, n, sampling, seed), self.settings.timeout_s)
-            read = [_from_sglang(one) for one in (reply if isinstance(reply, list) else [reply])]
+            replies = [_from_sglang(one) for one in (reply if isinstance(reply, list) else [reply])]
         samples = []
-        for tokens, logprobs, finish, told in read[:n]:
+        for tokens, logprobs, finish, server_version in replies[:n]:
             if finish in ABORTED:
                 continue
-            if told is not None and told != str(version):
-                self.version = int(told) if told.isdecimal() else -1
-                raise ServerFault(f"it samples with weights of version {told[:20]}, not {version}")
+            if server_version is not None and server_version != str(version):
+                self.version = int(server_version) if server_version.isdecimal() else -1
+                raise ServerFault(f"it samples with weights of version {server_version[:20]}, not {version}")
             samples.append(self._sample(tokens, logprobs, finish, version, sampling))
         return samples
 
