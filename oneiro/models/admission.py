@@ -142,16 +142,16 @@ def first_layers(base: Any) -> Iterator[None]:
     """For a while the model has only its first layers, one of each kind at least."""
     config = base.config.get_text_config()
     count = config.num_hidden_layers
-    found = [
+    lists = [
         (module, name)
         for module in base.modules()
         for name, child in module.named_children()
         if isinstance(child, nn.ModuleList) and len(child) == count
     ]
-    if len(found) != 1:  # an architecture of its own: all of it
+    if len(lists) != 1:  # an architecture of its own: all of it
         yield
         return
-    parent, name = found[0]
+    parent, name = lists[0]
     layers = getattr(parent, name)
     kept = first_of_each([layer_kind(config, layer, i) for i, layer in enumerate(layers)])
     setattr(parent, name, layers[:kept])
@@ -171,7 +171,7 @@ def first_of_each(kinds: list[Any]) -> int:
 def layer_kind(config: Any, layer: nn.Module, index: int) -> tuple[Any, ...]:
     """What tells one layer from another: its modules, and what the configuration lists for it."""
     lists = (getattr(config, name, None) for name in ("layer_types", "no_rope_layers", "mlp_layer_types"))
-    return (repr(layer), *(found[index] if isinstance(found, list) else None for found in lists))
+    return (repr(layer), *(kinds[index] if isinstance(kinds, list) else None for kinds in lists))
 
 
 def is_quantised(base: Any) -> bool:

@@ -24,8 +24,10 @@ CONFIG = "huggingface"
 
 def find(source: Path) -> Path | None:
     """The folder of shards at or below `source`; None where there is none."""
-    found = sorted({path.parent for path in source.rglob("model_world_size_*_rank_*.pt") if NAME.fullmatch(path.name)})
-    actors = [folder for folder in found if "critic" not in folder.name]
+    folders = sorted(
+        {path.parent for path in source.rglob("model_world_size_*_rank_*.pt") if NAME.fullmatch(path.name)}
+    )
+    actors = [folder for folder in folders if "critic" not in folder.name]
     if len(actors) > 1:
         raise OneiroError(f"{source} holds several checkpoints ({', '.join(str(f) for f in actors[:3])}); name one")
     return actors[0] if actors else None
@@ -70,16 +72,16 @@ def _whole(folder: Path, expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
         raise OneiroError(
             f"{folder} holds an adapter; merge its lora_adapter folder instead: oneiro merge {folder}/..."
         )
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for name, tensor in expected.items():
         pieces = [part.pop(name) for part in parts if name in part]
         if pieces:
-            found[name] = _joined(name, pieces, tensor.shape)
-            if found[name].shape != tensor.shape or len(pieces) != len(parts):
+            tensors[name] = _joined(name, pieces, tensor.shape)
+            if tensors[name].shape != tensor.shape or len(pieces) != len(parts):
                 raise OneiroError(f"{folder}: the shards of '{name}' do not make up its shape {tuple(tensor.shape)}")
     if strangers := sorted({name for part in parts for name in part}):
         raise OneiroError(f"{folder}: the model of its config.json has no '{strangers[0]}'")
-    return found
+    return tensors
 
 
 def _files(folder: Path) -> list[Path]:
@@ -97,12 +99,12 @@ def _read(path: Path) -> dict[str, Any]:
     import torch.distributed.tensor  # lets the restricted loader build sharded tensors
 
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:
         raise OneiroError(f"{path} is no file of tensors: {first_line(error)}") from error
-    if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
+    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
         raise OneiroError(f"{path} is no list of named tensors")
-    return dict(found)
+    return dict(state)
 
 
 def _shards(part: Mapping[str, Any], ranks: int) -> int:
