@@ -171,7 +171,9 @@ def budget_warning(
     name: str, settings: Mapping[str, Any] | None = None, *, levels: int = 32, seconds: float = 3.0
 ) -> str | None:
     """The line of `beyond_budget` for a configuration, from a few levels in a few seconds, before anybody plays."""
-    found = beyond_budget(
+    shortfall = beyond_budget(
         level_optima(name, levels, settings=settings, seconds=seconds).best, config_for(name, settings).max_actions
     )
-    return found and f"{name} is {found}; a larger max_actions, or more room in the dialogue's turns, changes that"
+    return (
+        shortfall and f"{name} is {shortfall}; a larger max_actions, or more room in the dialogue's turns, changes that"
+    )

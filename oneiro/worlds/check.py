@@ -207,8 +207,8 @@ def splits_are_disjoint(candidate: Candidate) -> Iterator[CheckFinding]:
     up_to = " up to symmetry" if "canonical" in drawn["eval"][0] else ""
     yield CheckFinding("ok", f"train and eval share no level{up_to} ({distinct} distinct of {LEVELS} drawn)")
     if distinct < LEVELS // 2:
-        found = len(set(forms["eval"]))
-        yield CheckFinding("warning", f"only {found} distinct evaluation levels{up_to} in {MANY * LEVELS} seeds")
+        eval_forms = len(set(forms["eval"]))
+        yield CheckFinding("warning", f"only {eval_forms} distinct evaluation levels{up_to} in {MANY * LEVELS} seeds")
 
 
 def scores_make_sense(candidate: Candidate) -> Iterator[CheckFinding]:
@@ -265,10 +265,10 @@ def views_render(candidate: Candidate) -> Iterator[CheckFinding]:
                 shown = world.render(view)
                 if not shown.strip():
                     wrong.add(f"view '{view}' shows nothing")
-                found = world.parse(shown, view)
-                if found is not None:
+                read_state = world.parse(shown, view)
+                if read_state is not None:
                     parsed.add(view)
-                    if found != world.state:
+                    if read_state != world.state:
                         wrong.add(f"view '{view}' does not read back as the state it shows")
                 elif view in parsed:
                     wrong.add(f"view '{view}' reads back in some states and not in others")

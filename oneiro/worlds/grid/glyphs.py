@@ -13,8 +13,8 @@ from oneiro.runtime.seeds import generator
 
 State = ParamSpec("State")
 
-LONGEST = 5000
-"""Characters of a text that can be a grid."""
+MAX_GRID_CHARS = 5000
+"""A longer text is no grid: models write anything, and parsing stays bounded."""
 
 
 class Glyphs(BaseModel):
@@ -56,7 +56,7 @@ def drawn(cells: Sequence[int], width: int, glyphs: Glyphs, between: str = "") -
 
 def cells_drawn(text: str, glyphs: Glyphs, between: str = "") -> tuple[list[int], int] | None:
     """The inverse of `drawn`: cell codes and width; None if the text is no rectangle of known glyphs."""
-    if len(text) > LONGEST or not glyphs.codes.keys() | {between, "\n"} >= set(text):
+    if len(text) > MAX_GRID_CHARS or not glyphs.codes.keys() | {between, "\n"} >= set(text):
         return None
     lines = [line.split(between) if between else list(line) for line in text.split("\n")]
     width = len(lines[0])
@@ -77,8 +77,8 @@ def misplaced(sentence: str, rows: int, columns: int, first: int = 0) -> str:
     """
     rng, cells = generator("misplaced", rows, columns, sentence), rows * columns
 
-    def elsewhere(found: re.Match[str]) -> str:
-        cell = (int(found[1]) - first) * columns + int(found[2]) - first
+    def elsewhere(match: re.Match[str]) -> str:
+        cell = (int(match[1]) - first) * columns + int(match[2]) - first
         row, column = divmod((cell + int(rng.integers(1, max(2, cells)))) % cells, columns)
         return f"({row + first},{column + first})"
 

@@ -98,10 +98,10 @@ class Countdown(World):
         return f"Target: {self.task.target}, numbers: {', '.join(str(number) for number in self.task.numbers)}"
 
     def parse(self, text: str, view: str | None = None) -> CountdownTask | None:
-        target, found, numbers = text.removeprefix("Target: ").partition(", numbers: ")
+        target, separator, numbers = text.removeprefix("Target: ").partition(", numbers: ")
         parts = [target, *numbers.split(", ")]
         if (
-            not found
+            not separator
             or len(parts) > 10
             or not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts)
         ):
@@ -174,8 +174,8 @@ def solve(numbers: tuple[int, ...], target: int) -> str | None:
             for operation in "+-*/":
                 if (operation in "+*" and i > j) or (operation == "/" and not b[0]):
                     continue
-                if (found := search([*rest, _combined(a, b, operation)])) is not None:
-                    return found
+                if (solution := search([*rest, _combined(a, b, operation)])) is not None:
+                    return solution
         return None
 
     return search([(Fraction(number), str(number)) for number in numbers])

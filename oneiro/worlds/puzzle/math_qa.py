@@ -116,8 +116,8 @@ def _question(row: dict[str, Any]) -> MathQuestion | None:
     """A row of either file as a question; None if it has no marked answer."""
     text, solution = str(row.get("question", row.get("query", ""))), str(row.get("answer", row.get("response", "")))
     for mark in (GSM8K_MARK, METAMATH_MARK):
-        _, found, label = solution.rpartition(mark)
-        if found and text.strip() and label.strip():
+        _, separator, label = solution.rpartition(mark)
+        if separator and text.strip() and label.strip():
             return MathQuestion(text.strip(), label.strip(), str(row.get("original_question", text)).strip())
     return None
 

@@ -203,8 +203,8 @@ def number_of(path: Path) -> int:
     The split hangs on it and on nothing else, so that files which come, go or break move no other file across. Where
     the files of a folder are numbered without a gap, as the RT-1 converter does, this is the place in sorted order.
     """
-    found = re.search(r"[0-9]+$", path.stem)
-    return int(found.group()) if found else derive("episode", path.stem)
+    digits = re.search(r"[0-9]+$", path.stem)
+    return int(digits.group()) if digits else derive("episode", path.stem)
 
 
 def open_episodes(
@@ -219,18 +219,18 @@ def open_episodes(
     folder = Path(folder)
     if not folder.is_dir():
         raise OneiroError(f"{folder} is not a folder of episodes; make one with oneiro data robot or oneiro data rlds")
-    found = sorted(path for path in folder.glob("*.npz") if not path.name.startswith(".") and path.name not in without)
-    if not found:
+    paths = sorted(path for path in folder.glob("*.npz") if not path.name.startswith(".") and path.name not in without)
+    if not paths:
         raise OneiroError(f"{folder} holds no episode files (*.npz); make some with oneiro data robot")
     whole: list[tuple[Path, int, int]] = []
     damaged: list[tuple[Path, str]] = []
-    for path in found:
+    for path in paths:
         try:
             whole.append((path, *(checked(path) if verify else _of_file(path, storage.shape_of))))
         except OneiroError as error:
             damaged.append((path, str(error)))
     if not whole:
-        raise OneiroError(f"none of the {len(found)} episode files in {folder} can be read; the first: {damaged[0][1]}")
+        raise OneiroError(f"none of the {len(paths)} episode files in {folder} can be read; the first: {damaged[0][1]}")
     first, _, known = whole[0]
     for path, _, entries in whole:
         if entries != known:

@@ -134,7 +134,7 @@ Feature = memoryview
 
 def example(record: bytes) -> dict[str, Feature]:
     """The features of a serialised `tf.train.Example` by name, not decoded yet."""
-    found: dict[str, Feature] = {}
+    by_name: dict[str, Feature] = {}
     for features in _all(memoryview(record), 1):
         for entry in _all(features, 1):
             name, feature = b"", memoryview(b"")
@@ -143,8 +143,8 @@ def example(record: bytes) -> dict[str, Feature]:
                     name = bytes(value)
                 elif number == 2 and isinstance(value, memoryview):
                     feature = value
-            found[name.decode("utf-8", "replace")] = feature
-    return found
+            by_name[name.decode("utf-8", "replace")] = feature
+    return by_name
 
 
 def read_bytes(feature: Feature) -> list[bytes]:

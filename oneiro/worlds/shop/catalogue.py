@@ -129,7 +129,7 @@ def _product(rng: np.random.Generator, number: int) -> Product:
     model = f"{'ABCDEFGHKLMNPRSTUVWXYZ'[int(rng.integers(22))]}{int(rng.integers(10, 100))}"
     colours = tuple(sorted(str(colour) for colour in rng.choice(COLOURS, 3, replace=False)))
     values = tuple(value for value in kind.values if rng.random() < 0.7) or kind.values[:1]
-    asked = own[: int(rng.integers(1, 3))]
+    wanted = own[: int(rng.integers(1, 3))]
     return Product(
         id=f"P{number:05d}",
         title=f"{brand} {model} {own[0].title()} {noun.title()}",
@@ -140,5 +140,5 @@ def _product(rng: np.random.Generator, number: int) -> Product:
         attributes=own,
         options=(("color", colours), (kind.option, values)),
         price=round(float(rng.uniform(*kind.prices)), 2),
-        wishes=(Wish(f"Find me {query} with {', '.join(asked)}", asked),),
+        wishes=(Wish(f"Find me {query} with {', '.join(wanted)}", wanted),),
     )

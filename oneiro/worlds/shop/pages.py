@@ -11,8 +11,8 @@ BACK, NEXT, PREVIOUS, BUY = "Back to Search", "Next >", "< Prev", "Buy Now"
 DETAILS = ("Description", "Features")
 WINDOW = 10
 """Products on a page of results."""
-LONGEST = 600
-"""Characters of a description that are shown."""
+MAX_DESCRIPTION_CHARS = 600
+"""Characters of a description that are shown: published ones run to pages, which no prompt has room for."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def show(visit: Visit, products: tuple[Product, ...]) -> str:
         return f"Bought {product.id} {_line(product.title)}."
     if visit.page == DETAIL:
         text = _line(product.description if visit.detail == DETAILS[0] else " ".join(product.features))
-        return f"{visit.detail}: {text[:LONGEST] or 'none.'}"
+        return f"{visit.detail}: {text[:MAX_DESCRIPTION_CHARS] or 'none.'}"
     chosen = dict(visit.chosen)
     lines = [f"{product.id} {_line(product.title)}", f"Price: ${product.price:.2f}"]
     for kind, values in product.options:

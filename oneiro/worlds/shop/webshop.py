@@ -130,14 +130,14 @@ class WebShop(World):
 
     def _after(self, visit: Visit, action: str) -> Visit | None:
         """The page an action leads to; None if it is no action on this page."""
-        found = re.fullmatch(r"\s*(search|click)\s?\[(.{1,400})\]\s*", action[:500], re.IGNORECASE | re.DOTALL)
-        if found is None:
+        match = re.fullmatch(r"\s*(search|click)\s?\[(.{1,400})\]\s*", action[:500], re.IGNORECASE | re.DOTALL)
+        if match is None:
             return None
-        if found[1].lower() == "click":
-            return pages.clicked(visit, found[2].strip().lower(), self.products)
+        if match[1].lower() == "click":
+            return pages.clicked(visit, match[2].strip().lower(), self.products)
         if visit.page != SEARCH:
             return None
-        return replace(visit, page=RESULTS, results=tuple(self.index.search(found[2], RESULTS_KEPT)), first=0)
+        return replace(visit, page=RESULTS, results=tuple(self.index.search(match[2], RESULTS_KEPT)), first=0)
 
     def _worth(self, visit: Visit) -> float:
         chosen = tuple(value for _, value in visit.chosen)
@@ -177,14 +177,14 @@ class WebShop(World):
         product = self.goal.product
         words = (product.title, f"{product.title} {product.query}", f"{product.title} {product.description}")
         ranks = {query: _rank(self.index.search(query, RESULTS_KEPT), self.goal.number) for query in words}
-        query, rank = min(ranks.items(), key=lambda found: found[1])
+        query, rank = min(ranks.items(), key=lambda item: item[1])
         return query.replace("[", " ").replace("]", " ")[:390] if rank < RESULTS_KEPT else None
 
     def _values(self) -> list[str]:
         """The product's own option values that fulfil the wish."""
         values = [value for _, values in self.goal.product.options for value in values]
-        wished = (asked.lower() for asked in self.goal.wish.options)
-        return [asked if asked in values else _nearest_value(asked, values) for asked in wished]
+        wished = (option.lower() for option in self.goal.wish.options)
+        return [option if option in values else _nearest_value(option, values) for option in wished]
 
     def _draw(self, rng: np.random.Generator) -> Goal | None:
         number = int(rng.integers(len(self.products)))
@@ -205,8 +205,8 @@ def wished(rng: np.random.Generator, product: Product) -> Wish:
     wish = wishes[int(rng.integers(len(wishes)))]
     if not wish.options:
         chosen = [(kind, values[int(rng.integers(len(values)))]) for kind, values in product.options]
-        said = "".join(f", {kind}: {value}" for kind, value in chosen)
-        wish = replace(wish, text=f"{wish.text}{said}", options=tuple(value for _, value in chosen))
+        wording = "".join(f", {kind}: {value}" for kind, value in chosen)
+        wish = replace(wish, text=f"{wish.text}{wording}", options=tuple(value for _, value in chosen))
     affordable = [limit for limit in LIMITS if limit > product.price][:4]
     if affordable:
         limit = affordable[int(rng.integers(len(affordable)))]
@@ -217,14 +217,14 @@ def wished(rng: np.random.Generator, product: Product) -> Wish:
 @lru_cache(maxsize=4)
 def opened(products: Path | None, instructions: Path | None, catalogue: int) -> tuple[tuple[Product, ...], Index]:
     """The shop's products and their index, made once for all worlds."""
-    found = load(products, instructions) if products is not None else made_up(catalogue)
-    return found, Index([product.words for product in found])
+    goods = load(products, instructions) if products is not None else made_up(catalogue)
+    return goods, Index([product.words for product in goods])
 
 
-def _rank(found: list[int], wanted: int) -> int:
-    return found.index(wanted) if wanted in found else RESULTS_KEPT
+def _rank(results: list[int], wanted: int) -> int:
+    return results.index(wanted) if wanted in results else RESULTS_KEPT
 
 
-def _nearest_value(asked: str, values: list[str]) -> str:
+def _nearest_value(option: str, values: list[str]) -> str:
     """The option value that is meant where a wish names it in other words; the wish's own words if none is."""
-    return next((value for value in values if asked in value or value in asked), asked)
+    return next((value for value in values if option in value or value in option), option)

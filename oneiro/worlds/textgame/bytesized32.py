@@ -101,16 +101,16 @@ def import_bytesized32(source: str | Path, out: str | Path, report: Report | Non
 
 
 def _reported(path: Path, report: Report | None) -> Iterator[Transition]:
-    for number, found in enumerate(read_transitions(path), 1):
+    for number, transition in enumerate(read_transitions(path), 1):
         if report is not None and number % 1000 == 0:
             report(path.name, number)
-        yield found
+        yield transition
 
 
 def _distinct(transitions: Iterable[Transition]) -> Iterator[Transition]:
     """The examples name one transition once for each role it plays; keep it once."""
     seen = set()
-    for found in transitions:
-        if found.id not in seen:
-            seen.add(found.id)
-            yield found
+    for transition in transitions:
+        if transition.id not in seen:
+            seen.add(transition.id)
+            yield transition

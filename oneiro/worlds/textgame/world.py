@@ -17,7 +17,7 @@ from oneiro.worlds.textgame.state import Situation
 
 KEPT_PLANS = 4096
 
-_SILENT = frozenset(("isContainer", "isMoveable", "isOpenable", "isActivatable"))
+_HIDDEN_PROPERTIES = frozenset(("isContainer", "isMoveable", "isOpenable", "isActivatable"))
 """Properties that say what a thing is for; the readable view leaves them out."""
 
 
@@ -92,10 +92,10 @@ class TextGame(World):
         if self.view_named(view) != "json":
             return None
         try:
-            found = json.loads(text)
+            data = json.loads(text)
         except (ValueError, RecursionError):
             return None
-        return found.get("game_state") if isinstance(found, dict) else None
+        return data.get("game_state") if isinstance(data, dict) else None
 
     @property
     def instruction(self) -> str:
@@ -163,7 +163,7 @@ def _shown(thing: Thing) -> str:
     """What a look tells about a thing: its states, not its uses."""
     parts = []
     for key, value in thing.properties.items():
-        if key in _SILENT:
+        if key in _HIDDEN_PROPERTIES:
             continue
         if isinstance(value, bool):
             has, word = key.startswith("has"), key.removeprefix("is").removeprefix("has").lower()

@@ -148,15 +148,15 @@ _SENTENCE = re.compile(rf"Player {_PLACE}; (no holes|holes? at [(),0-9 and]*); g
 
 
 def _read_sentence(sentence: str, size: int) -> Lake | None:
-    found = _SENTENCE.fullmatch(sentence)
-    if found is None:
+    match = _SENTENCE.fullmatch(sentence)
+    if match is None:
         return None
 
     def cell(row: str, column: str) -> int:
         return int(row) * size + int(column) if int(row) < size and int(column) < size else -1
 
-    player, goal = cell(found[1], found[2]), cell(found[4], found[5])
-    holes = frozenset(cell(row, column) for row, column in re.findall(_PLACE, found[3]))
+    player, goal = cell(match[1], match[2]), cell(match[4], match[5])
+    holes = frozenset(cell(row, column) for row, column in re.findall(_PLACE, match[3]))
     if min(player, goal, *holes, 0) < 0:
         return None
     return Lake(size, holes, goal, player)

@@ -55,8 +55,8 @@ class Distances:
 
     def placement(self, boxes: int) -> int:
         """The index of the placement whose boxes are this mask of cells."""
-        found = sorted(index for cell, index in self._order.items() if boxes >> cell & 1)
-        return sum(comb(index, rank + 1) for rank, index in enumerate(found))
+        indices = sorted(index for cell, index in self._order.items() if boxes >> cell & 1)
+        return sum(comb(index, rank + 1) for rank, index in enumerate(indices))
 
     def grow(self) -> bool:
         """Add the next layer; False when every state that can reach the goal is in one."""

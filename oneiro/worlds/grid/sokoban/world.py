@@ -207,8 +207,8 @@ def level_in(text: str, optimum: int, size: tuple[int, int, int]) -> Level:
     room = sokoban_views.read("text", text, SokobanGlyphs())
     if room is None:
         raise ValueError("shows no room")
-    if (found := (room.height, room.width, room.boxes.bit_count())) != size:
-        raise ValueError("is of another size: set height={} width={} boxes={}".format(*found))
+    if (own_size := (room.height, room.width, room.boxes.bit_count())) != size:
+        raise ValueError("is of another size: set height={} width={} boxes={}".format(*own_size))
     row, column = divmod(room.player, room.width)
     height, width, player = room.height - 2, room.width - 2, (row - 1) * (room.width - 2) + column - 1
     floor, targets, boxes = (inner(mask, room.width) for mask in (room.floor, room.targets, room.boxes))

@@ -159,7 +159,7 @@ def solvable(cells: Sequence[int], size: int, cell: int, digit: int) -> bool:
 
 def solutions(cells: Sequence[int], size: int, limit: int = 2) -> list[tuple[int, ...]]:
     """Up to `limit` solutions of a grid without conflicts: depth first, on the cell with the fewest choices."""
-    grid, found = list(cells), []
+    grid, solved = list(cells), []
     near = peers(size)
     empty = [cell for cell, digit in enumerate(grid) if not digit]
     every = (1 << size + 1) - 2
@@ -178,9 +178,9 @@ def solutions(cells: Sequence[int], size: int, limit: int = 2) -> list[tuple[int
                 if open_.bit_count() <= 1:
                     break
         if best < 0:
-            found.append(tuple(grid))
+            solved.append(tuple(grid))
             return
-        while choices and len(found) < limit:
+        while choices and len(solved) < limit:
             lowest = choices & -choices
             choices ^= lowest
             grid[best] = lowest.bit_length() - 1
@@ -188,7 +188,7 @@ def solutions(cells: Sequence[int], size: int, limit: int = 2) -> list[tuple[int
         grid[best] = 0
 
     search()
-    return found
+    return solved
 
 
 @lru_cache

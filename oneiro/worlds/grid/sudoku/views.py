@@ -89,8 +89,8 @@ def read_action(action: str, size: int) -> tuple[int, int] | None:
     """Cell and digit of `r,c,v` (from 1) or of one of its wordings; None if it is no move on this board."""
     words = " ".join(action[:200].split()).rstrip(".")
     for pattern in _ACTIONS:
-        if found := pattern.fullmatch(words):
-            row, column, digit = (int(found[name]) for name in "rcv")
+        if match := pattern.fullmatch(words):
+            row, column, digit = (int(match[name]) for name in "rcv")
             inside = all(1 <= number <= size for number in (row, column, digit))
             return ((row - 1) * size + column - 1, digit) if inside else None
     return None

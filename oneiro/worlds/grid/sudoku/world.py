@@ -192,10 +192,10 @@ def puzzle_in(text: str, optimum: int, size: int) -> Puzzle:
     clash = any(
         digit and digit in (board.cells[peer] for peer in peers(size)[cell]) for cell, digit in enumerate(board.cells)
     )
-    found = [] if clash else solutions(board.cells, size)
-    if len(found) != 1:
-        raise ValueError(f"has {'more than one solution' if found else 'no solution'}")
-    return Puzzle(size, board.cells, found[0])
+    solved = [] if clash else solutions(board.cells, size)
+    if len(solved) != 1:
+        raise ValueError(f"has {'more than one solution' if solved else 'no solution'}")
+    return Puzzle(size, board.cells, solved[0])
 
 
 def written(cells: tuple[int, ...], move: Move) -> tuple[int, ...]:

@@ -119,9 +119,9 @@ def key_of(cube: State) -> str:
     Its last digit, which decides the split, is counted out among the cubes at this distance and not hashed: one and two
     turns away there are only 6 and 27 of them, of which a hash may well hold none out.
     """
-    turns, found = distance(cube), state_number(cube)
-    place = _order(turns)[np.searchsorted(at_distance(turns), found)]
-    return level_key(f"cube {found}")[:-1] + f"{place % EVAL_SHARE:x}"
+    turns, state = distance(cube), state_number(cube)
+    place = _order(turns)[np.searchsorted(at_distance(turns), state)]
+    return level_key(f"cube {state}")[:-1] + f"{place % EVAL_SHARE:x}"
 
 
 @lru_cache(maxsize=GODS_NUMBER + 1)

@@ -11,8 +11,8 @@ from itertools import pairwise
 
 from oneiro.worlds.puzzle.game_2048.board import Tiles, possible, slid
 
-AHEAD = 2
-"""Moves the player looks ahead."""
+LOOKAHEAD_MOVES = 2
+"""Moves the player looks ahead; each more costs a branch for every move and every new tile."""
 CELLS = 6
 """Empty cells on which it imagines the new tile."""
 

@@ -18,13 +18,13 @@ from pydantic import Field, field_validator
 from oneiro.runtime.seeds import generator
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, level_key
 from oneiro.worlds.puzzle.game_2048.board import WORDS, Tiles, possible, slid, with_new_tile
-from oneiro.worlds.puzzle.game_2048.player import AHEAD, best_way
+from oneiro.worlds.puzzle.game_2048.player import LOOKAHEAD_MOVES, best_way
 from oneiro.worlds.symmetry import least_image
 
 REWARD_SCALE = 0.1
 HELD_OUT = 3
 """One start in this many is kept for evaluation, of those that no game passes."""
-NEVER = 1e-12
+NEGLIGIBLE_CHANCE = 1e-12
 """A chance below this is stated as none."""
 
 
@@ -55,7 +55,7 @@ class Game2048(World):
     views = ("text", "spaced")
     actions = WORDS
     deterministic = False
-    oracle_is = f"a player that looks {AHEAD} moves ahead; no proven ceiling"
+    oracle_is = f"a player that looks {LOOKAHEAD_MOVES} moves ahead; no proven ceiling"
     variants: ClassVar = {
         "128": {"target": 128, "max_actions": 120},
         "3x3": {"size": 3, "target": 64, "max_actions": 60},
@@ -123,7 +123,7 @@ class Game2048(World):
         missing, moves = self.config.target - sum(self.tiles.cells), 0 if self.over else self.remaining
         share = (missing - 2 * moves) / (2 * moves) if moves else 2.0
         beyond = share - (1 - self.config.two_probability)
-        if share > 1 or (beyond > 0 and exp(-2 * moves * beyond**2) < NEVER):
+        if share > 1 or (beyond > 0 and exp(-2 * moves * beyond**2) < NEGLIGIBLE_CHANCE):
             return 0.0
         return None
 
