@@ -171,10 +171,10 @@ def assignments(texts: Sequence[str]) -> Plain:
 
 def flat(data: Mapping[str, Any], prefix: str = "") -> Plain:
     """`{"sft": {"lr": 1}}` -> `{"sft.lr": 1}`."""
-    found: Plain = {}
+    values: Plain = {}
     for key, value in data.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) and value else {prefix + key: value}
-    return found
+        values |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) and value else {prefix + key: value}
+    return values
 
 
 def listing() -> list[RecipeCard]:
@@ -342,10 +342,10 @@ def _allows_null(recipe_class: type[Recipe], key: str) -> bool:
 
 def _named_settings(data: Plain, section: str, where: str) -> Plain:
     """Take `presets` or `models` out of a recipe: names -> settings."""
-    found = data.pop(section, None) or {}
-    if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
-        raise OneiroError(f"{section} of {where}: expected a name for each group of settings, got {str(found)[:60]!r}")
-    return found
+    groups = data.pop(section, None) or {}
+    if not isinstance(groups, dict) or not all(isinstance(name, str) for name in groups):
+        raise OneiroError(f"{section} of {where}: expected a name for each group of settings, got {str(groups)[:60]!r}")
+    return groups
 
 
 def _merged(*layers: Plain) -> Plain:

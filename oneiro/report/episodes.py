@@ -90,12 +90,12 @@ def sample(path: Path, stages: Sequence[str]) -> list[Shown]:
     in_order = [stage for stage in reversed(stages) if stage in files]
     in_order += [stage for stage in files if stage not in in_order]
     steps = [file for stage in in_order for _, file in _spread(sorted(files[stage]), STEPS)]
-    found = _spread([shown for file in steps for shown in _shown(file)], MAX_EPISODES)
+    chosen = _spread([shown for file in steps for shown in _shown(file)], MAX_EPISODES)
     room = MAX_PICTURES
-    for place, shown in enumerate(found):
+    for place, shown in enumerate(chosen):
         kept = [_without_picture(turn) if (room := room - bool(turn.picture)) < 0 else turn for turn in shown.turns]
-        found[place] = replace(shown, turns=kept)
-    return found
+        chosen[place] = replace(shown, turns=kept)
+    return chosen
 
 
 def _shown(file: Path) -> Iterator[Shown]:

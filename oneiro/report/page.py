@@ -239,13 +239,13 @@ def _images(run: Found) -> Iterable[tuple[str, str]]:
 
 def _keys(run: Found) -> Iterable[tuple[str, dict[str, str]]]:
     """Every metric with the stages that logged it more than once."""
-    found: dict[str, dict[str, int]] = {}
+    counts_by_key: dict[str, dict[str, int]] = {}
     for row in run.metrics:
         for key in row.keys() - {"stage", "step"}:
-            counts = found.setdefault(key, {})
+            counts = counts_by_key.setdefault(key, {})
             counts[row["stage"]] = counts.get(row["stage"], 0) + 1
-    for key in sorted(found):
-        stages = [stage for stage, count in found[key].items() if count > 1]
+    for key in sorted(counts_by_key):
+        stages = [stage for stage, count in counts_by_key[key].items() if count > 1]
         if stages:
             yield key, {stage: stage for stage in stages}
 

@@ -24,10 +24,10 @@ WIDTH = 160
 
 def console() -> Console:
     """The console everything is printed on; in a pipe or a file it is wide enough for a table."""
-    found = Console()
-    if not found.is_terminal and "COLUMNS" not in os.environ:
-        found.width = WIDTH
-    return found
+    terminal = Console()
+    if not terminal.is_terminal and "COLUMNS" not in os.environ:
+        terminal.width = WIDTH
+    return terminal
 
 
 class Heartbeat:
