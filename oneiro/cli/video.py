@@ -24,18 +24,18 @@ def defaults(options: Mapping[str, tuple[Any, Any]], given: Mapping[str, Any], g
     left = [name for name in options if given[name] is None]
     quick = ", ".join(f"--{name} {usual[name]}" for name in left)
     full = " ".join(f"--{name} {options[name][0]}" for name in left)
-    said = f"no GPU: {quick}; the full measurement is {full}, in hours" if left and not gpu else ""
-    return {name: usual[name] if given[name] is None else given[name] for name in options}, said
+    notice = f"no GPU: {quick}; the full measurement is {full}, in hours" if left and not gpu else ""
+    return {name: usual[name] if given[name] is None else given[name] for name in options}, notice
 
 
 def filled(options: Mapping[str, tuple[Any, Any]], given: Mapping[str, Any]) -> dict[str, Any]:
     """The same for this machine, said aloud."""
     import torch
 
-    found, said = defaults(options, given, torch.cuda.is_available())
-    if said:
-        warn(said)
-    return found
+    values, notice = defaults(options, given, torch.cuda.is_available())
+    if notice:
+        warn(notice)
+    return values
 
 
 def video(
@@ -69,15 +69,15 @@ def video(
     from oneiro.runtime.progress import Bar, console
     from oneiro.systems.rlvr.video.command import evaluate_video, open_models
 
-    asked = filled(FRAMES, {"segments": segments, "runs": runs, "lpips": lpips})
-    networks = [] if asked["lpips"] == "none" else [name.strip() for name in asked["lpips"].split(",")]
+    options = filled(FRAMES, {"segments": segments, "runs": runs, "lpips": lpips})
+    networks = [] if options["lpips"] == "none" else [name.strip() for name in options["lpips"].split(",")]
     for name in networks:
         if name not in NETWORKS:
             raise OneiroError(f"LPIPS knows no network called '{name}'{nearest(name, NETWORKS)}")
     if split not in ("test", "all"):
         raise OneiroError(f"no split called '{split}'; choose test or all")
     models = open_models(model)
-    count, futures = asked["segments"], asked["runs"]
+    count, futures = options["segments"], options["runs"]
     with Bar("segments", len(models) * count, 0, console(), lambda line: None) as bar:
         tables = evaluate_video(
             models, data, "all" if split == "all" else "test", count, futures, networks, seed, bar.advance, warn
@@ -204,8 +204,8 @@ def robot_policy(
     frames = robot.draw_starts(chosen(data, "test", metadata, warn), settings, (sizes.height, sizes.width))
     policies = {name: load_rt1(place, encoder) for name, place in places.items()}
     with Bar("rollouts", len(policies) * len(models), 0, console(), lambda line: None) as bar:
-        found = robot.evaluate_policies(models, policies, frames, settings, bar.advance, keep, verdicts)
-    show(robot.robot_tables(found, rates, instruction), json)
+        results = robot.evaluate_policies(models, policies, frames, settings, bar.advance, keep, verdicts)
+    show(robot.robot_tables(results, rates, instruction), json)
 
 
 def drive(model: str, data: Path | None, episode: int, out: Path, seed: int) -> None:

@@ -77,15 +77,15 @@ def export(
     from oneiro.systems.webrl import trajectories as records
     from oneiro.systems.webrl.outcome import action_of
 
-    found = records.read_folder(run / f"phase_{phase}" / "rollouts")
-    if not found:
+    trajectories = records.read_folder(run / f"phase_{phase}" / "rollouts")
+    if not trajectories:
         raise OneiroError(f"{run} has no rollouts of phase {phase}; see {run}/phase_*/rollouts")
     traces = []
-    for t in found:
+    for t in trajectories:
         steps = [formats.TraceStep(i, step.state, action_of(step)) for i, step in enumerate(t.steps)]
         traces.append(formats.Trace(t.key, t.intent, steps, float(t.success)))
     table = Table(f"Traces in {out}", ["traces", "successes"])
-    table.add(formats.write_traces(out, traces), sum(t.success for t in found))
+    table.add(formats.write_traces(out, traces), sum(t.success for t in trajectories))
     show([table], json)
 
 
@@ -130,9 +130,9 @@ def process(
     if stage == 2:
         past: list[list[dict[str, Any]]] = []
         for path in experience or ():
-            found, problems = formats.read_processed(path)
+            trajectories, problems = formats.read_processed(path)
             _name(problems)
-            past += found
+            past += trajectories
         if past and actor is None:
             raise OneiroError("stage 2 selects by perplexity: say --actor DIR, or --stage 1")
         rank = processing.ranker(actor) if past and actor is not None else None

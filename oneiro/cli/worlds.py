@@ -33,9 +33,9 @@ def worlds(json: JsonFile = None) -> None:
     from oneiro.worlds.registry import classes
 
     table = Table("Worlds", ["world", "about", "variants"])
-    for name, found in classes().items():
-        about = (sys.modules[found.__module__].__doc__ or "").partition("\n")[0]
-        table.add(name, about, ", ".join(sorted(found.variants)) or None)
+    for name, world in classes().items():
+        about = (sys.modules[world.__module__].__doc__ or "").partition("\n")[0]
+        table.add(name, about, ", ".join(sorted(world.variants)) or None)
     show([table], json)
 
 

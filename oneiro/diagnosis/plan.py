@@ -27,26 +27,26 @@ def memory(
     parameters, mode = size.parameters, rl.learner.parallel if gpus > 1 or rl.learner.parallel == "fsdp" else "none"
     learned = 0.02 * parameters if lora else parameters
     sharers = gpus if mode in ("data", "fsdp") else 1
-    found = {"weights": 2 * parameters}
+    bytes_by_part = {"weights": 2 * parameters}
     if mode == "fsdp":
-        found["shards, gradients and moments (fsdp)"] = 16 * learned / sharers + (
+        bytes_by_part["shards, gradients and moments (fsdp)"] = 16 * learned / sharers + (
             2 * parameters / sharers if lora else 0
         )
-        found["layers gathered"] = 4 * size.parameters / 16
+        bytes_by_part["layers gathered"] = 4 * size.parameters / 16
     else:
-        found["gradients"] = 2 * learned
-        found["masters and moments" + (" (sharded)" if sharers > 1 else "")] = 12 * learned / sharers
-        found["reduction"] = min(BUCKET, 4 * learned) if sharers > 1 else 0.0
+        bytes_by_part["gradients"] = 2 * learned
+        bytes_by_part["masters and moments" + (" (sharded)" if sharers > 1 else "")] = 12 * learned / sharers
+        bytes_by_part["reduction"] = min(BUCKET, 4 * learned) if sharers > 1 else 0.0
     models = int(bool(rl.learner.loss.kl or rl.kl_in_reward) and not lora)
     if models:
-        found["reference"] = 2 * parameters
+        bytes_by_part["reference"] = 2 * parameters
     if rl.algorithm.critic and not rl.shared_backbone:
-        found["critic"] = 4 * parameters + 12 * parameters / sharers
+        bytes_by_part["critic"] = 4 * parameters + 12 * parameters / sharers
     tokens = rows * length / sharers
     kept = size.kept * 2 * (2.6 if lora else 1.0)
-    found["micro-batch"] = min(MICRO_BATCH, capacity / PART_OF_GPU, tokens * kept) + LOGITS
-    found["key-value cache"] = min(capacity / CACHE_PART, rows / gpus * length * size.remembered * 2)
-    return {name: value for name, value in found.items() if value}
+    bytes_by_part["micro-batch"] = min(MICRO_BATCH, capacity / PART_OF_GPU, tokens * kept) + LOGITS
+    bytes_by_part["key-value cache"] = min(capacity / CACHE_PART, rows / gpus * length * size.remembered * 2)
+    return {name: value for name, value in bytes_by_part.items() if value}
 
 
 def times(size: Size, rl: RlSettings, rows: int, new: int, prompt: int, gpus: int, rates: Rates) -> dict[str, float]:
@@ -54,15 +54,15 @@ def times(size: Size, rl: RlSettings, rows: int, new: int, prompt: int, gpus: in
     own = rows / gpus
     scoring = rates.scoring(size, own * (prompt + new) * rl.epochs)
     passes = scoring_passes(rl)
-    found = {
+    seconds = {
         "sampling": new * rates.decoding(size, own, prompt + new / 2),
         "learning": 3 * scoring * (2 if rl.algorithm.critic else 1),
     }
     if passes:
-        found["scoring (reference, correction)"] = passes * scoring
+        seconds["scoring (reference, correction)"] = passes * scoring
     if gpus > 1:
-        found["reduction"] = rl.updates_per_step * rates.reducing(size)
-    return found
+        seconds["reduction"] = rl.updates_per_step * rates.reducing(size)
+    return seconds
 
 
 def plan(recipe: Recipe, gpus: int, gigabytes: float, rates: Rates | None = None, prompt: int = PROMPT) -> list[Table]:

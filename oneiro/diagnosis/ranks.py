@@ -34,9 +34,9 @@ def examine_ranks() -> list[Finding]:
     for rank, one in enumerate(seen):
         findings.append(Finding(f"rank {rank}", f"{one['host']}, {one['device']}, torch {one['torch']}"))
     for name in ("torch", "oneiro", "transformers"):
-        found = sorted({str(one[name]) for one in seen})
-        advice = "" if len(found) == 1 else "install the same version everywhere"
-        findings.append(Finding(f"{name} versions", ", ".join(found), advice, fatal=len(found) > 1))
+        versions = sorted({str(one[name]) for one in seen})
+        advice = "" if len(versions) == 1 else "install the same version everywhere"
+        findings.append(Finding(f"{name} versions", ", ".join(versions), advice, fatal=len(versions) > 1))
     skew = max(one["clock"] for one in seen) - min(one["clock"] for one in seen)
     findings.append(Finding("clocks", f"{skew:.2f} s apart at most", "" if skew < SKEW else "set them by NTP"))
     findings.append(Finding("all-reduce", f"{gigabytes:.2f} GB/s over {len(seen)} ranks"))
