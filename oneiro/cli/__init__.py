@@ -26,7 +26,7 @@ MISTAKE = 2
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-class Stopped(Exception):
+class Interrupted(Exception):
     """Control-C, before the command-line library turns it into an exit of its own."""
 
 
@@ -37,7 +37,7 @@ class Shell(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
-            raise Stopped(str(error) or "stopped") from error
+            raise Interrupted(str(error) or "stopped") from error
 
 
 app = typer.Typer(
@@ -93,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given = sys.argv[1:] if arguments is None else list(arguments)
         code = _only(given[0] if given else "")(given, standalone_mode=False)
         return code if isinstance(code, int) else 0
-    except (Stopped, KeyboardInterrupt) as error:
+    except (Interrupted, KeyboardInterrupt) as error:
         return _say(str(error) or "stopped", STOPPED)
     except Exception as error:
         line = explain(error)

@@ -28,7 +28,7 @@ def defaults(options: Mapping[str, tuple[Any, Any]], given: Mapping[str, Any], g
     return {name: usual[name] if given[name] is None else given[name] for name in options}, notice
 
 
-def filled(options: Mapping[str, tuple[Any, Any]], given: Mapping[str, Any]) -> dict[str, Any]:
+def fill_options(options: Mapping[str, tuple[Any, Any]], given: Mapping[str, Any]) -> dict[str, Any]:
     """The same for this machine, said aloud."""
     import torch
 
@@ -69,7 +69,7 @@ def video(
     from oneiro.runtime.progress import Bar, console
     from oneiro.systems.rlvr.video.command import evaluate_video, open_models
 
-    options = filled(FRAMES, {"segments": segments, "runs": runs, "lpips": lpips})
+    options = fill_options(FRAMES, {"segments": segments, "runs": runs, "lpips": lpips})
     networks = [] if options["lpips"] == "none" else [name.strip() for name in options["lpips"].split(",")]
     for name in networks:
         if name not in NETWORKS:
@@ -133,7 +133,7 @@ def policy(
 
     wanted = train.PolicyTrainingSettings(**assignments(settings or ()))
     names = train.chosen_names(policies, wanted.policies)
-    starts = int(filled(ROLLOUTS, {"starts": starts})["starts"])
+    starts = int(fill_options(ROLLOUTS, {"starts": starts})["starts"])
     played = real2sim.Real2SimSettings(task=task, starts=starts, horizon=horizon, seed=seed)
     models, size, action_repeat = real2sim.learned_models(model, stage)
     played = played.model_copy(update={"action_repeat": action_repeat})

@@ -27,7 +27,7 @@ def serve(
     \b
     oneiro web serve --port 8000        then open http://localhost:8000/
     """
-    _installed("starlette", "uvicorn")
+    _require_modules("starlette", "uvicorn")
     from oneiro.worlds.web.sites.serve import listen
     from oneiro.worlds.web.sites.serve import serve as answer
 
@@ -46,7 +46,7 @@ def parity(
 
     Exit code 1 if a line differs.
     """
-    _installed("starlette", "selectolax", "playwright")
+    _require_modules("starlette", "selectolax", "playwright")
     from oneiro.report.table import Table
     from oneiro.runtime.files import write_json
     from oneiro.worlds.web.browser.chromium import ChromiumBrowser
@@ -85,7 +85,7 @@ def web_tasks(
     oneiro eval web-tasks --agent all --tasks 1
     oneiro eval web-tasks --agent oracle --browser chromium
     """
-    _installed("starlette", "selectolax", *(["playwright"] if browser == "chromium" else []))
+    _require_modules("starlette", "selectolax", *(["playwright"] if browser == "chromium" else []))
     from oneiro.recipe import build
     from oneiro.runtime.progress import Bar, console
     from oneiro.worlds.web.exam import AGENTS, examine, known_agent, tables, template_tasks
@@ -107,7 +107,7 @@ def web_tasks(
         raise typer.Exit(1)
 
 
-def _installed(*modules: str) -> None:
+def _require_modules(*modules: str) -> None:
     from importlib.util import find_spec
 
     missing = [name for name in modules if find_spec(name) is None]

@@ -186,12 +186,12 @@ def information(
     """
     prompts = scores_SN.shape[1]
     per_token = scores_SN / lengths_S[:, None]
-    matched, marginal = _matched(per_token, own_S), _marginal(per_token)
+    matched, marginal = _score_own_prompts(per_token, own_S), _marginal(per_token)
     std = float(marginal.std())
     smooth = std if deviation is None else DECAY * deviation + (1 - DECAY) * std
     gain = float((matched - marginal).mean())
     metrics = {
-        "mi": float((_matched(scores_SN, own_S) - _marginal(scores_SN)).mean()),
+        "mi": float((_score_own_prompts(scores_SN, own_S) - _marginal(scores_SN)).mean()),
         "mi_most": float(np.log(prompts)),
         "mi_token": gain,
         "mi_z": gain / (std + EPSILON),
@@ -205,12 +205,12 @@ def information(
 
 def retrieval(scores_SN: NDArray[np.float64], own_S: NDArray[np.int64], k: int) -> float:
     """How often the own prompt is among the k best; prompts that fit equally well are drawn by lot."""
-    own = _matched(scores_SN, own_S)[:, None]
+    own = _score_own_prompts(scores_SN, own_S)[:, None]
     better, equal = (scores_SN > own).sum(axis=1), (scores_SN == own).sum(axis=1)
     return float(np.clip((k - better) / equal, 0.0, 1.0).mean())
 
 
-def _matched(scores_SN: NDArray[np.float64], own_S: NDArray[np.int64]) -> NDArray[np.float64]:
+def _score_own_prompts(scores_SN: NDArray[np.float64], own_S: NDArray[np.int64]) -> NDArray[np.float64]:
     """[S]: log p(z | own x)."""
     return scores_SN[np.arange(len(own_S)), own_S]
 

@@ -55,7 +55,7 @@ def probe(model: Any) -> dict[str, float]:
     """
     base = base_of(model)
     # Weights in a few bits compute with errors of their own: a small model of the same kind answers for them.
-    part = random_model(small_config(unquantised(base.config))) if is_quantised(base) else excerpt(base)
+    part = random_model(small_config(without_quantisation(base.config))) if is_quantised(base) else excerpt(base)
     generator = torch.Generator().manual_seed(0)
     most = part.get_input_embeddings().weight.shape[0]
     device = part.get_input_embeddings().weight.device
@@ -178,7 +178,7 @@ def is_quantised(base: Any) -> bool:
     return getattr(base, "is_quantized", False)
 
 
-def unquantised(config: Any) -> Any:
+def without_quantisation(config: Any) -> Any:
     config = copy.deepcopy(config)
     if hasattr(config, "quantization_config"):
         del config.quantization_config

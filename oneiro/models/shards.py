@@ -36,7 +36,7 @@ def find(source: Path) -> Path | None:
 def merge(folder: Path, target: Path) -> Path:
     """One Hugging Face folder from all shards in `folder`."""
     model = _skeleton(folder)
-    state = _tied(_whole(folder, model.state_dict()), model)
+    state = _tie_head(_whole(folder, model.state_dict()), model)
     quiet()
 
     def write(part: Path) -> None:
@@ -76,7 +76,7 @@ def _whole(folder: Path, expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
     for name, tensor in expected.items():
         pieces = [part.pop(name) for part in parts if name in part]
         if pieces:
-            tensors[name] = _joined(name, pieces, tensor.shape)
+            tensors[name] = _join(name, pieces, tensor.shape)
             if tensors[name].shape != tensor.shape or len(pieces) != len(parts):
                 raise OneiroError(f"{folder}: the shards of '{name}' do not make up its shape {tuple(tensor.shape)}")
     if strangers := sorted({name for part in parts for name in part}):
@@ -113,7 +113,7 @@ def _shards(part: Mapping[str, Any], ranks: int) -> int:
     return int(meshes[0].shape[-1]) if meshes else ranks
 
 
-def _joined(name: str, pieces: list[Any], shape: torch.Size) -> Tensor:
+def _join(name: str, pieces: list[Any], shape: torch.Size) -> Tensor:
     local = [getattr(piece, "_local_tensor", piece) for piece in pieces]
     if not hasattr(pieces[0], "placements"):
         return local[0] if local[0].shape == shape else torch.cat(local)
@@ -125,7 +125,7 @@ def _joined(name: str, pieces: list[Any], shape: torch.Size) -> Tensor:
     return torch.cat([piece for piece in local if piece.numel()], dim=place.dim)
 
 
-def _tied(state: dict[str, Tensor], model: Any) -> dict[str, Tensor]:
+def _tie_head(state: dict[str, Tensor], model: Any) -> dict[str, Tensor]:
     """Complete but for a head that is the embedding."""
     missing = [name for name in model.state_dict() if name not in state]
     tied = model.config.tie_word_embeddings

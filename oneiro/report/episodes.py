@@ -90,7 +90,7 @@ def sample(path: Path, stages: Sequence[str]) -> list[Shown]:
     in_order = [stage for stage in reversed(stages) if stage in files]
     in_order += [stage for stage in files if stage not in in_order]
     steps = [file for stage in in_order for _, file in _spread(sorted(files[stage]), STEPS)]
-    chosen = _spread([shown for file in steps for shown in _shown(file)], MAX_EPISODES)
+    chosen = _spread([shown for file in steps for shown in _read_shown(file)], MAX_EPISODES)
     room = MAX_PICTURES
     for place, shown in enumerate(chosen):
         kept = [_without_picture(turn) if (room := room - bool(turn.picture)) < 0 else turn for turn in shown.turns]
@@ -98,7 +98,7 @@ def sample(path: Path, stages: Sequence[str]) -> list[Shown]:
     return chosen
 
 
-def _shown(file: Path) -> Iterator[Shown]:
+def _read_shown(file: Path) -> Iterator[Shown]:
     for row in _both_kinds(list(read_lines(file))):
         try:
             yield show(row)
@@ -137,10 +137,10 @@ def compare(shown: str, truth: str) -> list[Span]:
     if max(len(words), len(true_words)) > MAX_WORDS:
         known = set(true_lines)
         return _join(Span(line + "\n", line not in known) for line in shown_lines)
-    return _join(_aligned(words, true_words))
+    return _join(_align(words, true_words))
 
 
-def _aligned(words: Sequence[str], true_words: Sequence[str]) -> Iterator[Span]:
+def _align(words: Sequence[str], true_words: Sequence[str]) -> Iterator[Span]:
     matcher = difflib.SequenceMatcher(None, words, true_words, autojunk=False)
     for kind, first, last, _, _ in matcher.get_opcodes():
         yield Span("".join(words[first:last]) or "␣", kind != "equal")

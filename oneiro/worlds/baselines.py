@@ -36,7 +36,7 @@ def require_script(name: str | None) -> None:
 
 
 @dataclass(frozen=True)
-class Played:
+class BaselineEpisode:
     """One finished episode."""
 
     score: float
@@ -63,7 +63,7 @@ def with_oracle(world: World) -> World:
 
 def play(
     world: World, policy: Policy, rng: np.random.Generator, *, seed: int, split: str | None, member: int
-) -> Played:
+) -> BaselineEpisode:
     """Reset and act until the episode ends."""
     world.reset(seed=seed, options={"split": split, "member": member})
     score, actions = 0.0, 0
@@ -71,7 +71,7 @@ def play(
         _, reward, terminated, truncated, info = world.step(policy(world, rng))
         score, actions = score + reward, actions + 1
         if terminated or truncated:
-            return Played(score, bool(info["success"]), actions)
+            return BaselineEpisode(score, bool(info["success"]), actions)
 
 
 def success_table(

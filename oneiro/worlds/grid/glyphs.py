@@ -47,7 +47,7 @@ class Glyphs(BaseModel):
         return ", ".join(f"{mark} {kind.description}" for mark, kind in zip(self.marks, kinds, strict=True))
 
 
-def drawn(cells: Sequence[int], width: int, glyphs: Glyphs, between: str = "") -> str:
+def draw_cells(cells: Sequence[int], width: int, glyphs: Glyphs, between: str = "") -> str:
     """Cell codes, row by row, as text: one line a row."""
     marks = glyphs.marks
     shown = [marks[code] for code in cells]
@@ -71,7 +71,7 @@ def place(cell: int, width: int, between: str = ",") -> str:
     return f"({row}{between}{column})"
 
 
-def misplaced(sentence: str, rows: int, columns: int, first: int = 0) -> str:
+def misplace(sentence: str, rows: int, columns: int, first: int = 0) -> str:
     """A sentence in which every `(row,column)` has become another cell of the board, always the same for the same
     sentence; `first` is where counting starts.
     """
@@ -85,7 +85,7 @@ def misplaced(sentence: str, rows: int, columns: int, first: int = 0) -> str:
     return re.sub(r"\(([0-9]{1,2}),([0-9]{1,2})\)", elsewhere, sentence)
 
 
-def stacked(grid: Callable[State, str], sentence: Callable[State, str]) -> Callable[State, str]:
+def stack_views(grid: Callable[State, str], sentence: Callable[State, str]) -> Callable[State, str]:
     """The view that shows a grid and, on the line below it, a sentence."""
 
     def show(*state: State.args, **named: State.kwargs) -> str:

@@ -58,12 +58,12 @@ def right(reply: str, label: str) -> bool:
     expected = number(label)
     if expected is not None:
         return last_number(reply) == expected
-    return _squeezed(final(reply)) == _squeezed(label)
+    return _squeeze(final(reply)) == _squeeze(label)
 
 
-def understood(reply: str, label: str) -> bool:
+def has_answer(reply: str, label: str) -> bool:
     """Whether a reply gives any answer of the label's kind."""
-    return last_number(reply) is not None if number(label) is not None else bool(_squeezed(final(reply)))
+    return last_number(reply) is not None if number(label) is not None else bool(_squeeze(final(reply)))
 
 
 def _is_sign(text: str, match: re.Match[str]) -> bool:
@@ -105,5 +105,5 @@ def _integer(digits: str) -> int:
     return int(digits.replace(",", ""))
 
 
-def _squeezed(text: str) -> str:
+def _squeeze(text: str) -> str:
     return "".join(text.lower().split()).strip("$.")

@@ -143,13 +143,13 @@ class Countdown(World):
         for _ in range(TRIES):
             count = int(rng.integers(self.config.fewest, self.config.most + 1))
             numbers = tuple(rng.integers(1, self.config.largest + 1, count).tolist())
-            task = made_up(rng, numbers, self.config.operations)
+            task = make_task(rng, numbers, self.config.operations)
             if task is not None and 1 <= task.target <= self.config.largest:
                 return task
         return None
 
 
-def made_up(rng: np.random.Generator, numbers: tuple[int, ...], operations: str) -> CountdownTask | None:
+def make_task(rng: np.random.Generator, numbers: tuple[int, ...], operations: str) -> CountdownTask | None:
     """A task these numbers can solve, by combining random pairs until one is left; None if that is not whole."""
     left = [(Fraction(number), str(number)) for number in numbers]
     while len(left) > 1:
@@ -157,7 +157,7 @@ def made_up(rng: np.random.Generator, numbers: tuple[int, ...], operations: str)
         operation = operations[int(rng.integers(len(operations)))]
         if operation == "/" and not b[0]:
             return None
-        left.append(_combined(a, b, operation))
+        left.append(_combine(a, b, operation))
     value, shown = left[0]
     return CountdownTask(numbers, int(value), shown) if value.denominator == 1 else None
 
@@ -174,7 +174,7 @@ def solve(numbers: tuple[int, ...], target: int) -> str | None:
             for operation in "+-*/":
                 if (operation in "+*" and i > j) or (operation == "/" and not b[0]):
                     continue
-                if (solution := search([*rest, _combined(a, b, operation)])) is not None:
+                if (solution := search([*rest, _combine(a, b, operation)])) is not None:
                     return solution
         return None
 
@@ -206,7 +206,7 @@ def _task(numbers: Sequence[Any], target: Any) -> CountdownTask:
     return CountdownTask(whole, int(target))
 
 
-def _combined(a: tuple[Fraction, str], b: tuple[Fraction, str], operation: str) -> tuple[Fraction, str]:
+def _combine(a: tuple[Fraction, str], b: tuple[Fraction, str], operation: str) -> tuple[Fraction, str]:
     """Two values with their expressions as one."""
     apply = {"+": add, "-": sub, "*": mul, "/": truediv}[operation]
     return apply(a[0], b[0]), f"({a[1]} {operation} {b[1]})"

@@ -97,16 +97,16 @@ def read_segment(path: str | Path, start: int, length: int) -> RobotEpisode:
     return _of_file(path, segment)
 
 
-def checked(path: str | Path) -> storage.Shape:
+def check_file(path: str | Path) -> storage.StoredShape:
     """Whether a file is whole: every byte is compared with its checksum, pictures are not decoded."""
 
-    def check(archive: zipfile.ZipFile) -> storage.Shape:
+    def check(archive: zipfile.ZipFile) -> storage.StoredShape:
         arrays = storage.read(archive)
         if storage.PICTURES in arrays and storage.ENDS in arrays:
             packed, ends = arrays.pop(storage.PICTURES), arrays.pop(storage.ENDS)
             arrays.pop(storage.SUMS, None)
             arrays[storage.IMAGE] = np.zeros((len(storage.bounds(ends, packed.nbytes)), 1, 1, 3), np.uint8)
-        return storage.Shape(*_episode(arrays).action.shape)
+        return storage.StoredShape(*_episode(arrays).action.shape)
 
     return _of_file(path, check)
 
@@ -226,7 +226,7 @@ def open_episodes(
     damaged: list[tuple[Path, str]] = []
     for path in paths:
         try:
-            whole.append((path, *(checked(path) if verify else _of_file(path, storage.shape_of))))
+            whole.append((path, *(check_file(path) if verify else _of_file(path, storage.shape_of))))
         except OneiroError as error:
             damaged.append((path, str(error)))
     if not whole:
@@ -244,7 +244,7 @@ def open_episodes(
 def is_whole(path: Path) -> bool:
     """Whether a file is there and can be read to its end."""
     try:
-        checked(path)
+        check_file(path)
     except OneiroError:
         return False
     return True

@@ -20,7 +20,7 @@ from oneiro.runtime import files
 from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.runtime.processes import each_done
 from oneiro.worlds.robot import storage
-from oneiro.worlds.robot.episodes import RobotEpisode, checked, refuse_others, write_episode
+from oneiro.worlds.robot.episodes import RobotEpisode, check_file, refuse_others, write_episode
 from oneiro.worlds.robot.tfrecord import (
     Corrupt,
     Damage,
@@ -244,7 +244,7 @@ def _import_numbered(number: int, work: Work, split: str, path: Path) -> tuple[i
 def _whole_frames(path: Path) -> int | None:
     """How many frames an episode file has that is there and whole."""
     try:
-        return checked(path).frames if path.exists() else None
+        return check_file(path).frames if path.exists() else None
     except OneiroError:
         return None
 
@@ -293,20 +293,20 @@ def _numbering(dataset: RldsDataset, split: str, path: Path) -> tuple[str, int, 
 def _episode(dataset: RldsDataset, fields: FieldMap, record: bytes) -> tuple[RobotEpisode, list[bytes]]:
     """An episode, and its frames as the record holds them."""
     features = example(record)
-    pictures = read_bytes(_named(features, fields.image))
+    pictures = read_bytes(_pick_feature(features, fields.image))
     if not pictures:
         raise Corrupt(f"{fields.image} holds no frames")
     size = _shape(dataset.leaves[fields.image])[:2]
     image = np.stack([storage.decode(picture, size) for picture in pictures])
-    parts = [_numbers(_named(features, name), dataset.leaves[name], name, len(image)) for name in fields.action]
+    parts = [_numbers(_pick_feature(features, name), dataset.leaves[name], name, len(image)) for name in fields.action]
     info: dict[str, Any] = {"dataset": dataset.name}
     if fields.instruction:
-        instruction = read_bytes(_named(features, fields.instruction))
+        instruction = read_bytes(_pick_feature(features, fields.instruction))
         info["instruction"] = instruction[0].decode("utf-8", "replace") if instruction else ""
     return RobotEpisode(image, np.concatenate(parts, axis=1), info), pictures
 
 
-def _named(features: Mapping[str, Feature], name: str) -> Feature:
+def _pick_feature(features: Mapping[str, Feature], name: str) -> Feature:
     if STEPS + name not in features:
         raise Corrupt(f"it has no {STEPS}{name}")
     return features[STEPS + name]

@@ -21,7 +21,7 @@ NO_ATTRIBUTE = "DUMMY_ATTR"
 
 
 @dataclass(frozen=True)
-class Wish:
+class ShopWish:
     """What somebody asked for: the words, the attributes and options meant, and the most to pay (0: not said)."""
 
     text: str
@@ -46,7 +46,7 @@ class Product:
     options: tuple[tuple[str, tuple[str, ...]], ...]
     """Each kind of option with its values."""
     price: float
-    wishes: tuple[Wish, ...] = ()
+    wishes: tuple[ShopWish, ...] = ()
     """What people who want this product have said."""
 
     @property
@@ -65,7 +65,7 @@ def load(products: Path, instructions: Path | None) -> tuple[Product, ...]:
     by_id = {product.id: product for row in rows if (product := _product(row)) is not None}
     if not by_id:
         raise OneiroError(f"{products} holds no product with an id (`asin`) and a `name`")
-    return tuple(_instructed(product, known.get(product.id)) for product in by_id.values())
+    return tuple(_add_instructions(product, known.get(product.id)) for product in by_id.values())
 
 
 def _product(row: dict[str, Any]) -> Product | None:
@@ -86,7 +86,7 @@ def _product(row: dict[str, Any]) -> Product | None:
     )
 
 
-def _instructed(product: Product, entry: Any) -> Product:
+def _add_instructions(product: Product, entry: Any) -> Product:
     """A product with what the file of instructions knows about it."""
     if not isinstance(entry, dict):
         return product
@@ -97,11 +97,11 @@ def _instructed(product: Product, entry: Any) -> Product:
     )
 
 
-def _wishes(entries: Iterable[Any]) -> Iterable[Wish]:
+def _wishes(entries: Iterable[Any]) -> Iterable[ShopWish]:
     for entry in entries:
         if isinstance(entry, dict) and entry.get("instruction") and entry.get("instruction_attributes"):
             options = tuple(_raw(option) for option in _list(entry.get("instruction_options")) if option)
-            yield Wish(_text(entry["instruction"]), _attributes(entry["instruction_attributes"]), options)
+            yield ShopWish(_text(entry["instruction"]), _attributes(entry["instruction_attributes"]), options)
 
 
 def _attributes(value: Any) -> tuple[str, ...]:

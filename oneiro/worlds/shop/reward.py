@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from difflib import SequenceMatcher
 
-from oneiro.worlds.shop.products import Product, Wish
+from oneiro.worlds.shop.products import Product, ShopWish
 from oneiro.worlds.shop.search import terms
 
 ALIKE = 85
@@ -35,7 +35,7 @@ BASIC_COLOURS = (
 _LATIN = dict.fromkeys(range(128, 256))
 
 
-def reward(bought: Product, chosen: tuple[str, ...], wanted: Product, wish: Wish) -> float:
+def reward(bought: Product, chosen: tuple[str, ...], wanted: Product, wish: ShopWish) -> float:
     """The score of buying `bought` with these option values for somebody who wanted `wanted`; 1 is perfect."""
     attributes = sum(_has_attribute(bought, attribute) for attribute in wish.attributes)
     options = sum(any(alike(_colour(value), _colour(option)) for value in chosen) for option in wish.options)

@@ -17,9 +17,9 @@ from pydantic import Field, model_validator
 
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, in_split, level_key
 from oneiro.worlds.shop import pages
-from oneiro.worlds.shop.catalogue import made_up
-from oneiro.worlds.shop.pages import BACK, BUY, DONE, ITEM, NEXT, PREVIOUS, RESULTS, SEARCH, Visit
-from oneiro.worlds.shop.products import Product, Wish, load
+from oneiro.worlds.shop.catalogue import make_products
+from oneiro.worlds.shop.pages import BACK, BUY, DONE, ITEM, NEXT, PREVIOUS, RESULTS, SEARCH, ShopVisit
+from oneiro.worlds.shop.products import Product, ShopWish, load
 from oneiro.worlds.shop.reward import reward
 from oneiro.worlds.shop.search import Index
 
@@ -54,7 +54,7 @@ class Goal:
 
     number: int
     product: Product
-    wish: Wish
+    wish: ShopWish
 
     @property
     def key(self) -> str:
@@ -73,12 +73,12 @@ class WebShop(World):
     def __init__(self, config: WorldConfig | None = None) -> None:
         super().__init__(config)
         chosen = self.config
-        self.products, self.index = opened(chosen.products, chosen.instructions, chosen.catalogue)
+        self.products, self.index = open_shop(chosen.products, chosen.instructions, chosen.catalogue)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         self.begin(seed, options)
         self.goal, key = draw_level(self.name, self.seed, self.split, self._draw, lambda goal: goal.key)
-        self.visit, self.paid = Visit(), 0.0
+        self.visit, self.paid = ShopVisit(), 0.0
         self.query = self._query()
         return self.render(), {"key": key, "optimum": self._way(self.visit)}
 
@@ -128,22 +128,22 @@ class WebShop(World):
     def oracle(self) -> str | None:
         return self._towards(self.visit) if not self.over and self.ceiling() else None
 
-    def _after(self, visit: Visit, action: str) -> Visit | None:
+    def _after(self, visit: ShopVisit, action: str) -> ShopVisit | None:
         """The page an action leads to; None if it is no action on this page."""
         match = re.fullmatch(r"\s*(search|click)\s?\[(.{1,400})\]\s*", action[:500], re.IGNORECASE | re.DOTALL)
         if match is None:
             return None
         if match[1].lower() == "click":
-            return pages.clicked(visit, match[2].strip().lower(), self.products)
+            return pages.click(visit, match[2].strip().lower(), self.products)
         if visit.page != SEARCH:
             return None
         return replace(visit, page=RESULTS, results=tuple(self.index.search(match[2], RESULTS_KEPT)), first=0)
 
-    def _worth(self, visit: Visit) -> float:
+    def _worth(self, visit: ShopVisit) -> float:
         chosen = tuple(value for _, value in visit.chosen)
         return reward(self.products[visit.item], chosen, self.goal.product, self.goal.wish)
 
-    def _towards(self, visit: Visit) -> str | None:
+    def _towards(self, visit: ShopVisit) -> str | None:
         """The next action of a customer who knows the product; None if no search finds it."""
         wanted = self.goal.number
         if visit.page == SEARCH:
@@ -160,7 +160,7 @@ class WebShop(World):
             return f"click[{BACK}]"
         return f"click[{PREVIOUS}]"
 
-    def _way(self, visit: Visit) -> int | None:
+    def _way(self, visit: ShopVisit) -> int | None:
         """Actions until the product is bought as wished; None if it cannot be."""
         for actions in range(100):
             if visit.page == DONE:
@@ -191,13 +191,13 @@ class WebShop(World):
         product = self.products[number]
         if not (product.wishes or product.attributes) or not in_split(level_key(product.id), self.split):
             return None
-        return Goal(number, product, wished(rng, product))
+        return Goal(number, product, make_wish(rng, product))
 
 
-def wished(rng: np.random.Generator, product: Product) -> Wish:
+def make_wish(rng: np.random.Generator, product: Product) -> ShopWish:
     """A wish for this product: one of its own, or its attributes; with options, where it names none, and a limit."""
     wishes = product.wishes or (
-        Wish(
+        ShopWish(
             f"Find me {product.query or product.title.lower()} with {', '.join(product.attributes[:2])}",
             product.attributes[:2],
         ),
@@ -215,9 +215,9 @@ def wished(rng: np.random.Generator, product: Product) -> Wish:
 
 
 @lru_cache(maxsize=4)
-def opened(products: Path | None, instructions: Path | None, catalogue: int) -> tuple[tuple[Product, ...], Index]:
+def open_shop(products: Path | None, instructions: Path | None, catalogue: int) -> tuple[tuple[Product, ...], Index]:
     """The shop's products and their index, made once for all worlds."""
-    goods = load(products, instructions) if products is not None else made_up(catalogue)
+    goods = load(products, instructions) if products is not None else make_products(catalogue)
     return goods, Index([product.words for product in goods])
 
 

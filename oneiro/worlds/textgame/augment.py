@@ -24,7 +24,7 @@ FIXED = ("Agent", "World")
 
 def names_in(states: Sequence[State]) -> list[str]:
     """What numbered objects are called in some states, without their numbers, sorted."""
-    return sorted({name for state in states for name in _renamed(state).values()})
+    return sorted({name for state in states for name in _new_names(state).values()})
 
 
 def augmented(case: Transition, rng: np.random.Generator, names: Sequence[str]) -> Transition:
@@ -41,7 +41,7 @@ def augmented(case: Transition, rng: np.random.Generator, names: Sequence[str]) 
     )
 
 
-def _renamed(state: State) -> dict[int, str]:
+def _new_names(state: State) -> dict[int, str]:
     """By number the names of those objects that may be called otherwise."""
     return {
         thing["uuid"]: called[1]
@@ -60,7 +60,7 @@ class _Words:
 
     @classmethod
     def drawn(cls, state: State, rng: np.random.Generator, names: Sequence[str]) -> _Words:
-        things = _renamed(state)
+        things = _new_names(state)
         free = [name for name in names if name not in things.values()]
         fresh = [free[place] for place in rng.permutation(len(free))[: len(things)]]
         numbers = [int(number) for number in rng.permutation(list(things))] if things else []

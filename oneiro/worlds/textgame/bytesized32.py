@@ -96,11 +96,11 @@ def import_bytesized32(source: str | Path, out: str | Path, report: Report | Non
             f"{source} lacks {', '.join(missing)}; give the folder of the ByteSized32 transitions, or parquet files"
         )
     rules = read_rules(source)
-    rows = (t for name in ROWS for t in _reported(source / name, report))
+    rows = (t for name in ROWS for t in _read_with_report(source / name, report))
     return write_dataset(out, "bytesized32", rows, rules, example=_distinct(read_transitions(source / EXAMPLES)))
 
 
-def _reported(path: Path, report: Report | None) -> Iterator[Transition]:
+def _read_with_report(path: Path, report: Report | None) -> Iterator[Transition]:
     for number, transition in enumerate(read_transitions(path), 1):
         if report is not None and number % 1000 == 0:
             report(path.name, number)

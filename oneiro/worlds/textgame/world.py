@@ -149,7 +149,7 @@ class TextGame(World):
 
     def _tree(self, thing: Thing, depth: int) -> list[str]:
         """A thing and all inside it, one line each, indented by depth."""
-        lines = [f"{'  ' * depth}{thing.name}{_shown(thing)}"]
+        lines = [f"{'  ' * depth}{thing.name}{_describe(thing)}"]
         if thing["isOpenable"] and not thing["isOpen"]:
             return lines
         return lines + [line for inner in self.scene.inside(thing) for line in self._tree(inner, depth + 1)]
@@ -159,7 +159,7 @@ class TextGame(World):
         return f'"{things[0].name}"' if things else '"cup (ID: 4)"'
 
 
-def _shown(thing: Thing) -> str:
+def _describe(thing: Thing) -> str:
     """What a look tells about a thing: its states, not its uses."""
     parts = []
     for key, value in thing.properties.items():

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from oneiro.worlds.grid.glyphs import misplaced, stacked
+from oneiro.worlds.grid.glyphs import misplace, stack_views
 
 
 class Board(NamedTuple):
@@ -44,7 +44,7 @@ def coordinates(board: Board) -> str:
 
 def wrong_coordinates(board: Board) -> str:
     """The sentence with every cell somewhere else: what an ablation shows."""
-    return misplaced(coordinates(board), board.size, board.size, first=1)
+    return misplace(coordinates(board), board.size, board.size, first=1)
 
 
 View = Callable[[Board], str]
@@ -53,10 +53,10 @@ VIEWS: dict[str, View] = {
     "text": text,
     "spaced": spaced,
     "coordinates": coordinates,
-    "grid+coordinates": stacked(text, coordinates),
-    "spaced+coordinates": stacked(spaced, coordinates),
-    "grid+wrong-coordinates": stacked(text, wrong_coordinates),
-    "spaced+wrong-coordinates": stacked(spaced, wrong_coordinates),
+    "grid+coordinates": stack_views(text, coordinates),
+    "spaced+coordinates": stack_views(spaced, coordinates),
+    "grid+wrong-coordinates": stack_views(text, wrong_coordinates),
+    "spaced+wrong-coordinates": stack_views(spaced, wrong_coordinates),
 }
 
 

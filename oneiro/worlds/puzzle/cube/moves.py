@@ -29,12 +29,12 @@ _DOWN = {"U": (0, 0, 1), "L": (0, -1, 0), "F": (0, -1, 0), "R": (0, -1, 0), "B":
 _ALONG = {"U": (1, 0, 0), "L": (0, 0, 1), "F": (1, 0, 0), "R": (0, 0, -1), "B": (-1, 0, 0), "D": (1, 0, 0)}
 
 
-def turned(state: State, move: str) -> State:
+def turn_side(state: State, move: str) -> State:
     """The state after a move such as `R` (clockwise seen from that side) or `R'`."""
     return tuple(state[source] for source in sources()[move])
 
 
-def solved(state: State) -> bool:
+def is_solved(state: State) -> bool:
     """Whether every face shows one colour; the cube as a whole may be held in any way."""
     return all(len(set(state[first : first + 4])) == 1 for first in range(0, STICKERS, 4))
 
