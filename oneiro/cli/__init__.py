@@ -21,8 +21,8 @@ from oneiro.runtime import threads
 from oneiro.runtime.errors import Notice, OneiroError
 from oneiro.runtime.terminal import printable
 
-STOPPED = 130
-MISTAKE = 2
+STOPPED = 130  # exit code: 128 + SIGINT, as shells have it
+MISTAKE = 2  # exit code of a mistake in a command, as click has it
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 

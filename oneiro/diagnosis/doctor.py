@@ -26,7 +26,7 @@ EXTRAS = {
     "bench": ("trl", "datasets", "accelerate"),
 }
 """Extra -> the modules it brings."""
-HUB_SECONDS = 3.0
+HUB_SECONDS = 3.0  # a look at a machine should end in seconds, with or without a network
 DRAWING = {"osmesa": "OSMesa", "egl": "EGL"}
 """What MUJOCO_GL calls it -> the library that draws a robot's frames, the preferred one first."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "firefox")

@@ -14,7 +14,7 @@ from oneiro.runtime.team import Team
 
 NUMBERS = 1 << 22
 """Float32 numbers of the exchange that is timed."""
-ROUNDS = 3
+ROUNDS = 3  # all-reduces that are timed
 SKEW = 1.0
 """Seconds by which clocks may differ before logs are hard to read together."""
 PORTS = "MASTER_ADDR", "MASTER_PORT"

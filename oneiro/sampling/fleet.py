@@ -27,7 +27,7 @@ from oneiro.sampling.engine import Engine, Sample
 from oneiro.sampling.rollout_server import RolloutServer
 from oneiro.sampling.settings import FleetSettings, SamplingSettings
 
-FIRST_WAIT = 0.2
+FIRST_WAIT_S = 0.2  # pauses double from here, to two seconds
 
 
 class Fleet(Engine):
@@ -87,7 +87,7 @@ class Fleet(Engine):
                 faults = "; ".join(f"{server.url}: {server.fault[:150]}" for server in self.servers)
                 raise OneiroError(f"no rollout server answered within {self.settings.patience_s:.0f} s ({faults})")
             self._look_again()
-            time.sleep(FIRST_WAIT)
+            time.sleep(FIRST_WAIT_S)
 
     def _look_again(self) -> None:
         """Ask servers that were left out, each every `revive_s` seconds."""
@@ -166,7 +166,7 @@ class Fleet(Engine):
                     raise OneiroError(
                         f"rollout servers failed {faults} times; the last, {server.url}: {fault}"
                     ) from fault
-                time.sleep(min(2.0, FIRST_WAIT * 2**faults))
+                time.sleep(min(2.0, FIRST_WAIT_S * 2**faults))
             finally:
                 with self._lock:
                     server.busy -= 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-NONE = -1
+NONE = -1  # the row shares no prompt
 KVCache = list[tuple[Tensor, Tensor]]
 """Keys and values [B, K, T, D] of every layer."""
 Index = Tensor | slice

@@ -19,7 +19,7 @@ from oneiro.sampling.engine import Sample
 from oneiro.sampling.request import ask
 from oneiro.sampling.settings import FleetSettings, SamplingSettings
 
-HEALTH_SECONDS = 5.0
+HEALTH_SECONDS = 5.0  # /health samples nothing: a server that takes longer is not there
 ABORTED = ("abort", "aborted", "error")
 
 

@@ -27,7 +27,7 @@ LEVELS = 64
 """Levels each statistical check plays."""
 MANY = 4
 """Times as many levels are drawn to compare the splits."""
-MEMBERS = 4
+MEMBERS = 4  # attempts at each level: enough to see whether chance decides
 FEW = 12
 """Levels played by an oracle with which no ceiling is to be compared; it may think long about each move."""
 NONSENSE = "☃ no such action ☃"

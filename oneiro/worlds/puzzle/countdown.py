@@ -22,7 +22,7 @@ from oneiro.worlds import records
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, level_key
 from oneiro.worlds.puzzle.expression import parse
 
-FORMAT_REWARD = 0.1
+FORMAT_REWARD = 0.1  # for an expression that uses the numbers rightly and misses the target
 CLOSE = Fraction(1, 100_000)
 """A value this near the target counts as the target, as published."""
 FEWEST, MOST, LARGEST = 2, 5, 10**9 - 1

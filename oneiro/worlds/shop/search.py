@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from math import log
 
-K1, B = 0.9, 0.4
+K1, B = 0.9, 0.4  # of BM25, as Anserini has them, which WebShop searches with
 MAX_QUERY_CHARS = 300
 """Characters of a query that are read: it is what a model wrote."""
 

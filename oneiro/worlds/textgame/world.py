@@ -15,7 +15,7 @@ from oneiro.worlds.textgame.scene import ROOT, Scene, Thing
 from oneiro.worlds.textgame.solver import solve
 from oneiro.worlds.textgame.state import Situation
 
-KEPT_PLANS = 4096
+KEPT_PLANS = 4096  # states whose solution is remembered, which bounds memory
 
 _HIDDEN_PROPERTIES = frozenset(("isContainer", "isMoveable", "isOpenable", "isActivatable"))
 """Properties that say what a thing is for; the readable view leaves them out."""

@@ -20,7 +20,7 @@ ONE = np.uint64(1)
 SHIFTS = ((-1, 0), (1, 0), (0, -1), (0, 1))
 """Row and column steps of up, down, left, right; a direction and its opposite differ in the last bit of the index."""
 
-MAX_INSIDE = 64
+MAX_INSIDE = 64  # cells: a room is one 64-bit mask
 
 
 class Distances:
