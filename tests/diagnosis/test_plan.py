@@ -61,6 +61,10 @@ def test_sizes_come_from_settings_folders_and_names(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({**config, "vocab_size": 100, "intermediate_size": 128}))
     found = size_of(ModelSettings(name=str(tmp_path)))
     assert found.remembered == 2 * 2 * 32 and found.kept == 2 * (4 * 64 + 2 * 128 + 2 * 128)
+    nested = tmp_path / "model-9B"  # sizes one level down, as models of text and pictures have them
+    nested.mkdir()
+    (nested / "config.json").write_text(json.dumps({"text_config": config}))
+    assert size_of(ModelSettings(name=str(nested))).parameters == 9e9
     for name, parameters in {
         "ORG/NAME-7B": 7e9,
         "google/gemma-3-270m-it": 270e6,
