@@ -56,7 +56,7 @@ class Fleet(Engine):
             self._write()
             with ThreadPoolExecutor(len(self.servers)) as pool:
                 list(pool.map(self._revive, self.servers))
-        self._require_some()
+        self._require_one()
 
     def _write(self) -> None:
         """One folder per version; the one before stays for a server that still reads it."""
@@ -68,8 +68,8 @@ class Fleet(Engine):
 
     def _revive(self, server: RolloutServer) -> None:
         """Ask a server whether it is there and give it the present weights."""
-        server.looked = time.monotonic()
-        if not server.healthy():
+        server.checked_at = time.monotonic()
+        if not server.is_healthy():
             server.alive = False
             return
         try:
@@ -79,23 +79,23 @@ class Fleet(Engine):
         except ServerFault as fault:
             server.alive, server.fault = False, f"new weights failed: {fault}"
 
-    def _require_some(self) -> None:
+    def _require_one(self) -> None:
         """At least one server answers, within `patience_s`."""
         deadline = time.monotonic() + self.settings.patience_s
         while not any(server.alive for server in self.servers):
             if time.monotonic() > deadline:
                 faults = "; ".join(f"{server.url}: {server.fault[:150]}" for server in self.servers)
                 raise OneiroError(f"no rollout server answered within {self.settings.patience_s:.0f} s ({faults})")
-            self._look_again()
+            self._revive_absent()
             time.sleep(FIRST_WAIT_S)
 
-    def _look_again(self) -> None:
+    def _revive_absent(self) -> None:
         """Ask servers that were left out, each every `revive_s` seconds."""
         if not self._reviving.acquire(blocking=False):
             return
         try:
             for server in self.servers:
-                if not server.alive and time.monotonic() - server.looked >= self.settings.revive_s:
+                if not server.alive and time.monotonic() - server.checked_at >= self.settings.revive_s:
                     self._revive(server)
         finally:
             self._reviving.release()
@@ -145,10 +145,10 @@ class Fleet(Engine):
                 raise OneiroError(
                     f"rollout servers took longer than {self.settings.total_s:.0f} s (rl.servers.total_s)"
                 )
-            self._look_again()
-            server = self._take()
+            self._revive_absent()
+            server = self._choose_server()
             if server is None:
-                self._require_some()
+                self._require_one()
                 continue
             try:
                 received = server.sample(prompt, n - len(samples), sampling, seeds.derive(seed, attempt))
@@ -173,7 +173,7 @@ class Fleet(Engine):
             attempt += 1
         return samples
 
-    def _take(self) -> RolloutServer | None:
+    def _choose_server(self) -> RolloutServer | None:
         """The server that is there, has weights no older than allowed, and has least to do."""
         with self._lock:
             there = [server for server in self.servers if server.alive and self._fresh(server)]

@@ -34,11 +34,11 @@ class RolloutServer:
     """Of its weights, as far as we know; -1: unknown."""
     alive: bool = False
     busy: int = 0
-    fault: str = "not asked yet"
-    looked: float = -math.inf
-    """When it was last asked whether it is there."""
+    fault: str = "no request yet"
+    checked_at: float = -math.inf
+    """On the monotonic clock: when it last had to show that it is there."""
 
-    def healthy(self) -> bool:
+    def is_healthy(self) -> bool:
         try:
             ask(f"{self.url}/health", seconds=HEALTH_SECONDS)
         except ServerFault as fault:
