@@ -23,13 +23,13 @@ from oneiro.runtime import distributed, files, plugins, threads
 from oneiro.runtime.errors import Notice, OneiroError
 from oneiro.runtime.terminal import printable
 
-STOPPED = 130
-MISTAKE = 2
+STOPPED = 130  # exit code: 128 + SIGINT, as shells have it
+MISTAKE = 2  # exit code of a mistake in a command, as click has it
 ALMOST_FULL = 16 << 20
 """Bytes: a file that did not fit has been removed again by the time one asks."""
 
 
-class Stopped(Exception):
+class Interrupted(Exception):
     """Control-C, before the command-line library turns it into an exit of its own."""
 
 
@@ -40,7 +40,7 @@ class Shell(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
-            raise Stopped(str(error) or "stopped") from error
+            raise Interrupted(str(error) or "stopped") from error
 
 
 app = typer.Typer(
@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given = sys.argv[1:] if arguments is None else list(arguments)
         code = _only(given[0] if given else "")(given, standalone_mode=False)
         return code if isinstance(code, int) else 0
-    except (Stopped, KeyboardInterrupt) as error:
+    except (Interrupted, KeyboardInterrupt) as error:
         return _say(str(error) or "stopped", STOPPED)
     except Exception as error:
         line = explain(error)

@@ -106,10 +106,10 @@ def agent(
     from oneiro.runtime.progress import Bar, console
     from oneiro.sampling.server import ServerConfig
 
-    asked = assignments(server_settings or ())
+    server_options = assignments(server_settings or ())
     screen = console()
     with Bar("episodes", None, 0, screen, lambda line: None) as bar:
-        found = evaluate_agent(
+        table = evaluate_agent(
             world,
             model,
             policy,
@@ -118,7 +118,9 @@ def agent(
             assignments(settings or ()) | ({"browser": browser} if browser else {}),
             seed,
             split=split,
-            server=build(ServerConfig, {**asked, "base_url": server, "model": server_model}) if server else None,
+            server=build(ServerConfig, {**server_options, "base_url": server, "model": server_model})
+            if server
+            else None,
             oracle_share=0.5 if oracle_share is None else oracle_share,
             dialogue=assignments(dialogue or ()),
             plan=planner,
@@ -126,4 +128,4 @@ def agent(
             advance=bar.advance,
             expect=bar.expect,
         )
-    show([found], json)
+    show([table], json)

@@ -115,7 +115,7 @@ def recipes(
     else:
         widest = max(len(card.name) for card in cards)
         for card in cards:
-            typer.echo(f"{card.name:<{widest}}  {_shortened(card.about, columns - widest - 2)}")
+            typer.echo(f"{card.name:<{widest}}  {_shorten(card.about, columns - widest - 2)}")
         typer.echo("oneiro recipes NAME: the whole text, needs, time, presets and models")
     if json is not None:
         from oneiro.report.table import Table
@@ -127,7 +127,7 @@ def recipes(
         write_json(json, table.data())
 
 
-def _shortened(text: str, width: int) -> str:
+def _shorten(text: str, width: int) -> str:
     """The text in one line of so many columns, cut at a word."""
     if len(text) <= width:
         return text

@@ -27,18 +27,18 @@ def defaults(options: Mapping[str, tuple[Any, Any]], given: Mapping[str, Any], g
     left = [name for name in options if given[name] is None]
     quick = ", ".join(f"--{name} {usual[name]}" for name in left)
     full = " ".join(f"--{name} {options[name][0]}" for name in left)
-    said = f"no GPU: {quick}; the full measurement is {full}, in hours" if left and not gpu else ""
-    return {name: usual[name] if given[name] is None else given[name] for name in options}, said
+    notice = f"no GPU: {quick}; the full measurement is {full}, in hours" if left and not gpu else ""
+    return {name: usual[name] if given[name] is None else given[name] for name in options}, notice
 
 
-def filled(options: Mapping[str, tuple[Any, Any]], given: Mapping[str, Any]) -> dict[str, Any]:
+def fill_options(options: Mapping[str, tuple[Any, Any]], given: Mapping[str, Any]) -> dict[str, Any]:
     """The same for this machine, said aloud."""
     import torch
 
-    found, said = defaults(options, given, torch.cuda.is_available())
-    if said:
-        warn(said)
-    return found
+    values, notice = defaults(options, given, torch.cuda.is_available())
+    if notice:
+        warn(notice)
+    return values
 
 
 def progress(title: str, total: int) -> Bar:
@@ -77,15 +77,15 @@ def video(
     from oneiro.runtime.errors import OneiroError, nearest
     from oneiro.tasks.video.command import evaluate_video, open_models
 
-    asked = filled(FRAMES, {"segments": segments, "runs": runs, "lpips": lpips})
-    networks = [] if asked["lpips"] == "none" else [name.strip() for name in asked["lpips"].split(",")]
+    options = fill_options(FRAMES, {"segments": segments, "runs": runs, "lpips": lpips})
+    networks = [] if options["lpips"] == "none" else [name.strip() for name in options["lpips"].split(",")]
     for name in networks:
         if name not in NETWORKS:
             raise OneiroError(f"LPIPS knows no network called '{name}'{nearest(name, NETWORKS)}")
     if split not in ("test", "all"):
         raise OneiroError(f"no split called '{split}'; choose test or all")
     models = open_models(model)
-    count, futures = asked["segments"], asked["runs"]
+    count, futures = options["segments"], options["runs"]
     with progress("segments", len(models) * count) as bar:
         tables = evaluate_video(
             models, data, "all" if split == "all" else "test", count, futures, networks, seed, bar.advance, warn
@@ -140,7 +140,7 @@ def policy(
     from oneiro.systems.policy_eval.train import PolicyTrainingSettings
 
     training = PolicyTrainingSettings(**assignments(settings or ()))
-    starts = int(filled(ROLLOUTS, {"starts": starts})["starts"])
+    starts = int(fill_options(ROLLOUTS, {"starts": starts})["starts"])
     compared, tables = pipeline.run(
         model,
         pipeline.Real2SimSettings(task=task, starts=starts, horizon=horizon, seed=seed),

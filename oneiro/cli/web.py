@@ -58,16 +58,16 @@ def parity(
     from oneiro_web.browsers.text.browser import TextBrowser
 
     with at_work("parity"), TextBrowser() as text, ChromiumBrowser() as chromium:
-        found = compare(text, chromium, pages, seed, site)
+        result = compare(text, chromium, pages, seed, site)
     table = Table("The text browser beside Chromium", ["pages", "types", "equal pages", "lines", "equal lines"])
-    kinds, equal = {page.kind for page in found.pages}, len(found.pages) - len(found.different)
-    table.add(len(found.pages), len(kinds), equal, found.lines, found.equal_lines)
+    kinds, equal = {page.kind for page in result.pages}, len(result.pages) - len(result.different)
+    table.add(len(result.pages), len(kinds), equal, result.lines, result.equal_lines)
     show([table], None)
-    for page in found.different:
+    for page in result.different:
         typer.echo(printable("\n".join([page.url, *page.differences])))
     if json is not None:
-        write_json(json, found.as_json())
-    if found.different:
+        write_json(json, result.as_json())
+    if result.different:
         raise typer.Exit(1)
 
 

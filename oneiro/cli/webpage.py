@@ -69,12 +69,12 @@ def data_web(
     predictor = WebPagePredictor(build(WebPagePredictorConfig, assignments(task or ())))
     world = {**({"test": "unseen"} if split == "test" else {}), **assignments(settings or ())}
     recorded_web(source, world).close()  # a wrong name or setting shows before anything is played
-    asked = Collection(source, world, policy, episodes, split, steps, probes, oracle_share, seed)
+    collection = Collection(source, world, policy, episodes, split, steps, probes, oracle_share, seed)
     kinds = {"changed": 0, "unchanged": 0, "probes": 0}
     with Bar("episodes", episodes, 0, console(), lambda line: None) as bar:
 
         def counted():  # type: ignore[no-untyped-def]
-            for case in collect_steps(asked, bar.advance):
+            for case in collect_steps(collection, bar.advance):
                 kinds["changed" if predictor.changes(case) else "unchanged"] += 1
                 kinds["probes"] += case.probe
                 yield case
@@ -124,14 +124,14 @@ def web_page(
     if pairs is not None:
         from oneiro.tasks.webpage.command import score_pairs
 
-        found = score_pairs(pairs, chosen)
-        for line, reason in found.bad[:SHOWN_BAD]:
+        scores = score_pairs(pairs, chosen)
+        for line, reason in scores.bad[:SHOWN_BAD]:
             warn(printable(f"{pairs}, line {line}: skipped, {reason}"))
-        if len(found.bad) > SHOWN_BAD:
-            warn(f"{len(found.bad) - SHOWN_BAD} more rows skipped")
-        show([found.table()], None)
+        if len(scores.bad) > SHOWN_BAD:
+            warn(f"{len(scores.bad) - SHOWN_BAD} more rows skipped")
+        show([scores.table()], None)
         if json is not None:
-            write_json(json, found.data())
+            write_json(json, scores.data())
         return
     from oneiro.models.settings import require_place
 

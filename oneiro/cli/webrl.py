@@ -78,15 +78,15 @@ def export(
     from oneiro.systems.webrl import formats
     from oneiro.systems.webrl.episodes import intent_of, key_of, turns_of
 
-    found = records.read_folder(run / f"phase_{phase}" / "rollouts")
-    if not found:
+    trajectories = records.read_folder(run / f"phase_{phase}" / "rollouts")
+    if not trajectories:
         raise OneiroError(f"{run} has no rollouts of phase {phase}; see {run}/phase_*/rollouts")
     traces = []
-    for t in found:
+    for t in trajectories:
         steps = [formats.TraceStep(i, turn["state"], action_in(turn["reply"])) for i, turn in enumerate(turns_of(t))]
         traces.append(formats.Trace(key_of(t), intent_of(t), steps, float(t.success)))
     table = Table(f"Traces in {out}", ["traces", "successes"])
-    table.add(formats.write_traces(out, traces), sum(t.success for t in found))
+    table.add(formats.write_traces(out, traces), sum(t.success for t in trajectories))
     show([table], json)
 
 
@@ -131,9 +131,9 @@ def process(
     if stage == 2:
         past: list[list[dict[str, Any]]] = []
         for path in experience or ():
-            found, problems = formats.read_processed(path)
+            trajectories, problems = formats.read_processed(path)
             _name(problems)
-            past += found
+            past += trajectories
         if past and actor is None:
             raise OneiroError("stage 2 selects by perplexity: say --actor DIR, or --stage 1")
         rank = processing.ranker(actor) if past and actor is not None else None

@@ -33,9 +33,9 @@ def worlds(json: JsonFile = None) -> None:
     from oneiro.worlds.registry import classes
 
     table = Table("Worlds", ["world", "about", "variants"])
-    for name, found in classes().items():
-        about = (sys.modules[found.__module__].__doc__ or "").partition("\n")[0]
-        table.add(name, about, ", ".join(sorted(found.variants)) or None)
+    for name, world in classes().items():
+        about = (sys.modules[world.__module__].__doc__ or "").partition("\n")[0]
+        table.add(name, about, ", ".join(sorted(world.variants)) or None)
     show([table], json)
 
 
@@ -165,10 +165,10 @@ def play(
 def tell(text: str) -> None:
     """Print lines no longer than the terminal is wide, broken between words; in a pipe they stay whole."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-    typer.echo("\n".join(folded(line, width) for line in printable(text).split("\n")))
+    typer.echo("\n".join(fold_line(line, width) for line in printable(text).split("\n")))
 
 
-def folded(line: str, width: int) -> str:
+def fold_line(line: str, width: int) -> str:
     """A line that is too long goes on below its own indent; a word that is longer than the line stays whole."""
     if not 0 < width < len(line):
         return line

@@ -26,7 +26,7 @@ EXTRAS = {
     "bench": ("trl", "datasets", "accelerate"),
 }
 """Extra -> the modules it brings."""
-HUB_SECONDS = 3.0
+HUB_SECONDS = 3.0  # a look at a machine should end in seconds, with or without a network
 DRAWING = {"osmesa": "OSMesa", "egl": "EGL"}
 """What MUJOCO_GL calls it -> the library that draws a robot's frames, the preferred one first."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "firefox")
@@ -45,11 +45,11 @@ class Finding:
 def examine() -> list[Finding]:
     """Look at everything; a look that fails is a finding too."""
     findings: list[Finding] = []
-    for look in LOOKS:
+    for check in CHECKS:
         try:
-            findings.extend(look())
+            findings.extend(check())
         except Exception as error:
-            findings.append(Finding(look.__name__, f"{type(error).__name__}: {error}", "please report this"))
+            findings.append(Finding(check.__name__, f"{type(error).__name__}: {error}", "please report this"))
     return findings
 
 
@@ -124,18 +124,20 @@ def extras() -> Iterator[Finding]:
 
 def drawing() -> Iterator[Finding]:
     """Who can draw the frames of the robot."""
-    found = [name for name in DRAWING.values() if ctypes.util.find_library(name)]
+    libraries = [name for name in DRAWING.values() if ctypes.util.find_library(name)]
     chosen = os.environ.get("MUJOCO_GL")
     advice = f"MUJOCO_GL={chosen} is set and decides" if chosen else ""
-    if not found:
+    if not libraries:
         advice = "only the robot needs one: apt-get install libosmesa6 libgl1"
-    yield Finding("robot frames", f"drawn by {' or '.join(found)}" if found else "neither OSMesa nor EGL", advice)
+    yield Finding(
+        "robot frames", f"drawn by {' or '.join(libraries)}" if libraries else "neither OSMesa nor EGL", advice
+    )
 
 
 def browsers() -> Iterator[Finding]:
-    found = [name for name in BROWSERS if shutil.which(name)]
-    advice = "" if found else "reports open in any; only worlds of web pages need one on this machine"
-    yield Finding("browser", ", ".join(found) or "none", advice)
+    installed = [name for name in BROWSERS if shutil.which(name)]
+    advice = "" if installed else "reports open in any; only worlds of web pages need one on this machine"
+    yield Finding("browser", ", ".join(installed) or "none", advice)
 
 
 def hub() -> Iterator[Finding]:
@@ -150,7 +152,7 @@ def hub() -> Iterator[Finding]:
         yield Finding("model hub", f"{ENDPOINT} does not answer", "use tiny, smollm2-135m, or a model folder")
 
 
-LOOKS: tuple[Callable[[], Iterator[Finding]], ...] = (
+CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
     python,
     packages,
     processor,

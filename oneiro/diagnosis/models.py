@@ -87,13 +87,13 @@ def check_model(source: str) -> ModelCheck:
 def table(checks: Sequence[ModelCheck]) -> Table:
     """One line a model."""
     columns = ["logits", "sampled_logprobs", "gradients", "resumed", "merged_adapter"]
-    found = Table("Models", ["architecture", "runs", *(name.replace("_", " ") for name in columns), "verdict"])
+    summary = Table("Models", ["architecture", "runs", *(name.replace("_", " ") for name in columns), "verdict"])
     for check in checks:
         runs = {"own": "fast path", "layers": "transformers layers", "": "no"}[check.forward]
         numbers = (f"{check.differences[name]:.0e}" if name in check.differences else "" for name in columns)
         verdict = f"refused: {check.refused}" if check.refused else "supported" if check.passed else "WRONG"
-        found.add(check.name, runs, *numbers, verdict)
-    return found
+        summary.add(check.name, runs, *numbers, verdict)
+    return summary
 
 
 def open_source(source: str) -> tuple[str, Callable[[int], Any]]:
@@ -219,6 +219,6 @@ def tokens_for(model: Any, count: int, seed: int) -> Any:
     return np.random.default_rng(seed).integers(3, vocabulary, count, dtype=np.int32)
 
 
-def difference(found: Tensor, expected: Tensor) -> float:
+def difference(actual: Tensor, expected: Tensor) -> float:
     scale = max(1e-12, float(expected.abs().max()))
-    return float((found.float() - expected.float()).abs().max()) / scale
+    return float((actual.float() - expected.float()).abs().max()) / scale

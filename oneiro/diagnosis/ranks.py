@@ -13,7 +13,7 @@ from oneiro.runtime import distributed
 
 NUMBERS = 1 << 22
 """Float32 numbers of the exchange that is timed."""
-ROUNDS = 3
+ROUNDS = 3  # all-reduces that are timed
 SKEW = 1.0
 """Seconds by which clocks may differ before logs are hard to read together."""
 PORTS = "MASTER_ADDR", "MASTER_PORT"
@@ -32,9 +32,9 @@ def examine_ranks() -> list[Finding]:
     for rank, one in enumerate(seen):
         findings.append(Finding(f"rank {rank}", f"{one['host']}, {one['device']}, torch {one['torch']}"))
     for name in ("torch", "oneiro", "transformers"):
-        found = sorted({str(one[name]) for one in seen})
-        advice = "" if len(found) == 1 else "install the same version everywhere"
-        findings.append(Finding(f"{name} versions", ", ".join(found), advice, fatal=len(found) > 1))
+        versions = sorted({str(one[name]) for one in seen})
+        advice = "" if len(versions) == 1 else "install the same version everywhere"
+        findings.append(Finding(f"{name} versions", ", ".join(versions), advice, fatal=len(versions) > 1))
     skew = max(one["clock"] for one in seen) - min(one["clock"] for one in seen)
     findings.append(Finding("clocks", f"{skew:.2f} s apart at most", "" if skew < SKEW else "set them by NTP"))
     findings.append(Finding("all-reduce", f"{gigabytes:.2f} GB/s over {len(seen)} ranks"))

@@ -43,18 +43,13 @@ def size_of(model: Any) -> Size:
     """From the settings of `tiny`, a config.json, or the number in a model's name: an estimate may use it."""
     if model.name == "tiny":
         return _size(float(model.parameters or 0), model.layers, model.width, model.mlp, 1.0)
-    file = pretrained.find_config(model.name)
-    if file is not None:
+    file, counted = pretrained.find_config(model.name), pretrained.count_parameters(model.name)
+    if file is not None and counted is not None:
         config = json.loads(file.read_text(encoding="utf-8"))
-        shared = (config.get("num_key_value_heads") or config["num_attention_heads"]) / config["num_attention_heads"]
+        heads = config.get("num_attention_heads") or 1
+        shared = (config.get("num_key_value_heads") or heads) / heads
         layers, width = config["num_hidden_layers"], config["hidden_size"]
-        return _size(
-            pretrained.count_parameters(model.name) or 0.0,
-            layers,
-            width,
-            config.get("intermediate_size") or 4 * width,
-            shared,
-        )
+        return _size(counted, layers, width, config.get("intermediate_size") or 4 * width, shared)
     parameters = _count_by_name(model.name)
     # Layers and widths of the usual Llama-like models of that size.
     layers = round(8 * (parameters / 1e8) ** 0.3)

@@ -22,8 +22,8 @@ from oneiro.models.prefix import PrefixGroup, part, rows_of
 
 SHARE_AT_LEAST = 0.2
 """Share prefixes when that saves at least this part of the tokens; below it a second pass costs more than it saves."""
-LONGEST_GROUP = 4096
-"""Tokens of a group in one sequence: where attention needs a mask, it is that long squared."""
+MAX_GROUP_TOKENS = 4096
+"""Tokens of a group in one sequence: where attention needs a mask, the mask has that many squared."""
 ALIGNED = 8
 """What the length of a sequence is a multiple of where its mask is given: fast attention kernels ask for it."""
 
@@ -149,19 +149,19 @@ def batches(
         share = saved >= SHARE_AT_LEAST * sum(len(e) for e in examples)
     if not share:
         alone = [PrefixGroup(0, [i]) for i in sorted(range(len(examples)), key=lambda i: (len(examples[i]), i))]
-        for chunk in filled(alone, examples, budget):
+        for chunk in pack(alone, examples, budget):
             yield separate_rows(examples, chunk, device)
         return
     # A group larger than the budget is cut; the cut parts compute their prefix again.
-    most = min(budget, LONGEST_GROUP) if packed else budget
+    most = min(budget, MAX_GROUP_TOKENS) if packed else budget
     groups = [piece for group in groups for piece in cut(group, examples, most)]
     if packed:
         groups.sort(key=lambda group: (packed_length(examples, group), group.rows[0]))
-        for chunk in filled_sequences(groups, examples, budget):
+        for chunk in pack_sequences(groups, examples, budget):
             yield packed_groups(examples, chunk, device)
         return
     groups.sort(key=lambda group: (group.length, max(len(examples[i]) for i in group.rows), group.rows[0]))
-    for chunk in filled(groups, examples, budget):
+    for chunk in pack(groups, examples, budget):
         yield rows_after_prefix(examples, chunk, device)
 
 
@@ -182,7 +182,7 @@ def cut(group: PrefixGroup, examples: Sequence[Example], budget: int) -> Iterato
     yield part(group, start, len(group.rows))
 
 
-def filled_sequences(
+def pack_sequences(
     groups: Iterable[PrefixGroup], examples: Sequence[Example], budget: int
 ) -> Iterator[list[PrefixGroup]]:
     """Greedy packing of groups as sequences, shortest first, under a padded-token budget."""
@@ -196,7 +196,7 @@ def filled_sequences(
         yield chunk
 
 
-def filled(groups: Iterable[PrefixGroup], examples: Sequence[Example], budget: int) -> Iterator[list[PrefixGroup]]:
+def pack(groups: Iterable[PrefixGroup], examples: Sequence[Example], budget: int) -> Iterator[list[PrefixGroup]]:
     """Greedy packing of groups, rows with one prefix each, under a padded-token budget."""
     chunk: list[PrefixGroup] = []
     longest = prefix = rows = 0
@@ -216,12 +216,12 @@ def filled(groups: Iterable[PrefixGroup], examples: Sequence[Example], budget: i
 
 
 def separate_rows(examples: Sequence[Example], groups: list[PrefixGroup], device: Device) -> Batch:
-    tokens, begins = _padded(examples, groups)
+    tokens, begins = _pad(examples, groups)
     return _batch(examples, rows_of(groups), begins, SeparateRows(_tensor(tokens, device)), device)
 
 
 def rows_after_prefix(examples: Sequence[Example], groups: list[PrefixGroup], device: Device) -> Batch:
-    tokens, begins = _padded(examples, groups)
+    tokens, begins = _pad(examples, groups)
     prefixes = np.zeros((len(groups), max(1, *(group.length for group in groups))), np.int64)
     for g, group in enumerate(groups):
         prefixes[g, : group.length] = examples[group.rows[0]].tokens[: group.length]
@@ -255,7 +255,7 @@ def packed_groups(examples: Sequence[Example], groups: list[PrefixGroup], device
     return _batch(examples, rows_of(groups), begins, layout, device)
 
 
-def _padded(examples: Sequence[Example], groups: list[PrefixGroup]) -> tuple[np.ndarray, list[int]]:
+def _pad(examples: Sequence[Example], groups: list[PrefixGroup]) -> tuple[np.ndarray, list[int]]:
     """The rows' own tokens [B, R], right-padded, and where each row's position 0 would stand in the flat tokens."""
     rows = [(i, group.length) for group in groups for i in group.rows]
     width = max(len(examples[i]) - start for i, start in rows)

@@ -28,10 +28,10 @@ FIRST_STEPS = 10
 LOST = 0.01
 EVALUATIONS = 5
 """Success on unseen levels below `LOST` this many times in a row is worth a word."""
-DECAY = 0.9
+DECAY = 0.9  # of the running deviation: about the last ten looks count
 EPSILON = 1e-3
 """Added to a deviation before dividing by it."""
-TOP = (1, 2, 4, 8)
+TOP = (1, 2, 4, 8)  # the k of retrieval@k, those below the number of prompts
 REPLIES = 4
 """Replies to each prompt of a look, where there are as many: every reply is scored after every prompt, so that more
 prompts would cost more."""
@@ -54,12 +54,12 @@ class CollapseMonitor:
 
     def measure(self, step: int, episodes: Sequence[Episode], learner: Learner) -> dict[str, float]:
         """pass@k within the batch and, every so often, the mutual information; to be logged."""
-        found = pass_over(episodes)
+        metrics = pass_over(episodes)
         if self.settings.every and (step - 1) % self.settings.every == 0:
             pairs = Pairs.of(episodes, self.settings.samples, self.reasoning)
             if len(pairs.prompts) > 1:
-                found |= information(cross(learner, pairs), pairs.own, pairs.lengths, self.deviation)
-        return found
+                metrics |= information(cross(learner, pairs), pairs.own, pairs.lengths, self.deviation)
+        return metrics
 
     def see(self, step: int, values: Mapping[str, Any]) -> str | None:
         """Take a step's metrics in; a text says why RL should end here."""
@@ -132,9 +132,9 @@ class Pairs:
         by_prompt: dict[bytes, list[tuple[Tokens, Tokens]]] = {}
         temperature = 1.0
         for row in (episode.rows[0] for episode in episodes if episode.rows):
-            if (found := first_reply(row)) is not None:
+            if (sampled := first_reply(row)) is not None:
                 temperature = row.temperature
-                prompt, reply = found[0], found[1][: reasoning(found[1])]
+                prompt, reply = sampled[0], sampled[1][: reasoning(sampled[1])]
                 if len(reply):
                     by_prompt.setdefault(prompt.tobytes(), []).append((prompt, reply))
         by_prefix = list(by_prompt.values())[: max(2, samples // REPLIES)]
@@ -186,12 +186,12 @@ def information(
     """
     prompts = scores_SN.shape[1]
     per_token = scores_SN / lengths_S[:, None]
-    matched, marginal = _matched(per_token, own_S), _marginal(per_token)
+    matched, marginal = _score_own_prompts(per_token, own_S), _marginal(per_token)
     std = float(marginal.std())
     smooth = std if deviation is None else DECAY * deviation + (1 - DECAY) * std
     gain = float((matched - marginal).mean())
-    found = {
-        "mi": float((_matched(scores_SN, own_S) - _marginal(scores_SN)).mean()),
+    metrics = {
+        "mi": float((_score_own_prompts(scores_SN, own_S) - _marginal(scores_SN)).mean()),
         "mi_most": float(np.log(prompts)),
         "mi_token": gain,
         "mi_z": gain / (std + EPSILON),
@@ -200,17 +200,17 @@ def information(
         "reasoning_nats": float(-matched.mean()),
         "retrieval_chance": 1 / prompts,
     }
-    return found | {f"retrieval@{k}": retrieval(scores_SN, own_S, k) for k in TOP if k < prompts}
+    return metrics | {f"retrieval@{k}": retrieval(scores_SN, own_S, k) for k in TOP if k < prompts}
 
 
 def retrieval(scores_SN: NDArray[np.float64], own_S: NDArray[np.int64], k: int) -> float:
     """How often the own prompt is among the k best; prompts that fit equally well are drawn by lot."""
-    own = _matched(scores_SN, own_S)[:, None]
+    own = _score_own_prompts(scores_SN, own_S)[:, None]
     better, equal = (scores_SN > own).sum(axis=1), (scores_SN == own).sum(axis=1)
     return float(np.clip((k - better) / equal, 0.0, 1.0).mean())
 
 
-def _matched(scores_SN: NDArray[np.float64], own_S: NDArray[np.int64]) -> NDArray[np.float64]:
+def _score_own_prompts(scores_SN: NDArray[np.float64], own_S: NDArray[np.int64]) -> NDArray[np.float64]:
     """[S]: log p(z | own x)."""
     return scores_SN[np.arange(len(own_S)), own_S]
 

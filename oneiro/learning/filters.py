@@ -27,7 +27,7 @@ class FilterSettings(Settings):
     (dynamic sampling, DAPO)."""
 
 
-NO_STD = 1e-9
+NO_STD = 1e-9  # equal rewards, up to float rounding of their mean
 
 
 def varied(groups: Sequence[Group]) -> list[Group]:

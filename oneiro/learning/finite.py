@@ -46,10 +46,10 @@ def require(values: Mapping[str, float]) -> None:
 
 def require_array(name: str, values: Iterable[float] | np.ndarray) -> None:
     """Every entry of what is called `name` is a number."""
-    found = np.asarray(values, np.float64)
-    wrong = found[~np.isfinite(found)]
+    array = np.asarray(values, np.float64)
+    wrong = array[~np.isfinite(array)]
     if len(wrong):
-        raise NotFiniteError(f"{name} is {wrong[0]} ({len(wrong)} of {found.size})")
+        raise NotFiniteError(f"{name} is {wrong[0]} ({len(wrong)} of {array.size})")
 
 
 @torch.no_grad()

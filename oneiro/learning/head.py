@@ -47,14 +47,14 @@ def log_kept_mass(
     hidden: Tensor, output: OutputHead, targets: Tensor, temperature: Tensor, params: SamplingParams
 ) -> Tensor:
     """Hidden states [N, d] -> [N]: the logarithm of what truncation leaves of a distribution, the target included."""
-    found = torch.empty(len(targets), device=hidden.device)
+    log_mass = torch.empty(len(targets), device=hidden.device)
     for part in chunks(len(targets), len(output.weight), hidden.device):
         logits = output.logits(hidden[part]).float() / temperature[part, None]
         kept = truncate(logits, params) > -torch.inf
         # The sampler drew it, though a nucleus computed once more may end one token earlier.
         kept.scatter_(1, targets[part, None], True)
-        found[part] = logits.log_softmax(-1).where(kept, -torch.inf).logsumexp(-1)
-    return found
+        log_mass[part] = logits.log_softmax(-1).where(kept, -torch.inf).logsumexp(-1)
+    return log_mass
 
 
 class _PlainChunk:

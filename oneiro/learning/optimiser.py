@@ -120,19 +120,19 @@ class Optimiser:
         owners = {id(p): part for part in self.parts for group in part.param_groups for p in group["params"]}
         for name, parameter, master in zip(self.names, self.parameters, self.masters, strict=True):
             prefix = f"{name}/"
-            found = {key[len(prefix) :]: value for key, value in tensors.items() if key.startswith(prefix)}
+            saved = {key[len(prefix) :]: value for key, value in tensors.items() if key.startswith(prefix)}
             with torch.no_grad():
-                if "master" in found:
-                    master.copy_(found.pop("master"))
+                if "master" in saved:
+                    master.copy_(saved.pop("master"))
                     parameter.copy_(master)
-            if not found:
+            if not saved:
                 continue
             part = owners[id(master)]
             if isinstance(part, torch.optim.AdamW | Muon):
                 # AdamW's own step counter stays on the CPU unless the kernel is fused; keep what it made itself.
-                part.state[master] = {key: value.to(master.device) for key, value in found.items()}
+                part.state[master] = {key: value.to(master.device) for key, value in saved.items()}
             else:
-                restore_quantised(part, master, found)
+                restore_quantised(part, master, saved)
 
 
 def adamw(parameters: list[nn.Parameter], settings: OptimiserSettings) -> Any:
@@ -150,14 +150,14 @@ def adamw(parameters: list[nn.Parameter], settings: OptimiserSettings) -> Any:
     return kind([group for group in groups if group["params"]], lr=settings.lr, betas=settings.betas)
 
 
-def restore_quantised(part: Any, parameter: nn.Parameter, found: dict[str, Tensor]) -> None:
+def restore_quantised(part: Any, parameter: nn.Parameter, saved: dict[str, Tensor]) -> None:
     """bitsandbytes' state: made by itself, since it may lie in paged memory, and then filled."""
     for g, group in enumerate(part.param_groups):
         for p, known in enumerate(group["params"]):
             if known is parameter:
                 part.init_state(group, parameter, g, p)
     state = part.state[parameter]
-    for key, value in found.items():
+    for key, value in saved.items():
         if isinstance(state.get(key), Tensor):
             state[key].copy_(value)
         else:

@@ -55,8 +55,11 @@ class Adversary:
         start = self.settings.start if self.settings.start >= 1 else self.settings.start * steps
         return step >= start
 
-    def update(self, found: Reconstruction, step: int, steps: int) -> dict[str, float]:
-        true, made = both(found.true, found.true_context), both(found.made, found.context).detach()
+    def update(self, reconstruction: Reconstruction, step: int, steps: int) -> dict[str, float]:
+        true, made = (
+            both(reconstruction.true, reconstruction.true_context),
+            both(reconstruction.made, reconstruction.context).detach(),
+        )
         verdict, doubted = self.network(true), self.network(made)
         loss = hinge(verdict, doubted)
         if self.settings.gradient_penalty:
@@ -94,20 +97,20 @@ def train(
                 half_precision(tokenizer.device),
             ):
                 playing = opponent if opponent is not None and opponent.plays(step, settings.steps) else None
-                found = tokenizer.reconstruct(draw(2 * step))
-                loss, terms = losses(found, settings, perceptual, playing)
+                reconstruction = tokenizer.reconstruct(draw(2 * step))
+                loss, terms = losses(reconstruction, settings, perceptual, playing)
                 backward(loss)
                 rate = learning_rate(settings.optimiser, step, settings.steps)
                 norm = optimiser.step(rate)
                 # Read only now: a GPU would have to be waited for before it was given the way back.
                 statistics = {name: float(term) for name, term in terms.items()}
-                statistics |= {"grad_norm": norm, "lr": rate, "codes_used": codes_used(found)}
+                statistics |= {"grad_norm": norm, "lr": rate, "codes_used": codes_used(reconstruction)}
                 if playing is not None:
                     playing.optimiser.zero_grad()  # what the tokenizer's loss left there
                     if playing.settings.alternate:
                         with torch.no_grad():
-                            found = tokenizer.reconstruct(draw(2 * step + 1))
-                    statistics |= playing.update(found, step, settings.steps)
+                            reconstruction = tokenizer.reconstruct(draw(2 * step + 1))
+                    statistics |= playing.update(reconstruction, step, settings.steps)
                 finite.require(statistics)
             log(step + 1, statistics)
             if (step + 1) % settings.checkpoint_every == 0 or step + 1 == settings.steps or saving.due():
@@ -121,13 +124,16 @@ def train(
 
 
 def losses(
-    found: Reconstruction, settings: ReconstructionSettings, perceptual: Perceptual | None, opponent: Adversary | None
+    reconstruction: Reconstruction,
+    settings: ReconstructionSettings,
+    perceptual: Perceptual | None,
+    opponent: Adversary | None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The tokenizer's loss, and its terms; frames and contexts each have a mean of their own."""
-    total, terms = found.made.new_zeros(()), dict[str, Tensor]()
-    pairs = [("", found.made, found.true)]
-    if found.context is not None and found.true_context is not None:
-        pairs.append(("context_", found.context, found.true_context))
+    total, terms = reconstruction.made.new_zeros(()), dict[str, Tensor]()
+    pairs = [("", reconstruction.made, reconstruction.true)]
+    if reconstruction.context is not None and reconstruction.true_context is not None:
+        pairs.append(("context_", reconstruction.context, reconstruction.true_context))
     for name, made, true in pairs:
         distance = (made - true).abs().mean()
         total, terms[f"{name}l1"] = total + settings.l1 * distance, distance.detach()
@@ -138,7 +144,7 @@ def losses(
             seen = perceptual(made.clamp(0, 1), true).mean()
             total, terms[f"{name}lpips"] = total + settings.lpips * seen, seen.detach()
     if opponent is not None:
-        verdict = opponent.network(both(found.made, found.context)).mean()
+        verdict = opponent.network(both(reconstruction.made, reconstruction.context)).mean()
         total, terms["verdict"] = total - opponent.settings.weight * verdict, verdict.detach()
     return total, {"loss": total.detach(), **terms}
 
@@ -147,9 +153,9 @@ def both(frames: Tensor, context: Tensor | None) -> Tensor:
     return frames if context is None else torch.cat([frames, context])
 
 
-def codes_used(found: Reconstruction) -> float:
+def codes_used(reconstruction: Reconstruction) -> float:
     """How many different codes the frames of a batch use."""
-    return float(len(found.indices.unique())) if found.indices is not None else 0.0
+    return float(len(reconstruction.indices.unique())) if reconstruction.indices is not None else 0.0
 
 
 def half_precision(device: torch.device) -> torch.autocast:
@@ -185,7 +191,7 @@ def restore(
     newest = checkpoint.intact(folder, say)
     if newest is None:
         return 0
-    found, state = newest
+    source, state = newest
     step = int(state["step"])
     trained: list[tuple[str, str, nn.Module, Optimiser, int]] = [
         ("tokenizer/" + tokenizers.WEIGHTS, "optimiser.safetensors", tokenizer, optimiser, step)
@@ -194,9 +200,9 @@ def restore(
         names = "discriminator.safetensors", "discriminator-optimiser.safetensors"
         trained.append((*names, opponent.network, opponent.optimiser, 0))
     for weights, moments, network, own, updates in trained:
-        saved, kept = read_state(found / weights, "weights"), read_state(found / moments, "optimiser state")
-        checkpoint.check_weights(found, dict(network.state_dict()), saved)
-        checkpoint.check_optimiser(found, own, kept, updates)
+        saved, kept = read_state(source / weights, "weights"), read_state(source / moments, "optimiser state")
+        checkpoint.check_weights(source, dict(network.state_dict()), saved)
+        checkpoint.check_optimiser(source, own, kept, updates)
         network.load_state_dict(saved)
         own.restore(kept)
     checkpoint.drop_older(folder)

@@ -67,7 +67,7 @@ def _shuffle(rows: int, seed: int, epoch: int) -> np.ndarray:
 _SHUFFLES: dict[tuple[int, int, int], np.ndarray] = {}
 
 
-LOOKS = 4
+HELD_OUT_EVALUATIONS = 4
 """How often in a training the loss on held-out rows is measured, the last time at its end."""
 
 
@@ -84,8 +84,8 @@ def train(
     say: Callable[[str], object] = warnings.warn,
     saving: Saving | None = None,
 ) -> Path:
-    """Train on `rows`, resuming from `folder`; logs every step and, `LOOKS` times, the loss on `held_out`. Returns the
-    checkpoint.
+    """Train on `rows`, resuming from `folder`; returns the checkpoint. Logs every step and `HELD_OUT_EVALUATIONS` times
+    the loss on `held_out`.
 
     `group_sizes` are those of consecutive rows that are learned together, so that what they share is computed once.
     The next update's rows are made while the present ones are learned. `say` hears of damaged checkpoints; `saving`
@@ -111,7 +111,7 @@ def train(
                 statistics = learner.update(present)
                 if group_sizes is not None:
                     statistics["rows"] = float(len(present))
-                if held_out and (step + 1) * LOOKS // steps > step * LOOKS // steps:
+                if held_out and (step + 1) * HELD_OUT_EVALUATIONS // steps > step * HELD_OUT_EVALUATIONS // steps:
                     statistics["held_out_ce"] = mean_loss(learner, held_out)
                     finite.require(statistics)
             log(step + 1, statistics)

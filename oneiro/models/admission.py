@@ -55,7 +55,7 @@ def probe(model: Any) -> dict[str, float]:
     """
     base = base_of(model)
     # Weights in a few bits compute with errors of their own: a small model of the same kind answers for them.
-    part = random_model(small_config(unquantised(base.config))) if is_quantised(base) else excerpt(base)
+    part = random_model(small_config(without_quantisation(base.config))) if is_quantised(base) else excerpt(base)
     generator = torch.Generator().manual_seed(0)
     most = part.get_input_embeddings().weight.shape[0]
     device = part.get_input_embeddings().weight.device
@@ -142,16 +142,16 @@ def first_layers(base: Any) -> Iterator[None]:
     """For a while the model has only its first layers, one of each kind at least."""
     config = base.config.get_text_config()
     count = config.num_hidden_layers
-    found = [
+    lists = [
         (module, name)
         for module in base.modules()
         for name, child in module.named_children()
         if isinstance(child, nn.ModuleList) and len(child) == count
     ]
-    if len(found) != 1:  # an architecture of its own: all of it
+    if len(lists) != 1:  # an architecture of its own: all of it
         yield
         return
-    parent, name = found[0]
+    parent, name = lists[0]
     layers = getattr(parent, name)
     kept = first_of_each([layer_kind(config, layer, i) for i, layer in enumerate(layers)])
     setattr(parent, name, layers[:kept])
@@ -171,14 +171,14 @@ def first_of_each(kinds: list[Any]) -> int:
 def layer_kind(config: Any, layer: nn.Module, index: int) -> tuple[Any, ...]:
     """What tells one layer from another: its modules, and what the configuration lists for it."""
     lists = (getattr(config, name, None) for name in ("layer_types", "no_rope_layers", "mlp_layer_types"))
-    return (repr(layer), *(found[index] if isinstance(found, list) else None for found in lists))
+    return (repr(layer), *(kinds[index] if isinstance(kinds, list) else None for kinds in lists))
 
 
 def is_quantised(base: Any) -> bool:
     return getattr(base, "is_quantized", False)
 
 
-def unquantised(config: Any) -> Any:
+def without_quantisation(config: Any) -> Any:
     config = copy.deepcopy(config)
     if hasattr(config, "quantization_config"):
         del config.quantization_config

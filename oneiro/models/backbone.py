@@ -265,15 +265,15 @@ class Backbone(nn.Module):
         positions need it; None for layers that turn nothing.
         """
         needed = int(positions.max()) + 1 if positions.device.type == "cpu" else 0
-        found: dict[str | None, Rotations] = {NO_ROTATION: None}
+        rotations: dict[str | None, Rotations] = {NO_ROTATION: None}
         for kind in dict.fromkeys(self._rotary_kinds):
             if kind == NO_ROTATION:
                 continue
             if kind not in self._tables or len(self._tables[kind][0]) < needed:
                 self._tables[kind] = self._table(kind, needed, like)
             cos, sin = self._tables[kind]
-            found[kind] = cos[positions][..., None, :], sin[positions][..., None, :]
-        return found
+            rotations[kind] = cos[positions][..., None, :], sin[positions][..., None, :]
+        return rotations
 
     @torch.no_grad()
     def _table(self, kind: str | None, needed: int, like: Tensor) -> tuple[Tensor, Tensor]:

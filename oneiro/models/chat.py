@@ -111,7 +111,7 @@ class ChatFormat:
 
 
 def _cut(text: str, mark: str) -> tuple[str, str]:
-    before, found, after = text.partition(mark)
-    if not found:
+    before, separator, after = text.partition(mark)
+    if not separator:
         raise OneiroError("the tokenizer's chat template drops message text; set another model.chat_template")
     return before, after

@@ -92,10 +92,10 @@ class ForeignBackbone(Backbone):
         plan = PLAN.set(attend)
         try:
             where = positions.expand(len(tokens), -1)
-            found = self.body(input_ids=tokens, position_ids=where, use_cache=False)
+            output = self.body(input_ids=tokens, position_ids=where, use_cache=False)
         finally:
             PLAN.reset(plan)
-        return self._scaled(found.last_hidden_state)
+        return self._scaled(output.last_hidden_state)
 
 
 class _Recorder(Causal):

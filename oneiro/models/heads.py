@@ -21,9 +21,9 @@ class OutputHead:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[N, d] -> [N, V]"""
-        found = hidden @ self.weight.T
-        self.finish_(found)
-        return found
+        logits = hidden @ self.weight.T
+        self.finish_(logits)
+        return logits
 
     def finish_(self, product: Tensor) -> Tensor | None:
         """Turn hidden states times weights [N, V] into logits, in place; returns the slope of a cap, or None."""

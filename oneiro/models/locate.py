@@ -73,9 +73,9 @@ def newest_weights(path: Path) -> Path:
         return path
     if (path / BEST / "model").is_dir():
         return path / BEST / "model"
-    found = [folder for place in ("model", "step-*/model") for folder in path.glob(place)]
-    if found:
-        return max(found)
+    folders = [folder for place in ("model", "step-*/model") for folder in path.glob(place)]
+    if folders:
+        return max(folders)
     stages = [folder for folder in path.glob("checkpoints/*") if any(folder.glob("step-*/model"))]
     for kind in ("rl", "sft"):
         chosen = sorted(folder for folder in stages if folder.name.partition("-")[0] == kind)

@@ -19,10 +19,10 @@ class PrefixGroup:
 
 def prefix_groups(prefixes: Iterable[NDArray[np.integer]]) -> list[PrefixGroup]:
     """Group rows by equal prefixes, in order of first appearance; `prefixes` has one for each row."""
-    found: dict[bytes, PrefixGroup] = {}
+    groups: dict[bytes, PrefixGroup] = {}
     for row, prefix in enumerate(prefixes):
-        found.setdefault(prefix.tobytes(), PrefixGroup(len(prefix), [])).rows.append(row)
-    return list(found.values())
+        groups.setdefault(prefix.tobytes(), PrefixGroup(len(prefix), [])).rows.append(row)
+    return list(groups.values())
 
 
 def part(group: PrefixGroup, start: int, end: int) -> PrefixGroup:

@@ -24,8 +24,10 @@ CONFIG = "huggingface"
 
 def find(source: Path) -> Path | None:
     """The folder of shards at or below `source`; None where there is none."""
-    found = sorted({path.parent for path in source.rglob("model_world_size_*_rank_*.pt") if NAME.fullmatch(path.name)})
-    actors = [folder for folder in found if "critic" not in folder.name]
+    folders = sorted(
+        {path.parent for path in source.rglob("model_world_size_*_rank_*.pt") if NAME.fullmatch(path.name)}
+    )
+    actors = [folder for folder in folders if "critic" not in folder.name]
     if len(actors) > 1:
         raise OneiroError(f"{source} holds several checkpoints ({', '.join(str(f) for f in actors[:3])}); name one")
     return actors[0] if actors else None
@@ -34,7 +36,7 @@ def find(source: Path) -> Path | None:
 def merge(folder: Path, target: Path) -> Path:
     """One Hugging Face folder from all shards in `folder`."""
     model = _skeleton(folder)
-    state = _tied(_whole(folder, model.state_dict()), model)
+    state = _tie_head(_whole(folder, model.state_dict()), model)
     quiet()
 
     def write(part: Path) -> None:
@@ -70,16 +72,16 @@ def _whole(folder: Path, expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
         raise OneiroError(
             f"{folder} holds an adapter; merge its lora_adapter folder instead: oneiro merge {folder}/..."
         )
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for name, tensor in expected.items():
         pieces = [part.pop(name) for part in parts if name in part]
         if pieces:
-            found[name] = _joined(name, pieces, tensor.shape)
-            if found[name].shape != tensor.shape or len(pieces) != len(parts):
+            tensors[name] = _join(name, pieces, tensor.shape)
+            if tensors[name].shape != tensor.shape or len(pieces) != len(parts):
                 raise OneiroError(f"{folder}: the shards of '{name}' do not make up its shape {tuple(tensor.shape)}")
     if strangers := sorted({name for part in parts for name in part}):
         raise OneiroError(f"{folder}: the model of its config.json has no '{strangers[0]}'")
-    return found
+    return tensors
 
 
 def _files(folder: Path) -> list[Path]:
@@ -97,12 +99,12 @@ def _read(path: Path) -> dict[str, Any]:
     import torch.distributed.tensor  # lets the restricted loader build sharded tensors
 
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:
         raise OneiroError(f"{path} is no file of tensors: {first_line(error)}") from error
-    if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
+    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
         raise OneiroError(f"{path} is no list of named tensors")
-    return dict(found)
+    return dict(state)
 
 
 def _shards(part: Mapping[str, Any], ranks: int) -> int:
@@ -111,7 +113,7 @@ def _shards(part: Mapping[str, Any], ranks: int) -> int:
     return int(meshes[0].shape[-1]) if meshes else ranks
 
 
-def _joined(name: str, pieces: list[Any], shape: torch.Size) -> Tensor:
+def _join(name: str, pieces: list[Any], shape: torch.Size) -> Tensor:
     local = [getattr(piece, "_local_tensor", piece) for piece in pieces]
     if not hasattr(pieces[0], "placements"):
         return local[0] if local[0].shape == shape else torch.cat(local)
@@ -123,7 +125,7 @@ def _joined(name: str, pieces: list[Any], shape: torch.Size) -> Tensor:
     return torch.cat([piece for piece in local if piece.numel()], dim=place.dim)
 
 
-def _tied(state: dict[str, Tensor], model: Any) -> dict[str, Tensor]:
+def _tie_head(state: dict[str, Tensor], model: Any) -> dict[str, Tensor]:
     """Complete but for a head that is the embedding."""
     missing = [name for name in model.state_dict() if name not in state]
     tied = model.config.tie_word_embeddings

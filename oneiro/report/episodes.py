@@ -20,7 +20,7 @@ STEPS = 3
 """Steps shown of each stage: first, middle, last."""
 PER_STEP = 6
 """Episodes shown of each step, as many that succeeded as that failed where there are enough."""
-MAX_EPISODES = 60
+MAX_EPISODES = 60  # of a stage, spread over its steps: the page is one file that a browser opens at once
 MAX_TURNS = 40
 MAX_CHARACTERS = 4000
 MAX_PICTURES = 100
@@ -91,15 +91,15 @@ def sample(path: Path, stages: Sequence[str]) -> list[Shown]:
     in_order = [stage for stage in reversed(stages) if stage in files]
     in_order += [stage for stage in files if stage not in in_order]
     steps = [file for stage in in_order for _, file in _spread(sorted(files[stage]), STEPS)]
-    found = _spread([shown for file in steps for shown in _shown(file)], MAX_EPISODES)
+    chosen = _spread([shown for file in steps for shown in _read_shown(file)], MAX_EPISODES)
     room = MAX_PICTURES
-    for place, shown in enumerate(found):
+    for place, shown in enumerate(chosen):
         kept = [_without_picture(turn) if (room := room - bool(turn.picture)) < 0 else turn for turn in shown.turns]
-        found[place] = replace(shown, turns=kept)
-    return found
+        chosen[place] = replace(shown, turns=kept)
+    return chosen
 
 
-def _shown(file: Path) -> Iterator[Shown]:
+def _read_shown(file: Path) -> Iterator[Shown]:
     for row in _both_kinds(list(read_lines(file))):
         try:
             yield show(row)
@@ -138,10 +138,10 @@ def compare(shown: str, truth: str) -> list[Span]:
     if max(len(words), len(true_words)) > MAX_WORDS:
         known = set(true_lines)
         return _join(Span(line + "\n", line not in known) for line in shown_lines)
-    return _join(_aligned(words, true_words))
+    return _join(_align(words, true_words))
 
 
-def _aligned(words: Sequence[str], true_words: Sequence[str]) -> Iterator[Span]:
+def _align(words: Sequence[str], true_words: Sequence[str]) -> Iterator[Span]:
     matcher = difflib.SequenceMatcher(None, words, true_words, autojunk=False)
     for kind, first, last, _, _ in matcher.get_opcodes():
         yield Span("".join(words[first:last]) or "␣", kind != "equal")

@@ -46,7 +46,7 @@ class Found:
 
 
 @dataclass
-class Page:
+class ReportPage:
     """What the template draws, top to bottom."""
 
     title: str
@@ -127,7 +127,7 @@ def tables(path: str | Path) -> list[Table]:
     return [Table.read(data) for data in find(path).summary.get("tables", [])]
 
 
-def one(run: Found) -> Page:
+def one(run: Found) -> ReportPage:
     """The page of one run."""
     named = [_curve(spec, [run]) for spec in run.summary.get("curves", [])]
     shown = {spec["key"] for spec in run.summary.get("curves", [])}
@@ -135,7 +135,7 @@ def one(run: Found) -> Page:
         _curve({"title": key, "key": key, "stages": stages}, [run]) for key, stages in _keys(run) if key not in shown
     ]
     longest = max((stage.get("seconds", 0.0) for stage in run.info.get("stages", {}).values()), default=0.0) or 1.0
-    return Page(
+    return ReportPage(
         title=run.name,
         about=str(run.recipe.get("about", "")),
         facts=_facts(run),
@@ -154,7 +154,7 @@ def one(run: Found) -> Page:
     )
 
 
-def several(runs: Sequence[Found]) -> Page:
+def several(runs: Sequence[Found]) -> ReportPage:
     """The page that lays runs side by side: tables of one title joined, curves overlaid, recipes where they differ."""
     recipes = [flat(run.recipe) for run in runs]
     keys = dict.fromkeys(key for recipe in recipes for key in recipe)
@@ -164,16 +164,16 @@ def several(runs: Sequence[Found]) -> Page:
         settings.add(key, *(str(recipe.get(key, "–")) for recipe in recipes))
     specs = {spec["title"]: spec for run in runs for spec in run.summary.get("curves", [])}
     curves = [_curve(spec, runs) for spec in specs.values()]
-    return Page(
+    return ReportPage(
         title=" · ".join(_names(runs)),
         about=f"{len(runs)} runs side by side",
         facts={name: _facts(run)["status"] for name, run in zip(_names(runs), runs, strict=True)},
-        tables=[*_joined(runs), *([settings] if differing else [])],
+        tables=[*_join_tables(runs), *([settings] if differing else [])],
         curves=[svg for svg in curves if svg],
     )
 
 
-def render(page: Page) -> str:
+def render(page: ReportPage) -> str:
     """The page as one HTML text, everything escaped."""
     import jinja2
 
@@ -239,18 +239,18 @@ def _images(run: Found) -> Iterable[tuple[str, str]]:
 
 def _keys(run: Found) -> Iterable[tuple[str, dict[str, str]]]:
     """Every metric with the stages that logged it more than once."""
-    found: dict[str, dict[str, int]] = {}
+    counts_by_key: dict[str, dict[str, int]] = {}
     for row in run.metrics:
         for key in row.keys() - {"stage", "step"}:
-            counts = found.setdefault(key, {})
+            counts = counts_by_key.setdefault(key, {})
             counts[row["stage"]] = counts.get(row["stage"], 0) + 1
-    for key in sorted(found):
-        stages = [stage for stage, count in found[key].items() if count > 1]
+    for key in sorted(counts_by_key):
+        stages = [stage for stage, count in counts_by_key[key].items() if count > 1]
         if stages:
             yield key, {stage: stage for stage in stages}
 
 
-def _joined(runs: Sequence[Found]) -> list[Table]:
+def _join_tables(runs: Sequence[Found]) -> list[Table]:
     """Tables of the same title and columns as one, with the run as their first column."""
     joined: dict[tuple[str, tuple[str, ...]], Table] = {}
     for name, run in zip(_names(runs), runs, strict=True):

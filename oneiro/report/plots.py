@@ -58,7 +58,7 @@ def scatter(title: str, dots: Sequence[Dots], x: str, y: str, size: tuple[float,
         axes.set_ylim(-4, 104)
         axes.set_aspect("equal")
 
-    return _drawn(title, size, draw, legend=len(dots) > 1)
+    return _draw_figure(title, size, draw, legend=len(dots) > 1)
 
 
 def curves(title: str, series: Sequence[Series], unit: str = "", size: tuple[float, float] = (4.6, 2.7)) -> str:
@@ -89,10 +89,10 @@ def curves(title: str, series: Sequence[Series], unit: str = "", size: tuple[flo
         if high - low < (slack := 1e-3 * max(abs(low), abs(high))):  # one level, but for the last digits of its floats
             axes.set_ylim(low - 50 * slack, high + 50 * slack)
 
-    return _drawn(title, size, draw, legend=len(series) > 1)
+    return _draw_figure(title, size, draw, legend=len(series) > 1)
 
 
-def _drawn(title: str, size: tuple[float, float], draw: Callable[[Any], None], legend: bool) -> str:
+def _draw_figure(title: str, size: tuple[float, float], draw: Callable[[Any], None], legend: bool) -> str:
     """A figure in the house's style around what `draw` puts on its axes."""
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG

@@ -28,16 +28,16 @@ def table(lines: Iterable[Mapping[str, Any]]) -> Table:
     stages: dict[str, list[Mapping[str, Any]]] = {}
     for line in lines:
         stages.setdefault(line["stage"], []).append(line)
-    found = Table(TITLE, ["stage", "part", "seconds a step", "share", "what"], {"share": "%"})
+    summary = Table(TITLE, ["stage", "part", "seconds a step", "share", "what"], {"share": "%"})
     for stage, timed in stages.items():
         steps = len({line["step"] for line in timed})  # a checkpoint is timed by a line of its own
         sums = {part: sum(line.get(part) or 0.0 for line in timed) for part in PARTS}
         total = sum(sums.values())
         for part, seconds in sums.items():
             if seconds:
-                found.add(stage, part, seconds / steps, seconds / total, PARTS[part])
-        found.add(stage, "all", total / steps, 1.0 if total else None, f"{steps} steps")
-    return found
+                summary.add(stage, part, seconds / steps, seconds / total, PARTS[part])
+        summary.add(stage, "all", total / steps, 1.0 if total else None, f"{steps} steps")
+    return summary
 
 
 def add(run: Run) -> None:

@@ -12,8 +12,8 @@ from oneiro.runtime.seeds import generator
 
 Z = 1.959963984540054
 """The normal quantile of a 95 % interval."""
-RESAMPLES = 2000
-CHUNK = 100
+RESAMPLES = 2000  # of a bootstrap: the ends of a 95 % interval rest on 50 of them
+CHUNK = 100  # resamples drawn at once, which bounds memory
 
 
 def pass_at_k(samples: int, correct: int, k: int) -> float:

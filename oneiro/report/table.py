@@ -112,10 +112,10 @@ class Table:
 
     def counts(self) -> list[int | None] | None:
         """The n of each row, where every measured cell of a row has the same; else None."""
-        found = [{cell.n for cell in row if cell.n is not None} for row in self.rows]
-        if not any(found) or any(len(row) > 1 for row in found):
+        counts = [{cell.n for cell in row if cell.n is not None} for row in self.rows]
+        if not any(counts) or any(len(row) > 1 for row in counts):
             return None
-        return [next(iter(row), None) for row in found]
+        return [next(iter(row), None) for row in counts]
 
     def __rich__(self) -> RichTable:
         from rich import box

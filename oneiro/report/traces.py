@@ -14,7 +14,7 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.files import read_json
 
 FILE = "traces.json"
-MAX_TRACES = 40
+MAX_TRACES = 40  # the page is one file that a browser opens at once
 MAX_CANDIDATES = 12
 
 
@@ -85,7 +85,7 @@ def _decision(turn: dict[str, Any]) -> ShownDecision:
     state, truth, choice = _cut(turn["state"]), _cut(turn["next_state"]), str(turn.get("choice") or "")
     candidates = turn["candidates"]
     chosen = next((one for one in candidates if one["action"] == choice), None)
-    told = _cut(chosen["predicted"]) if chosen is not None and chosen["predicted"] is not None else None
+    predicted = _cut(chosen["predicted"]) if chosen is not None and chosen["predicted"] is not None else None
     return ShownDecision(
         state=state,
         candidates=[_candidate(one, state, choice) for one in candidates[:MAX_CANDIDATES]],
@@ -94,17 +94,17 @@ def _decision(turn: dict[str, Any]) -> ShownDecision:
         plan=[_cut(action) for action in turn.get("plan") or []],
         tokens=int(turn.get("tokens") or 0),
         ended=str(turn.get("ended") or ""),
-        truth=compare(truth, told) if told is not None else [Span(truth)],
-        verdict="" if told is None else "as predicted" if told == truth else "not as predicted",
+        truth=compare(truth, predicted) if predicted is not None else [Span(truth)],
+        verdict="" if predicted is None else "as predicted" if predicted == truth else "not as predicted",
     )
 
 
 def _candidate(candidate: dict[str, Any], state: str, choice: str) -> ShownCandidate:
-    told = candidate["predicted"]
+    predicted = candidate["predicted"]
     return ShownCandidate(
         action=_cut(candidate["action"]),
         value=float(candidate["value"]),
-        predicted=compare(_cut(told), state) if told is not None else None,
+        predicted=compare(_cut(predicted), state) if predicted is not None else None,
         chosen=candidate["action"] == choice,
     )
 

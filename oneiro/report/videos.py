@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from oneiro.runtime.files import write_with
 
-GAP = 4
+GAP = 4  # pixels between the pictures of a sheet
 SMALL = 160
 """Frames are enlarged, pixel by pixel, to about this height."""
 PAUSE_MS = 350

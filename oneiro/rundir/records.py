@@ -14,8 +14,8 @@ from typing import Any
 from oneiro.runtime.errors import OneiroError, first_line
 from oneiro.runtime.files import NAME, read_json, write_with
 
-LONGEST = 1 << 32
-"""Bytes of a file of episodes, unpacked, after which it is taken to be damaged."""
+MAX_UNPACKED_BYTES = 1 << 32
+"""A file of episodes that unpacks to more is damaged: a few bad bytes can promise any length."""
 
 
 def read_info(path: str | Path) -> dict[str, Any]:
@@ -45,11 +45,11 @@ def read_lines(path: str | Path) -> Iterator[dict[str, Any]]:
     try:
         if path.suffix == ".gz":
             with gzip.open(path) as packed:
-                text = packed.read(LONGEST + 1)
+                text = packed.read(MAX_UNPACKED_BYTES + 1)
             if not path.stat().st_size:
                 raise ValueError("empty")
-            if len(text) > LONGEST:
-                raise ValueError(f"longer than {LONGEST >> 30} GiB")
+            if len(text) > MAX_UNPACKED_BYTES:
+                raise ValueError(f"longer than {MAX_UNPACKED_BYTES >> 30} GiB")
         else:
             text = path.read_bytes()
         for line in text.split(b"\n")[:-1]:

@@ -29,10 +29,10 @@ class Tracker(Protocol):
 def require(names: Sequence[str]) -> None:
     """Fail before any work is done if a tracker is unknown or not installed."""
     for name in names:
-        found = _tracker(name)
+        tracker = _tracker(name)
         if name in TRACKERS and find_spec(name) is None:
             raise OneiroError(f"track=[{name}] needs the package {name}: pip install 'oneiro[track]'")
-        if name not in TRACKERS and not callable(found):
+        if name not in TRACKERS and not callable(tracker):
             raise OneiroError(f"tracker '{name}' of another package is not a class with log and close")
 
 
@@ -45,8 +45,8 @@ def _tracker(name: str) -> Callable[[Path, Mapping[str, Any]], Tracker]:
     known = plugins.known("trackers", TRACKERS)
     if name not in known:
         raise OneiroError(f"no tracker called '{name}' (key 'track'){nearest(name, known)}")
-    found = known[name]
-    return plugins.resolve(found, f"tracker '{name}'") if isinstance(found, str) else found
+    tracker = known[name]
+    return plugins.resolve(tracker, f"tracker '{name}'") if isinstance(tracker, str) else tracker
 
 
 class TensorBoard:

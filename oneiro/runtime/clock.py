@@ -36,6 +36,6 @@ def spent(name: str) -> Iterator[None]:
 
 def read() -> dict[str, float]:
     """What was spent since the last reading."""
-    found = dict(_clock.seconds)
+    seconds = dict(_clock.seconds)
     _clock.seconds.clear()
-    return found
+    return seconds

@@ -25,8 +25,8 @@ MANIFEST = "manifest.json"
 CHECKSUM = "blake2b"
 """Of the kinds that every Python has, the fastest."""
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
-LONGEST_HEADER = 100 << 20
-"""Bytes that safetensors allows the list of its tensors."""
+MAX_HEADER_BYTES = 100 << 20
+"""What safetensors itself allows the list of its tensors; a damaged length would ask for any amount of memory."""
 
 
 @contextmanager
@@ -186,7 +186,7 @@ def tensors_of(path: Path) -> dict[str, list[Any]]:
     """Name -> [dtype, shape] of the tensors in a safetensors file, from its first bytes."""
     with path.open("rb") as handle:
         length = int.from_bytes(handle.read(8), "little")
-        header: Mapping[str, Any] = json.loads(handle.read(min(length, LONGEST_HEADER)))
+        header: Mapping[str, Any] = json.loads(handle.read(min(length, MAX_HEADER_BYTES)))
     return {name: [entry["dtype"], entry["shape"]] for name, entry in header.items() if name != "__metadata__"}
 
 

@@ -55,11 +55,11 @@ class Plugin:
 
 def offered(kind: Kind) -> dict[str, Plugin]:
     """What other packages add of this kind, by name. Of two with one name the first on the path counts."""
-    found: dict[str, Plugin] = {}
+    plugins: dict[str, Plugin] = {}
     for plugin in _installed():
         if plugin.kind == kind:
-            found.setdefault(plugin.name, plugin)
-    return found
+            plugins.setdefault(plugin.name, plugin)
+    return plugins
 
 
 def known(kind: Kind, shipped: Mapping[str, T]) -> dict[str, str | T]:

@@ -78,9 +78,9 @@ def place(workers: int | str) -> Place:
         return Processes(workers)
     from oneiro.runtime.ray_workers import RayCluster
 
-    found = RAY.fullmatch(workers)
-    assert found is not None
-    return RayCluster(found["address"], int(found["actors"]) if found["actors"] else None)
+    parts = RAY.fullmatch(workers)
+    assert parts is not None
+    return RayCluster(parts["address"], int(parts["actors"]) if parts["actors"] else None)
 
 
 def checked_workers(workers: int | str) -> int | str:
@@ -125,8 +125,8 @@ class ProcessWorker:
         try:
             if seconds is not None and not self.pipe.poll(seconds):
                 raise TimeoutError
-            found: tuple[Any, Exception | None] = self.pipe.recv()
-            return found
+            answer: tuple[Any, Exception | None] = self.pipe.recv()
+            return answer
         except TimeoutError:
             raise
         except (EOFError, OSError):

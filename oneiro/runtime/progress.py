@@ -25,10 +25,10 @@ WIDTH = 160
 
 def console() -> Console:
     """The console everything is printed on, by the main process; in a pipe or a file it is wide enough for a table."""
-    found = Console(quiet=not distributed.is_main_process())
-    if not found.is_terminal and "COLUMNS" not in os.environ:
-        found.width = WIDTH
-    return found
+    terminal = Console(quiet=not distributed.is_main_process())
+    if not terminal.is_terminal and "COLUMNS" not in os.environ:
+        terminal.width = WIDTH
+    return terminal
 
 
 class Heartbeat:

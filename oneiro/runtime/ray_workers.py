@@ -34,8 +34,8 @@ class RayWorker:
         import ray
 
         try:
-            found: tuple[Any, Exception | None] = ray.get(self.owed, timeout=seconds)
-            return found
+            answer: tuple[Any, Exception | None] = ray.get(self.owed, timeout=seconds)
+            return answer
         except ray.exceptions.GetTimeoutError:
             raise TimeoutError from None
         except (ray.exceptions.RayError, ConnectionError) as error:
@@ -95,18 +95,18 @@ class _Actor:
 def _join(ray: Any, address: str) -> None:
     """Become a driver of the cluster; start a local one where no address says otherwise."""
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray asks for it in a warning
-    found = address if address != LOCAL else os.environ.get("RAY_ADDRESS")
+    cluster = address if address != LOCAL else os.environ.get("RAY_ADDRESS")
     try:
-        if found is not None:
-            ray.init(address=found, log_to_driver=False, logging_level=logging.ERROR)
+        if cluster is not None:
+            ray.init(address=cluster, log_to_driver=False, logging_level=logging.ERROR)
         else:
             ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, TimeoutError, ValueError, RuntimeError) as error:
-        raise OneiroError(f"no Ray cluster at {found or 'this machine'}: {first_line(error)}") from None
+        raise OneiroError(f"no Ray cluster at {cluster or 'this machine'}: {first_line(error)}") from None
 
 
 def _reason(error: BaseException) -> str:
     """The line of a Ray error that says what happened: its first one seldom does."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if "Error:" in line or "died" in line or "killed" in line]
-    return (told or lines or [type(error).__name__])[-1][:200]
+    causes = [line for line in lines if "Error:" in line or "died" in line or "killed" in line]
+    return (causes or lines or [type(error).__name__])[-1][:200]

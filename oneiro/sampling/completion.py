@@ -39,9 +39,9 @@ def message_of(body: bytes) -> str:
     text = body[:100_000].decode("utf-8", "replace")
     with suppress(ValueError, RecursionError):
         data = json.loads(body[:100_000])
-        found = data.get("error", data) if isinstance(data, dict) else data
-        found = found.get("message", found) if isinstance(found, dict) else found
-        text = found if isinstance(found, str) else json.dumps(found)
+        message = data.get("error", data) if isinstance(data, dict) else data
+        message = message.get("message", message) if isinstance(message, dict) else message
+        text = message if isinstance(message, str) else json.dumps(message)
     return text.strip() or "(no message)"
 
 
@@ -94,8 +94,8 @@ def _logprobs(value: Any) -> tuple[float, ...] | None:
     content = value.get("content") if isinstance(value, dict) else None
     if content is None:
         return None
-    found: list[Any] = content if isinstance(content, list) else [None]
-    values = [item.get("logprob") if isinstance(item, dict) else None for item in found]
+    items: list[Any] = content if isinstance(content, list) else [None]
+    values = [item.get("logprob") if isinstance(item, dict) else None for item in items]
     # Compared, not computed with: a whole number may be longer than any float.
     if not all(isinstance(value, int | float) and -1e30 < value < 0.001 for value in values):
         raise ServerFault("the log-probabilities of the reply are not numbers below zero")

@@ -123,15 +123,15 @@ class DecodeBatch:
             self.kernels.take(self, logits, self._every[slots], how.temperature, FREE)
             return
         done, count, last = self.done[slots], self.count[slots], self.token[slots]
-        tokens, found = self.tokens[slots], self.logprobs[slots]
+        tokens, stored = self.tokens[slots], self.logprobs[slots]
         at = count.clamp(max=self.steps - 1)[:, None]
         drawn, logprobs = draw(logits, self.uniforms[slots].gather(1, at)[:, 0], how)
         wanted = self.forced[slots].gather(1, at)[:, 0]
         free = wanted == FREE
         token = torch.where(free, drawn, wanted)
         tokens.scatter_(1, at, torch.where(done[:, None], tokens.gather(1, at), token[:, None]))
-        found.scatter_(
-            1, at, torch.where(done[:, None], found.gather(1, at), torch.where(free, logprobs, 0.0)[:, None])
+        stored.scatter_(
+            1, at, torch.where(done[:, None], stored.gather(1, at), torch.where(free, logprobs, 0.0)[:, None])
         )
         last.copy_(torch.where(done, last, token))
         count += ~done
@@ -205,7 +205,7 @@ class _ContinueShared:
         rows = len(position)
         self.kv_cache, self.position, self.prefixes = kv_cache, position, sharing.seated(rows)
         self._far: dict[int, Tensor] = {}
-        self.longest = max((found.padded for found in self.prefixes), default=0)
+        self.longest = max((prefix.padded for prefix in self.prefixes), default=0)
         self.at = position - sharing.start[:rows]
         self.seen = int(self.at.max()) + 1
         # Rows that began together write to one column and see all of it.
@@ -231,14 +231,14 @@ class _ContinueShared:
             scores += self.bias
         if self.prefixes:
             scores = torch.cat([scores.new_full((*query.shape[:3], self.longest), -torch.inf), scores], -1)
-            for found in self.prefixes:
-                found.score(layer, query, scores)
+            for prefix in self.prefixes:
+                prefix.score(layer, query, scores)
         if rule.window is not None and int(self.position.max()) >= rule.window:
             scores = scores.masked_fill(self.far(rule.window)[:, None, None], -torch.inf)
         mixing = weights(scores, rule)
         mixed = torch.bmm(mixing[..., self.longest :].flatten(0, 1), values).view_as(query)
-        for found in self.prefixes:
-            found.mix(layer, mixing, mixed)
+        for prefix in self.prefixes:
+            prefix.mix(layer, mixing, mixed)
         return mixed.view(rows, heads, 1, dim)
 
     def far(self, window: int) -> Tensor:

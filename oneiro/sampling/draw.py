@@ -12,7 +12,7 @@ from torch import Tensor
 
 from oneiro.episode import SamplingParams
 
-BLOCK = 256
+BLOCK = 256  # words summed at once: first the block is found, then the word in it
 SMALL = 1024
 """Up to so many words a vocabulary is cumulated whole."""
 

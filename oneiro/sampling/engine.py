@@ -26,8 +26,8 @@ from oneiro.sampling.decode_batch import FREE, DecodeBatch, KVCache
 from oneiro.sampling.sample import Sample
 from oneiro.sampling.settings import SamplingSettings
 
-LOOK_EVERY = {"cpu": 1, "cuda": 16}
-"""Steps between looks at which rows are done: a look makes a GPU wait."""
+STEPS_PER_CHECK = {"cpu": 1, "cuda": 16}
+"""Decoding steps between checks which rows are done: a check makes a GPU wait for its queue to drain."""
 PREFILL_TOKENS = {"cpu": 16384, "cuda": 65536}
 """Padded prompt tokens computed at once."""
 PART_OF_A_CHARACTER = "\ufffd"
@@ -208,12 +208,12 @@ class _Call:
             else:
                 self.advance()
             self.retire()
-        found = [sample for sample in self.out if sample is not None]
-        return [found[i : i + self.n] for i in range(0, len(found), self.n)]
+        samples = [sample for sample in self.out if sample is not None]
+        return [samples[i : i + self.n] for i in range(0, len(samples), self.n)]
 
     def advance(self) -> None:
         """Steps up to the next look; where every sample has the same length, up to its end."""
-        steps = LOOK_EVERY.get(self.device.type, 1)
+        steps = STEPS_PER_CHECK.get(self.device.type, 1)
         if self.sampling.ignore_eos and not self.sampling.stop:
             steps = self.sampling.max_tokens - int(self.batch.count[: len(self.rows)].max())
         for _ in range(steps):
@@ -326,11 +326,11 @@ class _Call:
         places = np.arange(first, end)
         new = (places >= starts[:, None]) & (places < counts[:, None])
         finishing = new & self.engine.finishers(self.sampling.stop)[tokens[:, first:end]]
-        found: dict[int, int] = {}
+        lengths: dict[int, int] = {}
         for slot, place in np.argwhere(finishing).tolist():
             at = first + place
             text = self.engine.language.decode(tokens[slot, max(0, at + 1 - self.stop_tokens) : at + 1])
-            if slot not in found and any(stop in text for stop in self.sampling.stop):
-                found[slot], done[slot] = at + 1, True
+            if slot not in lengths and any(stop in text for stop in self.sampling.stop):
+                lengths[slot], done[slot] = at + 1, True
         self.checked[self.rows] = counts
-        return found
+        return lengths

@@ -28,7 +28,7 @@ from oneiro.sampling.rollout_server import RolloutServer
 from oneiro.sampling.sample import Sample
 from oneiro.sampling.settings import FleetSettings, SamplingSettings
 
-FIRST_WAIT = 0.2
+FIRST_WAIT_S = 0.2  # pauses double from here, to two seconds
 
 
 class Fleet(Engine):
@@ -57,7 +57,7 @@ class Fleet(Engine):
             self._write()
             with ThreadPoolExecutor(len(self.servers)) as pool:
                 list(pool.map(self._revive, self.servers))
-        self._require_some()
+        self._require_one()
 
     def _write(self) -> None:
         """One folder per version; the one before stays for a server that still reads it."""
@@ -69,8 +69,8 @@ class Fleet(Engine):
 
     def _revive(self, server: RolloutServer) -> None:
         """Ask a server whether it is there and give it the present weights."""
-        server.looked = time.monotonic()
-        if not server.healthy():
+        server.checked_at = time.monotonic()
+        if not server.is_healthy():
             server.alive = False
             return
         try:
@@ -80,23 +80,23 @@ class Fleet(Engine):
         except ServerFault as fault:
             server.alive, server.fault = False, f"new weights failed: {fault}"
 
-    def _require_some(self) -> None:
+    def _require_one(self) -> None:
         """At least one server answers, within `patience_s`."""
         deadline = time.monotonic() + self.settings.patience_s
         while not any(server.alive for server in self.servers):
             if time.monotonic() > deadline:
-                said = "; ".join(f"{server.url}: {server.fault[:150]}" for server in self.servers)
-                raise OneiroError(f"no rollout server answered within {self.settings.patience_s:.0f} s ({said})")
-            self._look_again()
-            time.sleep(FIRST_WAIT)
+                faults = "; ".join(f"{server.url}: {server.fault[:150]}" for server in self.servers)
+                raise OneiroError(f"no rollout server answered within {self.settings.patience_s:.0f} s ({faults})")
+            self._revive_absent()
+            time.sleep(FIRST_WAIT_S)
 
-    def _look_again(self) -> None:
+    def _revive_absent(self) -> None:
         """Ask servers that were left out, each every `revive_s` seconds."""
         if not self._reviving.acquire(blocking=False):
             return
         try:
             for server in self.servers:
-                if not server.alive and time.monotonic() - server.looked >= self.settings.revive_s:
+                if not server.alive and time.monotonic() - server.checked_at >= self.settings.revive_s:
                     self._revive(server)
         finally:
             self._reviving.release()
@@ -125,12 +125,12 @@ class Fleet(Engine):
         deadline = time.monotonic() + self.settings.total_s
         workers = max(1, min(len(prompts), len(self.servers) * self.settings.concurrency))
         with spent("waiting"), ThreadPoolExecutor(workers, "oneiro-fleet") as pool:
-            asked = [
+            futures = [
                 pool.submit(self._samples, np.asarray(p).tolist(), n, sampling, own, deadline)
                 for p, own in zip(prompts, own_seeds, strict=True)
             ]
             try:
-                return [future.result() for future in asked]
+                return [future.result() for future in futures]
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
@@ -139,25 +139,27 @@ class Fleet(Engine):
         self, prompt: list[int], n: int, sampling: SamplingSettings, seed: int, deadline: float
     ) -> list[Sample]:
         """All samples of one prompt; what a server left out is asked for again."""
-        found: list[Sample] = []
+        samples: list[Sample] = []
         faults = attempt = 0
-        while len(found) < n:
+        while len(samples) < n:
             if time.monotonic() > deadline:
                 raise OneiroError(
                     f"rollout servers took longer than {self.settings.total_s:.0f} s (rl.servers.total_s)"
                 )
-            self._look_again()
-            server = self._take()
+            self._revive_absent()
+            server = self._choose_server()
             if server is None:
-                self._require_some()
+                self._require_one()
                 continue
             try:
-                got = server.sample(prompt, n - len(found), sampling, seeds.derive(seed, attempt))
-                if not got:
+                received = server.sample(prompt, n - len(samples), sampling, seeds.derive(seed, attempt))
+                if not received:
                     raise ServerFault("it gave no whole sample")
-                found += got
+                samples += received
                 with self._lock:
-                    self._lags += [self.step - int(sample.versions[0]) for sample in got if sample.versions is not None]
+                    self._lags += [
+                        self.step - int(sample.versions[0]) for sample in received if sample.versions is not None
+                    ]
             except ServerFault as fault:
                 faults += 1
                 server.alive, server.fault = False, str(fault)
@@ -165,14 +167,14 @@ class Fleet(Engine):
                     raise OneiroError(
                         f"rollout servers failed {faults} times; the last, {server.url}: {fault}"
                     ) from fault
-                time.sleep(min(2.0, FIRST_WAIT * 2**faults))
+                time.sleep(min(2.0, FIRST_WAIT_S * 2**faults))
             finally:
                 with self._lock:
                     server.busy -= 1
             attempt += 1
-        return found
+        return samples
 
-    def _take(self) -> RolloutServer | None:
+    def _choose_server(self) -> RolloutServer | None:
         """The server that is there, has weights no older than allowed, and has least to do."""
         with self._lock:
             there = [server for server in self.servers if server.alive and self._fresh(server)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-NONE = -1
+NONE = -1  # the row shares no prompt
 KVCache = list[tuple[Tensor, Tensor]]
 """Keys and values [B, K, T, D] of every layer."""
 Index = Tensor | slice
@@ -39,7 +39,7 @@ class Sharing:
         if len(owner) < 2 * prompts or prompts * largest > 2 * len(owner):
             self.batch[slots], self.start[slots] = NONE, 0
             return False
-        known = [number for number, found in self.prefixes.items() if found.source is kv_cache]
+        known = [number for number, prefixes in self.prefixes.items() if prefixes.source is kv_cache]
         number = known[0] if known else max(self.prefixes, default=NONE) + 1
         if not known:
             self.prefixes[number] = Prefixes(
@@ -56,10 +56,10 @@ class Sharing:
     def seated(self, rows: int) -> list[Prefixes]:
         """The prompts that the first `rows` rows share, each knowing its rows; prompts nobody continues are dropped."""
         if self._seated != rows:
-            for number, found in list(self.prefixes.items()):
+            for number, prefixes in list(self.prefixes.items()):
                 own = torch.nonzero(self.batch[:rows] == number)[:, 0]
                 if len(own):
-                    found.seat(own, self.owner[own])
+                    prefixes.seat(own, self.owner[own])
                 else:
                     del self.prefixes[number]
             self._seated = rows
@@ -101,14 +101,14 @@ class Prefixes:
     def score(self, layer: int, query: Tensor, scores: Tensor) -> None:
         """Queries [R, K, g, D] against the prompts, into scores [R, K, g, >= P] of the rows seated here."""
         keys = self.kv_cache[layer][0]
-        found = torch.baddbmm(self.bias, self._gather(query), keys.transpose(1, 2))
-        scores[self.rows, :, :, : self.padded] = self._scatter(found, query.shape[2])
+        own_scores = torch.baddbmm(self.bias, self._gather(query), keys.transpose(1, 2))
+        scores[self.rows, :, :, : self.padded] = self._scatter(own_scores, query.shape[2])
 
     def mix(self, layer: int, weights: Tensor, mixed: Tensor) -> None:
         """Add the prompts' values, weighted by [R, K, g, >= P], to mixed [R, K, g, D] of the rows seated here."""
         values = self.kv_cache[layer][1]
-        found = torch.bmm(self._gather(weights[..., : self.padded]), values)
-        mixed[self.rows] += self._scatter(found, weights.shape[2])
+        own_mixed = torch.bmm(self._gather(weights[..., : self.padded]), values)
+        mixed[self.rows] += self._scatter(own_mixed, weights.shape[2])
 
     def _gather(self, x: Tensor) -> Tensor:
         """[R, K, g, n] -> [G * K, members * g, n]: the members of a group side by side."""

@@ -19,7 +19,7 @@ from oneiro.sampling.request import ask
 from oneiro.sampling.sample import Sample
 from oneiro.sampling.settings import FleetSettings, SamplingSettings
 
-HEALTH_SECONDS = 5.0
+HEALTH_SECONDS = 5.0  # /health samples nothing: a server that takes longer is not there
 ABORTED = ("abort", "aborted", "error")
 
 
@@ -34,11 +34,11 @@ class RolloutServer:
     """Of its weights, as far as we know; -1: unknown."""
     alive: bool = False
     busy: int = 0
-    fault: str = "not asked yet"
-    looked: float = -math.inf
-    """When it was last asked whether it is there."""
+    fault: str = "no request yet"
+    checked_at: float = -math.inf
+    """On the monotonic clock: when it last had to show that it is there."""
 
-    def healthy(self) -> bool:
+    def is_healthy(self) -> bool:
         try:
             ask(f"{self.url}/health", seconds=HEALTH_SECONDS)
         except ServerFault as fault:
@@ -68,18 +68,18 @@ class RolloutServer:
         version = self.version
         if self.settings.kind == "vllm":
             reply = ask(f"{self.url}/v1/completions", self._vllm(prompt, n, sampling, seed), self.settings.timeout_s)
-            found = _choices(reply)
-            read = [_from_vllm(choice) for choice in found]
+            choices = _choices(reply)
+            replies = [_from_vllm(choice) for choice in choices]
         else:
             reply = ask(f"{self.url}/generate", _sglang(prompt, n, sampling, seed), self.settings.timeout_s)
-            read = [_from_sglang(one) for one in (reply if isinstance(reply, list) else [reply])]
+            replies = [_from_sglang(one) for one in (reply if isinstance(reply, list) else [reply])]
         samples = []
-        for tokens, logprobs, finish, told in read[:n]:
+        for tokens, logprobs, finish, server_version in replies[:n]:
             if finish in ABORTED:
                 continue
-            if told is not None and told != str(version):
-                self.version = int(told) if told.isdecimal() else -1
-                raise ServerFault(f"it samples with weights of version {told[:20]}, not {version}")
+            if server_version is not None and server_version != str(version):
+                self.version = int(server_version) if server_version.isdecimal() else -1
+                raise ServerFault(f"it samples with weights of version {server_version[:20]}, not {version}")
             samples.append(self._sample(tokens, logprobs, finish, version, sampling))
         return samples
 

@@ -30,10 +30,10 @@ from oneiro.sampling.request import fetch, open_client, run
 if TYPE_CHECKING:
     import httpx2
 
-MAX_REPLY_BYTES = 64 << 20
+MAX_REPLY_BYTES = 64 << 20  # of any reply; a server that sends more is broken
 BASE_REPLY_BYTES, BYTES_PER_TOKEN = 1 << 20, 1 << 10  # a token comes with its text, id and log-probability as JSON
-FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 30.0
-LONGEST_RETRY_AFTER_S = 24 * 3600.0
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 30.0  # pauses double from the one to the other
+LONGEST_RETRY_AFTER_S = 24 * 3600.0  # beyond a day a header is a mistake
 HIDDEN_KEY = "[API key]"
 
 

@@ -285,8 +285,8 @@ def draw_level(
     """The first level of this seed that lies in `split`, with its key. `draw` may decline with None."""
     for attempt in range(DRAWS):
         level = draw(generator(name, seed, "level", attempt))
-        if level is not None and in_split(found := key(level), split):
-            return level, found
+        if level is not None and in_split(level_key := key(level), split):
+            return level, level_key
     raise OneiroError(
         f"{name}: no level in split '{split}' after {DRAWS} draws; choose settings with more distinct levels"
     )

@@ -36,7 +36,7 @@ def require_script(name: str | None) -> None:
 
 
 @dataclass(frozen=True)
-class Played:
+class BaselineEpisode:
     """One finished episode."""
 
     score: float
@@ -72,7 +72,7 @@ def with_oracle(world: World) -> World:
 
 def play(
     world: World, policy: Policy, rng: np.random.Generator, *, seed: int, split: str | None, member: int
-) -> Played:
+) -> BaselineEpisode:
     """Reset and act until the episode ends."""
     world.reset(seed=seed, options={"split": split, "member": member})
     score, actions = 0.0, 0
@@ -80,7 +80,7 @@ def play(
         _, reward, terminated, truncated, info = world.step(policy(world, rng))
         score, actions = score + reward, actions + 1
         if terminated or truncated:
-            return Played(score, bool(info["success"]), actions)
+            return BaselineEpisode(score, bool(info["success"]), actions)
 
 
 def success_table(
@@ -180,7 +180,9 @@ def budget_warning(
     name: str, settings: Mapping[str, Any] | None = None, *, levels: int = 32, seconds: float = 3.0
 ) -> str | None:
     """The line of `beyond_budget` for a configuration, from a few levels in a few seconds, before anybody plays."""
-    found = beyond_budget(
+    shortfall = beyond_budget(
         level_optima(name, levels, settings=settings, seconds=seconds).best, config_for(name, settings).max_actions
     )
-    return found and f"{name} is {found}; a larger max_actions, or more room in the dialogue's turns, changes that"
+    return (
+        shortfall and f"{name} is {shortfall}; a larger max_actions, or more room in the dialogue's turns, changes that"
+    )

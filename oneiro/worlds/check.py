@@ -27,7 +27,7 @@ LEVELS = 64
 """Levels each statistical check plays."""
 MANY = 4
 """Times as many levels are drawn to compare the splits."""
-MEMBERS = 4
+MEMBERS = 4  # attempts at each level: enough to see whether chance decides
 FEW = 12
 """Levels played by an oracle with which no ceiling is to be compared; it may think long about each move."""
 NONSENSE = "☃ no such action ☃"
@@ -43,7 +43,7 @@ class CheckFinding:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class CheckedWorld:
     """The world under test."""
 
     name: str
@@ -58,7 +58,7 @@ def check(name: str, /, **settings: Any) -> list[CheckFinding]:
     settings with which no level can be drawn at all, such as a file that is not there.
     """
     config_for(name, settings)
-    candidate = Candidate(name, settings)
+    candidate = CheckedWorld(name, settings)
     first_levels(candidate)
     files = source_files(world_class(name))
     findings: list[CheckFinding] = []
@@ -78,7 +78,7 @@ def source_files(kind: type[World]) -> set[str]:
     return {function.__code__.co_filename for function in functions if hasattr(function, "__code__")}
 
 
-def first_levels(candidate: Candidate) -> None:
+def first_levels(candidate: CheckedWorld) -> None:
     """Draw a level of each split: what a person has to mend (OneiroError) is said once and not by every check."""
     try:
         for split in ("train", "eval"):
@@ -89,7 +89,7 @@ def first_levels(candidate: Candidate) -> None:
         return  # a defect of the world: the checks will find it
 
 
-def five_tuple(candidate: Candidate) -> Iterator[CheckFinding]:
+def five_tuple(candidate: CheckedWorld) -> Iterator[CheckFinding]:
     """`reset` and `step` return what the interface says, for good and bad actions."""
     world, rng = candidate.make(), generator("check", "five tuple")
     observation, info = world.reset(seed=0)
@@ -111,7 +111,7 @@ def five_tuple(candidate: Candidate) -> Iterator[CheckFinding]:
     yield from _verdict(wrong, "reset and step return the five-tuple")
 
 
-def reset_comes_first(candidate: Candidate) -> Iterator[CheckFinding]:
+def reset_comes_first(candidate: CheckedWorld) -> Iterator[CheckFinding]:
     """A step before the first `reset` is an error that says so."""
     try:
         candidate.make().step("")
@@ -124,7 +124,7 @@ def reset_comes_first(candidate: Candidate) -> Iterator[CheckFinding]:
         yield CheckFinding("warning", "step before reset is accepted: begin `step` with `if self.over`")
 
 
-def episodes_end(candidate: Candidate) -> Iterator[CheckFinding]:
+def episodes_end(candidate: CheckedWorld) -> Iterator[CheckFinding]:
     """The action budget is kept, and nothing happens after the end."""
     world, rng = candidate.make(), generator("check", "ends")
     wrong = []
@@ -139,7 +139,7 @@ def episodes_end(candidate: Candidate) -> Iterator[CheckFinding]:
     yield from _verdict(wrong, f"episodes end within {world.config.max_actions} actions")
 
 
-def same_seed_same_episode(candidate: Candidate) -> Iterator[CheckFinding]:
+def same_seed_same_episode(candidate: CheckedWorld) -> Iterator[CheckFinding]:
     """Seed and actions decide everything, here and in another process."""
     world = candidate.make()
     first, again = transcript(world), transcript(world)
@@ -168,7 +168,7 @@ def same_seed_same_episode(candidate: Candidate) -> Iterator[CheckFinding]:
         yield CheckFinding("ok", "same seed, same episode in another process")
 
 
-def members_share_the_level(candidate: Candidate) -> Iterator[CheckFinding]:
+def members_share_the_level(candidate: CheckedWorld) -> Iterator[CheckFinding]:
     """Members of a group start alike; their transitions differ exactly where the world is stochastic."""
     world, rng = candidate.make(), generator("check", "members")
     starts, endings = set(), []
@@ -187,7 +187,7 @@ def members_share_the_level(candidate: Candidate) -> Iterator[CheckFinding]:
     yield from _verdict(wrong, f"members of a group share the level and have {noise}")
 
 
-def splits_are_disjoint(candidate: Candidate) -> Iterator[CheckFinding]:
+def splits_are_disjoint(candidate: CheckedWorld) -> Iterator[CheckFinding]:
     """No level is in both splits, not even turned or mirrored where the world has symmetries; both have levels."""
     world = candidate.make()
     drawn = {
@@ -207,11 +207,11 @@ def splits_are_disjoint(candidate: Candidate) -> Iterator[CheckFinding]:
     up_to = " up to symmetry" if "canonical" in drawn["eval"][0] else ""
     yield CheckFinding("ok", f"train and eval share no level{up_to} ({distinct} distinct of {LEVELS} drawn)")
     if distinct < LEVELS // 2:
-        found = len(set(forms["eval"]))
-        yield CheckFinding("warning", f"only {found} distinct evaluation levels{up_to} in {MANY * LEVELS} seeds")
+        eval_forms = len(set(forms["eval"]))
+        yield CheckFinding("warning", f"only {eval_forms} distinct evaluation levels{up_to} in {MANY * LEVELS} seeds")
 
 
-def scores_make_sense(candidate: Candidate) -> Iterator[CheckFinding]:
+def scores_make_sense(candidate: CheckedWorld) -> Iterator[CheckFinding]:
     """Idle earns nothing, chance earns little, the oracle earns the stated ceiling."""
     world, rng = candidate.make(), generator("check", "scores")
     idle = [play(world, lambda *_: NONSENSE, rng, seed=seed, split="eval", member=0) for seed in range(8)]
@@ -254,7 +254,7 @@ def scores_make_sense(candidate: Candidate) -> Iterator[CheckFinding]:
         yield CheckFinding("ok", f"oracle succeeds in {solved.mean():.1%}: the ceiling")
 
 
-def views_render(candidate: Candidate) -> Iterator[CheckFinding]:
+def views_render(candidate: CheckedWorld) -> Iterator[CheckFinding]:
     """Every view shows text in every state of a few random episodes, and reads back where the world can parse it."""
     world, rng = candidate.make(), generator("check", "views")
     wrong, parsed = set(), set()
@@ -265,10 +265,10 @@ def views_render(candidate: Candidate) -> Iterator[CheckFinding]:
                 shown = world.render(view)
                 if not shown.strip():
                     wrong.add(f"view '{view}' shows nothing")
-                found = world.parse(shown, view)
-                if found is not None:
+                read_state = world.parse(shown, view)
+                if read_state is not None:
                     parsed.add(view)
-                    if found != world.state:
+                    if read_state != world.state:
                         wrong.add(f"view '{view}' does not read back as the state it shows")
                 elif view in parsed:
                     wrong.add(f"view '{view}' reads back in some states and not in others")
@@ -281,7 +281,7 @@ def views_render(candidate: Candidate) -> Iterator[CheckFinding]:
         yield CheckFinding("ok", f"views read back exactly{tail}")
 
 
-CHECKS: tuple[Callable[[Candidate], Iterator[CheckFinding]], ...] = (
+CHECKS: tuple[Callable[[CheckedWorld], Iterator[CheckFinding]], ...] = (
     five_tuple,
     reset_comes_first,
     episodes_end,

@@ -38,9 +38,9 @@ class WorldChoice(Settings):
     def in_view_of(self, other: WorldChoice) -> WorldChoice:
         """This world shown as `other` is: unless its settings or its variant say how, or it has no such view."""
         kind = world_class(self.name)
-        said = {**kind.variants.get(self.name.partition(":")[2], {}), **self.settings}
+        settings = {**kind.variants.get(self.name.partition(":")[2], {}), **self.settings}
         view = config_for(other.name, other.settings).view
-        if "view" in said or view not in kind.views or view == config_for(self.name, self.settings).view:
+        if "view" in settings or view not in kind.views or view == config_for(self.name, self.settings).view:
             return self
         return WorldChoice(name=self.name, **{**self.model_dump(exclude={"name"}), "view": view})
 

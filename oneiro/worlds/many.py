@@ -32,7 +32,7 @@ def _at_once(
     method: str, alone: Callable[[Any, Any], Result], worlds: Sequence[World], given: Sequence[Any]
 ) -> list[Result | Exception]:
     """By the world's own `method` for many, all worlds of a class together; one after the other where it has none."""
-    found: list[Result | Exception | None] = [None] * len(worlds)
+    outcomes: list[Result | Exception | None] = [None] * len(worlds)
     kinds: dict[type, list[int]] = {}
     for place, world in enumerate(worlds):
         kinds.setdefault(type(world), []).append(place)
@@ -43,16 +43,16 @@ def _at_once(
         else:
             results = [caught(alone, worlds[i], given[i]) for i in places]
         for place, result in zip(places, results, strict=True):
-            found[place] = result
-    return [result for result in found if result is not None]
+            outcomes[place] = result
+    return [result for result in outcomes if result is not None]
 
 
 def _own(kind: type, method: str) -> Callable[..., Any] | None:
     """A class's method for many. Where a subclass has changed what one of them does, it no longer holds."""
     for base in kind.__mro__:
         if method in vars(base):
-            found: Callable[..., Any] = getattr(kind, method)
-            return found
+            function: Callable[..., Any] = getattr(kind, method)
+            return function
         if method.removesuffix("_many") in vars(base):
             return None
     return None

@@ -49,16 +49,16 @@ def pick(pack: Path, seed: int, split: str | None, read: Read[Fit, Level], fit: 
 
 @lru_cache(maxsize=16)
 def _levels(pack: Path, split: str | None, read: Callable[..., Any], fit: Hashable) -> tuple[Any, ...]:
-    found = []
+    levels = []
     for number, row in enumerate(records.read(pack), start=1):
         try:
-            found.append(read(str(row["text"]), int(row["optimum"]), fit))
+            levels.append(read(str(row["text"]), int(row["optimum"]), fit))
         except (KeyError, TypeError, ValueError) as error:
             reason = f"lacks {error}" if isinstance(error, KeyError) else str(error)
             raise OneiroError(f"{pack}: level {number} {reason}") from error
-    inside = tuple(level for level in found if in_split(level.key, split))
+    inside = tuple(level for level in levels if in_split(level.key, split))
     if not inside:
-        raise OneiroError(f"{pack} has {len(found)} levels, and none in the split '{split}'")
+        raise OneiroError(f"{pack} has {len(levels)} levels, and none in the split '{split}'")
     return inside
 
 

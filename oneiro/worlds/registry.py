@@ -63,9 +63,9 @@ def adopt(name: str) -> str:
         raise OneiroError(f"world '{target}' is not an import path; write package.module:Class")
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)  # behind everything that is installed
-    found = _require_class(target, plugins.resolve(target, f"world '{target}'"), target)
-    own = getattr(found, "name", found.__name__.lower())
-    register(own, found)
+    world = _require_class(target, plugins.resolve(target, f"world '{target}'"), target)
+    own = getattr(world, "name", world.__name__.lower())
+    register(own, world)
     return f"{own}:{variant}" if variant else own
 
 
@@ -77,19 +77,19 @@ def names(variants: bool = False) -> list[str]:
     if not variants:
         return sorted(_targets())
     return [
-        full for name, found in classes().items() for full in (name, *(f"{name}:{v}" for v in sorted(found.variants)))
+        full for name, world in classes().items() for full in (name, *(f"{name}:{v}" for v in sorted(world.variants)))
     ]
 
 
 def classes() -> dict[str, type[World]]:
     """Every world that can be imported, by name; a warning for each that cannot."""
-    found = {}
+    worlds = {}
     for name in names():
         try:
-            found[name] = world_class(name)
+            worlds[name] = world_class(name)
         except OneiroError as error:
             plugins.skip(error)
-    return found
+    return worlds
 
 
 def world_class(name: str) -> type[World]:
@@ -102,8 +102,8 @@ def world_class(name: str) -> type[World]:
         own = "; a class of your own gets its name by an entry point (docs/extending.md)" if "." in base else ""
         raise OneiroError(f"no world is called '{base}'{own or nearest(base, targets)} (`oneiro worlds` lists them)")
     target = targets[base]
-    found = plugins.resolve(target, f"world '{base}'") if isinstance(target, str) else target
-    return _require_class(base, found, str(target))
+    candidate = plugins.resolve(target, f"world '{base}'") if isinstance(target, str) else target
+    return _require_class(base, candidate, str(target))
 
 
 def config_for(name: str, settings: Mapping[str, Any] | None = None) -> WorldConfig:
@@ -127,10 +127,10 @@ def _targets() -> dict[str, str | type[World]]:
     return plugins.known("worlds", WORLDS)
 
 
-def _require_class(name: str, found: Any, target: str) -> type[World]:
-    if not (isinstance(found, type) and issubclass(found, World)):
+def _require_class(name: str, candidate: Any, target: str) -> type[World]:
+    if not (isinstance(candidate, type) and issubclass(candidate, World)):
         raise OneiroError(f"world '{name}': {target} is not a World class")
-    return found
+    return candidate
 
 
 def _explain(world: type[World], error: ValidationError) -> str:

@@ -143,8 +143,8 @@ class WorkerWorld(World):
 
     @property
     def actions(self) -> tuple[str, ...] | None:  # type: ignore[override]
-        found: tuple[str, ...] | None = self._constant("actions")
-        return found
+        actions: tuple[str, ...] | None = self._constant("actions")
+        return actions
 
     @property
     def deterministic(self) -> bool:  # type: ignore[override]
@@ -159,12 +159,12 @@ class WorkerWorld(World):
         return self._ask("get", "state")[1]
 
     def oracle(self) -> str | None:
-        found: str | None = self._ask("call", "oracle")
-        return found
+        action: str | None = self._ask("call", "oracle")
+        return action
 
     def ceiling(self) -> float | None:
-        found: float | None = self._ask("call", "ceiling")
-        return found
+        ceiling: float | None = self._ask("call", "ceiling")
+        return ceiling
 
     def parse(self, text: str, view: str | None = None) -> Any | None:
         return self._ask("call", "parse", text, view)
@@ -197,16 +197,16 @@ class WorkerWorld(World):
         self._send("reset", *given)
 
     def _started(self) -> tuple[str, dict[str, Any]]:
-        found: tuple[str, dict[str, Any]]
-        found, known = self._answer()
+        started: tuple[str, dict[str, Any]]
+        started, known = self._answer()
         self.seed, self.member, self.split, self.taken, self._over = known
-        return found
+        return started
 
     def _stepped(self) -> Step:
-        found: Step
-        found, known = self._answer()
+        stepped: Step
+        stepped, known = self._answer()
         self.seed, self.member, self.split, self.taken, self._over = known
-        return found
+        return stepped
 
     def _ask(self, *request: Any) -> Any:
         self._send(*request)
@@ -226,7 +226,7 @@ class WorkerWorld(World):
         if self.worker is None:
             raise WorldLost("the worker of this world is gone")
         try:
-            found, error = self.worker.receive(self.timeout_s + more_seconds)
+            answer, error = self.worker.receive(self.timeout_s + more_seconds)
         except TimeoutError:
             self._lose()
             raise WorldLost(f"a worker did not answer within {self.timeout_s + more_seconds:g} s") from None
@@ -236,7 +236,7 @@ class WorkerWorld(World):
         self._owed = False
         if error is not None:
             raise error
-        return found
+        return answer
 
     def _lose(self) -> None:
         assert self.worker is not None
@@ -246,20 +246,20 @@ class WorkerWorld(World):
 
 def _all(worlds: Sequence[WorkerWorld], given: Sequence[Any], ask: Any, answer: Any) -> list[Any]:
     """Ask every world, then wait for each: they work at once."""
-    found: list[Any] = []
-    asked: list[Exception | None] = []
+    answers: list[Any] = []
+    failures: list[Exception | None] = []
     for world, one in zip(worlds, given, strict=True):
         try:
             ask(world, one)
-            asked.append(None)
+            failures.append(None)
         except Exception as error:
-            asked.append(error)
-    for world, failed in zip(worlds, asked, strict=True):
+            failures.append(error)
+    for world, failed in zip(worlds, failures, strict=True):
         try:
-            found.append(failed if failed is not None else answer(world))
+            answers.append(failed if failed is not None else answer(world))
         except Exception as error:
-            found.append(error)
-    return found
+            answers.append(error)
+    return answers
 
 
 @cache

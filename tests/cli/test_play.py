@@ -10,7 +10,7 @@ import sys
 import termios
 
 from oneiro import worlds
-from oneiro.cli.worlds import folded
+from oneiro.cli.worlds import fold_line
 
 
 def test_no_word_is_broken_at_the_edge_of_the_terminal() -> None:
@@ -37,6 +37,6 @@ def test_no_word_is_broken_at_the_edge_of_the_terminal() -> None:
 
 
 def test_a_folded_line_keeps_its_indent_and_its_longest_word() -> None:
-    assert folded("  one two three", 9) == "  one two\n  three"
-    assert folded("a " + "x" * 20 + " b", 9) == "a\n" + "x" * 20 + "\nb"
-    assert folded("P__O\t  x", 80) == "P__O\t  x" and folded("no terminal at all", 0) == "no terminal at all"
+    assert fold_line("  one two three", 9) == "  one two\n  three"
+    assert fold_line("a " + "x" * 20 + " b", 9) == "a\n" + "x" * 20 + "\nb"
+    assert fold_line("P__O\t  x", 80) == "P__O\t  x" and fold_line("no terminal at all", 0) == "no terminal at all"

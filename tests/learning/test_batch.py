@@ -79,22 +79,22 @@ def test_batches_hold_what_fits_the_budget_and_no_more() -> None:
     rows = family([1, 2], 2, 3, 3, 7)  # lengths 4, 5, 5, 9
 
     def sizes(budget: int) -> list[list[int]]:
-        return [[g.rows[0] for g in chunk] for chunk in batching.filled(alone, rows, budget)]
+        return [[g.rows[0] for g in chunk] for chunk in batching.pack(alone, rows, budget)]
 
     assert sizes(15) == [[0, 1, 2], [3]] and sizes(14) == [[0, 1], [2], [3]] and sizes(1) == [[0], [1], [2], [3]]
     assert sizes(36) == [[0, 1, 2, 3]] and sizes(35) == [[0, 1, 2], [3]]
     # With prefixes: rows x longest own part + groups x longest prefix.
     groups = [PrefixGroup(2, [0, 1]), PrefixGroup(1, [2])]
-    assert len(list(batching.filled(groups, rows, 3 * 4 + 2 * 2))) == 1
-    assert len(list(batching.filled(groups, rows, 3 * 4 + 2 * 2 - 1))) == 2
+    assert len(list(batching.pack(groups, rows, 3 * 4 + 2 * 2))) == 1
+    assert len(list(batching.pack(groups, rows, 3 * 4 + 2 * 2 - 1))) == 2
     uneven = [PrefixGroup(2, [0, 3]), PrefixGroup(1, [2])]  # the longest own part has 7
-    assert [len(list(batching.filled(uneven, rows, budget))) for budget in (3 * 7 + 2 * 2, 3 * 7 + 2 * 2 - 1)] == [1, 2]
+    assert [len(list(batching.pack(uneven, rows, budget))) for budget in (3 * 7 + 2 * 2, 3 * 7 + 2 * 2 - 1)] == [1, 2]
     sequences = [PrefixGroup(2, [0]), PrefixGroup(2, [1]), PrefixGroup(2, [3])]
-    assert [len(c) for c in batching.filled_sequences(sequences, rows, 10)] == [2, 1]
-    assert [len(c) for c in batching.filled_sequences(sequences, rows, 9)] == [1, 1, 1]
-    assert [len(c) for c in batching.filled_sequences(sequences, rows, 27)] == [3]
-    assert [len(c) for c in batching.filled_sequences(sequences, rows, 1)] == [1, 1, 1]
-    assert list(batching.filled([], rows, 9)) == [] == list(batching.filled_sequences([], rows, 9))
+    assert [len(c) for c in batching.pack_sequences(sequences, rows, 10)] == [2, 1]
+    assert [len(c) for c in batching.pack_sequences(sequences, rows, 9)] == [1, 1, 1]
+    assert [len(c) for c in batching.pack_sequences(sequences, rows, 27)] == [3]
+    assert [len(c) for c in batching.pack_sequences(sequences, rows, 1)] == [1, 1, 1]
+    assert list(batching.pack([], rows, 9)) == [] == list(batching.pack_sequences([], rows, 9))
     # A group that is too large is cut between rows; each part pays for its prefix again.
     whole = PrefixGroup(2, [0, 1, 2, 3])  # own parts 2, 3, 3, 7
     for budget, expected in (
@@ -108,7 +108,7 @@ def test_batches_hold_what_fits_the_budget_and_no_more() -> None:
 
 
 def test_long_packed_groups_are_cut_at_the_longest_sequence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batching, "LONGEST_GROUP", 9)
+    monkeypatch.setattr(batching, "MAX_GROUP_TOKENS", 9)
     examples = family([1, 2, 3], 2, 3, 2)
     assert [b.computed_tokens for b in batches(examples, 1000, share=True, packed=True)] == [32]
     assert [b.computed_tokens for b in batches(examples, 8, share=True, packed=True)] == [8, 8, 8]

@@ -11,7 +11,7 @@ from torch import nn
 from transformers import LlamaConfig, Qwen3Config
 
 from oneiro.models import admission
-from oneiro.models.admission import excerpt, first_layers, probe, unquantised
+from oneiro.models.admission import excerpt, first_layers, probe, without_quantisation
 from oneiro.models.small import random_model, small_config
 from oneiro.runtime.errors import OneiroError
 
@@ -50,7 +50,7 @@ def test_a_model_that_answers_differently_is_refused_with_the_worst_way(monkeypa
 def test_weights_in_few_bits_are_answered_for_by_a_small_model() -> None:
     model = random_model(small_config(LlamaConfig()))
     model.config.quantization_config = {"kind": "4bit"}
-    assert not hasattr(unquantised(model.config), "quantization_config") and hasattr(
+    assert not hasattr(without_quantisation(model.config), "quantization_config") and hasattr(
         model.config, "quantization_config"
     )
     model.is_quantized = True

@@ -149,7 +149,7 @@ def test_sums_that_ranks_have_still_to_add_up_cannot_be_joined() -> None:
 
     piece = SimpleNamespace(placements=[Partial()], _local_tensor=torch.zeros(2))
     with pytest.raises(OneiroError, match=r"the shards of 'w' are placed as .* which cannot be joined"):
-        shards._joined("w", [piece, piece], torch.Size([2]))
+        shards._join("w", [piece, piece], torch.Size([2]))
 
 
 def test_a_pickle_that_would_run_something_is_refused(three: Path, tmp_path: Path) -> None:

@@ -38,8 +38,8 @@ MUTATED = ("oneiro/learning", "oneiro/models", "oneiro/sampling", "oneiro/episod
 EXCLUDED = ("oneiro/learning/kernels.py", "oneiro/models/kernels", "oneiro/sampling/kernels")
 """Kernels that run on a GPU only: their tests (tests/sampling/test_gpu.py and others) are skipped elsewhere."""
 TESTS = (
-    "tests/learning", "tests/models", "tests/sampling", "tests/agents", "tests/test_threads.py",
-    "tests/test_model_check.py", "tests/docs/test_docs_tables.py",
+    "tests/learning", "tests/models", "tests/sampling", "tests/agents", "tests/runtime/test_threads.py",
+    "tests/diagnosis/test_models.py", "tests/docs/test_docs_tables.py",
 )  # fmt: skip
 WARM = (
     "torch", "numpy", "pytest", "hypothesis", "peft", "pydantic", "transformers.models.auto",

@@ -496,7 +496,7 @@ def test_only_tokens_that_may_complete_a_stop_string_are_looked_at(tiny: Languag
 def test_the_first_stop_string_ends_a_sample_however_many_steps_are_looked_at_at_once(
     tiny: LanguageModel, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(engines.LOOK_EVERY, tiny.backbone.device.type, steps)
+    monkeypatch.setitem(engines.STEPS_PER_CHECK, tiny.backbone.device.type, steps)
     told = tiny.encode("hello world hello world")
     for stop, length in (("hello", 0), ("ello w", 0), (" world", 0), ("never said", len(told))):
         sampling = SamplingSettings(max_tokens=len(told), stop=("another", stop))

@@ -42,8 +42,8 @@ def said(finish: Any = "stop", version: Any = None, token: int = 5) -> dict[str,
 
 def test_a_server_is_unknown_until_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     server, answers = asked(monkeypatch, "vllm", {}, ServerFault("no"))
-    assert (server.version, server.alive, server.busy, server.looked) == (-1, False, 0, float("-inf"))
-    assert server.healthy() and not server.healthy() and server.fault == "no"
+    assert (server.version, server.alive, server.busy, server.checked_at) == (-1, False, 0, float("-inf"))
+    assert server.is_healthy() and not server.is_healthy() and server.fault == "no"
     assert answers.asked[0] == ("http://here/health", None, 5.0)
 
 

@@ -96,15 +96,15 @@ class CrossAttention(nn.Module):
     def forward(self, frames: Tensor, context: Tensor) -> Tensor:
         """Frames [N * T, C, H, W], the T of one context standing together, and contexts [N, C, H, W]."""
         contexts, channels = context.shape[:2]
-        asked = self.norm(frames).flatten(2).transpose(1, 2) + self.place
+        queries = self.norm(frames).flatten(2).transpose(1, 2) + self.place
         known = self.context_norm(context).flatten(2).transpose(1, 2) + self.context_place
         # The frames of one context are one long row of queries: its keys and values are never repeated.
-        query = self._split(self.query(asked).reshape(contexts, -1, channels))
+        query = self._split(self.query(queries).reshape(contexts, -1, channels))
         key, value = self._split(self.key(known)), self._split(self.value(known))
         rate = self.dropout if self.training else 0.0
         mixed = F.scaled_dot_product_attention(query, key, value, dropout_p=rate)
-        told = F.dropout(self.out(mixed.transpose(1, 2).flatten(2)), rate)
-        return F.silu(frames + told.reshape(len(frames), -1, channels).transpose(1, 2).view_as(frames))
+        attended = F.dropout(self.out(mixed.transpose(1, 2).flatten(2)), rate)
+        return F.silu(frames + attended.reshape(len(frames), -1, channels).transpose(1, 2).view_as(frames))
 
     def _split(self, x: Tensor) -> Tensor:
         """[N, L, C] -> [N, heads, L, C / heads]."""

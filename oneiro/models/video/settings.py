@@ -79,13 +79,13 @@ class CompressiveTokenizerSettings(ConvolutionSettings):
     @property
     def attending(self) -> dict[int, tuple[int, int]]:
         """Stages of the encoder that look at the context, with the height and width of their features."""
-        found = {}
+        sizes = {}
         for stage in range(len(self.channels)):
             halvings = min(stage + 1, len(self.channels) - 1)
             height, width = self.height // self.patch >> halvings, self.width // self.patch >> halvings
             if height <= self.attend_up_to:
-                found[stage] = height, width
-        return found
+                sizes[stage] = height, width
+        return sizes
 
     @model_validator(mode="after")
     def _squares_fit(self) -> CompressiveTokenizerSettings:

@@ -140,10 +140,10 @@ def _settings(data: Any, folder: Path) -> TokenizerSettings:
     from pydantic import TypeAdapter, ValidationError
 
     try:
-        found: TokenizerSettings = TypeAdapter(TokenizerSettings).validate_python(data)
+        settings: TokenizerSettings = TypeAdapter(TokenizerSettings).validate_python(data)
     except ValidationError as error:
         raise OneiroError(f"{folder / CONFIG} does not describe a video tokenizer; the folder is damaged") from error
-    return found
+    return settings
 
 
 def pixels(images: NDArray[np.uint8], device: torch.device | str = "cpu") -> Tensor:

@@ -43,8 +43,8 @@ def _find(weights, threshold, places):  # type: ignore[no-untyped-def]
     has_weight = weights > 0
     passed = has_weight & (tl.cumsum(weights, 0) > threshold)
     last = tl.max(tl.where(has_weight, places, 0), 0)
-    found = tl.min(tl.where(passed, places, last), 0)
-    return found, tl.sum(tl.where(places < found, weights, 0.0), 0)
+    place = tl.min(tl.where(passed, places, last), 0)
+    return place, tl.sum(tl.where(places < place, weights, 0.0), 0)
 
 
 @triton.jit

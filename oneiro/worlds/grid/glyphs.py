@@ -13,8 +13,8 @@ from oneiro.runtime.seeds import generator
 
 State = ParamSpec("State")
 
-LONGEST = 5000
-"""Characters of a text that can be a grid."""
+MAX_GRID_CHARS = 5000
+"""A longer text is no grid: models write anything, and parsing stays bounded."""
 
 
 class Glyphs(BaseModel):
@@ -47,7 +47,7 @@ class Glyphs(BaseModel):
         return ", ".join(f"{mark} {kind.description}" for mark, kind in zip(self.marks, kinds, strict=True))
 
 
-def drawn(cells: Sequence[int], width: int, glyphs: Glyphs, between: str = "") -> str:
+def draw_cells(cells: Sequence[int], width: int, glyphs: Glyphs, between: str = "") -> str:
     """Cell codes, row by row, as text: one line a row."""
     marks = glyphs.marks
     shown = [marks[code] for code in cells]
@@ -56,7 +56,7 @@ def drawn(cells: Sequence[int], width: int, glyphs: Glyphs, between: str = "") -
 
 def cells_drawn(text: str, glyphs: Glyphs, between: str = "") -> tuple[list[int], int] | None:
     """The inverse of `drawn`: cell codes and width; None if the text is no rectangle of known glyphs."""
-    if len(text) > LONGEST or not glyphs.codes.keys() | {between, "\n"} >= set(text):
+    if len(text) > MAX_GRID_CHARS or not glyphs.codes.keys() | {between, "\n"} >= set(text):
         return None
     lines = [line.split(between) if between else list(line) for line in text.split("\n")]
     width = len(lines[0])
@@ -71,21 +71,21 @@ def place(cell: int, width: int, between: str = ",") -> str:
     return f"({row}{between}{column})"
 
 
-def misplaced(sentence: str, rows: int, columns: int, first: int = 0) -> str:
+def misplace(sentence: str, rows: int, columns: int, first: int = 0) -> str:
     """A sentence in which every `(row,column)` has become another cell of the board, always the same for the same
     sentence; `first` is where counting starts.
     """
     rng, cells = generator("misplaced", rows, columns, sentence), rows * columns
 
-    def elsewhere(found: re.Match[str]) -> str:
-        cell = (int(found[1]) - first) * columns + int(found[2]) - first
+    def elsewhere(match: re.Match[str]) -> str:
+        cell = (int(match[1]) - first) * columns + int(match[2]) - first
         row, column = divmod((cell + int(rng.integers(1, max(2, cells)))) % cells, columns)
         return f"({row + first},{column + first})"
 
     return re.sub(r"\(([0-9]{1,2}),([0-9]{1,2})\)", elsewhere, sentence)
 
 
-def stacked(grid: Callable[State, str], sentence: Callable[State, str]) -> Callable[State, str]:
+def stack_views(grid: Callable[State, str], sentence: Callable[State, str]) -> Callable[State, str]:
     """The view that shows a grid and, on the line below it, a sentence."""
 
     def show(*state: State.args, **named: State.kwargs) -> str:

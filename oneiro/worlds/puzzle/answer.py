@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-LONGEST = 2000
-"""Characters of a reply that are looked at, from its end."""
+TAIL_CHARS = 2000
+"""Characters that are read from the end of a reply: the final answer stands there, and reading stays bounded."""
 
 _WHOLE = r"[0-9]{1,3}(?:,[0-9]{3}){1,5}|[0-9]{1,20}"
 _NUMBER = re.compile(
@@ -22,13 +22,13 @@ _STATED = re.compile(r"answer(?: is|:)\s*:?\s*", re.IGNORECASE)
 def number(text: str) -> Fraction | None:
     """The number a text is: `1,000`, `-3.50`, `$18`, `3/4`, `\\frac{3}{4}`, `1 1/2`, `50%`; None if it is none."""
     body = text.strip().removesuffix("%").removesuffix("\\").strip().strip("$").strip()
-    found = _NUMBER.fullmatch(body) if len(body) <= 100 else None
-    return _value(found) if found else None
+    match = _NUMBER.fullmatch(body) if len(body) <= 100 else None
+    return _value(match) if match else None
 
 
 def final(text: str) -> str:
     """The part of a reply that is its answer: the last box, else what follows the last `answer is`, else all of it."""
-    tail = text[-LONGEST:]
+    tail = text[-TAIL_CHARS:]
     if boxes := _BOXED.findall(tail):
         return boxes[-1].strip()
     stated = list(_STATED.finditer(tail))
@@ -44,12 +44,12 @@ def last_number(text: str) -> Fraction | None:
     if (whole := number(answer.rstrip("."))) is not None:
         return whole
     last = None
-    for found in _NUMBER.finditer(answer):
-        value = _value(found)
-        if value is None and found["mixed"] and int(found["below"]):  # two numbers side by side, as in `12 15/3`
-            value = Fraction(int(found["above"]), int(found["below"]))
+    for match in _NUMBER.finditer(answer):
+        value = _value(match)
+        if value is None and match["mixed"] and int(match["below"]):  # two numbers side by side, as in `12 15/3`
+            value = Fraction(int(match["above"]), int(match["below"]))
         if value is not None:
-            last = abs(value) if found["sign"] and not _is_sign(answer, found) else value
+            last = abs(value) if match["sign"] and not _is_sign(answer, match) else value
     return last
 
 
@@ -58,17 +58,17 @@ def right(reply: str, label: str) -> bool:
     expected = number(label)
     if expected is not None:
         return last_number(reply) == expected
-    return _squeezed(final(reply)) == _squeezed(label)
+    return _squeeze(final(reply)) == _squeeze(label)
 
 
-def understood(reply: str, label: str) -> bool:
+def has_answer(reply: str, label: str) -> bool:
     """Whether a reply gives any answer of the label's kind."""
-    return last_number(reply) is not None if number(label) is not None else bool(_squeezed(final(reply)))
+    return last_number(reply) is not None if number(label) is not None else bool(_squeeze(final(reply)))
 
 
-def _is_sign(text: str, found: re.Match[str]) -> bool:
+def _is_sign(text: str, match: re.Match[str]) -> bool:
     """Whether the minus before a number belongs to it, and is neither a subtraction, a range, nor a dash."""
-    at = found.start("sign")
+    at = match.start("sign")
     near = text[:at].rstrip()[-1:]
     if near.isdigit() or near in (")", "}", "]", "%"):
         return False
@@ -77,20 +77,20 @@ def _is_sign(text: str, found: re.Match[str]) -> bool:
     return not (near if spaced else adjoins).isalnum()
 
 
-def _value(found: re.Match[str]) -> Fraction | None:
-    sign = -1 if found["sign"] else 1
+def _value(match: re.Match[str]) -> Fraction | None:
+    sign = -1 if match["sign"] else 1
     for whole, top, bottom in (("before", "top", "bottom"), ("mixed", "above", "below")):
-        if found[top]:
-            return _fraction(sign, found[whole], int(found[top]), int(found[bottom]))
-    if not found["whole"] and not found["part"]:
+        if match[top]:
+            return _fraction(sign, match[whole], int(match[top]), int(match[bottom]))
+    if not match["whole"] and not match["part"]:
         return None
-    value = Fraction(_integer(found["whole"] or "0"))
-    if found["part"]:
-        value += Fraction(int(found["part"][1:]), 10 ** (len(found["part"]) - 1))
-    if found["over"]:
-        if not int(found["over"]):
+    value = Fraction(_integer(match["whole"] or "0"))
+    if match["part"]:
+        value += Fraction(int(match["part"][1:]), 10 ** (len(match["part"]) - 1))
+    if match["over"]:
+        if not int(match["over"]):
             return None
-        value /= int(found["over"])
+        value /= int(match["over"])
     return sign * value
 
 
@@ -105,5 +105,5 @@ def _integer(digits: str) -> int:
     return int(digits.replace(",", ""))
 
 
-def _squeezed(text: str) -> str:
+def _squeeze(text: str) -> str:
     return "".join(text.lower().split()).strip("$.")

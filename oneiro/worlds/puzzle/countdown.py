@@ -22,7 +22,7 @@ from oneiro.worlds import records
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, level_key
 from oneiro.worlds.puzzle.expression import parse
 
-FORMAT_REWARD = 0.1
+FORMAT_REWARD = 0.1  # for an expression that uses the numbers rightly and misses the target
 CLOSE = Fraction(1, 100_000)
 """A value this near the target counts as the target, as published."""
 FEWEST, MOST, LARGEST = 2, 5, 10**9 - 1
@@ -98,10 +98,10 @@ class Countdown(World):
         return f"Target: {self.task.target}, numbers: {', '.join(str(number) for number in self.task.numbers)}"
 
     def parse(self, text: str, view: str | None = None) -> CountdownTask | None:
-        target, found, numbers = text.removeprefix("Target: ").partition(", numbers: ")
+        target, separator, numbers = text.removeprefix("Target: ").partition(", numbers: ")
         parts = [target, *numbers.split(", ")]
         if (
-            not found
+            not separator
             or len(parts) > 10
             or not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts)
         ):
@@ -143,13 +143,13 @@ class Countdown(World):
         for _ in range(TRIES):
             count = int(rng.integers(self.config.fewest, self.config.most + 1))
             numbers = tuple(rng.integers(1, self.config.largest + 1, count).tolist())
-            task = made_up(rng, numbers, self.config.operations)
+            task = make_task(rng, numbers, self.config.operations)
             if task is not None and 1 <= task.target <= self.config.largest:
                 return task
         return None
 
 
-def made_up(rng: np.random.Generator, numbers: tuple[int, ...], operations: str) -> CountdownTask | None:
+def make_task(rng: np.random.Generator, numbers: tuple[int, ...], operations: str) -> CountdownTask | None:
     """A task these numbers can solve, by combining random pairs until one is left; None if that is not whole."""
     left = [(Fraction(number), str(number)) for number in numbers]
     while len(left) > 1:
@@ -157,7 +157,7 @@ def made_up(rng: np.random.Generator, numbers: tuple[int, ...], operations: str)
         operation = operations[int(rng.integers(len(operations)))]
         if operation == "/" and not b[0]:
             return None
-        left.append(_combined(a, b, operation))
+        left.append(_combine(a, b, operation))
     value, shown = left[0]
     return CountdownTask(numbers, int(value), shown) if value.denominator == 1 else None
 
@@ -174,8 +174,8 @@ def solve(numbers: tuple[int, ...], target: int) -> str | None:
             for operation in "+-*/":
                 if (operation in "+*" and i > j) or (operation == "/" and not b[0]):
                     continue
-                if (found := search([*rest, _combined(a, b, operation)])) is not None:
-                    return found
+                if (solution := search([*rest, _combine(a, b, operation)])) is not None:
+                    return solution
         return None
 
     return search([(Fraction(number), str(number)) for number in numbers])
@@ -206,7 +206,7 @@ def _task(numbers: Sequence[Any], target: Any) -> CountdownTask:
     return CountdownTask(whole, int(target))
 
 
-def _combined(a: tuple[Fraction, str], b: tuple[Fraction, str], operation: str) -> tuple[Fraction, str]:
+def _combine(a: tuple[Fraction, str], b: tuple[Fraction, str], operation: str) -> tuple[Fraction, str]:
     """Two values with their expressions as one."""
     apply = {"+": add, "-": sub, "*": mul, "/": truediv}[operation]
     return apply(a[0], b[0]), f"({a[1]} {operation} {b[1]})"

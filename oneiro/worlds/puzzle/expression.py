@@ -1,6 +1,7 @@
 """Arithmetic written by a model, read safely: four operations on whole numbers, exact, bounded in length and size.
 
-Nothing is evaluated as code. Any string gives an `Expression` or None, in time linear in at most `LONGEST` characters.
+Nothing is evaluated as code. Any string gives an `Expression` or None, in time linear in its length, which
+`MAX_EXPRESSION_CHARS` bounds.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ import re
 from fractions import Fraction
 from typing import NamedTuple
 
-LONGEST = 300
-"""Characters; anything longer is no expression."""
+MAX_EXPRESSION_CHARS = 300
+"""Anything longer is no expression: parsing stays bounded, whatever a model writes."""
 MOST_DIGITS = 9
 DEEPEST = 40
 """Brackets and signs inside one another."""
@@ -28,7 +29,7 @@ class Expression(NamedTuple):
 
 def parse(text: str) -> Expression | None:
     """Read `(3 + 5) * 2`; `= 16` at the end is allowed and ignored. None if it is no expression."""
-    if len(text) > LONGEST:
+    if len(text) > MAX_EXPRESSION_CHARS:
         return None
     body, _, claim = text.translate(_SPELLINGS).partition("=")
     if claim and not re.fullmatch(r"\s*-?[0-9./]*\s*", claim):
@@ -54,12 +55,12 @@ def _tokens(text: str) -> list[str] | None:
     tokens: list[str] = []
     at = 0
     while at < len(text):
-        found = _TOKENS.match(text, at)
+        match = _TOKENS.match(text, at)
         # Two numbers in a row can only be one number that is too long.
-        if found is None or (found[1] and tokens and tokens[-1].isdigit()):
+        if match is None or (match[1] and tokens and tokens[-1].isdigit()):
             return None
-        tokens.append(found[1] or found[2])
-        at = found.end()
+        tokens.append(match[1] or match[2])
+        at = match.end()
     return tokens
 
 

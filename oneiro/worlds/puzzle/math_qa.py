@@ -17,7 +17,7 @@ from pydantic import Field
 from oneiro.runtime.errors import OneiroError
 from oneiro.worlds import records
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, level_key
-from oneiro.worlds.puzzle.answer import right, understood
+from oneiro.worlds.puzzle.answer import has_answer, right
 
 METAMATH_MARK = "The answer is:"
 GSM8K_MARK = "####"
@@ -64,7 +64,7 @@ class MathQA(World):
 
         def drawn(rng: np.random.Generator) -> MathQuestion:
             if source is None:
-                return made_up(rng)
+                return make_question(rng)
             questions = questions_in(source)
             return questions[int(rng.integers(len(questions)))]
 
@@ -76,7 +76,7 @@ class MathQA(World):
         if self.over:
             return self.ended(success=self.solved)
         self.solved = right(action, self.question.label)
-        valid = understood(action, self.question.label)
+        valid = has_answer(action, self.question.label)
         self.verdict = "Correct." if self.solved else "That is not the answer. Think again."
         reward = 0.5**self.taken if self.solved else 0.0
         return self.outcome(reward, done=self.solved, success=self.solved, valid=valid, effective=valid)
@@ -116,13 +116,13 @@ def _question(row: dict[str, Any]) -> MathQuestion | None:
     """A row of either file as a question; None if it has no marked answer."""
     text, solution = str(row.get("question", row.get("query", ""))), str(row.get("answer", row.get("response", "")))
     for mark in (GSM8K_MARK, METAMATH_MARK):
-        _, found, label = solution.rpartition(mark)
-        if found and text.strip() and label.strip():
+        _, separator, label = solution.rpartition(mark)
+        if separator and text.strip() and label.strip():
             return MathQuestion(text.strip(), label.strip(), str(row.get("original_question", text)).strip())
     return None
 
 
-def made_up(rng: np.random.Generator) -> MathQuestion:
+def make_question(rng: np.random.Generator) -> MathQuestion:
     """A small word problem with one or two steps."""
     a, b, c = (int(n) for n in rng.integers(2, 50, 3))
     name = str(rng.choice(["Ada", "Ben", "Chloe", "David", "Emma", "Felix"]))

@@ -15,8 +15,8 @@ from pydantic import Field, model_validator
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, level_key
 from oneiro.worlds.robot.simulator import ACTION, ACTION_REPEAT, SIDE, DrawerSimulator, TaskName, require
 
-LONGEST = 200
-"""Characters of an action that are looked at."""
+MAX_ACTION_CHARS = 200
+"""A longer action is none: it is a few numbers, and parsing stays bounded."""
 BAND, EDGE = 0.01, 0.001
 """Metres of the drawer's way that one split has to itself, and of their ends that nobody has."""
 NUMBER = r"-?\d{1,3}\.\d{3}"
@@ -96,8 +96,8 @@ class Robot(World):
         return tuple(round(float(number), 3) + 0.0 for number in numbers)
 
     def parse(self, text: str, view: str | None = None) -> tuple[float, ...] | None:
-        found = SHOWN.fullmatch(text.strip()) if len(text) <= LONGEST else None
-        return tuple(float(number) for number in found.groups()) if found else None
+        match = SHOWN.fullmatch(text.strip()) if len(text) <= MAX_ACTION_CHARS else None
+        return tuple(float(number) for number in match.groups()) if match else None
 
     @property
     def instruction(self) -> str:
@@ -164,8 +164,8 @@ def read_action(text: str) -> np.ndarray | None:
 
 def read_numbers(text: str, count: int) -> np.ndarray | None:
     """The finite numbers of a text; None where they are not exactly `count`."""
-    words = text[: LONGEST + 1].replace(",", " ").split()
-    if len(text) > LONGEST or len(words) != count:
+    words = text[: MAX_ACTION_CHARS + 1].replace(",", " ").split()
+    if len(text) > MAX_ACTION_CHARS or len(words) != count:
         return None
     try:
         numbers = [float(word) for word in words]

@@ -97,16 +97,16 @@ def read_segment(path: str | Path, start: int, length: int) -> RobotEpisode:
     return _of_file(path, segment)
 
 
-def checked(path: str | Path) -> storage.Shape:
+def check_file(path: str | Path) -> storage.StoredShape:
     """Whether a file is whole: every byte is compared with its checksum, pictures are not decoded."""
 
-    def check(archive: zipfile.ZipFile) -> storage.Shape:
+    def check(archive: zipfile.ZipFile) -> storage.StoredShape:
         arrays = storage.read(archive)
         if storage.PICTURES in arrays and storage.ENDS in arrays:
             packed, ends = arrays.pop(storage.PICTURES), arrays.pop(storage.ENDS)
             arrays.pop(storage.SUMS, None)
             arrays[storage.IMAGE] = np.zeros((len(storage.bounds(ends, packed.nbytes)), 1, 1, 3), np.uint8)
-        return storage.Shape(*_episode(arrays).action.shape)
+        return storage.StoredShape(*_episode(arrays).action.shape)
 
     return _of_file(path, check)
 
@@ -204,8 +204,8 @@ def number_of(path: Path) -> int:
     The split hangs on it and on nothing else, so that files which come, go or break move no other file across. Where
     the files of a folder are numbered without a gap, as the RT-1 converter does, this is the place in sorted order.
     """
-    found = re.search(r"[0-9]+$", path.stem)
-    return int(found.group()) if found else derive("episode", path.stem)
+    digits = re.search(r"[0-9]+$", path.stem)
+    return int(digits.group()) if digits else derive("episode", path.stem)
 
 
 def open_episodes(
@@ -220,18 +220,18 @@ def open_episodes(
     folder = Path(folder)
     if not folder.is_dir():
         raise OneiroError(f"{folder} is not a folder of episodes; make one with oneiro data robot or oneiro data rlds")
-    found = sorted(path for path in folder.glob("*.npz") if not path.name.startswith(".") and path.name not in without)
-    if not found:
+    paths = sorted(path for path in folder.glob("*.npz") if not path.name.startswith(".") and path.name not in without)
+    if not paths:
         raise OneiroError(f"{folder} holds no episode files (*.npz); make some with oneiro data robot")
     whole: list[tuple[Path, int, int]] = []
     damaged: list[tuple[Path, str]] = []
-    for path in found:
+    for path in paths:
         try:
-            whole.append((path, *(checked(path) if verify else _of_file(path, storage.shape_of))))
+            whole.append((path, *(check_file(path) if verify else _of_file(path, storage.shape_of))))
         except OneiroError as error:
             damaged.append((path, str(error)))
     if not whole:
-        raise OneiroError(f"none of the {len(found)} episode files in {folder} can be read; the first: {damaged[0][1]}")
+        raise OneiroError(f"none of the {len(paths)} episode files in {folder} can be read; the first: {damaged[0][1]}")
     first, _, known = whole[0]
     for path, _, entries in whole:
         if entries != known:
@@ -245,7 +245,7 @@ def open_episodes(
 def is_whole(path: Path) -> bool:
     """Whether a file is there and can be read to its end."""
     try:
-        checked(path)
+        check_file(path)
     except OneiroError:
         return False
     return True

@@ -20,7 +20,7 @@ from oneiro.runtime import files
 from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.runtime.processes import each_done
 from oneiro.worlds.robot import storage
-from oneiro.worlds.robot.episodes import RobotEpisode, checked, refuse_others, write_episode
+from oneiro.worlds.robot.episodes import RobotEpisode, check_file, refuse_others, write_episode
 from oneiro.worlds.robot.tfrecord import (
     Corrupt,
     Damage,
@@ -116,10 +116,10 @@ def open_dataset(folder: str | Path) -> RldsDataset:
         raise OneiroError(f"{folder} holds {there}; give the folder of one dataset's version")
     place = described[0].parent
     try:
-        found = dict(_leaves(_json(described[0])))
+        features = dict(_leaves(_json(described[0])))
     except (ValueError, RecursionError) as error:
         raise OneiroError(f"{described[0]} does not describe a dataset ({error}); restore it") from error
-    leaves = {name.removeprefix(STEPS): leaf for name, leaf in found.items() if name.startswith(STEPS)}
+    leaves = {name.removeprefix(STEPS): leaf for name, leaf in features.items() if name.startswith(STEPS)}
     splits: dict[str, list[Path]] = {}
     for path in sorted(path for path in place.iterdir() if ".tfrecord" in path.name and path.is_file()):
         # DATASET-SPLIT.tfrecord-00000-of-00001
@@ -208,7 +208,7 @@ class Work:
 def import_file(work: Work, split: str, path: Path, advance: Callable[[int], Any] = lambda count: None) -> Imported:
     """Write the episodes of one file of records."""
     prefix, first, length = _numbering(work.dataset, split, path)
-    done, found = Imported(), 0
+    done, read_count = Imported(), 0
     for place, record in records(path):
         target = work.note.parent / f"{prefix}_eps_{first + place:08d}.npz"
         try:
@@ -228,11 +228,11 @@ def import_file(work: Work, split: str, path: Path, advance: Callable[[int], Any
             done.frames += frames
         except (Corrupt, ValueError, OSError, SyntaxError) as error:  # the last two: Pillow, of broken images
             done.damaged.append(str(Damage(path, place, storage.reason(error))))
-        found = place + 1
+        read_count = place + 1
         advance(1)
-    if length is not None and found < length:
-        done.missing = length - found
-        done.gaps.append(f"{path.name}: it holds {found} of {length} records")
+    if length is not None and read_count < length:
+        done.missing = length - read_count
+        done.gaps.append(f"{path.name}: it holds {read_count} of {length} records")
     return done
 
 
@@ -244,7 +244,7 @@ def _import_numbered(number: int, work: Work, split: str, path: Path) -> tuple[i
 def _whole_frames(path: Path) -> int | None:
     """How many frames an episode file has that is there and whole."""
     try:
-        return checked(path).frames if path.exists() else None
+        return check_file(path).frames if path.exists() else None
     except OneiroError:
         return None
 
@@ -259,10 +259,10 @@ def absent(dataset: RldsDataset) -> Iterator[tuple[str, int | None]]:
     """A line for each split that lacks files, and how many episodes they hold if the dataset says so."""
     for split in sorted({*dataset.files, *dataset.shard_lengths}):
         lengths, paths = dataset.shard_lengths.get(split, ()), dataset.files.get(split, ())
-        named = [found for path in paths if (found := SHARD.search(path.name))]
+        named = [match for path in paths if (match := SHARD.search(path.name))]
         if len(named) < len(paths):
             continue  # files that are not numbered say nothing of others
-        there, count = {int(found[1]) for found in named}, max([len(lengths), *(int(found[2]) for found in named)])
+        there, count = {int(match[1]) for match in named}, max([len(lengths), *(int(match[2]) for match in named)])
         if len(there) < count:
             known = len(lengths) == count
             missing = sum(length for number, length in enumerate(lengths) if number not in there) if known else None
@@ -281,32 +281,32 @@ def _numbering(dataset: RldsDataset, split: str, path: Path) -> tuple[str, int, 
     numbers run on from file to file only where the dataset says how long each is; else the file is part of the prefix.
     """
     lengths = dataset.shard_lengths.get(split, ())
-    found = SHARD.search(path.name)
-    shard, count = (int(found[1]), int(found[2])) if found else (0, len(dataset.files[split]))
+    match = SHARD.search(path.name)
+    shard, count = (int(match[1]), int(match[2])) if match else (0, len(dataset.files[split]))
     if count == 1:
         return split, 0, lengths[0] if len(lengths) == 1 else None
-    if found and len(lengths) == count > shard:
+    if match and len(lengths) == count > shard:
         return split, sum(lengths[:shard]), lengths[shard]
-    return f"{split}-{shard:05d}" if found else f"{split}-{path.name.partition('.tfrecord')[0]}", 0, None
+    return f"{split}-{shard:05d}" if match else f"{split}-{path.name.partition('.tfrecord')[0]}", 0, None
 
 
 def _episode(dataset: RldsDataset, fields: FieldMap, record: bytes) -> tuple[RobotEpisode, list[bytes]]:
     """An episode, and its frames as the record holds them."""
     features = example(record)
-    pictures = read_bytes(_named(features, fields.image))
+    pictures = read_bytes(_pick_feature(features, fields.image))
     if not pictures:
         raise Corrupt(f"{fields.image} holds no frames")
     size = _shape(dataset.leaves[fields.image])[:2]
     image = np.stack([storage.decode(picture, size) for picture in pictures])
-    parts = [_numbers(_named(features, name), dataset.leaves[name], name, len(image)) for name in fields.action]
+    parts = [_numbers(_pick_feature(features, name), dataset.leaves[name], name, len(image)) for name in fields.action]
     info: dict[str, Any] = {"dataset": dataset.name}
     if fields.instruction:
-        said = read_bytes(_named(features, fields.instruction))
-        info["instruction"] = said[0].decode("utf-8", "replace") if said else ""
+        instruction = read_bytes(_pick_feature(features, fields.instruction))
+        info["instruction"] = instruction[0].decode("utf-8", "replace") if instruction else ""
     return RobotEpisode(image, np.concatenate(parts, axis=1), info), pictures
 
 
-def _named(features: Mapping[str, Feature], name: str) -> Feature:
+def _pick_feature(features: Mapping[str, Feature], name: str) -> Feature:
     if STEPS + name not in features:
         raise Corrupt(f"it has no {STEPS}{name}")
     return features[STEPS + name]

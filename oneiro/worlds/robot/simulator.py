@@ -65,7 +65,7 @@ ACTION_REPEAT = 4
 DEPTH = 0.9
 DRAWER_JOINT = "goal_slidey"
 LOOK_AT, DISTANCE, AZIMUTH, ELEVATION = (0.0, 0.68, 0.12), 1.1, 0.0, -30.0
-ENDLESS = 1 << 31
+ENDLESS = 1 << 31  # steps, in place of Meta-World's own limit
 HIDDEN = 5
 """The last of MuJoCo's groups of geoms, which is not drawn unless someone asks for it."""
 OF_THE_START = ("_last_rand_vec", "_target_pos", "obj_init_pos", "init_tcp")

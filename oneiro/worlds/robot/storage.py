@@ -115,7 +115,7 @@ def decode(picture: bytes, size: tuple[int, ...] = ()) -> np.ndarray:
         return np.asarray(opened.convert("RGB"))
 
 
-class Shape(NamedTuple):
+class StoredShape(NamedTuple):
     """What the headers of a file say."""
 
     frames: int
@@ -123,14 +123,14 @@ class Shape(NamedTuple):
     """Numbers of an action."""
 
 
-def shape_of(archive: zipfile.ZipFile) -> Shape:
+def shape_of(archive: zipfile.ZipFile) -> StoredShape:
     """From the headers alone."""
     frames = IMAGE if f"{IMAGE}.npy" in archive.NameToInfo else ENDS
-    image, action = (_described(archive, name)[0].shape for name in (frames, "action"))
+    image, action = (_read_header(archive, name)[0].shape for name in (frames, "action"))
     fits = len(image) == 4 and image[3] == 3 if frames == IMAGE else len(image) == 1
     if not fits or not image[0] or len(action) != 2 or action[0] != image[0]:
         raise ValueError(f"{frames} {list(image)} and action {list(action)} do not make an episode")
-    return Shape(action[0], action[1])
+    return StoredShape(action[0], action[1])
 
 
 def few_frames(archive: zipfile.ZipFile, places: Sequence[int]) -> np.ndarray | None:
@@ -140,7 +140,7 @@ def few_frames(archive: zipfile.ZipFile, places: Sequence[int]) -> np.ndarray | 
     """
     small = read(archive, lambda name: name in (ENDS, SUMS))
     name = PICTURES if ENDS in small else IMAGE
-    header, first = _described(archive, name)
+    header, first = _read_header(archive, name)
     if SUMS not in small or archive.getinfo(f"{name}.npy").compress_type != zipfile.ZIP_STORED:
         return None
     if header.dtype != np.uint8 or header.fortran_order:
@@ -186,7 +186,7 @@ def _header(member: IO[bytes], entry: zipfile.ZipInfo) -> _Header:
     return _Header(tuple(shape), fortran, dtype)
 
 
-def _described(archive: zipfile.ZipFile, name: str) -> tuple[_Header, int]:
+def _read_header(archive: zipfile.ZipFile, name: str) -> tuple[_Header, int]:
     """The header of an array, and where in the file its numbers begin if they are not compressed."""
     entry = archive.getinfo(f"{name}.npy")
     with archive.open(entry) as member:

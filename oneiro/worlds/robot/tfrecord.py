@@ -56,7 +56,7 @@ def records(path: str | Path) -> Iterator[tuple[int, bytes | Damage]]:
                 yield number, Damage(path, number, "the file ends inside a record's head")
                 return
             length, checksum = struct.unpack("<QI", head)
-            if masked(crc32c(head[:8])) != checksum:
+            if mask_checksum(crc32c(head[:8])) != checksum:
                 yield number, Damage(path, number, "the checksum of its length is wrong; the rest cannot be found")
                 return
             if length > min(RECORD_BYTES, size - handle.tell() - 4):
@@ -64,12 +64,12 @@ def records(path: str | Path) -> Iterator[tuple[int, bytes | Damage]]:
                 return
             data = handle.read(length)
             (checksum,) = struct.unpack("<I", handle.read(4))
-            whole = masked(crc32c(data)) == checksum
+            whole = mask_checksum(crc32c(data)) == checksum
             yield number, data if whole else Damage(path, number, "the checksum of its data is wrong")
             number += 1
 
 
-def masked(checksum: int) -> int:
+def mask_checksum(checksum: int) -> int:
     """A checksum as it is stored: turned and shifted, so that data which holds checksums does not look like its own."""
     return ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
@@ -134,7 +134,7 @@ Feature = memoryview
 
 def example(record: bytes) -> dict[str, Feature]:
     """The features of a serialised `tf.train.Example` by name, not decoded yet."""
-    found: dict[str, Feature] = {}
+    by_name: dict[str, Feature] = {}
     for features in _all(memoryview(record), 1):
         for entry in _all(features, 1):
             name, feature = b"", memoryview(b"")
@@ -143,8 +143,8 @@ def example(record: bytes) -> dict[str, Feature]:
                     name = bytes(value)
                 elif number == 2 and isinstance(value, memoryview):
                     feature = value
-            found[name.decode("utf-8", "replace")] = feature
-    return found
+            by_name[name.decode("utf-8", "replace")] = feature
+    return by_name
 
 
 def read_bytes(feature: Feature) -> list[bytes]:

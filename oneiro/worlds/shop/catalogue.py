@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from oneiro.runtime.seeds import generator
-from oneiro.worlds.shop.products import Product, Wish
+from oneiro.worlds.shop.products import Product, ShopWish
 
 BRANDS = ("Alder", "Brightway", "Corvo", "Dunmore", "Elmfield", "Fenwick", "Halden", "Juniper", "Marlow", "Northbay")
 COLOURS = ("black", "white", "blue", "green", "red", "grey", "brown", "pink", "yellow", "purple")
 
 
 @dataclass(frozen=True)
-class Kind:
+class ProductKind:
     """A kind of product: what it may be called, have, come in and cost."""
 
     path: tuple[str, ...]
@@ -28,7 +28,7 @@ class Kind:
 
 
 KINDS = {
-    "running shoes": Kind(
+    "running shoes": ProductKind(
         path=("Clothing", "Shoes", "Athletic"),
         nouns=("running shoe", "trail shoe", "training sneaker"),
         attributes=("arch support", "non slip", "rubber sole", "machine washable", "memory foam", "light weight"),
@@ -36,7 +36,7 @@ KINDS = {
         values=("6", "7", "8", "9", "10", "11"),
         prices=(25, 120),
     ),
-    "desk lamps": Kind(
+    "desk lamps": ProductKind(
         path=("Home", "Lighting", "Lamps"),
         nouns=("desk lamp", "reading lamp", "table lamp"),
         attributes=(
@@ -51,7 +51,7 @@ KINDS = {
         values=("clamp", "stand", "wall mount"),
         prices=(12, 80),
     ),
-    "water bottles": Kind(
+    "water bottles": ProductKind(
         path=("Sports", "Outdoor", "Hydration"),
         nouns=("water bottle", "drinking flask", "sports bottle"),
         attributes=("leak proof", "bpa free", "stainless steel", "double wall", "easy clean", "dishwasher safe"),
@@ -59,7 +59,7 @@ KINDS = {
         values=("12 ounce", "18 ounce", "24 ounce", "32 ounce"),
         prices=(8, 45),
     ),
-    "throw blankets": Kind(
+    "throw blankets": ProductKind(
         path=("Home", "Bedding", "Blankets"),
         nouns=("throw blanket", "fleece blanket", "bed cover"),
         attributes=("machine washable", "super soft", "long lasting", "fade resistant", "queen size", "all season"),
@@ -67,7 +67,7 @@ KINDS = {
         values=("50x60 inch", "60x80 inch", "90x90 inch"),
         prices=(15, 90),
     ),
-    "wireless headphones": Kind(
+    "wireless headphones": ProductKind(
         path=("Electronics", "Audio", "Headphones"),
         nouns=("wireless headphone", "bluetooth earbud set", "over ear headset"),
         attributes=(
@@ -82,7 +82,7 @@ KINDS = {
         values=("soft pouch", "hard case", "no case"),
         prices=(20, 250),
     ),
-    "face creams": Kind(
+    "face creams": ProductKind(
         path=("Beauty", "Skin Care", "Face"),
         nouns=("face cream", "day lotion", "night balm"),
         attributes=(
@@ -97,7 +97,7 @@ KINDS = {
         values=("1 ounce", "2 ounce", "4 ounce"),
         prices=(9, 60),
     ),
-    "protein bars": Kind(
+    "protein bars": ProductKind(
         path=("Grocery", "Snacks", "Bars"),
         nouns=("protein bar", "energy bar", "oat bar"),
         attributes=("gluten free", "low sugar", "plant based", "dairy free", "high fiber", "nut free"),
@@ -105,7 +105,7 @@ KINDS = {
         values=("pack of 6", "pack of 12", "pack of 24"),
         prices=(10, 55),
     ),
-    "office chairs": Kind(
+    "office chairs": ProductKind(
         path=("Home", "Furniture", "Chairs"),
         nouns=("office chair", "task chair", "swivel stool"),
         attributes=("lumbar support", "height adjustable", "heavy duty", "easy assemble", "high density", "mesh back"),
@@ -116,7 +116,7 @@ KINDS = {
 }
 
 
-def made_up(count: int) -> tuple[Product, ...]:
+def make_products(count: int) -> tuple[Product, ...]:
     """`count` products, always the same."""
     return tuple(_product(generator("webshop", "catalogue", number), number) for number in range(count))
 
@@ -129,7 +129,7 @@ def _product(rng: np.random.Generator, number: int) -> Product:
     model = f"{'ABCDEFGHKLMNPRSTUVWXYZ'[int(rng.integers(22))]}{int(rng.integers(10, 100))}"
     colours = tuple(sorted(str(colour) for colour in rng.choice(COLOURS, 3, replace=False)))
     values = tuple(value for value in kind.values if rng.random() < 0.7) or kind.values[:1]
-    asked = own[: int(rng.integers(1, 3))]
+    wanted = own[: int(rng.integers(1, 3))]
     return Product(
         id=f"P{number:05d}",
         title=f"{brand} {model} {own[0].title()} {noun.title()}",
@@ -140,5 +140,5 @@ def _product(rng: np.random.Generator, number: int) -> Product:
         attributes=own,
         options=(("color", colours), (kind.option, values)),
         price=round(float(rng.uniform(*kind.prices)), 2),
-        wishes=(Wish(f"Find me {query} with {', '.join(asked)}", asked),),
+        wishes=(ShopWish(f"Find me {query} with {', '.join(wanted)}", wanted),),
     )

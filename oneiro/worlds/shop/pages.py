@@ -11,12 +11,12 @@ BACK, NEXT, PREVIOUS, BUY = "Back to Search", "Next >", "< Prev", "Buy Now"
 DETAILS = ("Description", "Features")
 WINDOW = 10
 """Products on a page of results."""
-LONGEST = 600
-"""Characters of a description that are shown."""
+MAX_DESCRIPTION_CHARS = 600
+"""Characters of a description that are shown: published ones run to pages, which no prompt has room for."""
 
 
 @dataclass(frozen=True)
-class Visit:
+class ShopVisit:
     """Where a customer is."""
 
     page: str = SEARCH
@@ -31,7 +31,7 @@ class Visit:
     detail: str = ""
 
 
-def show(visit: Visit, products: tuple[Product, ...]) -> str:
+def show(visit: ShopVisit, products: tuple[Product, ...]) -> str:
     """The page as text."""
     if visit.page == SEARCH:
         return "Search page."
@@ -48,7 +48,7 @@ def show(visit: Visit, products: tuple[Product, ...]) -> str:
         return f"Bought {product.id} {_line(product.title)}."
     if visit.page == DETAIL:
         text = _line(product.description if visit.detail == DETAILS[0] else " ".join(product.features))
-        return f"{visit.detail}: {text[:LONGEST] or 'none.'}"
+        return f"{visit.detail}: {text[:MAX_DESCRIPTION_CHARS] or 'none.'}"
     chosen = dict(visit.chosen)
     lines = [f"{product.id} {_line(product.title)}", f"Price: ${product.price:.2f}"]
     for kind, values in product.options:
@@ -62,7 +62,7 @@ def _line(text: str) -> str:
     return " ".join(text.split())
 
 
-def choices(visit: Visit, products: tuple[Product, ...]) -> list[str]:
+def choices(visit: ShopVisit, products: tuple[Product, ...]) -> list[str]:
     """What can be clicked on the page."""
     if visit.page == RESULTS:
         shown = visit.results[visit.first : visit.first + WINDOW]
@@ -75,13 +75,13 @@ def choices(visit: Visit, products: tuple[Product, ...]) -> list[str]:
     return [BACK, PREVIOUS] if visit.page == DETAIL else []
 
 
-def clicked(visit: Visit, choice: str, products: tuple[Product, ...]) -> Visit | None:
+def click(visit: ShopVisit, choice: str, products: tuple[Product, ...]) -> ShopVisit | None:
     """The page after a click, named in lower case; None if there is no such thing to click."""
     name = next((known for known in choices(visit, products) if known.lower() == choice), None)
     if name is None:
         return None
     if name == BACK:
-        return Visit()
+        return ShopVisit()
     if visit.page == RESULTS:
         if name in (NEXT, PREVIOUS):
             return replace(visit, first=visit.first + (WINDOW if name == NEXT else -WINDOW))

@@ -21,7 +21,7 @@ NO_ATTRIBUTE = "DUMMY_ATTR"
 
 
 @dataclass(frozen=True)
-class Wish:
+class ShopWish:
     """What somebody asked for: the words, the attributes and options meant, and the most to pay (0: not said)."""
 
     text: str
@@ -46,7 +46,7 @@ class Product:
     options: tuple[tuple[str, tuple[str, ...]], ...]
     """Each kind of option with its values."""
     price: float
-    wishes: tuple[Wish, ...] = ()
+    wishes: tuple[ShopWish, ...] = ()
     """What people who want this product have said."""
 
     @property
@@ -62,10 +62,10 @@ def load(products: Path, instructions: Path | None) -> tuple[Product, ...]:
     if not isinstance(known, dict):
         raise OneiroError(f"{instructions} must map product ids to attributes and instructions")
     rows = (row.get("product", row) for row in records.read(products))
-    found = {product.id: product for row in rows if (product := _product(row)) is not None}
-    if not found:
+    by_id = {product.id: product for row in rows if (product := _product(row)) is not None}
+    if not by_id:
         raise OneiroError(f"{products} holds no product with an id (`asin`) and a `name`")
-    return tuple(_instructed(product, known.get(product.id)) for product in found.values())
+    return tuple(_add_instructions(product, known.get(product.id)) for product in by_id.values())
 
 
 def _product(row: dict[str, Any]) -> Product | None:
@@ -86,7 +86,7 @@ def _product(row: dict[str, Any]) -> Product | None:
     )
 
 
-def _instructed(product: Product, entry: Any) -> Product:
+def _add_instructions(product: Product, entry: Any) -> Product:
     """A product with what the file of instructions knows about it."""
     if not isinstance(entry, dict):
         return product
@@ -97,24 +97,24 @@ def _instructed(product: Product, entry: Any) -> Product:
     )
 
 
-def _wishes(entries: Iterable[Any]) -> Iterable[Wish]:
+def _wishes(entries: Iterable[Any]) -> Iterable[ShopWish]:
     for entry in entries:
         if isinstance(entry, dict) and entry.get("instruction") and entry.get("instruction_attributes"):
             options = tuple(_raw(option) for option in _list(entry.get("instruction_options")) if option)
-            yield Wish(_text(entry["instruction"]), _attributes(entry["instruction_attributes"]), options)
+            yield ShopWish(_text(entry["instruction"]), _attributes(entry["instruction_attributes"]), options)
 
 
-def _attributes(found: Any) -> tuple[str, ...]:
-    return tuple(_raw(name) for name in _list(found) if name and name != NO_ATTRIBUTE)
+def _attributes(value: Any) -> tuple[str, ...]:
+    return tuple(_raw(name) for name in _list(value) if name and name != NO_ATTRIBUTE)
 
 
 def _options(row: dict[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Options as `{kind: [value, ...]}` or in the raw form, where a value is an object."""
-    found = row.get("options") or row.get("customization_options") or {}
-    if not isinstance(found, dict):
+    options = row.get("options") or row.get("customization_options") or {}
+    if not isinstance(options, dict):
         return ()
     kinds = []
-    for kind, values in found.items():
+    for kind, values in options.items():
         plain = [value.get("value") if isinstance(value, dict) else value for value in _list(values)]
         cleaned = dict.fromkeys(_text(value).replace("/", " | ").lower() for value in plain if value)
         if cleaned:
@@ -122,9 +122,9 @@ def _options(row: dict[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple(kinds)
 
 
-def _price(found: Any) -> float:
+def _price(value: Any) -> float:
     """One price; for a range, its middle. 100 where there is none, as WebShop assumes."""
-    parts = _list(found) if not isinstance(found, str) else found.replace(",", "").replace("$", " ").split()
+    parts = _list(value) if not isinstance(value, str) else value.replace(",", "").replace("$", " ").split()
     numbers = []
     for part in parts:
         try:
@@ -135,19 +135,19 @@ def _price(found: Any) -> float:
     return round(sum(span) / len(span), 2) if span else 100.0
 
 
-def _text(found: Any) -> str:
-    return " ".join(found.split()) if isinstance(found, str) else ""
+def _text(value: Any) -> str:
+    return " ".join(value.split()) if isinstance(value, str) else ""
 
 
-def _raw(found: Any) -> str:
+def _raw(value: Any) -> str:
     """A text as the file has it: what the reward compares may not be tidied up."""
-    return found if isinstance(found, str) else ""
+    return value if isinstance(value, str) else ""
 
 
-def _lines(found: Any) -> list[Any]:
+def _lines(value: Any) -> list[Any]:
     """A list of lines, or one line."""
-    return [found] if isinstance(found, str) else _list(found)
+    return [value] if isinstance(value, str) else _list(value)
 
 
-def _list(found: Any) -> list[Any]:
-    return list(found) if isinstance(found, list | tuple) else []
+def _list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else []

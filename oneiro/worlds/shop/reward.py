@@ -12,13 +12,13 @@ from __future__ import annotations
 import re
 from difflib import SequenceMatcher
 
-from oneiro.worlds.shop.products import Product, Wish
+from oneiro.worlds.shop.products import Product, ShopWish
 from oneiro.worlds.shop.search import terms
 
 ALIKE = 85
 """Two phrases match above this token-set ratio."""
-LONGEST = 1000
-"""Characters of a phrase that are compared."""
+MAX_PHRASE_CHARS = 1000
+"""Characters of a phrase that are compared; catalogues are read from files of others."""
 BASIC_COLOURS = (
     *("alabaster", "apricot", "aqua", "ash", "asphalt", "azure", "banana", "beige", "black", "blue", "blush"),
     *("bordeaux", "bronze", "brown", "burgundy", "camel", "camo", "caramel", "champagne", "charcoal", "cheetah"),
@@ -35,10 +35,10 @@ BASIC_COLOURS = (
 _LATIN = dict.fromkeys(range(128, 256))
 
 
-def reward(bought: Product, chosen: tuple[str, ...], wanted: Product, wish: Wish) -> float:
+def reward(bought: Product, chosen: tuple[str, ...], wanted: Product, wish: ShopWish) -> float:
     """The score of buying `bought` with these option values for somebody who wanted `wanted`; 1 is perfect."""
     attributes = sum(_has_attribute(bought, attribute) for attribute in wish.attributes)
-    options = sum(any(alike(_colour(value), _colour(asked)) for value in chosen) for asked in wish.options)
+    options = sum(any(alike(_colour(value), _colour(option)) for value in chosen) for option in wish.options)
     affordable = wish.limit <= 0 or bought.price <= wish.limit
     matched = attributes + options + affordable
     return type_score(bought, wanted) * matched / (len(wish.attributes) + len(wish.options) + 1)
@@ -46,8 +46,8 @@ def reward(bought: Product, chosen: tuple[str, ...], wanted: Product, wish: Wish
 
 def type_score(bought: Product, wanted: Product) -> float:
     """Whether this is the kind of thing that was asked for."""
-    asked = terms(wanted.title)
-    shared = len(set(asked) & set(terms(bought.title))) / len(asked) if asked else 0.2
+    words = terms(wanted.title)
+    shared = len(set(words) & set(terms(bought.title))) / len(words) if words else 0.2
     if shared == 0:
         return 0.0
     if shared < 0.1:
@@ -69,7 +69,7 @@ def alike(a: str, b: str) -> bool:
 
 def words(phrase: str) -> set[str]:
     """The words of a phrase as fuzzy matching sees them: no accented letters, other signs are gaps, lower case."""
-    return set(re.sub(r"\W", " ", phrase[:LONGEST].translate(_LATIN)).lower().split())
+    return set(re.sub(r"\W", " ", phrase[:MAX_PHRASE_CHARS].translate(_LATIN)).lower().split())
 
 
 def _has_attribute(product: Product, attribute: str) -> bool:

@@ -7,9 +7,9 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from math import log
 
-K1, B = 0.9, 0.4
-LONGEST_QUERY = 300
-"""Characters of a query that are read."""
+K1, B = 0.9, 0.4  # of BM25, as Anserini has them, which WebShop searches with
+MAX_QUERY_CHARS = 300
+"""Characters of a query that are read: it is what a model wrote."""
 
 STOPWORDS = frozenset(
     (
@@ -44,7 +44,7 @@ class Index:
     def search(self, query: str, limit: int) -> list[int]:
         """The best documents first; equals in the order of the documents."""
         scores: dict[int, float] = defaultdict(float)
-        for term, times in Counter(terms(query[:LONGEST_QUERY])).items():
+        for term, times in Counter(terms(query[:MAX_QUERY_CHARS])).items():
             for number, weight in self._weights.get(term, ()):
                 scores[number] += times * weight
         return sorted(scores, key=lambda number: (-scores[number], number))[:limit]

@@ -17,9 +17,9 @@ from pydantic import Field, model_validator
 
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, in_split, level_key
 from oneiro.worlds.shop import pages
-from oneiro.worlds.shop.catalogue import made_up
-from oneiro.worlds.shop.pages import BACK, BUY, DONE, ITEM, NEXT, PREVIOUS, RESULTS, SEARCH, Visit
-from oneiro.worlds.shop.products import Product, Wish, load
+from oneiro.worlds.shop.catalogue import make_products
+from oneiro.worlds.shop.pages import BACK, BUY, DONE, ITEM, NEXT, PREVIOUS, RESULTS, SEARCH, ShopVisit
+from oneiro.worlds.shop.products import Product, ShopWish, load
 from oneiro.worlds.shop.reward import reward
 from oneiro.worlds.shop.search import Index
 
@@ -54,7 +54,7 @@ class Goal:
 
     number: int
     product: Product
-    wish: Wish
+    wish: ShopWish
 
     @property
     def key(self) -> str:
@@ -73,12 +73,12 @@ class WebShop(World):
     def __init__(self, config: WorldConfig | None = None) -> None:
         super().__init__(config)
         chosen = self.config
-        self.products, self.index = opened(chosen.products, chosen.instructions, chosen.catalogue)
+        self.products, self.index = open_shop(chosen.products, chosen.instructions, chosen.catalogue)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         self.begin(seed, options)
         self.goal, key = draw_level(self.name, self.seed, self.split, self._draw, lambda goal: goal.key)
-        self.visit, self.paid = Visit(), 0.0
+        self.visit, self.paid = ShopVisit(), 0.0
         self.query = self._query()
         return self.render(), {"key": key, "optimum": self._way(self.visit)}
 
@@ -128,22 +128,22 @@ class WebShop(World):
     def oracle(self) -> str | None:
         return self._towards(self.visit) if not self.over and self.ceiling() else None
 
-    def _after(self, visit: Visit, action: str) -> Visit | None:
+    def _after(self, visit: ShopVisit, action: str) -> ShopVisit | None:
         """The page an action leads to; None if it is no action on this page."""
-        found = re.fullmatch(r"\s*(search|click)\s?\[(.{1,400})\]\s*", action[:500], re.IGNORECASE | re.DOTALL)
-        if found is None:
+        match = re.fullmatch(r"\s*(search|click)\s?\[(.{1,400})\]\s*", action[:500], re.IGNORECASE | re.DOTALL)
+        if match is None:
             return None
-        if found[1].lower() == "click":
-            return pages.clicked(visit, found[2].strip().lower(), self.products)
+        if match[1].lower() == "click":
+            return pages.click(visit, match[2].strip().lower(), self.products)
         if visit.page != SEARCH:
             return None
-        return replace(visit, page=RESULTS, results=tuple(self.index.search(found[2], RESULTS_KEPT)), first=0)
+        return replace(visit, page=RESULTS, results=tuple(self.index.search(match[2], RESULTS_KEPT)), first=0)
 
-    def _worth(self, visit: Visit) -> float:
+    def _worth(self, visit: ShopVisit) -> float:
         chosen = tuple(value for _, value in visit.chosen)
         return reward(self.products[visit.item], chosen, self.goal.product, self.goal.wish)
 
-    def _towards(self, visit: Visit) -> str | None:
+    def _towards(self, visit: ShopVisit) -> str | None:
         """The next action of a customer who knows the product; None if no search finds it."""
         wanted = self.goal.number
         if visit.page == SEARCH:
@@ -160,7 +160,7 @@ class WebShop(World):
             return f"click[{BACK}]"
         return f"click[{PREVIOUS}]"
 
-    def _way(self, visit: Visit) -> int | None:
+    def _way(self, visit: ShopVisit) -> int | None:
         """Actions until the product is bought as wished; None if it cannot be."""
         for actions in range(100):
             if visit.page == DONE:
@@ -177,27 +177,27 @@ class WebShop(World):
         product = self.goal.product
         words = (product.title, f"{product.title} {product.query}", f"{product.title} {product.description}")
         ranks = {query: _rank(self.index.search(query, RESULTS_KEPT), self.goal.number) for query in words}
-        query, rank = min(ranks.items(), key=lambda found: found[1])
+        query, rank = min(ranks.items(), key=lambda item: item[1])
         return query.replace("[", " ").replace("]", " ")[:390] if rank < RESULTS_KEPT else None
 
     def _values(self) -> list[str]:
         """The product's own option values that fulfil the wish."""
         values = [value for _, values in self.goal.product.options for value in values]
-        wished = (asked.lower() for asked in self.goal.wish.options)
-        return [asked if asked in values else _nearest_value(asked, values) for asked in wished]
+        wished = (option.lower() for option in self.goal.wish.options)
+        return [option if option in values else _nearest_value(option, values) for option in wished]
 
     def _draw(self, rng: np.random.Generator) -> Goal | None:
         number = int(rng.integers(len(self.products)))
         product = self.products[number]
         if not (product.wishes or product.attributes) or not in_split(level_key(product.id), self.split):
             return None
-        return Goal(number, product, wished(rng, product))
+        return Goal(number, product, make_wish(rng, product))
 
 
-def wished(rng: np.random.Generator, product: Product) -> Wish:
+def make_wish(rng: np.random.Generator, product: Product) -> ShopWish:
     """A wish for this product: one of its own, or its attributes; with options, where it names none, and a limit."""
     wishes = product.wishes or (
-        Wish(
+        ShopWish(
             f"Find me {product.query or product.title.lower()} with {', '.join(product.attributes[:2])}",
             product.attributes[:2],
         ),
@@ -205,8 +205,8 @@ def wished(rng: np.random.Generator, product: Product) -> Wish:
     wish = wishes[int(rng.integers(len(wishes)))]
     if not wish.options:
         chosen = [(kind, values[int(rng.integers(len(values)))]) for kind, values in product.options]
-        said = "".join(f", {kind}: {value}" for kind, value in chosen)
-        wish = replace(wish, text=f"{wish.text}{said}", options=tuple(value for _, value in chosen))
+        wording = "".join(f", {kind}: {value}" for kind, value in chosen)
+        wish = replace(wish, text=f"{wish.text}{wording}", options=tuple(value for _, value in chosen))
     affordable = [limit for limit in LIMITS if limit > product.price][:4]
     if affordable:
         limit = affordable[int(rng.integers(len(affordable)))]
@@ -215,16 +215,16 @@ def wished(rng: np.random.Generator, product: Product) -> Wish:
 
 
 @lru_cache(maxsize=4)
-def opened(products: Path | None, instructions: Path | None, catalogue: int) -> tuple[tuple[Product, ...], Index]:
+def open_shop(products: Path | None, instructions: Path | None, catalogue: int) -> tuple[tuple[Product, ...], Index]:
     """The shop's products and their index, made once for all worlds."""
-    found = load(products, instructions) if products is not None else made_up(catalogue)
-    return found, Index([product.words for product in found])
+    goods = load(products, instructions) if products is not None else make_products(catalogue)
+    return goods, Index([product.words for product in goods])
 
 
-def _rank(found: list[int], wanted: int) -> int:
-    return found.index(wanted) if wanted in found else RESULTS_KEPT
+def _rank(results: list[int], wanted: int) -> int:
+    return results.index(wanted) if wanted in results else RESULTS_KEPT
 
 
-def _nearest_value(asked: str, values: list[str]) -> str:
+def _nearest_value(option: str, values: list[str]) -> str:
     """The option value that is meant where a wish names it in other words; the wish's own words if none is."""
-    return next((value for value in values if asked in value or value in asked), asked)
+    return next((value for value in values if option in value or value in option), option)

@@ -24,7 +24,7 @@ FIXED = ("Agent", "World")
 
 def names_in(states: Sequence[State]) -> list[str]:
     """What numbered objects are called in some states, without their numbers, sorted."""
-    return sorted({name for state in states for name in _renamed(state).values()})
+    return sorted({name for state in states for name in _new_names(state).values()})
 
 
 def augmented(case: Transition, rng: np.random.Generator, names: Sequence[str]) -> Transition:
@@ -41,7 +41,7 @@ def augmented(case: Transition, rng: np.random.Generator, names: Sequence[str]) 
     )
 
 
-def _renamed(state: State) -> dict[int, str]:
+def _new_names(state: State) -> dict[int, str]:
     """By number the names of those objects that may be called otherwise."""
     return {
         thing["uuid"]: called[1]
@@ -60,7 +60,7 @@ class _Words:
 
     @classmethod
     def drawn(cls, state: State, rng: np.random.Generator, names: Sequence[str]) -> _Words:
-        things = _renamed(state)
+        things = _new_names(state)
         free = [name for name in names if name not in things.values()]
         fresh = [free[place] for place in rng.permutation(len(free))[: len(things)]]
         numbers = [int(number) for number in rng.permutation(list(things))] if things else []
@@ -82,13 +82,13 @@ class _Words:
         full = "|".join(rf"{re.escape(old)} \(ID: {number}\)" for number, (old, _) in self.named.items())
         return re.sub(
             rf"({full}|\(ID: \d+\))|\b(?:{longest_first})\b(?! \(ID: )",
-            lambda found: self._calls(found[0]) if found[1] else alone[found[0]],
+            lambda match: self._calls(match[0]) if match[1] else alone[match[0]],
             text,
         )
 
     def _object(self, thing: Object) -> Object:
-        told: Object = self._value(thing)
-        return {**told, "uuid": self.numbered.get(thing["uuid"], thing["uuid"])}
+        renamed: Object = self._value(thing)
+        return {**renamed, "uuid": self.numbered.get(thing["uuid"], thing["uuid"])}
 
     def _value(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -104,15 +104,15 @@ class _Words:
         if "(ID: " not in text:
             return text
         pieces = re.split(r"\(ID: (\d+)\)", text)  # text, number, text, number, ..., text
-        told = []
+        parts = []
         for before, digits in zip(pieces[::2], pieces[1::2], strict=False):
             number = int(digits)
             old, new = self.named.get(number, ("", ""))
-            told.append(f"{_last_replaced(before, old, new)}(ID: {self.numbered.get(number, number)})")
-        return "".join(told) + pieces[-1]
+            parts.append(f"{_last_replaced(before, old, new)}(ID: {self.numbered.get(number, number)})")
+        return "".join(parts) + pieces[-1]
 
 
 def _last_replaced(text: str, old: str, new: str) -> str:
     """`text` with `new` in place of the last `old`, which stands right before a number."""
-    head, found, tail = text.rpartition(old) if old else (text, "", "")
-    return head + new + tail if found and not tail.strip() else text
+    head, match, tail = text.rpartition(old) if old else (text, "", "")
+    return head + new + tail if match and not tail.strip() else text

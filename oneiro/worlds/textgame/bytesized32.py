@@ -96,21 +96,21 @@ def import_bytesized32(source: str | Path, out: str | Path, report: Report | Non
             f"{source} lacks {', '.join(missing)}; give the folder of the ByteSized32 transitions, or parquet files"
         )
     rules = read_rules(source)
-    rows = (t for name in ROWS for t in _reported(source / name, report))
+    rows = (t for name in ROWS for t in _read_with_report(source / name, report))
     return write_dataset(out, "bytesized32", rows, rules, example=_distinct(read_transitions(source / EXAMPLES)))
 
 
-def _reported(path: Path, report: Report | None) -> Iterator[Transition]:
-    for number, found in enumerate(read_transitions(path), 1):
+def _read_with_report(path: Path, report: Report | None) -> Iterator[Transition]:
+    for number, transition in enumerate(read_transitions(path), 1):
         if report is not None and number % 1000 == 0:
             report(path.name, number)
-        yield found
+        yield transition
 
 
 def _distinct(transitions: Iterable[Transition]) -> Iterator[Transition]:
     """The examples name one transition once for each role it plays; keep it once."""
     seen = set()
-    for found in transitions:
-        if found.id not in seen:
-            seen.add(found.id)
-            yield found
+    for transition in transitions:
+        if transition.id not in seen:
+            seen.add(transition.id)
+            yield transition

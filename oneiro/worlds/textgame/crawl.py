@@ -120,17 +120,17 @@ def own_dataset(
 
     def rows() -> Iterator[Transition]:
         seen = set()
-        for found in crawl(kept, "train", config):
-            seen.add(_identity(found))
-            yield found
+        for transition in crawl(kept, "train", config):
+            seen.add(_identity(transition))
+            yield transition
         for split, names in (("test", kept), (UNSEEN, aside)):
-            for found in crawl(names, "eval", tests):
+            for transition in crawl(names, "eval", tests):
                 # Two levels can meet in one state, e.g. once the drawer that told them apart is open.
-                yield replace(found, split=split, duplicate=_identity(found) in seen)
+                yield replace(transition, split=split, duplicate=_identity(transition) in seen)
 
     return write_dataset(out, "oneiro-games", rows(), own_rules())
 
 
-def _identity(found: Transition) -> str:
+def _identity(transition: Transition) -> str:
     """What makes two transitions the same question."""
-    return json.dumps([found.game, found.state, found.score, found.action])
+    return json.dumps([transition.game, transition.state, transition.score, transition.action])

@@ -132,7 +132,7 @@ def write_dataset(
     manifest.unlink(missing_ok=True)
     states, scores, tasks = _Table(), _Table(), dict[str, str]()
     lines: dict[str, list[str]] = {}
-    for split, transition in _tagged(transitions, example):
+    for split, transition in _tag(transitions, example):
         if split not in lines and not _SPLIT.fullmatch(split):
             raise OneiroError(f"{transition.id} is of the split '{split[:40]}', which is no name for a file")
         tasks[transition.game] = transition.task
@@ -155,7 +155,7 @@ def write_dataset(
 def open_dataset(folder: str | Path, split: str = "train") -> Dataset:
     """One split of a folder written by `write_dataset`."""
     folder = Path(folder)
-    described = _described(folder)
+    described = _read_description(folder)
     if split not in described["splits"]:
         raise OneiroError(f"{folder} has no split '{split}'{nearest(split, described['splits'])}")
     try:
@@ -181,10 +181,10 @@ def require_games(names: Iterable[str], folder: str | Path, *among: Dataset | No
 
 def splits(folder: str | Path) -> dict[str, int]:
     """Rows per split of a folder."""
-    return dict(_described(Path(folder))["splits"])
+    return dict(_read_description(Path(folder))["splits"])
 
 
-def _described(folder: Path) -> dict[str, Any]:
+def _read_description(folder: Path) -> dict[str, Any]:
     if not (folder / "data.json").is_file():
         raise OneiroError(
             f"{folder} holds no text-game data; make it with `oneiro data bytesized32 --from SRC --out {folder}`"
@@ -209,7 +209,7 @@ def _check(rows: Iterable[TransitionRow], tasks: Mapping[str, str], states: int,
             raise ValueError(f"{row.id} points to a state or score that is not there")
 
 
-def _tagged(transitions: Iterable[Transition], example: Iterable[Transition]) -> Iterator[tuple[str, Transition]]:
+def _tag(transitions: Iterable[Transition], example: Iterable[Transition]) -> Iterator[tuple[str, Transition]]:
     for transition in transitions:
         yield transition.split, transition
     for transition in example:

@@ -113,10 +113,10 @@ class Game(ABC):
 
     def step(self, scene: Scene, command: str) -> Stepped:
         """Carry out one command. The scene given stays as it is."""
-        found = self.understand(scene, command)
-        if found is None or scene.over:
+        understood = self.understand(scene, command)
+        if understood is None or scene.over:
             return Stepped(scene, scene, "That is no command of this game.", understood=False, possible=False)
-        return self.do(scene, *found)
+        return self.do(scene, *understood)
 
     def do(self, scene: Scene, verb: Verb, named: Sequence[Thing]) -> Stepped:
         """Carry out a command that has been understood."""

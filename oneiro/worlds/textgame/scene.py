@@ -107,9 +107,9 @@ class Scene:
     @property
     def room(self) -> Thing:
         """The room the player is in."""
-        found = self.parent(self.agent)
-        assert found is not None, "the player is always somewhere"
-        return found
+        room = self.parent(self.agent)
+        assert room is not None, "the player is always somewhere"
+        return room
 
     def add(self, noun: str, type_: str, inside: Thing | None, **properties: Any) -> Thing:
         """A new thing, with the next free uuid."""
@@ -158,8 +158,8 @@ class Scene:
 
     def the(self, type_: str) -> Thing:
         """The only thing of a type."""
-        (found,) = self.of_type(type_)
-        return found
+        (only,) = self.of_type(type_)
+        return only
 
     def contents_of_type(self, thing: Thing, type_: str) -> list[Thing]:
         return [inner for inner in self.inside(thing) if inner.type == type_]

@@ -47,7 +47,7 @@ def useful_commands(game: Game, scene: Scene) -> Iterator[tuple[Verb, tuple[Thin
     for thing in scene.reachable():
         by_noun.setdefault(thing.noun, []).append(thing)
     for wanted in sorted(game.useful(scene)):
-        verb, nouns = _understood(game, wanted)
+        verb, nouns = _parse_command(game, wanted)
         for things in product(*(by_noun.get(noun, ()) for noun in nouns)):
             if not verb.check(scene, *things):
                 yield verb, things
@@ -55,7 +55,7 @@ def useful_commands(game: Game, scene: Scene) -> Iterator[tuple[Verb, tuple[Thin
 
 
 @lru_cache(maxsize=4096)
-def _understood(game: Game, wanted: str) -> tuple[Verb, tuple[str, ...]]:
+def _parse_command(game: Game, wanted: str) -> tuple[Verb, tuple[str, ...]]:
     """The verb and nouns of a command without IDs."""
     for verb in game.verbs:
         if (match := verb.noun_regex.fullmatch(wanted)) is not None:

@@ -124,18 +124,18 @@ def edits(before: State, after: State) -> dict[Place, Any]:
     A vanished object is one edit; a new one is an edit for its existence and one for each thing known of it. Moving an
     object is two edits of `contains`, at its old container (-1) and at its new one (+1).
     """
-    found: dict[Place, Any] = {}
+    changes: dict[Place, Any] = {}
     old, new = by_uuid(before), by_uuid(after)
     for uuid in old:
         if uuid not in new:
-            found[uuid, "removed"] = True
+            changes[uuid, "removed"] = True
     for uuid, thing in new.items():
         if uuid not in old:
-            found[uuid, "created"] = True
-            _edit_object(found, uuid, {}, thing)
+            changes[uuid, "created"] = True
+            _edit_object(changes, uuid, {}, thing)
         elif old[uuid] is not thing:
-            _edit_object(found, uuid, old[uuid], thing)
-    return found
+            _edit_object(changes, uuid, old[uuid], thing)
+    return changes
 
 
 def score_edits(before: Score, after: Score) -> dict[Place, Any]:
@@ -146,22 +146,22 @@ def score_edits(before: Score, after: Score) -> dict[Place, Any]:
     }
 
 
-def _edit_object(found: dict[Place, Any], uuid: int, old: Object, new: Object) -> None:
+def _edit_object(changes: dict[Place, Any], uuid: int, old: Object, new: Object) -> None:
     for key in ("properties", "contains"):
         if key not in new and (key in old or not old):
-            found[uuid, key] = GONE  # a whole object says that it is empty
+            changes[uuid, key] = GONE  # a whole object says that it is empty
     for key in old.keys() | new.keys():
         if key == "contains":
             delta = Counter(map(_child, new.get(key, ())))
             delta.subtract(map(_child, old.get(key, ())))
-            found.update({(uuid, key, child): count for child, count in delta.items() if count})
+            changes.update({(uuid, key, child): count for child, count in delta.items() if count})
         elif key == "properties":
             before, after = old.get(key, {}), new.get(key, {})
             for name in before.keys() | after.keys():
                 if not same(before.get(name, GONE), value := after.get(name, GONE)):
-                    found[uuid, key, name] = value
+                    changes[uuid, key, name] = value
         elif not same(old.get(key, GONE), value := new.get(key, GONE)):
-            found[uuid, key] = value
+            changes[uuid, key] = value
 
 
 def _child(name: Any) -> str:

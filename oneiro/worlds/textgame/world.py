@@ -15,9 +15,9 @@ from oneiro.worlds.textgame.scene import ROOT, Scene, Thing
 from oneiro.worlds.textgame.solver import solve
 from oneiro.worlds.textgame.state import Situation
 
-KEPT_PLANS = 4096
+KEPT_PLANS = 4096  # states whose solution is remembered, which bounds memory
 
-_SILENT = frozenset(("isContainer", "isMoveable", "isOpenable", "isActivatable"))
+_HIDDEN_PROPERTIES = frozenset(("isContainer", "isMoveable", "isOpenable", "isActivatable"))
 """Properties that say what a thing is for; the readable view leaves them out."""
 
 
@@ -92,10 +92,10 @@ class TextGame(World):
         if self.view_named(view) != "json":
             return None
         try:
-            found = json.loads(text)
+            data = json.loads(text)
         except (ValueError, RecursionError):
             return None
-        return found.get("game_state") if isinstance(found, dict) else None
+        return data.get("game_state") if isinstance(data, dict) else None
 
     @property
     def instruction(self) -> str:
@@ -149,7 +149,7 @@ class TextGame(World):
 
     def _tree(self, thing: Thing, depth: int) -> list[str]:
         """A thing and all inside it, one line each, indented by depth."""
-        lines = [f"{'  ' * depth}{thing.name}{_shown(thing)}"]
+        lines = [f"{'  ' * depth}{thing.name}{_describe(thing)}"]
         if thing["isOpenable"] and not thing["isOpen"]:
             return lines
         return lines + [line for inner in self.scene.inside(thing) for line in self._tree(inner, depth + 1)]
@@ -159,11 +159,11 @@ class TextGame(World):
         return f'"{things[0].name}"' if things else '"cup (ID: 4)"'
 
 
-def _shown(thing: Thing) -> str:
+def _describe(thing: Thing) -> str:
     """What a look tells about a thing: its states, not its uses."""
     parts = []
     for key, value in thing.properties.items():
-        if key in _SILENT:
+        if key in _HIDDEN_PROPERTIES:
             continue
         if isinstance(value, bool):
             has, word = key.startswith("has"), key.removeprefix("is").removeprefix("has").lower()

@@ -49,3 +49,35 @@ def test_a_transformer_of_another_name_brings_all_of_its_sizes() -> None:
     assert TransformerSettings(layers=1).name == "small"
     with pytest.raises(ValidationError, match="width 24 must be a multiple of 2 x heads = 16"):
         TransformerSettings(width=24, heads=8)
+
+
+ONE_LAYER_COMPRESSIVE = CompressiveTokenizerSettings(
+    height=32, width=48, patch=2, channels=(16, 32), layers=1, latent=8, levels=(8, 5, 5), squares=2, attend_up_to=8
+)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [({"heads": 3}, "no multiple of heads = 3"), ({"height": 8, "width": 8}, "greater than or equal to 16")],
+)
+def test_sizes_that_no_tokenizer_can_have_are_refused(wrong: dict[str, int], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        CompressiveTokenizerSettings(**{**ONE_LAYER_COMPRESSIVE.model_dump(), **wrong})
+
+
+def test_heads_must_divide_only_the_channels_that_look_at_the_context() -> None:
+    # 32 high, folded by 2 and halved twice: features are 8, 4 and 4 high, and the first stage does not look.
+    sizes = {**ONE_LAYER_COMPRESSIVE.model_dump(), "channels": (16, 24, 12), "attend_up_to": 4, "heads": 12}
+    assert CompressiveTokenizerSettings(**sizes).attending == {1: (4, 6), 2: (4, 6)}
+    with pytest.raises(ValidationError, match="16 channels that look"):
+        CompressiveTokenizerSettings(**{**sizes, "attend_up_to": 8})
+
+
+@pytest.mark.parametrize("wrong", [{"height": 30}, {"channels": ()}, {"levels": (1, 5)}])
+def test_sizes_that_do_not_fit_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError):
+        FrameTokenizerSettings(**{"height": 32, "width": 32, "channels": (8, 8, 8)} | wrong)  # type: ignore[arg-type]
+
+
+def test_two_levels_are_enough_for_a_digit() -> None:
+    assert FrameTokenizerSettings(channels=(8, 8), levels=(2, 2)).levels == (2, 2)

@@ -5,17 +5,23 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from oneiro.models.video import blocks
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video.tokenizer import (
+    CompressiveTokenizer,
     CompressiveTokenizerSettings,
+    FrameTokenizer,
     FrameTokenizerSettings,
     Tokenizer,
     TokenizerSettings,
+    images,
+    pixels,
 )
 from oneiro.runtime import files
 from oneiro.runtime.errors import OneiroError
@@ -250,3 +256,183 @@ def test_the_newest_tokenizer_of_a_stage_is_loaded(tmp_path: Path) -> None:
     weights.write_bytes(data[:-9])
     with pytest.raises(OneiroError, match="cannot be read"):
         tokenizers.load(tmp_path, "cpu")
+
+
+ONE_LAYER_FRAME = FrameTokenizerSettings(
+    height=32, width=48, patch=2, channels=(16, 32, 32), layers=1, latent=8, levels=(8, 5, 5)
+)
+
+
+ONE_LAYER_COMPRESSIVE = CompressiveTokenizerSettings(
+    height=32, width=48, patch=2, channels=(16, 32), layers=1, latent=8, levels=(8, 5, 5), squares=2, attend_up_to=8
+)
+
+
+BOTH = pytest.mark.parametrize("settings", [ONE_LAYER_FRAME, ONE_LAYER_COMPRESSIVE], ids=["frame", "compressive"])
+
+
+def segments(count: int, frames: int, seed: int = 0) -> torch.Tensor:
+    return torch.rand(count, frames, 3, 32, 48, generator=torch.Generator().manual_seed(seed))
+
+
+def create_perturbed(settings: TokenizerSettings) -> Tokenizer:
+    """A tokenizer whose every part has a say: fresh attention looks at nothing in particular."""
+    found = tokenizers.create(settings, seed=1, device="cpu").eval()
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for parameter in found.parameters():
+            parameter.add_(0.05 * torch.randn(parameter.shape, generator=generator))
+    return found
+
+
+def millions(module: torch.nn.Module) -> float:
+    return round(sum(parameter.numel() for parameter in module.parameters()) / 1e6, 1)
+
+
+def test_the_published_frame_tokenizer_has_104_4_million_parameters_and_320_tokens() -> None:
+    with torch.device("meta"):
+        found = FrameTokenizer(FrameTokenizerSettings(height=256, width=320))
+    assert (millions(found), millions(found.encoder), millions(found.decoder)) == (104.4, 61.1, 43.4)
+    assert (found.frame_tokens, found.context_tokens, found.codes) == (320, 0, 4375)
+
+
+def test_the_published_compressive_tokenizer_has_129_4_million_parameters_and_1280_and_80_tokens() -> None:
+    with torch.device("meta"):
+        found = CompressiveTokenizer(CompressiveTokenizerSettings(height=256, width=320))
+    parts = found.context_encoder, found.encoder, found.context_decoder, found.decoder
+    assert [millions(part) for part in parts] == [24.5, 28.9, 36.3, 39.7]
+    assert millions(found) == 129.4
+    assert (found.context_tokens, found.frame_tokens) == (1280, 80)
+    # Two stages of the encoder and the middle of the decoder look at the context.
+    assert sorted(found.encoder.cross) == ["2", "3"]
+
+
+@BOTH
+def test_frames_become_tokens_and_tokens_become_frames(settings: TokenizerSettings) -> None:
+    tokenizer, frames = create_perturbed(settings), segments(3, 5)
+    context, tokens = tokenizer.encode(frames)
+    assert context.shape == (3, tokenizer.context_tokens) and tokens.shape == (3, 5, tokenizer.frame_tokens)
+    assert int(tokens.min()) >= 0 and int(tokens.max()) < tokenizer.codes == 200
+    back = tokenizer.decode(context, tokens)
+    assert back.shape == frames.shape and back.min() >= 0 and back.max() <= 1
+
+
+@BOTH
+def test_segments_and_frames_do_not_touch_each_other(settings: TokenizerSettings) -> None:
+    tokenizer, frames = create_perturbed(settings), segments(3, 4)
+    context, tokens = tokenizer.encode(frames)
+    alone_context, alone = tokenizer.encode(frames[1:2], frames[1:2, 0])
+    assert torch.equal(alone_context, context[1:2]) and torch.equal(alone, tokens[1:2])
+    _, one = tokenizer.encode(frames[1:2, 2:3], frames[1:2, 0])
+    assert torch.equal(one, tokens[1:2, 2:3])
+    whole, part = tokenizer.decode(context, tokens), tokenizer.decode(context[1:2], tokens[1:2, 2:3])
+    assert torch.allclose(part[0, 0], whole[1, 2], atol=1e-5)
+
+
+def test_a_frame_of_the_compressive_tokenizer_looks_at_its_context() -> None:
+    tokenizer, frames = create_perturbed(ONE_LAYER_COMPRESSIVE), segments(1, 2)
+    own, tokens = tokenizer.encode(frames)
+    other, _ = tokenizer.encode(segments(1, 2, seed=5))
+    assert not torch.equal(tokenizer.decode(own, tokens), tokenizer.decode(other, tokens))
+
+
+def test_squares_are_cut_and_put_back_in_place() -> None:
+    tokenizer = create_perturbed(ONE_LAYER_COMPRESSIVE)
+    assert isinstance(tokenizer, CompressiveTokenizer)
+    seen: list[torch.Tensor] = []
+    tokenizer.to_code.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0]))
+    latent: list[torch.Tensor] = []
+    tokenizer.encoder.register_forward_hook(lambda _, __, out: latent.append(out[0]))
+    tokenizer.encode(segments(1, 1))
+    # Token (1, 2) of the grid holds rows 2..3 and columns 4..5 of every latent channel.
+    expected = latent[0][0, :, 2:4, 4:6].reshape(-1)
+    assert torch.equal(seen[0][0, 1, 2], expected)
+
+
+@BOTH
+def test_many_frames_go_through_in_parts(settings: TokenizerSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer, frames = create_perturbed(settings), segments(3, 3)
+    context, tokens = tokenizer.encode(frames)
+    whole = tokenizer.decode(context, tokens)
+    monkeypatch.setitem(tokenizers.PIXELS_AT_ONCE, "cpu", 2 * 32 * 48)
+    again_context, again = tokenizer.encode(frames)
+    assert torch.equal(again_context, context) and torch.equal(again, tokens)
+    assert torch.allclose(tokenizer.decode(context, tokens), whole, atol=1e-5)
+
+
+@BOTH
+def test_learning_reaches_every_parameter(settings: TokenizerSettings) -> None:
+    tokenizer = create_perturbed(settings).train()
+    found = tokenizer.reconstruct(segments(2, 3))
+    loss = (found.made - found.true).abs().mean()
+    if found.context is not None and found.true_context is not None:
+        loss = loss + (found.context - found.true_context).abs().mean()
+    loss.backward()
+    still = [name for name, p in tokenizer.named_parameters() if p.grad is None or not p.grad.abs().sum()]
+    # A key's bias moves all scores alike, which softmax does not see.
+    assert [name for name in still if not name.endswith("key.bias")] == []
+
+
+@BOTH
+def test_the_way_back_finds_the_gradients_of_torch_and_leaves_onednn_as_it_was(settings: TokenizerSettings) -> None:
+    """On ARM it goes without oneDNN; elsewhere both ways are the same."""
+    tokenizer, found = create_perturbed(settings).train(), []
+    for way in (torch.Tensor.backward, blocks.backward):
+        tokenizer.zero_grad()
+        way(tokenizer.reconstruct(segments(2, 3)).made.square().mean())
+        found.append(torch.cat([p.grad.flatten() for p in tokenizer.parameters() if p.grad is not None]))
+    assert torch.allclose(found[0], found[1], rtol=1e-3, atol=1e-6 * float(found[0].abs().max()))
+    assert torch.backends.mkldnn.enabled
+
+
+@BOTH
+def test_a_folder_brings_the_same_tokenizer_back(settings: TokenizerSettings, tmp_path: Path) -> None:
+    tokenizer, frames = create_perturbed(settings), segments(1, 3)
+    again = tokenizers.load(tokenizer.save(tmp_path / "mine"), "cpu")
+    assert again.settings == settings and not any(p.requires_grad for p in again.parameters())
+    for before, after in zip(tokenizer.encode(frames), again.encode(frames), strict=True):
+        assert torch.equal(before, after)
+
+
+def test_the_same_seed_makes_the_same_weights_and_leaves_the_global_generator_alone() -> None:
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    one, two, three = (tokenizers.create(ONE_LAYER_FRAME, seed, "cpu") for seed in (1, 1, 2))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(one.to_code.weight, two.to_code.weight)  # type: ignore[union-attr, arg-type]
+    assert not torch.equal(one.to_code.weight, three.to_code.weight)  # type: ignore[union-attr, arg-type]
+
+
+def test_a_folder_without_a_tokenizer_is_named(tmp_path: Path) -> None:
+    with pytest.raises(OneiroError, match=r"no video tokenizer at .*tokenizer\.json"):
+        tokenizers.load(tmp_path)
+
+
+def test_a_damaged_folder_is_named(tmp_path: Path) -> None:
+    create_perturbed(ONE_LAYER_FRAME).save(tmp_path / "mine")
+    (tmp_path / "mine" / "tokenizer.json").write_text('{"name": "frame", "channels": "many"}')
+    with pytest.raises(OneiroError, match="does not describe a video tokenizer"):
+        tokenizers.load(tmp_path / "mine")
+    create_perturbed(ONE_LAYER_COMPRESSIVE).save(tmp_path / "other")
+    (tmp_path / "other" / "tokenizer.json").write_text(ONE_LAYER_FRAME.model_dump_json())
+    with pytest.raises(OneiroError, match="do not fit"):
+        tokenizers.load(tmp_path / "other")
+
+
+def test_bytes_become_pixels_and_come_back() -> None:
+    shown = np.arange(2 * 4 * 5 * 3, dtype=np.uint8).reshape(2, 4, 5, 3)
+    frames = pixels(shown)
+    assert frames.shape == (2, 3, 4, 5) and float(frames[1, 2, 3, 4]) == pytest.approx(119 / 255)
+    assert np.array_equal(images(frames), shown)
+
+
+def test_every_byte_becomes_a_pixel_and_comes_back() -> None:
+    every = np.arange(256, dtype=np.uint8).reshape(1, 16, 16, 1).repeat(3, axis=-1)
+    frames = pixels(every)
+    assert frames.shape == (1, 3, 16, 16) and float(frames.min()) == 0 and float(frames.max()) == 1
+    assert float(frames[0, 0, 8, 0]) == np.float32(128 / 255)
+    np.testing.assert_array_equal(images(frames), every)
+    beyond = torch.tensor([-1.0, 0.0, 0.2, 1.0, 7.0]).view(1, 1, 5).expand(3, 1, 5)
+    assert images(beyond)[0, :, 0].tolist() == [0, 0, 51, 255, 255]
+    # Of half precision only the numbers are coarse: 131/256 of 255 is 130.49, and 130.5 in half precision.
+    assert images(torch.full((3, 1, 1), 131 / 256).bfloat16()).flatten().tolist() == [130] * 3

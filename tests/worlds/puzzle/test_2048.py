@@ -11,9 +11,9 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.worlds import make
 from oneiro.worlds.base import in_split
 from oneiro.worlds.baselines import oracle_success, random_success
-from oneiro.worlds.puzzle.game_2048.board import WORDS, Tiles, merged, possible, slid
+from oneiro.worlds.puzzle.game_2048.board import WORDS, Tiles, merge_line, possible, slide
 from oneiro.worlds.puzzle.game_2048.player import best_way
-from oneiro.worlds.puzzle.game_2048.world import read, spaced
+from oneiro.worlds.puzzle.game_2048.world import read, render_spaced
 
 
 @pytest.mark.parametrize(
@@ -29,18 +29,18 @@ from oneiro.worlds.puzzle.game_2048.world import read, spaced
     ],
 )
 def test_a_line_merges_each_tile_once(line: tuple, after: tuple, points: int) -> None:
-    assert merged(line) == (after, points)
+    assert merge_line(line) == (after, points)
 
 
 def test_every_direction_is_a_rotation_of_the_others() -> None:
     rng = np.random.default_rng(0)
     for _ in range(50):
         board = rng.choice([0, 2, 4, 8], (4, 4))
-        expected = np.array(slid(Tiles(4, tuple(board.ravel().tolist())), 3)[0].cells).reshape(4, 4)
+        expected = np.array(slide(Tiles(4, tuple(board.ravel().tolist())), 3)[0].cells).reshape(4, 4)
         # Up is Left seen after a quarter turn, and so on.
         for way, turns in ((0, 1), (1, 2), (2, 3)):
             turned = np.rot90(board, -turns)
-            found = np.array(slid(Tiles(4, tuple(turned.ravel().tolist())), way)[0].cells).reshape(4, 4)
+            found = np.array(slide(Tiles(4, tuple(turned.ravel().tolist())), way)[0].cells).reshape(4, 4)
             assert (np.rot90(found, turns) == expected).all()
 
 
@@ -82,8 +82,8 @@ def test_new_tiles_are_twos_nine_times_in_ten() -> None:
 
 def test_boards_read_back_from_their_text() -> None:
     tiles = Tiles(4, (2, 0, 0, 16, 0, 1024, 0, 0, *(0,) * 8))
-    assert spaced(tiles) == "2 . . 16\n. 1024 . .\n. . . .\n. . . ."
-    assert read(spaced(tiles), 4) == tiles
+    assert render_spaced(tiles) == "2 . . 16\n. 1024 . .\n. . . .\n. . . ."
+    assert read(render_spaced(tiles), 4) == tiles
     assert read("2 . . 16\n. 1024 . .", 4) is None and read("2 . . -1\n" * 3 + ". . . .", 4) is None
 
 
@@ -105,7 +105,7 @@ def test_the_player_moves_at_once_and_alike_on_any_board() -> None:
             tiles = Tiles(size, tuple(cells.tolist()))
             way = best_way(tiles, 0.9)
             assert (way is None) == (not possible(tiles)) and way == best_way(tiles, 0.9)
-            assert way is None or slid(tiles, way)[0] != tiles
+            assert way is None or slide(tiles, way)[0] != tiles
 
 
 def test_the_oracle_has_no_advice_when_nothing_moves_or_the_game_is_over() -> None:

@@ -10,7 +10,7 @@ import pytest
 from oneiro.runtime.errors import OneiroError
 from oneiro.worlds import make
 from oneiro.worlds.base import in_split
-from oneiro.worlds.puzzle.cube.moves import MOVES, SOLVED, distance, distances, holds, solved, sources, turned
+from oneiro.worlds.puzzle.cube.moves import MOVES, SOLVED, distance, distances, holds, is_solved, sources, turn_side
 from oneiro.worlds.puzzle.cube.world import key_of
 
 # Corners in the order URF UFL ULB UBR DFR DLF DBL DRB: for each clockwise turn, where each place's corner comes
@@ -71,7 +71,7 @@ def test_products_of_turns_have_the_orders_of_a_real_cube() -> None:
 
 
 def test_r_brings_the_front_face_up() -> None:
-    cube = turned(SOLVED, "R")
+    cube = turn_side(SOLVED, "R")
     # Up face: its right column now shows the front colour (2); front shows down (5) there.
     assert cube[0:4] == (0, 2, 0, 2) and cube[8:12] == (2, 5, 2, 5)
     assert cube[12:16] == (3, 3, 3, 3)
@@ -79,8 +79,8 @@ def test_r_brings_the_front_face_up() -> None:
 
 def test_there_are_24_ways_to_hold_a_cube_and_all_of_them_are_solved() -> None:
     assert len(holds()) == 24
-    assert all(solved(tuple(SOLVED[source] for source in hold)) for hold in holds())
-    assert not solved(turned(SOLVED, "R"))
+    assert all(is_solved(tuple(SOLVED[source] for source in hold)) for hold in holds())
+    assert not is_solved(turn_side(SOLVED, "R"))
 
 
 def test_the_number_of_states_at_each_distance_is_the_known_one() -> None:
@@ -93,7 +93,7 @@ def test_distances_agree_with_a_plain_search_near_the_goal() -> None:
     layer = {tuple(SOLVED[source] for source in hold) for hold in holds()}
     seen = set(layer)
     for depth in range(1, 4):
-        layer = {turned(cube, move) for cube in layer for move in MOVES} - seen
+        layer = {turn_side(cube, move) for cube in layer for move in MOVES} - seen
         seen |= layer
         for cube in sorted(layer)[::97]:
             assert distance(cube) == depth
@@ -146,7 +146,7 @@ def test_the_splits_share_no_cube_however_it_is_held_and_both_have_levels(scramb
 def test_one_cube_in_eight_is_held_out_at_every_distance() -> None:
     layer, seen = {SOLVED}, {tuple(SOLVED[source] for source in hold) for hold in holds()}
     for cubes in (6, 27, 120):
-        layer = {turned(cube, move) for cube in layer for move in MOVES} - seen
+        layer = {turn_side(cube, move) for cube in layer for move in MOVES} - seen
         seen |= {tuple(cube[source] for source in hold) for cube in layer for hold in holds()}
         keys = {key_of(cube) for cube in layer}
         assert len(keys) == cubes  # the known numbers of cubes, so no key depends on how one is held

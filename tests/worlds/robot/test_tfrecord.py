@@ -19,7 +19,7 @@ from oneiro.worlds.robot.tfrecord import (
     Damage,
     crc32c,
     example,
-    masked,
+    mask_checksum,
     read_bytes,
     read_floats,
     read_integers,
@@ -140,7 +140,7 @@ def test_a_file_that_ends_early_says_where(tmp_path: Path, cut: int) -> None:
 
 def test_a_record_that_claims_more_than_there_is_is_never_read(tmp_path: Path) -> None:
     head = struct.pack("<Q", 1 << 60)
-    (tmp_path / "a.tfrecord").write_bytes(head + struct.pack("<I", masked(crc32c(head))))
+    (tmp_path / "a.tfrecord").write_bytes(head + struct.pack("<I", mask_checksum(crc32c(head))))
     ((_, record),) = records(tmp_path / "a.tfrecord")
     assert isinstance(record, Damage) and "claims" in record.reason
 

@@ -14,8 +14,8 @@ import pytest
 from oneiro.runtime.errors import OneiroError
 from oneiro.worlds import check, make
 from oneiro.worlds.shop import pages
-from oneiro.worlds.shop.pages import Visit
-from oneiro.worlds.shop.products import Product, Wish, load
+from oneiro.worlds.shop.pages import ShopVisit
+from oneiro.worlds.shop.products import Product, ShopWish, load
 from oneiro.worlds.shop.reward import BASIC_COLOURS, alike, reward, type_score
 from oneiro.worlds.shop.search import Index, terms
 
@@ -32,7 +32,7 @@ SHOE = Product(
     options=(("color", ("dark blue", "red")), ("size", ("7", "8"))),
     price=40.0,
 )
-WISH = Wish("running shoes", ("arch support", "rubber sole"), ("blue", "8"), 50.0)
+WISH = ShopWish("running shoes", ("arch support", "rubber sole"), ("blue", "8"), 50.0)
 
 
 def test_bm25_scores_are_those_of_the_formula() -> None:
@@ -79,7 +79,7 @@ def test_the_kind_of_thing_bought_has_four_grades() -> None:
 # names and the words of a title, which stand in the place of the original's tagger.
 
 
-def published(bought: Product, chosen: tuple[str, ...], wanted: Product, wish: Wish) -> float:
+def published(bought: Product, chosen: tuple[str, ...], wanted: Product, wish: ShopWish) -> float:
     nouns_bought, nouns_wanted = terms(bought.title), terms(wanted.title)
     common = {noun for noun in nouns_wanted if noun in nouns_bought}
     title = len(common) / len(nouns_wanted) if nouns_wanted else 0.2
@@ -146,7 +146,7 @@ WORDS = (
 )
 
 
-def random_case(rng: np.random.Generator) -> tuple[Product, tuple[str, ...], Product, Wish]:
+def random_case(rng: np.random.Generator) -> tuple[Product, tuple[str, ...], Product, ShopWish]:
     def phrase(most: int) -> str:
         return " ".join(str(word) for word in rng.choice(WORDS, int(rng.integers(1, most + 1))))
 
@@ -166,7 +166,7 @@ def random_case(rng: np.random.Generator) -> tuple[Product, tuple[str, ...], Pro
             price=float(rng.integers(1, 100)),
         )
 
-    chosen, wish = few(3), Wish("", few(3, least=1), few(3), float(rng.integers(1, 100)))
+    chosen, wish = few(3), ShopWish("", few(3, least=1), few(3), float(rng.integers(1, 100)))
     if rng.random() < 0.7:  # nearly what was asked for
         chosen = tuple(asked.replace(" ", str(rng.choice([" ", "-", " and "]))) for asked in wish.options)
     bought, wanted = product(), product()
@@ -209,7 +209,7 @@ def test_the_reward_equals_a_second_implementation_on_random_cases() -> None:
     ],
 )
 def test_options_match_as_published(value: str, asked: str, same: bool) -> None:
-    worth = reward(SHOE, (value,), SHOE, Wish("", (), (asked,), 50.0))
+    worth = reward(SHOE, (value,), SHOE, ShopWish("", (), (asked,), 50.0))
     assert worth == (1.0 if same else 0.5)
 
 
@@ -225,8 +225,8 @@ def test_texts_are_compared_as_the_file_has_them(tmp_path: Path) -> None:
     (product,) = load(tmp_path / "products.json", None)
     assert product.features == ("Solid wood ",) and product.categories == {"Home", ""}
     # The title has two spaces, so the phrase is not in it; the published code says so too.
-    assert reward(product, (), product, Wish("", ("lamp shade",), (), 1e6)) == 0.5
-    assert pages.show(Visit(pages.ITEM, item=0), (product,)).startswith("B1 Lamp Shade\n")
+    assert reward(product, (), product, ShopWish("", ("lamp shade",), (), 1e6)) == 0.5
+    assert pages.show(ShopVisit(pages.ITEM, item=0), (product,)).startswith("B1 Lamp Shade\n")
 
 
 def test_phrases_are_alike_if_they_share_their_words() -> None:

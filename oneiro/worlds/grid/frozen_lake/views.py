@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from oneiro.worlds.grid.glyphs import Glyphs, cells_drawn, drawn, misplaced, place, stacked
+from oneiro.worlds.grid.glyphs import Glyphs, cells_drawn, draw_cells, misplace, place, stack_views
 
 ICE, HOLE, GOAL, PLAYER, FALLEN, ARRIVED = range(6)
 
@@ -43,12 +43,12 @@ class Lake(NamedTuple):
 
 def text(lake: Lake, start: int, glyphs: LakeGlyphs) -> str:
     """The raw grid, one character a cell."""
-    return drawn(codes(lake), lake.size, glyphs)
+    return draw_cells(codes(lake), lake.size, glyphs)
 
 
-def spaced(lake: Lake, start: int, glyphs: LakeGlyphs) -> str:
+def render_spaced(lake: Lake, start: int, glyphs: LakeGlyphs) -> str:
     """The grid with a space between cells: one token a cell for small tokenizers."""
-    return drawn(codes(lake), lake.size, glyphs, " ")
+    return draw_cells(codes(lake), lake.size, glyphs, " ")
 
 
 def coordinates(lake: Lake, start: int, glyphs: LakeGlyphs) -> str:
@@ -65,7 +65,7 @@ def coordinates(lake: Lake, start: int, glyphs: LakeGlyphs) -> str:
 
 def wrong_coordinates(lake: Lake, start: int, glyphs: LakeGlyphs) -> str:
     """The sentence with nothing where it says: what an ablation shows."""
-    return misplaced(coordinates(lake, start, glyphs), lake.size, lake.size)
+    return misplace(coordinates(lake, start, glyphs), lake.size, lake.size)
 
 
 def grid_coord(lake: Lake, start: int, glyphs: LakeGlyphs) -> str:
@@ -87,12 +87,12 @@ View = Callable[[Lake, int, LakeGlyphs], str]
 
 VIEWS: dict[str, View] = {
     "text": text,
-    "spaced": spaced,
+    "spaced": render_spaced,
     "coordinates": coordinates,
-    "grid+coordinates": stacked(text, coordinates),
-    "spaced+coordinates": stacked(spaced, coordinates),
-    "grid+wrong-coordinates": stacked(text, wrong_coordinates),
-    "spaced+wrong-coordinates": stacked(spaced, wrong_coordinates),
+    "grid+coordinates": stack_views(text, coordinates),
+    "spaced+coordinates": stack_views(render_spaced, coordinates),
+    "grid+wrong-coordinates": stack_views(text, wrong_coordinates),
+    "spaced+wrong-coordinates": stack_views(render_spaced, wrong_coordinates),
     "grid_coord": grid_coord,
 }
 
@@ -148,15 +148,15 @@ _SENTENCE = re.compile(rf"Player {_PLACE}; (no holes|holes? at [(),0-9 and]*); g
 
 
 def _read_sentence(sentence: str, size: int) -> Lake | None:
-    found = _SENTENCE.fullmatch(sentence)
-    if found is None:
+    match = _SENTENCE.fullmatch(sentence)
+    if match is None:
         return None
 
     def cell(row: str, column: str) -> int:
         return int(row) * size + int(column) if int(row) < size and int(column) < size else -1
 
-    player, goal = cell(found[1], found[2]), cell(found[4], found[5])
-    holes = frozenset(cell(row, column) for row, column in re.findall(_PLACE, found[3]))
+    player, goal = cell(match[1], match[2]), cell(match[4], match[5])
+    holes = frozenset(cell(row, column) for row, column in re.findall(_PLACE, match[3]))
     if min(player, goal, *holes, 0) < 0:
         return None
     return Lake(size, holes, goal, player)

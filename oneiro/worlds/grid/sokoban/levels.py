@@ -45,7 +45,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Level:
+class SokobanLevel:
     """A room with its start. Masks and cells count row by row over the inside of the room, without the border."""
 
     height: int
@@ -130,7 +130,7 @@ def carve(rng: np.random.Generator, plan: Plan) -> Ground | None:
     return Ground(floor, targets)
 
 
-def draw(rng: np.random.Generator, plan: Plan, split: str | None) -> Level | None:
+def draw(rng: np.random.Generator, plan: Plan, split: str | None) -> SokobanLevel | None:
     """A level, or None if the room carved is of no use or belongs to the other split."""
     ground = carve(rng, plan)
     if ground is None or not in_split(level_key(ground.split_key(plan.width - 2)), split):
@@ -138,7 +138,7 @@ def draw(rng: np.random.Generator, plan: Plan, split: str | None) -> Level | Non
     return furnish(rng, ground, plan)
 
 
-def furnish(rng: np.random.Generator, ground: Ground, plan: Plan) -> Level | None:
+def furnish(rng: np.random.Generator, ground: Ground, plan: Plan) -> SokobanLevel | None:
     """Boxes and player in a carved room, the drawn number of moves from the goal; None if no box can be moved off."""
     height, width = plan.height - 2, plan.width - 2
     shape = (plan.optimum / plan.optimum_std) ** 2
@@ -159,7 +159,7 @@ def furnish(rng: np.random.Generator, ground: Ground, plan: Plan) -> Level | Non
         placement = int(rng.choice(placements[far == far.max()]))
         player = int(rng.choice(_cells(int(starts[placement]), height * width)))
         boxes = int(distances.occupied[placement])
-        return Level(height, width, ground.floor, ground.targets, boxes, player, moves)
+        return SokobanLevel(height, width, ground.floor, ground.targets, boxes, player, moves)
     return None
 
 

@@ -20,7 +20,7 @@ ONE = np.uint64(1)
 SHIFTS = ((-1, 0), (1, 0), (0, -1), (0, 1))
 """Row and column steps of up, down, left, right; a direction and its opposite differ in the last bit of the index."""
 
-MAX_INSIDE = 64
+MAX_INSIDE = 64  # cells: a room is one 64-bit mask
 
 
 class Distances:
@@ -55,8 +55,8 @@ class Distances:
 
     def placement(self, boxes: int) -> int:
         """The index of the placement whose boxes are this mask of cells."""
-        found = sorted(index for cell, index in self._order.items() if boxes >> cell & 1)
-        return sum(comb(index, rank + 1) for rank, index in enumerate(found))
+        indices = sorted(index for cell, index in self._order.items() if boxes >> cell & 1)
+        return sum(comb(index, rank + 1) for rank, index in enumerate(indices))
 
     def grow(self) -> bool:
         """Add the next layer; False when every state that can reach the goal is in one."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from oneiro.worlds.grid.glyphs import Glyphs, cells_drawn, drawn, misplaced, place, stacked
+from oneiro.worlds.grid.glyphs import Glyphs, cells_drawn, draw_cells, misplace, place, stack_views
 
 WALL, FLOOR, TARGET, STORED, BOX, PLAYER, PLAYER_ON_TARGET = range(7)
 
@@ -47,12 +47,12 @@ class Room(NamedTuple):
 
 def text(room: Room, glyphs: SokobanGlyphs) -> str:
     """The raw grid, one character a cell."""
-    return drawn(codes(room), room.width, glyphs)
+    return draw_cells(codes(room), room.width, glyphs)
 
 
 def spaced(room: Room, glyphs: SokobanGlyphs) -> str:
     """The grid with a space between cells: one token a cell for small tokenizers."""
-    return drawn(codes(room), room.width, glyphs, " ")
+    return draw_cells(codes(room), room.width, glyphs, " ")
 
 
 def coordinates(room: Room, glyphs: SokobanGlyphs) -> str:
@@ -68,7 +68,7 @@ def coordinates(room: Room, glyphs: SokobanGlyphs) -> str:
 
 def wrong_coordinates(room: Room, glyphs: SokobanGlyphs) -> str:
     """The clauses with nothing where they say: what an ablation shows."""
-    return misplaced(coordinates(room, glyphs), room.height, room.width)
+    return misplace(coordinates(room, glyphs), room.height, room.width)
 
 
 def coord(room: Room, glyphs: SokobanGlyphs) -> str:
@@ -101,10 +101,10 @@ VIEWS: dict[str, View] = {
     "text": text,
     "spaced": spaced,
     "coordinates": coordinates,
-    "grid+coordinates": stacked(text, coordinates),
-    "spaced+coordinates": stacked(spaced, coordinates),
-    "grid+wrong-coordinates": stacked(text, wrong_coordinates),
-    "spaced+wrong-coordinates": stacked(spaced, wrong_coordinates),
+    "grid+coordinates": stack_views(text, coordinates),
+    "spaced+coordinates": stack_views(spaced, coordinates),
+    "grid+wrong-coordinates": stack_views(text, wrong_coordinates),
+    "spaced+wrong-coordinates": stack_views(spaced, wrong_coordinates),
     "coord": coord,
     "grid_coord": grid_coord,
 }

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from oneiro.worlds import packs
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level
 from oneiro.worlds.grid.sokoban import views as sokoban_views
-from oneiro.worlds.grid.sokoban.levels import Level, Plan, draw
+from oneiro.worlds.grid.sokoban.levels import Plan, SokobanLevel, draw
 from oneiro.worlds.grid.sokoban.search import MAX_INSIDE, SHIFTS, Distances
 from oneiro.worlds.grid.sokoban.views import Room, SokobanGlyphs
 from oneiro.worlds.packs import PackConfig
@@ -126,7 +126,7 @@ class Sokoban(World):
         way = self._direction.get(action.strip().lower())
         if way is None:
             return self.outcome(0.0, valid=False, effective=False)
-        before, self.room = self.room, moved(self.room, self._shifts[way])
+        before, self.room = self.room, move(self.room, self._shifts[way])
         gained = self.room.stored - before.stored
         solved = self.room.solved
         reward = STEP_REWARD + STORE_REWARD * gained + SOLVE_REWARD * solved
@@ -164,7 +164,7 @@ class Sokoban(World):
         if not left or self.over:
             return None
         for word, shift in zip(self.words, self._shifts, strict=True):
-            if self._distance(moved(self.room, shift), left - 1) is not None:
+            if self._distance(move(self.room, shift), left - 1) is not None:
                 return word
         return None
 
@@ -181,14 +181,14 @@ class Sokoban(World):
 
 
 @lru_cache(maxsize=4096)
-def level_for(plan: Plan, seed: int, split: str | None, pack: Path | None = None) -> Level:
+def level_for(plan: Plan, seed: int, split: str | None, pack: Path | None = None) -> SokobanLevel:
     """The level of a seed; remembered, because all members of a group ask for the same one."""
     if pack is not None:
         return packs.pick(pack, seed, split, level_in, (plan.height, plan.width, plan.boxes))
     return draw_level("sokoban", seed, split, lambda rng: draw(rng, plan, split), lambda level: level.key)[0]
 
 
-def moved(room: Room, shift: int) -> Room:
+def move(room: Room, shift: int) -> Room:
     """The room after a step by `shift` cells; the same object where nothing can move."""
     ahead = room.player + shift
     height, width, floor, targets, boxes, _ = room
@@ -202,17 +202,17 @@ def moved(room: Room, shift: int) -> Room:
     return Room(height, width, floor, targets, boxes, ahead)
 
 
-def level_in(text: str, optimum: int, size: tuple[int, int, int]) -> Level:
+def level_in(text: str, optimum: int, size: tuple[int, int, int]) -> SokobanLevel:
     """The level that a pack shows, for rooms of that height, width and number of boxes."""
     room = sokoban_views.read("text", text, SokobanGlyphs())
     if room is None:
         raise ValueError("shows no room")
-    if (found := (room.height, room.width, room.boxes.bit_count())) != size:
-        raise ValueError("is of another size: set height={} width={} boxes={}".format(*found))
+    if (own_size := (room.height, room.width, room.boxes.bit_count())) != size:
+        raise ValueError("is of another size: set height={} width={} boxes={}".format(*own_size))
     row, column = divmod(room.player, room.width)
     height, width, player = room.height - 2, room.width - 2, (row - 1) * (room.width - 2) + column - 1
     floor, targets, boxes = (inner(mask, room.width) for mask in (room.floor, room.targets, room.boxes))
-    level = Level(height, width, floor, targets, boxes, player, optimum)
+    level = SokobanLevel(height, width, floor, targets, boxes, player, optimum)
     if room_of(level) != room:
         raise ValueError("is not closed by walls")
     if not optimum or Distances(height, width, floor, targets, size[2]).distance(boxes, player, optimum) != optimum:
@@ -220,7 +220,7 @@ def level_in(text: str, optimum: int, size: tuple[int, int, int]) -> Level:
     return level
 
 
-def room_of(level: Level) -> Room:
+def room_of(level: SokobanLevel) -> Room:
     """The level's start as a room with its border."""
     width = level.width + 2
 

@@ -66,7 +66,7 @@ There are five such sets of solutions (24, 24, 48, 96 and 96), too few to leave 
 def split_key(solution: tuple[int, ...]) -> str:
     """Names a finished grid up to digits, rotation and mirror: known before the costly part of making a puzzle."""
     square = symmetries(isqrt(len(solution)), isqrt(len(solution)))
-    return f"sudoku {min(image.tobytes() for image in relabelled(solution, square)).hex()}"
+    return f"sudoku {min(image.tobytes() for image in relabel(solution, square)).hex()}"
 
 
 @lru_cache(maxsize=512)
@@ -81,12 +81,12 @@ def solution_held_out(solution: tuple[int, ...]) -> bool:
 def solution_form(solution: tuple[int, ...]) -> tuple[bytes, NDArray[np.int64]]:
     """A solution's canonical form under `rearrangements`, and those of them that lead to it [ways, cells]."""
     ways = rearrangements(isqrt(len(solution)))
-    images = [image.tobytes() for image in relabelled(solution, ways)]
+    images = [image.tobytes() for image in relabel(solution, ways)]
     least = min(images)
     return least, ways[[image == least for image in images]]
 
 
-def relabelled(solution: tuple[int, ...], ways: NDArray[np.int64]) -> NDArray[np.uint8]:
+def relabel(solution: tuple[int, ...], ways: NDArray[np.int64]) -> NDArray[np.uint8]:
     """[ways, cells]: the solution with its cells rearranged, and its digits renamed so that row one counts from 0."""
     images = np.array(solution)[ways]
     names = images[:, : isqrt(len(solution))].argsort(axis=1)
@@ -159,7 +159,7 @@ def solvable(cells: Sequence[int], size: int, cell: int, digit: int) -> bool:
 
 def solutions(cells: Sequence[int], size: int, limit: int = 2) -> list[tuple[int, ...]]:
     """Up to `limit` solutions of a grid without conflicts: depth first, on the cell with the fewest choices."""
-    grid, found = list(cells), []
+    grid, solved = list(cells), []
     near = peers(size)
     empty = [cell for cell, digit in enumerate(grid) if not digit]
     every = (1 << size + 1) - 2
@@ -178,9 +178,9 @@ def solutions(cells: Sequence[int], size: int, limit: int = 2) -> list[tuple[int
                 if open_.bit_count() <= 1:
                     break
         if best < 0:
-            found.append(tuple(grid))
+            solved.append(tuple(grid))
             return
-        while choices and len(found) < limit:
+        while choices and len(solved) < limit:
             lowest = choices & -choices
             choices ^= lowest
             grid[best] = lowest.bit_length() - 1
@@ -188,7 +188,7 @@ def solutions(cells: Sequence[int], size: int, limit: int = 2) -> list[tuple[int
         grid[best] = 0
 
     search()
-    return found
+    return solved
 
 
 @lru_cache

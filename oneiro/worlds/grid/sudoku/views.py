@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from oneiro.worlds.grid.glyphs import misplaced, stacked
+from oneiro.worlds.grid.glyphs import misplace, stack_views
 
 
 class Board(NamedTuple):
@@ -44,7 +44,7 @@ def coordinates(board: Board) -> str:
 
 def wrong_coordinates(board: Board) -> str:
     """The sentence with every cell somewhere else: what an ablation shows."""
-    return misplaced(coordinates(board), board.size, board.size, first=1)
+    return misplace(coordinates(board), board.size, board.size, first=1)
 
 
 View = Callable[[Board], str]
@@ -53,10 +53,10 @@ VIEWS: dict[str, View] = {
     "text": text,
     "spaced": spaced,
     "coordinates": coordinates,
-    "grid+coordinates": stacked(text, coordinates),
-    "spaced+coordinates": stacked(spaced, coordinates),
-    "grid+wrong-coordinates": stacked(text, wrong_coordinates),
-    "spaced+wrong-coordinates": stacked(spaced, wrong_coordinates),
+    "grid+coordinates": stack_views(text, coordinates),
+    "spaced+coordinates": stack_views(spaced, coordinates),
+    "grid+wrong-coordinates": stack_views(text, wrong_coordinates),
+    "spaced+wrong-coordinates": stack_views(spaced, wrong_coordinates),
 }
 
 
@@ -89,8 +89,8 @@ def read_action(action: str, size: int) -> tuple[int, int] | None:
     """Cell and digit of `r,c,v` (from 1) or of one of its wordings; None if it is no move on this board."""
     words = " ".join(action[:200].split()).rstrip(".")
     for pattern in _ACTIONS:
-        if found := pattern.fullmatch(words):
-            row, column, digit = (int(found[name]) for name in "rcv")
+        if match := pattern.fullmatch(words):
+            row, column, digit = (int(match[name]) for name in "rcv")
             inside = all(1 <= number <= size for number in (row, column, digit))
             return ((row - 1) * size + column - 1, digit) if inside else None
     return None

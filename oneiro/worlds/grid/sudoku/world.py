@@ -82,7 +82,7 @@ class Sudoku(World):
             return self.outcome(0.0, valid=False, effective=False)
         before = self.board.cells
         if self._allowed(before, move):
-            self.board = Board(self.board.size, written(before, move))
+            self.board = Board(self.board.size, write_digit(before, move))
         solved = self.board.cells == self.puzzle.solution
         return self.outcome(float(solved), done=solved, success=solved, effective=self.board.cells != before)
 
@@ -147,7 +147,7 @@ class Sudoku(World):
                     best = moves
                 continue
             for move in self._detours(cells):
-                after = written(cells, move)
+                after = write_digit(cells, move)
                 if after not in seen and (best is None or len(moves) + 1 < len(best)):
                     seen.add(after)
                     queue.append((after, [*moves, move]))
@@ -163,7 +163,7 @@ class Sudoku(World):
             for cell in wrong:
                 move = (cell, self.puzzle.solution[cell])
                 if cells[cell] != move[1] and self._allowed(cells, move):
-                    cells, settled = written(cells, move), True
+                    cells, settled = write_digit(cells, move), True
                     moves.append(move)
         return cells, moves
 
@@ -192,13 +192,13 @@ def puzzle_in(text: str, optimum: int, size: int) -> Puzzle:
     clash = any(
         digit and digit in (board.cells[peer] for peer in peers(size)[cell]) for cell, digit in enumerate(board.cells)
     )
-    found = [] if clash else solutions(board.cells, size)
-    if len(found) != 1:
-        raise ValueError(f"has {'more than one solution' if found else 'no solution'}")
-    return Puzzle(size, board.cells, found[0])
+    solved = [] if clash else solutions(board.cells, size)
+    if len(solved) != 1:
+        raise ValueError(f"has {'more than one solution' if solved else 'no solution'}")
+    return Puzzle(size, board.cells, solved[0])
 
 
-def written(cells: tuple[int, ...], move: Move) -> tuple[int, ...]:
+def write_digit(cells: tuple[int, ...], move: Move) -> tuple[int, ...]:
     """The cells after a digit is written."""
     cell, digit = move
     return (*cells[:cell], digit, *cells[cell + 1 :])

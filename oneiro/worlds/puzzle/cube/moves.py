@@ -29,12 +29,12 @@ _DOWN = {"U": (0, 0, 1), "L": (0, -1, 0), "F": (0, -1, 0), "R": (0, -1, 0), "B":
 _ALONG = {"U": (1, 0, 0), "L": (0, 0, 1), "F": (1, 0, 0), "R": (0, 0, -1), "B": (-1, 0, 0), "D": (1, 0, 0)}
 
 
-def turned(state: State, move: str) -> State:
+def turn_side(state: State, move: str) -> State:
     """The state after a move such as `R` (clockwise seen from that side) or `R'`."""
     return tuple(state[source] for source in sources()[move])
 
 
-def solved(state: State) -> bool:
+def is_solved(state: State) -> bool:
     """Whether every face shows one colour; the cube as a whole may be held in any way."""
     return all(len(set(state[first : first + 4])) == 1 for first in range(0, STICKERS, 4))
 
@@ -55,13 +55,13 @@ def sources() -> dict[str, tuple[int, ...]]:
 def holds() -> tuple[tuple[int, ...], ...]:
     """The 24 ways to hold the cube, as permutations like those of `sources`."""
     turns = [_permutation(np.array(_NORMAL[face]), side=False) for face in "UR"]
-    found = {tuple(range(STICKERS))}
-    frontier = list(found)
+    seen = {tuple(range(STICKERS))}
+    frontier = list(seen)
     while frontier:
-        reached = {tuple(hold[source] for source in turn) for hold in frontier for turn in turns} - found
-        found |= reached
+        reached = {tuple(hold[source] for source in turn) for hold in frontier for turn in turns} - seen
+        seen |= reached
         frontier = list(reached)
-    return tuple(sorted(found))
+    return tuple(sorted(seen))
 
 
 def distance(state: State) -> int:
@@ -94,17 +94,17 @@ def coordinates(state: State) -> tuple[int, int]:
 def distances() -> NDArray[np.int8]:
     """[5040 x 729]: the distance of every state, by breadth-first search over all 3.7 million; under a second, once."""
     corner_steps, twist_steps = _steps()
-    found = np.full(5040 * 729, -1, np.int8)
+    depths = np.full(5040 * 729, -1, np.int8)
     frontier = np.array([state_number(SOLVED)])
-    found[frontier] = 0
+    depths[frontier] = 0
     for depth in range(1, GODS_NUMBER + 1):
         corners, twists = np.divmod(frontier, 729)
         reached = np.concatenate(
             [corner_steps[corners, move] * 729 + twist_steps[twists, move] for move in range(corner_steps.shape[1])]
         )
-        found[reached[found[reached] < 0]] = depth
-        frontier = np.flatnonzero(found == depth)
-    return found
+        depths[reached[depths[reached] < 0]] = depth
+        frontier = np.flatnonzero(depths == depth)
+    return depths
 
 
 @lru_cache(maxsize=GODS_NUMBER + 1)
@@ -154,12 +154,12 @@ def _pieces() -> dict[tuple[int, ...], tuple[int, int]]:
 
     The up or down colour tells the twist: 0 if it shows on the up or down place, 1 or 2 if one or two places on.
     """
-    found = {}
+    pieces = {}
     for number, corner in enumerate(_corners()):
         colours = [sticker // 4 for sticker in corner]
         for twist in range(3):
-            found[tuple(colours[(place - twist) % 3] for place in range(3))] = (number, twist)
-    return found
+            pieces[tuple(colours[(place - twist) % 3] for place in range(3))] = (number, twist)
+    return pieces
 
 
 @lru_cache(maxsize=1)
@@ -187,13 +187,13 @@ def _corners() -> tuple[tuple[int, ...], ...]:
 @lru_cache(maxsize=1)
 def _stickers() -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """[24] position of the corner and outward direction of each sticker."""
-    found = []
+    stickers = []
     for face in FACES:
         normal, down, along = (np.array(table[face]) for table in (_NORMAL, _DOWN, _ALONG))
         for row in (-1, 1):
             for column in (-1, 1):
-                found.append((tuple((normal + row * down + column * along).tolist()), tuple(normal.tolist())))
-    return found
+                stickers.append((tuple((normal + row * down + column * along).tolist()), tuple(normal.tolist())))
+    return stickers
 
 
 def _permutation(normal: NDArray[np.int64], side: bool) -> tuple[int, ...]:

@@ -23,9 +23,9 @@ from oneiro.worlds.puzzle.cube.moves import (
     State,
     at_distance,
     distance,
-    solved,
+    is_solved,
     state_number,
-    turned,
+    turn_side,
 )
 
 NAMES = {"U": "Up", "L": "Left", "F": "Front", "R": "Right", "B": "Back", "D": "Down"}
@@ -65,12 +65,12 @@ class Cube(World):
 
     def step(self, action: str) -> Step:
         if self.over:
-            return self.ended(success=solved(self.cube))
+            return self.ended(success=is_solved(self.cube))
         move = action.strip().upper().replace("’", "'")
         if move not in MOVES:
             return self.outcome(0.0, valid=False, effective=False)
-        self.cube = turned(self.cube, move)
-        done = solved(self.cube)
+        self.cube = turn_side(self.cube, move)
+        done = is_solved(self.cube)
         return self.outcome(float(done), done=done, success=done, effective=True)
 
     def render(self, view: str | None = None) -> str:
@@ -104,12 +104,12 @@ class Cube(World):
         left = distance(self.cube)
         if self.over or not 0 < left <= self.remaining:
             return None
-        return next(move for move in MOVES if distance(turned(self.cube, move)) < left)
+        return next(move for move in MOVES if distance(turn_side(self.cube, move)) < left)
 
     def _draw(self, rng: np.random.Generator) -> State | None:
         cube = SOLVED
         for move in rng.integers(len(MOVES), size=self.config.scramble):
-            cube = turned(cube, MOVES[int(move)])
+            cube = turn_side(cube, MOVES[int(move)])
         return cube if distance(cube) == self.config.scramble else None
 
 
@@ -119,9 +119,9 @@ def key_of(cube: State) -> str:
     Its last digit, which decides the split, is counted out among the cubes at this distance and not hashed: one and two
     turns away there are only 6 and 27 of them, of which a hash may well hold none out.
     """
-    turns, found = distance(cube), state_number(cube)
-    place = _order(turns)[np.searchsorted(at_distance(turns), found)]
-    return level_key(f"cube {found}")[:-1] + f"{place % EVAL_SHARE:x}"
+    turns, state = distance(cube), state_number(cube)
+    place = _order(turns)[np.searchsorted(at_distance(turns), state)]
+    return level_key(f"cube {state}")[:-1] + f"{place % EVAL_SHARE:x}"
 
 
 @lru_cache(maxsize=GODS_NUMBER + 1)

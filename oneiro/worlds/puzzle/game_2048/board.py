@@ -17,11 +17,11 @@ class Tiles(NamedTuple):
     cells: tuple[int, ...]
 
 
-def slid(tiles: Tiles, way: int) -> tuple[Tiles, int]:
+def slide(tiles: Tiles, way: int) -> tuple[Tiles, int]:
     """The board after sliding up, right, down or left, before the new tile; and the points of its merges."""
     cells, points = list(tiles.cells), 0
     for line in _lines(tiles.size, way):
-        moved, gained = merged(tuple(cells[cell] for cell in line))
+        moved, gained = merge_line(tuple(cells[cell] for cell in line))
         points += gained
         for cell, tile in zip(line, moved, strict=True):
             cells[cell] = tile
@@ -29,7 +29,7 @@ def slid(tiles: Tiles, way: int) -> tuple[Tiles, int]:
 
 
 @lru_cache(maxsize=65536)
-def merged(line: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+def merge_line(line: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
     """A line slid towards its first cell, each tile merging at most once; and the points."""
     tiles: list[int] = []
     points, fresh = 0, False
@@ -47,7 +47,7 @@ def merged(line: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
 
 def possible(tiles: Tiles) -> list[int]:
     """The directions in which something moves."""
-    return [way for way in range(4) if slid(tiles, way)[0] != tiles]
+    return [way for way in range(4) if slide(tiles, way)[0] != tiles]
 
 
 def with_new_tile(tiles: Tiles, rng: np.random.Generator, two_probability: float) -> Tiles:

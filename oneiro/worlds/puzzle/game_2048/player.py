@@ -9,10 +9,10 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import pairwise
 
-from oneiro.worlds.puzzle.game_2048.board import Tiles, possible, slid
+from oneiro.worlds.puzzle.game_2048.board import Tiles, possible, slide
 
-AHEAD = 2
-"""Moves the player looks ahead."""
+LOOKAHEAD_MOVES = 2
+"""Moves the player looks ahead; each more costs a branch for every move and every new tile."""
 CELLS = 6
 """Empty cells on which it imagines the new tile."""
 
@@ -26,10 +26,10 @@ def best_way(tiles: Tiles, two_probability: float) -> int | None:
     """The direction to slide to, or None where nothing moves."""
     new = 2 if two_probability >= 0.5 else 4
     ways = possible(tiles)
-    return max(ways, key=lambda way: _expected(slid(tiles, way)[0], new)) if ways else None
+    return max(ways, key=lambda way: _mean_worth(slide(tiles, way)[0], new)) if ways else None
 
 
-def _expected(tiles: Tiles, new: int) -> float:
+def _mean_worth(tiles: Tiles, new: int) -> float:
     """The mean worth after a new tile and the best next move."""
     empty = [cell for cell, tile in enumerate(tiles.cells) if not tile]
     some = empty[:: -(-len(empty) // CELLS)]
@@ -38,7 +38,7 @@ def _expected(tiles: Tiles, new: int) -> float:
 
 def _after_best(tiles: Tiles, cell: int, new: int) -> float:
     board = Tiles(tiles.size, (*tiles.cells[:cell], new, *tiles.cells[cell + 1 :]))
-    return max((worth(slid(board, way)[0]) for way in possible(board)), default=LOST)
+    return max((worth(slide(board, way)[0]) for way in possible(board)), default=LOST)
 
 
 def worth(tiles: Tiles) -> float:

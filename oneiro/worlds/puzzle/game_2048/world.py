@@ -17,14 +17,14 @@ from pydantic import Field, field_validator
 
 from oneiro.runtime.seeds import generator
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, level_key
-from oneiro.worlds.puzzle.game_2048.board import WORDS, Tiles, possible, slid, with_new_tile
-from oneiro.worlds.puzzle.game_2048.player import AHEAD, best_way
+from oneiro.worlds.puzzle.game_2048.board import WORDS, Tiles, possible, slide, with_new_tile
+from oneiro.worlds.puzzle.game_2048.player import LOOKAHEAD_MOVES, best_way
 from oneiro.worlds.symmetry import least_image
 
 REWARD_SCALE = 0.1
 HELD_OUT = 3
 """One start in this many is kept for evaluation, of those that no game passes."""
-NEVER = 1e-12
+NEGLIGIBLE_CHANCE = 1e-12
 """A chance below this is stated as none."""
 
 
@@ -55,7 +55,7 @@ class Game2048(World):
     views = ("text", "spaced")
     actions = WORDS
     deterministic = False
-    oracle_is = f"a player that looks {AHEAD} moves ahead; no proven ceiling"
+    oracle_is = f"a player that looks {LOOKAHEAD_MOVES} moves ahead; no proven ceiling"
     variants: ClassVar = {
         "128": {"target": 128, "max_actions": 120},
         "3x3": {"size": 3, "target": 64, "max_actions": 60},
@@ -76,7 +76,7 @@ class Game2048(World):
         way = next((index for index, known in enumerate(WORDS) if known.lower() == word), None)
         if way is None:
             return self.outcome(0.0, valid=False, effective=False)
-        after, points = slid(self.tiles, way)
+        after, points = slide(self.tiles, way)
         effective = after != self.tiles
         if effective:
             self.tiles = with_new_tile(after, self._noise, self.config.two_probability)
@@ -86,9 +86,9 @@ class Game2048(World):
 
     def render(self, view: str | None = None) -> str:
         if self.view_named(view) == "spaced":
-            return spaced(self.tiles)
+            return render_spaced(self.tiles)
         moves = ", ".join(WORDS[way] for way in possible(self.tiles)) or "none"
-        return f"{aligned(self.tiles)}\nMoves: {moves}. Score: {self.score}."
+        return f"{render_aligned(self.tiles)}\nMoves: {moves}. Score: {self.score}."
 
     def parse(self, text: str, view: str | None = None) -> Tiles | None:
         board = text if self.view_named(view) == "spaced" else text.rpartition("\nMoves: ")[0]
@@ -123,7 +123,7 @@ class Game2048(World):
         missing, moves = self.config.target - sum(self.tiles.cells), 0 if self.over else self.remaining
         share = (missing - 2 * moves) / (2 * moves) if moves else 2.0
         beyond = share - (1 - self.config.two_probability)
-        if share > 1 or (beyond > 0 and exp(-2 * moves * beyond**2) < NEVER):
+        if share > 1 or (beyond > 0 and exp(-2 * moves * beyond**2) < NEGLIGIBLE_CHANCE):
             return 0.0
         return None
 
@@ -171,13 +171,13 @@ def held_out_starts(size: int, tile: int) -> frozenset[bytes]:
     return frozenset(forms[place] for place in order[::HELD_OUT].tolist())
 
 
-def spaced(tiles: Tiles) -> str:
+def render_spaced(tiles: Tiles) -> str:
     """One line a row, a space between cells."""
     shown = [str(tile) if tile else "." for tile in tiles.cells]
     return "\n".join(" ".join(shown[first : first + tiles.size]) for first in range(0, len(shown), tiles.size))
 
 
-def aligned(tiles: Tiles) -> str:
+def render_aligned(tiles: Tiles) -> str:
     """One line a row, columns right-aligned."""
     shown = [str(tile) if tile else "." for tile in tiles.cells]
     width = max(len(cell) for cell in shown)
@@ -196,4 +196,4 @@ def read(text: str, size: int) -> Tiles | None:
     if not all(re.fullmatch(r"\.|[1-9][0-9]{0,6}", cell) for cell in cells):
         return None
     tiles = Tiles(size, tuple(0 if cell == "." else int(cell) for cell in cells))
-    return tiles if text in (spaced(tiles), aligned(tiles)) else None
+    return tiles if text in (render_spaced(tiles), render_aligned(tiles)) else None

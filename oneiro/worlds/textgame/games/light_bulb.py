@@ -102,17 +102,17 @@ Drawer: isOpenable; what is in it is out of reach while it is closed.
     def _closed(self, scene: Scene, bulb: Thing) -> bool:
         """Follow the parts from the bulb on; with two ends each there is only one way to go."""
         named = {thing.name: thing for thing in scene.things.values() if _electrical(thing)}
-        before, here, found = bulb, bulb, False
+        before, here, powered = bulb, bulb, False
         for _ in range(len(named)):
             onward = [named[name] for name in here["joined"] if name != before.name and name in named]
             if not onward:
                 return False
             before, here = here, onward[0]
-            found = found or here.type == "Battery"
+            powered = powered or here.type == "Battery"
             if here["isBroken"]:
                 return False
             if here is bulb:
-                return found
+                return powered
         return False
 
     def count(self, scene: Scene) -> tuple[int, bool, bool]:

@@ -285,7 +285,7 @@ def hear_control_c() -> None:
 def start(out: Path, *overrides: str, **options: object) -> subprocess.Popen[bytes]:
     recipe = out.parent / "toy.yaml"
     recipe.write_text(TOY)
-    program = [sys.executable, str(Path(__file__).with_name("toy_system.py")), "run", str(recipe), *overrides]
+    program = [sys.executable, str(Path(__file__).parents[1] / "toy_system.py"), "run", str(recipe), *overrides]
     return subprocess.Popen(
         [*program, "--out", str(out)],
         stdout=subprocess.PIPE,

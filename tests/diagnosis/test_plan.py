@@ -138,6 +138,10 @@ def test_sizes_come_from_settings_folders_and_names(tmp_path: Path) -> None:
     assert found.per_rank == 2 * ((64 + 64) + 2 * (64 + 32) + (64 + 64) + 3 * (64 + 128))
     assert found.learned(ModelSettings(lora=LoraSettings(rank=8))) == 8 * found.per_rank
     assert found.learned(tiny) == found.parameters
+    nested = tmp_path / "model-9B"  # sizes one level down, as models of text and pictures have them
+    nested.mkdir()
+    (nested / "config.json").write_text(json.dumps({"text_config": config}))
+    assert size_of(ModelSettings(name=str(nested))).parameters == 9e9
     for name, parameters in {
         "ORG/NAME-7B": 7e9,
         "google/gemma-3-270m-it": 270e6,

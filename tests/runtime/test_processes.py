@@ -16,7 +16,7 @@ import pytest
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.processes import each_done
 
-HERE = Path(__file__).resolve().parent.parent
+HERE = Path(__file__).resolve().parents[2]
 
 
 def square(number: int) -> int:
@@ -71,7 +71,7 @@ def test_what_work_raises_is_raised_here() -> None:
 PROGRAM = """
 import sys
 from oneiro.runtime.processes import each_done
-from tests.test_processes import mark_and_sleep
+from tests.runtime.test_processes import mark_and_sleep
 if __name__ == "__main__":
     for _ in each_done(mark_and_sleep, [(sys.argv[1], n) for n in range(4)], 2):
         pass

@@ -60,7 +60,7 @@ def test_a_small_model_has_every_kind_of_layer() -> None:
 
 
 def test_the_documented_table_has_every_architecture() -> None:
-    page = (Path(__file__).parents[1] / "docs" / "models.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
     rows = [line.split("|") for line in page.splitlines() if line.startswith("| `")]
     told = {row[1].strip(" `"): row[2].strip() for row in rows if len(row) > 3 and row[1].strip(" `") in ARCHITECTURES}
     assert sorted(told) == sorted(ARCHITECTURES) and len(told) >= 40

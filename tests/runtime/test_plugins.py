@@ -10,7 +10,7 @@ from textwrap import dedent
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 GOOD = {
     "good/__init__.py": "",
