@@ -35,6 +35,7 @@ def offer(app: typer.Typer) -> None:
     app.command(cls=Overridden)(run)
     app.command()(recipes)
     app.command()(report)
+    app.command()(episodes)
 
 
 def run(
@@ -151,3 +152,24 @@ def report(
     new = out is not None and not out.absolute().parent.exists()
     written = page.write(runs, out)
     typer.echo(f"{written} (the folder {written.parent} is new)" if new else written)
+
+
+def episodes(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The Parquet file to write.")],
+    stage: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this stage; may be repeated.")] = None,
+) -> None:
+    """Write the episodes of a run as one Parquet file, a row for each: prompts, replies, actions, rewards.
+
+    \b
+    oneiro episodes runs/lake --out episodes.parquet
+    oneiro episodes runs/lake --stage rl-spa --out rl.parquet
+    """
+    from oneiro.rundir.export import episodes_to_parquet
+    from oneiro.runtime.files import unwritable
+
+    if reason := "it is a folder" if out.is_dir() else unwritable(out):
+        raise OneiroError(f"cannot write --out {out}: {reason}; choose another place")
+    count, columns = episodes_to_parquet(run, out, stage or ())
+    typer.echo(f"{out}: {count:,} episodes with {', '.join(columns)}")
+    typer.echo(f'next: datasets.load_dataset("parquet", data_files="{out}")')
