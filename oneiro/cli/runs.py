@@ -45,6 +45,9 @@ def run(
         typer.Argument(metavar="KEY=VALUE", help="Changes to the recipe; preset=NAME first chooses a preset."),
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the run lives. Default: runs/NAME-N.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(metavar="N", min=2, help="Run it with N seeds, and show the means over them.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the resolved recipe and do nothing.")] = False,
     json: JsonFile = None,
 ) -> None:
@@ -57,6 +60,7 @@ def run(
     oneiro run spa/frozen-lake preset=smoke seed=1 --out runs/quick-look
     oneiro run spa/frozen-lake model=smollm2-135m --dry-run
     oneiro run runs/lake
+    oneiro run spa/frozen-lake --seeds 8 --out runs/lake-seeds
     """
     from oneiro import recipe as recipes_
     from oneiro import systems
@@ -72,6 +76,12 @@ def run(
         typer.echo(recipes_.dump(resolved), nl=False)
         if json is not None:
             write_json(json, recipes_.plain(resolved))
+        return
+    if seeds is not None:
+        from oneiro.cli.show import show
+        from oneiro.systems.seeds import run_seeds
+
+        show(run_seeds(recipe, seeds, out, overrides or ()), json)
         return
     done = systems.run(recipe, out, overrides or ())
     if json is not None:
