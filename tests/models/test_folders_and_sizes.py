@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from oneiro.models import locate
 from oneiro.models.language import ModelSettings
-from oneiro.models.locate import newest_weights
+from oneiro.models.locate import METADATA, newest_weights, require_model
 from oneiro.recipe import build
 from oneiro.runtime.errors import OneiroError
 
@@ -41,3 +42,28 @@ def test_heads_of_an_odd_size_are_refused(width: int, heads: int) -> None:
 
 def test_heads_that_divide_the_width_are_taken() -> None:
     assert build(ModelSettings, {"width": 24, "heads": 12}).width == 24
+
+
+def test_a_model_is_required_before_it_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(locate, "missing_on_hub", lambda name: (asked.append(name), "it is not there")[1])
+    folder = weights(tmp_path / "model")
+    with pytest.raises(OneiroError, match="has no tokenizer"):
+        require_model(str(folder), ask_hub=True)
+    (folder / METADATA).touch()  # a model of ours, which knows how it is asked
+    require_model(str(folder), ask_hub=True)
+    for name in ("tiny", "smollm2-135m"):
+        require_model(name, ask_hub=True)
+    require_model("org/model", ask_hub=False)
+    assert asked == []
+    with pytest.raises(OneiroError, match="no model folder at 'org/model', and it is not there"):
+        require_model("org/model", ask_hub=True)
+    assert asked == ["org/model"]
+    with pytest.raises(OneiroError, match=r"no model folder at '\./nowhere'"):
+        require_model("./nowhere", ask_hub=False)
+    # The weights inside a run are looked at, not the run.
+    inside = weights(tmp_path / "run/checkpoints/rl-a/step-000001/model")
+    with pytest.raises(OneiroError, match="has no tokenizer"):
+        require_model(str(tmp_path / "run"), ask_hub=False)
+    (inside / "tokenizer.json").touch()
+    require_model(str(tmp_path / "run"), ask_hub=False)

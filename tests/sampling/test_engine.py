@@ -179,9 +179,14 @@ def test_a_model_may_have_many_end_tokens(tiny: LanguageModel) -> None:
     assert all(not ends & set(sample.tokens[:-1].tolist()) for sample in samples)
 
 
-@pytest.mark.parametrize("stop", ["\u00e9", "\u3002", "\u3002\u00e9", "0 1 2 3 4 5 6 7 8 9 8 7 6 5 4 3 2 1 0"])
+FACES = 6 * "\U0001f600"
+"""24 tokens of a byte each."""
+
+
+@pytest.mark.parametrize("stop", ["\u00e9", "\u3002", "\u3002\u00e9", FACES, "0 1 2 3 4 5 6 7 8 9 8 7 6 5 4 3 2 1 0"])
 def test_a_stop_string_of_many_tokens_stops(tiny: LanguageModel, stop: str) -> None:
     told = tiny.encode(f"x{stop}")
+    assert len(told) > 2 * len(stop) + 8 or stop != FACES
     assert len(told) > len(stop)  # some of its characters take several tokens, or there are very many of them
     forced = np.array([*told, *tiny.encode("and then some more")])
     sampling = SamplingSettings(max_tokens=len(forced), stop=(stop,))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -265,6 +266,47 @@ def test_the_first_stop_string_ends_a_sample_however_many_steps_are_looked_at_at
         )
 
 
+def test_a_stop_string_left_in_a_slot_by_an_earlier_sample_stops_nobody(tiny: LanguageModel) -> None:
+    """A slot keeps the tokens of whoever was there before, behind those of the sample that is there now."""
+    told, stop = tiny.encode("hello world"), tiny.encode("!")
+    tokens = torch.tensor([[*told, *stop], [*told, *stop], [*stop, *told]])
+    call = object.__new__(engines._Call)
+    call.engine, call.sampling, call.rows = Engine(tiny), SamplingSettings(stop=("!",)), [4, 1, 0]
+    call.batch = SimpleNamespace(tokens=tokens, count=torch.tensor([len(told), len(told) + 1, 1 + len(told)]))  # type: ignore[assignment]
+    call.checked, call.stop_tokens = np.array([1, 0, 0, 0, 0]), 16
+    done = np.zeros(3, bool)
+    # The first row has no stop string yet; of the last one the first token has been looked at already.
+    assert call.find_stops(done) == {1: len(told) + 1} and done.tolist() == [False, True, False]
+    assert call.checked.tolist() == [1 + len(told), len(told) + 1, 0, 0, len(told)]
+
+
+def test_a_prompt_longer_than_a_batch_of_prompts_is_computed_alone(
+    tiny: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed: list[int] = []
+    compute = engines._Call.compute
+    monkeypatch.setattr(
+        engines._Call, "compute", lambda call, batch: (computed.append(len(batch)), compute(call, batch))[1]
+    )
+    for room, expected in ((4, [1, 1, 1]), (24, [2, 1]), (36, [3])):
+        monkeypatch.setitem(engines.PREFILL_TOKENS, "cpu", room)
+        prompts = [np.array([5 + number] * 12) for number in range(3)]
+        Engine(tiny).generate(prompts, sampling=SamplingSettings(max_tokens=1), seed=0)
+        assert computed == expected
+        computed.clear()
+
+
+def test_one_free_slot_of_few_is_filled_at_once(tiny: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    free_slots: list[tuple[int, int]] = []
+    admit = engines._Call.admit
+    monkeypatch.setattr(
+        engines._Call, "admit", lambda call, free: (free_slots.append((free, len(call.queue))), admit(call, free))[1]
+    )
+    tiny.model.generation_config.eos_token_id = list(range(0, 330, 9))
+    Engine(tiny, max_batch_size=4).generate(PROMPTS, n=6, sampling=SamplingSettings(max_tokens=12), seed=2)
+    assert any(free == 1 and waiting > 1 for free, waiting in free_slots)
+
+
 # Shared prompts -------------------------------------------------------------------------------------------------------
 
 
@@ -333,6 +375,19 @@ def test_rows_share_prompts_by_batches_and_forget_those_that_nobody_continues() 
     assert sharing.admit(slice(2, 6), one, torch.tensor([0, 1, 1, 0]), torch.tensor([3, 2, 2, 3]))
     sharing.clear()
     assert sharing.prefixes == {} and sharing.batch.tolist() == [NONE] * 8 and sharing.start.tolist() == [0] * 8
+
+
+def test_who_sits_where_is_found_anew_after_every_admission_and_move() -> None:
+    sharing, one, two = Sharing(4), caches(1, 3), caches(1, 5)
+    assert sharing.admit(slice(0, 4), one, torch.tensor([0] * 4), torch.tensor([3] * 4))
+    assert [found.source is one for found in sharing.seated(4)] == [True]
+    assert sharing.admit(slice(2, 4), two, torch.tensor([0, 0]), torch.tensor([5, 5]))
+    assert [torch.arange(4)[found.rows].tolist() for found in sharing.seated(4)] == [[0, 1], [2, 3]]
+    sharing.move(torch.tensor([2]), torch.tensor([0]))
+    assert [torch.arange(4)[found.rows].tolist() for found in sharing.seated(4)] == [[1], [0, 2, 3]]
+    # Also where the new rows have prompts of their own.
+    assert not sharing.admit(slice(2, 4), caches(2, 3), torch.tensor([0, 1]), torch.tensor([3, 3]))
+    assert [torch.arange(4)[found.rows].tolist() for found in sharing.seated(4)] == [[1], [0]]
 
 
 # Rows on the device ---------------------------------------------------------------------------------------------------
