@@ -35,6 +35,7 @@ def offer(app: typer.Typer) -> None:
     app.command(cls=Overridden)(run)
     app.command()(recipes)
     app.command()(report)
+    app.command()(episodes)
 
 
 def run(
@@ -44,6 +45,9 @@ def run(
         typer.Argument(metavar="KEY=VALUE", help="Changes to the recipe; preset=NAME first chooses a preset."),
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the run lives. Default: runs/NAME-N.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(metavar="N", min=2, help="Run it with N seeds, and show the means over them.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the resolved recipe and do nothing.")] = False,
     json: JsonFile = None,
 ) -> None:
@@ -56,6 +60,7 @@ def run(
     oneiro run spa/frozen-lake preset=smoke seed=1 --out runs/quick-look
     oneiro run spa/frozen-lake model=smollm2-135m --dry-run
     oneiro run runs/lake
+    oneiro run spa/frozen-lake --seeds 8 --out runs/lake-seeds
     """
     from oneiro import recipe as recipes_
     from oneiro import systems
@@ -71,6 +76,12 @@ def run(
         typer.echo(recipes_.dump(resolved), nl=False)
         if json is not None:
             write_json(json, recipes_.plain(resolved))
+        return
+    if seeds is not None:
+        from oneiro.cli.show import show
+        from oneiro.systems.seeds import run_seeds
+
+        show(run_seeds(recipe, seeds, out, overrides or ()), json)
         return
     done = systems.run(recipe, out, overrides or ())
     if json is not None:
@@ -151,3 +162,24 @@ def report(
     new = out is not None and not out.absolute().parent.exists()
     written = page.write(runs, out)
     typer.echo(f"{written} (the folder {written.parent} is new)" if new else written)
+
+
+def episodes(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The Parquet file to write.")],
+    stage: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this stage; may be repeated.")] = None,
+) -> None:
+    """Write the episodes of a run as one Parquet file, a row for each: prompts, replies, actions, rewards.
+
+    \b
+    oneiro episodes runs/lake --out episodes.parquet
+    oneiro episodes runs/lake --stage rl-spa --out rl.parquet
+    """
+    from oneiro.rundir.export import episodes_to_parquet
+    from oneiro.runtime.files import unwritable
+
+    if reason := "it is a folder" if out.is_dir() else unwritable(out):
+        raise OneiroError(f"cannot write --out {out}: {reason}; choose another place")
+    count, columns = episodes_to_parquet(run, out, stage or ())
+    typer.echo(f"{out}: {count:,} episodes with {', '.join(columns)}")
+    typer.echo(f'next: datasets.load_dataset("parquet", data_files="{out}")')

@@ -6,7 +6,8 @@ environment tokens during RL (ECHO, arXiv 2605.24517) differ only in weights.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 
 import numpy as np
 import torch
@@ -15,6 +16,8 @@ from torch import Tensor
 from oneiro.learning.example import COMPONENTS, Example
 from oneiro.learning.settings import Aggregate, KlKind, LossSettings
 from oneiro.models.heads import OutcomeHead, ValueHead
+from oneiro.runtime import plugins
+from oneiro.runtime.errors import OneiroError
 
 
 def kl_estimate(logprobs: Tensor, reference: Tensor, kind: KlKind) -> Tensor:
@@ -36,6 +39,17 @@ def policy_loss(log_ratio: Tensor, advantages: Tensor, settings: LossSettings) -
     if settings.dual_clip is None:
         return loss
     return torch.where(advantages < 0, torch.minimum(loss, -advantages * settings.dual_clip), loss)
+
+
+PolicyLoss = Callable[[Tensor, Tensor, LossSettings], Tensor]
+"""Log-ratios to the old policy [N], advantages [N], settings -> the loss of each token [N]."""
+
+
+@cache
+def policy_loss_named(name: str) -> PolicyLoss:
+    """What `loss.policy` names: the clipped surrogate, a loss of another package, or `module:function`."""
+    target = plugins.known("losses", {"clip": policy_loss}).get(name, name)
+    return plugins.resolve(target, f"policy loss '{name}'") if isinstance(target, str) else target
 
 
 def old_logprobs(columns: dict[str, Tensor]) -> Tensor:
@@ -139,7 +153,12 @@ def token_losses(logprobs: Tensor, entropies: Tensor, columns: dict[str, Tensor]
             log_ratio = columns["row_log_ratio"] + logprobs - logprobs.detach()
         # Not multiplied away: a masked token may have any ratio, and 0 * inf is no number.
         log_ratio = torch.where(columns["policy"] != 0, log_ratio, 0.0)
-        policy = policy_loss(log_ratio, columns["advantages"], settings)
+        policy = policy_loss_named(settings.policy)(log_ratio, columns["advantages"], settings)
+        if policy.shape != log_ratio.shape:
+            raise OneiroError(
+                f"policy loss '{settings.policy}' gave {tuple(policy.shape)} for {len(log_ratio)} tokens; it must give "
+                "one number for each"
+            )
         if "correction" in columns:
             policy = columns["correction"] * policy
         total = total + (columns["policy"] * policy).sum()

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from oneiro.models.video.settings import DiscriminatorSettings
 from oneiro.recipe import Settings
+from oneiro.runtime import plugins
+from oneiro.runtime.errors import nearest
 
 KEPT = 2
 """Checkpoints that a stage keeps while it goes on: the second is there for when the first is damaged."""
@@ -23,6 +25,10 @@ RowLoss = Literal["squared", "official", "linear"]
 class LossSettings(Settings):
     """How the components add up."""
 
+    policy: str = "clip"
+    """The loss of a sampled token: `clip`, the clipped surrogate; one that another package offers; or a function of
+    yours, `module:function`.
+    """
     clip_low: float = Field(0.2, ge=0)
     clip_high: float = Field(0.2, ge=0)
     dual_clip: float | None = Field(3.0, gt=1)
@@ -47,6 +53,14 @@ class LossSettings(Settings):
     """
     row_beta: float = Field(1.0, gt=0)
     """WebRL's beta, for `row: squared`."""
+
+    @field_validator("policy")
+    @classmethod
+    def _known_policy(cls, name: str) -> str:
+        names = plugins.known("losses", {"clip": ""})
+        if name not in names and ":" not in name:
+            raise ValueError(f"no policy loss called '{name}'{nearest(name, names)}; or give module:function")
+        return name
 
 
 class OptimiserSettings(Settings):

@@ -59,6 +59,25 @@ def bootstrap(values_L: ArrayLike, seed: int = 0) -> Cell:
     return Cell(mean, float(low), float(high), n)
 
 
+T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
+"""Student's t quantile of a 95 % interval for 1, 2, ... 15 degrees of freedom; beyond, nearly Z + 2.37 / freedom."""
+
+
+def over_seeds(values_S: ArrayLike) -> Cell:
+    """The mean over seeds with Student's interval; n counts seeds.
+
+    A bootstrap of a handful of values is too narrow: it cannot draw what it has not seen. One seed alone has no
+    interval.
+    """
+    values = np.asarray(values_S, np.float64)
+    n = len(values)
+    if n < 2:
+        return Cell(float(values[0]) if n else None, n=n)
+    mean, error = float(values.mean()), float(values.std(ddof=1)) / math.sqrt(n)
+    half = error * (T_975[n - 2] if n - 2 < len(T_975) else Z + 2.37 / (n - 1))
+    return Cell(mean, mean - half, mean + half, n)
+
+
 def clustered(values_N: ArrayLike, clusters_N: ArrayLike, seed: int = 0) -> Cell:
     """The mean over cases with its percentile interval where cases of one cluster belong together; n counts cases.
 

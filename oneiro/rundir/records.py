@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import math
 import os
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -77,6 +79,27 @@ def read_log(path: str | Path) -> Iterator[dict[str, Any]]:
                 "file"
             )
         yield row
+
+
+def line_digest(line: str) -> str:
+    """Tells the lines of a log from others."""
+    return hashlib.blake2b(line.rstrip("\n").encode(), digest_size=8).hexdigest()
+
+
+def require_written_lines(path: Path, digests: Path) -> None:
+    """See that a log still has every line whose digest was noted beside it. One more may follow: a killed process has
+    noted all lines but the last.
+    """
+    if not digests.exists():
+        return
+    noted = Counter(digests.read_text(encoding="ascii", errors="replace").split("\n")[:-1])
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
+    lost = noted - Counter(line_digest(line) for line in lines)
+    if lost:
+        raise OneiroError(
+            f"{path} is not what the run wrote: {lost.total()} of {noted.total()} lines are missing or altered; "
+            f"restore it, or delete {digests} to go on without them"
+        )
 
 
 def write_episodes(folder: Path, stage: str, step: int, rows: Iterable[Mapping[str, Any]]) -> None:

@@ -36,10 +36,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from oneiro.rundir import track
-from oneiro.rundir.records import drop_torn_line, read_info, read_log, stage_file_name, write_episodes
+from oneiro.rundir.records import (
+    drop_torn_line,
+    line_digest,
+    read_info,
+    read_log,
+    require_written_lines,
+    stage_file_name,
+    write_episodes,
+)
 from oneiro.runtime import distributed
 from oneiro.runtime.errors import OneiroError
-from oneiro.runtime.files import write_json, write_text
+from oneiro.runtime.files import MANIFEST, damage, write_json, write_text
 from oneiro.runtime.interrupt import Saving
 from oneiro.runtime.terminal import printable
 
@@ -50,6 +58,8 @@ if TYPE_CHECKING:
     from oneiro.runtime.progress import Bar, Heartbeat
 
 METRICS, TIMINGS = "metrics.jsonl", "timings.jsonl"
+DIGESTS = ".metrics-lines"
+"""A digest of every line of `metrics.jsonl`, so that one which somebody cut or altered is noticed."""
 PACKAGES = ("oneiro", "torch", "transformers", "numpy")
 ASIDE = ("about", "needs", "takes", "next", "track", "profile", "checkpoint_minutes", "evaluation.every")
 """Settings that change no result: a run may be resumed with others."""
@@ -137,12 +147,16 @@ class Run:
         self.recipe = recipes.read(self.path / "recipe.yaml")
         for name in (METRICS, TIMINGS, "log.txt"):
             drop_torn_line(self.path / name)
+        drop_torn_line(self.path / DIGESTS)
+        require_written_lines(self.path / METRICS, self.path / DIGESTS)
         if (self.path / "run.json").exists():
             self.info = read_info(self.path)
             if self.info["status"] == "stopped":
                 self.info["status"] = "running"
                 self._save()
             self._warn_of_other_versions()
+            if self.info["status"] == "done":
+                self._require_weights()
         else:
             self.info = {
                 "status": "running",
@@ -185,8 +199,19 @@ class Run:
     def finish(self) -> None:
         """Every stage is done and reported."""
         if self.info["status"] != "done":
-            self.info.update(status="done", finished=_now())
+            kept = [str(file.parent.relative_to(self.path)) for file in sorted(self.path.rglob(MANIFEST))]
+            self.info.update(status="done", finished=_now(), weights=kept)
             self._save()
+
+    def _require_weights(self) -> None:
+        """See that a finished run still has the checkpoints that it ended with, as they were written."""
+        for name in self.info.get("weights", ()):
+            folder = self.path / name
+            if problem := damage(folder) if folder.is_dir() else "it is gone":
+                raise OneiroError(
+                    f"{self.path} is finished, but {folder} is not what it wrote ({problem}); restore it, or delete "
+                    f"{folder.parent} and {self.path / 'run.json'}, and the same command trains it again"
+                )
 
     # Stages
 
@@ -255,7 +280,9 @@ class Run:
     def log(self, stage: str, step: int, values: Mapping[str, float]) -> None:
         """One line of `metrics.jsonl`, also sent to the trackers. Values must not depend on the clock: see `time`."""
         numbers = {key: _number(values[key]) for key in sorted(values)}
-        self._append(METRICS, json.dumps({"stage": stage, "step": step, **numbers}) + "\n")
+        line = json.dumps({"stage": stage, "step": step, **numbers}) + "\n"
+        self._append(METRICS, line)
+        self._append(DIGESTS, line_digest(line) + "\n")
         for tracker in self._trackers:
             tracker.log(stage, step, {key: value for key, value in numbers.items() if value is not None})
 
@@ -282,7 +309,10 @@ class Run:
             rows = list(read_log(path))
             kept = [row for row in rows if row["stage"] != stage or row["step"] <= step]
             if len(kept) < len(rows):
-                write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
+                lines = [json.dumps(row) + "\n" for row in kept]
+                if name == METRICS:  # first: a digest too few is no loss
+                    write_text(self.path / DIGESTS, "".join(line_digest(line) + "\n" for line in lines))
+                write_text(path, "".join(lines))
         pattern = re.compile(re.escape(stage_file_name(stage)) + r"-(\d+)\.jsonl\.gz")
         for path in (self.path / "episodes").glob("*.jsonl.gz"):
             match = pattern.fullmatch(path.name)

@@ -1,4 +1,4 @@
-"""What other packages add to Oneiro: worlds, algorithms, systems, tasks, trackers, recipes.
+"""What other packages add to Oneiro: worlds, algorithms, losses, systems, tasks, trackers, recipes.
 
 A package names its parts in the entry-point group of their kind, as `name = "package.module:Class"`:
 
@@ -24,7 +24,7 @@ from typing import Any, Literal, TypeVar
 
 from oneiro.runtime.errors import Notice, OneiroError
 
-Kind = Literal["worlds", "algorithms", "systems", "tasks", "trackers", "recipes"]
+Kind = Literal["worlds", "algorithms", "losses", "systems", "tasks", "trackers", "recipes"]
 
 T = TypeVar("T")
 

@@ -162,13 +162,17 @@ def _use_threads(recipe: Recipe, run: Run) -> None:
 
 def _default_out(name: str, recipe: Recipe) -> Path:
     """`runs/spa-frozen-lake-N`: the unfinished run of this very recipe, else the first free number."""
-    stem = name.removesuffix(".yaml").removesuffix(".yml").strip("./").replace("/", "-")
     number = 1
-    while (path := Path("runs") / f"{stem}-{number}").exists():
+    while (path := Path("runs") / f"{stem_of(name)}-{number}").exists():
         if _unfinished(path) and not first_difference(path, recipe):
             return path
         number += 1
     return path
+
+
+def stem_of(name: str) -> str:
+    """A recipe's name as that of a folder."""
+    return name.removesuffix(".yaml").removesuffix(".yml").strip("./").replace("/", "-")
 
 
 def _unfinished(path: Path) -> bool:

@@ -3,7 +3,7 @@
     kills            SIGKILL at random moments, again and again
     crashes          the process ends before each of its operations on files
     disk faults      one operation fails with ENOSPC, EIO, EMFILE, ...; the next process has a good disk again
-    damaged folders  the catalogue of `folders.py`, on a run that was stopped in the middle
+    damaged folders  the catalogue of `folders.py`, on a run that was stopped in the middle and on a finished one
     hostile server   a server that echoes the key, lies, floods, stalls
     ranks            SIGKILL of a random rank of 2 or 3; the run goes on with another number of ranks
 
@@ -35,7 +35,7 @@ from oneiro.cli import main
 from oneiro.report.table import Table
 from tests.chaos import child, ranks, server
 from tests.chaos.child import Ended
-from tests.chaos.folders import CHECKPOINTS, REPORT_FILES, RUN_FILES, Case
+from tests.chaos.folders import CHECKPOINTS, FINISHED, LOGS, REPORT_FILES, RUN_FILES, Case
 from tests.interruption import fingerprint
 
 SMALL = [
@@ -230,10 +230,16 @@ class Chaos:
                 found.add(name, ended, same)
             if name not in CHECKPOINTS:
                 found.add(f"report, {name}", child.run(["report", str(out)], self.folder / "logs"), None)
+        for name, case in FINISHED.items():
+            out = self.fresh()
+            shutil.copytree(self.folder / "alone", out, symlinks=True)
+            case.damage(out)
+            found.add(name, self.go_on(out)[0], False)  # to end as if nothing had happened is silent
         return found
 
     def cases(self) -> Iterator[tuple[str, Case]]:
         yield from RUN_FILES.items()
+        yield from LOGS.items()
         yield from REPORT_FILES.items()
         yield from CHECKPOINTS.items()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,6 +116,17 @@ RUN_FILES: dict[str, Case] = {
 }
 """What both going on and reporting must notice."""
 
+LOGS: dict[str, Case] = {
+    "metrics cut": Case("metrics.jsonl", cut("metrics.jsonl")),
+    "metrics cut to nothing": Case("metrics.jsonl", put("metrics.jsonl", "")),
+    "metrics gone": Case("metrics.jsonl", lambda run: (run / "metrics.jsonl").unlink()),
+    "metrics altered": Case("metrics.jsonl", line("metrics.jsonl", 3, '{"stage": "learn", "step": 3, "loss": 0.0}')),
+    "a digest torn at the end": Case(
+        "metrics.jsonl", lambda run: (run / ".metrics-lines").open("a").write("0f"), mended=True
+    ),
+}
+"""Logs that a report can draw, but that a run does not go on with."""
+
 REPORT_FILES: dict[str, Case] = {
     "episodes cut": Case("episodes", cut(EPISODES)),
     "episodes of garbage": Case("episodes", put(EPISODES, b"\x00garbage")),
@@ -166,3 +178,12 @@ CHECKPOINTS: dict[str, Case] = {
     "SFT flipped": Case("sft-spa", flip("checkpoints/sft-spa/step-*/model/model.safetensors")),
 }
 """Checkpoints that are not what was written: the run goes on from the one before, or says what to delete."""
+
+FINAL = "checkpoints/*/step-*"
+FINISHED: dict[str, Case] = {
+    "the last weights flipped": Case("step-", flip(f"{FINAL}/model/model.safetensors")),
+    "the last weights gone": Case("step-", lambda run: newest(run, f"{FINAL}/model/model.safetensors").unlink()),
+    "the last checkpoint gone": Case("step-", lambda run: shutil.rmtree(newest(run, f"{FINAL}/state.json").parent)),
+    "all checkpoints gone": Case("checkpoints", lambda run: shutil.rmtree(run / "checkpoints")),
+}
+"""Damages of a run that is finished: the same command says so."""

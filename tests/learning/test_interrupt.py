@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +131,21 @@ def test_playing_ahead_saves_by_steps_alone_because_a_checkpoint_decides_who_pla
 
     reinforced(tmp_path, log, Saving(minutes=1e-9), async_rollout=True)
     assert seen == [1] * STEPS  # the one before any step
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_signal_waits_for_the_step_only_where_the_step_can_be_saved(tmp_path: Path, ahead: bool) -> None:
+    entered: list[bool] = []
+
+    class Watched(Saving):
+        @contextlib.contextmanager
+        def deferred(self) -> Iterator[None]:
+            entered.append(True)
+            with super().deferred():
+                yield
+
+    reinforced(tmp_path, lambda step, values: None, Watched(), async_rollout=ahead)
+    assert entered == [] if ahead else entered == [True]
 
 
 def test_outside_training_and_the_second_time_a_signal_stops_at_once() -> None:

@@ -8,7 +8,7 @@ import torch
 
 from oneiro.episode import Episode, FinishReason, Row, SamplingParams, Segment, given
 from oneiro.learning.example import Example
-from oneiro.learning.learner import Learner, LearnerSettings
+from oneiro.learning.learner import Learner, LearnerSettings, Statistics
 from oneiro.learning.loop import describe
 from oneiro.learning.losses import LossSettings
 from oneiro.models.heads import ValueHead
@@ -77,3 +77,13 @@ def test_a_batch_of_episodes_is_described_by_means() -> None:
         "reward_format": 0.5,
     }
     assert describe([]) == {}
+
+
+def test_a_ratio_at_the_bound_is_not_outside_of_the_clip() -> None:
+    """exp(0) is 1 to the last bit, and the bounds are 1 too."""
+    columns = {name: torch.tensor([0.5, 0.5]) for name in ("mean_policy", "advantages", "logprobs", "ce")}
+    for moved, outside in ((0.0, 0.0), (0.1, 0.5), (-0.1, 0.5)):
+        statistics = Statistics()
+        logprobs = columns["logprobs"] + torch.tensor([0.0, moved])
+        statistics.add_policy(logprobs, torch.zeros(2), columns, LossSettings(clip_low=0, clip_high=0))
+        assert float(statistics.sums["clip_fraction"]) == outside

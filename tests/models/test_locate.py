@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from oneiro.models import locate
-from oneiro.models.locate import newest_weights
+from oneiro.models.locate import METADATA, newest_weights, require_model
 from oneiro.models.settings import require_place
 from oneiro.runtime.errors import OneiroError
 
@@ -92,3 +92,28 @@ def test_the_best_weights_come_before_the_newest(tmp_path: Path) -> None:
     (tmp_path / "adapter").mkdir()
     (tmp_path / "adapter" / "adapter_config.json").touch()
     assert locate.newest_weights(tmp_path / "adapter") == tmp_path / "adapter"
+
+
+def test_a_model_is_required_before_it_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(locate, "missing_on_hub", lambda name: (asked.append(name), "it is not there")[1])
+    folder = weights(tmp_path / "model")
+    with pytest.raises(OneiroError, match="has no tokenizer"):
+        require_model(str(folder), ask_hub=True)
+    (folder / METADATA).touch()  # a model of ours, which knows how it is asked
+    require_model(str(folder), ask_hub=True)
+    for name in ("tiny", "smollm2-135m"):
+        require_model(name, ask_hub=True)
+    require_model("org/model", ask_hub=False)
+    assert asked == []
+    with pytest.raises(OneiroError, match="no model folder at 'org/model', and it is not there"):
+        require_model("org/model", ask_hub=True)
+    assert asked == ["org/model"]
+    with pytest.raises(OneiroError, match=r"no model folder at '\./nowhere'"):
+        require_model("./nowhere", ask_hub=False)
+    # The weights inside a run are looked at, not the run.
+    inside = weights(tmp_path / "run/checkpoints/rl-a/step-000001/model")
+    with pytest.raises(OneiroError, match="has no tokenizer"):
+        require_model(str(tmp_path / "run"), ask_hub=False)
+    (inside / "tokenizer.json").touch()
+    require_model(str(tmp_path / "run"), ask_hub=False)

@@ -1,4 +1,4 @@
-"""`make mutants`: put one error at a time into the core and see whether a test fails.
+"""`make mutants`: put one error at a time into what computes a number and see whether a test fails.
 
     python -m tests.mutants.run [--sample 300] [--seed 0] [--only PATH] [--survivors] [--workers 2] [--fresh]
 
@@ -34,13 +34,28 @@ from tests.mutants.mutate import Mutant, mutants_of
 from tests.mutants.serve import Served, module_name
 
 ROOT = Path(__file__).resolve().parents[2]
-MUTATED = ("oneiro/learning", "oneiro/models", "oneiro/sampling", "oneiro/episode.py")
 EXCLUDED = ("oneiro/learning/kernels.py", "oneiro/models/kernels", "oneiro/sampling/kernels")
 """Kernels that run on a GPU only: their tests (tests/sampling/test_gpu.py and others) are skipped elsewhere."""
-TESTS = (
+CORE = (
     "tests/learning", "tests/models", "tests/sampling", "tests/agents", "tests/runtime/test_threads.py",
     "tests/diagnosis/test_models.py", "tests/docs/test_docs_tables.py",
 )  # fmt: skip
+MUTATED = {
+    "oneiro/learning": CORE,
+    "oneiro/models": CORE,
+    "oneiro/sampling": CORE,
+    "oneiro/episode.py": CORE,
+    "oneiro/agents": ("tests/agents", "tests/systems/plan"),
+    "oneiro/tasks": ("tests/tasks", "tests/agents/planning"),
+    "oneiro/systems": ("tests/systems",),
+    "oneiro/report/stats.py": ("tests/report", "tests/systems/test_seeds.py"),
+    "oneiro/worlds/shop/reward.py": ("tests/worlds/shop",),
+    "oneiro/worlds/textgame/state.py": ("tests/worlds/textgame", "tests/tasks/textgame"),
+    "oneiro/diagnosis/plan.py": ("tests/diagnosis/test_plan.py",),
+    "oneiro/diagnosis/sizes.py": ("tests/diagnosis/test_plan.py",),
+}
+"""What computes a number, and the tests of it: an error in one part need not be found by the tests of another."""
+TESTS = tuple(dict.fromkeys(test for tests in MUTATED.values() for test in tests))
 WARM = (
     "torch", "numpy", "pytest", "hypothesis", "peft", "pydantic", "transformers.models.auto",
     "transformers.models.llama.modeling_llama", "transformers.models.qwen3.modeling_qwen3",
@@ -72,8 +87,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.chdir(ROOT)
     FOLDER.mkdir(parents=True, exist_ok=True)
     warm_up()
-    coverage = Coverage.of(covered(options.fresh))
     chosen = survivors() if options.survivors else sample(all_mutants(options.only), options.sample, options.seed)
+    coverage = Coverage.of(covered(options.fresh, {test for path, _, _ in chosen for test in tests_of(path)}))
     results = judge(chosen, coverage, options.workers)
     left = [(r.mutant.where, r.mutant.change) for r in results if r.verdict in ("survived", "unreached")]
     SURVIVORS.write_text(json.dumps(left), encoding="utf-8")
@@ -100,6 +115,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def files() -> list[Path]:
     found = [path for name in MUTATED for path in sorted((ROOT / name).rglob("*.py")) or [ROOT / name]]
     return [path for path in found if not str(path.relative_to(ROOT)).startswith(EXCLUDED)]
+
+
+def tests_of(path: Path) -> tuple[str, ...]:
+    """Where the tests of a file are."""
+    shown = str(path.relative_to(ROOT))
+    return next(tests for part, tests in MUTATED.items() if shown == part or shown.startswith(f"{part}/"))
 
 
 def all_mutants(only: str = "") -> list[tuple[Path, int, Mutant]]:
@@ -146,23 +167,29 @@ def warm_up() -> None:
     assert "oneiro" not in sys.modules
 
 
-def covered(fresh: bool) -> dict[str, Any]:
-    """From the last time, but for test files that have changed since; all anew where a source has."""
+def covered(fresh: bool, needed: Iterable[str]) -> dict[str, Any]:
+    """Which lines the needed tests run: from the last time, but for test files that have changed since or are new; all
+    anew where a source has changed.
+    """
     kept = FOLDER / "lines.json"
-    tests = sorted({path for name in TESTS for path in [ROOT / name, *(ROOT / name).rglob("*.py")] if path.is_file()})
+    tests = {path for name in needed for path in [ROOT / name, *(ROOT / name).rglob("*.py")] if path.is_file()}
     common = [*files(), *(path for path in tests if not path.name.startswith("test_"))]
     before = kept.stat().st_mtime if kept.exists() and not fresh else 0.0
-    changed = [path for path in tests if path.stat().st_mtime > before and path.name.startswith("test_")]
-    known: dict[str, Any] = {"seconds": {}, "lines": {}}
-    if max(path.stat().st_mtime for path in common) > before:
-        changed = list(TESTS)  # type: ignore[arg-type]
-    else:
-        known = without(json.loads(kept.read_text()), {str(path.relative_to(ROOT)) for path in changed})
+    known: dict[str, Any] = {"seconds": {}, "lines": {}, "traced": {}}
+    if max(path.stat().st_mtime for path in common) <= before:
+        known = json.loads(kept.read_text())
+    changed = sorted(
+        path
+        for path in tests
+        if path.name.startswith("test_")
+        and (path.stat().st_mtime > before or str(path.relative_to(ROOT)) not in known["traced"])
+    )
     if changed:
-        print("finding out which tests run which lines; this takes some minutes", flush=True)
+        print(f"finding out which lines {len(changed)} files of tests run; this takes some minutes", flush=True)
         pid = os.fork()
         if pid == 0:
-            leave(collect(kept, [str(path) for path in changed], known))
+            names = {str(path.relative_to(ROOT)) for path in changed}
+            leave(collect(kept, sorted(names), without(known, names)))
         if os.waitpid(pid, 0)[1] != 0 or not kept.exists():
             raise SystemExit("the tests could not be traced; see build/mutants/tests.txt")
     found: dict[str, Any] = json.loads(kept.read_text())
@@ -179,6 +206,7 @@ def without(data: dict[str, Any], test_files: set[str]) -> dict[str, Any]:
     return {
         "seconds": {test: seconds for test, seconds in data["seconds"].items() if stays(test)},
         "lines": {key: found for key, found in data["lines"].items() if stays(key.partition(":")[2])},
+        "traced": {test: True for test in data["traced"] if stays(test)},
     }
 
 
@@ -191,7 +219,7 @@ def collect(kept: Path, tests: Sequence[str], known: dict[str, Any]) -> int:
     recorder = Recorder(marks)
     code = pytest.main([*QUIET[1:], *tests], plugins=[recorder])
     if code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-        found = recorder.data()
+        found = recorder.data() | {"traced": dict.fromkeys(tests, True)}
         kept.write_text(json.dumps({part: known[part] | found[part] for part in known}))
         return 0
     return 1

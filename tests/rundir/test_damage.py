@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from oneiro.rundir.run import Run
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.terminal import printable
 from oneiro.systems.spa.recipe import SpaRecipe
-from tests.chaos.folders import REPORT_FILES, RUN_FILES
+from tests.chaos.folders import FINISHED, LOGS, REPORT_FILES, RUN_FILES
 from tests.toy_system import ToyRecipe
 
 
@@ -59,6 +60,32 @@ def test_a_damaged_run_is_one_line_that_names_the_file(
             assert (code, said) == (0, [])
         else:
             assert code == 2 and len(said) == 1 and case.file in said[0] and len(said[0]) < 500, said
+
+
+@pytest.mark.parametrize("what", LOGS)
+def test_a_log_that_somebody_cut_or_altered_is_noticed_before_a_run_goes_on(
+    stopped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
+) -> None:
+    run = shutil.copytree(stopped, tmp_path / "run")
+    LOGS[what].damage(run)
+    code, lines = command(capsys, "run", str(run))
+    if LOGS[what].mended:
+        assert (code, lines) == (0, [])
+        return
+    assert code == 2 and len(lines) == 1
+    assert "metrics.jsonl is not what the run wrote" in lines[0] and "of 20 lines are missing or altered" in lines[0]
+    (run / ".metrics-lines").unlink()  # as the line says
+    assert command(capsys, "run", str(run)) == (0, [])
+
+
+@pytest.mark.parametrize("what", FINISHED)
+def test_a_finished_run_whose_weights_are_not_what_it_wrote_says_so(
+    finished: Callable[[str, str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
+) -> None:
+    run = shutil.copytree(finished("spa/frozen-lake", "smoke"), tmp_path / "run", symlinks=True)
+    FINISHED[what].damage(run)
+    code, lines = command(capsys, "run", str(run))
+    assert code == 2 and len(lines) == 1 and "is finished, but" in lines[0] and FINISHED[what].file in lines[0], lines
 
 
 def test_a_half_character_and_a_terminal_code_are_written_out(

@@ -64,6 +64,9 @@ GOOD = {
         frozen-lake = good.lake:Pond
         [oneiro.algorithms]
         best = good.best:Best
+        [oneiro.losses]
+        plain = good.plain:plain
+        clip = good.plain:plain
         [oneiro.systems]
         count = good.count:CountRecipe
         [oneiro.tasks]
@@ -74,6 +77,13 @@ GOOD = {
         good = good.recipes
         """,
 }
+GOOD["good/plain.py"] = """
+    def plain(log_ratio, advantages, settings):
+        return -advantages * log_ratio
+
+    def lost(log_ratio, advantages, settings):
+        return plain(log_ratio, advantages, settings).sum()
+    """
 BROKEN = {
     "broken/__init__.py": "",
     "broken/part.py": "import sys\n\n1 / 0\n",
@@ -136,6 +146,34 @@ def test_a_plugins_recipe_runs_its_system_with_its_tracker(site: Path, tmp_path:
     done = oneiro(site, "run", "good/three", "--out", str(tmp_path / "run"))
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run/lines.txt").read_text() == "count 1 1\ncount 2 2\ncount 3 3\n"
+
+
+def test_a_loss_of_another_package_is_learned_from_by_name_or_by_its_place(site: Path) -> None:
+    """Log-ratios 0.5 and 0 with weights 1 and 0.5 and advantages 2: -1 x 2 x 0.5, and its derivative by each token."""
+    code = """
+import torch
+from oneiro.learning.losses import policy_loss, policy_loss_named, token_losses
+from oneiro.learning.settings import LossSettings
+columns = {"logprobs": torch.tensor([-1.0, -1.0]), "advantages": torch.full((2,), 2.0)}
+columns["policy"] = torch.tensor([1.0, 0.5])
+for name in ("plain", "good.plain:plain"):
+    logprobs = torch.tensor([-0.5, -1.0], requires_grad=True)
+    loss = token_losses(logprobs, torch.zeros(2), columns, LossSettings(policy=name, ce=0))
+    loss.backward()
+    print(float(loss), logprobs.grad.tolist())
+print(policy_loss_named("clip") is policy_loss)  # no package can take that name
+for name in ("plane", "good.plain:gone", "good.plain:lost"):
+    try:
+        token_losses(torch.zeros(2), torch.zeros(2), columns, LossSettings(policy=name))
+    except Exception as error:
+        print(error)
+"""
+    done = python(site, "-c", code)
+    lines = done.stdout.splitlines()
+    assert lines[:3] == ["-1.0 [-2.0, -1.0]", "-1.0 [-2.0, -1.0]", "True"], done.stderr
+    assert "no policy loss called 'plane'; did you mean 'plain'?; or give module:function" in done.stdout
+    assert "policy loss 'good.plain:gone' cannot be loaded from good.plain:gone: AttributeError" in done.stdout
+    assert "policy loss 'good.plain:lost' gave () for 2 tokens; it must give one number for each" in done.stdout
 
 
 def test_broken_packages_are_one_warning_each_in_the_list_of_worlds(site: Path) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -184,9 +185,14 @@ def test_a_model_may_have_many_end_tokens(tiny: LanguageModel) -> None:
     assert all(not ends & set(sample.tokens[:-1].tolist()) for sample in samples)
 
 
-@pytest.mark.parametrize("stop", ["\u00e9", "\u3002", "\u3002\u00e9", "0 1 2 3 4 5 6 7 8 9 8 7 6 5 4 3 2 1 0"])
+FACES = 6 * "\U0001f600"
+"""24 tokens of a byte each."""
+
+
+@pytest.mark.parametrize("stop", ["\u00e9", "\u3002", "\u3002\u00e9", FACES, "0 1 2 3 4 5 6 7 8 9 8 7 6 5 4 3 2 1 0"])
 def test_a_stop_string_of_many_tokens_stops(tiny: LanguageModel, stop: str) -> None:
     told = tiny.encode(f"x{stop}")
+    assert len(told) > 2 * len(stop) + 8 or stop != FACES
     assert len(told) > len(stop)  # some of its characters take several tokens, or there are very many of them
     forced = np.array([*told, *tiny.encode("and then some more")])
     sampling = SamplingSettings(max_tokens=len(forced), stop=(stop,))
@@ -509,3 +515,44 @@ def test_the_first_stop_string_ends_a_sample_however_many_steps_are_looked_at_at
         assert sample.finish_reason is FinishReason.TOKEN and len(sample.logprobs) == len(sample.forced) == len(
             sample.tokens
         )
+
+
+def test_a_stop_string_left_in_a_slot_by_an_earlier_sample_stops_nobody(tiny: LanguageModel) -> None:
+    """A slot keeps the tokens of whoever was there before, behind those of the sample that is there now."""
+    told, stop = tiny.encode("hello world"), tiny.encode("!")
+    tokens = torch.tensor([[*told, *stop], [*told, *stop], [*stop, *told]])
+    call = object.__new__(engines._Call)
+    call.engine, call.sampling, call.rows = Engine(tiny), SamplingSettings(stop=("!",)), [4, 1, 0]
+    call.batch = SimpleNamespace(tokens=tokens, count=torch.tensor([len(told), len(told) + 1, 1 + len(told)]))  # type: ignore[assignment]
+    call.checked, call.stop_tokens = np.array([1, 0, 0, 0, 0]), 16
+    done = np.zeros(3, bool)
+    # The first row has no stop string yet; of the last one the first token has been looked at already.
+    assert call.find_stops(done) == {1: len(told) + 1} and done.tolist() == [False, True, False]
+    assert call.checked.tolist() == [1 + len(told), len(told) + 1, 0, 0, len(told)]
+
+
+def test_a_prompt_longer_than_a_batch_of_prompts_is_computed_alone(
+    tiny: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed: list[int] = []
+    compute = engines._Call.compute
+    monkeypatch.setattr(
+        engines._Call, "compute", lambda call, batch: (computed.append(len(batch)), compute(call, batch))[1]
+    )
+    for room, expected in ((4, [1, 1, 1]), (24, [2, 1]), (36, [3])):
+        monkeypatch.setitem(engines.PREFILL_TOKENS, "cpu", room)
+        prompts = [np.array([5 + number] * 12) for number in range(3)]
+        Engine(tiny).generate(prompts, sampling=SamplingSettings(max_tokens=1), seed=0)
+        assert computed == expected
+        computed.clear()
+
+
+def test_one_free_slot_of_few_is_filled_at_once(tiny: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    free_slots: list[tuple[int, int]] = []
+    admit = engines._Call.admit
+    monkeypatch.setattr(
+        engines._Call, "admit", lambda call, free: (free_slots.append((free, len(call.queue))), admit(call, free))[1]
+    )
+    tiny.model.generation_config.eos_token_id = list(range(0, 330, 9))
+    Engine(tiny, max_batch_size=4).generate(PROMPTS, n=6, sampling=SamplingSettings(max_tokens=12), seed=2)
+    assert any(free == 1 and waiting > 1 for free, waiting in free_slots)

@@ -73,3 +73,16 @@ def test_rows_share_prompts_by_batches_and_forget_those_that_nobody_continues() 
     assert sharing.admit(slice(2, 6), one, torch.tensor([0, 1, 1, 0]), torch.tensor([3, 2, 2, 3]))
     sharing.clear()
     assert sharing.prefixes == {} and sharing.batch.tolist() == [NONE] * 8 and sharing.start.tolist() == [0] * 8
+
+
+def test_who_sits_where_is_found_anew_after_every_admission_and_move() -> None:
+    sharing, one, two = Sharing(4), caches(1, 3), caches(1, 5)
+    assert sharing.admit(slice(0, 4), one, torch.tensor([0] * 4), torch.tensor([3] * 4))
+    assert [found.source is one for found in sharing.seated(4)] == [True]
+    assert sharing.admit(slice(2, 4), two, torch.tensor([0, 0]), torch.tensor([5, 5]))
+    assert [torch.arange(4)[found.rows].tolist() for found in sharing.seated(4)] == [[0, 1], [2, 3]]
+    sharing.move(torch.tensor([2]), torch.tensor([0]))
+    assert [torch.arange(4)[found.rows].tolist() for found in sharing.seated(4)] == [[1], [0, 2, 3]]
+    # Also where the new rows have prompts of their own.
+    assert not sharing.admit(slice(2, 4), caches(2, 3), torch.tensor([0, 1]), torch.tensor([3, 3]))
+    assert [torch.arange(4)[found.rows].tolist() for found in sharing.seated(4)] == [[1], [0]]

@@ -54,6 +54,10 @@ class Diff:
     deleted: Items = ()
     updated: Items = ()
     """In their new form."""
+    moved: Items = ()
+    """Kept items at a new depth, by their ids before the action. Answers do not write depths, and no score counts them:
+    they are here so that a true diff leads to the true page.
+    """
 
     def __bool__(self) -> bool:
         return bool(self.new or self.deleted or self.updated)
@@ -100,6 +104,7 @@ def diff(before: Sequence[Item], after: Sequence[Item], matched: Matched | None 
         new=tuple(item for place, item in zip(matched, after, strict=True) if place < 0),
         deleted=tuple(item for place, item in enumerate(before) if place not in kept),
         updated=tuple(old._replace(line=item.line) for old, item in pairs if old.line != item.line),
+        moved=tuple(old._replace(depth=item.depth) for old, item in pairs if old.depth != item.depth),
     )
 
 
@@ -113,7 +118,12 @@ def apply(before: Sequence[Item], change: Diff, first: int | None = None) -> Ite
         first = before[0].id if before else 1
     gone = {item.id for item in change.deleted}
     said: Mapping[int, str] = {item.id: item.line for item in change.updated}
-    kept = [item._replace(line=said.get(item.id, item.line)) for item in before if item.id not in gone]
+    depths: Mapping[int, int] = {item.id: item.depth for item in change.moved}
+    kept = [
+        item._replace(line=said.get(item.id, item.line), depth=depths.get(item.id, item.depth))
+        for item in before
+        if item.id not in gone
+    ]
     places: dict[int, Item] = {}
     for item in change.new:
         places.setdefault(item.id - first, item)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from oneiro.tasks.base import Flaw, Malformed
@@ -28,6 +29,7 @@ _RECORD = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _PROPERTY = re.compile(r" ([A-Za-z][\w-]{0,60}): ")
+NO_PROPERTIES: frozenset[tuple[str, str]] = frozenset()
 
 
 class Record(NamedTuple):
@@ -38,10 +40,6 @@ class Record(NamedTuple):
     name: str
     """In its quotes."""
     properties: frozenset[tuple[str, str]]
-
-    @property
-    def without_id(self) -> tuple[str, str, frozenset[tuple[str, str]]]:
-        return self.role, self.name, self.properties
 
 
 @dataclass(frozen=True)
@@ -106,7 +104,13 @@ def record(item: Item) -> Record:
     read = _RECORD.match(item.line.strip())
     if read is None:
         return Record(item.id, "", item.line.strip(), frozenset())
-    parts = _PROPERTY.split(read["rest"], MAX_PROPERTIES)
-    properties = frozenset((key, value.strip()) for key, value in zip(parts[1::2], parts[2::2], strict=True))
-    rest = {("", parts[0].strip())} if parts[0].strip() else set()
-    return Record(item.id, read["role"], read["name"], properties | rest)
+    role, name, rest = read.groups()
+    return Record(item.id, role, name, _properties(rest) if rest else NO_PROPERTIES)
+
+
+@lru_cache(MAX_LINES)
+def _properties(text: str) -> frozenset[tuple[str, str]]:
+    """Names and values; many items of a page have the same ones."""
+    first, *parts = _PROPERTY.split(text, MAX_PROPERTIES)
+    pairs = [(key, value.strip()) for key, value in zip(parts[::2], parts[1::2], strict=True)]
+    return frozenset([("", first.strip()), *pairs] if first.strip() else pairs)

@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from oneiro.tasks.base import Flaw, Malformed
-from oneiro.tasks.webpage.parse import MAX_CHARACTERS, MAX_LINES, PagePrediction, record
+from oneiro.tasks.webpage.parse import MAX_CHARACTERS, MAX_LINES, PagePrediction, Record, record
 from oneiro.tasks.webpage.prompt import HEADINGS
 from oneiro_web.diff import Diff
 
@@ -43,9 +42,10 @@ def judge(predicted: PagePrediction | Malformed, truth: Diff) -> PageScore:
         return PageScore(flaw=predicted.flaw)
     claimed, true = _records(predicted.change), _records(truth)
     false = sum(predicted.false)
-    precision, recall, f1 = figures(len(claimed & true), len(claimed) + false, len(true))
-    loose, loose_true = _without_ids(predicted.change), _without_ids(truth)
-    _, _, id_free = figures((loose & loose_true).total(), loose.total() + false, loose_true.total())
+    distinct, distinct_true = set(claimed), set(true)
+    precision, recall, f1 = figures(len(distinct & distinct_true), len(distinct) + false, len(distinct_true))
+    loose, loose_true = (Counter((block, own[1:]) for block, own in records) for records in (claimed, true))
+    _, _, id_free = figures((loose & loose_true).total(), len(claimed) + false, len(true))
     return PageScore(precision, recall, f1, id_free)
 
 
@@ -57,16 +57,10 @@ def figures(hits: int, claimed: int, true: int) -> tuple[float, float, float]:
     return precision, recall, 2 * precision * recall / (precision + recall) if hits else 0.0
 
 
-def _records(change: Diff) -> set[tuple[int, Any]]:
-    return {(block, record(item)) for block, items in enumerate(_blocks(change)) for item in items}
-
-
-def _without_ids(change: Diff) -> Counter[tuple[int, Any]]:
-    return Counter((block, record(item).without_id) for block, items in enumerate(_blocks(change)) for item in items)
-
-
-def _blocks(change: Diff) -> tuple[Any, Any, Any]:
-    return change.new, change.deleted, change.updated
+def _records(change: Diff) -> list[tuple[int, Record]]:
+    """The records of each block. An answer may have thousands, so each is read once for both comparisons."""
+    blocks = (change.new, change.deleted, change.updated)
+    return [(block, record(item)) for block, items in enumerate(blocks) for item in items]
 
 
 def sections(text: str) -> list[set[str]]:

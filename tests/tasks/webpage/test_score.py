@@ -7,10 +7,11 @@ import time
 import pytest
 
 from oneiro.tasks.base import Flaw, Malformed
+from oneiro.tasks.webpage import score
 from oneiro.tasks.webpage.command import score_pair
 from oneiro.tasks.webpage.parse import PagePrediction, parse, record
-from oneiro.tasks.webpage.score import PageScore, figures, official_score
-from oneiro_web.diff import Item
+from oneiro.tasks.webpage.score import PageScore, figures, judge, official_score
+from oneiro_web.diff import Diff, Item
 
 A, B, C = "[1273] StaticText 'Vortex Running Shoes'", "[1272] button 'Search'", "[12] textbox 'q' focused: True"
 TRUTH = f"New items:\n{A}\n{B}\n\nDeleted items:\nNone\n\nUpdated items:\n{C}"
@@ -131,3 +132,23 @@ def test_hostile_predictions_score_nothing_in_time(name: str, scorer: str) -> No
     found = score_pair(HOSTILE[name], TRUTH, "strict" if scorer == "strict" else "official")
     assert isinstance(found, PageScore) and found.f1 == 0.0
     assert time.process_time() - began < 2
+
+
+def test_every_false_line_costs_precision_with_and_without_ids() -> None:
+    """Two true items: one is right but for its id, one line is no item. Claimed 2, true 2."""
+    truth = Diff(new=(Item(4, "link 'a'"), Item(5, "link 'b'")))
+    predicted = PagePrediction(Diff(new=(Item(9, "link 'a'"),)), false=(1, 0, 0))
+    found = judge(predicted, truth)
+    assert found.f1 == 0 and found.id_free_f1 == pytest.approx(2 * 0.5 * 0.5 / (0.5 + 0.5))
+    found = judge(PagePrediction(Diff(new=(Item(4, "link 'a'"),)), false=(0, 2, 1)), truth)
+    assert (found.precision, found.recall) == (1 / 4, 1 / 2)
+    assert found.f1 == found.id_free_f1 == pytest.approx(2 * 0.25 * 0.5 / 0.75)
+
+
+def test_an_item_is_read_once_for_both_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer may have 4,096 lines, and the reading is most of its cost."""
+    lines: list[str] = []
+    monkeypatch.setattr(score, "record", lambda item: (lines.append(item.line), record(item))[1])
+    claimed = tuple(Item(n, f"link '{n}' focused: True") for n in range(50))
+    judge(PagePrediction(Diff(claimed, claimed[:5], claimed[:7])), Diff(new=claimed[:3]))
+    assert len(lines) == 50 + 5 + 7 + 3
