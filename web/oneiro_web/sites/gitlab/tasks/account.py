@@ -106,4 +106,8 @@ class FollowUser(GitLab):
         yield see.stop()
 
 
-TEMPLATES = (FinishTodo, SetStatus, FollowUser)
+TEMPLATES = (
+    FinishTodo(),
+    SetStatus(),
+    FollowUser(),
+)

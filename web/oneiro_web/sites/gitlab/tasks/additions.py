@@ -162,4 +162,9 @@ class CreateRequest(GitLab):
         yield see.stop()
 
 
-TEMPLATES = (CreateLabel, CreateMilestone, InviteMember, CreateRequest)
+TEMPLATES = (
+    CreateLabel(),
+    CreateMilestone(),
+    InviteMember(),
+    CreateRequest(),
+)

@@ -273,4 +273,12 @@ class CloseLabelled(GitLab):
         yield see.stop()
 
 
-TEMPLATES = (CreateIssue, CommentIssue, CloseIssue, AssignIssue, LabelIssue, IssueDue, CloseLabelled)
+TEMPLATES = (
+    CreateIssue(),
+    CommentIssue(),
+    CloseIssue(),
+    AssignIssue(),
+    LabelIssue(),
+    IssueDue(),
+    CloseLabelled(),
+)

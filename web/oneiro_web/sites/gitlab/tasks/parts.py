@@ -14,11 +14,15 @@ from oneiro_web.sites.gitlab.content import ROLES, USER
 from oneiro_web.tasks import Check
 from oneiro_web.templates.base import Content, Slots, Template, holds, quoted
 from oneiro_web.templates.script import Lost, Script, View
+from oneiro_web.templates.table import Draw, Step, by
 
 ME = quoted(USER)
 MINE = f"p.id IN (SELECT project FROM member WHERE user = {ME})"
 SEEN = f"(p.visibility = 'public' OR {MINE})"
 """Conditions on projects: the user is a member, the user may look at it."""
+
+PROJECT = "p.namespace || '/' || p.path AS project"
+"""A column with a project's whole name."""
 
 MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
@@ -62,6 +66,16 @@ def some_row(content: Content, rng: np.random.Generator, table: str, where: str)
     )
 
 
+def pick_row(table: str, where: str, *columns: str) -> Draw:
+    """Such a row as slots: its project and some columns."""
+
+    def draw(content: Content, rng: np.random.Generator) -> Slots | None:
+        row = some_row(content, rng, table, where)
+        return {"project": row["name"], **{column: row[column] for column in columns}} if row else None
+
+    return draw
+
+
 ISSUE = ("title", "description", "author", "assignee", "milestone", "state", "due")
 """What an issue says; the rest are numbers and times."""
 
@@ -93,11 +107,6 @@ def some_months(content: Content, rng: np.random.Generator, table: str, *values:
     one, other = (rows[number] for number in rng.permutation(len(rows))[:2])
     times = [one["times"], other["times"]]
     return {"month": month_name(one["month"]), "other": month_name(other["month"]), "counts": times}
-
-
-def listed(slots: Slots) -> str:
-    """The counts of a task as an answer."""
-    return ", ".join(map(str, slots["counts"]))
 
 
 def issue_holds(slots: Slots, labels: list[int] | None = None, **changed: Any) -> list[Check]:
@@ -159,6 +168,11 @@ def open_part(see: View, project: str, name: str) -> Script:
     """From any page to a part of a project that its menu names."""
     yield from open_project(see, project)
     yield menu(see, name)
+
+
+def part(name: str) -> Step:
+    """The same for the slot `project`, in a table."""
+    return by(open_part, "{project}", name)
 
 
 def open_issue(see: View, slots: Slots) -> Script:

@@ -99,4 +99,8 @@ class CreateProject(GitLab):
         yield see.stop()
 
 
-TEMPLATES = (StarProject, ForkProject, CreateProject)
+TEMPLATES = (
+    StarProject(),
+    ForkProject(),
+    CreateProject(),
+)

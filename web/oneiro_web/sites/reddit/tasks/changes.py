@@ -295,14 +295,14 @@ class DeletePost(Reddit):
 
 
 TEMPLATES = (
-    Subscribe,
-    Unsubscribe,
-    WritePost,
-    WriteComment,
-    ReplyTo,
-    VotePost,
-    Biography,
-    Theme,
-    CreateForum,
-    DeletePost,
+    Subscribe(),
+    Unsubscribe(),
+    WritePost(),
+    WriteComment(),
+    ReplyTo(),
+    VotePost(),
+    Biography(),
+    Theme(),
+    CreateForum(),
+    DeletePost(),
 )

@@ -214,4 +214,11 @@ class DeleteAddress(Shopping):
         yield see.stop()
 
 
-TEMPLATES = (WriteReview, Contact, Phone, NewAddress, MoveAddress, DeleteAddress)
+TEMPLATES = (
+    WriteReview(),
+    Contact(),
+    Phone(),
+    NewAddress(),
+    MoveAddress(),
+    DeleteAddress(),
+)

@@ -166,4 +166,10 @@ class Unwish(Shopping):
         yield see.stop()
 
 
-TEMPLATES = (AddToCart, CartCoupon, Wish, WishCheaper, Unwish)
+TEMPLATES = (
+    AddToCart(),
+    CartCoupon(),
+    Wish(),
+    WishCheaper(),
+    Unwish(),
+)

@@ -167,4 +167,9 @@ class Reorder(Shopping):
         yield see.stop()
 
 
-TEMPLATES = (Checkout, CheckoutCoupon, CancelOrder, Reorder)
+TEMPLATES = (
+    Checkout(),
+    CheckoutCoupon(),
+    CancelOrder(),
+    Reorder(),
+)

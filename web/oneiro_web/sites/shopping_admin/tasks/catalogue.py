@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +40,7 @@ WORDS = load_words("store")["tasks"]
 class EditProduct(EditsRow, Admin):
     """One product changes in one column."""
 
-    skills: ClassVar[tuple[str, ...]] = ("filter", "form", "edit")
+    skills: tuple[str, ...] = ("filter", "form", "edit")
     table = "product"
 
     @abstractmethod
@@ -256,4 +256,13 @@ class DeleteReview(Admin):
         yield see.stop()
 
 
-TEMPLATES = (ChangePrice, SpecialPrice, Restock, DisableProduct, CreateProduct, JudgeReview, JudgeAll, DeleteReview)
+TEMPLATES = (
+    ChangePrice(),
+    SpecialPrice(),
+    Restock(),
+    DisableProduct(),
+    CreateProduct(),
+    JudgeReview(),
+    JudgeAll(),
+    DeleteReview(),
+)

@@ -154,4 +154,9 @@ class PageTitle(EditsRow, Admin):
         yield see.stop()
 
 
-TEMPLATES = (CustomerGroup, CreateRule, EndRule, PageTitle)
+TEMPLATES = (
+    CustomerGroup(),
+    CreateRule(),
+    EndRule(),
+    PageTitle(),
+)

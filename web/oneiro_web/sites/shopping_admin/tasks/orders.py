@@ -186,4 +186,10 @@ class OrderAddress(EditsRow, Admin):
         yield see.stop()
 
 
-TEMPLATES = (HoldOrder, CancelOrder, ShipOrder, OrderNote, OrderAddress)
+TEMPLATES = (
+    HoldOrder(),
+    CancelOrder(),
+    ShipOrder(),
+    OrderNote(),
+    OrderAddress(),
+)

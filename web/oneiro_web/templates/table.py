@@ -1,0 +1,185 @@
+"""Templates as tables. A row says what is asked, how its slots are drawn, the way through the pages, and the answer:
+
+Question(
+    "gitlab/milestone-due",
+    'When is the milestone "{milestone}" of {project} due?',
+    'On which date does the milestone "{milestone}" in {project} end?',
+    skills="search read",
+    draw=pick("SELECT p.title AS project, m.title AS milestone, m.due FROM milestone m JOIN project p ..."),
+    way=[enter("Search projects", "{project}"), click("link", "{project}"), click("link", "Milestones")],
+    answer="date due",
+)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from oneiro_web.actions import Action
+from oneiro_web.tasks import Check
+from oneiro_web.templates.base import Content, Slots, Template, counts, says
+from oneiro_web.templates.script import Script, View
+
+Draw = Callable[[Content, np.random.Generator], Slots | None]
+Step = Callable[[View, Slots], Action | Script]
+"""Part of a way. It looks at the page when its turn comes, so it is a function and no action yet."""
+
+
+class Row(Template):
+    """One row of a table: a task that changes nothing."""
+
+    def __init__(
+        self,
+        name: str,
+        *intents: str,
+        skills: str,
+        draw: Draw,
+        way: Sequence[Step],
+        start: str = "",
+        held_out: bool = False,
+    ) -> None:
+        self.name, self.site, self.intents = name, name.partition("/")[0], intents
+        self.skills, self.start, self.held_out = tuple(skills.split()), start, held_out
+        self._draw, self.way = draw, way
+
+    def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
+        return self._draw(content, rng)
+
+    def script(self, see: View, slots: Slots) -> Script:
+        for step in self.way:
+            done = step(see, slots)
+            if isinstance(done, Action):
+                yield done
+            else:
+                yield from done
+        yield see.stop(self.answer_text(slots))
+
+    def answer_text(self, slots: Slots) -> str:
+        """What the oracle answers."""
+        return ""
+
+
+class Question(Row):
+    """A task that asks for values, which are among its slots.
+
+    `answer` has a type and a slot for each: `"yes_no merged, date day"`. Types are those of `says`, and besides
+    `counts` (numbers in their order), `minutes` (a duration) and `last` (the last text of a list).
+    """
+
+    def __init__(self, *name_and_intents: str, answer: str, **row: Any) -> None:
+        super().__init__(*name_and_intents, **row)
+        self.answers = [part.split() for part in answer.split(",")]
+
+    def checks(self, slots: Slots) -> list[Check]:
+        return [check(kind, slots[slot]) for kind, slot in self.answers]
+
+    def answer_text(self, slots: Slots) -> str:
+        return ", ".join(written(kind, slots[slot]) for kind, slot in self.answers)
+
+
+class ShowPage(Row):
+    """A task that asks for a page: `page` is its path, with slots, or a function of them."""
+
+    def __init__(self, *name_and_intents: str, page: str | Callable[[Slots], str], **row: Any) -> None:
+        super().__init__(*name_and_intents, **row)
+        self.page = page
+
+    def url(self, slots: Slots) -> str:
+        return self.page.format_map(slots) if isinstance(self.page, str) else self.page(slots)
+
+
+def check(kind: str, value: Any) -> Check:
+    """What the answer must say."""
+    match kind:
+        case "counts":
+            return counts(*value)
+        case "minutes":
+            return says("duration", 60 * value)
+        case "last":
+            return says("text", value[-1])
+    return says(kind, value)
+
+
+def written(kind: str, value: Any) -> str:
+    """A value as the oracle says it."""
+    match kind:
+        case "yes_no":
+            return "Yes" if value else "No"
+        case "minutes":
+            return f"{value} minutes"
+        case "last":
+            return str(value[-1])
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+# Draws ---------------------------------------------------------------------------------------------------------------
+
+
+def pick(sql: str, **convert: Callable[[Any], Any]) -> Draw:
+    """One row of a query (which must have an order): its columns are the slots, converted where that is said."""
+
+    def draw(content: Content, rng: np.random.Generator) -> Slots | None:
+        row = content.pick(rng, sql)
+        return converted(dict(row), convert) if row else None
+
+    return draw
+
+
+def add(draw: Draw, sql: str, **convert: Callable[[Any], Any]) -> Draw:
+    """The slots of another draw and the columns of the first row that a query over them (`:slot`) gives.
+
+    A column `rank` is no slot: no answer is unique where the second row has the same.
+    """
+
+    def both(content: Content, rng: np.random.Generator) -> Slots | None:
+        slots = draw(content, rng)
+        rows = [dict(row) for row in content.db.execute(sql, slots).fetchmany(2)] if slots is not None else []
+        if slots is None or not rows:
+            return None
+        ranks = [row.pop("rank", None) for row in rows]
+        if ranks[0] is not None and (len(rows) < 2 or ranks[0] == ranks[1]):
+            return None
+        return {**slots, **converted(rows[0], convert)}
+
+    return both
+
+
+def converted(slots: Slots, convert: dict[str, Callable[[Any], Any]]) -> Slots:
+    return {name: convert[name](value) if name in convert else value for name, value in slots.items()}
+
+
+def split(mark: str) -> Callable[[str], list[str]]:
+    """The parts of a text (of `group_concat`), sorted."""
+    return lambda text: sorted(text.split(mark))
+
+
+# Steps ---------------------------------------------------------------------------------------------------------------
+
+
+def click(role: str, name: str, within: str = "") -> Step:
+    return lambda see, slots: see.click(
+        role, name.format_map(slots), within=within.format_map(slots) if within else None
+    )
+
+
+def write(field: str, text: str) -> Step:
+    """Type into an empty field."""
+    return lambda see, slots: see.type(field, text.format_map(slots))
+
+
+def enter(field: str, text: str) -> Step:
+    """Type into an empty field, then Enter."""
+    return lambda see, slots: see.type(field, text.format_map(slots), enter=True)
+
+
+def choose(field: str, option: str) -> Step:
+    """An option of a drop-down list."""
+    return lambda see, slots: see.select(field, option.format_map(slots))
+
+
+def by(part: Callable[..., Action | Script], *texts: str) -> Step:
+    """A part that scripts share, called with these texts."""
+    return lambda see, slots: part(see, *(text.format_map(slots) for text in texts))
