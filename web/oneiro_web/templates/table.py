@@ -13,14 +13,15 @@ Question(
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from oneiro_web.actions import Action
 from oneiro_web.tasks import Check
-from oneiro_web.templates.base import Content, Slots, Template, counts, says
+from oneiro_web.templates.base import Content, Slots, Template, counts, holds, quoted, says
 from oneiro_web.templates.script import Script, View
 
 Draw = Callable[[Content, np.random.Generator], Slots | None]
@@ -29,7 +30,7 @@ Step = Callable[[View, Slots], Action | Script]
 
 
 class Row(Template):
-    """One row of a table: a task that changes nothing."""
+    """One row of a table."""
 
     def __init__(
         self,
@@ -89,6 +90,47 @@ class ShowPage(Row):
 
     def url(self, slots: Slots) -> str:
         return self.page.format_map(slots) if isinstance(self.page, str) else self.page(slots)
+
+
+class Change(Row):
+    """A task that changes the database.
+
+    `rows` are queries, each with the one row that it must give at the end; `changes` the tables that may differ, each
+    with a condition on the rows. `:slot` stands for a slot's value, in SQL as a literal. Values of a row may also be
+    functions of the slots.
+    """
+
+    def __init__(
+        self, *name_and_intents: str, rows: Mapping[str, tuple[Any, ...]], changes: Mapping[str, str], **row: Any
+    ) -> None:
+        super().__init__(*name_and_intents, **row)
+        self.rows, self.conditions = rows, changes
+
+    def checks(self, slots: Slots) -> list[Check]:
+        return [
+            holds(self.site, literal(query, slots), tuple(resolved(value, slots) for value in row))
+            for query, row in self.rows.items()
+        ]
+
+    def changes(self, slots: Slots) -> dict[str, str | None]:
+        return {table: literal(condition, slots) for table, condition in self.conditions.items()}
+
+
+def literal(sql: str, slots: Slots) -> str:
+    """SQL with the values of its `:slot`s."""
+
+    def value(name: re.Match[str]) -> str:
+        found = slots[name[1]]
+        return quoted(found) if isinstance(found, str) else str(found)
+
+    return re.sub(r":([a-z]+)", value, sql)
+
+
+def resolved(value: Any, slots: Slots) -> Any:
+    """A value of a row: itself, a slot, or a function of the slots."""
+    if callable(value):
+        return value(slots)
+    return slots[value[1:]] if isinstance(value, str) and value.startswith(":") else value
 
 
 def check(kind: str, value: Any) -> Check:
@@ -175,9 +217,19 @@ def enter(field: str, text: str) -> Step:
     return lambda see, slots: see.type(field, text.format_map(slots), enter=True)
 
 
+def refill(field: str, text: str) -> Step:
+    """Type into a field, whatever it holds."""
+    return lambda see, slots: see.fill(field, text.format_map(slots))
+
+
 def choose(field: str, option: str) -> Step:
     """An option of a drop-down list."""
     return lambda see, slots: see.select(field, option.format_map(slots))
+
+
+def choose_capital(field: str, slot: str) -> Step:
+    """The same, where the list writes a slot's value with a capital."""
+    return lambda see, slots: see.select(field, slots[slot].capitalize())
 
 
 def by(part: Callable[..., Action | Script], *texts: str) -> Step:

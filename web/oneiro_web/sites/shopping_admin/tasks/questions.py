@@ -17,7 +17,7 @@ from oneiro_web.sites.shopping_admin.tasks.parts import (
 )
 from oneiro_web.sites.store.tasks import money
 from oneiro_web.templates.base import Content, Slots, one_of
-from oneiro_web.templates.table import Question, Step, add, by, choose, click, enter, pick, split, write
+from oneiro_web.templates.table import Question, Step, add, by, choose, choose_capital, click, enter, pick, split, write
 
 TIMES = (("01-01", "03-31"), ("04-01", "06-30"), ("07-01", "09-30"), ("10-01", "12-31"), ("01-01", "12-31"))
 """Parts of a year."""
@@ -144,7 +144,7 @@ TEMPLATES = (
         way=[
             click("link", "Orders"),
             write("Customer", "{customer}"),
-            lambda see, slots: see.select("Status", slots["status"].capitalize()),
+            choose_capital("Status", "status"),
             click("button", "Apply Filters"),
         ],
         answer="number count",
