@@ -29,8 +29,8 @@ Step = Callable[[View, Slots], Action | Script]
 """Part of a way. It looks at the page when its turn comes, so it is a function and no action yet."""
 
 
-class Row(Template):
-    """One row of a table."""
+class TableTemplate(Template):
+    """One row of a table: a template without code of its own."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Row(Template):
         return ""
 
 
-class Question(Row):
+class Question(TableTemplate):
     """A task that asks for values, which are among its slots.
 
     `answer` has a type and a slot for each: `"yes_no merged, date day"`. Types are those of `says`, and besides
@@ -81,7 +81,7 @@ class Question(Row):
         return ", ".join(written(kind, slots[slot]) for kind, slot in self.answers)
 
 
-class ShowPage(Row):
+class ShowPage(TableTemplate):
     """A task that asks for a page: `page` is its path, with slots, or a function of them."""
 
     def __init__(self, *name_and_intents: str, page: str | Callable[[Slots], str], **row: Any) -> None:
@@ -92,7 +92,7 @@ class ShowPage(Row):
         return self.page.format_map(slots) if isinstance(self.page, str) else self.page(slots)
 
 
-class Change(Row):
+class Change(TableTemplate):
     """A task that changes the database.
 
     `rows` are queries, each with the one row that it must give at the end; `changes` the tables that may differ, each
