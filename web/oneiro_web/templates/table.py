@@ -95,25 +95,45 @@ class ShowPage(TableTemplate):
 class Change(TableTemplate):
     """A task that changes the database.
 
-    `rows` are queries, each with the one row that it must give at the end; `changes` the tables that may differ, each
-    with a condition on the rows. `:slot` stands for a slot's value, in SQL as a literal. Values of a row may also be
-    functions of the slots.
+    `rows` are queries, each with the one row that it must give at the end (a function of the slots where there are
+    several), and `changes` the tables that may differ, each with a condition on the rows. `:slot` stands for a slot's
+    value, in SQL as a literal. Values of a row may also be functions of the slots.
+
+    `edits`, as `"product id"`, names a table and the slot (or number) of one of its rows: that row may differ, and at
+    the end it must be what the slot `row` says.
     """
 
     def __init__(
-        self, *name_and_intents: str, rows: Mapping[str, tuple[Any, ...]], changes: Mapping[str, str], **row: Any
+        self,
+        *name_and_intents: str,
+        rows: Mapping[str, tuple[Any, ...] | Callable[[Slots], list[tuple[Any, ...]]]] | None = None,
+        changes: Mapping[str, str] | None = None,
+        edits: str = "",
+        **row: Any,
     ) -> None:
         super().__init__(*name_and_intents, **row)
-        self.rows, self.conditions = rows, changes
+        self.rows, self.conditions, self.edits = rows or {}, changes or {}, edits.split()
 
     def checks(self, slots: Slots) -> list[Check]:
-        return [
-            holds(self.site, literal(query, slots), tuple(resolved(value, slots) for value in row))
-            for query, row in self.rows.items()
-        ]
+        checks: list[Check] = []
+        for query, row in self.rows.items():
+            expected = row(slots) if callable(row) else [tuple(resolved(value, slots) for value in row)]
+            checks.append(holds(self.site, literal(query, slots), *expected))
+        if self.edits:
+            table, number = self.edits
+            columns = ", ".join(slots["row"])
+            query = f"SELECT {columns} FROM {table} WHERE id = {slots.get(number, number)}"
+            checks.append(holds(self.site, query, tuple(slots["row"].values())))
+        return checks
 
     def changes(self, slots: Slots) -> dict[str, str | None]:
-        return {table: literal(condition, slots) for table, condition in self.conditions.items()}
+        allowed: dict[str, str | None] = {
+            table: literal(condition, slots) for table, condition in self.conditions.items()
+        }
+        if self.edits:
+            table, number = self.edits
+            allowed[table] = f"id = {slots.get(number, number)}"
+        return allowed
 
 
 def literal(sql: str, slots: Slots) -> str:
@@ -121,7 +141,8 @@ def literal(sql: str, slots: Slots) -> str:
 
     def value(name: re.Match[str]) -> str:
         found = slots[name[1]]
-        return quoted(found) if isinstance(found, str) else str(found)
+        values = found if isinstance(found, list) else [found]  # a list is one for IN (...)
+        return ", ".join(quoted(one) if isinstance(one, str) else str(one) for one in values)
 
     return re.sub(r":([a-z]+)", value, sql)
 
