@@ -81,6 +81,7 @@ def test_values_in_sql_are_literals_whatever_they_hold() -> None:
     slots = {"title": "it's :user's", "user": "eve", "number": 7}
     sql = "project = :number AND title = :title AND day < '24:00'"
     assert literal(sql, slots) == "project = 7 AND title = 'it''s :user''s' AND day < '24:00'"
+    assert literal("id IN (:ids)", {"ids": [4, 9]}) == "id IN (4, 9)"
 
 
 def test_a_change_names_its_rows_and_what_else_may_differ() -> None:
@@ -101,6 +102,27 @@ def test_a_change_names_its_rows_and_what_else_may_differ() -> None:
         (("Hello", -2),),
     )
     assert change.changes(slots) == {"post": "id = 4"} and change.site == "reddit"
+
+
+def test_an_edited_row_may_differ_and_must_say_what_it_should() -> None:
+    change = Change("shopping/x", "Do.", skills="edit", draw=town("Oak"), way=[], edits="product id")
+    slots = {"id": 3, "row": {"name": "Mug", "price": 250}}
+    (check,) = change.checks(slots)
+    assert (check.query, check.rows) == (  # type: ignore[union-attr]
+        "SELECT name, price FROM product WHERE id = 3",
+        (("Mug", 250),),
+    )
+    assert change.changes(slots) == {"product": "id = 3"}
+    own = Change("shopping/x", "Do.", skills="edit", draw=town("Oak"), way=[], edits="customer 1")
+    assert own.changes(slots) == {"customer": "id = 1"}
+
+
+def test_a_change_may_ask_for_an_answer_too() -> None:
+    change = Change(
+        "map/x", "Do.", skills="edit", draw=town("Oak"), way=[], answer="yes_no first", rows={"SELECT 1": (1,)}
+    )
+    answer, row = change.checks({"first": "no"})
+    assert (answer.expected, row.rows) == ("no", ((1,),))  # type: ignore[union-attr]
 
 
 def test_a_page_is_a_path_with_slots_or_a_function() -> None:

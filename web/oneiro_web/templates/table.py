@@ -30,7 +30,11 @@ Step = Callable[[View, Slots], Action | Script]
 
 
 class TableTemplate(Template):
-    """One row of a table: a template without code of its own."""
+    """One row of a table: a template without a class of its own.
+
+    `answer` has a type and a slot for each value that is asked for: `"yes_no merged, date day"`. Types are those of
+    `says`, and besides `counts` (numbers in their order), `minutes` (a duration) and `last` (the last text of a list).
+    """
 
     def __init__(
         self,
@@ -39,15 +43,20 @@ class TableTemplate(Template):
         skills: str,
         draw: Draw,
         way: Sequence[Step],
+        answer: str = "",
         start: str = "",
         held_out: bool = False,
     ) -> None:
         self.name, self.site, self.intents = name, name.partition("/")[0], intents
         self.skills, self.start, self.held_out = tuple(skills.split()), start, held_out
         self._draw, self.way = draw, way
+        self.answers = [part.split() for part in answer.split(",") if part]
 
     def draw(self, content: Content, rng: np.random.Generator) -> Slots | None:
         return self._draw(content, rng)
+
+    def checks(self, slots: Slots) -> list[Check]:
+        return [check(kind, slots[slot]) for kind, slot in self.answers]
 
     def script(self, see: View, slots: Slots) -> Script:
         for step in self.way:
@@ -56,29 +65,11 @@ class TableTemplate(Template):
                 yield done
             else:
                 yield from done
-        yield see.stop(self.answer_text(slots))
-
-    def answer_text(self, slots: Slots) -> str:
-        """What the oracle answers."""
-        return ""
+        yield see.stop(", ".join(written(kind, slots[slot]) for kind, slot in self.answers))
 
 
 class Question(TableTemplate):
-    """A task that asks for values, which are among its slots.
-
-    `answer` has a type and a slot for each: `"yes_no merged, date day"`. Types are those of `says`, and besides
-    `counts` (numbers in their order), `minutes` (a duration) and `last` (the last text of a list).
-    """
-
-    def __init__(self, *name_and_intents: str, answer: str, **row: Any) -> None:
-        super().__init__(*name_and_intents, **row)
-        self.answers = [part.split() for part in answer.split(",")]
-
-    def checks(self, slots: Slots) -> list[Check]:
-        return [check(kind, slots[slot]) for kind, slot in self.answers]
-
-    def answer_text(self, slots: Slots) -> str:
-        return ", ".join(written(kind, slots[slot]) for kind, slot in self.answers)
+    """A task that asks for values and changes nothing."""
 
 
 class ShowPage(TableTemplate):
@@ -92,12 +83,15 @@ class ShowPage(TableTemplate):
         return self.page.format_map(slots) if isinstance(self.page, str) else self.page(slots)
 
 
+Allowed = dict[str, str | None]
+
+
 class Change(TableTemplate):
     """A task that changes the database.
 
-    `rows` are queries, each with the one row that it must give at the end (a function of the slots where there are
-    several), and `changes` the tables that may differ, each with a condition on the rows. `:slot` stands for a slot's
-    value, in SQL as a literal. Values of a row may also be functions of the slots.
+    `rows` are queries, each with the one row that it must give at the end, and `changes` the tables that may differ,
+    each with a condition on the rows. `:slot` stands for a slot's value, in SQL as a literal. Values of a row may also
+    be functions of the slots, and so may `rows` and `changes` as a whole.
 
     `edits`, as `"product id"`, names a table and the slot (or number) of one of its rows: that row may differ, and at
     the end it must be what the slot `row` says.
@@ -106,8 +100,8 @@ class Change(TableTemplate):
     def __init__(
         self,
         *name_and_intents: str,
-        rows: Mapping[str, tuple[Any, ...] | Callable[[Slots], list[tuple[Any, ...]]]] | None = None,
-        changes: Mapping[str, str] | None = None,
+        rows: Mapping[str, tuple[Any, ...]] | Callable[[Slots], list[Check]] | None = None,
+        changes: Mapping[str, str] | Callable[[Slots], Allowed] | None = None,
         edits: str = "",
         **row: Any,
     ) -> None:
@@ -115,10 +109,13 @@ class Change(TableTemplate):
         self.rows, self.conditions, self.edits = rows or {}, changes or {}, edits.split()
 
     def checks(self, slots: Slots) -> list[Check]:
-        checks: list[Check] = []
-        for query, row in self.rows.items():
-            expected = row(slots) if callable(row) else [tuple(resolved(value, slots) for value in row)]
-            checks.append(holds(self.site, literal(query, slots), *expected))
+        checks = super().checks(slots)
+        if callable(self.rows):
+            checks += self.rows(slots)
+        else:
+            for query, row in self.rows.items():
+                expected = tuple(resolved(value, slots) for value in row)
+                checks.append(holds(self.site, literal(query, slots), expected))
         if self.edits:
             table, number = self.edits
             columns = ", ".join(slots["row"])
@@ -126,10 +123,10 @@ class Change(TableTemplate):
             checks.append(holds(self.site, query, tuple(slots["row"].values())))
         return checks
 
-    def changes(self, slots: Slots) -> dict[str, str | None]:
-        allowed: dict[str, str | None] = {
-            table: literal(condition, slots) for table, condition in self.conditions.items()
-        }
+    def changes(self, slots: Slots) -> Allowed:
+        if callable(self.conditions):
+            return self.conditions(slots)
+        allowed: Allowed = {table: literal(condition, slots) for table, condition in self.conditions.items()}
         if self.edits:
             table, number = self.edits
             allowed[table] = f"id = {slots.get(number, number)}"
@@ -169,7 +166,7 @@ def check(kind: str, value: Any) -> Check:
 def written(kind: str, value: Any) -> str:
     """A value as the oracle says it."""
     match kind:
-        case "yes_no":
+        case "yes_no" if isinstance(value, bool):
             return "Yes" if value else "No"
         case "minutes":
             return f"{value} minutes"

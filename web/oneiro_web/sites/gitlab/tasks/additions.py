@@ -6,7 +6,7 @@ import numpy as np
 
 from oneiro_web.sites.dice import load_words
 from oneiro_web.sites.gitlab.content import USER
-from oneiro_web.sites.gitlab.tasks.parts import ME, may, part, some_day, some_member, some_project
+from oneiro_web.sites.gitlab.tasks.parts import may, part, some_day, some_member, some_project, told
 from oneiro_web.templates.base import Content, Slots, one_of
 from oneiro_web.templates.table import Change, choose, choose_capital, click, refill, write
 
@@ -113,9 +113,7 @@ TEMPLATES = (
         },
         changes={
             "merge_request": NEW_TITLE,
-            # the to-do that the reviewer gets
-            "todo": f"user = :reviewer AND author = {ME} AND kind = 'merge_request' AND target IN "
-            f"(SELECT id FROM merge_request WHERE {NEW_TITLE})",
+            "todo": told(":reviewer", "merge_request", f"SELECT id FROM merge_request WHERE {NEW_TITLE}"),
         },
     ),
 )

@@ -12,7 +12,7 @@ from oneiro_web.actions import Action
 from oneiro_web.sites.base import TODAY
 from oneiro_web.sites.gitlab.content import ROLES, USER
 from oneiro_web.tasks import Check
-from oneiro_web.templates.base import Content, Slots, Template, holds, quoted
+from oneiro_web.templates.base import Content, Slots, holds, quoted
 from oneiro_web.templates.script import Lost, Script, View
 from oneiro_web.templates.table import Draw, Step, by
 
@@ -28,12 +28,6 @@ MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
     "December",
 )  # fmt: skip
-
-
-class GitLab(Template):
-    """A task on the code host."""
-
-    site = "gitlab"
 
 
 def may(least: str) -> str:
@@ -119,14 +113,9 @@ def issue_holds(slots: Slots, labels: list[int] | None = None, **changed: Any) -
     ]
 
 
-def issue_changes(slots: Slots) -> dict[str, str | None]:
-    """Its rows. The edit form writes the labels anew even if they stay the same."""
-    return {"issue": f"id = {slots['issue']}", "issue_label": f"issue = {slots['issue']}"}
-
-
 def told(user: str, kind: str, target: str) -> str:
-    """The to-do that somebody gets by an action of the user; `target` is an id or a query for it."""
-    return f"user = {quoted(user)} AND author = {ME} AND kind = {quoted(kind)} AND target IN ({target})"
+    """The to-do that somebody gets by an action of the user; `user` is a slot, `target` a slot or a query."""
+    return f"user = {user} AND author = {ME} AND kind = {quoted(kind)} AND target IN ({target})"
 
 
 def some_member(content: Content, rng: np.random.Generator, project: int, but: str = "") -> str | None:

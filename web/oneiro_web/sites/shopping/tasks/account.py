@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 
 from oneiro_web.sites.dice import load_words
@@ -13,6 +16,7 @@ from oneiro_web.templates.table import Change, by, choose, click, pick, refill, 
 OWNER = ("first_name", "last_name", "phone")
 PLACE = ("street", "city", "region", "postcode")
 DEFAULTS = ("default_billing", "default_shipping")
+NEW_COLUMNS = (*OWNER, *PLACE, *DEFAULTS)
 ADDRESS_COLUMNS = ("first_name", "last_name", *PLACE, "country", "phone", *DEFAULTS)
 WORDS = load_words("store")["tasks"]
 
@@ -48,6 +52,10 @@ def new_address(content: Content, rng: np.random.Generator) -> Slots | None:
     parts = dict(zip(PLACE, one_of(rng, WORDS["addresses"]), strict=True))
     row = {**row_of(content, "customer", SHOPPER_ID, OWNER), **parts, **dict.fromkeys(DEFAULTS, 0)}
     return {**parts, "row": row, "last": last_id(content, "address")}
+
+
+def new_value(slots: Slots, name: str) -> Any:
+    return slots["row"][name]
 
 
 def new_street(content: Content, rng: np.random.Generator) -> Slots | None:
@@ -126,8 +134,9 @@ TEMPLATES = (
             click("button", "Save Address"),
         ],
         rows={
-            f"SELECT customer_id, {', '.join((*OWNER, *PLACE, *DEFAULTS))} FROM address WHERE id > :last": (
-                lambda slots: [(SHOPPER_ID, *slots["row"].values())]
+            f"SELECT customer_id, {', '.join(NEW_COLUMNS)} FROM address WHERE id > :last": (
+                SHOPPER_ID,
+                *(partial(new_value, name=name) for name in NEW_COLUMNS),
             )
         },
         changes={"address": "id > :last"},

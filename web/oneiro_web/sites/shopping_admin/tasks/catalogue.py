@@ -11,9 +11,10 @@ import numpy as np
 from oneiro_web.sites.dice import load_words
 from oneiro_web.sites.shopping_admin.tasks.parts import open_product, open_review, some_review
 from oneiro_web.sites.store.tasks import last_id, row_of, some_product
-from oneiro_web.templates.base import Content, Slots, one_of
+from oneiro_web.tasks import Check
+from oneiro_web.templates.base import Content, Slots, holds, one_of
 from oneiro_web.templates.script import Script, View
-from oneiro_web.templates.table import Change, Step, by, choose, click, refill, write
+from oneiro_web.templates.table import Change, Step, by, choose, click, literal, refill, write
 
 PRODUCT_COLUMNS = (
     "name", "sku", "brand", "price", "special_price", "stock", "status", "category_id",
@@ -91,9 +92,10 @@ def pending_reviews(content: Content, rng: np.random.Generator) -> Slots | None:
     return {"product": row["name"], "action": one_of(rng, ("Approve", "Reject")), "reviews": reviews}
 
 
-def judged(slots: Slots) -> list[tuple[Any, ...]]:
+def judged(slots: Slots) -> list[Check]:
     status = "approved" if slots["action"] == "Approve" else "not approved"
-    return [(number, status) for number in slots["reviews"]]
+    query = literal("SELECT id, status FROM review WHERE id IN (:reviews)", slots)
+    return [holds("shopping_admin", query, *((number, status) for number in slots["reviews"]))]
 
 
 def judge_all(see: View, slots: Slots) -> Script:
@@ -193,7 +195,7 @@ TEMPLATES = (
         skills="filter form status count",
         draw=pending_reviews,
         way=[judge_all],
-        rows={"SELECT id, status FROM review WHERE id IN (:reviews)": judged},
+        rows=judged,
         changes={"review": "id IN (:reviews)"},
     ),
     Change(
