@@ -8,7 +8,7 @@ import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -48,18 +48,18 @@ class Content:
 class Template(ABC):
     """Tasks of one kind. Subclasses are listed in `oneiro_web.templates.registry`."""
 
-    name: ClassVar[str]
+    name: str
     """`site/what-is-asked`."""
-    site: ClassVar[str]
-    intents: ClassVar[tuple[str, ...]]
+    site: str
+    intents: tuple[str, ...]
     """The intent with `{slot}`s, and other ways to say the same."""
-    skills: ClassVar[tuple[str, ...]]
+    skills: tuple[str, ...]
     """What it takes: `search`, `filter`, `sort`, `page`, `read`, `count`, `compare`, `form`, `edit`, `delete`, ...
     Templates that share one are siblings.
     """
-    start: ClassVar[str] = ""
+    start: str = ""
     """The path of the first page; the site's home if empty."""
-    held_out: ClassVar[bool] = False
+    held_out: bool = False
     """Never trained on: one of the test-unseen templates."""
 
     @abstractmethod
@@ -114,26 +114,6 @@ class Template(ABC):
             return False
         page = first_page(self.site, self.start, task.spec.content)
         return all(re.search(rf"(?<!\w){re.escape(word.lower())}(?!\w)", page) for word in words)
-
-
-class Question(Template):
-    """A task that asks for one value, which is one of its slots."""
-
-    answer: ClassVar[tuple[str, str]]
-    """The type of the answer (see `says`) and its slot."""
-
-    def checks(self, slots: Slots) -> list[Check]:
-        kind, slot = self.answer
-        return [says(kind, slots[slot])]
-
-    @abstractmethod
-    def look_up(self, see: View, slots: Slots) -> Script:
-        """The oracle's way to a page that shows the answer."""
-
-    def script(self, see: View, slots: Slots) -> Script:
-        yield from self.look_up(see, slots)
-        answer = slots[self.answer[1]]
-        yield see.stop(", ".join(answer) if isinstance(answer, list) else str(answer))
 
 
 @lru_cache(maxsize=512)

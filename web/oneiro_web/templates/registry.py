@@ -10,7 +10,7 @@ from oneiro_web.templates.base import Template
 from oneiro_web.templates.script import Script, View
 
 TEMPLATES: dict[str, Template] = {
-    kind.name: kind() for site in (shopping, shopping_admin, reddit, gitlab, map_) for kind in site.TEMPLATES
+    template.name: template for site in (shopping, shopping_admin, reddit, gitlab, map_) for template in site.TEMPLATES
 }
 """Every template by name, in the order in which they are drawn."""
 

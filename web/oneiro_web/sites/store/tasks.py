@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from calendar import monthrange
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from oneiro_web.actions import Action, Kind
-from oneiro_web.tasks import Check, DatabaseCheck
-from oneiro_web.templates.base import Content, Slots, Template, holds, quoted
+from oneiro_web.tasks import Check
+from oneiro_web.templates.base import Content, Slots, holds, quoted
 from oneiro_web.templates.script import Lost, View, walk
 
 SHOPPER_ID = 1
@@ -54,25 +54,6 @@ def row_of(content: Content, table: str, number: int, columns: Sequence[str], **
     """Some columns of a row as they must be at the end: as they are, but for the new values."""
     row = content.rows(f"SELECT {', '.join(columns)} FROM {table} WHERE id = ?", number)[0]
     return {**dict(row), **new}
-
-
-def holds_row(site: str, table: str, number: int, row: Mapping[str, Any]) -> DatabaseCheck:
-    """The row of this number has these values."""
-    return holds(site, f"SELECT {', '.join(row)} FROM {table} WHERE id = {number}", tuple(row.values()))
-
-
-class EditsRow(Template):
-    """A task that changes one row: the slot `row` has what it must say at the end."""
-
-    table: ClassVar[str]
-    number: ClassVar[str] = "id"
-    """The slot with the row's number."""
-
-    def checks(self, slots: Slots) -> list[Check]:
-        return [holds_row(self.site, self.table, slots[self.number], slots["row"])]
-
-    def changes(self, slots: Slots) -> dict[str, str | None]:
-        return {self.table: f"id = {slots[self.number]}"}
 
 
 def listed(values: Sequence[Any]) -> str:

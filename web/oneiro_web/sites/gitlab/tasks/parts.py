@@ -12,24 +12,22 @@ from oneiro_web.actions import Action
 from oneiro_web.sites.base import TODAY
 from oneiro_web.sites.gitlab.content import ROLES, USER
 from oneiro_web.tasks import Check
-from oneiro_web.templates.base import Content, Slots, Template, holds, quoted
+from oneiro_web.templates.base import Content, Slots, holds, quoted
 from oneiro_web.templates.script import Lost, Script, View
+from oneiro_web.templates.table import Draw, Step, by
 
 ME = quoted(USER)
 MINE = f"p.id IN (SELECT project FROM member WHERE user = {ME})"
 SEEN = f"(p.visibility = 'public' OR {MINE})"
 """Conditions on projects: the user is a member, the user may look at it."""
 
+PROJECT = "p.namespace || '/' || p.path AS project"
+"""A column with a project's whole name."""
+
 MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
     "December",
 )  # fmt: skip
-
-
-class GitLab(Template):
-    """A task on the code host."""
-
-    site = "gitlab"
 
 
 def may(least: str) -> str:
@@ -60,6 +58,16 @@ def some_row(content: Content, rng: np.random.Generator, table: str, where: str)
         f"WHERE (SELECT count(*) FROM {table} u WHERE u.project = t.project AND u.title = t.title) = 1 AND {where} "
         "ORDER BY t.id",
     )
+
+
+def pick_row(table: str, where: str, *columns: str) -> Draw:
+    """Such a row as slots: its project and some columns."""
+
+    def draw(content: Content, rng: np.random.Generator) -> Slots | None:
+        row = some_row(content, rng, table, where)
+        return {"project": row["name"], **{column: row[column] for column in columns}} if row else None
+
+    return draw
 
 
 ISSUE = ("title", "description", "author", "assignee", "milestone", "state", "due")
@@ -95,11 +103,6 @@ def some_months(content: Content, rng: np.random.Generator, table: str, *values:
     return {"month": month_name(one["month"]), "other": month_name(other["month"]), "counts": times}
 
 
-def listed(slots: Slots) -> str:
-    """The counts of a task as an answer."""
-    return ", ".join(map(str, slots["counts"]))
-
-
 def issue_holds(slots: Slots, labels: list[int] | None = None, **changed: Any) -> list[Check]:
     """The issue says what it said before but for what has changed, and has these labels, or those that it had."""
     number, said = slots["issue"], {**slots["before"], **changed}
@@ -110,14 +113,9 @@ def issue_holds(slots: Slots, labels: list[int] | None = None, **changed: Any) -
     ]
 
 
-def issue_changes(slots: Slots) -> dict[str, str | None]:
-    """Its rows. The edit form writes the labels anew even if they stay the same."""
-    return {"issue": f"id = {slots['issue']}", "issue_label": f"issue = {slots['issue']}"}
-
-
 def told(user: str, kind: str, target: str) -> str:
-    """The to-do that somebody gets by an action of the user; `target` is an id or a query for it."""
-    return f"user = {quoted(user)} AND author = {ME} AND kind = {quoted(kind)} AND target IN ({target})"
+    """The to-do that somebody gets by an action of the user; `user` is a slot, `target` a slot or a query."""
+    return f"user = {user} AND author = {ME} AND kind = {quoted(kind)} AND target IN ({target})"
 
 
 def some_member(content: Content, rng: np.random.Generator, project: int, but: str = "") -> str | None:
@@ -159,6 +157,11 @@ def open_part(see: View, project: str, name: str) -> Script:
     """From any page to a part of a project that its menu names."""
     yield from open_project(see, project)
     yield menu(see, name)
+
+
+def part(name: str) -> Step:
+    """The same for the slot `project`, in a table."""
+    return by(open_part, "{project}", name)
 
 
 def open_issue(see: View, slots: Slots) -> Script:

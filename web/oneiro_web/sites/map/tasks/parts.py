@@ -12,14 +12,10 @@ from oneiro_web.actions import Action, Kind
 from oneiro_web.grading.values import read_one
 from oneiro_web.sites.map.content import region
 from oneiro_web.sites.map.roads import MODES, distance_text, duration_text
-from oneiro_web.templates.base import Content, Slots, Template, one_of
+from oneiro_web.templates.base import Content, Slots, one_of
 from oneiro_web.templates.script import Script, View
 
 TRAVEL = {"car": "by car", "bicycle": "by bicycle", "foot": "on foot"}
-
-
-class Map(Template):
-    site = "map"
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from oneiro_web.sites.reddit.content import USER
-from oneiro_web.templates.base import Content, Slots, Template, quoted
+from oneiro_web.templates.base import Content, Slots, quoted
 from oneiro_web.templates.script import Script, View
 
 ME = quoted(USER)
-
-
-class Reddit(Template):
-    site = "reddit"
 
 
 def some_forum(content: Content, rng: np.random.Generator, where: str = "1") -> str | None:

@@ -9,16 +9,12 @@ from oneiro_web.sites.store.tasks import (
     money,
     some_product,
 )
-from oneiro_web.templates.base import Content, Slots, Template, one_of
+from oneiro_web.templates.base import Content, Slots, one_of
 from oneiro_web.templates.script import Script, View
 
 OWN = f"customer_id = {SHOPPER_ID}"
 
 IN_CATEGORY = "status = 'enabled' AND category_id IN (SELECT id FROM category WHERE path = ? OR path LIKE ? || '/%')"
-
-
-class Shopping(Template):
-    site = "shopping"
 
 
 def some_category(content: Content, rng: np.random.Generator) -> Slots | None:

@@ -9,12 +9,8 @@ import numpy as np
 from oneiro_web.sites.store.tasks import (
     month_slots,
 )
-from oneiro_web.templates.base import Content, Slots, Template, one_of
+from oneiro_web.templates.base import Content, Slots, one_of
 from oneiro_web.templates.script import Script, View
-
-
-class Admin(Template):
-    site = "shopping_admin"
 
 
 def some_order(content: Content, rng: np.random.Generator, where: str = "1") -> Slots | None:
