@@ -34,7 +34,7 @@ def worlds(json: JsonFile = None) -> None:
 
     table = Table("Worlds", ["world", "about", "variants"])
     for name, world in classes().items():
-        about = (sys.modules[world.__module__].__doc__ or "").partition("\n")[0]
+        about = world.about or (sys.modules[world.__module__].__doc__ or "").partition("\n")[0]
         table.add(name, about, ", ".join(sorted(world.variants)) or None)
     show([table], json)
 

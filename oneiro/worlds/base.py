@@ -79,6 +79,8 @@ class World(Env[str, str], ABC):
     render_mode: str | None = None
     """What gymnasium asked for; `render` returns text in any case."""
     name: ClassVar[str]
+    about: ClassVar[str] = ""
+    """What it is, in a line, for lists; empty: the first line of its module."""
     Config: ClassVar[type[WorldConfig]] = WorldConfig
     views: ClassVar[tuple[str, ...]] = ("text",)
     actions: tuple[str, ...] | None = None

@@ -20,6 +20,10 @@ from oneiro_web.sites import SITES
 class WebWorld(WebEnv, World):  # type: ignore[misc]
     """One task on our own sites."""
 
+    about: ClassVar = (
+        "The web: tasks on five sites of our own, in a text browser or Chromium; graded by what they left."
+    )
+
     variants: ClassVar = {
         "html": {"view": "html"},
         "chromium": {"browser": "chromium"},
@@ -32,8 +36,12 @@ class WebWorld(WebEnv, World):  # type: ignore[misc]
 class MiniWobWorld(MiniWobEnv, World):  # type: ignore[misc]
     """One page of MiniWoB++."""
 
+    about: ClassVar = "MiniWoB++: one small page, one instruction; its own script pays."
+
 
 class InfinityWorld(InfinityEnv, World):  # type: ignore[misc]
     """One task of webarena-infinity."""
+
+    about: ClassVar = "webarena-infinity: one task on a generated site; its own verifier decides."
 
     variants: ClassVar = {level: {"difficulty": (level,)} for level in ("easy", "medium", "hard")}

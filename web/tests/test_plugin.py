@@ -12,7 +12,7 @@ import pytest
 
 from bench.rollouts import Recorder
 from oneiro import cli, worlds
-from oneiro.agents.evaluate import record
+from oneiro.report.episodes import record
 from oneiro.agents.game import Game
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts, play
