@@ -12,11 +12,11 @@ import pytest
 
 from bench.rollouts import Recorder
 from oneiro import cli, worlds
-from oneiro.report.episodes import record
 from oneiro.agents.game import Game
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts, play
 from oneiro.episode import lost
+from oneiro.report.episodes import record
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.sample import Sample
