@@ -205,8 +205,9 @@ def learn(
     examples, statistics = prepare(episodes, settings, learners, reference, wanted)
     if not examples:
         return statistics
-    # What a correction says of the mismatch stands; an update's own number does not know of truncation.
-    return statistics | update(examples, settings, learners, seed) | statistics
+    updated = update(examples, settings, learners, seed)
+    # A correction's numbers of the mismatch stand: an update's own do not know of truncation.
+    return updated | statistics
 
 
 def prepare(

@@ -45,7 +45,7 @@ LEARNER = "learner"
 
 
 class Agent(Protocol):
-    """The actor before a phase."""
+    """An actor that plays, and learns in a phase."""
 
     def policy(self, temperature: float) -> tuple[Policy, ChatFormat | None]:
         """It as a player, and the chat format that its tokens need."""

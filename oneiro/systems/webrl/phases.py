@@ -91,11 +91,11 @@ class Phases:
     # Where things are -------------------------------------------------------------------------------------------------
 
     def folder(self, k: int) -> Path:
-        """What a phase learns."""
+        """Where a phase of this variant writes."""
         return self.base / f"phase_{k}"
 
     def play_folder(self, k: int) -> Path:
-        """What a phase learns from."""
+        """Where the episodes that a phase learns from lie: perhaps the main run's, or the first phase's."""
         if k == DEMONSTRATIONS:
             return self.run.path / "phase_0"
         return self.first_play if k == 1 or self.offline else self.folder(k)
@@ -208,13 +208,14 @@ class Phases:
         curriculum = self.curriculum(k - 1)
         if (folder / "growth.json").exists():
             curriculum.restore(files.read_json(folder / "growth.json"))
+        # An episode without a label is no success: its task may grow again.
         done = {episode.group for episode, given in zip(episodes, own, strict=True) if given}
         curriculum.note(k, tasks, [number in done for number in range(len(tasks))])
         files.write_json(folder / "curriculum.json", curriculum.state())
         return {"outcome": {name: confusion(given, truth) for name, given in labels.items()}}
 
     def replay(self, k: int) -> dict[str, Any]:
-        """Past successful turns whose perplexity under the actor is in the band."""
+        """Past successful turns whose mean probability under the actor, 1 / perplexity, is in the band."""
         settings, recipe = self.recipe.replay, self.recipe
         past = [self.labelled(phase) for phase in range(k)]
         phases = [episodes for episodes, _ in past]
@@ -273,7 +274,9 @@ class Phases:
         return {**means, "states": len(turns), "auc": auc(values.tolist(), [outcome for _, outcome in known])}
 
     def actor(self, k: int) -> dict[str, Any]:
-        """The algorithm, on all new turns and the replayed ones; the reference is the actor before the phase."""
+        """The algorithm, on all new turns and the replayed ones. Its reference is the actor before the phase, which the
+        loop scores before the first update (`Algorithm.recompute`).
+        """
         recipe, stage = self.recipe, self.stage(k, "actor")
         self.run.rewind(stage, -1)
         actor, lessons = self.actor_after(k - 1), self.lessons(k)
