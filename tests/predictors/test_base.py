@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from oneiro.predictors import registry
 from oneiro.predictors.base import LearnedWorld, Malformed, Predictor
 from oneiro.predictors.grid.model import TrueLake
 from oneiro.predictors.grid.task import GridPredictor
@@ -22,6 +23,7 @@ from oneiro.predictors.webpage.evaluate import distinct
 from oneiro.predictors.webpage.rollout import true_predictor as page_predictor
 from oneiro.predictors.webpage.task import WebPagePredictor, WebPagePredictorConfig
 from oneiro.predictors.webpage.world import LearnedPage
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake, FrozenLakeConfig
 from oneiro.worlds.robot import puck
@@ -142,3 +144,11 @@ def test_members_of_a_group_see_different_futures_of_one_start(tmp_path: Path) -
     world = LearnedVideo(camera, {"eval": episodes[0].image[:1]}, config=LearnedVideoConfig(max_actions=3))
     one, two = played(world, 0, member=0), played(world, 0, member=1)
     assert one[0] == two[0] and one[1:] != two[1:]
+
+
+@pytest.mark.parametrize("target", ["oneiro.predictors.base:Malformed", "oneiro.predictors.registry:names"])
+def test_a_name_that_leads_to_no_predictor_class_is_one_line(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert registry.predictor_class("grid") is GridPredictor
+    monkeypatch.setitem(registry.PREDICTORS, "odd", target)
+    with pytest.raises(OneiroError, match=f"predictor 'odd': {target} is not a Predictor class"):
+        registry.predictor_class("odd")
