@@ -21,7 +21,8 @@ class Overridden(TyperCommand):
             return super().parse_args(ctx, args)
         except Exception as error:
             name = str(getattr(error, "option_name", "") or "")
-            if getattr(error, "possibilities", None) or not name.startswith("--"):
+            # `seed` is a setting of every recipe, though an option --seeds exists.
+            if (getattr(error, "possibilities", None) and name != "--seed") or not name.startswith("--"):
                 raise
             place = next(i for i, word in enumerate(given) if word.partition("=")[0] == name)
             words = [*given[place].partition("=")[2:], *given[place + 1 :], "VALUE"]

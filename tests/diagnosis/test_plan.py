@@ -59,6 +59,13 @@ def test_memory_by_hand() -> None:
     assert adapter["critic"] == pytest.approx(2e9 + 14 * 2e7)
     assert "reference" in capacity.memory(BILLION, rl("data", kl_in_reward=0.1), 1e9, TEN, 1, 80e9)
     assert capacity.memory(BILLION, rl("data", async_rollout=True), 1e9, TEN, 1, 80e9)["copy that plays"] == 2e9
+    frozen = capacity.memory(BILLION, rl("fsdp"), 2e7, TEN, 4, 80e9)  # an adapter's base is sharded, and learns nothing
+    assert frozen["shards, gradients and moments (fsdp)"] == pytest.approx(16 * 2e7 / 4 + 2e9 / 4)
+    # Backward keeps what entered each adapter besides: measured, 2.6 times as much.
+    assert adapter["micro-batch"] == pytest.approx(1000 * 2e5 * 2.6 + 2**31)
+    # Gradients are added up by buckets of 256 MB; one process has nothing to add.
+    assert four["reduction"] == 2**28 and "reduction" not in alone
+    assert capacity.memory(BILLION, rl("data"), 2e7, TEN, 4, 80e9)["reduction"] == 8e7
     # Rows of turns of their own are decoded one turn at a time and learned together.
     turns = capacity.memory(BILLION, rl("data"), 1e9, replace(TEN, turns=5), 1, 80e9)
     assert turns["key-value cache"] == alone["key-value cache"] and turns["micro-batch"] == 5000 * 2e5 + 2**31
@@ -138,6 +145,9 @@ def test_sizes_come_from_settings_folders_and_names(tmp_path: Path) -> None:
     assert found.per_rank == 2 * ((64 + 64) + 2 * (64 + 32) + (64 + 64) + 3 * (64 + 128))
     assert found.learned(ModelSettings(lora=LoraSettings(rank=8))) == 8 * found.per_rank
     assert found.learned(tiny) == found.parameters
+    del config["num_key_value_heads"]  # then every head has keys and values of its own
+    (tmp_path / "config.json").write_text(json.dumps({**config, "vocab_size": 100, "intermediate_size": 128}))
+    assert size_of(ModelSettings(name=str(tmp_path))).remembered == 2 * 2 * 64
     nested = tmp_path / "model-9B"  # sizes one level down, as models of text and pictures have them
     nested.mkdir()
     (nested / "config.json").write_text(json.dumps({"text_config": config}))
@@ -157,6 +167,11 @@ def test_sizes_come_from_settings_folders_and_names(tmp_path: Path) -> None:
 
 def test_a_plan_says_whether_it_fits() -> None:
     recipe = load("spa/frozen-lake", ["model=Qwen/Qwen2.5-1.5B-Instruct"])
+    memory, clock = capacity.plan(recipe, 8, 80.0)
+    for table, rows in ((memory, memory.rows[:-2]), (clock, clock.rows[:-1])):
+        numbers = [float(row[1].value) for row in rows if row[1].value != "–"]  # type: ignore[arg-type]
+        total = next(row for row in table.rows if str(row[0].value).startswith("sum"))
+        assert float(total[1].value) == pytest.approx(sum(numbers), abs=0.05 * len(numbers))  # type: ignore[arg-type]
     verdicts = {gigabytes: capacity.plan(recipe, 8, gigabytes)[0].rows[-1][1].value for gigabytes in (10.0, 80.0)}
     assert verdicts == {10.0: "does not fit", 80.0: "fits"}
 

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
+from oneiro.tasks import base
 from oneiro.tasks.base import LearnedWorld, Malformed, Predictor
 from oneiro.tasks.grid.model import LearnedFrozenLake, TrueLake
 from oneiro.tasks.grid.predictor import GridPredictor
@@ -141,3 +143,11 @@ def test_members_of_a_group_see_different_futures_of_one_start(tmp_path: Path) -
     world = LearnedVideo(camera, {"eval": episodes[0].image[:1]}, config=LearnedVideoConfig(max_actions=3))
     one, two = played(world, 0, member=0), played(world, 0, member=1)
     assert one[0] == two[0] and one[1:] != two[1:]
+
+
+@pytest.mark.parametrize("target", ["oneiro.tasks.base:Malformed", "oneiro.tasks.base:predictor_class"])
+def test_a_name_that_leads_to_no_predictor_class_is_one_line(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert base.predictor_class("grid") is GridPredictor
+    monkeypatch.setitem(base.PREDICTORS, "odd", target)
+    with pytest.raises(OneiroError, match=f"predictor 'odd': {target} is not a Predictor class"):
+        base.predictor_class("odd")

@@ -6,8 +6,8 @@ figures compare role, name and properties only, each as often as it stands.
 
 Official, the published reward of RLVR-World's web task, for comparing numbers: set F1 over whole lines of the whole
 text. Thinking is read as well, the word `None` is an item, an empty answer to an unchanged page scores 0, and whatever
-stands behind a heading on its line is lost. The original reaches the intersection by a Hungarian assignment of costs 0 and 10000,
-which is the same number. Bounded here: a text of more than `MAX_CHARACTERS` or `MAX_LINES` scores 0.
+stands behind a heading on its line is lost. The original reaches the intersection by a Hungarian assignment of costs 0
+and 10000, which is the same number. Bounded here: a text of more than `MAX_CHARACTERS` or `MAX_LINES` scores 0.
 """
 
 from __future__ import annotations

@@ -231,3 +231,10 @@ def test_any_answer_leads_to_a_page_or_to_none() -> None:
         told = imagine(task, case, far)
         assert told is not None and [i.id for i in told.state.items] == list(range(1, len(told.state.items) + 1))
     assert isinstance(WebPagePredictor().parse("\x00\ud800", case), Malformed)
+
+
+def test_an_imagined_page_after_an_empty_one_counts_from_one() -> None:
+    task = WebPagePredictor()
+    case = step(state(), "goto [http://reddit.com/]", state("main ''"))
+    found = imagine(task, case, task.write(Diff(new=(Item(1, "main ''"), Item(2, "link 'a'"))), case))
+    assert found is not None and [item.id for item in found.state.items] == [1, 2]
