@@ -8,6 +8,7 @@ the recipe says so. The size comes from the model's config.json; where there is 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from oneiro.runtime.errors import OneiroError
 TEMPLATE, TEMPLATE_PARAMETERS = "smollm2-135m", 135e6  # the model that recipes have settings for
 GENERAL = f"general settings, those of {TEMPLATE} with learning rates by size"
 MIN_PARAMETERS = 20e6  # a smaller model is like `tiny`: the recipe's own settings suit it
+HUB_NAME = re.compile(r"\w[\w.-]*/[\w.-]+")
+"""owner/name, as the hub has it, and no path."""
 LORA_ABOVE_PARAMETERS = 3e9  # 16 bytes a parameter: beyond, all weights no longer learn on one GPU of 80 GB
 LORA = {"rank": 32, "alpha": 64}
 LORA_RATE_FACTOR = 5.0  # an adapter learns at a higher rate than whole weights
@@ -60,8 +63,8 @@ def fit(settings: dict[str, Any], name: str, given: Container[str]) -> dict[str,
 
 def _require_rates(settings: dict[str, Any], name: str, given: Container[str]) -> None:
     """A rate that suits 135M parameters ruins 7B, and a name tells no size that could be relied on."""
-    if Path(name).expanduser().is_dir() and find_config(name) is None:
-        return  # no model at all: whoever loads it says so
+    if (Path(name).expanduser().is_dir() and find_config(name) is None) or "/" not in name:
+        return  # no model, or a name that is mistyped: whoever looks for it says so
     missing = [key for key in _rate_keys(settings) if key.partition(".")[0] in LEARNING and key not in given]
     if missing:
         raise OneiroError(
