@@ -63,8 +63,10 @@ def fit(settings: dict[str, Any], name: str, given: Container[str]) -> dict[str,
 
 def _require_rates(settings: dict[str, Any], name: str, given: Container[str]) -> None:
     """A rate that suits 135M parameters ruins 7B, and a name tells no size that could be relied on."""
-    if (Path(name).expanduser().is_dir() and find_config(name) is None) or "/" not in name:
-        return  # no model, or a name that is mistyped: whoever looks for it says so
+    config = find_config(name)
+    whole = config is not None and any(config.parent.glob("tokenizer*"))
+    if not whole and (Path(name).expanduser().is_dir() or not HUB_NAME.fullmatch(name)):
+        return  # no model, half of one, or a name that is mistyped: whoever loads it says so
     missing = [key for key in _rate_keys(settings) if key.partition(".")[0] in LEARNING and key not in given]
     if missing:
         raise OneiroError(
