@@ -77,7 +77,8 @@ class Evaluation(_Part):
     reference_answers: Contents | None = None
     reference_url: str | None = None
     """Alternatives are joined by ` |OR| `."""
-    url_note: Literal["GOLD in PRED", "EXACT"] | None = None
+    url_note: Literal["GOLD in PRED", "EXACT", "SAME PAGE"] | None = None
+    """WebArena's two rules, and that of our own tasks."""
     program_html: tuple[PageTarget, ...] = ()
     string_note: str = ""
     """Why a task cannot be done."""
