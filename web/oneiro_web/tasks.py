@@ -144,7 +144,9 @@ class DatabaseGuard(_OwnPart):
 
     kind: Literal["db_guard"] = "db_guard"
     allow: dict[str, dict[str, str | None]] = {}
-    """Site -> table -> SQL condition on the rows that may differ, None for all rows."""
+    """Site -> table -> SQL condition on the rows that may differ, None for all rows. `table(column, ...)`: rows that
+    were there stay, and differ in these columns alone.
+    """
 
 
 Check = Annotated[AnswerCheck | DatabaseCheck | DatabaseGuard, Discriminator("kind")]

@@ -670,6 +670,11 @@ def test_rows_at_the_end_are_checked(web: Web) -> None:
         ("INSERT INTO post VALUES (3, 'c', 0)", {"post": "id > 2"}, 1),
         ("INSERT INTO post VALUES (3, NULL, 0)", {"post": "title = 'c'"}, 0),
         ("DELETE FROM user", {"post": None}, 0),
+        ("UPDATE post SET votes = 9 WHERE id = 1", {"post(votes)": "id = 1"}, 1),
+        ("UPDATE post SET title = 'c' WHERE id = 1", {"post(votes)": "id = 1"}, 0),
+        ("UPDATE post SET title = 'c' WHERE id = 1", {"post(votes)": "id = 2", "post": "id = 1"}, 1),
+        ("UPDATE post SET votes = 9 WHERE id = 2", {"post(votes)": "id = 1"}, 0),
+        ("DELETE FROM post WHERE id = 1", {"post(votes)": "id = 1"}, 0),
         ("UPDATE post SET votes = votes", {}, 1),  # what is as it was counts as unchanged
         ("CREATE TABLE extra (a)", {"post": None}, 0),
     ],

@@ -72,7 +72,7 @@ class Template(ABC):
 
     def changes(self, slots: Slots) -> dict[str, str | None]:
         """The tables that the task is meant to change, each with an SQL condition on the rows that may differ (None:
-        any). A difference anywhere else fails the task.
+        any). `table(column, ...)` leaves the other columns as they are. A difference anywhere else fails the task.
         """
         return {}
 
