@@ -140,22 +140,31 @@ class Always:
 
 @dataclass
 class Guesser:
-    """Stops at once with a random value of the type that the task seems to ask for."""
+    """Stops at once with a random value of the type that the task seems to ask for, a common one where there are such:
+    small numbers, as many as are asked for, and short times.
+    """
 
     random: np.random.Generator
 
     def act(self, page: str, intent: str, step: int) -> str:
         return f"stop [{self.guess(page, intent)}]"
 
+    def small(self) -> int:
+        """1 to 6, the smaller the likelier."""
+        return int(min(self.random.integers(1, 7, size=2)))
+
     def guess(self, page: str, intent: str) -> str:
         """A value by the words of the question; a name is one that is on the page."""
         asked, pick = intent.lower(), self.random.integers
+        more = re.search(r"answer with (two|three) numbers", asked)
+        if more:
+            return ", ".join(str(self.small()) for _ in range(2 if more[1] == "two" else 3))
         if re.search(r"how many|number of|count", asked):
-            return str(pick(0, 50))
+            return str(self.small() if pick(0, 2) else pick(0, 50))
         if re.search(r"how much|price|cost|total|spen[dt]|\$", asked):
             return f"${pick(1, 500)}.{pick(0, 100):02d}"
         if re.search(r"how long|duration|travel time|minutes", asked):
-            return f"{pick(0, 5)}h {pick(0, 60)}min"
+            return f"{self.small()} min" if pick(0, 2) else f"{pick(0, 5)}h {pick(0, 60)}min"
         if re.search(r"how far|distance", asked):
             return f"{pick(1, 200) / 10}km"
         if re.search(r"\bwhen\b|\bdate\b", asked):

@@ -77,7 +77,8 @@ class Evaluation(_Part):
     reference_answers: Contents | None = None
     reference_url: str | None = None
     """Alternatives are joined by ` |OR| `."""
-    url_note: Literal["GOLD in PRED", "EXACT"] | None = None
+    url_note: Literal["GOLD in PRED", "EXACT", "SAME PAGE"] | None = None
+    """WebArena's two rules, and that of our own tasks."""
     program_html: tuple[PageTarget, ...] = ()
     string_note: str = ""
     """Why a task cannot be done."""
@@ -143,7 +144,9 @@ class DatabaseGuard(_OwnPart):
 
     kind: Literal["db_guard"] = "db_guard"
     allow: dict[str, dict[str, str | None]] = {}
-    """Site -> table -> SQL condition on the rows that may differ, None for all rows."""
+    """Site -> table -> SQL condition on the rows that may differ, None for all rows. `table(column, ...)`: rows that
+    were there stay, and differ in these columns alone.
+    """
 
 
 Check = Annotated[AnswerCheck | DatabaseCheck | DatabaseGuard, Discriminator("kind")]

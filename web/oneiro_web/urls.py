@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from urllib.parse import SplitResult, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit, urlunsplit
 
 from oneiro_web.errors import WebError
 
@@ -80,6 +80,22 @@ def admitted(url: str, hosts: Collection[str]) -> str | None:
     parts, host, port = found
     usual = port == _DEFAULT_PORTS[parts.scheme]
     return _joined(parts, host, port) if f"{host}:{port}" in hosts or (usual and host in hosts) else None
+
+
+def page_of(url: str) -> tuple[str, int, str, dict[str, str]] | None:
+    """Host, port, path and query of an address as our sites read them: of a repeated key the last value counts, and an
+    empty one is none. None if it is no web address.
+    """
+    found = _parts(url)
+    if found is None:
+        return None
+    parts, host, port = found
+    try:
+        asked = dict(parse_qsl(parts.query, keep_blank_values=True, max_num_fields=1000))
+    except ValueError:
+        return None
+    query = {key: text for key, value in asked.items() if (text := value.strip())}
+    return host, port, unquote(parts.path).removesuffix("/"), query
 
 
 @dataclass(frozen=True)

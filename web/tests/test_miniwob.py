@@ -49,6 +49,14 @@ def element(page: Page, role: str) -> int:
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("task", ["email-inbox-nl-turk", "email-inbox-forward-nl", "email-inbox-forward-nl-turk"])
+def test_the_intent_is_the_sentence_where_the_page_gives_its_fields_too(chromium: Browser, task: str) -> None:
+    with Episode(chromium, task, 0) as episode:
+        shown = episode.session.locate("document.querySelector('#query').textContent")
+        assert episode.intent == " ".join(shown.split()) and len(episode.intent.split()) > 3
+
+
+@pytest.mark.thorough
 def test_tasks_are_solved_and_failed_in_a_browser_that_runs_scripts(chromium: Browser) -> None:
     with Episode(chromium, "click-test", 0) as episode:
         assert episode.intent == "Click the button."

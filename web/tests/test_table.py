@@ -112,9 +112,9 @@ def test_an_edited_row_may_differ_and_must_say_what_it_should() -> None:
         "SELECT name, price FROM product WHERE id = 3",
         (("Mug", 250),),
     )
-    assert change.changes(slots) == {"product": "id = 3"}
+    assert change.changes(slots) == {"product(name, price, held_status, updated_at)": "id = 3"}
     own = Change("shopping/x", "Do.", skills="edit", draw=town("Oak"), way=[], edits="customer 1")
-    assert own.changes(slots) == {"customer": "id = 1"}
+    assert own.changes(slots) == {"customer(name, price, held_status, updated_at)": "id = 1"}
 
 
 def test_a_change_may_ask_for_an_answer_too() -> None:

@@ -5,6 +5,7 @@ import pytest
 from oneiro_web.actions import Action, Kind
 from oneiro_web.browsers.base import Limits, Session, address
 from oneiro_web.browsers.text.browser import TextBrowser
+from oneiro_web.browsers.text.state import State
 from oneiro_web.sites.web import Reply
 from web.tests.pages import Pages, html, one, redirect
 
@@ -357,3 +358,55 @@ LOCATORS = [
 def test_locators_of_webarena_are_read_without_running_anything(locator, found):
     session = open_page(LOCATED)
     assert session.locate(locator) == found
+
+
+@pytest.mark.parametrize("address", ["http://[", "//[::1", "http://[::1/#x", "http://]/"])
+@pytest.mark.parametrize("body", ['<a href="{}">On</a>', '<form action="{}"><button>On</button></form>',
+                                  '<form action="{}" method="post"><button>On</button></form>'])  # fmt: skip
+def test_an_address_without_a_readable_host_is_refused_in_a_sentence(address: str, body: str) -> None:
+    session = open_page(body.format(address))
+    node = next(node for node in session.observe().nodes.values() if node.role in ("link", "button"))
+    outcome = session.act(Action(Kind.CLICK, node.id))
+    assert outcome.failure == "That address cannot be read without doubt, so it is blocked."
+    assert session.url == "http://here.test/"
+
+
+@pytest.mark.parametrize("charset", ["undefined", "idna", "hex", "no-such", "utf-8"])
+def test_a_page_of_an_unreadable_charset_is_read_as_utf_8(charset: str) -> None:
+    body = "<title>Café</title><p>x".encode()
+    web = Pages({"http://here.test/": Reply(200, (("content-type", f"text/html; charset={charset}"),), body)})
+    assert TextBrowser().open(web, ["http://here.test/"]).observe().title == "Café"
+
+
+def test_links_forms_and_style_sheets_are_relative_to_the_base() -> None:
+    head = '<base href="/deep/er/"><base href="/other/"><link rel="stylesheet" href="s.css">'
+    web = Pages({
+        "http://here.test/": f'{head}<a href="page">On</a><form action="send"><button>Go</button></form><p>seen</p>',
+        "http://here.test/deep/er/s.css": Reply(200, (("content-type", "text/css"),), b"p { display: none }"),
+        "http://here.test/deep/er/page": "<title>Page</title>",
+        "http://here.test/deep/er/send": "<title>Sent</title>",
+    })  # fmt: skip
+    for role, title in (("link", "Page"), ("button", "Sent")):
+        session = TextBrowser().open(web, ["http://here.test/"])
+        page = session.observe()
+        assert "seen" not in page.text()
+        session.act(Action(Kind.CLICK, next(node.id for node in page.nodes.values() if node.role == role)))
+        assert session.observe().title == title
+
+
+def test_a_base_that_no_browser_may_open_is_ignored() -> None:
+    session = open_page('<base href="javascript:x/"><a href="/to">On</a>')
+    node = next(node for node in session.observe().nodes.values() if node.role == "link")
+    session.act(Action(Kind.CLICK, node.id))
+    assert session.url == "http://here.test/to"
+
+
+def test_a_list_is_asked_once_for_its_chosen_option_however_many_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each question walks over the whole list."""
+    questions = []
+    options = State.options
+    monkeypatch.setattr(State, "options", lambda state, select: questions.append(select) or options(state, select))
+    session = open_page(f"<select>{'<option>x' * 40}<option selected>last</select>")
+    text = session.simplified_html()
+    assert text.count("<option") == 41 and '<option data-status="selected"> last </option>' in text
+    assert len(questions) == 1

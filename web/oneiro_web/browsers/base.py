@@ -189,12 +189,20 @@ def address(url: str) -> str | None:
 @lru_cache(maxsize=4096)
 def resolved(base: str, url: str) -> str | None:
     """The address to ask for when a page at `base` names `url`; None as for `address`."""
-    return address(urljoin(base, url))
+    return address(joined(base, url))
+
+
+def joined(base: str, url: str) -> str:
+    """`url` as a page at `base` means it; as it is written where no host can be read from it (`http://[`)."""
+    try:
+        return urljoin(base, url)
+    except ValueError:
+        return url
 
 
 def refused(url: str) -> Failed:
     """What an agent is told when `address` gives None."""
     scheme = url.strip().split(":")[0].lower()
-    if scheme in ("http", "https"):
+    if scheme in ("http", "https") or scheme.startswith("//"):
         return Failed("That address cannot be read without doubt, so it is blocked.")
     return Failed(f"Addresses that begin with '{scheme}:' are blocked.")

@@ -67,9 +67,11 @@ def check_rows(check: DatabaseCheck, web: Web) -> Checked:
 
 def check_unchanged(guard: DatabaseGuard, web: Web) -> Checked:
     """All databases of the episode hold what they held when it began, but for the allowed rows."""
-    allowed: dict[str, dict[str, str | None]] = {}
+    allowed: dict[tuple[str, str], list[tuple[str, tuple[str, ...] | None]]] = {}
     for name, tables in guard.allow.items():
-        allowed.setdefault(_site(name).store.name, {}).update(tables)
+        for written, condition in tables.items():
+            table, columns = _table(written)
+            allowed.setdefault((_site(name).store.name, table), []).append((condition or "1", columns))
     for site in SITES.values():
         store = site.store.name
         if store not in web.databases:
@@ -78,11 +80,13 @@ def check_unchanged(guard: DatabaseGuard, web: Web) -> Checked:
         if _tables(now) != _tables(before):
             return Checked("db_guard", 0.0, f"{store}: the tables are others")
         for (table,) in query(now, "SELECT name FROM touched"):
-            rule = allowed.get(store, {}).get(table, "0")
-            if rule is None:
-                continue
+            rules = allowed.get((store, table), [])
+            rule = " OR ".join(f"({condition})" for condition, _ in rules) or "0"
             if Counter(query(now, _others(table, rule))) != _before(site.name, web.content, table, rule):
                 return Checked("db_guard", 0.0, f"{store}: {table} was changed where it must not be")
+            for condition, columns in rules:
+                if columns is not None and not _kept(now, before, table, condition, columns):
+                    return Checked("db_guard", 0.0, f"{store}: {table}: more than {', '.join(columns)} was changed")
     return Checked("db_guard", 1.0, "nothing else was changed")
 
 
@@ -96,10 +100,24 @@ def _tables(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
     return query(db, "SELECT name, sql FROM sqlite_master WHERE type = 'table' ORDER BY name")
 
 
+def _table(written: str) -> tuple[str, tuple[str, ...] | None]:
+    """`project(stars, updated)`: a table and some of its columns; None for all of them."""
+    found = re.fullmatch(r"([A-Za-z_][A-Za-z0-9_]*)(?:\(([A-Za-z0-9_, ]+)\))?", written)
+    if found is None:
+        raise WebError(f"{written!r} is no name of a table")
+    return found[1], tuple(found[2].split(", ")) if found[2] else None
+
+
+def _kept(now: sqlite3.Connection, before: sqlite3.Connection, table: str, rule: str, columns: tuple[str, ...]) -> bool:
+    """Whether the rows to which a rule applied are still there, with the same values in all other columns."""
+    names = [column[0] for column in before.execute(f'SELECT * FROM "{table}" LIMIT 0').description]
+    select = f'SELECT rowid, {", ".join(name for name in names if name not in columns)} FROM "{table}"'
+    rows = query(before, f"{select} WHERE {rule}")
+    return Counter(query(now, f"{select} WHERE rowid IN ({', '.join(str(row[0]) for row in rows)})")) == Counter(rows)
+
+
 def _others(table: str, rule: str) -> str:
     """The rows of a table to which a rule does not apply."""
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", table):
-        raise WebError(f"{table!r} is no name of a table")
     return f'SELECT * FROM "{table}" WHERE ({rule}) IS NOT TRUE'
 
 

@@ -16,15 +16,28 @@ LONGEST = 20_000
 
 _SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 _METRES = {"km": 1000.0, "mi": 1609.344, "m": 1.0, "ft": 0.3048}
+_DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_TEENS = (
+    "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+)  # fmt: skip
+_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 _WORDS: dict[str, float] = {
-    "zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
-    "ten": 10, "eleven": 11, "twelve": 12,
-}  # fmt: skip
+    word: number
+    for number, word in enumerate(
+        (
+            *_DIGITS,
+            *_TEENS,
+            *(f"{ten}-{digit}" if digit != "zero" else ten for ten in _TENS for digit in _DIGITS),
+        )
+    )
+}
 _MONTHS = {
     "jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6, "jul": 7, "aug": 8, "sep": 9, "oct": 10, "nov": 11,
     "dec": 12,
 }  # fmt: skip
-_FIGURE = r"\d[\d,]*(?:\.\d+)?"
+_BARE_FIGURE = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
+_FIGURE = rf"(?<!\d)(?<!\d[.,]){_BARE_FIGURE}"
+"""Not the end of another one, as in `1,5 km`."""
 _DURATION = re.compile(rf"({_FIGURE})\s*(?:(days?|d)|(hours?|hrs?|h)|(minutes?|mins?|m)|(seconds?|secs?|s))(?![a-z])")
 _CLOCK = re.compile(r"(?<![\d:])(\d{1,3}):([0-5]\d)(?::([0-5]\d))?(?![\d:])")
 _DISTANCE = re.compile(
@@ -33,16 +46,20 @@ _DISTANCE = re.compile(
 _MONEY = re.compile(
     rf"(-?)\s?(?:[$€£]\s?({_FIGURE})|({_FIGURE})\s?(?:[$€£]|dollars?|usd|euros?|eur|pounds?|gbp)(?![a-z]))"
 )
-_NUMBER = re.compile(rf"(?<![\w.,])-?{_FIGURE}(?![\d])")
-_WORD_NUMBER = re.compile(rf"\b({'|'.join(_WORDS)})\b")
+_NUMBER = re.compile(rf"(?<![\w.])-?(?:{_BARE_FIGURE}|\.\d+)(?!\.?\d)")
+_WORD_NUMBER = re.compile(
+    rf"\b(?:(?:{'|'.join(_TENS)})(?:[- ](?:{'|'.join(_DIGITS[1:])}))?|{'|'.join((*_DIGITS, *_TEENS))})\b"
+)
 _DATES = (
-    (re.compile(r"(?<!\d)(\d{4})-(\d{1,2})-(\d{1,2})(?!\d)"), "ymd"),
+    (re.compile(r"(?<!\d)(\d{4})[-/](\d{1,2})[-/](\d{1,2})(?!\d)"), "ymd"),
     (re.compile(r"(?<!\d)(\d{1,2})/(\d{1,2})/(\d{4}|\d{2})(?!\d)"), "mdy"),
     (re.compile(r"\b([a-z]{3,9})\.? (\d{1,2})(?:st|nd|rd|th)?,? (\d{4})(?!\d)"), "mdy"),
     (re.compile(r"(?<!\d)(\d{1,2})(?:st|nd|rd|th)? (?:of )?([a-z]{3,9})\.?,? (\d{4})(?!\d)"), "dmy"),
 )
 _AND = re.compile(r"[\s,]*(?:and)?[\s,]*")
 _NA = re.compile(r"n\s?/?\s?a(?![a-z])|not (?:achievable|applicable|available|possible)\b")
+
+_NA_AND_VALUE = re.compile(rf"(?:{_NA.pattern})\W*(?:or )?\W*(?:\d|(?:yes|no)$)")
 
 
 def _plain(text: str) -> str:
@@ -89,10 +106,18 @@ def money(text: str) -> list[float]:
 
 
 def numbers(text: str) -> list[float]:
-    """Numbers in figures; in words, up to twelve, where there are none in figures."""
+    """Numbers in figures; in words, below a hundred, where there are none in figures."""
     text = _plain(text)
-    found = [float(match[0].replace(",", "")) for match in _NUMBER.finditer(text)]
-    return found or [_WORDS[match[1]] for match in _WORD_NUMBER.finditer(text)]
+    found = [_figure(match[0]) for match in _NUMBER.finditer(text)]
+    return found or [_WORDS[match[0].replace(" ", "-")] for match in _WORD_NUMBER.finditer(text)]
+
+
+def counts(text: str) -> list[float]:
+    """Numbers that are neither money nor part of a date; all of them where there are no others."""
+    bare = _MONEY.sub(" ", _plain(text))
+    for pattern, _ in _DATES:
+        bare = pattern.sub(" ", bare)
+    return numbers(bare) or numbers(text)
 
 
 def dates(text: str) -> list[date]:
@@ -117,9 +142,14 @@ def yes_or_no(text: str) -> list[bool]:
     return [match[1] in ("yes", "true")] if match else []
 
 
-def is_na(text: str) -> bool:
-    """Whether an answer says that the task cannot be done."""
+def begins_na(text: str) -> bool:
+    """Whether an answer begins by saying that the task cannot be done, whatever follows."""
     return _NA.match(_plain(text).strip("'\".")) is not None
+
+
+def is_na(text: str) -> bool:
+    """Whether an answer says that the task cannot be done, and does not go on with a value."""
+    return begins_na(text) and not _NA_AND_VALUE.match(_plain(text).strip("'\"."))
 
 
 def names(text: str) -> list[str]:
@@ -130,7 +160,7 @@ def names(text: str) -> list[str]:
 
 
 READERS: dict[str, Callable[[str], Sequence[Any]]] = {
-    "number": numbers, "money": money, "duration": durations, "distance": distances, "date": dates,
+    "number": counts, "money": money, "duration": durations, "distance": distances, "date": dates,
     "yes_no": yes_or_no,
 }  # fmt: skip
 """The types of which an answer holds one value."""
@@ -187,7 +217,7 @@ def agrees(references: Sequence[str], answer: str) -> list[bool]:
 
 
 def _agrees(reference: str, answer: str, references: Sequence[str], longest: int) -> bool:
-    if is_na(reference) or is_na(answer):
+    if begins_na(reference) or begins_na(answer):
         return is_na(reference) and is_na(answer)
     found = _LABELLED.fullmatch(reference.strip())
     kind = kind_of(found[2]) if found else "text"

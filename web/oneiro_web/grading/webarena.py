@@ -19,6 +19,7 @@ from oneiro_web.grading.result import Checked, UnsupportedCheck, shown
 from oneiro_web.grading.tokens import tokens
 from oneiro_web.grading.values import agrees, is_na
 from oneiro_web.tasks import Contents, Evaluation, PageTarget
+from oneiro_web.urls import page_of
 
 OR = " |OR| "
 
@@ -222,13 +223,29 @@ def url_match(evaluation: Evaluation, url: str, variant: Variant) -> Checked:
     """The address of the tab in front against the reference and its alternatives."""
     wanted = (evaluation.reference_url or "").split(OR)
     rule = evaluation.url_note or variant.url_rule
-    if rule == "EXACT":
+    if rule == "SAME PAGE":
+        right = any(same_page(one, url) for one in wanted)
+    elif rule == "EXACT":
         right = _one_slash_less(url) in [_one_slash_less(one) for one in wanted]
     elif variant.url_parts:
         right = _parts_match([one.rstrip("/") for one in wanted], url.rstrip("/"))
     else:
         right = any(_one_slash_less(one) in _one_slash_less(url) for one in wanted)
     return Checked("url_match", float(right), f"{shown(url, 120)} {'matches' if right else 'does not match'} {rule}")
+
+
+FREE = re.compile(r"p=1|sort=.*")
+"""What may be in a query that does not ask for it: the first page of a list, and any order."""
+
+
+def same_page(wanted: str, url: str) -> bool:
+    """The rule of our own tasks: the same host and path, and the same query as the site reads it."""
+    one, other = page_of(wanted), page_of(url)
+    if one is None or other is None or one[:3] != other[:3]:
+        return False
+    asked, query = one[3], other[3]
+    more = [f"{key}={value}" for key, value in query.items() if key not in asked]
+    return asked.items() <= query.items() and all(FREE.fullmatch(pair) for pair in more)
 
 
 def _one_slash_less(url: str) -> str:

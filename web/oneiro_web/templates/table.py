@@ -84,13 +84,16 @@ class ShowPage(TableTemplate):
 
 
 Allowed = dict[str, str | None]
+BESIDE = ("held_status", "updated_at")
+"""Columns that the sites write by themselves when others of the row are edited."""
 
 
 class Change(TableTemplate):
     """A task that changes the database.
 
     `rows` are queries, each with the one row that it must give at the end, and `changes` the tables that may differ,
-    each with a condition on the rows. `:slot` stands for a slot's value, in SQL as a literal. Values of a row may also
+    each with a condition on the rows; `table(column, ...)` where rows that are there may differ in some columns alone.
+    `:slot` stands for a slot's value, in SQL as a literal. Values of a row may also
     be functions of the slots, and so may `rows` and `changes` as a whole.
 
     `edits`, as `"product id"`, names a table and the slot (or number) of one of its rows: that row may differ, and at
@@ -129,7 +132,8 @@ class Change(TableTemplate):
         allowed: Allowed = {table: literal(condition, slots) for table, condition in self.conditions.items()}
         if self.edits:
             table, number = self.edits
-            allowed[table] = f"id = {slots.get(number, number)}"
+            columns = ", ".join((*slots["row"], *BESIDE))
+            allowed[f"{table}({columns})"] = f"id = {slots.get(number, number)}"
         return allowed
 
 

@@ -43,7 +43,8 @@ SCRIPT = """<script>
     core.EPISODE_MAX_TIME = 86400000;
     Math.seedrandom(SEED);
     begin();
-    document.documentElement.setAttribute("data-wob-query", core.getUtterance());
+    var said = core.getUtterance();  // three tasks of the inbox wrap it with the values of its fields
+    document.documentElement.setAttribute("data-wob-query", said.utterance === undefined ? said : said.utterance);
   };
   core.endEpisode = function () {
     end.apply(core, arguments);

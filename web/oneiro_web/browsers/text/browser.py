@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from urllib.parse import urldefrag, urljoin
+from urllib.parse import urldefrag
 
 from oneiro_web.actions import Action, Kind
 from oneiro_web.browsers.base import (
@@ -20,6 +20,7 @@ from oneiro_web.browsers.base import (
     Session,
     Visited,
     address,
+    joined,
     refused,
     resolved,
 )
@@ -159,11 +160,11 @@ class TextSession(Session):
     def navigate(self, url: str, method: str = "GET", body: bytes = b"", new_tab: bool = False) -> None:
         """Follow an address from the page in front."""
         here = self.page.url
-        base, url = here if here != BLANK else "", url.strip()
+        base, url = self.page.base if here != BLANK else "", url.strip()
         target = resolved(base, url)
         if target is None:
             self.event("blocked")
-            raise refused(urljoin(base, url))
+            raise refused(joined(base, url))
         bare, fragment = urldefrag(target)
         if method == "GET" and not new_tab and (fragment or "#" in target) and bare == urldefrag(here)[0]:
             self.tab.go(replace(self.page, url=target))
@@ -332,11 +333,11 @@ class TextSession(Session):
         target = said.get("formtarget") or form.attributes.get("target", "")
         if method == "dialog":
             return
-        encoded = forms.encode(pairs)
+        encoded, place = forms.encode(pairs), action.partition("#")[0]
         if method == "post":
-            self.navigate(urldefrag(action)[0], "POST", encoded.encode("ascii"), target == "_blank")
+            self.navigate(place, "POST", encoded.encode("ascii"), target == "_blank")
         else:
-            self.navigate(f"{urldefrag(action)[0].split('?')[0]}?{encoded}", new_tab=target == "_blank")
+            self.navigate(f"{place.partition('?')[0]}?{encoded}", new_tab=target == "_blank")
 
     def type(self, action: Action) -> None:
         """Click a field and write into it."""

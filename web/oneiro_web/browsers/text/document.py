@@ -36,7 +36,7 @@ ATTRIBUTE = re.compile(r'([^\s="/>]+)(?:="([^"]*)")?')
 NOT_PLAIN = re.compile(r"\b(?:aria-|role|hidden|style=|title=|disabled)")
 MARKS = ("id", "autofocus", "aria-labelledby")
 """Attributes by which elements are found later."""
-NOTED = frozenset(("label", "link", "title"))
+NOTED = frozenset(("base", "label", "link", "title"))
 """Elements that are found later by their tag."""
 NO_ATTRIBUTES: tuple[dict[str, str], bool, bool] = ({}, True, False)
 INDEX = "data-oneiro-index"
@@ -101,6 +101,8 @@ class Document:
         self.referenced: set[str] = set()
         """Ids that `aria-labelledby` points at."""
         self.title, self._titled = "", False
+        self.base = ""
+        """What its first `base` says that links are relative to."""
         self._read(LexborHTMLParser(html if len(html) < LARGE else tame(html)).html or "", most_elements)
 
     def _read(self, html: str, most_elements: int) -> None:
@@ -147,6 +149,8 @@ class Document:
             self.referenced.update(attributes["aria-labelledby"].split())
         if tag == "link" and "stylesheet" in attributes.get("rel", "").lower():
             self.links.append(element)
+        elif tag == "base":
+            self.base = self.base or attributes.get("href", "")
         elif tag == "title" and not self._titled and element.closest("svg") is None:
             self.title, self._titled = " ".join(element.text().split()), True
 

@@ -73,7 +73,8 @@ def arrow(page: Loaded, focus: Element, step: int) -> None:
     state = page.state
     if focus.tag == "select" and "multiple" not in focus.attributes:
         options = [e for e in focus.elements() if e.tag == "option" and not is_disabled(e)]
-        chosen = next((index for index, e in enumerate(options) if e in state.options(focus)), -1)
+        known = state.options(focus)
+        chosen = next((index for index, e in enumerate(options) if e in known), -1)
         if 0 <= chosen + step < len(options):
             state.chosen[focus] = frozenset([options[chosen + step]])
     elif forms.kind(focus) == "radio":

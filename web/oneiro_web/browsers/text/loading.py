@@ -77,6 +77,16 @@ class Loaded:
     state: State = field(default_factory=State)
     posted: bool = False
 
+    @property
+    def base(self) -> str:
+        """What its links are relative to: what its `base` says, or its own address."""
+        return base_of(self.rendering.document, self.url)
+
+
+def base_of(document: Document, url: str) -> str:
+    """What the links of a document at an address are relative to."""
+    return (resolved(url, document.base) if document.base else None) or url
+
 
 class Loader:
     """Fetches pages of one episode's web and keeps its cookies."""
@@ -170,9 +180,9 @@ class Loader:
 
     def sheets_of(self, document: Document, url: str) -> tuple[str, ...]:
         """The linked style sheets of a page."""
-        found = []
+        found, base = [], base_of(document, url)
         for element in document.links[:MOST_SHEETS]:
-            target = resolved(url, element.attributes.get("href", ""))
+            target = resolved(base, element.attributes.get("href", ""))
             if target is None:
                 continue
             if target not in self.sheets:
@@ -192,5 +202,5 @@ def decode(body: bytes, kind: str) -> str:
         name = found[1].decode("ascii") if found else "utf-8"
     try:
         return body.decode(name, "replace")
-    except LookupError:
+    except (LookupError, ValueError):  # `undefined` and `idna` are codecs of Python that read no page
         return body.decode("utf-8", "replace")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from html import escape
 
 from oneiro_web.browsers.text.document import Document, Element
@@ -63,6 +64,8 @@ class _Writer:
     def __init__(self, state: State, styles: Styles, clickable: set[Element]) -> None:
         self.state, self.styles, self.clickable = state, styles, clickable
         self.numbered: list[Element] = []
+        self.options = lru_cache(maxsize=64)(state.options)
+        """Every option of a list asks for the chosen ones."""
 
     def element(self, element: Element) -> str:
         """The element as text; only its contents where it says nothing itself; '' where there is nothing to say."""
@@ -107,7 +110,7 @@ class _Writer:
         if tag == "input" and kind in ("checkbox", "radio"):
             said["data-status"] = "checked" if self.state.is_checked(element) else "not-checked"
         if tag == "select":
-            chosen = self.state.options(element)
+            chosen = self.options(element)
             names = [" ".join(option.text().split()) for option in element.elements() if option in chosen]
             if names:
                 said["data-value"] = names[0]
@@ -115,7 +118,7 @@ class _Writer:
             said.pop("value", None)
             said.pop("selected", None)
             select = element.closest("select")
-            if select is not None and element in self.state.options(select):
+            if select is not None and element in self.options(select):
                 said["data-status"] = "selected"
         written: list[str] = []
         for key in KEPT:

@@ -96,7 +96,8 @@ def canceled(site: str, slots: Slots) -> list[Check]:
 def canceling(slots: Slots) -> dict[str, str | None]:
     """What canceling an order changes."""
     return {
-        "sales_order": f"id = {slots['order']}",
-        "order_comment": f"order_id = {slots['order']} AND text LIKE 'Canceled by %'",
-        "product": f"id IN ({listed([product for product, _ in slots['stocks']])})",
+        "sales_order(status)": f"id = {slots['order']}",
+        "order_comment": f"order_id = {slots['order']} "
+        "AND text IN ('Canceled by the customer.', 'Canceled by the store.')",
+        "product(stock)": f"id IN ({listed([product for product, _ in slots['stocks']])})",
     }

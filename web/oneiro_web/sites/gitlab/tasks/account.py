@@ -11,8 +11,6 @@ from oneiro_web.templates.script import Script, View
 from oneiro_web.templates.table import Change, by, click, enter, pick, refill
 
 WORDS = load_words("gitlab")["tasks"]
-PROFILE = ("full_name", "email", "bio", "location", "website")
-"""What the form of a profile has beside the status, and must not change."""
 FOLLOWS = f"user = {ME} AND followed = :user"
 
 
@@ -38,8 +36,7 @@ def turn_to_todo(see: View, title: str) -> Script:
 
 
 def status(content: Content, rng: np.random.Generator) -> Slots | None:
-    (row,) = content.rows(f"SELECT {', '.join(PROFILE)} FROM user WHERE name = {ME}")
-    return {"text": one_of(rng, WORDS["statuses"]), "before": dict(row)}
+    return {"text": one_of(rng, WORDS["statuses"])}
 
 
 TEMPLATES = (
@@ -51,7 +48,7 @@ TEMPLATES = (
         draw=todo,
         way=[by(turn_to_todo, "{title}"), click("button", "Mark as done", within="{title}")],
         rows={"SELECT state FROM todo WHERE id = :todo": ("done",)},
-        changes={"todo": "id = :todo"},
+        changes={"todo(state)": "id = :todo"},
     ),
     Change(
         "gitlab/status",
@@ -64,13 +61,8 @@ TEMPLATES = (
             refill("Your status", "{text}"),
             click("button", "Update profile settings"),
         ],
-        rows={
-            f"SELECT status, {', '.join(PROFILE)} FROM user WHERE name = {ME}": (
-                ":text",
-                *(lambda slots, name=name: slots["before"][name] for name in PROFILE),
-            )
-        },
-        changes={"user": f"name = {ME}"},
+        rows={f"SELECT status FROM user WHERE name = {ME}": (":text",)},
+        changes={"user(status)": f"name = {ME}"},
     ),
     Change(
         "gitlab/follow",

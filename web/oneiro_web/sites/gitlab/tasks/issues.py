@@ -34,7 +34,10 @@ WORDS = load_words("gitlab")["tasks"]
 NEW = "project = :number AND title = :title"
 NEW_IDS = f"SELECT id FROM issue WHERE {NEW} AND author = {ME}"
 NOTE = f"author = {ME} AND body = :text"
-ISSUE = {"issue": "id = :issue", "issue_label": "issue = :issue"}
+ISSUE = {
+    "issue(title, description, assignee, milestone, state, due, updated)": "id = :issue",
+    "issue_label": "issue = :issue",
+}
 """Its rows. The edit form writes the labels anew even if they stay the same."""
 CLOSED_COLUMNS = "id, title, description, author, assignee, milestone, due"
 
@@ -108,11 +111,11 @@ def labelled_issues(content: Content, rng: np.random.Generator) -> Slots | None:
 
 
 def labelled(slots: Slots) -> Allowed:
-    return {"issue": f"id IN ({', '.join(str(issue[0]) for issue in slots['issues'])})"}
+    return {"issue(state, updated)": f"id IN ({', '.join(str(issue[0]) for issue in slots['issues'])})"}
 
 
 def all_closed(slots: Slots) -> list[Check]:
-    query = f"SELECT {CLOSED_COLUMNS}, state FROM issue WHERE {labelled(slots)['issue']}"
+    query = f"SELECT {CLOSED_COLUMNS}, state FROM issue WHERE {labelled(slots)['issue(state, updated)']}"
     return [holds("gitlab", query, *((*issue, "closed") for issue in slots["issues"]))]
 
 

@@ -92,6 +92,10 @@ def some_issue(content: Content, rng: np.random.Generator, where: str) -> Slots 
     }
 
 
+LEAST = 7
+"""What the counts of an answer add up to at least: smaller ones are too easily guessed."""
+
+
 def some_months(content: Content, rng: np.random.Generator, table: str, *values: str | int) -> Slots | None:
     """Two months in which something was created, and how often; `table` with its conditions."""
     sql = f"SELECT substr(created, 1, 7) AS month, count(*) AS times FROM {table} GROUP BY month ORDER BY month"
@@ -100,6 +104,8 @@ def some_months(content: Content, rng: np.random.Generator, table: str, *values:
         return None
     one, other = (rows[number] for number in rng.permutation(len(rows))[:2])
     times = [one["times"], other["times"]]
+    if sum(times) < LEAST:
+        return None
     return {"month": month_name(one["month"]), "other": month_name(other["month"]), "counts": times}
 
 

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 
 from oneiro_web.sites.dice import load_words, slug
+from oneiro_web.sites.gitlab.content import USER
 from oneiro_web.sites.gitlab.tasks.parts import ME, SEEN, open_project, some_project
 from oneiro_web.templates.base import Content, Slots, one_of
 from oneiro_web.templates.table import Change, by, choose_capital, click, write
@@ -35,7 +36,7 @@ TEMPLATES = (
         draw=partial(some_project, where=f"{SEEN} AND p.id NOT IN (SELECT project FROM star WHERE user = {ME})"),
         way=[by(open_project, "{project}"), click("button", "Star")],
         rows={f"SELECT count(*) FROM star WHERE {STARRED}": (1,)},
-        changes={"star": STARRED, "project": "id = :number"},
+        changes={"star": STARRED, "project(stars)": "id = :number"},
     ),
     Change(
         "gitlab/fork",
@@ -45,9 +46,17 @@ TEMPLATES = (
         held_out=True,
         draw=partial(some_project, where=f"{SEEN} AND p.path NOT IN (SELECT path FROM project WHERE namespace = {ME})"),
         way=[by(open_project, "{project}"), click("button", "Fork")],
-        rows={f"SELECT path FROM project WHERE {FORK}": (lambda slots: slots["project"].split("/")[1],)},
+        rows={
+            f"SELECT path FROM project WHERE {FORK}": (lambda slots: slots["project"].split("/")[1],),
+            f"SELECT count(*) FROM project WHERE {FORK} AND (title, description, visibility) = "
+            "(SELECT title, description, visibility FROM project WHERE id = :number)": (1,),
+            f"SELECT user, role FROM member WHERE {IN_FORK}": (USER, "owner"),
+            f"SELECT count(*) FROM file WHERE {IN_FORK} AND (path, text) NOT IN "
+            "(SELECT path, text FROM file WHERE project = :number)": (0,),
+        },
         changes={
-            "project": f"id = :number OR {FORK}",
+            "project(forks)": "id = :number",
+            "project": FORK,
             **dict.fromkeys(("member", "file", "branch", "revision"), IN_FORK),
         },
     ),
@@ -64,10 +73,17 @@ TEMPLATES = (
             choose_capital("Visibility", "visibility"),
             click("button", "Create project"),
         ],
-        rows={f"SELECT visibility, description FROM project WHERE {NEW}": (":visibility", ":text")},
+        rows={
+            f"SELECT path, visibility, description FROM project WHERE {NEW}": (
+                lambda slots: slug(slots["title"]),
+                ":visibility",
+                ":text",
+            ),
+            f"SELECT count(*) <= 1 FROM revision WHERE {IN_NEW}": (1,),
+        },
         changes={
             "project": NEW,
-            "member": f"{IN_NEW} AND user = {ME}",
+            "member": f"{IN_NEW} AND user = {ME} AND role = 'owner'",
             "branch": f"{IN_NEW} AND name = 'main'",
             "file": f"{IN_NEW} AND path = 'README.md'",
             "revision": f"{IN_NEW} AND author = {ME}",

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from oneiro_web.sites.gitlab.tasks.parts import (
+    LEAST,
     ME,
     MINE,
     PROJECT,
@@ -69,15 +70,19 @@ def merge_state(content: Content, rng: np.random.Generator) -> Slots | None:
     return {"project": row["name"], "title": row["title"], "merged": merged, "day": row["created"][:10]}
 
 
+PROJECTS = ("project", "other", "third")
+
+
 def own_issues(content: Content, rng: np.random.Generator) -> Slots | None:
     rows = content.rows(
         f"SELECT {PROJECT}, count(*) AS issues FROM issue t JOIN project p ON p.id = t.project "
         f"WHERE t.state = 'opened' AND t.assignee = {ME} AND {SEEN} GROUP BY p.id ORDER BY p.id",
     )
-    if len(rows) < 2:
+    drawn = [rows[number] for number in rng.permutation(len(rows))[:3]]
+    counts = [row["issues"] for row in drawn]
+    if len(drawn) < 3 or sum(counts) < 5:  # smaller ones are too easily guessed
         return None
-    one, other = (rows[number] for number in rng.permutation(len(rows))[:2])
-    return {"project": one["project"], "other": other["project"], "counts": [one["issues"], other["issues"]]}
+    return {**{name: row["project"] for name, row in zip(PROJECTS, drawn, strict=True)}, "counts": counts}
 
 
 TEMPLATES = (
@@ -104,7 +109,7 @@ TEMPLATES = (
             f"SELECT {PROJECT}, l.name AS label, sum(issue.state = 'opened') || ' ' || sum(issue.state = 'closed') "
             "AS counts FROM label l JOIN issue_label ON issue_label.label = l.id "
             "JOIN issue ON issue.id = issue_label.issue JOIN project p ON p.id = l.project "
-            f"WHERE {SEEN} GROUP BY l.id HAVING count(*) > 2 ORDER BY l.id",
+            f"WHERE {SEEN} GROUP BY l.id HAVING count(*) >= {LEAST} ORDER BY l.id",
             counts=lambda text: [*map(int, text.split())],
         ),
         way=[part("Labels"), click("link", "{label}")],
@@ -228,9 +233,10 @@ TEMPLATES = (
     ),
     Question(
         "gitlab/own-issues",
-        "How many open issues of {project} are assigned to me, and how many of {other}? Answer with two numbers in "
-        "this order.",
-        "Count the open issues that I am assigned to, first in {project}, then in {other}. Answer with two numbers.",
+        "How many open issues are assigned to me in {project}, how many in {other}, and how many in {third}? Answer "
+        "with three numbers in this order.",
+        "Count the open issues that I am assigned to, first in {project}, then in {other}, then in {third}. Answer "
+        "with three numbers.",
         skills="read count account",
         draw=own_issues,
         way=[click("link", "Issues"), by(to_the_end)],

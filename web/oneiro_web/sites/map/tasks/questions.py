@@ -26,11 +26,11 @@ from oneiro_web.templates.script import Script, View
 from oneiro_web.templates.table import Draw, Question, add, by, choose, click
 
 
-def place_with(column: str) -> Draw:
+def place_with(column: str, where: str = "1") -> Draw:
     """A place, and what its page says of it."""
 
     def draw(content: Content, rng: np.random.Generator) -> Slots | None:
-        place = some_place(content, rng)
+        place = some_place(content, rng, where)
         return {"place": place["name"], column: place[column]} if place else None
 
     return draw
@@ -42,15 +42,16 @@ def only_one(content: Content, rng: np.random.Generator) -> Slots | None:
     return {"category": part["category"], "town": part["town"]} if part else None
 
 
-def two_towns(content: Content, rng: np.random.Generator) -> Slots | None:
+def three_towns(content: Content, rng: np.random.Generator) -> Slots | None:
     sql = "SELECT town, count(*) AS places FROM place WHERE category = ? GROUP BY town ORDER BY town"
     category = some_category(content, rng, 5)
     rows = content.rows(sql, category)
-    if len(rows) < 2:
+    drawn = [rows[number] for number in rng.permutation(len(rows))[:3]]
+    counts = [row["places"] for row in drawn]
+    if len(drawn) < 3 or sum(counts) < 6:  # smaller ones are too easily guessed
         return None
-    one, other = (rows[number] for number in rng.permutation(len(rows))[:2])
-    names = {"category": category, "town": one["town"], "other": other["town"]}
-    return {**names, "counts": [one["places"], other["places"]]} if one["places"] + other["places"] > 2 else None
+    towns = {name: row["town"] for name, row in zip(("town", "other", "third"), drawn, strict=True)}
+    return {"category": category, **towns, "counts": counts}
 
 
 def trip_with(column: str) -> Draw:
@@ -100,12 +101,12 @@ def ask_both(see: View, slots: Slots) -> Script:
 
 
 def mode_gap(content: Content, rng: np.random.Generator) -> Slots | None:
-    ends = two_places(content, rng, "town = ?")
+    ends = two_places(content, rng)
     slow, fast = one_of(rng, (("foot", "bicycle"), ("foot", "car"), ("bicycle", "car")))
     if ends is None:
         return None
     minutes = (way(content, slow, *ends).seconds - way(content, fast, *ends).seconds) // 60
-    if minutes < 2:
+    if minutes < 6:
         return None
     names = {"start": ends[0]["name"], "end": ends[1]["name"], "slow": TRAVEL[slow], "fast": TRAVEL[fast]}
     return {**names, "modes": [slow, fast], "minutes": minutes}
@@ -134,9 +135,11 @@ def nearest_time(content: Content, rng: np.random.Generator) -> Slots | None:
     mode = one_of(rng, ("car", "bicycle"))
     if place is None:
         return None
-    duration = way(content, mode, place, by_time(content, mode, place, category)[0]).duration
+    first = way(content, mode, place, by_time(content, mode, place, category)[0])
+    if first.seconds < 360:
+        return None
     names = {"place": place["name"], "category": category, "mode": mode, "travel": TRAVEL[mode]}
-    return {**names, "duration": duration}
+    return {**names, "duration": first.duration}
 
 
 def nearest_accessible(content: Content, rng: np.random.Generator) -> Slots | None:
@@ -182,7 +185,7 @@ TEMPLATES = (
         "What are the opening hours of {place}? Write them as the map does.",
         "Give me the opening hours of {place}, exactly as they stand on its page.",
         skills="search read",
-        draw=place_with("hours"),
+        draw=place_with("hours", "hours NOT LIKE '%00:00-24:00'"),  # the commonest by far
         way=[by(open_place, "{place}")],
         answer="text hours",
     ),
@@ -197,12 +200,19 @@ TEMPLATES = (
     ),
     Question(
         "map/category-count",
-        "How many places of the category {category} are there in {town}, and how many in {other}? Answer with two "
-        "numbers in this order.",
-        "Count the places that are listed under {category}, first in {town}, then in {other}. Answer with two numbers.",
+        "How many places of the category {category} are there in {town}, how many in {other}, and how many in {third}? "
+        "Answer with three numbers in this order.",
+        "Count the places that are listed under {category}, first in {town}, then in {other}, then in {third}. Answer "
+        "with three numbers.",
         skills="filter count",
-        draw=two_towns,
-        way=[THE_PLACES, choose("Town", "{other}"), click("button", "Search")],
+        draw=three_towns,
+        way=[
+            THE_PLACES,
+            choose("Town", "{other}"),
+            click("button", "Search"),
+            choose("Town", "{third}"),
+            click("button", "Search"),
+        ],
         answer="counts counts",
     ),
     Question(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from oneiro_web.sites.dice import load_words
@@ -18,15 +16,17 @@ THEMES = {"Dark": "dark", "High contrast": "contrast"}
 OWN = f"name IN (SELECT forum FROM subscription WHERE user = {ME})"
 """Forums that the user is subscribed to."""
 SUBSCRIBED = f"SELECT count(*) FROM subscription WHERE user = {ME} AND forum = :forum"
-SUBSCRIPTION = {"subscription": f"user = {ME} AND forum = :forum", "forum": "name = :forum"}
+SUBSCRIPTION = {"subscription": f"user = {ME} AND forum = :forum", "forum(subscribers)": "name = :forum"}
 
+NEW_FORUM = f"user = {ME} AND forum = :forum"
 NEW_POST = f"author = {ME} AND title = :title"
 NEW_COMMENT = f"author = {ME} AND body = :text"
 COMMENTED = f"SELECT post, parent FROM comment WHERE {NEW_COMMENT}"
 COMMENT = {
     "comment": NEW_COMMENT,
-    "vote": f"user = {ME} AND kind = 'comment' AND target IN (SELECT id FROM comment WHERE {NEW_COMMENT})",
-    "post": "id = :post",
+    "vote": f"user = {ME} AND value = 1 AND kind = 'comment' "
+    f"AND target IN (SELECT id FROM comment WHERE {NEW_COMMENT})",
+    "post(comments)": "id = :post",
 }
 """What a new comment changes."""
 OWN_VOTE = f"user = {ME} AND kind = 'post' AND target = :post"
@@ -85,6 +85,14 @@ def new_forum(content: Content, rng: np.random.Generator) -> Slots | None:
     return None if taken else {"forum": name, "title": title, "text": text}
 
 
+def own_post(content: Content, rng: np.random.Generator) -> Slots | None:
+    post = some_post(content, rng, f"author = {ME}")
+    if post is None:
+        return None
+    rows = content.rows("SELECT id FROM comment WHERE post = ? ORDER BY id", post["post"])
+    return {**post, "comments": [row["id"] for row in rows]}
+
+
 TEMPLATES = (
     Change(
         "reddit/subscribe",
@@ -122,8 +130,8 @@ TEMPLATES = (
         rows={f"SELECT forum, body, url FROM post WHERE {NEW_POST}": (":forum", ":body", "")},
         changes={
             "post": NEW_POST,
-            "vote": f"user = {ME} AND kind = 'post' AND target IN (SELECT id FROM post WHERE {NEW_POST})",
-            "forum": "name = :forum",
+            "vote": f"user = {ME} AND value = 1 AND kind = 'post' AND target IN (SELECT id FROM post WHERE {NEW_POST})",
+            "forum(submissions)": "name = :forum",
         },
     ),
     Change(
@@ -159,7 +167,7 @@ TEMPLATES = (
         draw=post_and_vote,
         way=[enter("Search query", "{title}"), click("button", "{vote}", within="{title}")],
         rows={f"SELECT value FROM vote WHERE {OWN_VOTE}": (lambda slots: 1 if slots["vote"] == "Upvote" else -1,)},
-        changes={"vote": OWN_VOTE, "post": "id = :post"},
+        changes={"vote": OWN_VOTE, "post(upvotes, downvotes, score, hot)": "id = :post"},
     ),
     Change(
         "reddit/biography",
@@ -174,7 +182,7 @@ TEMPLATES = (
             click("button", "Save"),
         ],
         rows={f"SELECT bio FROM user WHERE name = {ME}": (":text",)},
-        changes={"user": f"name = {ME}"},
+        changes={"user(bio)": f"name = {ME}"},
     ),
     Change(
         "reddit/theme",
@@ -184,7 +192,7 @@ TEMPLATES = (
         draw=theme,
         way=[click("link", "Settings"), choose("Theme", "{theme}"), click("button", "Save")],
         rows={f"SELECT theme FROM user WHERE name = {ME}": (lambda slots: THEMES[slots["theme"]],)},
-        changes={"user": f"name = {ME}"},
+        changes={"user(theme)": f"name = {ME}"},
     ),
     Change(
         "reddit/create-forum",
@@ -200,8 +208,8 @@ TEMPLATES = (
             write("Description", "{text}"),
             click("button", "Create forum"),
         ],
-        rows={"SELECT title, description FROM forum WHERE name = :forum": (":title", ":text")},
-        changes={"forum": "name = :forum", "moderator": "forum = :forum", "subscription": "forum = :forum"},
+        rows={"SELECT title, description, sidebar, tags FROM forum WHERE name = :forum": (":title", ":text", "", "")},
+        changes={"forum": "name = :forum", "moderator": NEW_FORUM, "subscription": NEW_FORUM},
     ),
     Change(
         "reddit/delete-post",
@@ -209,14 +217,14 @@ TEMPLATES = (
         'Remove the post "{title}" that I wrote in {forum}.',
         skills="search delete account",
         held_out=True,
-        draw=partial(some_post, where=f"author = {ME}"),
+        draw=own_post,
         way=[by(open_post, "{title}"), click("button", "Delete post")],
         rows={"SELECT count(*) FROM post WHERE id = :post": (0,)},
         changes={
             "post": "id = :post",
             "comment": "post = :post",
-            "vote": "kind = 'post' AND target = :post OR kind = 'comment'",
-            "forum": "name = :forum",
+            "vote": "kind = 'post' AND target = :post OR kind = 'comment' AND target IN (:comments)",
+            "forum(submissions)": "name = :forum",
         },
     ),
 )

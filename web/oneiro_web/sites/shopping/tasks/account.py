@@ -38,8 +38,9 @@ def review(content: Content, rng: np.random.Generator) -> Slots | None:
 
 
 def message(content: Content, rng: np.random.Generator) -> Slots | None:
-    email = content.value("SELECT email FROM customer WHERE id = ?", SHOPPER_ID)
-    return {"text": one_of(rng, WORDS["messages"]), "email": email, "last": last_id(content, "contact_message")}
+    sql = "SELECT email, first_name || ' ' || last_name AS name, phone FROM customer WHERE id = ?"
+    (sender,) = content.rows(sql, SHOPPER_ID)
+    return {"text": one_of(rng, WORDS["messages"]), **dict(sender), "last": last_id(content, "contact_message")}
 
 
 def phone(content: Content, rng: np.random.Generator) -> Slots | None:
@@ -91,7 +92,7 @@ TEMPLATES = (
                 ":text",
             )
         },
-        changes={"review": "id > :last AND product_id = :id"},
+        changes={"review": f"id > :last AND product_id = :id AND customer_id = {SHOPPER_ID} AND status = 'pending'"},
     ),
     Change(
         "shopping/contact",
@@ -100,7 +101,14 @@ TEMPLATES = (
         skills="form write",
         draw=message,
         way=[click("link", "Contact Us"), write("What’s on your mind?", "{text}"), click("button", "Submit")],
-        rows={"SELECT email, message FROM contact_message WHERE id > :last": (":email", ":text")},
+        rows={
+            "SELECT email, name, phone, message FROM contact_message WHERE id > :last": (
+                ":email",
+                ":name",
+                ":phone",
+                ":text",
+            )
+        },
         changes={"contact_message": "id > :last"},
     ),
     Change(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,12 @@ from oneiro_web.templates.base import Content, Slots, holds, one_of
 from oneiro_web.templates.script import Script, View
 from oneiro_web.templates.table import Allowed, Change, by, click
 
+SHIP = ("street", "city", "region", "postcode", "country", "phone")
+
+
+def shipped(slots: Slots, place: int) -> Any:
+    return slots["ship"][place]
+
 
 def with_delivery(content: Content, rng: np.random.Generator, purchase: Slots | None) -> Slots | None:
     """A purchase, and where and how it is to be sent and paid."""
@@ -38,6 +45,7 @@ def with_delivery(content: Content, rng: np.random.Generator, purchase: Slots | 
         "city": place["city"],
         "street": place["street"],
         "place": ", ".join(place[key] for key in ("street", "city", "region", "postcode")),
+        "ship": [f"{place['first_name']} {place['last_name']}", *(place[key] for key in SHIP)],
         "method": one_of(rng, (STANDARD, EXPRESS)),
         "payment": one_of(rng, PAYMENTS),
         "coupon": "",
@@ -58,8 +66,8 @@ def ordered(slots: Slots) -> Allowed:
     return {
         "sales_order": f"id = {new}",
         "order_item": f"order_id = {new}",
-        "order_comment": f"order_id = {new}",
-        "product": f"id = {slots['id']}",
+        "order_comment": f"order_id = {new} AND text = 'Order received.'",
+        "product(stock)": f"id = {slots['id']}",
     }
 
 
@@ -101,15 +109,15 @@ def in_cart(slots: Slots) -> list[Check]:
 
 
 PLACED = {
-    "SELECT customer_id, status, subtotal, coupon, shipping_method, payment_method, ship_street FROM sales_order "
-    "WHERE id > :last": (
+    "SELECT customer_id, status, subtotal, coupon, shipping_method, payment_method, ship_name, "
+    f"{', '.join(f'ship_{key}' for key in SHIP)} FROM sales_order WHERE id > :last": (
         SHOPPER_ID,
         "pending",
         lambda slots: slots["price"] * slots["quantity"],
         ":coupon",
         ":method",
         ":payment",
-        ":street",
+        *(partial(shipped, place=place) for place in range(len(SHIP) + 1)),
     ),
     "SELECT product_id, options, quantity FROM order_item WHERE order_id > :last": (":id", ":chosen", ":quantity"),
     "SELECT stock FROM product WHERE id = :id": (lambda slots: slots["stock"] - slots["quantity"],),

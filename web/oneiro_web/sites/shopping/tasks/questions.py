@@ -53,8 +53,11 @@ def price_range(content: Content, rng: np.random.Generator) -> Slots | None:
     first = int(rng.integers(1, len(prices) - 2))
     last = int(rng.integers(first + 1, len(prices) - 1))
     low, high = prices[first] // 500 * 5, prices[last] // 500 * 5 + 5
-    count = sum(low * 100 <= price <= high * 100 for price in prices)
-    return None if count == len(prices) else {**place, "low": f"${low}", "high": f"${high}", "count": count}
+    inside = [price for price in prices if low * 100 <= price <= high * 100]
+    if len(inside) == len(prices):
+        return None
+    asked = {"low": f"${low}", "high": f"${high}"}
+    return {**place, **asked, "count": len(inside), "cheapest": money(inside[0])}
 
 
 def filter_by_price(see: View, slots: Slots) -> Script:
@@ -70,8 +73,10 @@ def brand_below(content: Content, rng: np.random.Generator) -> Slots | None:
     if len(rows) < 5 or any(row["brand"] != brand for row in rows):
         return None
     high = rows[int(rng.integers(1, len(rows) - 1))]["final_price"] // 500 * 5 + 5
-    count = sum(row["final_price"] <= high * 100 for row in rows)
-    return None if count == len(rows) else {"brand": brand, "high": f"${high}", "count": count}
+    prices = [row["final_price"] for row in rows if row["final_price"] <= high * 100]
+    if len(prices) == len(rows):
+        return None
+    return {"brand": brand, "high": f"${high}", "count": len(prices), "dearest": money(prices[-1])}
 
 
 def stars(content: Content, rng: np.random.Generator) -> Slots | None:
@@ -79,9 +84,14 @@ def stars(content: Content, rng: np.random.Generator) -> Slots | None:
     if row is None:
         return None
     stars = int(rng.integers(2, 6))
-    sql = "SELECT count(*) FROM review WHERE product_id = ? AND status = 'approved' AND stars = ?"
-    count = content.value(sql, row["id"], stars)
-    return {"product": row["name"], "stars": stars, "count": count} if count > 1 else None
+    sql = (
+        "SELECT count(*) AS count, max(created_at) AS newest FROM review "
+        "WHERE product_id = ? AND status = 'approved' AND stars = ?"
+    )
+    (given,) = content.rows(sql, row["id"], stars)
+    if given["count"] < 2:
+        return None
+    return {"product": row["name"], "stars": stars, "count": given["count"], "newest": day(given["newest"])}
 
 
 def critics(content: Content, rng: np.random.Generator) -> Slots | None:
@@ -158,17 +168,20 @@ TEMPLATES = (
     ),
     Question(
         "shopping/price-range-count",
-        "How many products in the category {category} of {department} cost between {low} and {high}?",
-        "Count what I could buy for {low} to {high} under {department}, {category}.",
+        "How many products in the category {category} of {department} cost between {low} and {high}, and what is the "
+        "lowest price among them?",
+        "Count what I could buy for {low} to {high} under {department}, {category}, and give the lowest of these "
+        "prices.",
         skills="navigate filter count",
         draw=price_range,
         way=[filter_by_price],
-        answer="number count",
+        answer="number count, money cheapest",
     ),
     Question(
         "shopping/brand-count",
-        "How many products of the brand {brand} do you sell for at most {high}?",
-        "Count the things made by {brand} that cost {high} or less.",
+        "How many products of the brand {brand} do you sell for at most {high}, and what is the highest price among "
+        "them?",
+        "Count the things made by {brand} that cost {high} or less, and give the highest of their prices.",
         skills="filter form count",
         held_out=True,
         draw=brand_below,
@@ -177,16 +190,16 @@ TEMPLATES = (
             write("Brand", "{brand}"),
             lambda see, slots: see.type("Price to", slots["high"][1:], enter=True),
         ],
-        answer="number count",
+        answer="number count, money dearest",
     ),
     Question(
         "shopping/star-count",
-        'How many customers gave exactly {stars} stars to the "{product}"?',
-        'Count the {stars}-star reviews of the "{product}".',
+        'How many customers gave exactly {stars} stars to the "{product}", and on which day did the last of them?',
+        'Count the {stars}-star reviews of the "{product}", and give the date of the newest of these.',
         skills="search page read count",
         draw=stars,
         way=ALL_REVIEWS,
-        answer="number count",
+        answer="number count, date newest",
     ),
     Question(
         "shopping/critics",

@@ -168,13 +168,17 @@ TEMPLATES = (
             click("button", "Save"),
         ],
         rows={
-            "SELECT name, sku, price, special_price, stock, status FROM product WHERE id > :last": (
+            "SELECT name, sku, price, special_price, stock, status, brand, short_description, description FROM product "
+            "WHERE id > :last": (
                 ":product",
                 ":sku",
                 lambda slots: int(slots["price"].replace(".", "")),
                 None,
                 ":stock",
                 "enabled",
+                "",
+                "",
+                "",
             )
         },
         changes={"product": "id > :last"},
@@ -196,7 +200,7 @@ TEMPLATES = (
         draw=pending_reviews,
         way=[judge_all],
         rows=judged,
-        changes={"review": "id IN (:reviews)"},
+        changes={"review(status)": "id IN (:reviews)"},
     ),
     Change(
         "shopping_admin/delete-review",

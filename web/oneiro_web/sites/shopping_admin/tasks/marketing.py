@@ -86,8 +86,19 @@ TEMPLATES = (
             click("button", "Save"),
         ],
         rows={
-            "SELECT name, coupon, customer_group, action, amount, active, minimum, from_date, to_date FROM cart_rule "
-            "WHERE id > :last": (":rule", ":coupon", ":group", "by_percent", ":amount", 1, 0, "", "")
+            "SELECT name, coupon, customer_group, action, amount, active, minimum, from_date, to_date, "
+            "description FROM cart_rule WHERE id > :last": (
+                ":rule",
+                ":coupon",
+                ":group",
+                "by_percent",
+                ":amount",
+                1,
+                0,
+                "",
+                "",
+                "",
+            )
         },
         changes={"cart_rule": "id > :last"},
     ),

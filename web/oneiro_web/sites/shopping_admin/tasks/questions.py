@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from oneiro_web.sites.shopping_admin.pages.reports import BESTSELLERS, LOW
@@ -41,10 +43,12 @@ def phone(content: Content, rng: np.random.Generator) -> Slots | None:
 def order_count(content: Content, rng: np.random.Generator) -> Slots | None:
     row = content.pick(
         rng,
-        "SELECT customer_name AS customer, status, count(*) AS count FROM sales_order GROUP BY customer_name, status "
-        "HAVING count(*) > 1 ORDER BY 1, 2",
+        "SELECT customer_name AS customer, status, count(*) AS count, max(total) AS total FROM sales_order "
+        "GROUP BY customer_name, status HAVING count(*) > 1 ORDER BY 1, 2",
     )
-    return dict(row) if row and found_once(content, row["customer"]) else None
+    if row is None or not found_once(content, row["customer"]):
+        return None
+    return {**dict(row), "total": money(row["total"])}
 
 
 def month_sales(content: Content, rng: np.random.Generator) -> Slots | None:
@@ -86,12 +90,15 @@ def review_count(content: Content, rng: np.random.Generator) -> Slots | None:
     most = int(rng.integers(least + 1, 6))
     row = content.pick(
         rng,
-        "SELECT p.name, count(*) AS count FROM review r JOIN product p ON p.id = r.product_id WHERE "
-        "r.stars BETWEEN ? AND ? GROUP BY p.id HAVING count(*) > 2 ORDER BY p.id",
+        "SELECT p.name, count(*) AS count, max(r.created_at) AS newest FROM review r JOIN product p "
+        "ON p.id = r.product_id WHERE r.stars BETWEEN ? AND ? GROUP BY p.id HAVING count(*) > 2 ORDER BY p.id",
         least,
         most,
     )
-    return {"product": row["name"], "least": least, "most": most, "count": row["count"]} if row else None
+    if row is None:
+        return None
+    asked = {"product": row["name"], "least": least, "most": most}
+    return {**asked, "count": row["count"], "newest": row["newest"][:10]}
 
 
 def coupon_discount(content: Content, rng: np.random.Generator) -> Slots | None:
@@ -131,14 +138,17 @@ TEMPLATES = (
         "Give the email address of the customer who placed order {number}.",
         "Somebody wants to write to whoever placed order {number}. What is the email address?",
         skills="filter read",
-        draw=add(some_order, "SELECT customer_email AS email FROM sales_order WHERE id = :order"),
+        draw=add(
+            partial(some_order, where="customer_id != 1"),  # whose orders are many
+            "SELECT customer_email AS email FROM sales_order WHERE id = :order",
+        ),
         way=[by(open_order, "{number}")],
         answer="text email",
     ),
     Question(
         "shopping_admin/order-count",
-        "How many {status} orders does {customer} have?",
-        "Count the orders of {customer} that have the status {status}.",
+        "How many {status} orders does {customer} have, and what is the highest grand total among them?",
+        "Count the orders of {customer} that have the status {status}, and give the highest grand total of these.",
         skills="filter count",
         draw=order_count,
         way=[
@@ -147,7 +157,7 @@ TEMPLATES = (
             choose_capital("Status", "status"),
             click("button", "Apply Filters"),
         ],
-        answer="number count",
+        answer="number count, money total",
     ),
     Question(
         "shopping_admin/sales-in-month",
@@ -191,12 +201,14 @@ TEMPLATES = (
     ),
     Question(
         "shopping_admin/review-count",
-        'How many reviews with {least} to {most} stars do we have for the "{product}", whatever their status?',
-        'Count all reviews of the "{product}" that give it {least} to {most} stars, also those not approved.',
+        'How many reviews with {least} to {most} stars do we have for the "{product}", whatever their status, and on '
+        "which day was the newest of them created?",
+        'Count all reviews of the "{product}" that give it {least} to {most} stars, also those not approved, and give '
+        "the date of the newest.",
         skills="filter count",
         draw=review_count,
         way=[grid("Reviews", Product="{product}", Stars_from="{least}", Stars_to="{most}")],
-        answer="number count",
+        answer="number count, date newest",
     ),
     Question(
         "shopping_admin/largest-order",
