@@ -92,21 +92,20 @@ def some_issue(content: Content, rng: np.random.Generator, where: str) -> Slots 
     }
 
 
-LEAST = 7
+LEAST = 6
 """What the counts of an answer add up to at least: smaller ones are too easily guessed."""
 
 
 def some_months(content: Content, rng: np.random.Generator, table: str, *values: str | int) -> Slots | None:
-    """Two months in which something was created, and how often; `table` with its conditions."""
+    """Three months in which something was created, and how often; `table` with its conditions."""
     sql = f"SELECT substr(created, 1, 7) AS month, count(*) AS times FROM {table} GROUP BY month ORDER BY month"
     rows = content.rows(sql, *values)
-    if len(rows) < 2:
+    drawn = [rows[number] for number in rng.permutation(len(rows))[:3]]
+    counts = [row["times"] for row in drawn]
+    if len(drawn) < 3 or sum(counts) < LEAST:
         return None
-    one, other = (rows[number] for number in rng.permutation(len(rows))[:2])
-    times = [one["times"], other["times"]]
-    if sum(times) < LEAST:
-        return None
-    return {"month": month_name(one["month"]), "other": month_name(other["month"]), "counts": times}
+    months = {name: month_name(row["month"]) for name, row in zip(("month", "other", "third"), drawn, strict=True)}
+    return {**months, "counts": counts}
 
 
 def issue_holds(slots: Slots, labels: list[int] | None = None, **changed: Any) -> list[Check]:

@@ -22,7 +22,7 @@ from oneiro_web.sites.gitlab.tasks.parts import (
     tab,
     to_the_end,
 )
-from oneiro_web.templates.base import Content, Slots
+from oneiro_web.templates.base import Content, Slots, one_of
 from oneiro_web.templates.script import Script, View
 from oneiro_web.templates.table import Question, add, by, choose, click, enter, pick, split
 
@@ -80,9 +80,26 @@ def own_issues(content: Content, rng: np.random.Generator) -> Slots | None:
     )
     drawn = [rows[number] for number in rng.permutation(len(rows))[:3]]
     counts = [row["issues"] for row in drawn]
-    if len(drawn) < 3 or sum(counts) < 5:  # smaller ones are too easily guessed
+    if len(drawn) < 3 or sum(counts) < LEAST:
         return None
     return {**{name: row["project"] for name, row in zip(PROJECTS, drawn, strict=True)}, "counts": counts}
+
+
+PLACES = {"most": 0, "second most": 1, "third most": 2, "fewest": -1}
+
+
+def starred(content: Content, rng: np.random.Generator) -> Slots | None:
+    """A project of a group by its place, where no two have as many stars."""
+    team = content.pick(rng, "SELECT path, title FROM team ORDER BY path")
+    place = one_of(rng, list(PLACES))
+    if team is None:
+        return None
+    rows = content.rows(
+        f"SELECT path, stars FROM project p WHERE namespace = ? AND {SEEN} ORDER BY 2 DESC", team["path"]
+    )
+    if len(rows) < 2 or PLACES[place] >= len(rows) or len({row["stars"] for row in rows}) < len(rows):
+        return None
+    return {"group": team["title"], "place": place, "name": rows[PLACES[place]]["path"]}
 
 
 TEMPLATES = (
@@ -117,10 +134,10 @@ TEMPLATES = (
     ),
     Question(
         "gitlab/commits-in-month",
-        "How many commits did {author} make to the main branch of {project} in {month}, and how many in {other}? "
-        "Answer with two numbers in this order.",
-        "Count the commits of the user {author} on main in {project}, first in {month}, then in {other}. Answer with "
-        "two numbers.",
+        "How many commits did {author} make to the main branch of {project} in {month}, how many in {other}, and how "
+        "many in {third}? Answer with three numbers in this order.",
+        "Count the commits of the user {author} on main in {project}, first in {month}, then in {other}, then in "
+        "{third}. Answer with three numbers.",
         skills="search filter page count",
         draw=commit_months,
         way=[part("Commits"), choose("Author", "{author}"), click("button", "Filter"), by(to_the_end)],
@@ -196,10 +213,10 @@ TEMPLATES = (
     ),
     Question(
         "gitlab/issues-in-month",
-        "How many issues of {project}, open or closed, were created in {month}, and how many in {other}? Answer with "
-        "two numbers in this order.",
+        "How many issues of {project}, open or closed, were created in {month}, how many in {other}, and how many in "
+        "{third}? Answer with three numbers in this order.",
         "Count all the issues, whether open or not, that were reported to {project}, first in {month}, then in "
-        "{other}. Answer with two numbers.",
+        "{other}, then in {third}. Answer with three numbers.",
         skills="search filter page count",
         held_out=True,
         draw=issue_months,
@@ -208,16 +225,12 @@ TEMPLATES = (
     ),
     Question(
         "gitlab/most-starred",
-        "Which project of the group {group} has the most stars? Answer with the project's name, without the group.",
-        "Name the project with the most stars in the group {group}, without the group's own name.",
+        "Which project of the group {group} has the {place} stars? Answer with the project's name, without the group.",
+        "Name the project with the {place} stars in the group {group}, without the group's own name.",
         skills="read compare",
         start="/projects/new",  # the first page lists projects
         held_out=True,
-        draw=add(
-            pick("SELECT title AS 'group' FROM team ORDER BY path"),
-            "SELECT path AS name, stars AS rank FROM project p "
-            f"WHERE namespace = (SELECT path FROM team WHERE title = :group) AND {SEEN} ORDER BY rank DESC",
-        ),
+        draw=starred,
         way=[click("link", "Groups"), click("link", "{group}")],
         answer="text name",
     ),
