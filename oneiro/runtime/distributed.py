@@ -121,16 +121,16 @@ def _join() -> _Ranks:
     backend = "cpu:gloo,cuda:nccl" if gpus >= here > 0 else "gloo"
     try:
         store, _, _ = next(iter(dist.rendezvous("env://", timeout=JOINING)))
-        dist.init_process_group(
-            backend, store=dist.PrefixStore("group", store), rank=rank, world_size=size, timeout=TIMEOUT
-        )
+        # torchrun's store outlives a restart: ranks must not find the addresses of those that were killed.
+        group = dist.PrefixStore(f"group-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+        dist.init_process_group(backend, store=group, rank=rank, world_size=size, timeout=TIMEOUT)
         groups = {scope: dist.new_group(backend="gloo", timeout=TIMEOUT) for scope in ("foreground", "background")}
     except (RuntimeError, ValueError, OSError) as error:
         raise OneiroError(
             f"rank {rank} of {size} cannot join the others at {os.environ.get('MASTER_ADDR')}:"
             f"{os.environ.get('MASTER_PORT')}: {first_line(error)}; see oneiro doctor --distributed"
         ) from error
-    return _Ranks(rank, size, os.getpid(), store.clone(), groups)
+    return _Ranks(rank, size, os.getpid(), group.clone(), groups)
 
 
 def _is_lost_connection(error: RuntimeError) -> bool:

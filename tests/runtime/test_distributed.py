@@ -220,7 +220,7 @@ def numbers(run: Path) -> list[bytes]:
     return [(run / name).read_bytes() for name in ("metrics.jsonl", "summary.json")]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_torchrun_starts_all_again_after_a_rank_was_killed_and_the_run_goes_on(tmp_path: Path) -> None:
     recipe, out = tmp_path / "toy.yaml", tmp_path / "killed"
     recipe.write_text("system: toy\npause: 0.1\nlearn: {steps: 40}\n")
