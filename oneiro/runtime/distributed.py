@@ -122,15 +122,17 @@ def _join() -> _Ranks:
     try:
         store, _, _ = next(iter(dist.rendezvous("env://", timeout=JOINING)))
         # torchrun's store outlives a restart: ranks must not find the addresses of those that were killed.
-        group = dist.PrefixStore(f"group-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
-        dist.init_process_group(backend, store=group, rank=rank, world_size=size, timeout=TIMEOUT)
+        prefix = f"group-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+        dist.init_process_group(
+            backend, store=dist.PrefixStore(prefix, store), rank=rank, world_size=size, timeout=TIMEOUT
+        )
         groups = {scope: dist.new_group(backend="gloo", timeout=TIMEOUT) for scope in ("foreground", "background")}
     except (RuntimeError, ValueError, OSError) as error:
         raise OneiroError(
             f"rank {rank} of {size} cannot join the others at {os.environ.get('MASTER_ADDR')}:"
             f"{os.environ.get('MASTER_PORT')}: {first_line(error)}; see oneiro doctor --distributed"
         ) from error
-    return _Ranks(rank, size, os.getpid(), group.clone(), groups)
+    return _Ranks(rank, size, os.getpid(), dist.PrefixStore(prefix, store.clone()), groups)
 
 
 def _is_lost_connection(error: RuntimeError) -> bool:
