@@ -18,7 +18,7 @@ from torch import nn
 from oneiro.episode import Episode, FinishReason, Floats, Row, groups_of
 from oneiro.learning import checkpoint, filters, finite, losses
 from oneiro.learning.algorithms import Trajectory
-from oneiro.learning.algorithms.base import trajectory
+from oneiro.learning.algorithms.base import StateValue, trajectory
 from oneiro.learning.async_rollout import AsyncRollout, copy_of
 from oneiro.learning.correction import correct
 from oneiro.learning.example import Example, gather, scatter
@@ -187,10 +187,6 @@ def make_learners(
         "policy": Learner(language.backbone, learner_settings, updates, seed=seed),
         "critic": Learner(body, critic_settings, updates, head, has_lm_head=False, seed=seed),
     }
-
-
-StateValue = tuple[Floats, float]
-"""An outcome critic's value of each turn's state, and of the state that the last turn left."""
 
 
 def learn(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import torch
 
 from oneiro.episode import Row, SamplingParams, given
+from oneiro.learning import checkpoint
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.reference import Reference
-from oneiro.learning.settings import ReferenceSettings
+from oneiro.learning.settings import OptimiserSettings, ReferenceSettings
 from oneiro.models.admission import backbone_of, excerpt
 from oneiro.models.backbone import Backbone
 from oneiro.models.heads import ValueHead
@@ -58,3 +61,35 @@ def test_values_and_log_probabilities_are_float32() -> None:
     values = ValueHead(8)(torch.ones(3, 8, dtype=torch.bfloat16))
     assert values.dtype == torch.float32 and values.tolist() == [0.0] * 3
     assert {p.dtype for p in excerpt(make_tiny().model.to(torch.bfloat16)).parameters()} == {torch.float32}
+
+
+def test_steps_smaller_than_the_rounding_add_up_from_phase_to_phase(tmp_path: Path) -> None:
+    """Each phase has a learner of its own. With the optimiser of the phase before, sixty phases are sixty steps of one
+    learner; with the weights alone, each phase starts again from what bfloat16 has kept, which is nothing.
+    """
+    row = Row([given([3, 4, 5]), given([6, 7, 8, 9], ce=1.0)])
+    settings = LearnerSettings(optimiser=OptimiserSettings(lr=1e-5, weight_decay=0.0))
+    example, phases = Example.of(row), 60
+
+    def learner(backbone: Backbone) -> Learner:
+        return Learner(backbone, settings, 1)
+
+    start = half().state_dict()
+    together = learner(half())
+    for _ in range(phases):
+        together.update([example])
+    carried = half()
+    for phase in range(phases):
+        own = learner(carried)
+        checkpoint.restore(tmp_path, None, {"policy": own})
+        own.update([example])
+        checkpoint.save(tmp_path, phase + 1, None, {"policy": own}, keep=1)
+    forgetful = half()
+    for _ in range(phases):
+        learner(forgetful).update([example])
+    changed = {
+        name: sum(int((weight != start[key]).sum()) for key, weight in body.state_dict().items())
+        for name, body in (("together", together.backbone), ("carried", carried), ("forgetful", forgetful))
+    }
+    assert all(torch.equal(carried.state_dict()[key], weight) for key, weight in together.backbone.state_dict().items())
+    assert changed["carried"] > 10 * changed["forgetful"]

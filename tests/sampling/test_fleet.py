@@ -20,7 +20,6 @@ from oneiro.learning.settings import CorrectionSettings
 from oneiro.models.language import LanguageModel, LoraSettings, with_lora
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
-from oneiro.sampling import rollout_server
 from oneiro.sampling.completion import ServerFault
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.sampling.fleet import Fleet
@@ -402,24 +401,3 @@ def test_as_many_faults_as_retries_are_forgiven_and_each_brings_the_weights_agai
     ((sample,),) = fleet.generate([[3]], 1, FIVE)
     assert len(sample.tokens) == 5 and server.updates == 3 and len(server.bodies) == 3
     assert fleet.servers[0].fault == "" and fleet.servers[0].busy == 0
-
-
-class Answers:
-    """Answers in the place of a server, in order; what was asked is kept."""
-
-    def __init__(self, *replies: Any) -> None:
-        self.replies, self.asked = list(replies), list[tuple[str, Any, float]]()
-
-    def __call__(self, url: str, body: Any = None, seconds: float = 60.0) -> Any:
-        self.asked.append((url, body, seconds))
-        reply = self.replies.pop(0)
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
-
-
-def asked(monkeypatch: pytest.MonkeyPatch, kind: str, *replies: Any) -> tuple[RolloutServer, Answers]:
-    answers = Answers(*replies)
-    monkeypatch.setattr(rollout_server, "ask", answers)
-    settings = FleetSettings(urls=("http://here",), kind=kind, timeout_s=7.0)  # type: ignore[arg-type]
-    return RolloutServer("http://here", settings, vocabulary=330), answers

@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from oneiro.agents.linear.policy import SIZE, Choice, Index, LinearPolicy, choice, past_actions
 from oneiro.agents.reply import action_in
 from oneiro.episode import Episode, Floats
 from oneiro.learning.algorithms import Algorithm, Trajectory
-from oneiro.learning.loop import StateValue
+from oneiro.learning.algorithms.base import StateValue
+from oneiro.learning.losses import official_row_loss
 from oneiro.runtime import seeds
 
 Turn = Mapping[str, Any]
@@ -79,6 +81,22 @@ def cross_entropy(log_ratio: float, weight: float, before: float) -> float:
     return -weight
 
 
+def slope_of(algorithm: Algorithm) -> Slope:
+    """The derivative of the algorithm's loss by the log-probability of a reply of one token."""
+    kind = algorithm.loss.get("row")
+    if kind == "squared":
+        beta = float(algorithm.loss["row_beta"])
+        return lambda rho, target, before: 2 * beta * (beta * rho - target)
+    if kind == "official":
+
+        def slope(rho: float, target: float, before: float) -> float:
+            parts = (torch.tensor([number]) for number in (rho, target, before))
+            return float(official_row_loss(*parts)[1])
+
+        return slope
+    return lambda rho, number, before: -number
+
+
 def fit(
     policy: LinearPolicy,
     lessons: Sequence[tuple[Turn, float]],
@@ -111,6 +129,8 @@ def fit(
 class LinearCritic:
     """Whether the task will be done: a logistic regression on the features of all candidates of a page."""
 
+    epochs: int = 1
+    rate: float = 0.1
     weights: NDArray[np.float64] = field(default_factory=lambda: np.zeros(SIZE))
 
     def value(self, state: Index) -> float:
@@ -119,24 +139,21 @@ class LinearCritic:
     def values(self, turns: Sequence[Turn]) -> Floats:
         return np.array([self.value(Decision.of(turn).state) for turn in turns], np.float32)
 
-    def fit(
-        self, turns: Sequence[Turn], outcomes: Sequence[float], epochs: int, rate: float, seed: int, log: Log
-    ) -> dict[str, float]:
+    def fit(self, turns: Sequence[Turn], outcomes: Sequence[float], seed: int, log: Log) -> dict[str, float]:
         """Learn the outcome in every state; the mean loss of the last epoch."""
         states = [Decision.of(turn).state for turn in turns]
         loss = 0.0
-        for epoch in range(epochs):
+        for epoch in range(self.epochs):
             loss = 0.0
             for i in seeds.generator(seed, "critic", epoch).permutation(len(states)):
                 value = self.value(states[i])
                 loss -= math.log(value if outcomes[i] > 0 else 1 - value) / max(1, len(states))
-                self.weights[states[i]] -= rate * (value - outcomes[i]) * SHARPNESS / len(states[i])
+                self.weights[states[i]] -= self.rate * (value - outcomes[i]) * SHARPNESS / len(states[i])
             log(epoch + 1, {"loss": loss})
         return {"loss": loss}
 
     def save(self, folder: Path) -> None:
         LinearPolicy(0.0, self.weights).save(folder)
 
-    @classmethod
-    def load(cls, folder: Path) -> LinearCritic:
-        return cls(LinearPolicy.load(folder).weights)
+    def load(self, folder: Path) -> None:
+        self.weights = LinearPolicy.load(folder).weights

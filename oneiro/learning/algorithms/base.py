@@ -17,6 +17,9 @@ from oneiro.episode import Episode, Floats
 from oneiro.learning.settings import Aggregate
 from oneiro.recipe import Settings
 
+StateValue = tuple[Floats, float]
+"""An outcome critic's value of each turn's state, and of the state that the last turn left."""
+
 
 @dataclass(slots=True)
 class Trajectory:

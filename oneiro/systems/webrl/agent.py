@@ -13,20 +13,18 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 
 from oneiro.agents.linear import LinearCritic, LinearPolicy, fit
-from oneiro.agents.linear.train import Decision, Slope
+from oneiro.agents.linear.train import Decision, slope_of
 from oneiro.agents.policies import ModelPolicy, Policy
 from oneiro.agents.reply import TAG_TOKENS
 from oneiro.episode import Episode, Floats
 from oneiro.learning import checkpoint, loop, stages
 from oneiro.learning.algorithms import Algorithm
+from oneiro.learning.algorithms.base import StateValue
 from oneiro.learning.example import Example
 from oneiro.learning.filters import FilterSettings
 from oneiro.learning.learner import Learner
-from oneiro.learning.loop import StateValue
-from oneiro.learning.losses import official_row_loss
 from oneiro.learning.rl_settings import RlSettings
 from oneiro.models import language as languages
 from oneiro.models.chat import ChatFormat
@@ -75,7 +73,17 @@ class Agent(Protocol):
 class OutcomeCritic(Protocol):
     """Says whether the task will be done, and learns to."""
 
-    def values(self, turns: Sequence[Turn]) -> Floats: ...
+    def values(self, turns: Sequence[Turn]) -> Floats:
+        """[N] the probability of success in the state of each turn."""
+        ...
+
+    def fit(self, turns: Sequence[Turn], outcomes: Sequence[float], seed: int, log: Log) -> dict[str, float]:
+        """Learn the outcome in every state; the mean loss."""
+        ...
+
+    def save(self, folder: Path) -> None: ...
+
+    def load(self, folder: Path) -> None: ...
 
 
 def is_linear(recipe: WebrlRecipe) -> bool:
@@ -132,30 +140,18 @@ def agent_after(recipe: WebrlRecipe, run: Run, phase: Path | None) -> Agent:
     return LanguageAgent(recipe, languages.load(named), phase / LEARNER)
 
 
-def critic_after(recipe: WebrlRecipe, run: Run, phase: Path | None) -> Critic | LinearCritic:
+def critic_after(recipe: WebrlRecipe, run: Run, phase: Path | None) -> OutcomeCritic:
     """The critic after the phase of this folder; None: a new one."""
+    critic: OutcomeCritic
     if is_linear(recipe):
-        return LinearCritic.load(phase / "critic") if phase else LinearCritic()
-    language = stages.weights_after(run, ["sft"], recipe.model)
-    critic = Critic(language.backbone, row_format(recipe, language), recipe.critic, seeds.derive(recipe.seed, "critic"))
+        critic = LinearCritic(recipe.critic.epochs, recipe.critic.learner.optimiser.lr)
+    else:
+        language = stages.weights_after(run, ["sft"], recipe.model)
+        seed = seeds.derive(recipe.seed, "critic")
+        critic = Critic(language.backbone, row_format(recipe, language), recipe.critic, seed)
     if phase:
         critic.load(phase / "critic")
     return critic
-
-
-def fit_critic(
-    recipe: WebrlRecipe,
-    critic: Critic | LinearCritic,
-    turns: Sequence[Turn],
-    outcomes: Sequence[float],
-    seed: int,
-    log: Log,
-) -> dict[str, float]:
-    """The outcome, in every state."""
-    if isinstance(critic, LinearCritic):
-        settings = recipe.critic
-        return critic.fit(turns, outcomes, settings.epochs, settings.learner.optimiser.lr, seed, log)
-    return critic.fit(turns, outcomes, seed, log)
 
 
 @dataclass
@@ -179,7 +175,7 @@ class LanguageAgent:
     def confidences(self, turns: Sequence[tuple[Episode, int]]) -> list[float]:
         """Without the end token's probability."""
         form = self.form
-        examples = [Example.of(form.learned((episode, [place])).rows[place]) for episode, place in turns]
+        examples = [Example.of(form.weigh((episode, [place])).rows[place]) for episode, place in turns]
         logprobs, _ = Learner(self.language.backbone, self.recipe.actor.learner, 1).logprobs(examples)
         return [confidence(own[e.weights["policy"] != 0][:-1]) for e, own in zip(examples, logprobs, strict=True)]
 
@@ -193,7 +189,7 @@ class LanguageAgent:
         log: Log,
     ) -> dict[str, Any]:
         form, settings, steps = self.form, self.recipe.actor, sum(len(places) for _, places in lessons)
-        episodes = [form.learned(lesson) for lesson in lessons]
+        episodes = [form.weigh(lesson) for lesson in lessons]
         learning = settings.learner
         if isinstance(algorithm, GROUP_ALGORITHMS):
             # A constant length normaliser: a token counts the same in long and short replies.
@@ -270,19 +266,3 @@ class LinearAgent:
 
     def save(self, folder: Path) -> None:
         self.own.save(folder / "actor", metadata(self.recipe).model_dump(mode="json"))
-
-
-def slope_of(algorithm: Algorithm) -> Slope:
-    """The derivative of the algorithm's loss by the log-probability of a reply of one token."""
-    kind = algorithm.loss.get("row")
-    if kind == "squared":
-        beta = float(algorithm.loss["row_beta"])
-        return lambda rho, target, before: 2 * beta * (beta * rho - target)
-    if kind == "official":
-
-        def slope(rho: float, target: float, before: float) -> float:
-            parts = (torch.tensor([number]) for number in (rho, target, before))
-            return float(official_row_loss(*parts)[1])
-
-        return slope
-    return lambda rho, number, before: -number

@@ -127,9 +127,9 @@ class RowFormat:
         """
         if episode.rows:
             return episode.rows
-        return [self._written(turn, number, page_weight) for number, turn in enumerate(turns_of(episode), start=1)]
+        return [self._write(turn, number, page_weight) for number, turn in enumerate(turns_of(episode), start=1)]
 
-    def _written(self, turn: Turn, number: int, page_weight: float) -> Row:
+    def _write(self, turn: Turn, number: int, page_weight: float) -> Row:
         begins = begun(self.response_prefix, turn["state"])
         reply = np.append(self.chat.encode(turn["reply"].removeprefix(begins)), self.chat.end)
         segments = [given(self.state(turn), turn=number)]
@@ -139,7 +139,7 @@ class RowFormat:
             segments.append(given(self.chat.encode(begins), "assistant", turn=number))
         return Row([*segments, given(reply, "assistant", turn=number, ce=1.0)])
 
-    def learned(self, lesson: Lesson) -> Episode:
+    def weigh(self, lesson: Lesson) -> Episode:
         """The episode with a policy weight on the replies of those turns that are learned from, and on no others."""
         episode, places = lesson
         rows = []

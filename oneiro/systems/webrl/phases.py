@@ -26,7 +26,7 @@ import numpy as np
 
 from oneiro.agents.linear import turn_numbers
 from oneiro.episode import Episode, with_outcome
-from oneiro.learning.loop import StateValue
+from oneiro.learning.algorithms.base import StateValue
 from oneiro.rundir.records import read_lines
 from oneiro.rundir.run import Run
 from oneiro.runtime import files, seeds
@@ -103,7 +103,7 @@ class Phases:
     def tasks_of(self, k: int) -> list[Task]:
         return [Task.model_validate(row["task"]) for row in read_lines(self.play_folder(k) / "tasks.jsonl")]
 
-    def labelled(self, k: int) -> tuple[list[Episode], list[int | None]]:
+    def read_labelled(self, k: int) -> tuple[list[Episode], list[int | None]]:
         """A phase's episodes and what the outcome model said of each; demonstrations are successes."""
         folder = self.play_folder(k)
         if k == DEMONSTRATIONS:
@@ -217,7 +217,7 @@ class Phases:
     def replay(self, k: int) -> dict[str, Any]:
         """Past successful turns whose mean probability under the actor, 1 / perplexity, is in the band."""
         settings, recipe = self.recipe.replay, self.recipe
-        past = [self.labelled(phase) for phase in range(k)]
+        past = [self.read_labelled(phase) for phase in range(k)]
         phases = [episodes for episodes, _ in past]
         good = [[bool(given) for given in labels] for _, labels in past]
         places = replay.stored_turns(phases, good, settings.per_task)
@@ -227,7 +227,7 @@ class Phases:
             places = [places[i] for i in sorted(order)]
         stored = [(phases[phase][episode], turn) for phase, episode, turn in places]
         probabilities = self.actor_after(k - 1).confidences(stored)
-        new = sum(len(turns_of(episode)) for episode in self.labelled(k)[0])
+        new = sum(len(turns_of(episode)) for episode in self.read_labelled(k)[0])
         chosen = replay.select(places, probabilities, new, settings.band, settings.cap, seed)
         rows = [
             {"phase": phase, "trajectory": episode, "step": turn, "rank_score": probability}
@@ -239,7 +239,7 @@ class Phases:
 
     def lessons(self, k: int) -> list[Lesson]:
         """What a phase learns from: all new turns with a label, and the replayed ones."""
-        episodes, labels = self.labelled(k)
+        episodes, labels = self.read_labelled(k)
         new: list[Lesson] = [
             (with_outcome(episode, float(given)), range(len(turns_of(episode))))
             for episode, given in zip(episodes, labels, strict=True)
@@ -248,7 +248,7 @@ class Phases:
         turns: dict[tuple[int, int], list[int]] = {}
         for row in read_lines(self.folder(k) / "replay_selected.jsonl"):
             turns.setdefault((row["phase"], row["trajectory"]), []).append(row["step"])
-        phases = {phase: self.labelled(phase)[0] for phase in sorted({phase for phase, _ in turns})}
+        phases = {phase: self.read_labelled(phase)[0] for phase in sorted({phase for phase, _ in turns})}
         return new + [
             (with_outcome(phases[phase][number], 1.0), sorted(chosen))
             for (phase, number), chosen in sorted(turns.items())
@@ -263,12 +263,10 @@ class Phases:
         turns = [turns_of(episode)[place] for episode, places in lessons for place in places]
         outcomes = [episode.score for episode, places in lessons for _ in places]
         seed = seeds.derive(recipe.seed, "critic", k)
-        means = agents.fit_critic(
-            recipe, critic, turns, outcomes, seed, lambda step, values: self.run.log(stage, step, values)
-        )
+        means = critic.fit(turns, outcomes, seed, lambda step, values: self.run.log(stage, step, values))
         critic.save(self.folder(k) / "critic")
         self.drop(k - 2, "critic")
-        episodes, labels = self.labelled(k)
+        episodes, labels = self.read_labelled(k)
         known = [(turns_of(e)[0], float(given)) for e, given in zip(episodes, labels, strict=True) if given is not None]
         values = critic.values([turn for turn, _ in known])
         return {**means, "states": len(turns), "auc": auc(values.tolist(), [outcome for _, outcome in known])}
@@ -337,7 +335,7 @@ def evaluate(recipe: WebrlRecipe, run: Run, agent: Agent, stage: str) -> dict[st
     measured: dict[str, Any] = {}
     for number, split in enumerate(SPLITS):
         tasks = [Task.model_validate(row) for row in read_lines(run.path / f"{split}.jsonl")]
-        episodes = playing.played(recipe, tasks, policy, seeds.derive(recipe.seed, split), chat)
+        episodes = playing.play_tasks(recipe, tasks, policy, seeds.derive(recipe.seed, split), chat)
         success = {episode.group: int(episode.success) for episode in episodes}
         run.episodes(stage, number, [records.record(episode) for episode in episodes])
         measured[split] = {

@@ -55,7 +55,7 @@ def oracle_policy(recipe: WebrlRecipe) -> ScriptedPolicy:
     return ScriptedPolicy(mixture(1.0), (1, 1), recipe.dialogue.think, recipe.dialogue.world_model)
 
 
-def played(
+def play_tasks(
     recipe: WebrlRecipe,
     tasks: Sequence[Task],
     policy: Policy,
@@ -99,7 +99,7 @@ def play_chunks(
         part, path = tasks[first : first + size], folder / f"{first // size:04d}.jsonl"
         if not distributed.broadcast(path.exists()):
             player = player or policy()
-            records.write(path, played(recipe, part, player[0], seed, player[1], group_size, first, advance))
+            records.write(path, play_tasks(recipe, part, player[0], seed, player[1], group_size, first, advance))
         else:
             advance(len(part) * group_size)
     distributed.barrier()  # the last file is written

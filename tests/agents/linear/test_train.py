@@ -11,12 +11,11 @@ import pytest
 import oneiro
 from oneiro.agents.linear import LinearCritic, LinearPolicy, choice, fit, is_linear, turn_numbers
 from oneiro.agents.linear.features import named
-from oneiro.agents.linear.train import Decision
+from oneiro.agents.linear.train import Decision, slope_of
 from oneiro.episode import Episode, with_outcome
 from oneiro.learning.algorithms import Algorithm, Grpo, StateGrpo
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.seeds import generator
-from oneiro.systems.webrl.agent import slope_of
 from oneiro.systems.webrl.curriculum import draw_task
 from oneiro.systems.webrl.phases import state_values
 from oneiro.systems.webrl.recipe import WebrlRecipe, variant_named
@@ -114,9 +113,9 @@ def test_imitation_makes_the_shown_action_likely_and_the_critic_learns_the_outco
     assert confidences(policy, TURN)[0] > 0.9 and result["updates"] == 3
     assert losses[0] == pytest.approx(np.log(5)) and losses[0] > losses[1] > losses[2]
     assert result["log_ratio"] == pytest.approx(np.log(confidences(policy, TURN)[0] / 0.2))
-    critic = LinearCritic()
+    critic = LinearCritic(epochs=20, rate=0.1)
     assert critic.values([TURN]).tolist() == [0.5]
-    critic.fit([TURN], [1.0], 20, 0.1, 0, lambda epoch, values: None)
+    critic.fit([TURN], [1.0], 0, lambda epoch, values: None)
     assert critic.values([TURN])[0] > 0.6
 
 

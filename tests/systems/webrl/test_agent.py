@@ -74,7 +74,7 @@ def test_of_a_replayed_episode_only_the_chosen_turns_are_learned(tiny: LanguageM
     agent = LanguageAgent(RECIPE, tiny)
     turns = [PAGE, {**PAGE, "message": "another page", "reply": "<answer>click [3]"}]
     shown = Episode([], [0.0, 1.0], info={"task": {"id": "t"}, "turns": turns})
-    first, second = (row.segments[-1] for row in agent.form.learned((shown, [1])).rows)
+    first, second = (row.segments[-1] for row in agent.form.weigh((shown, [1])).rows)
     assert (first.weights["policy"], second.weights["policy"]) == (0.0, 1.0)
     assert first.acts and second.acts and not second.sampled
     before = agent.confidences([(shown, 0), (shown, 1)])
@@ -90,14 +90,9 @@ def test_the_optimiser_goes_on_where_the_phase_before_left_it(tiny: LanguageMode
     values = [(np.array([0.25], np.float32), 0.25)] * ATTEMPTS
     agent.learn(Paper(), lessons, values, [], 0, lambda number, statistics: None)
     assert agent.learner is not None
-    moments = {name: tensor.clone() for name, tensor in agent.learner.optimiser.state().items()}
     agent.save(tmp_path)
     following = LanguageAgent(RECIPE, tiny, tmp_path / LEARNER)
-    seen: list[dict[str, float]] = []
-    following.learn(Paper(), lessons, values, [], 0, lambda number, statistics: seen.append(statistics))
+    following.learn(Paper(), lessons, values, [], 0, lambda number, statistics: None)
     assert following.learner is not None and following.learner.optimiser.applied == 4
-    name = next(name for name in moments if name.endswith("exp_avg_sq") and moments[name].any())
-    # Four updates of AdamW remember more than two: the second moment went on from where it was.
-    assert float(following.learner.optimiser.state()[name].sum()) > 0
     steps = [tensor for name, tensor in following.learner.optimiser.state().items() if name.endswith("/step")]
     assert {int(step) for step in steps} == {4}
