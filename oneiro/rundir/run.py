@@ -27,7 +27,6 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -36,6 +35,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from oneiro.rundir import track
+from oneiro.rundir.provenance import first_difference, read_commit, read_versions
 from oneiro.rundir.records import (
     drop_torn_line,
     line_digest,
@@ -60,11 +60,6 @@ if TYPE_CHECKING:
 METRICS, TIMINGS = "metrics.jsonl", "timings.jsonl"
 DIGESTS = ".metrics-lines"
 """A digest of every line of `metrics.jsonl`, so that one which somebody cut or altered is noticed."""
-PACKAGES = ("oneiro", "torch", "transformers", "numpy")
-ASIDE = ("about", "needs", "takes", "next", "track", "profile", "checkpoint_minutes", "evaluation.every")
-"""Settings that change no result: a run may be resumed with others."""
-INTERVALS = ("checkpoint_every", "keep_checkpoints", "keep_episodes_every", "parallel", "workers", "worker_timeout_s")
-"""The same in every section that has them."""
 
 
 class Run:
@@ -162,9 +157,9 @@ class Run:
                 "status": "running",
                 "started": _now(),
                 "seed": self.recipe.get("seed", 0),
-                "versions": _versions(),
+                "versions": read_versions(),
                 "platform": platform.platform(),
-                "commit": _commit(),
+                "commit": read_commit(),
                 "stages": {},
             }
             self._save()
@@ -388,7 +383,7 @@ class Run:
             ) from error
 
     def _warn_of_other_versions(self) -> None:
-        now, then = _versions(), self.info.get("versions", {})
+        now, then = read_versions(), self.info.get("versions", {})
         changed = [f"{name} {then.get(name)} -> {now[name]}" for name in now if now[name] != then.get(name)]
         if changed:
             self.say(f"resumed with other versions ({', '.join(changed)}): the last digits may differ")
@@ -407,31 +402,6 @@ def require_run(path: Path) -> None:
         inside = sorted(str(entry) for entry in path.iterdir() if holds_run(entry)) if path.is_dir() else []
         meant = f"did you mean {inside[0]}?" if inside else "give one that `oneiro run` made"
         raise OneiroError(f"{path} is not a run directory: it has no recipe.yaml; {meant}")
-
-
-def first_difference(path: str | Path, recipe: Recipe) -> str:
-    """How `recipe` differs from the one stored in the run at `path`: the first key and both values, or nothing."""
-    from oneiro import recipe as recipes
-
-    stored = recipes.flat(recipes.read(Path(path) / "recipe.yaml"))
-    given = recipes.flat(recipes.plain(recipe))
-    for key in [*given, *stored]:
-        before, now = stored.get(key), given.get(key)
-        if before != now and not _aside(key, given):
-            return f"{key} was {_shown(before)}, now {_shown(now)}"
-    return ""
-
-
-def _aside(key: str, recipe: Mapping[str, Any]) -> bool:
-    """Whether a setting changes no result. With `async_rollout` a checkpoint decides which weights play next."""
-    section, _, name = key.rpartition(".")
-    if name == "checkpoint_every" and recipe.get(f"{section}.async_rollout"):
-        return False
-    return key in ASIDE or name in INTERVALS
-
-
-def _shown(value: Any) -> Any:
-    return "unset" if value is None else value
 
 
 def _lock(path: Path) -> int:
@@ -459,28 +429,3 @@ def _number(value: float) -> float | int | None:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _versions() -> dict[str, str]:
-    from importlib.metadata import PackageNotFoundError, version
-
-    versions = {"python": platform.python_version()}
-    for package in PACKAGES:
-        with contextlib.suppress(PackageNotFoundError):
-            versions[package] = version(package)
-    return versions
-
-
-def _commit() -> str | None:
-    """The commit of this source tree, with a + where files differ from it; None outside a repository."""
-    folder = Path(__file__).resolve().parent
-    git = ["git", "-C", str(folder)]
-    try:
-        tracked = subprocess.run([*git, "ls-files", "--error-unmatch", __file__], capture_output=True, timeout=10)
-        if tracked.returncode:
-            return None
-        commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10)
-        changes = subprocess.run([*git, "diff", "--quiet", "HEAD"], capture_output=True, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return commit.stdout.strip() + ("+" if changes.returncode else "")

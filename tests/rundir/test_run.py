@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 from oneiro import systems
+from oneiro.rundir.provenance import changes_no_result
 from oneiro.rundir.records import read_lines
-from oneiro.rundir.run import Run, _aside
+from oneiro.rundir.run import Run
 from oneiro.runtime import interrupt, progress
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.files import read_json
@@ -254,11 +255,12 @@ def test_what_changes_no_result_can_be_changed_on_the_way(tmp_path: Path, change
 
 def test_intervals_can_be_changed_unless_they_change_the_result() -> None:
     aside = {
-        key: _aside(key, {}) for key in ("rl.checkpoint_every", "sft.keep_checkpoints", "evaluation.every", "rl.lr")
+        key: changes_no_result(key, {})
+        for key in ("rl.checkpoint_every", "sft.keep_checkpoints", "evaluation.every", "rl.lr")
     }
     assert list(aside.values()) == [True, True, True, False]
-    assert not _aside("rl.checkpoint_every", {"rl.async_rollout": True})
-    assert not _aside("rl.select.every", {}) and not _aside("collapse_monitor.every", {})
+    assert not changes_no_result("rl.checkpoint_every", {"rl.async_rollout": True})
+    assert not changes_no_result("rl.select.every", {}) and not changes_no_result("collapse_monitor.every", {})
 
 
 # Interruptions, in real processes ------------------------------------------------------------------------------------
