@@ -37,10 +37,10 @@ class DreamingPolicy:
         answers = self.policy.answer(turns, seed)
         pairs = []
         for turn, answer in zip(turns, answers, strict=True):
-            asked = self.dialogue
-            found = replies.read(answer.text, asked.think, asked.world_model, asked.actions_per_turn, asked.parser)
-            if found.actions:
-                pairs.append((turn.playing, found.actions[0]))
+            form = self.dialogue
+            reply = replies.read(answer.text, form.think, form.world_model, form.actions_per_turn, form.parser)
+            if reply.actions:
+                pairs.append((turn.playing, reply.actions[0]))
         if pairs:
             self.predict_together(pairs)
         return answers

@@ -55,14 +55,14 @@ class Explorer:
     def _towards_untried(self, here: str, actions: tuple[str, ...]) -> list[str]:
         """First actions of the shortest known ways to states where something is left to try."""
         distance, firsts = {here: 0}, {here: set[str]()}
-        nearest, found = None, set[str]()
+        nearest, best = None, set[str]()
         ahead = deque([here])
         while ahead:
             state = ahead.popleft()
             if nearest is not None and distance[state] > nearest:
                 break
             if state != here and self._untried(state, actions):
-                nearest, found = distance[state], found | firsts[state]
+                nearest, best = distance[state], best | firsts[state]
                 continue
             for action, after in self.leads.get(state, {}).items():
                 if after is None:
@@ -72,4 +72,4 @@ class Explorer:
                     ahead.append(after)
                 if distance[after] == distance[state] + 1:
                     firsts[after] |= firsts[state] or {action}
-        return sorted(found)
+        return sorted(best)

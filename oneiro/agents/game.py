@@ -113,16 +113,16 @@ def start_many(games: Sequence[Game]) -> None:
         if game.task.task is not None:
             options[-1]["task"] = game.task.task
     started = many.reset_many([game.playing for game in games], [game.task.seed for game in games], options)
-    for game, found in zip(games, started, strict=True):
+    for game, result in zip(games, started, strict=True):
         with guarded(game):
-            game.state, info = _unless_raised(found)
+            game.state, info = _unless_raised(result)
             game.episode.task, game.episode.info["optimum"] = info["key"], info.get("optimum")
 
 
-def _unless_raised(found: Result | Exception) -> Result:
-    if isinstance(found, Exception):
-        raise found
-    return found
+def _unless_raised(result: Result | Exception) -> Result:
+    if isinstance(result, Exception):
+        raise result
+    return result
 
 
 def ask(game: Game, settings: DialogueSettings, chat: ChatFormat | None, response_prefix: str) -> None:

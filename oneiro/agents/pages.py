@@ -44,16 +44,16 @@ def _nodes(text: str) -> Iterator[tuple[str, str, str]]:
     read = ((line, NODE.fullmatch(line)) for line in text.splitlines())
     for is_option, part in groupby(read, key=lambda pair: pair[1] is not None and pair[1][2] == "option"):
         run = list(part)
-        for line, found in run:
-            if found is None:
+        for line, node in run:
+            if node is None:
                 if line and not line.startswith(MARKS):
                     yield "", line, ""
                 continue
-            number, role, quoted, properties = found.groups()
-            name, told = " ".join(unquoted(quoted).split()), TOLD.findall(properties)
-            hidden = is_option and len(run) > SHORT_LIST and "selected" not in told
+            number, role, quoted, properties = node.groups()
+            name, states = " ".join(unquoted(quoted).split()), TOLD.findall(properties)
+            hidden = is_option and len(run) > SHORT_LIST and "selected" not in states
             if not hidden and role not in GROUPS and (name or role in ACTED_ON):
-                words = [ROLES.get(role, role), name, *told]
+                words = [ROLES.get(role, role), name, *states]
                 yield role, f"[{number}] " + " ".join(word for word in words if word), name
 
 

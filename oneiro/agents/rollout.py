@@ -207,11 +207,11 @@ class _Rollout:
         if together is not None:
             answers: list[Sample] = together(asked, own)
             return answers
-        found: dict[int, Sample] = {}
+        samples: dict[int, Sample] = {}
         for number in dict.fromkeys(own):  # a batch of turns has one seed
             places = [place for place, seed in enumerate(own) if seed == number]
-            found.update(zip(places, self.policy.answer([asked[place] for place in places], number), strict=True))
-        return [found[place] for place in range(len(asked))]
+            samples.update(zip(places, self.policy.answer([asked[place] for place in places], number), strict=True))
+        return [samples[place] for place in range(len(asked))]
 
 
 def _unless_all_lost(episodes: list[Episode]) -> list[Episode]:

@@ -189,10 +189,10 @@ def restore(
     keep: int = KEPT,
 ) -> int:
     """Load the newest state into the given objects; returns the step to go on with, 0 if there is none."""
-    found = distributed.on_main_process(lambda: intact(folder, say))
-    if found is None:
+    newest = distributed.on_main_process(lambda: intact(folder, say))
+    if newest is None:
         return 0
-    checkpoint, state = found
+    checkpoint, state = newest
     saved = {name: read_state(checkpoint / f"{name}.safetensors", "optimiser state") for name in learners}
     for name, learner in learners.items():
         if name not in state.get("updates", {}) or name not in state.get("applied", {}):

@@ -85,7 +85,7 @@ class Learner:
         """Logarithm of the probability that top-p and top-k left in play at every token that carries loss; 0 where
         nothing was cut.
         """
-        found = [np.zeros(len(e), np.float32) for e in examples]
+        by_example = [np.zeros(len(e), np.float32) for e in examples]
         cut: dict[SamplingParams, list[int]] = {}
         for i, example in enumerate(examples):
             if not example.sampling.whole:
@@ -93,8 +93,8 @@ class Learner:
         for places in cut.values():
             (masses,) = self.parallel.score(self, Learner.measure_kept_mass, [examples[i] for i in places])
             for i, mass in zip(places, masses, strict=True):
-                found[i] = mass
-        return found
+                by_example[i] = mass
+        return by_example
 
     def values(self, examples: Sequence[Example]) -> list[Floats]:
         """The value head's estimate before every token that carries loss; [T] per example."""
@@ -105,31 +105,31 @@ class Learner:
     @torch.no_grad()
     def measure_logprobs(self, examples: Sequence[Example], backbone: Backbone | None) -> tuple[list[Floats], ...]:
         scored = self.computes if backbone is None else backbone
-        found = [np.zeros(len(e), np.float32) for e in examples], [np.zeros(len(e), np.float32) for e in examples]
+        by_example = [np.zeros(len(e), np.float32) for e in examples], [np.zeros(len(e), np.float32) for e in examples]
         for batch in self._batches(examples):
             scores = head.score(batch.hidden(scored), scored.output, batch.targets, batch.columns["temperature"])
-            for values, flat in zip(found, scores, strict=True):
+            for values, flat in zip(by_example, scores, strict=True):
                 scatter(values, batch, flat)
-        return found
+        return by_example
 
     @torch.no_grad()
     def measure_kept_mass(self, examples: Sequence[Example], backbone: Backbone | None) -> tuple[list[Floats], ...]:
         """All examples share temperature and truncation, because the mass is computed with one setting for a batch."""
-        found = [np.zeros(len(e), np.float32) for e in examples]
+        by_example = [np.zeros(len(e), np.float32) for e in examples]
         params = examples[0].sampling if examples else SamplingParams()
         for batch in self._batches(examples):
             hidden, columns = batch.hidden(self.computes), batch.columns
             mass = head.log_kept_mass(hidden, self.computes.output, batch.targets, columns["temperature"], params)
-            scatter(found, batch, mass)
-        return (found,)
+            scatter(by_example, batch, mass)
+        return (by_example,)
 
     @torch.no_grad()
     def measure_values(self, examples: Sequence[Example], backbone: Backbone | None) -> tuple[list[Floats], ...]:
         assert self.value_head is not None
-        found = [np.zeros(len(e), np.float32) for e in examples]
+        by_example = [np.zeros(len(e), np.float32) for e in examples]
         for batch in self._batches(examples):
-            scatter(found, batch, self.value_head(batch.hidden(self.computes)))
-        return (found,)
+            scatter(by_example, batch, self.value_head(batch.hidden(self.computes)))
+        return (by_example,)
 
     def accumulate(self, scaled: Sequence[Example], seed: int) -> Statistics:
         """Add the gradients of examples whose weights add up to the loss (`scaled_for`)."""
@@ -182,9 +182,9 @@ class Learner:
             finite.require(statistics.means(teaches))  # a loss that is not finite is the cause
             raise
         self.updates += 1
-        found = {**statistics.means(teaches), "grad_norm": norm, "lr": rate}
-        finite.require(found)
-        return found
+        metrics = {**statistics.means(teaches), "grad_norm": norm, "lr": rate}
+        finite.require(metrics)
+        return metrics
 
     @property
     def token_budget(self) -> int:
@@ -258,10 +258,10 @@ class Statistics:
 
     def on_cpu(self) -> Statistics:
         """The same, to be sent."""
-        found = Statistics()
-        found.sums = {name: value.cpu() for name, value in self.sums.items()}
-        found.largest_difference = None if self.largest_difference is None else self.largest_difference.cpu()
-        return found
+        moved = Statistics()
+        moved.sums = {name: value.cpu() for name, value in self.sums.items()}
+        moved.largest_difference = None if self.largest_difference is None else self.largest_difference.cpu()
+        return moved
 
     def merge(self, other: Statistics) -> None:
         """Take in those of other examples of the same update."""
@@ -306,10 +306,10 @@ def hidden_matrices(backbone: Backbone, named: Sequence[tuple[str, nn.Parameter]
     return [n for n, p in named if p.dim() == 2 and id(p) not in outside and not n.startswith("value.")]
 
 
-def scatter(found: list[Floats], batch: Batch, flat: Tensor) -> None:
+def scatter(by_example: list[Floats], batch: Batch, flat: Tensor) -> None:
     """Put per-token results [N] back where their tokens stand."""
     numbers = flat.float().cpu().numpy()
     start = 0
     for i, at in batch.places:
-        found[i][at] = numbers[start : start + len(at)]
+        by_example[i][at] = numbers[start : start + len(at)]
         start += len(at)

@@ -354,7 +354,7 @@ def describe(episodes: Sequence[Episode]) -> dict[str, float]:
         return {}
     count = len(episodes)
     turns = max(1, sum(len(e.rewards) for e in episodes))
-    found = {
+    means = {
         "success": sum(e.success for e in episodes) / count,
         "reward": sum(e.score for e in episodes) / count,
         "turns": sum(len(e.rewards) for e in episodes) / count,
@@ -362,5 +362,5 @@ def describe(episodes: Sequence[Episode]) -> dict[str, float]:
         "errors": sum(e.finish_reason is FinishReason.ERROR for e in episodes) / count,
     }
     for name in sorted({name for e in episodes for name in e.terms}):
-        found[f"reward_{name}"] = sum(sum(e.terms.get(name, [])) for e in episodes) / count
-    return found
+        means[f"reward_{name}"] = sum(sum(e.terms.get(name, [])) for e in episodes) / count
+    return means

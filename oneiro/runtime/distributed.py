@@ -63,20 +63,20 @@ def _current() -> _Ranks | None:
 
 def is_main_process() -> bool:
     """Whether this process writes files and prints."""
-    found = _current()
-    return found is None or found.rank == 0
+    group = _current()
+    return group is None or group.rank == 0
 
 
 def world_size() -> int:
     """How many ranks share the work that is done here: 1 in a single process, and inside `local`."""
-    found = _current()
-    return 1 if found is None or _scope.get() == "local" else found.size
+    group = _current()
+    return 1 if group is None or _scope.get() == "local" else group.size
 
 
 def rank() -> int:
     """Which of them this process is."""
-    found = _current()
-    return 0 if found is None or _scope.get() == "local" else found.rank
+    group = _current()
+    return 0 if group is None or _scope.get() == "local" else group.rank
 
 
 # Joining --------------------------------------------------------------------------------------------------------------

@@ -42,10 +42,10 @@ def recipe_class(system: str) -> type[Recipe]:
     """The recipe class of a system."""
     if system in RENAMED:
         raise OneiroError(f"the system '{system}' is now called '{RENAMED[system]}' (key 'system' of the recipe)")
-    found = plugins.resolve(_target(system), f"system '{system}'")
-    if not (isinstance(found, type) and issubclass(found, Recipe)):
+    kind = plugins.resolve(_target(system), f"system '{system}'")
+    if not (isinstance(kind, type) and issubclass(kind, Recipe)):
         raise OneiroError(f"system '{system}': {_target(system)} is not a Recipe class")
-    return found
+    return kind
 
 
 def check(recipe: Recipe, ask_hub: bool = False) -> None:
@@ -65,8 +65,8 @@ def pipeline(system: str) -> Callable[[Recipe, Run], None]:
     """The function that carries a system's recipe out inside a run directory."""
     recipe = recipe_class(system)
     place = f"{recipe.pipeline or recipe.__module__}:run"
-    found: Callable[[Recipe, Run], None] = plugins.resolve(place, f"system '{system}'")
-    return found
+    run: Callable[[Recipe, Run], None] = plugins.resolve(place, f"system '{system}'")
+    return run
 
 
 def _target(system: str) -> str:

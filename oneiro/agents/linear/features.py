@@ -56,8 +56,8 @@ def named(intent: str) -> list[str]:
         rf'"([^"]{{2,}})"|\b(\w[\w.-]*/[\w.-]+)|(?<!^)\b(\d+ {words})|(?<!^)(?<![.?!:] )\b({words})'
         r"|\b(\d[\d-]{2,})\b|\b([a-z]+\d+)\b"
     )
-    found = [next(part for part in match if part).rstrip(".,?") for match in re.findall(pattern, intent)]
-    return [name for name in dict.fromkeys(found) if len(name) > 1][:4]
+    names = [next(part for part in match if part).rstrip(".,?") for match in re.findall(pattern, intent)]
+    return [name for name in dict.fromkeys(names) if len(name) > 1][:4]
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -111,9 +111,9 @@ class Page:
         before, headers, column, rows, inside = "", list[str](), -1, 0, False
         since: dict[str, int] | None = None
         for line in lines:
-            if (found := NODE.fullmatch(line)) is None:
+            if (node := NODE.fullmatch(line)) is None:
                 continue
-            number, role, quoted, properties = found.groups()
+            number, role, quoted, properties = node.groups()
             name = " ".join(unquoted(quoted).split())
             if role in ("main", "contentinfo"):
                 inside = role == "main"
@@ -273,5 +273,5 @@ class Page:
 
 def parts(text: str) -> list[tuple[str, str]]:
     """Numbers and dates inside a longer text, each with what it is told by."""
-    found = [(match[0], text[: match.start()]) for match in DATE.finditer(text) if match[0] != text]
-    return [*found, *((match[1], match[2]) for match in COUNT.finditer(text))][:4]
+    dates = [(match[0], text[: match.start()]) for match in DATE.finditer(text) if match[0] != text]
+    return [*dates, *((match[1], match[2]) for match in COUNT.finditer(text))][:4]

@@ -72,7 +72,7 @@ def choice(state: str, past: tuple[str, ...]) -> Choice:
     page = Page(state, past)
     intent, names, elements = page.intent, page.names, {element.number: element for element in page.elements}
     numbers = [
-        found[1] for line in compact(state).splitlines() if (found := NUMBER.match(line)) and found[1] in elements
+        match[1] for line in compact(state).splitlines() if (match := NUMBER.match(line)) and match[1] in elements
     ]
     shown, asked = set(numbers), sorted(page.asked)[:ASKED]
     # A long list shows only what is selected; what the intent asks for can be chosen all the same.
@@ -90,37 +90,37 @@ def choice(state: str, past: tuple[str, ...]) -> Choice:
         role, name = element.role, element.name
         met = _met(name, intent)
         if role in CLICKED:
-            told = ["click", f"click {role} {met}", f"click {role} {name[:40]}", *_crossed(role, asked, name)]
-            actions.append((f"click [{number}]", [*told, *_crossed("under", asked, before), *page.click(element)]))
+            features = ["click", f"click {role} {met}", f"click {role} {name[:40]}", *_crossed(role, asked, name)]
+            actions.append((f"click [{number}]", [*features, *_crossed("under", asked, before), *page.click(element)]))
         elif role in FIELDS:
             filled = elements.get(str(int(number) + 1))
             full = "full" if filled is not None and filled.role == "StaticText" else "empty"
             for place, text in enumerate(names):
                 for enter in (0, 1):
-                    told = [
+                    features = [
                         f"type {role} {name[:40]} {place} {enter} {full}",
                         f"type {len(names)} {place} {enter} {full}",
                     ]
                     crossed = [*_crossed(f"type {place} {enter}", asked, name), *page.type(element, text, enter, full)]
-                    actions.append((f"type [{number}] [{text}] [{enter}]", ["type", *told, *crossed]))
+                    actions.append((f"type [{number}] [{text}] [{enter}]", ["type", *features, *crossed]))
         if role in SAID and name:
             for text, label in [(name, element.label), *parts(name)]:
                 if len(text) <= LONGEST_ANSWER and "]" not in text:
-                    told = [
+                    features = [
                         "stop",
                         f"stop {role} {met}",
                         f"answer after {label.lower()[:40]}",
                         f"answer like {_shape(text)}",
                     ]
                     about = [f"answer to {_met(label, intent)}", *_crossed("answer", asked, label)]
-                    actions.append((f"stop [{text}]", [*told, *about, *page.answer(element, text, label)]))
+                    actions.append((f"stop [{text}]", [*features, *about, *page.answer(element, text, label)]))
         before = name
     last = past[-1].partition(" ")[0] if past else "nothing"
     made = []
-    for action, told in actions[:MOST]:
+    for action, features in actions[:MOST]:
         kind = action.partition(" ")[0]
         turn = [f"{kind} at {len(past)}", f"{kind} after {last}", f"again {kind} {action in past}"]
-        made.append(hashed([*told, *turn, *(f"{one} at {len(past)}" for one in told[1:3])]))
+        made.append(hashed([*features, *turn, *(f"{one} at {len(past)}" for one in features[1:3])]))
     return Choice([action for action, _ in actions[:MOST]], made)
 
 
@@ -164,14 +164,14 @@ class LinearPolicy:
     weights: NDArray[np.float64] = field(default_factory=lambda: np.zeros(SIZE))
 
     def answer(self, turns: Sequence[Game], seed: int) -> list[Sample]:
-        found = []
+        samples = []
         for turn in turns:
             offered = choice(turn.state, past_actions(turn.messages[-1]["content"]))
             logits = offered.logits(self.weights)
             if self.temperature:
                 logits = logits / self.temperature + seeds.generator(seed, turn.seed).gumbel(size=len(logits))
-            found.append(Sample.of_text(replies.write([offered.actions[int(np.argmax(logits))]], think=False)))
-        return found
+            samples.append(Sample.of_text(replies.write([offered.actions[int(np.argmax(logits))]], think=False)))
+        return samples
 
     def nudge(self, offered: Choice, taken: int, slope: float, rate: float) -> None:
         """A step down a loss whose derivative by the log-probability of `taken` is `slope`."""

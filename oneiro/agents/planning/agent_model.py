@@ -71,14 +71,14 @@ class AgentModel(Dynamics[str]):
 
     def predict(self, pairs: Sequence[tuple[str, str]], outcomes: int = 1, seed: int = 0) -> list[list[Imagined[str]]]:
         """One outcome is the most frequent one. Predictions cost nothing more: the proposals paid for them."""
-        found = []
+        predictions = []
         for pair in pairs:
-            heard = self.predicted.get(pair) or [Malformed(Flaw.EMPTY)]
+            states = self.predicted.get(pair) or [Malformed(Flaw.EMPTY)]
             if outcomes == 1:
-                found.append([Imagined(Counter(heard).most_common(1)[0][0])])
+                predictions.append([Imagined(Counter(states).most_common(1)[0][0])])
             else:
-                found.append([Imagined(heard[place % len(heard)]) for place in range(outcomes)])
-        return found
+                predictions.append([Imagined(states[place % len(states)]) for place in range(outcomes)])
+        return predictions
 
 
 def _joined(head: Tokens, tail: Tokens) -> Tokens:

@@ -179,10 +179,10 @@ class Meter(Generic[StateT]):
 
     def propose(self, asked: Sequence[tuple[int, StateT]]) -> list[Proposed]:
         """Actions for states, each asked for a decision."""
-        found = self.planner.propose(self._at(asked), self.settings.proposals, self._next_seed()) if asked else []
-        for (root, _), proposed in zip(asked, found, strict=True):
+        proposals = self.planner.propose(self._at(asked), self.settings.proposals, self._next_seed()) if asked else []
+        for (root, _), proposed in zip(asked, proposals, strict=True):
             self.tokens[root] += proposed.tokens
-        return found
+        return proposals
 
     def value(self, asked: Sequence[tuple[int, StateT]]) -> list[Judged]:
         """What states are worth for the decisions that ask; each is judged once for a task, in one call."""
@@ -191,8 +191,8 @@ class Meter(Generic[StateT]):
         new = {pair: place for place, pair in reversed(list(enumerate(keys))) if pair not in known}
         places = sorted(new.values())
         if places:
-            found = self.planner.value(self._at([asked[place] for place in places]))
-            for place, judged in zip(places, found, strict=True):
+            judgements = self.planner.value(self._at([asked[place] for place in places]))
+            for place, judged in zip(places, judgements, strict=True):
                 known[keys[place]] = judged
                 self.tokens[asked[place][0]] += judged.tokens
         return [known[pair] for pair in keys]
@@ -215,9 +215,9 @@ class Meter(Generic[StateT]):
                 new[pair] = root
             allowed.append(place)
         pairs = [(asked[place][1], asked[place][2]) for place in allowed]
-        found = dynamics.predict(pairs, outcomes, self._next_seed()) if pairs else []
+        predictions = dynamics.predict(pairs, outcomes, self._next_seed()) if pairs else []
         answers: list[list[Imagined[StateT]] | None] = [None] * len(asked)
-        for place, imagined in zip(allowed, found, strict=True):
+        for place, imagined in zip(allowed, predictions, strict=True):
             answers[place] = imagined
             payer = new.pop((dynamics.key(asked[place][1]), asked[place][2]), None)
             if payer is not None:

@@ -76,8 +76,8 @@ class BeamSearch(Planner[StateT]):
         proposed = meter.propose([(root, graphs[root][key].state) for root, key in here])
         asked = [
             (root, key, action, weight)
-            for (root, key), found in zip(here, proposed, strict=True)
-            for action, weight in zip(found.actions, found.weights, strict=True)
+            for (root, key), proposal in zip(here, proposed, strict=True)
+            for action, weight in zip(proposal.actions, proposal.weights, strict=True)
         ]
         answers = meter.predict([(root, graphs[root][key].state, action) for root, key, action, _ in asked])
         new: dict[tuple[int, Hashable], StateT] = {}
@@ -97,11 +97,11 @@ class BeamSearch(Planner[StateT]):
                 if there not in graphs[root]:
                     new[root, there] = outcome.state
         judged = meter.value([(root, state) for (root, _), state in new.items()])
-        found: list[list[Hashable]] = [[] for _ in graphs]
+        fresh: list[list[Hashable]] = [[] for _ in graphs]
         for ((root, key), state), verdict in zip(new.items(), judged, strict=True):
             graphs[root][key] = _Vertex(state, verdict.value, verdict.done, verdict.value)
-            found[root].append(key)
-        return found
+            fresh[root].append(key)
+        return fresh
 
     def _decide(self, meter: Meter[StateT], root: int, graph: _Graph[StateT], seed: int) -> Decision:
         self._back_up(graph)

@@ -114,7 +114,7 @@ class ModelPredictiveControl(Planner[StateT]):
         """The next action of each sequence. States that several sequences are in are proposed for once."""
         chosen: list[str | None] = [None] * len(alive)
         fresh: dict[tuple[int, object], list[int]] = {}
-        known = [[elite.actions[depth] for elite in found if len(elite.actions) > depth] for found in elites]
+        known = [[elite.actions[depth] for elite in own if len(elite.actions) > depth] for own in elites]
         keeps, draws = rng.random((2, len(alive))).tolist()
         for place, sequence in enumerate(alive):
             if known[sequence.root] and keeps[place] < self.settings.keep:
@@ -122,12 +122,12 @@ class ModelPredictiveControl(Planner[StateT]):
             else:
                 fresh.setdefault((sequence.root, self.dynamics.key(sequence.state)), []).append(place)
         asked = [(root, alive[places[0]].state) for (root, _), places in fresh.items()]
-        for ((root, _), places), found in zip(fresh.items(), meter.propose(asked), strict=True):
+        for ((root, _), places), proposal in zip(fresh.items(), meter.propose(asked), strict=True):
             if depth == 0:
-                weights[root].update(zip(found.actions, found.weights, strict=True))
-            shares = list(accumulate(found.weights))
+                weights[root].update(zip(proposal.actions, proposal.weights, strict=True))
+            shares = list(accumulate(proposal.weights))
             for place in places if shares else ():
-                chosen[place] = found.actions[min(bisect(shares, draws[place] * shares[-1]), len(shares) - 1)]
+                chosen[place] = proposal.actions[min(bisect(shares, draws[place] * shares[-1]), len(shares) - 1)]
         return chosen
 
     def _decide(

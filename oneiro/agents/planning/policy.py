@@ -73,10 +73,10 @@ class PlanningPolicy(Generic[StateT]):
 
     def answer(self, turns: Sequence[Game], seed: int) -> list[Sample]:
         roots = [Root(self.observe(turn.playing), self.task(turn.playing)) for turn in turns]
-        found = self.planner.plan(roots, seed)
+        decisions = self.planner.plan(roots, seed)
         for turn, root in zip(turns, roots, strict=True):
             self.shown[_key(turn)] = self.planner.dynamics.show(root.state)
-        return [self._say(turn, decision, seed) for turn, decision in zip(turns, found, strict=True)]
+        return [self._say(turn, decision, seed) for turn, decision in zip(turns, decisions, strict=True)]
 
     def _say(self, turn: Game, decision: Decision, seed: int) -> Sample:
         self.spent.add(decision.tokens, decision.predictions)
@@ -103,12 +103,14 @@ class VotePolicy(Generic[StateT]):
 
     def answer(self, turns: Sequence[Game], seed: int) -> list[Sample]:
         roots = [Root(self.observe(turn.playing), self.task(turn.playing)) for turn in turns]
-        said = []
-        for turn, found in zip(turns, self.propose(roots, 1, seed), strict=True):
-            self.spent.add(found.tokens)
+        texts = []
+        for turn, proposal in zip(turns, self.propose(roots, 1, seed), strict=True):
+            self.spent.add(proposal.tokens)
             rng = seeds.generator(seed, turn.seed)
-            said.append(_written(found.actions[0] if found.actions else turn.playing.random_action(rng), turn.state))
-        return [Sample.of_text(text) for text in said]
+            texts.append(
+                _written(proposal.actions[0] if proposal.actions else turn.playing.random_action(rng), turn.state)
+            )
+        return [Sample.of_text(text) for text in texts]
 
 
 def _written(action: str, state: str, prediction: str | None = None) -> str:

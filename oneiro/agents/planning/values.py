@@ -129,5 +129,5 @@ def _features(language: LanguageModel, prompts: Sequence[Tokens]) -> NDArray[np.
                 tokens[row, : len(prompt)] = torch.from_numpy(np.asarray(prompt, np.int64))
             hidden = language.backbone(tokens.to(device), torch.arange(tokens.shape[1], device=device), Causal())
             rows.append(hidden[torch.arange(len(part), device=device), lasts].double().cpu().numpy())
-    found = np.concatenate(rows)
-    return np.concatenate([found, np.ones((len(found), 1))], axis=1)
+    hidden_rows = np.concatenate(rows)
+    return np.concatenate([hidden_rows, np.ones((len(hidden_rows), 1))], axis=1)

@@ -22,16 +22,16 @@ SHIPPED = (Grpo, TurnGrpo, StateGrpo, DrGrpo, Gspo, Rloo, Reinforce, Ppo)
 
 def offered() -> list[type[Algorithm]]:
     """Algorithms of other packages. One that is broken, or has the name of another one, is left out with a warning."""
-    found: list[type[Algorithm]] = []
+    algorithms: list[type[Algorithm]] = []
     for plugin, kind in plugins.loaded("algorithms"):
-        taken = {name for known in (*SHIPPED, *found) for name in _names(known)}
+        taken = {name for known in (*SHIPPED, *algorithms) for name in _names(known)}
         if not _names(kind):
             plugins.skip(f"{plugin}: {plugin.target} is not an Algorithm with `name: Literal[...]`")
         elif taken.intersection(_names(kind)):
             plugins.skip(f"{plugin}: an algorithm of that name exists")
         else:
-            found.append(kind)
-    return found
+            algorithms.append(kind)
+    return algorithms
 
 
 def _names(kind: Any) -> tuple[str, ...]:

@@ -174,8 +174,8 @@ class FrameTokenizer(Tokenizer):
     def encode(self, frames: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """See `Tokenizer.encode`; there is no context here."""
         flat = frames.flatten(0, 1)
-        found = [self.fsq.indices(self._codes(part)).flatten(1) for part in flat.split(self.at_once)]
-        return frames.new_zeros(len(frames), 0, dtype=torch.long), torch.cat(found).unflatten(0, frames.shape[:2])
+        tokens = [self.fsq.indices(self._codes(part)).flatten(1) for part in flat.split(self.at_once)]
+        return frames.new_zeros(len(frames), 0, dtype=torch.long), torch.cat(tokens).unflatten(0, frames.shape[:2])
 
     def decode(self, context: Tensor, frames: Tensor) -> Tensor:
         """See `Tokenizer.decode`."""

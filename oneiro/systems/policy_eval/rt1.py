@@ -104,7 +104,7 @@ def load_rt1(checkpoint: str | Path, embedder: str | Path) -> Rt1:
             discount=tf.ones([1], tf.float32),
             observation={**now.observation, **seen},
         )
-        found = policy.action(now, tf.nest.map_structure(zeros, state_spec) if state is None else state)
-        return {name: value.numpy()[0] for name, value in found.action.items()}, found.state
+        chosen = policy.action(now, tf.nest.map_structure(zeros, state_spec) if state is None else state)
+        return {name: value.numpy()[0] for name, value in chosen.action.items()}, chosen.state
 
     return Rt1(step)

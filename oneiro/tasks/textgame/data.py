@@ -166,10 +166,10 @@ def training_rows(
     cases = (data.train[number] for group in groups for number in group)
     teacher, cache, refused = settings.teacher, run.path / "teacher", list[str]()
     with run.progress("teacher", settings.rows) as bar:
-        found = taught_examples(
+        examples = taught_examples(
             task, cases, teacher, cache, samples=settings.samples, advance=bar.advance, refuse=refused.append
         )
-        taught = distributed.on_main_process(lambda: list(found))
+        taught = distributed.on_main_process(lambda: list(examples))
     run.say(f"teacher: {len(taught):,} of {settings.rows:,} questions answered right in {settings.samples} tries")
     if refused:
         run.say(f"teacher: {len(refused):,} questions skipped, since its server refused them: {refused[0]}")
@@ -191,8 +191,8 @@ def true_rows(
 
     def example(number: int, group: int) -> SftExample:
         case = cases[number]
-        (found,) = true_examples(task, [augment(case, group) if augment else case])
-        return found
+        (truth,) = true_examples(task, [augment(case, group) if augment else case])
+        return truth
 
     return AnswerRows(chat, example, groups, own=augment is not None)
 

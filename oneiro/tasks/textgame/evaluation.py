@@ -73,12 +73,12 @@ class StepEvaluation:
             return evaluate_answers(self.cases, answers, scorer, task=task, held_out=self.held_out, both=True)
         aside = {case.id for case in self.unseen}
         known = answers if callable(answers) else {key: text for key, text in answers.items() if key not in aside}
-        found = evaluate_answers(self.cases, known, scorer, task=task, held_out=self.held_out, both=True)
+        row = evaluate_answers(self.cases, known, scorer, task=task, held_out=self.held_out, both=True)
         rest = answers if callable(answers) else lambda case: answers.get(case.id, "")
         games = {case.game for case in self.unseen}
         apart = evaluate_answers(self.unseen, rest, scorer, task=task, held_out=games, both=True)
-        other = {"other": {**found["other"], "held_out": apart["other"]["held_out"]}} if "other" in found else {}
-        return found | {"held_out": apart["held_out"]} | other
+        other = {"other": {**row["other"], "held_out": apart["other"]["held_out"]}} if "other" in row else {}
+        return row | {"held_out": apart["held_out"]} | other
 
     def compare(
         self,
@@ -121,8 +121,8 @@ def sampled(
             bar.advance(len(part))
     exact, changed = np.array(right).mean(axis=1), np.array([model.task.changes(case) for case in cases])
     parts, starts = {"changed": changed, "unchanged": ~changed, "overall": np.ones_like(changed)}, start_states(cases)
-    found = {name: vars(stats.clustered(exact[part], starts[part])) for name, part in parts.items() if part.any()}
-    return {"samples": count, **found}
+    shares = {name: vars(stats.clustered(exact[part], starts[part])) for name, part in parts.items() if part.any()}
+    return {"samples": count, **shares}
 
 
 # Beyond one step -----------------------------------------------------------------------------------------------------
@@ -130,22 +130,22 @@ def sampled(
 
 def beyond(recipe: TextGameRecipe, task: TextGamePredictor, predict: Predict) -> dict[str, Any]:
     """Accuracy against depth, and in our own games planning; only whole steps can follow one another."""
-    settings, found = recipe.evaluation, dict[str, Any]()
+    settings, results = recipe.evaluation, dict[str, Any]()
     if task.config.transition != "full":
-        return found
+        return results
     if not recipe.data.own:
-        return {"depth": plans.measure(task, predict)} if (plans := recorded(recipe)) else found
+        return {"depth": plans.measure(task, predict)} if (plans := recorded(recipe)) else results
     if settings.trajectories:
         trajectories = [
             TrueRollout.played(game, start, plan)
             for game, start in levels(recipe, settings.trajectories)
             if (plan := solve(game, start))
         ]
-        found["depth"] = accuracy_by_depth(task, predict, trajectories, settings.depth)
+        results["depth"] = accuracy_by_depth(task, predict, trajectories, settings.depth)
     if (search := recipe.planning).levels:
         starts = levels(recipe, search.levels)
-        found["planning"] = plan_in_model(task, predict, starts, breadth=search.breadth, depth=search.depth)
-    return found
+        results["planning"] = plan_in_model(task, predict, starts, breadth=search.breadth, depth=search.depth)
+    return results
 
 
 def recorded(recipe: TextGameRecipe) -> Plans:

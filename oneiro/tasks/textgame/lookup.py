@@ -76,22 +76,22 @@ class TextGameLookup:
     def _command(self, case: Situation, after: State | None = None) -> tuple[State, Score]:
         """The state and the score that the nearest command leads to."""
         seen = self.index.view(case.state)
-        for found in self.index.nearest(case, seen, after):
-            known = self.index.view(found.state)
-            named = known.args(found.action), seen.args(case.action)
-            pairing = Pairing(known, seen, *named, found.uuid_base, case.uuid_base)
-            done = found.after_action if self.apart or self.kind == "action" else found.after
-            if (state := transfer(found.state, done, pairing, case.state)) is not None:
-                return state, pairing.score(found, case.score) if found.game == case.game else case.score
+        for nearest in self.index.nearest(case, seen, after):
+            known = self.index.view(nearest.state)
+            named = known.args(nearest.action), seen.args(case.action)
+            pairing = Pairing(known, seen, *named, nearest.uuid_base, case.uuid_base)
+            done = nearest.after_action if self.apart or self.kind == "action" else nearest.after
+            if (state := transfer(nearest.state, done, pairing, case.state)) is not None:
+                return state, pairing.score(nearest, case.score) if nearest.game == case.game else case.score
         return case.state, case.score
 
     def _tick(self, case: Situation, before: State) -> State:
         """The state after time has passed, by the nearest state of the game."""
         seen = View(before)
-        for found in self.index.nearest_in_time(case.game, seen):
-            bases = _free(found.after_action, found.uuid_base), _free(before, case.uuid_base)
-            pairing = Pairing(self.index.view(found.after_action), seen, (), (), *bases)
-            if (state := transfer(found.after_action, found.after, pairing, before)) is not None:
+        for nearest in self.index.nearest_in_time(case.game, seen):
+            bases = _free(nearest.after_action, nearest.uuid_base), _free(before, case.uuid_base)
+            pairing = Pairing(self.index.view(nearest.after_action), seen, (), (), *bases)
+            if (state := transfer(nearest.after_action, nearest.after, pairing, before)) is not None:
                 return state
         return before
 
@@ -116,20 +116,20 @@ class _Near:
     @cached_property
     def holders(self) -> dict[tuple[Any, ...], Numbers]:
         """By fact, the numbers of the sets that hold it."""
-        found = defaultdict(list)
+        lists = defaultdict(list)
         for facts, number in self.numbers.items():
             for fact in facts:
-                found[fact].append(number)
-        return {fact: np.array(numbers, np.int64) for fact, numbers in found.items()}
+                lists[fact].append(number)
+        return {fact: np.array(numbers, np.int64) for fact, numbers in lists.items()}
 
     def distances(self, facts: Facts) -> Numbers:
-        if (found := self.kept.get(facts)) is None:
+        if (values := self.kept.get(facts)) is None:
             shared = [self.holders[fact] for fact in facts if fact in self.holders]
             count = np.bincount(np.concatenate(shared), minlength=len(self.sizes)) if shared else 0
             if len(self.kept) >= KEPT:
                 self.kept.clear()
-            found = self.kept[facts] = self.sizes + len(facts) - 2 * count
-        return found
+            values = self.kept[facts] = self.sizes + len(facts) - 2 * count
+        return values
 
 
 class _Index:
@@ -161,10 +161,10 @@ class _Index:
     @cached_property
     def everywhere(self) -> dict[tuple[str, int], Numbers]:
         """The columns of all games together, by verb and number of objects."""
-        found = defaultdict(list)
+        games = defaultdict(list)
         for (_, verb, count), columns in self.columns.items():
-            found[verb, count].append(columns)
-        return {key: np.concatenate(parts, axis=1) for key, parts in found.items()}
+            games[verb, count].append(columns)
+        return {key: np.concatenate(parts, axis=1) for key, parts in games.items()}
 
     def nearest(self, case: Situation, seen: View, after: State | None = None) -> Iterator[Transition]:
         """The nearest cases by command and state, and by the state after where that is known too; nearest first."""
@@ -191,11 +191,11 @@ class _Index:
 
     def view(self, state: State) -> View:
         """A state as it is looked at, kept for a while: many commands are asked in each."""
-        if (found := self.views.get(id(state))) is None:
+        if (view := self.views.get(id(state))) is None:
             if len(self.views) >= KEPT:
                 self.views.clear()
-            found = self.views[id(state)] = View(state)
-        return found
+            view = self.views[id(state)] = View(state)
+        return view
 
 
 class _Interned:

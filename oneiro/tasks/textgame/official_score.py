@@ -78,10 +78,10 @@ def _read(text: str) -> dict[str, Any] | None:
     for word, json_word in (("True", "true"), ("False", "false"), ("None", "null")):
         part = part.replace(word, json_word)
     try:
-        found = only_object(part)
+        answer = only_object(part)
     except Unreadable:
         return None
-    return found if found is not None and "modified" in found and "removed" in found else None
+    return answer if answer is not None and "modified" in answer and "removed" in answer else None
 
 
 def _answer_part(text: str) -> str:
@@ -123,12 +123,12 @@ def _compare(truth: Transition, predicted: dict[int, Object], score: dict[str, A
     pairs = [(thing, predicted.get(thing["uuid"])) for thing in truth.after]
     items = [hit for thing, answer in pairs for hit in _items(thing, answer)]
     hits = sum(key in score and score[key] == value for key, value in truth.score_after.items())
-    found = OfficialScore(sum(items) / len(items), hits / len(truth.score_after))
+    partial = OfficialScore(sum(items) / len(items), hits / len(truth.score_after))
     try:
         changed, void = _changes(before, pairs)
     except (TypeError, KeyError):
-        return found  # properties of an odd type end the comparison of changed keys and nothing else
-    return replace(found, changed=sum(changed) / len(changed) if changed else None, void=void)
+        return partial  # properties of an odd type end the comparison of changed keys and nothing else
+    return replace(partial, changed=sum(changed) / len(changed) if changed else None, void=void)
 
 
 def _changes(before: dict[int, Object], pairs: Sequence[tuple[Object, Object | None]]) -> tuple[list[bool], bool]:

@@ -146,8 +146,8 @@ class TextGamePredictor(Predictor[Transition, Messages, str, Prediction]):
             exact = EXACT_SHARE * outcome.exact
             return Reward(outcome.shaped, {"exact": exact, "overlap": outcome.shaped - exact})
         if self.config.reward == "task":
-            found = self.official(text, case)
-            return Reward(found.task_specific, {"published": found.task_specific})
+            official = self.official(text, case)
+            return Reward(official.task_specific, {"published": official.task_specific})
         right = float(self.exact(text, case))
         return Reward(right, {"exact": right})
 

@@ -147,12 +147,12 @@ def rules_text(rules: Rules, author: Author, game: str) -> str:
     known = rules.get(author, {})
     if game not in known:
         raise OneiroError(f"there are no {author} rules for the game '{game}'{nearest(game, known)}; use rules=none")
-    found = known[game]
-    blocks = [block.strip() for block in found["object"].split(SEPARATOR) if block.strip()]
+    own = known[game]
+    blocks = [block.strip() for block in own["object"].split(SEPARATOR) if block.strip()]
     parts = [
         "Objects:\n" + "\n\n".join(blocks),
-        "Commands:\n" + found["action"].strip(),
-        "Score:\n" + found["score"].strip(),
+        "Commands:\n" + own["action"].strip(),
+        "Score:\n" + own["score"].strip(),
     ]
     return "\n\n".join(parts)
 

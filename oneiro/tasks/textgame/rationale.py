@@ -34,15 +34,15 @@ def _told(before: State, after: State) -> str:
 def sentences(before: State, after: State) -> Iterator[str]:
     """One sentence for each difference between two states."""
     old, new = by_uuid(before), by_uuid(after)
-    found = edits(before, after)
-    for place in found:
+    changes = edits(before, after)
+    for place in changes:
         if place[1] == "created":
             thing = new[place[0]]
             yield f"{thing['name']} comes into being as a {thing['type']} with {_json(thing['properties'])}."
         elif place[1] == "removed":
             yield f"{old[place[0]]['name']} vanishes."
     yield from _moves(old, new)
-    for place, value in found.items():
+    for place, value in changes.items():
         if place[0] in old and place[0] in new and place[1] not in ("contains", "created", "removed"):
             yield _change(old[place[0]], place, value)
 

@@ -145,7 +145,7 @@ def search_in_model(
     for _ in range(depth):
         asked = [(replace(now, action=command), plan) for now, plan in kept for command in candidates(now)]
         answers = predict([situation for situation, _ in asked]) if asked else ()
-        found: list[tuple[Situation, list[str]]] = []
+        fresh: list[tuple[Situation, list[str]]] = []
         for (situation, plan), text in zip(asked, answers, strict=True):
             there = imagine(task, situation, text)
             if there is None:
@@ -154,8 +154,8 @@ def search_in_model(
                 return [*plan, situation.action]
             if there.score.get("gameOver") is not True and (key := situation_key(there)) not in seen:
                 seen.add(key)
-                found.append((there, [*plan, situation.action]))
-        kept = sorted(found, key=lambda entry: -_points(entry[0]))[:breadth]
+                fresh.append((there, [*plan, situation.action]))
+        kept = sorted(fresh, key=lambda entry: -_points(entry[0]))[:breadth]
     return None
 
 
@@ -194,12 +194,12 @@ def plan_in_model(
     task: TextGamePredictor, predict: Predict, levels: Iterable[tuple[Game, Scene]], *, breadth: int, depth: int
 ) -> dict[str, Any]:
     """Search a winning plan for each level inside the predictor: how many are found, and how many win the true game."""
-    found, won = Tally(), Tally()
+    planned, won = Tally(), Tally()
     for game, start in levels:
         plan = search_in_model(task, predict, game.situation(start), possible(game), breadth=breadth, depth=depth)
-        found.add(plan is not None)
+        planned.add(plan is not None)
         won.add(plan is not None and wins(game, start, plan))
-    return {"found": found.table(), "won": won.table()}
+    return {"found": planned.table(), "won": won.table()}
 
 
 def true_predictor(task: TextGamePredictor) -> Predict:
@@ -293,8 +293,8 @@ def find_plans(
     """
     parts = [open_dataset(folder, name) for name in dict.fromkeys((split, TRAIN)) if name in splits(folder)]
     rows = [row for part in parts for row in _planned(part) if not games or row.game in {*games, *held_out}]
-    found = Plans([plan[:depth] for plan in recorded_plans(rows)], held_out)
-    return replace(found, steps=[plan for plan in found.steps if not all(map(found.taught, plan))])
+    plans = Plans([plan[:depth] for plan in recorded_plans(rows)], held_out)
+    return replace(plans, steps=[plan for plan in plans.steps if not all(map(plans.taught, plan))])
 
 
 def _planned(data: Dataset) -> Iterator[Transition]:

@@ -80,8 +80,8 @@ def taught_examples(
         for case, messages in zip(waiting, prompts, strict=True):
             texts = kept.answers(kept.path(messages))[:samples]
             right = (text for text in texts if len(text) <= max_characters and task.judge(text, case).exact)
-            if (found := next(right, None)) is not None:
-                yield SftExample(case.id, case.game, messages, found)
+            if (answer := next(right, None)) is not None:
+                yield SftExample(case.id, case.game, messages, answer)
 
 
 def _ask_all(kept: _Kept, questions: Mapping[Path, Messages], samples: int) -> list[str]:
@@ -115,10 +115,10 @@ class _Kept:
     def answers(self, path: Path) -> list[str]:
         """What is there of one question; none where the file is damaged, so that it is asked again."""
         try:
-            found = files.read_json(path)["answers"]
+            texts = files.read_json(path)["answers"]
         except (OneiroError, KeyError, TypeError, RecursionError):
             return []
-        return found if isinstance(found, list) and all(isinstance(text, str) for text in found) else []
+        return texts if isinstance(texts, list) and all(isinstance(text, str) for text in texts) else []
 
     def ask(self, path: Path, messages: Messages, samples: int) -> list[Completion]:
         """Have the answers that are missing to one question, and keep them at once."""

@@ -71,8 +71,8 @@ def _command(text: str, names: tuple[tuple[str, int], ...]) -> Command:
     """
     uuids, args = dict(names), list[int]()
 
-    def take(found: re.Match[str]) -> str:
-        args.append(uuids[found[0]] if found[0] in uuids else int(found[1]))
+    def take(match: re.Match[str]) -> str:
+        args.append(uuids[match[0]] if match[0] in uuids else int(match[1]))
         return " # "
 
     split = _pattern(names).sub(take, text).split() or [""]
@@ -118,9 +118,9 @@ class Pairing:
     def text(self, text: str) -> str:
         """A name as it is in the asked state; any other text with its object numbers exchanged."""
 
-        def other(found: re.Match[str]) -> str:
-            number = self.uuid(int(found[1]))
-            return found[0] if number is None else f" (ID: {number})"
+        def other(match: re.Match[str]) -> str:
+            number = self.uuid(int(match[1]))
+            return match[0] if number is None else f" (ID: {number})"
 
         return self.names[text] if text in self.names else ID.sub(other, text)
 
@@ -151,17 +151,17 @@ def pairs(case: View, asked: View, args: Sequence[int] = (), named: Sequence[int
 
     First those that the commands name, then what holds them, then equal name and uuid, equal name, equal type.
     """
-    found: dict[int, int] = {}
+    partner: dict[int, int] = {}
     taken: set[int] = set()
 
     def pair(a: int | None, b: int | None) -> None:
-        if a in case.things and b in asked.things and a not in found and b not in taken:
-            found[a] = b
+        if a in case.things and b in asked.things and a not in partner and b not in taken:
+            partner[a] = b
             taken.add(b)
 
     for a, b in zip(args, named, strict=True):
         pair(a, b)
-    for a, b in list(found.items()):
+    for a, b in list(partner.items()):
         for _ in range(len(case.things)):  # a state may say that two objects hold each other
             if a not in case.holder or b not in asked.holder:
                 break
@@ -176,9 +176,9 @@ def pairs(case: View, asked: View, args: Sequence[int] = (), named: Sequence[int
             if uuid not in taken:
                 left[alike(thing)].append(uuid)
         for uuid, thing in case.things.items():
-            if uuid not in found and left[alike(thing)]:
+            if uuid not in partner and left[alike(thing)]:
                 pair(uuid, left[alike(thing)].pop(0))
-    return found
+    return partner
 
 
 def transfer(before: State, after: State, pairing: Pairing, asked: State) -> State | None:

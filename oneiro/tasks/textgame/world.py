@@ -58,8 +58,10 @@ class TextGameDynamics(Dynamics[Situation]):
         """Answers with their tokens; predictors that are no language model have one answer, free of cost."""
         model = self.predictor
         if isinstance(model, AnsweringModel):
-            found = [[one] for one in model.greedy(asked)] if outcomes == 1 else model.sample(asked, outcomes, seed)
-            return [[(model.text(sample), len(sample.tokens)) for sample in samples] for samples in found]
+            samples_of = (
+                [[one] for one in model.greedy(asked)] if outcomes == 1 else model.sample(asked, outcomes, seed)
+            )
+            return [[(model.text(sample), len(sample.tokens)) for sample in samples] for samples in samples_of]
         return [[(text, 0)] * outcomes for text in model(asked)]
 
     def _read(self, case: Situation, text: str) -> Situation | Malformed:
@@ -84,9 +86,9 @@ class LearnedTextGame(LearnedWorld, TextGame):
         self.best: float = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        found = super().reset(seed=seed, options=options)
+        observation = super().reset(seed=seed, options=options)
         self.best = self.scene.score
-        return found
+        return observation
 
     def step(self, action: str) -> Step:
         if self.over:

@@ -120,10 +120,10 @@ class VideoDataset:
 
     def frames(self, index: int, places: Sequence[int]) -> Images:
         """Some frames of an episode, in the size that was asked for."""
-        found = None if self.in_memory else self.episodes.frames(index, places)
-        if found is None:
+        images = None if self.in_memory else self.episodes.frames(index, places)
+        if images is None:
             return self.episode(index).image[list(places)]
-        return found if self.size is None or found.shape[1:3] == self.size else resized(found, self.size)
+        return images if self.size is None or images.shape[1:3] == self.size else resized(images, self.size)
 
     def episode(self, index: int) -> RobotEpisode:
         """One episode, in the size that was asked for."""
@@ -131,16 +131,16 @@ class VideoDataset:
             if index in self._kept:
                 self._kept.move_to_end(index)
                 return self._kept[index]
-        found = self.episodes[index]
-        if self.size is not None and found.image.shape[1:3] != self.size:
-            found = replace(found, image=resized(found.image, self.size))
+        loaded = self.episodes[index]
+        if self.size is not None and loaded.image.shape[1:3] != self.size:
+            loaded = replace(loaded, image=resized(loaded.image, self.size))
         with self._lock:
             if index not in self._kept:
-                self._kept[index] = found
-                self._bytes += found.image.nbytes
+                self._kept[index] = loaded
+                self._bytes += loaded.image.nbytes
             while self._bytes > KEPT_BYTES and len(self._kept) > 1:
                 self._bytes -= self._kept.popitem(last=False)[1].image.nbytes
-        return found
+        return loaded
 
     def _taken(self, index: int) -> NDArray[np.float32]:
         """An episode's actions; all that were read stay, a thousandth of the frames."""

@@ -50,9 +50,9 @@ class Encodings:
 
     def contexts(self, windows: Windows, *seed: int | str) -> Windows:
         """A context for each segment: its own first frame, one not long before, or its episode's first."""
-        found = self.dataset.earlier(windows, self.context_offset, *seed) if self.context_offset else windows.copy()
-        found[seeds.generator(*seed, "first").random(len(windows)) < self.first, 1] = 0
-        return found
+        starts = self.dataset.earlier(windows, self.context_offset, *seed) if self.context_offset else windows.copy()
+        starts[seeds.generator(*seed, "first").random(len(windows)) < self.first, 1] = 0
+        return starts
 
     def encoded(self, windows: Windows, contexts: Windows | None = None) -> Encoded:
         """Segments as tokens; without `contexts` each has its first frame."""
@@ -60,9 +60,9 @@ class Encodings:
         self._make([(int(e), int(at)) for e, at in places])
         context, frames = [], []
         for (episode, start), (_, at) in zip(windows.tolist(), places.tolist(), strict=True):
-            found = self._kept[episode, at]
-            context.append(found[0])
-            frames.append(found[1][start - at : start - at + self.dataset.length])
+            kept = self._kept[episode, at]
+            context.append(kept[0])
+            frames.append(kept[1][start - at : start - at + self.dataset.length])
         actions = self.predictor.bins.encode(self.dataset.actions(windows)).astype(np.int32)
         return Encoded(np.stack(context), np.stack(frames), actions)
 
@@ -120,8 +120,8 @@ class Encodings:
         """The frames from a context on; behind the end of an episode its last frame stands still."""
         episode, start = key
         length, last = self._length(key), self.dataset.episodes.lengths[episode] - 1
-        found = self.dataset.frames(episode, range(start, min(start + length - 1, last) + 1))
-        return self._coloured(found[np.minimum(np.arange(length), len(found) - 1)], key)
+        images = self.dataset.frames(episode, range(start, min(start + length - 1, last) + 1))
+        return self._coloured(images[np.minimum(np.arange(length), len(images) - 1)], key)
 
     def _length(self, key: Key) -> int:
         """Frames behind a context that a segment may show."""

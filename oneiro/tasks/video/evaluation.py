@@ -131,8 +131,8 @@ class SegmentEvaluation:
     def _measure(self, made: Tensor, clips: Clips) -> dict[str, Values]:
         """Against the recorded frames, whatever the reward compares with: [N, S, F, 3, H, W] -> [N, S, F] each."""
         true = pixels(clips.images[:, self.task.layout.past :], self.task.tokenizer.device)[:, None]
-        found = measures.measure(made, true.expand_as(made), self.networks)
-        return {name: values.float().cpu().numpy() for name, values in found.items() if name in TITLES}
+        scores = measures.measure(made, true.expand_as(made), self.networks)
+        return {name: values.float().cpu().numpy() for name, values in scores.items() if name in TITLES}
 
     def _read(self, part: slice) -> tuple[Clips, Encoded]:
         return self.dataset.cut(self.windows[part]), self.encodings.encoded(self.windows[part])
@@ -241,13 +241,13 @@ def runs_table(rows: Mapping[str, Measured], episodes: NDArray[np.int64]) -> Tab
 
 def tables(rows: Mapping[str, Measured], episodes: NDArray[np.int64]) -> list[Table]:
     """All of them, the main one first."""
-    found = [main_table(rows, episodes)]
+    made = [main_table(rows, episodes)]
     if "base" in rows and "RLVR" in rows:
-        found.append(change_table(rows["base"], rows["RLVR"], episodes))
+        made.append(change_table(rows["base"], rows["RLVR"], episodes))
     if next(iter(rows.values())).values["mse"].shape[2] > 1:
-        found.append(horizon_table(rows, episodes))
+        made.append(horizon_table(rows, episodes))
     best = runs_table(rows, episodes)
-    return [*found, *([best] if best is not None else [])]
+    return [*made, *([best] if best is not None else [])]
 
 
 SEGMENTS = 4096
@@ -291,11 +291,11 @@ class VideoLookup:
 
     def __call__(self, clips: Clips) -> Images:
         """The frames that came after the nearest segments' given ones, [N, F, H, W, 3]; later frames are not used."""
-        found = [
+        images = [
             self.dataset.cut(part).images[:, self.past :]
             for part in np.array_split(self.nearest(clips), max(1, -(-len(clips) // AT_ONCE)))
         ]
-        return np.concatenate(found)
+        return np.concatenate(images)
 
     def nearest(self, clips: Clips) -> Windows:
         """The nearest segment of each, [N, 2]: its episode and its first frame."""

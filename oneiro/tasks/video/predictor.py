@@ -139,14 +139,14 @@ class VideoPredictor(Predictor[VideoCase, Tokens, Tokens, NDArray[np.int32]]):
     @torch.inference_mode()
     def compare(self, made: Tensor, true: Tensor) -> dict[str, NDArray[np.float32]]:
         """The terms of each frame's reward: frames [N, M, F, 3, H, W] against [N, F, 3, H, W] -> [N, M, F] each."""
-        found: dict[str, NDArray[np.float32]] = {}
+        terms: dict[str, NDArray[np.float32]] = {}
         for name, weight in self.reward_settings.weights.items():
             if name == "lpips":
                 values = self._lpips(made, true)
             else:
                 values = getattr(measures, name)(made, true[:, None].expand_as(made))
-            found[name] = (weight * values).float().cpu().numpy()
-        return found
+            terms[name] = (weight * values).float().cpu().numpy()
+        return terms
 
     def _lpips(self, made: Tensor, true: Tensor) -> Tensor:
         """The true frames' features are computed once for all group_size."""
@@ -174,11 +174,11 @@ class VideoPredictor(Predictor[VideoCase, Tokens, Tokens, NDArray[np.int32]]):
         Frames are weighted as the settings say, so the sum over F is the mean, the last or the discounted one.
         `repeats` [N, M, F] says which of them are the one before: learned or not, a prediction pays for that.
         """
-        found = self.compare(made, true)
+        terms = self.compare(made, true)
         if self.reward_settings.repetition:
-            found["repetition"] = -self.reward_settings.repetition * repeats
+            terms["repetition"] = -self.reward_settings.repetition * repeats
         shares = self.reward_settings.shares(made.shape[2])
-        return {name: (values * shares).astype(np.float32) for name, values in found.items()}
+        return {name: (values * shares).astype(np.float32) for name, values in terms.items()}
 
     def repeats(self, cases: Encoded, frames: NDArray[np.int32]) -> NDArray[np.float32]:
         """1 where a predicted frame is the one before it, token for token, [N, M, F]; the first follows the past."""
@@ -229,8 +229,8 @@ class VideoPredictor(Predictor[VideoCase, Tokens, Tokens, NDArray[np.int32]]):
             weights = {name: abs(weight) for name, weight in self.reward_settings.weights.items()}
             return Reward(-sum(weights.values()) - self.reward_settings.repetition, {"malformed": -1.0})
         terms = self.rewards(case.clips, case.encoded, frames[None, None])
-        found = {name: float(values.sum()) for name, values in terms.items()}
-        return Reward(sum(found.values()), found)
+        sums = {name: float(values.sum()) for name, values in terms.items()}
+        return Reward(sum(sums.values()), sums)
 
     def metrics(self, answer: Tokens, case: VideoCase) -> dict[str, float]:
         """Means over the frames, against the recorded ones; only `parsed` where the answer cannot be read."""
@@ -248,8 +248,8 @@ class VideoPredictor(Predictor[VideoCase, Tokens, Tokens, NDArray[np.int32]]):
             nearest = min(train, key=lambda known: self._distance(known, case))
             return self._answer(case, nearest.encoded.frames[0, self.layout.past :])
 
-        found = {"lookup": lookup} if len(train) else {}
-        return {"copy last frame": self.copy_last_frame, **found, "perfect": self.target}
+        learned = {"lookup": lookup} if len(train) else {}
+        return {"copy last frame": self.copy_last_frame, **learned, "perfect": self.target}
 
     def _distance(self, a: VideoCase, b: VideoCase) -> float:
         """How unlike the last given frames and the actions from there on are."""

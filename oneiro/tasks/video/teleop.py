@@ -103,7 +103,7 @@ def open_teleop(model: str | Path, data: str | Path | None, episode: int, out: P
 
 def keys_of(line: str) -> Iterator[str]:
     """The keys in a line, one after the other."""
-    return (found[0] for found in KEY.finditer(line))
+    return (match[0] for match in KEY.finditer(line))
 
 
 def blocks(frame: Images, width: int = 48) -> str:

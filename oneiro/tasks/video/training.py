@@ -51,11 +51,11 @@ def tokenizer_stage(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str,
         train_tokenizer(made, recipe, run, data)
     else:
         keep(run, TOKENIZER, lambda folder: made.save(folder / TOKENIZER))
-    found = redrawn(made, data)
+    quality = redrawn(made, data)
     run.say(
-        f"tokenizer: validation frames redrawn with PSNR {found['psnr']:.1f} dB, {found['codes_used']} codes in use"
+        f"tokenizer: validation frames redrawn with PSNR {quality['psnr']:.1f} dB, {quality['codes_used']} codes in use"
     )
-    return {"parameters": made.parameter_count, **found}
+    return {"parameters": made.parameter_count, **quality}
 
 
 def tokenizer_seed(recipe: VideoRecipe) -> int:
@@ -193,19 +193,22 @@ def check_init_from(recipe: VideoRecipe) -> None:
 def given_tokenizer(recipe: VideoRecipe) -> tokenizers.Tokenizer | None:
     """A tokenizer trained before, for frames of the recipe's size; None where the run trains its own."""
     if recipe.init_from.transformer:
-        found = given_transformer(recipe)[1].tokenizer
+        tokenizer = given_transformer(recipe)[1].tokenizer
     elif recipe.init_from.tokenizer:
         folder = existing(recipe.init_from.tokenizer)
-        found = tokenizers.load(folder if (folder / tokenizers.CONFIG).is_file() else find_tokenizer(folder))
+        tokenizer = tokenizers.load(folder if (folder / tokenizers.CONFIG).is_file() else find_tokenizer(folder))
     else:
         return None
-    size, asked = (found.settings.height, found.settings.width), (recipe.tokenizer.height, recipe.tokenizer.width)
-    if size != asked:
+    size, wanted = (
+        (tokenizer.settings.height, tokenizer.settings.width),
+        (recipe.tokenizer.height, recipe.tokenizer.width),
+    )
+    if size != wanted:
         raise OneiroError(
-            f"the given tokenizer draws {size[0]}x{size[1]} frames, the recipe asks for {asked[0]}x{asked[1]}; "
+            f"the given tokenizer draws {size[0]}x{size[1]} frames, the recipe asks for {wanted[0]}x{wanted[1]}; "
             f"set tokenizer.height={size[0]} tokenizer.width={size[1]}"
         )
-    return found
+    return tokenizer
 
 
 def given_transformer(recipe: VideoRecipe) -> VideoModel:
@@ -243,12 +246,12 @@ def take_transformer(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str
 
 
 def existing(place: str) -> Path:
-    found = Path(place).expanduser()
-    if not found.is_dir():
+    folder = Path(place).expanduser()
+    if not folder.is_dir():
         raise OneiroError(
-            f"nothing is at {found}, where the recipe's `init_from` points; name a run or a folder in one"
+            f"nothing is at {folder}, where the recipe's `init_from` points; name a run or a folder in one"
         )
-    return found
+    return folder
 
 
 def keep(run: Run, stage: str, save: Callable[[Path], Any]) -> None:

@@ -121,21 +121,21 @@ def score_pair(prediction: str, target: str, scorer: Scorer) -> PageScore | Malf
 
 def score_pairs(path: Path, scorer: Scorer) -> ScoredPairs:
     """Every pair of a file of JSON lines `{"id", "prediction", "target"}`. Rows that are no pair are kept by line."""
-    found = ScoredPairs(scorer)
+    pairs = ScoredPairs(scorer)
     for number, line in _lines(path):
         row = _row(line)
         if isinstance(row, str):
-            found.bad.append((number, row))
+            pairs.bad.append((number, row))
             continue
         score = score_pair(row["prediction"], row["target"], scorer)
         if isinstance(score, Malformed):
-            found.bad.append((number, f"the target cannot be read: {score.detail or score.flaw}"))
+            pairs.bad.append((number, f"the target cannot be read: {score.detail or score.flaw}"))
         else:
-            found.scores.append((str(row["id"]), score))
-    if not found.scores:
-        first = f"; line {found.bad[0][0]}: {found.bad[0][1]}" if found.bad else "; it is empty"
+            pairs.scores.append((str(row["id"]), score))
+    if not pairs.scores:
+        first = f"; line {pairs.bad[0][0]}: {pairs.bad[0][1]}" if pairs.bad else "; it is empty"
         raise OneiroError(f'{path} has no row {{"id", "prediction", "target"}} that can be scored{first}')
-    return found
+    return pairs
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -76,8 +76,8 @@ def pages_in(task: WebPagePredictor, predict: Predict) -> NextPages:
     """The pages that written answers lead to."""
 
     def pages(cases: Sequence[PageSituation]) -> list[PageState | None]:
-        found = [imagine(task, case, text) for case, text in zip(cases, predict(cases), strict=True)]
-        return [one.state if one is not None else None for one in found]
+        imagined = [imagine(task, case, text) for case, text in zip(cases, predict(cases), strict=True)]
+        return [one.state if one is not None else None for one in imagined]
 
     return pages
 
@@ -141,15 +141,15 @@ class PageDynamics(Dynamics[BrowsedPage]):
     def predict(
         self, pairs: Sequence[tuple[BrowsedPage, str]], outcomes: int = 1, seed: int = 0
     ) -> list[list[Imagined[BrowsedPage]]]:
-        found: list[Imagined[BrowsedPage] | None] = [_known(state, action) for state, action in pairs]
-        asked = [pair for pair, known in zip(pairs, found, strict=True) if known is None]
+        predictions: list[Imagined[BrowsedPage] | None] = [_known(state, action) for state, action in pairs]
+        asked = [pair for pair, known in zip(pairs, predictions, strict=True) if known is None]
         pages = iter(self.next_pages(asked) if asked else ())
         for place, (state, action) in enumerate(pairs):
-            if found[place] is None:
+            if predictions[place] is None:
                 page = next(pages)
                 after = state.after(action, page) if page is not None else Malformed(Flaw.SHAPE)
-                found[place] = Imagined(after, tokens=1)
-        return [[one] * outcomes for one in found if one is not None]
+                predictions[place] = Imagined(after, tokens=1)
+        return [[one] * outcomes for one in predictions if one is not None]
 
     def next_pages(self, pairs: Sequence[tuple[BrowsedPage, str]]) -> Sequence[PageState | None]:
         return self.pages([state.situation(action) for state, action in pairs])

@@ -25,11 +25,11 @@ Answers = Mapping[str, str] | Callable[[PageTransition], str]
 
 def distinct(cases: Iterable[PageTransition], stops: bool = False) -> list[PageTransition]:
     """Every question once; `stop` actions, which change no page, only where they are asked about."""
-    found: dict[bytes, PageTransition] = {}
+    by_question: dict[bytes, PageTransition] = {}
     for case in cases:
         if stops or not case.stops:
-            found.setdefault(case.question, case)
-    return list(found.values())
+            by_question.setdefault(case.question, case)
+    return list(by_question.values())
 
 
 def measure(
@@ -115,7 +115,7 @@ def tables(
     note = (
         "Intervals are over episodes. copy: every shown line goes and comes again. lookup: the nearest training step."
     )
-    found = [
+    made = [
         _figures(f"Steps that change the page, {scorer} scorer", rows, lambda row: row["changed"], note),
         _figures(f"All steps, {scorer} scorer", rows, lambda row: row["all"], note),
         _sites(rows),
@@ -127,8 +127,8 @@ def tables(
         table = Table("Right heads", ["answers", *task.config.heads], dict.fromkeys(task.config.heads, "%"))
         for name, row in rows.items():
             table.add(name, *(Cell(**row["all"][head]) for head in heads))
-        found.append(table)
-    return [*found, *([_depth(depth)] if depth else [])]
+        made.append(table)
+    return [*made, *([_depth(depth)] if depth else [])]
 
 
 def _figures(

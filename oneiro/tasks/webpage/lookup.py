@@ -49,19 +49,19 @@ class PageLookup:
         """
         own = case.episode if apart and isinstance(case, PageTransition) else None
         lines = {item.line for item in shown(case, self.lines)}
-        found: list[PageTransition] = []
+        steps: list[PageTransition] = []
         for key in self.keys(case)[1 if apart else 0 :]:
             asked = self.keys(case)[0] if apart else None
             group = [
                 other
                 for other in self.places.get(key, ())
-                if other.episode != own and other not in found and self.keys(other)[0] != asked
+                if other.episode != own and other not in steps and self.keys(other)[0] != asked
             ]
             group.sort(key=lambda other: -_overlap(lines, self.text_of(other)))
-            found += group[: count - len(found)]
-            if len(found) == count:
+            steps += group[: count - len(steps)]
+            if len(steps) == count:
                 break
-        return found
+        return steps
 
     def seen(self, case: PageSituation) -> bool:
         """Whether a training step has the same type of page, action and element."""
@@ -89,11 +89,11 @@ def transplanted(change: Diff, there: Sequence[Item], here: Sequence[Item]) -> D
 
     def again(items: Iterable[Item]) -> Iterator[tuple[Item, Item]]:
         for item in items:
-            if found := free.get(lines.get(item.id, ""), []):
-                yield item, found.pop()
+            if matches := free.get(lines.get(item.id, ""), []):
+                yield item, matches.pop()
 
-    deleted = tuple(found for _, found in again(change.deleted))
-    updated = tuple(found._replace(line=item.line) for item, found in again(change.updated))
+    deleted = tuple(match for _, match in again(change.deleted))
+    updated = tuple(match._replace(line=item.line) for item, match in again(change.updated))
     shift = (here[0].id if here else 1) - (there[0].id if there else 1)
     return Diff(tuple(item._replace(id=max(1, item.id + shift)) for item in change.new), deleted, updated)
 

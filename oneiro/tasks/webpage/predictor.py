@@ -154,9 +154,9 @@ class WebPagePredictor(Predictor[PageTransition, Messages, str, PagePrediction])
     def metrics(self, text: str, case: PageTransition) -> dict[str, float]:
         """Precision, recall and F1 under the configured scorer, F1 without ids, and whether the answer could be
         read."""
-        strict, found = self.judge(text, case), self.scored(text, case)
+        strict, score = self.judge(text, case), self.scored(text, case)
         return {
-            **found.figures(),
+            **score.figures(),
             "id_free_f1": strict.id_free_f1,
             "parsed": float(strict.flaw is None),
             **{f"{head}_right": right for head, right in self.heads_right(text, case).items()},
@@ -164,11 +164,11 @@ class WebPagePredictor(Predictor[PageTransition, Messages, str, PagePrediction])
 
     def baselines(self, train: Sequence[PageTransition] = ()) -> dict[str, Callable[[PageTransition], str]]:
         """Nothing changes, the page is loaded again, the nearest training step, and the truth."""
-        found: dict[str, Callable[[PageTransition], str]] = {"no change": self.no_change, "copy": self.copy}
+        rows: dict[str, Callable[[PageTransition], str]] = {"no change": self.no_change, "copy": self.copy}
         if len(train):
             lookup = PageLookup(train, self.config.lines)
-            found["lookup"] = lambda case: self.write(lookup(case), case)
-        return {**found, "perfect": self.target}
+            rows["lookup"] = lambda case: self.write(lookup(case), case)
+        return {**rows, "perfect": self.target}
 
     def no_change(self, case: PageSituation) -> str:
         return self.write(Diff(), case)

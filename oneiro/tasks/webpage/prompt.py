@@ -54,11 +54,11 @@ class Numbers:
 
     def written(self, text: str) -> str:
         """A text whose lines begin with ids, counted from here."""
-        return _ABSOLUTE.sub(lambda found: self.write(int(found[1])), text)
+        return _ABSOLUTE.sub(lambda match: self.write(int(match[1])), text)
 
     def read(self, text: str) -> str:
         """The way back: an answer with the page's own ids. What no line can have stays unreadable."""
-        return _COUNTED.sub(lambda found: f"[{int(found[2]) - 1 + (self.first if found[1] else self.home)}]", text)
+        return _COUNTED.sub(lambda match: f"[{int(match[2]) - 1 + (self.first if match[1] else self.home)}]", text)
 
 
 Head = Literal["url", "done", "reward"]

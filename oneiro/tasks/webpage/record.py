@@ -39,18 +39,18 @@ class RecordedWeb(WebWorld):
             raise OneiroError("pages are predicted as accessibility trees: leave out the view html")
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        found = super().reset(seed=seed, options=options)
+        observation = super().reset(seed=seed, options=options)
         self.steps = []
         self.probing = False
         self.said: tuple[str, ...] = ()
         self.episode = f"{self.task.task_id}/{self.seed}/{self.member}"
-        return found
+        return observation
 
     def step(self, action: str) -> Step:
         if self.over:
             return super().step(action)
         before, situation = self.page, self.situation(action)
-        found = super().step(action)
+        outcome = super().step(action)
         after = PageState.of(self.page)
         self.steps.append(
             PageTransition(
@@ -61,10 +61,10 @@ class RecordedWeb(WebWorld):
                 previous=situation.previous,
                 after=after,
                 matched=same_items(situation.state, after, compare(before, self.page)),
-                valid=found[4]["valid"],
+                valid=outcome[4]["valid"],
                 probe=self.probing,
                 done=self.over,
-                reward=found[1],
+                reward=outcome[1],
                 id=f"{self.episode}/{len(self.steps)}",
                 episode=self.episode,
                 step=len(self.steps),
@@ -75,7 +75,7 @@ class RecordedWeb(WebWorld):
         )
         if not self.probing:
             self.said = (*self.said, situation.described)[-HISTORY:]
-        return found
+        return outcome
 
     def situation(self, action: str) -> PageSituation:
         """What may be known before an action."""

@@ -73,12 +73,12 @@ def carried(action: str, true: PageState, imagined: PageState) -> str:
 
 def chains(cases: Sequence[PageTransition]) -> list[list[PageTransition]]:
     """The unbroken steps of each episode. Probes that did nothing are left out; stops end an episode."""
-    found = []
+    unbroken = []
     for _, group in groupby(cases, key=lambda case: case.episode):
         chain = [case for case in group if not case.stops and not (case.probe and case.state == case.after)]
         if chain and all(one.after == two.state for one, two in pairwise(chain)):
-            found.append(chain)
-    return found
+            unbroken.append(chain)
+    return unbroken
 
 
 def errors_by_depth(
@@ -103,8 +103,8 @@ def errors_by_depth(
             asked.append(replace(true.known(), state=states[number], action=action))
         answers = predict(asked) if asked else []
         for number, situation, text in zip(alive, asked, answers, strict=True):
-            found = imagine(task, situation, text)
-            states[number] = found.state if found is not None else states[number]
+            imagined = imagine(task, situation, text)
+            states[number] = imagined.state if imagined is not None else states[number]
             if depth in errors:
                 errors[depth].append(page_error(task, states[number], episodes[number][depth - 1].after))
     return [{"depth": depth, **vars(bootstrap(values))} for depth, values in errors.items() if values]
@@ -133,7 +133,9 @@ def true_predictor(task: WebPagePredictor, cases: Sequence[PageTransition]) -> P
     known = {key(case): case for case in cases}
 
     def predict(situations: Sequence[PageSituation]) -> list[str]:
-        found = [known.get(key(case)) for case in situations]
-        return [task.target(one) if one else task.no_change(case) for one, case in zip(found, situations, strict=True)]
+        recorded = [known.get(key(case)) for case in situations]
+        return [
+            task.target(one) if one else task.no_change(case) for one, case in zip(recorded, situations, strict=True)
+        ]
 
     return predict

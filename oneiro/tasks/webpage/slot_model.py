@@ -71,22 +71,22 @@ def change_of(case: PageTransition) -> Change:
     diff = true_diff(case, 0)
     before = {item.id: Line.of(item) for item in case.state.items}
     own = before.get(here)
-    found: list[tuple[Any, ...]] = []
+    changes: list[tuple[Any, ...]] = []
     for item in diff.new:
         line = Line.of(item)
         if own is not None and 0 < item.id - here <= NEAR:
             name = slotted(line.name, sources)
-            found.append(("new", item.id - here, line.depth - own.depth, line.role, name, line.properties))
+            changes.append(("new", item.id - here, line.depth - own.depth, line.role, name, line.properties))
     for item in diff.updated:
         line, old = Line.of(item), before.get(item.id)
         if item.id == here:
-            found.append(("becomes", line.properties))
+            changes.append(("becomes", line.properties))
         elif old is not None and old.name != line.name:
             if 0 < item.id - here <= NEAR:
-                found.append(("renamed", item.id - here, slotted(line.name, sources)))
+                changes.append(("renamed", item.id - here, slotted(line.name, sources)))
         elif old is not None:
-            found.append(("other", old.role, old.properties, line.properties))
-    return tuple(sorted(set(found), key=repr))
+            changes.append(("other", old.role, old.properties, line.properties))
+    return tuple(sorted(set(changes), key=repr))
 
 
 @dataclass
@@ -134,7 +134,7 @@ class SlotModel:
         counts: dict[Outcome, Counter[tuple[Line, int]]] = defaultdict(Counter)
         heights: dict[Outcome, dict[tuple[Line, int], float]] = defaultdict(lambda: defaultdict(float))
         seen = Counter(outcome for outcome, _, _ in pages)
-        enough = min(CONTENTS, max((len(found) for found in contents.values()), default=1))
+        enough = min(CONTENTS, max((len(seen_in) for seen_in in contents.values()), default=1))
         for (outcome, _, _), lines in zip(pages, written, strict=True):
             again = Counter[Line]()
             for height, (line, name) in enumerate(lines):
@@ -144,9 +144,9 @@ class SlotModel:
                 again[own] += 1
                 counts[outcome][key] += 1
                 heights[outcome][key] += height / len(lines)
-        for outcome, found in counts.items():
-            likely = [key for key, count in found.items() if count > LIKELY * seen[outcome]]
-            likely.sort(key=lambda key: heights[outcome][key] / found[key])
+        for outcome, keys in counts.items():
+            likely = [key for key, count in keys.items() if count > LIKELY * seen[outcome]]
+            likely.sort(key=lambda key: heights[outcome][key] / keys[key])
             self.lines[outcome] = [line for line, _ in likely]
 
     def _learn_outcomes(

@@ -58,36 +58,39 @@ def sources_of(case: PageSituation) -> dict[str, str]:
     """What can be copied into the next page, as it is once the action has been carried out."""
     parsed = parse_webarena(case.action)
     parts = urlsplit(case.state.url)
-    found = {f"part {place}": unquote(piece) for place, piece in enumerate(parts.path.split("/")) if piece}
-    found["query"] = parts.query
+    sources = {f"part {place}": unquote(piece) for place, piece in enumerate(parts.path.split("/")) if piece}
+    sources["query"] = parts.query
     holder, inside = "", False
     for item in case.state.items:
         line = Line.of(item)
         acted_on = item.id == case.element
         if inside and line.role == "StaticText":
-            found[f"field {holder}"] = line.name
+            sources[f"field {holder}"] = line.name
         inside = line.role in FIELDS
         if inside or line.role == "combobox":
             holder = line.name
-            found.setdefault(f"field {holder}", "")
+            sources.setdefault(f"field {holder}", "")
         if line.role == "heading":
-            found.setdefault("heading", line.name)
-        if line.role == "option" and "selected: True" in line.properties and "option" not in found:
-            found[f"field {holder}"] = line.name
+            sources.setdefault("heading", line.name)
+        if line.role == "option" and "selected: True" in line.properties and "option" not in sources:
+            sources[f"field {holder}"] = line.name
         if acted_on:
-            found["element"] = line.name
+            sources["element"] = line.name
             if line.role == "option":
-                found[f"field {holder}"] = line.name
-                found["option"] = holder  # its list is decided, whatever was selected before
-        elif "option" in found and found["option"] != holder:
-            del found["option"]
-    found.pop("option", None)
-    if isinstance(parsed, Action) and parsed.kind is Kind.TYPE and "element" in found:
-        field = f"field {found['element']}"
-        found["typed"], found[field] = parsed.text, found.get(field, "") + parsed.text  # typing does not clear a field
-    elif "element" in found:
-        found["element in lower case"] = found["element"].lower()
-    return found
+                sources[f"field {holder}"] = line.name
+                sources["option"] = holder  # its list is decided, whatever was selected before
+        elif "option" in sources and sources["option"] != holder:
+            del sources["option"]
+    sources.pop("option", None)
+    if isinstance(parsed, Action) and parsed.kind is Kind.TYPE and "element" in sources:
+        field = f"field {sources['element']}"
+        sources["typed"], sources[field] = (
+            parsed.text,
+            sources.get(field, "") + parsed.text,
+        )  # typing does not clear a field
+    elif "element" in sources:
+        sources["element in lower case"] = sources["element"].lower()
+    return sources
 
 
 def slotted(text: str, sources: Sources) -> str:

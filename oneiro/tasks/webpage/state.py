@@ -31,9 +31,9 @@ class PageState:
         if number is None or not self.items:
             return None
         place = number - self.items[0].id
-        found = self.items[place] if 0 <= place < len(self.items) else None
-        if found is not None and found.id == number:
-            return found
+        guess = self.items[place] if 0 <= place < len(self.items) else None
+        if guess is not None and guess.id == number:
+            return guess
         return next((item for item in self.items if item.id == number), None)
 
     @property

@@ -145,8 +145,8 @@ class WebPageTask(AnsweringTask[WebPagePredictor, PageTransition]):
                 **{name: row["depth"] for name, row in measured.items()},
                 "perfect": self._depth(true_predictor(task, self.data.episodes)),
             }
-        found = tables(task, rows, deep)
-        return {"tables": [table.data() for table in found], "notes": verdict(measured, rows["lookup"])}
+        made = tables(task, rows, deep)
+        return {"tables": [table.data() for table in made], "notes": verdict(measured, rows["lookup"])}
 
 
 def judged(task: WebPagePredictor, case: PageTransition, text: str) -> JudgedAnswer:

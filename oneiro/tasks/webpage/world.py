@@ -51,11 +51,11 @@ class LearnedPage(LearnedWorld, WebWorld):  # type: ignore[misc]
         self.predictor, self.predict = task, predict
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        found = super().reset(seed=seed, options=options)
+        observation = super().reset(seed=seed, options=options)
         self.said: tuple[str, ...] = ()
         self.won = False
         self.show(PageState.of(self.page))
-        return found
+        return observation
 
     def step(self, action: str) -> Step:
         if self.over:
@@ -66,13 +66,13 @@ class LearnedPage(LearnedWorld, WebWorld):  # type: ignore[misc]
             return self.outcome(0.0, valid=False, effective=False, malformed=False)
         situation = self.situation(action)
         text = self.predict([situation])[0]
-        found, before = imagine(self.predictor, situation, text), self.present
-        heads: Mapping[str, str] = found.prediction.outcome if found is not None else {}
+        imagined, before = imagine(self.predictor, situation, text), self.present
+        heads: Mapping[str, str] = imagined.prediction.outcome if imagined is not None else {}
         self.said = (*self.said, situation.described)[-HISTORY:]
         self.notice = ""
         stops = parsed.kind is Kind.STOP
-        if found is not None and not stops:
-            self.show(found.state)
+        if imagined is not None and not stops:
+            self.show(imagined.state)
         reward = _share(heads.get("reward"))
         self.won = reward >= 1.0
         return self.outcome(
@@ -80,7 +80,7 @@ class LearnedPage(LearnedWorld, WebWorld):  # type: ignore[misc]
             done=stops or heads.get("done") == "yes",
             success=self.won,
             effective=stops or self.present != before,
-            malformed=found is None,
+            malformed=imagined is None,
         )
 
     def situation(self, action: str) -> PageSituation:
@@ -146,8 +146,8 @@ def open_world(model: str, world: str, settings: Mapping[str, Any] | None = None
 
 def goal_of(task: Task) -> Evaluation | None:
     """The check of the address where a task must end; None where a task asks for something else."""
-    found = task.eval
-    return found if isinstance(found, Evaluation) and found.eval_types == ("url_match",) else None
+    check = task.eval
+    return check if isinstance(check, Evaluation) and check.eval_types == ("url_match",) else None
 
 
 def reaches(url: str, goal: Evaluation | None) -> bool:

@@ -20,11 +20,11 @@ class TargetLake(FrozenLake):
     """-1: no other cell can be reached, and the level has no target."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        found, info = super().reset(seed=seed, options=options)
+        observation, info = super().reset(seed=seed, options=options)
         cells = [cell for cell in range(self.lake.size**2) if self._chance(cell) > 0]
         rng = generator("frozen-lake", "target", self.seed)
         self.target = cells[int(rng.integers(len(cells)))] if cells else -1
-        return found, {**info, "optimum": None, "target": self.target}
+        return observation, {**info, "optimum": None, "target": self.target}
 
     def step(self, action: str) -> Step:
         if self.over:
@@ -58,8 +58,8 @@ def has_target(world: TargetLake, seed: int) -> bool:
 
 def best_possible(world: FrozenLake, seeds: list[int]) -> list[float]:
     """The best chance of success on evaluation levels."""
-    found = []
+    chances = []
     for seed in seeds:
         world.reset(seed=seed, options={"split": "eval"})
-        found.append(float(np.clip(world.ceiling(), 0, 1)))
-    return found
+        chances.append(float(np.clip(world.ceiling(), 0, 1)))
+    return chances
