@@ -15,7 +15,7 @@ from oneiro import worlds
 from oneiro.agents.policies import ModelPolicy
 from oneiro.agents.rollout import attempts, play
 from oneiro.diagnosis import plan as capacity
-from oneiro.diagnosis import ranks as doctor_ranks
+from oneiro.diagnosis.doctor import examine_ranks
 from oneiro.diagnosis.sizes import Rates, Size, Step, parts_of, size_of
 from oneiro.learning.algorithms import Ppo
 from oneiro.learning.rl_settings import RlSettings
@@ -193,6 +193,6 @@ def test_the_templates_of_the_page_are_well_formed() -> None:
 
 
 def test_ranks_look_at_one_another() -> None:
-    said = {finding.what: finding.found for finding in on_ranks(2, doctor_ranks.examine_ranks)}
-    assert "rank 1" in said and "s apart" in said["clocks"] and said["all-reduce"].endswith("over 2 ranks")
-    assert doctor_ranks.examine_ranks()[0].fatal
+    lines = {finding.what: finding.found for finding in on_ranks(2, examine_ranks)}
+    assert "rank 1" in lines and "s apart" in lines["clocks"] and lines["all-reduce"].endswith("over 2 ranks")
+    assert examine_ranks()[0].fatal

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
-from oneiro.agents.dreaming import DreamingPolicy
 from oneiro.agents.learners.lake import REPLY, LakeLearner, lake_of, transitions
 from oneiro.agents.loading import AgentMetadata
-from oneiro.agents.policies import ModelPolicy
+from oneiro.agents.policies import DreamingPolicy, ModelPolicy
 from oneiro.agents.rollout import attempts, attempts_at, play
 from oneiro.episode import Episode
 from oneiro.learning import stages

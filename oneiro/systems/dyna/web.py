@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from oneiro.agents.dreaming import DreamingPolicy
 from oneiro.agents.learners.pages import (
     PageModels,
     Steps,
@@ -27,6 +26,7 @@ from oneiro.agents.learners.pages import (
     world_of,
 )
 from oneiro.agents.linear import LinearPolicy, fit, turn_numbers
+from oneiro.agents.policies import DreamingPolicy
 from oneiro.agents.rollout import Attempt, attempts, attempts_at, play
 from oneiro.episode import Episode, with_outcome
 from oneiro.learning.algorithms import Grpo

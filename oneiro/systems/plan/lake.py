@@ -34,8 +34,7 @@ from oneiro.tasks.base import Cached, Dynamics, Shuffled
 from oneiro.tasks.grid.model import LookupModel, TrueLake
 from oneiro.tasks.grid.predictor import GridLookup
 from oneiro.worlds.baselines import random_policy
-from oneiro.worlds.grid.frozen_lake.target import TargetLake, best_possible, has_target
-from oneiro.worlds.grid.frozen_lake.world import FrozenLake
+from oneiro.worlds.grid.frozen_lake.world import FrozenLake, TargetLake, best_possible, has_target
 from oneiro.worlds.levels import distinct_seeds
 
 POOL = 2000

@@ -23,8 +23,7 @@ from oneiro.runtime.seeds import derive, generator
 from oneiro.sampling.engine import Engine
 from oneiro.systems.policy_eval.agreement import FrameModel, mean_gap, mmrv, pearson
 from oneiro.systems.policy_eval.pipeline import Advance, Labels, Rollouts, keep_rollouts, read_labels, rollout
-from oneiro.systems.policy_eval.policies import PixelPolicy
-from oneiro.systems.policy_eval.rt1 import WIDTHS, load_rt1, rt1_stops
+from oneiro.systems.policy_eval.policies import WIDTHS, PixelPolicy, load_rt1, rt1_stops
 from oneiro.systems.policy_eval.train import Progress, Say, quiet
 from oneiro.tasks.video.command import chosen, open_models
 from oneiro.tasks.video.dataset import resized

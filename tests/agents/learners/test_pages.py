@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from oneiro.agents.dreaming import DreamingPolicy
 from oneiro.agents.learners.pages import LanguageModels, WebLearner, policy_dialogue
 from oneiro.agents.learners.recipe import WebRecipe
-from oneiro.agents.policies import ScriptedPolicy
+from oneiro.agents.policies import DreamingPolicy, ScriptedPolicy
 from oneiro.agents.rollout import attempts, play
 from oneiro.learning.settings import LearnerSettings, OptimiserSettings, SftSettings
 from oneiro.recipe import load

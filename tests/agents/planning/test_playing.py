@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from oneiro import worlds
-from oneiro.agents.dreaming import DreamingPolicy
 from oneiro.agents.planning.agent_model import AgentModel
 from oneiro.agents.planning.base import PlannerSettings, Proposed, Root
 from oneiro.agents.planning.grids import every_action, grid_rule, lake_rule
@@ -18,7 +17,7 @@ from oneiro.agents.planning.policy import PlanningPolicy, VotePolicy, dialogue, 
 from oneiro.agents.planning.proposals import PolicyProposals
 from oneiro.agents.planning.textgames import observed, possible_commands, score_rule
 from oneiro.agents.planning.values import HeadValue, JudgeValue, RuleValue
-from oneiro.agents.policies import ScriptedPolicy
+from oneiro.agents.policies import DreamingPolicy, ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts, play
 from oneiro.models.chat import ChatFormat

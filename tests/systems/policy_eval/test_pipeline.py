@@ -22,8 +22,7 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.progress import Bar, console
 from oneiro.systems.policy_eval import pipeline as real2sim
 from oneiro.systems.policy_eval.pipeline import Real2SimSettings, SimulatedFrames, compare, rollout
-from oneiro.systems.policy_eval.policies import Cloned, Recorded
-from oneiro.systems.policy_eval.rt1 import Rt1, fitted, load_rt1, rt1_action, rt1_stops
+from oneiro.systems.policy_eval.policies import Cloned, Recorded, Rt1, fitted, load_rt1, rt1_action, rt1_stops
 from oneiro.systems.policy_eval.train import PolicyTrainingSettings, SuccessClassifier, policies_of
 from oneiro.tasks.video.model import VideoMetadata
 from oneiro.worlds.robot.collect import CollectSettings, collect, play
