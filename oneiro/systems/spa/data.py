@@ -8,11 +8,15 @@ from typing import Any
 from oneiro.agents import prompts as words
 from oneiro.agents import reply as replies
 from oneiro.agents.prompts import DialogueSettings
+from oneiro.agents.reply import TAG_TOKENS
 from oneiro.agents.rollout import begun
 from oneiro.episode import Row, Segment, given
+from oneiro.models import language as languages
 from oneiro.models.chat import ChatFormat
+from oneiro.models.language import LanguageModel
 from oneiro.runtime import seeds
-from oneiro.systems.spa.recipe import Variant
+from oneiro.runtime.errors import OneiroError
+from oneiro.systems.spa.recipe import SpaRecipe, Variant
 from oneiro.worlds.base import World
 
 STEPS = 10
@@ -139,3 +143,15 @@ def random_walk(world: World, state: str, seed: int) -> Iterator[str]:
         state = after
         if terminated or truncated:
             return
+
+
+def create_tiny(recipe: SpaRecipe) -> LanguageModel:
+    """Random weights, and a tokenizer trained on the worlds' own text."""
+    played = [recipe.sft_data_of(recipe.variant(name)) for name in recipe.sft_variants]
+    if any(settings.policy == "self" for _, settings in played):
+        raise OneiroError("'tiny' cannot play yet: set self_play.policy=random (or mixture)")
+    acted = [recipe.world_of(recipe.variant(name)) for name in recipe.variants]
+    worlds = [*acted, *(world for world, _ in played)]
+    distinct = [world for place, world in enumerate(worlds) if world not in worlds[:place]]
+    texts = [text for world in distinct for text in sample_texts(world.maker(), recipe.dialogue, recipe.seed)]
+    return languages.create_tiny(recipe.model, texts, seeds.derive(recipe.seed, "weights"), TAG_TOKENS)

@@ -216,6 +216,11 @@ class SpaRecipe(Recipe):
                 f"self_play.policy=self or server (it is {recorded_play.policy})"
             )
 
+    @property
+    def sft_variants(self) -> list[str]:
+        """The variants that learn from recorded play."""
+        return [name for name in self.variants if self.variant(name).sft]
+
     def variant(self, name: str) -> Variant:
         return self.define[name] if name in self.define else VARIANTS[name]
 
