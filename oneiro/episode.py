@@ -211,7 +211,7 @@ def with_outcome(episode: Episode, outcome: float) -> Episode:
     return replace(episode, rewards=[0.0] * (len(episode.rewards) - 1) + [outcome])
 
 
-def lost(episodes: Sequence[Episode]) -> str | None:
+def describe_errors(episodes: Sequence[Episode]) -> str | None:
     """A line about episodes that ended in errors; None where none did."""
     broken = [episode for episode in episodes if episode.finish_reason is FinishReason.ERROR]
     if not broken:

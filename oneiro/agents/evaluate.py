@@ -16,7 +16,7 @@ from pydantic import Field
 from oneiro.agents.policies import Policy, ServerPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts_at, gives_state, play
-from oneiro.episode import Episode, FinishReason, lost
+from oneiro.episode import Episode, FinishReason, describe_errors
 from oneiro.models.chat import ChatFormat
 from oneiro.recipe import Settings, build
 from oneiro.report import stats
@@ -329,5 +329,7 @@ def unbroken(episodes: Sequence[Episode]) -> tuple[list[Episode], int]:
     broken = {episode.group for episode in episodes if episode.finish_reason is FinishReason.ERROR}
     whole = [episode for episode in episodes if episode.group not in broken]
     if not whole:
-        raise OneiroError(f"every level was broken off by an error at least once ({lost(episodes)}); try again")
+        raise OneiroError(
+            f"every level was broken off by an error at least once ({describe_errors(episodes)}); try again"
+        )
     return whole, len(broken)

@@ -85,7 +85,7 @@ class Game:
 
 
 @contextmanager
-def guarded(game: Game) -> Iterator[None]:
+def guard(game: Game) -> Iterator[None]:
     """What a world raises ends its episode as an error. A mistake that a person can mend is still the person's."""
     try:
         yield
@@ -99,7 +99,7 @@ def guarded(game: Game) -> Iterator[None]:
 def make(game: Game, make_world: Callable[[], World]) -> None:
     """Give a game its world, unless it has one."""
     if game.world is None and not game.over:
-        with guarded(game):
+        with guard(game):
             game.world = make_world()
             game.episode.world = game.world.name
 
@@ -114,7 +114,7 @@ def start_many(games: Sequence[Game]) -> None:
             options[-1]["task"] = game.task.task
     started = many.reset_many([game.playing for game in games], [game.task.seed for game in games], options)
     for game, result in zip(games, started, strict=True):
-        with guarded(game):
+        with guard(game):
             game.state, info = _unless_raised(result)
             game.episode.task, game.episode.info["optimum"] = info["key"], info.get("optimum")
 
@@ -187,7 +187,7 @@ def take_many(asked: Sequence[Game], answers: Sequence[Sample], settings: Dialog
     """Read the answers, act in the worlds, all at once, and write down what it earned."""
     heard = []
     for game, answer in zip(asked, answers, strict=True):
-        with guarded(game):
+        with guard(game):
             reaction = _hear(game, answer, settings)
             if reaction is not None:
                 heard.append(reaction)
@@ -196,7 +196,7 @@ def take_many(asked: Sequence[Game], answers: Sequence[Sample], settings: Dialog
         actions = [reaction.reply.actions[place] for reaction in acting]
         results = many.step_many([reaction.game.playing for reaction in acting], actions)
         for reaction, action, result in zip(acting, actions, results, strict=True):
-            with guarded(reaction.game):
+            with guard(reaction.game):
                 _note(reaction, action, _unless_raised(result))
         place += 1
         acting = [one for one in acting if not one.game.over and place < len(one.reply.actions)]

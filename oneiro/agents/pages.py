@@ -50,14 +50,14 @@ def _nodes(text: str) -> Iterator[tuple[str, str, str]]:
                     yield "", line, ""
                 continue
             number, role, quoted, properties = node.groups()
-            name, states = " ".join(unquoted(quoted).split()), TOLD.findall(properties)
+            name, states = " ".join(unquote(quoted).split()), TOLD.findall(properties)
             hidden = is_option and len(run) > SHORT_LIST and "selected" not in states
             if not hidden and role not in GROUPS and (name or role in ACTED_ON):
                 words = [ROLES.get(role, role), name, *states]
                 yield role, f"[{number}] " + " ".join(word for word in words if word), name
 
 
-def unquoted(text: str) -> str:
+def unquote(text: str) -> str:
     """The name that Python's `repr` quoted."""
     if "\\" not in text:
         return text[1:-1]

@@ -185,7 +185,11 @@ class Explorer:
             self.leads[state][action] = here
         planned: list[str] = []
         while len(planned) < (most if world.deterministic else 1):
-            choices = self._untried(here, world.actions) or self._towards_untried(here, world.actions) or world.actions
+            choices = (
+                self._untried_actions(here, world.actions)
+                or self._towards_untried(here, world.actions)
+                or world.actions
+            )
             action = choices[int(rng.integers(len(choices)))]
             planned.append(action)
             after = self.leads.setdefault(here, {}).setdefault(action, None)
@@ -195,7 +199,7 @@ class Explorer:
             here = after
         return planned
 
-    def _untried(self, state: str, actions: tuple[str, ...]) -> list[str]:
+    def _untried_actions(self, state: str, actions: tuple[str, ...]) -> list[str]:
         tried = self.leads.get(state, {})
         return [action for action in actions if action not in tried]
 
@@ -208,7 +212,7 @@ class Explorer:
             state = ahead.popleft()
             if nearest is not None and distance[state] > nearest:
                 break
-            if state != here and self._untried(state, actions):
+            if state != here and self._untried_actions(state, actions):
                 nearest, best = distance[state], best | firsts[state]
                 continue
             for action, after in self.leads.get(state, {}).items():

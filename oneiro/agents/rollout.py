@@ -21,7 +21,7 @@ from oneiro.agents import game as games
 from oneiro.agents.game import Attempt, Game
 from oneiro.agents.policies import Policy
 from oneiro.agents.prompts import DialogueSettings
-from oneiro.episode import Episode, lost
+from oneiro.episode import Episode, describe_errors
 from oneiro.models.chat import ChatFormat
 from oneiro.runtime import distributed, seeds
 from oneiro.runtime.clock import spent
@@ -122,7 +122,7 @@ class _Rollout:
             return
         everybody = _Places(places)
         while self._ask(everybody):
-            self._take(everybody, self._answered(everybody.asked), advance)
+            self._take(everybody, self._answer(everybody.asked), advance)
 
     def _waits(self) -> bool:
         games.make(self.games[0], self.make_world)
@@ -137,7 +137,7 @@ class _Rollout:
         def ask(half: _Places) -> None:
             # In the context of this thread, so that sampling knows whether ranks share it.
             own = copy_context()
-            half.answers = thread.submit(own.run, self._answered, half.asked) if self._ask(half) else None
+            half.answers = thread.submit(own.run, self._answer, half.asked) if self._ask(half) else None
 
         try:
             for half in halves:
@@ -162,7 +162,7 @@ class _Rollout:
             for game in (*asking, *new):
                 if game.over:
                     continue
-                with games.guarded(game):
+                with games.guard(game):
                     games.ask(game, self.settings, self.chat, begun(self.response_prefix, game.state))
                     if game.turn > 1 and longest is not None and len(game.prompt) > longest:
                         games.leave(game)
@@ -200,7 +200,7 @@ class _Rollout:
                 self.ended += 1
         places.games = [game for game in places.games if not game.over]
 
-    def _answered(self, asked: list[Game]) -> list[Sample]:
+    def _answer(self, asked: list[Game]) -> list[Sample]:
         """What the policy says, with random numbers that depend on nothing but the turn."""
         own = [seeds.derive(self.seed, "turn", game.turn) for game in asked]
         together = getattr(self.policy, "answer_each", None)
@@ -218,7 +218,7 @@ def _unless_all_lost(episodes: list[Episode]) -> list[Episode]:
     """Nothing is gained by going on where a world never works."""
     if len(episodes) > 1 and all("error" in episode.info for episode in episodes):
         raise OneiroError(
-            f"the world {episodes[0].world} raised in all of its episodes ({lost(episodes)}); mend it first"
+            f"the world {episodes[0].world} raised in all of its episodes ({describe_errors(episodes)}); mend it first"
         )
     return episodes
 

@@ -180,7 +180,7 @@ PORTS = "MASTER_ADDR", "MASTER_PORT"
 
 def examine_ranks() -> list[Finding]:
     """Called on every rank; rank 0 gets the findings."""
-    if not distributed.launched():
+    if not distributed.is_launched():
         advice = "start it as: torchrun --nproc-per-node 2 -m oneiro doctor --distributed"
         return [Finding("ranks", "this process was not started by torchrun", advice, fatal=True)]
     with distributed.setup():

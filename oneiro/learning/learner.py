@@ -57,7 +57,7 @@ class Learner:
         self.parallel = strategy_of(settings)
         self.parallel.setup(self)
 
-    def named(self, backbone: Backbone) -> list[tuple[str, nn.Parameter]]:
+    def trained_parameters(self, backbone: Backbone) -> list[tuple[str, nn.Parameter]]:
         """What learns, by name."""
         named = [(name, p) for name, p in backbone.named_parameters() if p.requires_grad]
         if not self.has_lm_head:
@@ -206,7 +206,7 @@ class Learner:
 
     def _batches(self, examples: Sequence[Example]) -> Iterable[Batch]:
         made = batches(examples, self.token_budget, self.backbone.device, packed=self.parallel.packed)
-        return self.parallel.padded(self, made)
+        return self.parallel.pad(self, made)
 
 
 def scaled_for(examples: Sequence[Example], settings: losses.LossSettings) -> list[Example]:

@@ -87,7 +87,7 @@ def reinforce(
     if start == 0:
         checkpoint.save(folder, 0, language, learners, others)
     saving = saving or Saving()
-    waits = contextlib.nullcontext() if settings.async_rollout else saving.deferred()
+    waits = contextlib.nullcontext() if settings.async_rollout else saving.defer()
     with AsyncRollout(callbacks.play, language, actor or language) as rollout, waits:
         for step in range(start, settings.steps):
             if reason:
@@ -144,7 +144,7 @@ def refill(
     """
     bound = settings.filter.refill
     for number in range(settings.steps + step * bound, settings.steps + (step + 1) * bound):
-        if len(filters.varied(groups_of(learnable(episodes)))) >= wanted:
+        if len(filters.keep_varied(groups_of(learnable(episodes)))) >= wanted:
             break
         shift = 1 + max((episode.group for episode in episodes), default=0)
         episodes = episodes + [replace(episode, group=episode.group + shift) for episode in more(number)]
@@ -222,7 +222,7 @@ def prepare(
     statistics = {"group_std": std}
     if settings.filter.refill:
         statistics["groups_drawn"] = float(len(groups))
-        groups = (filters.varied(groups) or groups)[:wanted]
+        groups = (filters.keep_varied(groups) or groups)[:wanted]
     kept = filters.keep(groups, settings.filter)
     statistics["groups_kept"] = float(len(kept))
     policy = learners["policy"]
@@ -231,7 +231,7 @@ def prepare(
     rows = [examples_of(episode, settings) for episode in learned]
     examples = [example for own in rows for example in own]
     if settings.mask_truncated:
-        statistics["masked"] = sum(map(truncated, learned)) / max(1, len(learned))
+        statistics["masked"] = sum(map(is_truncated, learned)) / max(1, len(learned))
     if not any(example.weights[name].any() for example in examples for name in ("policy", "ce")):
         return [], statistics
     if settings.algorithm.recompute:
@@ -264,7 +264,7 @@ def prepare(
 def examples_of(episode: Episode, settings: RlSettings) -> list[Example]:
     """The rows of an episode, with the weights that the settings give their tokens."""
     examples = [Example.of(row) for row in episode.rows]
-    if settings.mask_truncated and truncated(episode):
+    if settings.mask_truncated and is_truncated(episode):
         for example in examples:
             example.weights["policy"][:] = 0
     if settings.environment_ce:
@@ -290,7 +290,7 @@ def trajectory_of(episode: Episode, examples: Sequence[Example], settings: RlSet
     return made
 
 
-def truncated(episode: Episode) -> bool:
+def is_truncated(episode: Episode) -> bool:
     """Whether the token limit cut one of its replies."""
     segments = (segment for row in episode.rows for segment in row.segments)
     return any(segment.sampled and segment.finish_reason is FinishReason.LENGTH for segment in segments)

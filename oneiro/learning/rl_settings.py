@@ -24,10 +24,10 @@ from oneiro.sampling.settings import FleetSettings
 SHIPPED = (Grpo, TurnGrpo, StateGrpo, DrGrpo, Gspo, Rloo, Reinforce, Ppo)
 
 
-def offered() -> list[type[Algorithm]]:
+def plugin_algorithms() -> list[type[Algorithm]]:
     """Algorithms of other packages. One that is broken, or has the name of another one, is left out with a warning."""
     algorithms: list[type[Algorithm]] = []
-    for plugin, kind in plugins.loaded("algorithms"):
+    for plugin, kind in plugins.load_all("algorithms"):
         taken = {name for known in (*SHIPPED, *algorithms) for name in _names(known)}
         if not _names(kind):
             plugins.skip(f"{plugin}: {plugin.target} is not an Algorithm with `name: Literal[...]`")
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     AnyAlgorithm = Grpo | TurnGrpo | StateGrpo | DrGrpo | Gspo | Rloo | Reinforce | Ppo
 else:
     # Not in the package's __init__: an algorithm of another package imports that to be defined.
-    AnyAlgorithm = Annotated[Union[(*SHIPPED, *offered())], Field(discriminator="name")]
+    AnyAlgorithm = Annotated[Union[(*SHIPPED, *plugin_algorithms())], Field(discriminator="name")]
 
 
 class RolloutSettings(Settings):

@@ -57,7 +57,7 @@ class LossSettings(Settings):
     @field_validator("policy")
     @classmethod
     def _known_policy(cls, name: str) -> str:
-        names = plugins.known("losses", {"clip": ""})
+        names = plugins.with_offered("losses", {"clip": ""})
         if name not in names and ":" not in name:
             raise ValueError(f"no policy loss called '{name}'{nearest(name, names)}; or give module:function")
         return name

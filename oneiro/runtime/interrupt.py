@@ -33,7 +33,7 @@ _state = _State()
 
 
 @contextmanager
-def handled() -> Iterator[None]:
+def handle() -> Iterator[None]:
     """Inside, both signals stop the work, as this module says. Outside the main thread nothing changes."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -60,7 +60,7 @@ def handled() -> Iterator[None]:
 
 
 @contextmanager
-def _deferred(notice: bytes) -> Iterator[None]:
+def _defer(notice: bytes) -> Iterator[None]:
     before, _state.notice = _state.notice, notice
     _state.deferring += 1
     try:
@@ -71,9 +71,9 @@ def _deferred(notice: bytes) -> Iterator[None]:
 
 
 @contextmanager
-def postponed() -> Iterator[None]:
+def postpone() -> Iterator[None]:
     """Inside, the first signal waits for the end: what must not be cut in two, and does not take long."""
-    with _deferred(b""):
+    with _defer(b""):
         yield
     if _state.asked:
         raise KeyboardInterrupt
@@ -96,9 +96,9 @@ class Saving:
         self._last = time.monotonic()
 
     @contextmanager
-    def deferred(self) -> Iterator[None]:
+    def defer(self) -> Iterator[None]:
         """Inside, the first signal only asks: `due` becomes true, and `stop` stops."""
-        with _deferred(NOTICE):
+        with _defer(NOTICE):
             yield
 
     def due(self) -> bool:

@@ -26,7 +26,7 @@ from pickle import PicklingError
 from types import ModuleType
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
-from oneiro.runtime.errors import OneiroError, described, sendable
+from oneiro.runtime.errors import OneiroError, describe, sendable
 
 Item = TypeVarTuple("Item")
 Result = TypeVar("Result")
@@ -260,7 +260,7 @@ def _send(pipe: Connection, result: Any, error: Exception | None) -> None:
     try:
         pipe.send((result, error and sendable(error)))
     except (TypeError, AttributeError, ValueError, PicklingError) as problem:  # a result that cannot be sent
-        pipe.send((None, described(problem)))
+        pipe.send((None, describe(problem)))
 
 
 def _end_with_parent() -> None:

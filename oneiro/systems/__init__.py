@@ -70,7 +70,7 @@ def pipeline(system: str) -> Callable[[Recipe, Run], None]:
 
 
 def _target(system: str) -> str:
-    known = plugins.known("systems", SYSTEMS)
+    known = plugins.with_offered("systems", SYSTEMS)
     if system not in known:
         raise OneiroError(f"no system called '{system}' (key 'system' of the recipe){nearest(system, known)}")
     return known[system]
@@ -102,7 +102,7 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
     from oneiro.report import page, profile  # drawing is not needed to say that a recipe has a mistake
 
     place = distributed.on_main_process(lambda: out or _default_out(name, chosen))
-    with interrupt.handled(), _going_on(), Run.open(place, chosen) as opened:
+    with interrupt.handle(), _going_on(), Run.open(place, chosen) as opened:
         if opened.info["status"] == "done":
             opened.say(f"{opened.path} is finished; its report is written again")
         else:
@@ -112,7 +112,7 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
             opened.remember("real_command", command)
         if why:
             opened.say(f"model {why}")
-        with interrupt.postponed():  # this brings torch, which aborts where a signal meets its loading
+        with interrupt.postpone():  # this brings torch, which aborts where a signal meets its loading
             work = pipeline(chosen.system)
         _use_threads(chosen, opened)
         work(chosen, opened)
@@ -165,7 +165,7 @@ def _default_out(name: str, recipe: Recipe) -> Path:
     """`runs/spa-frozen-lake-N`: the unfinished run of this very recipe, else the first free number."""
     number = 1
     while (path := Path("runs") / f"{stem_of(name)}-{number}").exists():
-        if _unfinished(path) and not first_difference(path, recipe):
+        if _is_unfinished(path) and not first_difference(path, recipe):
             return path
         number += 1
     return path
@@ -176,5 +176,5 @@ def stem_of(name: str) -> str:
     return name.removesuffix(".yaml").removesuffix(".yml").strip("./").replace("/", "-")
 
 
-def _unfinished(path: Path) -> bool:
+def _is_unfinished(path: Path) -> bool:
     return holds_run(path) and (path / "run.json").exists() and read_info(path)["status"] != "done"

@@ -205,7 +205,7 @@ def _settings(language: LanguageModel, steps: int) -> RlSettings:
 def _stoppable(out: Path) -> Iterator[None]:
     """Ctrl-C saves, as in a run of a recipe; one line says how to go on."""
     try:
-        with interrupt.handled():
+        with interrupt.handle():
             yield
     except KeyboardInterrupt:
         raise interrupt.Stopped(f"stopped; the same call goes on from what is saved in {out}") from None

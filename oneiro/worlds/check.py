@@ -66,7 +66,7 @@ def check(name: str, /, **settings: Any) -> list[CheckFinding]:
         try:
             findings.extend(run(candidate))
         except Exception as error:
-            crash = plugins.described(error, files)
+            crash = plugins.describe(error, files)
             findings.append(CheckFinding("error", f"{run.__name__.replace('_', ' ')}: {crash}"))
     return findings
 

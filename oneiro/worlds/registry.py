@@ -129,7 +129,7 @@ def make(name: str, /, **settings: Any) -> World:
 
 
 def _targets() -> dict[str, str | type[World]]:
-    return plugins.known("worlds", WORLDS)
+    return plugins.with_offered("worlds", WORLDS)
 
 
 def _require_class(name: str, candidate: Any, target: str) -> type[World]:

@@ -14,7 +14,7 @@ from oneiro.agents.game import Attempt, Game
 from oneiro.agents.policies import ModelPolicy, ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import HOPELESS, attempts, play
-from oneiro.episode import Episode, FinishReason, lost
+from oneiro.episode import Episode, FinishReason, describe_errors
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.report.episodes import record
@@ -140,7 +140,7 @@ def test_a_lost_world_costs_one_episode_and_its_place_goes_to_the_next(
     found = play(Fragile, planned, Counting(), PLAIN, advance=ended.append, concurrency=2)
     whole = play(FrozenLake, planned, Watching(), PLAIN)
     assert [episode.seed for episode in found if episode.finish_reason is FinishReason.ERROR] == [2]
-    assert lost(found) == "1 of 7 episodes lost to errors: WorldLost: gone"
+    assert describe_errors(found) == "1 of 7 episodes lost to errors: WorldLost: gone"
     assert [r for r in records(found) if r["seed"] != 2] == [r for r in records(whole) if r["seed"] != 2]
     assert most == 2 and Fragile.open == 0 and sum(ended) == 7
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from oneiro.agents.pages import NODE, unquoted
+from oneiro.agents.pages import NODE, unquote
 
 ENDING = re.compile(r"(?:ings?|ed|es|s|e)$")
 """What a word loses before it is compared: 'stars' and 'star', 'removed' and 'remove'."""
@@ -49,7 +49,7 @@ class Element:
     """Whether it is in the first row of a table."""
 
 
-def named(intent: str) -> list[str]:
+def names_in(intent: str) -> list[str]:
     """What an intent calls by name, in order: quotes, paths, names, numbers."""
     words = r"[A-Z][\w'&/.-]*(?: (?:[A-Z&(][\w'&/.)-]*|of|\(\d\)))*"
     pattern = (
@@ -98,7 +98,7 @@ class Page:
         self.past = past
         self.intent = next((line.removeprefix("Task: ") for line in lines if line.startswith("Task: ")), "")
         self.address = next((line.removeprefix("URL: ") for line in lines if line.startswith("URL: ")), "")
-        self.names = named(self.intent)
+        self.names = names_in(self.intent)
         rest = self.intent
         for name in self.names:
             rest = rest.replace(name, " ")
@@ -114,7 +114,7 @@ class Page:
             if (node := NODE.fullmatch(line)) is None:
                 continue
             number, role, quoted, properties = node.groups()
-            name = " ".join(unquoted(quoted).split())
+            name = " ".join(unquote(quoted).split())
             if role in ("main", "contentinfo"):
                 inside = role == "main"
             elif role == "table":

@@ -82,16 +82,16 @@ def choice(state: str, past: tuple[str, ...]) -> Choice:
         if e.role == "option" and e.number not in shown and page.wanted(e.name) == "whole"
     ]
     actions: list[tuple[str, list[str]]] = [
-        ("stop []", ["stop", "stop empty", *_crossed("stop", asked, page.arrived), *page.stop()])
+        ("stop []", ["stop", "stop empty", *_cross("stop", asked, page.arrived), *page.stop()])
     ]
     before = ""
     for number in sorted([*numbers, *hidden], key=int):
         element = elements[number]
         role, name = element.role, element.name
-        met = _met(name, intent)
+        met = _compare(name, intent)
         if role in CLICKED:
-            features = ["click", f"click {role} {met}", f"click {role} {name[:40]}", *_crossed(role, asked, name)]
-            actions.append((f"click [{number}]", [*features, *_crossed("under", asked, before), *page.click(element)]))
+            features = ["click", f"click {role} {met}", f"click {role} {name[:40]}", *_cross(role, asked, name)]
+            actions.append((f"click [{number}]", [*features, *_cross("under", asked, before), *page.click(element)]))
         elif role in FIELDS:
             filled = elements.get(str(int(number) + 1))
             full = "full" if filled is not None and filled.role == "StaticText" else "empty"
@@ -101,7 +101,7 @@ def choice(state: str, past: tuple[str, ...]) -> Choice:
                         f"type {role} {name[:40]} {place} {enter} {full}",
                         f"type {len(names)} {place} {enter} {full}",
                     ]
-                    crossed = [*_crossed(f"type {place} {enter}", asked, name), *page.type(element, text, enter, full)]
+                    crossed = [*_cross(f"type {place} {enter}", asked, name), *page.type(element, text, enter, full)]
                     actions.append((f"type [{number}] [{text}] [{enter}]", ["type", *features, *crossed]))
         if role in SAID and name:
             for text, label in [(name, element.label), *parts(name)]:
@@ -112,7 +112,7 @@ def choice(state: str, past: tuple[str, ...]) -> Choice:
                         f"answer after {label.lower()[:40]}",
                         f"answer like {_shape(text)}",
                     ]
-                    about = [f"answer to {_met(label, intent)}", *_crossed("answer", asked, label)]
+                    about = [f"answer to {_compare(label, intent)}", *_cross("answer", asked, label)]
                     actions.append((f"stop [{text}]", [*features, *about, *page.answer(element, text, label)]))
         before = name
     last = past[-1].partition(" ")[0] if past else "nothing"
@@ -120,11 +120,11 @@ def choice(state: str, past: tuple[str, ...]) -> Choice:
     for action, features in actions[:MOST]:
         kind = action.partition(" ")[0]
         turn = [f"{kind} at {len(past)}", f"{kind} after {last}", f"again {kind} {action in past}"]
-        made.append(hashed([*features, *turn, *(f"{one} at {len(past)}" for one in features[1:3])]))
+        made.append(hash_features([*features, *turn, *(f"{one} at {len(past)}" for one in features[1:3])]))
     return Choice([action for action, _ in actions[:MOST]], made)
 
 
-def _met(name: str, intent: str) -> str:
+def _compare(name: str, intent: str) -> str:
     """How a name and an intent overlap."""
     if name and name.lower() in intent.lower():
         return "named" if len(name) > 3 else "short"
@@ -139,13 +139,13 @@ def _shape(name: str) -> str:
     return re.sub(r"[A-Za-z]+", "a", re.sub(r"\d+", "0", name))[:12]
 
 
-def _crossed(kind: str, asked: Sequence[str], name: str) -> list[str]:
+def _cross(kind: str, asked: Sequence[str], name: str) -> list[str]:
     """Words that an intent asks for with words of a name."""
     ours = sorted(stems(name))[:4] or ["-"]
     return [f"{kind}:{word}:{other}" for word in asked for other in ours]
 
 
-def hashed(told: Sequence[str]) -> Index:
+def hash_features(told: Sequence[str]) -> Index:
     return np.array(sorted({zlib.crc32(text.encode()) % SIZE for text in told}), np.int32)
 
 

@@ -43,7 +43,7 @@ class AgentModel(Dynamics[str]):
         message = words.history_message(self.world, [], 1, state, self.world.config.max_actions, settings)
         head = self.chat.opening(message, system)
         start = begun(self.response_prefix, state)
-        return head if not start else _joined(head, self.chat.encode(start))
+        return head if not start else _join(head, self.chat.encode(start))
 
     def propose(self, roots: Sequence[Root[str]], most: int, seed: int) -> list[Proposed]:
         prompts = [self.prompt(root.state) for root in roots]
@@ -55,7 +55,7 @@ class AgentModel(Dynamics[str]):
             for sample in samples:
                 text = language.text(sample.tokens)
                 self._hear(root.state, begun(self.response_prefix, root.state) + text, votes)
-            proposed.append(Proposed.voted(votes, [sample.tokens for sample in samples], most))
+            proposed.append(Proposed.from_votes(votes, [sample.tokens for sample in samples], most))
         return proposed
 
     def _hear(self, state: str, text: str, votes: Counter[str]) -> None:
@@ -81,7 +81,7 @@ class AgentModel(Dynamics[str]):
         return predictions
 
 
-def _joined(head: Tokens, tail: Tokens) -> Tokens:
+def _join(head: Tokens, tail: Tokens) -> Tokens:
     import numpy as np
 
     return np.concatenate([head, tail])

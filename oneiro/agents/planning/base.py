@@ -82,7 +82,7 @@ class Proposed:
     tokens: int = 0
 
     @classmethod
-    def voted(cls, votes: Counter[str], replies: Sequence[Tokens], most: int) -> Proposed:
+    def from_votes(cls, votes: Counter[str], replies: Sequence[Tokens], most: int) -> Proposed:
         """The actions that most of the replies name; a weight is the share of replies."""
         ranked = votes.most_common(most)
         shares = tuple(count / len(replies) for _, count in ranked)

@@ -57,7 +57,7 @@ class BeamSearch(Planner[StateT]):
                 break
             fronts = self._expand(meter, graphs, fronts)
             for root, front in enumerate(fronts):
-                if self.settings.outcomes == 1 and any(_won(graphs[root][key]) for key in front):
+                if self.settings.outcomes == 1 and any(_is_won(graphs[root][key]) for key in front):
                     meter.ended[root] = meter.ended[root] or "goal"  # a longer way to it is worth less
                 fronts[root] = self._best(graphs[root], front)
                 if not fronts[root]:
@@ -157,5 +157,5 @@ class BeamSearch(Planner[StateT]):
             plan.append(best)
 
 
-def _won(vertex: _Vertex[StateT]) -> bool:
+def _is_won(vertex: _Vertex[StateT]) -> bool:
     return vertex.done and vertex.value >= BEST

@@ -79,7 +79,7 @@ def _grid(
     task = GridPredictor(GridPredictorConfig(world=choice))
     dynamics = GridModel(task, Engine(language, rows), metadata.sampling)
     value = RuleValue(grid_rule(task.world))
-    return choice, make_planner(dynamics, every_action(task.world), value, planner), _rendered
+    return choice, make_planner(dynamics, every_action(task.world), value, planner), _render
 
 
 def _agent(
@@ -103,7 +103,7 @@ def _agent(
         samples=2 * planner.proposals,
     )
     value = RuleValue(grid_rule(scratch))
-    return choice, make_planner(agent, agent.propose, value, planner), _rendered
+    return choice, make_planner(agent, agent.propose, value, planner), _render
 
 
 def _text_game(
@@ -118,7 +118,7 @@ def _text_game(
     task = TextGamePredictor(metadata.task, rules=own_rules())
     dynamics = TextGameDynamics(task, TextGameModel(task, Engine(language, rows), metadata.sampling))
     search = make_planner(dynamics, textgames.possible_commands(), RuleValue(textgames.score_rule), planner)
-    return WorldChoice(name=world, **settings), search, textgames.observed
+    return WorldChoice(name=world, **settings), search, textgames.observe
 
 
 def _slot_model(
@@ -150,7 +150,7 @@ def _web(
     if config.view != "accessibility":
         raise OneiroError("pages are predicted as accessibility trees: leave out the view html")
     search = make_planner(dynamics, propose, RuleValue(webpages.address_rule), planner)
-    policy = PlanningPolicy(search, webpages.observed, webpages.page_goal, predicts=False)
+    policy = PlanningPolicy(search, webpages.observe, webpages.page_goal, predicts=False)
     return LoadedPlanner(choice, policy, dialogue(config.max_actions, predicts=False))
 
 
@@ -165,5 +165,5 @@ def _taught(taught: WorldChoice, world: str, settings: dict[str, Any]) -> WorldC
     return WorldChoice(name=world, **settings).in_view_of(taught)
 
 
-def _rendered(world: Any) -> str:
+def _render(world: Any) -> str:
     return str(world.render())

@@ -23,7 +23,7 @@ ON_THE_WAY = 0.9
 """What a page is worth at most where the episode has not stopped."""
 
 
-def observed(world: World) -> BrowsedPage:
+def observe(world: World) -> BrowsedPage:
     """Where a web world is."""
     assert isinstance(world, WebWorld)
     return BrowsedPage.of(world)

@@ -119,7 +119,7 @@ class LakeVariant(DynaVariant):
 
     def refresh(self, number: int) -> dict[str, Any]:
         """SFT goes on, on the random play and all true steps of the policy so far."""
-        records = self.learner.played()
+        records = self.learner.read_play()
         for earlier in range(1, number + 1):
             records += self.real_episodes(earlier)
         language = self.model(number - 1)

@@ -103,7 +103,7 @@ class Rt1:
     def act(self, frames: np.ndarray) -> np.ndarray:
         actions = []
         for row, frame in enumerate(frames):
-            outputs, self._states[row] = self.step(fitted(frame), self._instruction, self._states[row])
+            outputs, self._states[row] = self.step(fit_frame(frame), self._instruction, self._states[row])
             actions.append(rt1_action(outputs))
         return np.stack(actions)
 
@@ -126,7 +126,7 @@ def rt1_stops(actions: np.ndarray) -> np.ndarray:
     return np.asarray((np.rint(actions[:, 7:10]) == (1, 0, 0)).all(axis=1))
 
 
-def fitted(frame: np.ndarray) -> np.ndarray:
+def fit_frame(frame: np.ndarray) -> np.ndarray:
     """A frame inside 256x320 with its proportions kept, black around it."""
     from PIL import Image
 

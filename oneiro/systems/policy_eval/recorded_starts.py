@@ -26,7 +26,7 @@ from oneiro.systems.policy_eval.pipeline import Advance, Labels, Rollouts, keep_
 from oneiro.systems.policy_eval.policies import WIDTHS, PixelPolicy, load_rt1, rt1_stops
 from oneiro.systems.policy_eval.train import Progress, Say, quiet
 from oneiro.tasks.video.command import chosen, open_models
-from oneiro.tasks.video.dataset import resized
+from oneiro.tasks.video.dataset import resize
 from oneiro.tasks.video.model import VideoModel
 from oneiro.tasks.video.world import LearnedFrames
 from oneiro.worlds.robot.episodes import Episodes
@@ -88,7 +88,7 @@ def draw_starts(episodes: Episodes, settings: RecordedStartSettings, size: tuple
         )
     drawn = generator("recorded starts", settings.seed).permutation(there)[: settings.starts]
     frames = [episodes.segment(int(place), 0, 1).image for place in drawn]
-    return np.concatenate([frame if frame.shape[1:3] == size else resized(frame, size) for frame in frames])
+    return np.concatenate([frame if frame.shape[1:3] == size else resize(frame, size) for frame in frames])
 
 
 def robot_models(models: Mapping[str, VideoModel]) -> dict[str, FrameModel]:

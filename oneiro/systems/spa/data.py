@@ -52,7 +52,7 @@ def rows_of(
         message = rephrase(turn["message"], dialogue)
         form = dialogue.think, variant.world_model, dialogue.actions_per_turn, dialogue.parser
         reply = replies.read(turn["reply"], *form)
-        pieces = written(turn, reply, variant)
+        pieces = write_reply(turn, reply, variant)
         messages.append({"role": "user", "content": message})
         shown, messages = messages, [*messages, {"role": "assistant", "content": "".join(text for _, text in pieces)}]
         malformed = not reply.formatted and not keep_malformed
@@ -76,7 +76,7 @@ def rephrase(message: str, dialogue: DialogueSettings) -> str:
     return message.replace(other.form, dialogue.form)
 
 
-def written(turn: dict[str, Any], reply: replies.Reply, variant: Variant) -> list[tuple[str, str]]:
+def write_reply(turn: dict[str, Any], reply: replies.Reply, variant: Variant) -> list[tuple[str, str]]:
     """The reply as this variant writes it, as (tag, text) pieces: with true states, its own beliefs, or none."""
     if not variant.world_model:
         return [("", without_states(reply))]

@@ -21,7 +21,7 @@ from oneiro.agents.loading import AgentMetadata
 from oneiro.agents.policies import ModelPolicy
 from oneiro.agents.reply import reasoning_length
 from oneiro.agents.rollout import attempts, attempts_at, play
-from oneiro.episode import Episode, Row, lost
+from oneiro.episode import Episode, Row, describe_errors
 from oneiro.learning import stages
 from oneiro.learning.collapse import CollapseMonitor
 from oneiro.learning.filters import FilterSettings
@@ -137,7 +137,7 @@ class VariantRun:
         seed = seeds.derive(recipe.seed, "sft")
         steps = stages.supervise(run, stage, f"SFT {self.name}", language, rows, held_out, self.sft_settings, seed)
         once = recipe.evaluation.model_copy(update={"samples": 1})
-        played = self.played(Engine(language, recipe.max_batch_size), "after SFT", once)
+        played = self.play_levels(Engine(language, recipe.max_batch_size), "after SFT", once)
         run.episodes(stage, steps, [record(e) for e in played])
         measured = {name: vars(cell) for name, cell in evaluation.measure(evaluation.unbroken(played)[0], 1).items()}
         reached = measured["prediction"]["value"]
@@ -218,7 +218,7 @@ class VariantRun:
     def eval_subset(self, engine: Engine, step: int) -> dict[str, float]:
         """How the policy of this step does on unseen levels."""
         settings = self.recipe.evaluation
-        played, _ = evaluation.unbroken(self.played(engine, f"evaluate {step}", settings))
+        played, _ = evaluation.unbroken(self.play_levels(engine, f"evaluate {step}", settings))
         measured = evaluation.measure(played, settings.samples)
         values = {"eval_success": measured["success"].value, f"eval_pass@{settings.samples}": measured["pass@k"].value}
         return {name: value for name, value in values.items() if isinstance(value, float)}
@@ -254,16 +254,16 @@ class VariantRun:
     def evaluate(self) -> dict[str, Any]:
         """The variant's rows of the tables."""
         engine = Engine(self.model("rl", "sft"), self.recipe.max_batch_size)
-        played = self.played(engine, "evaluate", self.recipe.evaluation)
+        played = self.play_levels(engine, "evaluate", self.recipe.evaluation)
         self.run.episodes(f"evaluate-{self.name}", 0, [record(e) for e in played])
-        if words := lost(played):
+        if words := describe_errors(played):
             self.run.say(f"evaluation of {self.name}: {words}; their levels are left out")
         episodes, _ = evaluation.unbroken(played)
         rows = {"row": evaluation.agent_row(self.label, episodes, self.recipe.evaluation, self.response_prefix)}
         rows["lengths"] = evaluation.lengths_row(self.label, episodes) or []
         return {name: [cell if isinstance(cell, str) else vars(cell) for cell in row] for name, row in rows.items()}
 
-    def played(self, engine: Engine, what: str, settings: AgentEvaluationSettings) -> list[Episode]:
+    def play_levels(self, engine: Engine, what: str, settings: AgentEvaluationSettings) -> list[Episode]:
         """The evaluation levels, played by the engine's model."""
         chat, seed = ChatFormat(engine.language.tokenizer), seeds.derive(self.recipe.seed, what)
         policy = self.policy(engine, settings)

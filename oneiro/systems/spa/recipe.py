@@ -226,7 +226,7 @@ class SpaRecipe(Recipe):
 
     def world_of(self, variant: Variant) -> WorldChoice:
         """Where a variant acts and is evaluated: the recipe's world in the variant's view."""
-        return _seen(self.world, variant)
+        return _in_view(self.world, variant)
 
     def sft_data_of(self, variant: Variant) -> tuple[WorldChoice, SelfPlaySettings]:
         """Where a variant's data is played, and how."""
@@ -235,10 +235,10 @@ class SpaRecipe(Recipe):
             world = self.transfer_world.in_view_of(self.world)
         if variant.data is not None and variant.data != settings.policy:
             settings = SelfPlaySettings.model_validate({**settings.model_dump(), "policy": variant.data})
-        return _seen(world, variant), settings
+        return _in_view(world, variant), settings
 
 
-def _seen(world: WorldChoice, variant: Variant) -> WorldChoice:
+def _in_view(world: WorldChoice, variant: Variant) -> WorldChoice:
     view = config_for(world.name, world.settings).view
     shown = view_of(view, variant.coordinates)
     return world if shown == view else WorldChoice(name=world.name, **{**world.settings, "view": shown})

@@ -21,7 +21,7 @@ from oneiro.tasks.textgame.prompt import cut
 from oneiro.tasks.textgame.recipe import SamplerSettings, TextGameDataSettings, TextGameRecipe
 from oneiro.tasks.textgame.sampler import Balanced, GoldMix, StateGroups
 from oneiro.tasks.textgame.teacher import SftExample, taught_examples, true_examples
-from oneiro.worlds.textgame.augment import augmented, names_in
+from oneiro.worlds.textgame.augment import augment, names_in
 from oneiro.worlds.textgame.crawl import UNSEEN, own_dataset
 from oneiro.worlds.textgame.dataset import EXAMPLE, Dataset, open_dataset, require_games, splits
 from oneiro.worlds.textgame.state import Kind, Transition
@@ -201,8 +201,8 @@ def augmentation(data: Dataset, share: float, seed: int) -> Callable[[Transition
     """Permutes object order, ids and names in the states of a `share` of the groups."""
     names = names_in(data.states)
 
-    def augment(case: Transition, group: int) -> Transition:
+    def permute(case: Transition, group: int) -> Transition:
         rng = seeds.generator(seed, "retold", group)
-        return augmented(case, rng, names) if rng.random() < share else case
+        return augment(case, rng, names) if rng.random() < share else case
 
-    return augment
+    return permute

@@ -107,7 +107,7 @@ def evaluation_of(recipe: TextGameRecipe, data: TextGameData) -> StepEvaluation:
     return StepEvaluation.of(data.test, data.unseen, recipe.data.held_out, recipe.evaluation.rows, recipe.seed)
 
 
-def sampled(
+def evaluate_samples(
     recipe: TextGameRecipe, run: Run, model: TextGameModel, cases: Sequence[Transition], stage: str
 ) -> dict[str, Any]:
     """How often a sampled answer is exact: by changed and unchanged steps, intervals over start states."""
@@ -134,10 +134,10 @@ def beyond(recipe: TextGameRecipe, task: TextGamePredictor, predict: Predict) ->
     if task.config.transition != "full":
         return results
     if not recipe.data.own:
-        return {"depth": plans.measure(task, predict)} if (plans := recorded(recipe)) else results
+        return {"depth": plans.measure(task, predict)} if (plans := recorded_plans(recipe)) else results
     if settings.trajectories:
         trajectories = [
-            TrueRollout.played(game, start, plan)
+            TrueRollout.play(game, start, plan)
             for game, start in levels(recipe, settings.trajectories)
             if (plan := solve(game, start))
         ]
@@ -148,7 +148,7 @@ def beyond(recipe: TextGameRecipe, task: TextGamePredictor, predict: Predict) ->
     return results
 
 
-def recorded(recipe: TextGameRecipe) -> Plans:
+def recorded_plans(recipe: TextGameRecipe) -> Plans:
     """The plans among the rows of an imported folder."""
     data, settings = recipe.data, recipe.evaluation
     folder = Path(data.name).expanduser()
@@ -171,7 +171,7 @@ def levels(recipe: TextGameRecipe, count: int) -> Iterator[tuple[Game, Scene]]:
 def tables(recipe: TextGameRecipe, data: TextGameData, measured: Mapping[str, dict[str, Any]]) -> list[Table]:
     """All tables: the baselines and ceilings, and the measured models under their names."""
     evaluation, task = evaluation_of(recipe, data), data.predictor(recipe.task)
-    plans = None if recipe.data.own else recorded(recipe)
+    plans = None if recipe.data.own else recorded_plans(recipe)
     perfect = true_predictor(task) if plans is None else plans.baselines(task)["perfect"]
     baselines = task.baselines(data.train)
     trivial = {

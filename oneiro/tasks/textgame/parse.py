@@ -72,7 +72,7 @@ def parse_edits(text: str, before: State, score_before: Score | None) -> Predict
     entries, removed, score = claims
     known, objects, stray = by_uuid(before), list[Object](), list[Place]()
     for entry in entries:
-        edited = _edited(entry, known.get(entry["uuid"], {}))
+        edited = _apply_edit(entry, known.get(entry["uuid"], {}))
         if isinstance(edited, Malformed):
             return edited
         objects.append(edited[0])
@@ -94,7 +94,7 @@ def _claims(text: str, key: str, score_before: Score | None) -> tuple[list[Objec
     return score if isinstance(score, Malformed) else (entries, answer.get("removed"), score)
 
 
-def _edited(entry: Object, thing: Object) -> tuple[Object, list[Place]] | Malformed:
+def _apply_edit(entry: Object, thing: Object) -> tuple[Object, list[Place]] | Malformed:
     """An object as an entry leaves it, and the places where the entry takes away what is not there."""
     entry, uuid = dict(entry), entry["uuid"]
     lists = [entry.pop(key, []) for key in ("lost", "added", "dropped")]

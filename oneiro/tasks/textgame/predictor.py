@@ -102,7 +102,7 @@ class TextGamePredictor(Predictor[Transition, Messages, str, Prediction]):
 
     def prompt(self, case: Situation) -> Messages:
         """One user message: instructions, example, rules, and the situation."""
-        situation = situation_text(case, self._asked(case), self.config.transition, self.config.layout)
+        situation = situation_text(case, self._question(case), self.config.transition, self.config.layout)
         return [{"role": "user", "content": f"{self._opening(case.game, case.task)}{situation}"}]
 
     def target(self, case: Transition) -> str:
@@ -112,7 +112,7 @@ class TextGamePredictor(Predictor[Transition, Messages, str, Prediction]):
         return f"{rationale(case, config.transition)}\n{MARKER} {told}" if config.reasoning else told
 
     def parse(self, text: str, case: Situation) -> Prediction | Malformed:
-        asked = self._asked(case)
+        asked = self._question(case)
         if self.config.transition == "score":
             return parse_score(text, asked.before)
         if self.config.output == "full":
@@ -164,14 +164,14 @@ class TextGamePredictor(Predictor[Transition, Messages, str, Prediction]):
         return {"no change": self.no_change, **lookup, "perfect": self.perfect}
 
     def no_change(self, case: Situation) -> str:
-        asked = self._asked(case)
+        asked = self._question(case)
         still = Question(asked.before, asked.before, asked.score_before, asked.score_before)
         return answer(still, self.config.transition, self.config.output)
 
     def perfect(self, case: Transition) -> str:
         return answer(question(case, self.config.transition), self.config.transition, self.config.output)
 
-    def _asked(self, case: Situation) -> Question:
+    def _question(self, case: Situation) -> Question:
         """What is known of the question; where the truth is not known, nothing of it is used."""
         kind = self.config.transition
         if isinstance(case, Transition):

@@ -19,15 +19,15 @@ def rationale(case: Transition, kind: Kind) -> str:
     if kind in ("full", "action"):
         reply = f' The game replies: "{case.observation}"' if case.observation else ""
         lines.append(f"The command is: {case.action}.{reply}")
-        lines.append(f"What it does: {_told(case.state, case.after_action)}")
+        lines.append(f"What it does: {_describe_changes(case.state, case.after_action)}")
     if kind in ("full", "tick"):
-        lines.append(f"Then time passes: {_told(case.after_action, case.after)}")
+        lines.append(f"Then time passes: {_describe_changes(case.after_action, case.after)}")
     if kind in ("full", "score"):
         lines.append(f"The score: {score_told(case.score, case.score_after)}")
     return "\n".join(lines)
 
 
-def _told(before: State, after: State) -> str:
+def _describe_changes(before: State, after: State) -> str:
     return " ".join(sentences(before, after)) or "nothing changes."
 
 

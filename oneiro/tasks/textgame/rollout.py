@@ -41,7 +41,7 @@ class TrueRollout:
     truth: tuple[tuple[State, Score], ...]
 
     @classmethod
-    def played(cls, game: Game, start: Scene, commands: Sequence[str]) -> TrueRollout:
+    def play(cls, game: Game, start: Scene, commands: Sequence[str]) -> TrueRollout:
         """What the commands lead to in one of our own games."""
         scenes = [start]
         for command in commands:
@@ -50,7 +50,7 @@ class TrueRollout:
         return cls(game.situation(start), tuple(commands), truth)
 
     @classmethod
-    def recorded(cls, steps: Sequence[Transition]) -> TrueRollout:
+    def from_steps(cls, steps: Sequence[Transition]) -> TrueRollout:
         """Recorded steps, each of which starts where the one before it ended."""
         first = steps[0]
         start = Situation(
@@ -66,7 +66,7 @@ def recorded_plans(rows: Iterable[Transition]) -> list[list[Transition]]:
     recordings that left the plan in between give several pieces.
     """
     plans: list[list[Transition]] = []
-    for row in sorted((row for row in rows if row.on_plan), key=lambda row: (row.game, _numbered(row.id))):
+    for row in sorted((row for row in rows if row.on_plan), key=lambda row: (row.game, _split_numbers(row.id))):
         last = plans[-1][-1] if plans else None
         follows = last is not None and last.game == row.game and same(last.score_after, row.score)
         if last is not None and follows and same_state(last.after, row.state):
@@ -76,7 +76,7 @@ def recorded_plans(rows: Iterable[Transition]) -> list[list[Transition]]:
     return plans
 
 
-def _numbered(id_: str) -> list[tuple[int, str]]:
+def _split_numbers(id_: str) -> list[tuple[int, str]]:
     """An id in parts that sort its numbers by their size."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.findall(r"[0-9]+|[^0-9]+", id_)]
 
@@ -163,7 +163,7 @@ def understood(game: Game) -> Candidates:
     """All commands a game would understand in a predicted situation; none where the prediction makes no sense."""
 
     def commands(situation: Situation) -> list[str]:
-        scene = game.imagined(situation)
+        scene = game.scene_of(situation)
         return [verb.command(*things) for verb, things in game.commands(scene)] if scene is not None else []
 
     return commands
@@ -173,7 +173,7 @@ def possible(game: Game) -> Candidates:
     """The commands among them that can be done and do more than look: a tenth as many."""
 
     def commands(situation: Situation) -> list[str]:
-        scene = game.imagined(situation)
+        scene = game.scene_of(situation)
         if scene is None:
             return []
         return [verb.command(*things) for verb, things in game.commands(scene) if _can(verb, scene, things)]
@@ -207,7 +207,7 @@ def true_predictor(task: TextGamePredictor) -> Predict:
 
     def answer(situation: Situation) -> str:
         game = game_named(situation.game)
-        scene = game.imagined(situation)
+        scene = game.scene_of(situation)
         try:
             return task.perfect(record(game, scene, situation.action, "", "eval")) if scene is not None else ""
         except Exception:  # the command does to an imagined thing what it was never meant for
@@ -265,7 +265,7 @@ class Plans:
 
     def measure(self, task: TextGamePredictor, predict: Predict) -> list[dict[str, Any]]:
         """How often a predictor is right at each depth (see `accuracy_by_depth`)."""
-        trajectories = [TrueRollout.recorded(steps) for steps in self.steps]
+        trajectories = [TrueRollout.from_steps(steps) for steps in self.steps]
         return accuracy_by_depth(task, predict, trajectories, max(map(len, self.steps), default=0))
 
     def baselines(self, task: TextGamePredictor) -> dict[str, Predict]:
@@ -292,10 +292,10 @@ def find_plans(
     A plan that stands wholly in train would only show what was memorised, and is left out.
     """
     parts = [open_dataset(folder, name) for name in dict.fromkeys((split, TRAIN)) if name in splits(folder)]
-    rows = [row for part in parts for row in _planned(part) if not games or row.game in {*games, *held_out}]
+    rows = [row for part in parts for row in _rows_on_plan(part) if not games or row.game in {*games, *held_out}]
     plans = Plans([plan[:depth] for plan in recorded_plans(rows)], held_out)
     return replace(plans, steps=[plan for plan in plans.steps if not all(map(plans.taught, plan))])
 
 
-def _planned(data: Dataset) -> Iterator[Transition]:
+def _rows_on_plan(data: Dataset) -> Iterator[Transition]:
     return (data[number] for number, row in enumerate(data.rows) if row.on_plan)

@@ -195,14 +195,14 @@ def transfer(before: State, after: State, pairing: Pairing, asked: State) -> Sta
             del state[mine]
         elif uuid not in old:
             state[mine] = {**pairing.value(new[uuid]), "uuid": mine}
-        elif (made := _edited(state[mine], old[uuid], changes, pairing)) is not None:
+        elif (made := _edit(state[mine], old[uuid], changes, pairing)) is not None:
             state[mine] = made
         else:
             return None
     return list(state.values())
 
 
-def _edited(
+def _edit(
     thing: Object, old: Object, changes: Iterable[tuple[tuple[Any, ...], Any]], pairing: Pairing
 ) -> Object | None:
     """One object with its edits; None where it does not contain what they take out of it."""

@@ -36,7 +36,7 @@ class TextGameDynamics(Dynamics[Situation]):
         self, pairs: Sequence[tuple[Situation, str]], outcomes: int = 1, seed: int = 0
     ) -> list[list[Imagined[Situation]]]:
         asked = [replace(state, action=action) for state, action in pairs]
-        told = self._told(asked, outcomes, seed)
+        told = self._ask(asked, outcomes, seed)
         return [
             [Imagined(self._read(case, text), tokens) for text, tokens in answers]
             for case, answers in zip(asked, told, strict=True)
@@ -54,7 +54,7 @@ class TextGameDynamics(Dynamics[Situation]):
             lines.append(f"{thing.get('name', '?')}: {'; '.join([*told, *inside]) or 'nothing to say'}")
         return "\n".join([*lines, f"Score: {state.score.get('score')}"])
 
-    def _told(self, asked: list[Situation], outcomes: int, seed: int) -> list[list[tuple[str, int]]]:
+    def _ask(self, asked: list[Situation], outcomes: int, seed: int) -> list[list[tuple[str, int]]]:
         """Answers with their tokens; predictors that are no language model have one answer, free of cost."""
         model = self.predictor
         if isinstance(model, AnsweringModel):
@@ -66,7 +66,7 @@ class TextGameDynamics(Dynamics[Situation]):
 
     def _read(self, case: Situation, text: str) -> Situation | Malformed:
         there = imagine(self.task, case, text)
-        if there is None or game_named(case.game).imagined(there) is None:
+        if there is None or game_named(case.game).scene_of(there) is None:
             return Malformed(Flaw.SHAPE)
         return there
 
@@ -96,7 +96,7 @@ class LearnedTextGame(LearnedWorld, TextGame):
         if self.game.understand(self.scene, action) is None:
             self.reply = "That is no command of this game."
             return self.outcome(0.0, valid=False, effective=False, malformed=False)
-        before, told = self.scene, self._predicted(action)
+        before, told = self.scene, self._predict(action)
         self.scene = told if told is not None else before
         self.reply = ""
         best, self.best = self.best, max(self.best, min(self.scene.score, self.game.max_score))
@@ -108,10 +108,10 @@ class LearnedTextGame(LearnedWorld, TextGame):
             malformed=told is None,
         )
 
-    def _predicted(self, action: str) -> Scene | None:
+    def _predict(self, action: str) -> Scene | None:
         situation = self.game.situation(self.scene, action)
         told = imagine(self.task, situation, self.predict([situation])[0])
-        return self.game.imagined(told) if told is not None else None
+        return self.game.scene_of(told) if told is not None else None
 
     def plan(self) -> list[str] | None:
         return None  # the rules do not hold in here

@@ -88,7 +88,7 @@ class VideoDataset:
         oldest = np.maximum(starts - context_offset, 0)
         return np.stack([windows[:, 0], oldest + (back * (starts - oldest + 1)).astype(np.int64)], axis=1)
 
-    def scattered(self, count: int, frames: int, horizon: int, *seed: int | str) -> Images:
+    def scatter_frames(self, count: int, frames: int, horizon: int, *seed: int | str) -> Images:
         """[count, frames, H, W, 3]: a first frame, and others drawn among the `horizon` consecutive ones it begins.
 
         With `horizon` equal to `frames` they are consecutive. An episode shorter than the horizon is used as it is.
@@ -108,7 +108,7 @@ class VideoDataset:
 
     def actions(self, windows: Windows) -> NDArray[np.float32]:
         """The actions of segments, [N, T, A]."""
-        return np.stack([self._taken(int(e))[start : start + self.length] for e, start in windows])
+        return np.stack([self._actions_of(int(e))[start : start + self.length] for e, start in windows])
 
     def read(self, wanted: Iterable[tuple[int, Sequence[int]]]) -> list[Images]:
         """Frames of episodes, each [len(places), H, W, 3] for (episode, places)."""
@@ -123,7 +123,7 @@ class VideoDataset:
         images = None if self.in_memory else self.episodes.frames(index, places)
         if images is None:
             return self.episode(index).image[list(places)]
-        return images if self.size is None or images.shape[1:3] == self.size else resized(images, self.size)
+        return images if self.size is None or images.shape[1:3] == self.size else resize(images, self.size)
 
     def episode(self, index: int) -> RobotEpisode:
         """One episode, in the size that was asked for."""
@@ -133,7 +133,7 @@ class VideoDataset:
                 return self._kept[index]
         loaded = self.episodes[index]
         if self.size is not None and loaded.image.shape[1:3] != self.size:
-            loaded = replace(loaded, image=resized(loaded.image, self.size))
+            loaded = replace(loaded, image=resize(loaded.image, self.size))
         with self._lock:
             if index not in self._kept:
                 self._kept[index] = loaded
@@ -142,7 +142,7 @@ class VideoDataset:
                 self._bytes -= self._kept.popitem(last=False)[1].image.nbytes
         return loaded
 
-    def _taken(self, index: int) -> NDArray[np.float32]:
+    def _actions_of(self, index: int) -> NDArray[np.float32]:
         """An episode's actions; all that were read stay, a thousandth of the frames."""
         if index not in self._actions:
             self._actions[index] = self.episode(index).action if self.in_memory else self.episodes.action(index)
@@ -182,7 +182,7 @@ def _readers() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(READERS, "segments")
 
 
-def resized(images: Images, size: tuple[int, int]) -> Images:
+def resize(images: Images, size: tuple[int, int]) -> Images:
     """Images [T, H, W, 3] in another size, every pixel a mean of those it covers."""
     from PIL import Image
 

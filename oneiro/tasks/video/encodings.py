@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from oneiro.episode import Row
 from oneiro.runtime import seeds
-from oneiro.tasks.video.augment import AugmentSettings, jittered
+from oneiro.tasks.video.augment import AugmentSettings, jitter
 from oneiro.tasks.video.dataset import Clips, Images, ReadAhead, VideoDataset, Windows
 from oneiro.tasks.video.predictor import Encoded, VideoPredictor
 
@@ -54,7 +54,7 @@ class Encodings:
         starts[seeds.generator(*seed, "first").random(len(windows)) < self.first, 1] = 0
         return starts
 
-    def encoded(self, windows: Windows, contexts: Windows | None = None) -> Encoded:
+    def encode(self, windows: Windows, contexts: Windows | None = None) -> Encoded:
         """Segments as tokens; without `contexts` each has its first frame."""
         places = windows if contexts is None else contexts
         self._make([(int(e), int(at)) for e, at in places])
@@ -72,11 +72,11 @@ class Encodings:
         if self.augment is None:
             return clips
         keys = [(int(e), int(at)) for e, at in contexts]
-        images = np.stack([self._coloured(frames, key) for frames, key in zip(clips.images, keys, strict=True)])
+        images = np.stack([self._jitter(frames, key) for frames, key in zip(clips.images, keys, strict=True)])
         return Clips(images, clips.actions, images[:, 0])
 
-    def _coloured(self, images: Images, key: Key) -> Images:
-        return images if self.augment is None else jittered(images, self.augment, "colours", *key)
+    def _jitter(self, images: Images, key: Key) -> Images:
+        return images if self.augment is None else jitter(images, self.augment, "colours", *key)
 
     def prepare(self, contexts: Windows, tell: Callable[[int], None] = lambda done: None) -> None:
         """Encode what will be asked for first, as much as is kept, many at once; worth it on a GPU."""
@@ -121,7 +121,7 @@ class Encodings:
         episode, start = key
         length, last = self._length(key), self.dataset.episodes.lengths[episode] - 1
         images = self.dataset.frames(episode, range(start, min(start + length - 1, last) + 1))
-        return self._coloured(images[np.minimum(np.arange(length), len(images) - 1)], key)
+        return self._jitter(images[np.minimum(np.arange(length), len(images) - 1)], key)
 
     def _length(self, key: Key) -> int:
         """Frames behind a context that a segment may show."""
@@ -171,7 +171,7 @@ class SegmentRows(Sequence[Row]):
         if self.together is not None and self._batch[index] != self._present:
             self._present = int(self._batch[index])
             batch = self.together[self._present]
-            self.encodings.encoded(self.windows[batch], self.contexts[batch])
+            self.encodings.encode(self.windows[batch], self.contexts[batch])
         part = slice(index, index + 1)
-        case = self.encodings.encoded(self.windows[part], self.contexts[part])[0]
+        case = self.encodings.encode(self.windows[part], self.contexts[part])[0]
         return self.encodings.predictor.row(case, self.history)

@@ -100,7 +100,7 @@ class VideoPredictor(Predictor[VideoCase, Tokens, Tokens, NDArray[np.int32]]):
     ) -> list[list[Sample]]:
         """`group_size` futures for each segment; their actions are forced between the frames."""
         prompts = [self.opening(cases[i]) for i in range(len(cases))]
-        forced = [self.layout.forced(cases[i].actions) for i in range(len(cases))]
+        forced = [self.layout.force_actions(cases[i].actions) for i in range(len(cases))]
         full = sampling.model_copy(update={"max_tokens": self.layout.reply_length, "ignore_eos": True})
         return engine.generate(prompts, group_size, full, forced, seed)
 
@@ -125,7 +125,7 @@ class VideoPredictor(Predictor[VideoCase, Tokens, Tokens, NDArray[np.int32]]):
             return self.decode(cases.context, cases.frames[:, past:])
         return pixels(clips.images[:, past:], self.tokenizer.device)
 
-    def copied(self, clips: Clips) -> Tensor:
+    def copy_frames(self, clips: Clips) -> Tensor:
         """The trivial prediction: the last frame that was given, for ever, [N, F, 3, H, W]."""
         last = pixels(clips.images[:, self.layout.past - 1], self.tokenizer.device)
         return last[:, None].expand(-1, self.layout.future, -1, -1, -1)
@@ -165,10 +165,10 @@ class VideoPredictor(Predictor[VideoCase, Tokens, Tokens, NDArray[np.int32]]):
         for start in range(0, count, size):
             part = slice(start, start + size)
             made, true = self.decode(cases.context[part], frames[part]), self.truth(clips[part], cases[part])
-            parts.append(self.earned(made, true, self.repeats(cases[part], frames[part])))
+            parts.append(self.reward_terms(made, true, self.repeats(cases[part], frames[part])))
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
-    def earned(self, made: Tensor, true: Tensor, repeats: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
+    def reward_terms(self, made: Tensor, true: Tensor, repeats: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
         """Each term of each predicted frame's reward, [N, M, F]: together they sum to a segment's reward.
 
         Frames are weighted as the settings say, so the sum over F is the mean, the last or the discounted one.
@@ -189,7 +189,7 @@ class VideoPredictor(Predictor[VideoCase, Tokens, Tokens, NDArray[np.int32]]):
     def reward_of_copying(self, clips: Clips, cases: Encoded) -> NDArray[np.float32]:
         """What the trivial prediction earns, [N]: each of its frames is the one before, and pays for it."""
         still = np.ones((len(clips), 1, self.layout.future), np.float32)
-        terms = self.earned(self.copied(clips)[:, None], self.truth(clips, cases), still)
+        terms = self.reward_terms(self.copy_frames(clips)[:, None], self.truth(clips, cases), still)
         return np.asarray(np.sum(list(terms.values()), axis=(0, 2, 3)))
 
     # One segment at a time
@@ -264,7 +264,7 @@ class VideoPredictor(Predictor[VideoCase, Tokens, Tokens, NDArray[np.int32]]):
 
     def _answer(self, case: VideoCase, frames: NDArray[np.int32]) -> Tokens:
         """Frames [F, Z] as the row a model would have sampled, the recorded actions between them."""
-        reply = self.layout.forced(case.encoded.actions[0])
+        reply = self.layout.force_actions(case.encoded.actions[0])
         reply[reply == FREE] = frames.reshape(-1)
         return reply
 

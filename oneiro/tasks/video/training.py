@@ -23,7 +23,7 @@ from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.tasks.video import measures
-from oneiro.tasks.video.augment import AugmentSettings, cropped, jittered
+from oneiro.tasks.video.augment import AugmentSettings, crop, jitter
 from oneiro.tasks.video.data import BINS, VideoData
 from oneiro.tasks.video.dataset import Images, ReadAhead
 from oneiro.tasks.video.encodings import Encodings, SegmentRows
@@ -66,12 +66,12 @@ def train_tokenizer(made: tokenizers.Tokenizer, recipe: VideoRecipe, run: Run, d
     settings, seed = recipe.reconstruction, tokenizer_seed(recipe)
 
     def read(number: int) -> Images:
-        drawn = data.train.scattered(settings.batch, settings.frames, settings.horizon, seed, "batch", number)
-        return augmented(drawn, recipe.augment, seed, "augment", number)
+        drawn = data.train.scatter_frames(settings.batch, settings.frames, settings.horizon, seed, "batch", number)
+        return augment(drawn, recipe.augment, seed, "augment", number)
 
     if recipe.tokenizer.mean_frame:
         made.mean_frame.copy_(
-            pixels(data.train.scattered(MEAN_FRAME_PAIRS, 2, 2, seed, "canvas"), made.device).mean(dim=(0, 1))
+            pixels(data.train.scatter_frames(MEAN_FRAME_PAIRS, 2, 2, seed, "canvas"), made.device).mean(dim=(0, 1))
         )
     network = Lpips.load(settings.network, made.device) if settings.lpips else None
     with run.progress("tokenizer", settings.steps) as bar:
@@ -94,9 +94,9 @@ def train_tokenizer(made: tokenizers.Tokenizer, recipe: VideoRecipe, run: Run, d
             )
 
 
-def augmented(segments: Images, settings: AugmentSettings, *seed: int | str) -> Images:
+def augment(segments: Images, settings: AugmentSettings, *seed: int | str) -> Images:
     """Segments [N, T, H, W, 3] as the tokenizer learns from them, each cropped and coloured in its own way."""
-    for change, wanted in ((cropped, settings.crops), (jittered, settings.jitters)):
+    for change, wanted in ((crop, settings.crops), (jitter, settings.jitters)):
         if wanted:
             segments = np.stack([change(one, settings, *seed, place) for place, one in enumerate(segments)])
     return segments

@@ -58,7 +58,7 @@ def score_model(opened: Opened, name: str, train: Path | None, advance: Callable
     samples = model.greedy(opened.cases, advance)
     answers = {case.id: model.text(sample) for case, sample in zip(opened.cases, samples, strict=True)}
     learned = distinct(read_parquet(train)) if train is not None else []
-    baselines, seen = task.baselines(learned), PageLookup(learned, task.config.lines).seen if learned else None
+    baselines, seen = task.baselines(learned), PageLookup(learned, task.config.lines).has_seen if learned else None
     perfect = baselines.pop("perfect")
     rows = {
         **{label: measure(task, opened.cases, answer, seen) for label, answer in baselines.items()},

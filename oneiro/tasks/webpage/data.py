@@ -106,7 +106,7 @@ class StepSampler:
         self.parts = [[case for case in cases if task.changes(case) is changed] for changed in (True, False)]
         self.share = changed_share if all(self.parts) else float(bool(self.parts[0]))
         self.seed = seed
-        self._order = lru_cache(maxsize=8)(self._shuffled)
+        self._order = lru_cache(maxsize=8)(self._shuffle)
 
     def __call__(self, number: int) -> PageTransition:
         before, upto = int(number * self.share), int((number + 1) * self.share)
@@ -114,7 +114,7 @@ class StepSampler:
         epoch, at = divmod(place, len(self.parts[part]))
         return self.parts[part][self._order(part, epoch)[at]]
 
-    def _shuffled(self, part: int, epoch: int) -> list[int]:
+    def _shuffle(self, part: int, epoch: int) -> list[int]:
         return [int(i) for i in seeds.generator(self.seed, "steps", part, epoch).permutation(len(self.parts[part]))]
 
 

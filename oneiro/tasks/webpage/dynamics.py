@@ -64,7 +64,7 @@ class BrowsedPage:
         told = (*self.previous, self.situation(action).described)[-HISTORY:]
         return replace(self, page=page, past=(*self.past, action), previous=told)
 
-    def stopped(self, action: str, answer: str) -> BrowsedPage:
+    def stop(self, action: str, answer: str) -> BrowsedPage:
         return replace(self, past=(*self.past, action), answer=answer)
 
 
@@ -112,7 +112,7 @@ def looked_up(lookup: PageLookup) -> NextPages:
     return lambda cases: [page(case) for case in cases]
 
 
-def shuffled(pages: NextPages, pool: Sequence[PageState], seed: int) -> NextPages:
+def shuffle_pages(pages: NextPages, pool: Sequence[PageState], seed: int) -> NextPages:
     """A control: what the action does on another page, always the same one for a page."""
 
     def other(state: PageState) -> PageState:
@@ -141,7 +141,7 @@ class PageDynamics(Dynamics[BrowsedPage]):
     def predict(
         self, pairs: Sequence[tuple[BrowsedPage, str]], outcomes: int = 1, seed: int = 0
     ) -> list[list[Imagined[BrowsedPage]]]:
-        predictions: list[Imagined[BrowsedPage] | None] = [_known(state, action) for state, action in pairs]
+        predictions: list[Imagined[BrowsedPage] | None] = [_predict_known(state, action) for state, action in pairs]
         asked = [pair for pair, known in zip(pairs, predictions, strict=True) if known is None]
         pages = iter(self.next_pages(asked) if asked else ())
         for place, (state, action) in enumerate(pairs):
@@ -155,12 +155,12 @@ class PageDynamics(Dynamics[BrowsedPage]):
         return self.pages([state.situation(action) for state, action in pairs])
 
 
-def _known(state: BrowsedPage, action: str) -> Imagined[BrowsedPage] | None:
+def _predict_known(state: BrowsedPage, action: str) -> Imagined[BrowsedPage] | None:
     """What is known without a prediction; None where one is needed."""
     parsed = parse_webarena(action)
     if isinstance(parsed, MalformedAction) or state.answer is not None:
         return Imagined(Malformed(Flaw.SHAPE))
-    return Imagined(state.stopped(action, parsed.text)) if parsed.kind is Kind.STOP else None
+    return Imagined(state.stop(action, parsed.text)) if parsed.kind is Kind.STOP else None
 
 
 class TrueWeb(PageDynamics):

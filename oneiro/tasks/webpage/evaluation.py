@@ -119,8 +119,8 @@ def tables(
         _figures(f"Steps that change the page, {scorer} scorer", rows, lambda row: row["changed"], note),
         _figures(f"All steps, {scorer} scorer", rows, lambda row: row["all"], note),
         _sites(rows),
-        *([_seen(rows)] if any(row["seen"] for row in rows.values()) else []),
-        _failed(rows),
+        *([_seen_table(rows)] if any(row["seen"] for row in rows.values()) else []),
+        _failed_table(rows),
     ]
     heads = [f"{head}_right" for head in task.config.heads]
     if heads:
@@ -151,7 +151,7 @@ def _sites(rows: Mapping[str, dict[str, Any]]) -> Table:
     return table
 
 
-def _seen(rows: Mapping[str, dict[str, Any]]) -> Table:
+def _seen_table(rows: Mapping[str, dict[str, Any]]) -> Table:
     table = Table(
         "F1 by what training has seen, on steps that change the page",
         ["answers", "seen", "new"],
@@ -164,7 +164,7 @@ def _seen(rows: Mapping[str, dict[str, Any]]) -> Table:
     return table
 
 
-def _failed(rows: Mapping[str, dict[str, Any]]) -> Table:
+def _failed_table(rows: Mapping[str, dict[str, Any]]) -> Table:
     kinds = list(dict.fromkeys(kind for row in rows.values() for kind in row["failed"]))
     columns = [*kinds, "changes predicted"]
     table = Table(

@@ -18,7 +18,7 @@ from oneiro.tasks.webpage.state import (
     PageState,
     PageTransition,
     same_items,
-    shown,
+    shown_items,
     true_diff,
 )
 from oneiro_web.actions import Malformed, parse_webarena
@@ -41,14 +41,14 @@ class PageLookup:
             for key in self.keys(case):
                 if len(self.places[key]) < COMPARED:
                     self.places[key].append(case)
-        self.text_of = lru_cache(maxsize=8192)(lambda case: frozenset(item.line for item in shown(case, lines)))
+        self.text_of = lru_cache(maxsize=8192)(lambda case: frozenset(item.line for item in shown_items(case, lines)))
 
     def nearest(self, case: PageSituation, count: int = 1, apart: bool = False) -> list[PageTransition]:
         """The nearest training steps, best first. With `apart`, none of the same episode and none that asks the same:
         a prompt that shows them must not tell the answer of a training step.
         """
         own = case.episode if apart and isinstance(case, PageTransition) else None
-        lines = {item.line for item in shown(case, self.lines)}
+        lines = {item.line for item in shown_items(case, self.lines)}
         steps: list[PageTransition] = []
         for key in self.keys(case)[1 if apart else 0 :]:
             asked = self.keys(case)[0] if apart else None
@@ -63,7 +63,7 @@ class PageLookup:
                 break
         return steps
 
-    def seen(self, case: PageSituation) -> bool:
+    def has_seen(self, case: PageSituation) -> bool:
         """Whether a training step has the same type of page, action and element."""
         return any(key in self.places for key in self.keys(case)[:2])
 
@@ -77,10 +77,10 @@ class PageLookup:
             same = same_items(case.state, there.after, [-1] * len(there.after.items))
             step = PageTransition(case.site, "", case.state, case.action, after=there.after, matched=same)
             return true_diff(step, self.lines)
-        return transplanted(true_diff(there, self.lines), shown(there, self.lines), shown(case, self.lines))
+        return transplant(true_diff(there, self.lines), shown_items(there, self.lines), shown_items(case, self.lines))
 
 
-def transplanted(change: Diff, there: Sequence[Item], here: Sequence[Item]) -> Diff:
+def transplant(change: Diff, there: Sequence[Item], here: Sequence[Item]) -> Diff:
     """A change of one page made to another: lines are found again by their text, the first that is free."""
     free: dict[str, list[Item]] = defaultdict(list)
     for item in reversed(here):

@@ -61,7 +61,7 @@ def imagine(task: WebPagePredictor, case: PageSituation, text: str) -> Imagined 
     return Imagined(PageState(url, tuple(item._replace(id=start + at) for at, item in enumerate(items))), read)
 
 
-def carried(action: str, true: PageState, imagined: PageState) -> str:
+def carry_over(action: str, true: PageState, imagined: PageState) -> str:
     """A true step's action with the id that its element has on an imagined page, as far as it is there."""
     parsed = parse_webarena(action)
     item = None if isinstance(parsed, MalformedAction) else true.item(parsed.element)
@@ -99,8 +99,8 @@ def errors_by_depth(
         asked = []
         for number in alive:
             true = episodes[number][depth - 1]
-            action = carried(true.action, true.state, states[number])
-            asked.append(replace(true.known(), state=states[number], action=action))
+            action = carry_over(true.action, true.state, states[number])
+            asked.append(replace(true.situation(), state=states[number], action=action))
         answers = predict(asked) if asked else []
         for number, situation, text in zip(alive, asked, answers, strict=True):
             imagined = imagine(task, situation, text)

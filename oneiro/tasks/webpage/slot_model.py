@@ -25,7 +25,7 @@ from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.files import read_json, write_json
 from oneiro.tasks.webpage.lookup import page_type
-from oneiro.tasks.webpage.slots import UNKNOWN, Line, Sources, filled_url, slotted, slotted_url, sources_of
+from oneiro.tasks.webpage.slots import UNKNOWN, Line, Sources, filled_url, slotted_url, sources_of, to_template
 from oneiro.tasks.webpage.state import PageSituation, PageState, PageTransition, true_diff
 from oneiro_web.actions import Action, parse_webarena
 
@@ -75,7 +75,7 @@ def change_of(case: PageTransition) -> Change:
     for item in diff.new:
         line = Line.of(item)
         if own is not None and 0 < item.id - here <= NEAR:
-            name = slotted(line.name, sources)
+            name = to_template(line.name, sources)
             changes.append(("new", item.id - here, line.depth - own.depth, line.role, name, line.properties))
     for item in diff.updated:
         line, old = Line.of(item), before.get(item.id)
@@ -83,7 +83,7 @@ def change_of(case: PageTransition) -> Change:
             changes.append(("becomes", line.properties))
         elif old is not None and old.name != line.name:
             if 0 < item.id - here <= NEAR:
-                changes.append(("renamed", item.id - here, slotted(line.name, sources)))
+                changes.append(("renamed", item.id - here, to_template(line.name, sources)))
         elif old is not None:
             changes.append(("other", old.role, old.properties, line.properties))
     return tuple(sorted(set(changes), key=repr))
@@ -124,7 +124,7 @@ class SlotModel:
         pages = [(outcome, case, sources_of(case)) for outcome, case in zip(told, cases, strict=True)]
         pages = [one for one in pages if one[0].startswith("page ")]
         written = [
-            [(line, slotted(line.name, sources)) for line in map(Line.of, case.after.items)]
+            [(line, to_template(line.name, sources)) for line in map(Line.of, case.after.items)]
             for _, case, sources in pages
         ]
         contents: dict[str, set[int]] = defaultdict(set)
@@ -185,7 +185,7 @@ class SlotModel:
             return None
         kind, _, rest = outcome.partition(" ")
         if kind == "change":
-            return _changed(case, self.changes[int(rest)], sources)
+            return _apply_change(case, self.changes[int(rest)], sources)
         lines = self.lines.get(outcome, [])
         items = tuple(line.item(number, sources) for number, line in enumerate(lines, start=1))
         return PageState(filled_url(rest, sources), items) if items else None
@@ -225,7 +225,7 @@ class SlotModel:
         return model
 
 
-def _changed(case: PageSituation, change: Change, sources: Sources) -> PageState:
+def _apply_change(case: PageSituation, change: Change, sources: Sources) -> PageState:
     """A page with a change made around the action's element."""
     items = list(case.state.items)
     here = next((place for place, item in enumerate(items) if item.id == case.element), None)

@@ -129,7 +129,7 @@ class PageTransition(PageSituation):
         lines = "\n".join([self.state.url, self.action, *map(str, self.state.items)])
         return blake2b(lines.encode(errors="replace"), digest_size=16).digest()
 
-    def known(self) -> PageSituation:
+    def situation(self) -> PageSituation:
         """The part that a prompt may use."""
         return PageSituation(self.site, self.objective, self.state, self.action, self.previous)
 
@@ -167,7 +167,7 @@ def window_after(case: PageSituation, after: PageState, lines: int) -> Window:
     return before if not lines or case.state.same_document(after) else Window(after.main, lines)
 
 
-def shown(case: PageSituation, lines: int) -> Items:
+def shown_items(case: PageSituation, lines: int) -> Items:
     return window_before(case, lines).of(case.state)
 
 

@@ -175,7 +175,7 @@ class DreamedWeb(LearnedPage):
             return self.outcome(0.0, valid=False, effective=False, malformed=False)
         self.notice = ""
         if parsed.kind is Kind.STOP:
-            return self._graded(done=True, effective=True, malformed=False)
+            return self._grade_page(done=True, effective=True, malformed=False)
         case, before = self.situation(action), self.present
         told = self.pages([case])[0]
         self.said = (*self.said, case.described)[-HISTORY:]
@@ -185,9 +185,9 @@ class DreamedWeb(LearnedPage):
         malformed, effective = told is None, self.present != before
         if self.remaining > 1:
             return self.outcome(0.0, effective=effective, malformed=malformed)
-        return self._graded(done=False, effective=effective, malformed=malformed)
+        return self._grade_page(done=False, effective=effective, malformed=malformed)
 
-    def _graded(self, *, done: bool, effective: bool, malformed: bool) -> Step:
+    def _grade_page(self, *, done: bool, effective: bool, malformed: bool) -> Step:
         self.won = reaches(self.present.url, goal_of(self.task))
         return self.outcome(float(self.won), done=done, success=self.won, effective=effective, malformed=malformed)
 

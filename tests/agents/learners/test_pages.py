@@ -67,7 +67,7 @@ def test_a_language_model_learns_which_pages_come(learned: tuple[Run, WebRecipe,
     run, recipe, cases = learned
     asked = [case for case in cases if not case.stops]
     assert len(asked) > 2 and any(not case.state.same_document(case.after) for case in asked)
-    told = LanguageModels(recipe, run, 0).load("world-model-0")([case.known() for case in asked])
+    told = LanguageModels(recipe, run, 0).load("world-model-0")([case.situation() for case in asked])
     assert [right_kind(page, case) for page, case in zip(told, asked, strict=True)] == [True] * len(asked)
     moved = [page for page, case in zip(told, asked, strict=True) if not case.state.same_document(case.after)]
     assert all(page is not None and page.url in {case.after.url for case in asked} for page in moved)

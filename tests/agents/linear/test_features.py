@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oneiro.agents.linear import choice
-from oneiro.agents.linear.features import Page, kind_of, named, overlap, parts, stems
+from oneiro.agents.linear.features import Page, kind_of, names_in, overlap, parts, stems
 
 STATE = """Task: When is the delivery of my parcel "Blue Lamp" due?
 URL: http://post.example/parcels
@@ -86,4 +86,4 @@ def test_words_are_compared_without_their_endings_and_texts_have_kinds() -> None
         "words",
         "long",
     ]
-    assert named("Which parcel did I get from ann7?") == ["ann7"]
+    assert names_in("Which parcel did I get from ann7?") == ["ann7"]

@@ -10,7 +10,7 @@ import pytest
 
 import oneiro
 from oneiro.agents.linear import LinearCritic, LinearPolicy, choice, fit, is_linear, turn_numbers
-from oneiro.agents.linear.features import named
+from oneiro.agents.linear.features import names_in
 from oneiro.agents.linear.train import Decision, slope_of
 from oneiro.episode import Episode, with_outcome
 from oneiro.learning.algorithms import Algorithm, Grpo, StateGrpo
@@ -76,8 +76,8 @@ def test_candidates_are_clicks_names_in_fields_and_texts_as_answers() -> None:
         "stop [(555) 250-4552]",
     ]
     assert len(offered.features) == 5 and offered.chances(np.zeros(1 << 15)).tolist() == [0.2] * 5
-    assert named('Add "Big Mug" to the cart of 000000123') == ["Big Mug", "000000123"]
-    assert named("Star the project tidewright/ledgerline.") == ["tidewright/ledgerline"]
+    assert names_in('Add "Big Mug" to the cart of 000000123') == ["Big Mug", "000000123"]
+    assert names_in("Star the project tidewright/ledgerline.") == ["tidewright/ledgerline"]
 
 
 @pytest.mark.parametrize("name", ["map/phone", "map/distance", "gitlab/star", "gitlab/open-request", "shopping/unwish"])

@@ -23,7 +23,7 @@ from oneiro.runtime.progress import Bar, console
 from oneiro.systems.policy_eval import pipeline as real2sim
 from oneiro.systems.policy_eval.agreement import Comparison, agreement_table, plot, success_table
 from oneiro.systems.policy_eval.pipeline import Real2SimSettings, SimulatedFrames, compare, rollout
-from oneiro.systems.policy_eval.policies import Cloned, Recorded, Rt1, fitted, load_rt1, rt1_action, rt1_stops
+from oneiro.systems.policy_eval.policies import Cloned, Recorded, Rt1, fit_frame, load_rt1, rt1_action, rt1_stops
 from oneiro.systems.policy_eval.train import PolicyTrainingSettings, SuccessClassifier, policies_of
 from oneiro.tasks.video.model import VideoMetadata
 from oneiro.worlds.robot.collect import CollectSettings, collect, play
@@ -326,10 +326,10 @@ def test_a_recorded_rt1_acts_through_the_adapter_with_a_state_for_each_rollout()
 
 
 def test_frames_are_fitted_into_rt1s_size_without_distortion() -> None:
-    square = fitted(np.full((64, 64, 3), 200, np.uint8))
+    square = fit_frame(np.full((64, 64, 3), 200, np.uint8))
     assert square.shape == (256, 320, 3)
     assert (square[:, 32:288] == 200).all() and not square[:, :32].any() and not square[:, 288:].any()
-    assert (fitted(np.full((256, 320, 3), 9, np.uint8)) == 9).all()
+    assert (fit_frame(np.full((256, 320, 3), 9, np.uint8)) == 9).all()
 
 
 def test_without_tensorflow_rt1_says_what_to_install() -> None:

@@ -27,7 +27,7 @@ from oneiro.worlds.grid.frozen_lake.world import (
     level_in,
     neighbours,
     path_length,
-    slipped,
+    slip,
     success_values,
 )
 
@@ -99,7 +99,7 @@ def test_transitions_equal_gymnasiums_table(rate: float) -> None:
             for probability, after, reward, done in table[cell][action]:
                 expected[(after, float(reward), done)] += probability
             found: Counter[tuple[int, float, bool]] = Counter()
-            for direction, times in Counter(slipped(action, luck, rate) for luck in lucks).items():
+            for direction, times in Counter(slip(action, luck, rate) for luck in lucks).items():
                 world.lake, world.taken, world.over = Lake(3, SMALL.holes, SMALL.goal, cell), 0, False
                 world._slips = AlwaysTaking(direction, action, rate)
                 _, reward, done, _, _ = world.step(word)

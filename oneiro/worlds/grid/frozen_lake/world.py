@@ -105,7 +105,7 @@ class FrozenLake(World):
         # Drawn even where nothing can slip, so that a member's noise does not depend on the slip rate's value.
         noise = self._slips.random()
         before = self.lake.player
-        after = int(neighbours(self.config.size)[before, slipped(chosen, noise, self.config.success_rate)])
+        after = int(neighbours(self.config.size)[before, slip(chosen, noise, self.config.success_rate)])
         self.lake = self.lake._replace(player=after)
         arrived = self.lake.arrived
         done = arrived or self.lake.fallen
@@ -221,7 +221,7 @@ def neighbours(size: int) -> NDArray[np.int64]:
     return np.stack(table, axis=1)
 
 
-def slipped(chosen: int, noise: float, success_rate: float) -> int:
+def slip(chosen: int, noise: float, success_rate: float) -> int:
     """The direction really taken, for `noise` uniform in [0, 1)."""
     if noise < success_rate:
         return chosen

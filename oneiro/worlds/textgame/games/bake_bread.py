@@ -97,7 +97,7 @@ Bread: each time it is baked, extra rises by 1. When extra reaches {BURNS_AFTER}
         bread = scene.of_type("Bread")
         if any(loaf["isBurnt"] for loaf in bread):
             return scene.score, True, False
-        if any(scene.carried(loaf) for loaf in bread):
+        if any(scene.is_carried(loaf) for loaf in bread):
             return 3, True, True
         made = 2 if bread else int(bool(scene.of_type("Dough")))
         return max(scene.score, made), False, False

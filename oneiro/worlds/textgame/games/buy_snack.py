@@ -16,7 +16,7 @@ COINS = {5: "nickel", 10: "dime", 25: "quarter"}
 def _can_insert(scene: Scene, coin: Thing, machine: Thing) -> str:
     if coin.type != "Coin" or machine.type != "Machine":
         return "That does not work."
-    return "" if scene.carried(coin) else f"You do not carry the {coin.name}."
+    return "" if scene.is_carried(coin) else f"You do not carry the {coin.name}."
 
 
 def _insert(scene: Scene, coin: Thing, machine: Thing) -> str:
@@ -97,7 +97,7 @@ Coin: value is what it is worth. Purse: isOpenable; what is in it is out of reac
     def count(self, scene: Scene) -> tuple[int, bool, bool]:
         wanted, credit = scene.the("Note")["wanted"], scene.the("Machine")["credit"]
         bought = [snack for snack in scene.of_type("Snack") if snack.noun == wanted]
-        if any(scene.carried(snack) for snack in bought):
+        if any(scene.is_carried(snack) for snack in bought):
             return 2, True, True
         price = next(button["price"] for button in scene.of_type("Button") if button["sells"] == wanted)
         return max(scene.score, int(bool(bought) or credit >= price)), False, False

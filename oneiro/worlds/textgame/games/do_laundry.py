@@ -16,7 +16,7 @@ SOAKED = 2
 def _can_add(scene: Scene, soap: Thing, machine: Thing) -> str:
     if soap.type != "Soap" or machine.type != "Washer":
         return "That does not work."
-    if not scene.carried(soap):
+    if not scene.is_carried(soap):
         return f"You do not carry the {soap.name}."
     return f"There is soap in the {machine.name} already." if machine["hasSoap"] else ""
 

@@ -97,9 +97,9 @@ Drawer: isOpenable; what is in it is out of reach while it is closed.
 
     def tick(self, scene: Scene) -> None:
         bulb = scene.the("Bulb")
-        bulb["isLit"] = self._closed(scene, bulb)
+        bulb["isLit"] = self._is_closed(scene, bulb)
 
-    def _closed(self, scene: Scene, bulb: Thing) -> bool:
+    def _is_closed(self, scene: Scene, bulb: Thing) -> bool:
         """Follow the parts from the bulb on; with two ends each there is only one way to go."""
         named = {thing.name: thing for thing in scene.things.values() if _electrical(thing)}
         before, here, powered = bulb, bulb, False

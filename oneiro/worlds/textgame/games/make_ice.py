@@ -16,7 +16,7 @@ VESSELS = ("Tray", "Glass")
 def _can_fill(scene: Scene, tray: Thing, tap: Thing) -> str:
     if tray.type not in VESSELS or tap.type != "Tap":
         return "That does not work."
-    if not scene.carried(tray):
+    if not scene.is_carried(tray):
         return f"You do not carry the {tray.name}."
     return f"The {tray.name} is not empty." if tray.contains else ""
 

@@ -45,7 +45,7 @@ def _mix(scene: Scene, first: Thing, second: Thing) -> str:
 def _can_paint(scene: Scene, canvas: Thing, paint: Thing) -> str:
     if canvas.type != "Canvas" or paint.type != "Paint":
         return "That does not work."
-    return "" if scene.carried(scene.the("Brush")) else "You carry no brush."
+    return "" if scene.is_carried(scene.the("Brush")) else "You carry no brush."
 
 
 def _paint(scene: Scene, canvas: Thing, paint: Thing) -> str:

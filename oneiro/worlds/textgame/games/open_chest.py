@@ -71,7 +71,7 @@ def _close(scene: Scene, thing: Thing) -> str:
 def _can_unlock(scene: Scene, thing: Thing, key: Thing) -> str:
     if not thing["isLocked"] or key.type != "Key":
         return "That does not work."
-    if not scene.carried(key):
+    if not scene.is_carried(key):
         return f"You do not carry the {key.name}."
     return "" if key["colour"] == thing["colour"] else "The key does not fit."
 
@@ -151,11 +151,11 @@ Holder: isContainer and isOpenable; what is in it is out of reach while it is cl
 
     def count(self, scene: Scene) -> tuple[int, bool, bool]:
         chest, gem = scene.the("Chest"), scene.the("Gem")
-        if scene.carried(gem):
+        if scene.is_carried(gem):
             return 3, True, True
         if not chest["isLocked"]:
             return 2, False, False
-        fits = any(scene.carried(key) and key["colour"] == chest["colour"] for key in scene.of_type("Key"))
+        fits = any(scene.is_carried(key) and key["colour"] == chest["colour"] for key in scene.of_type("Key"))
         return max(scene.score, int(fits)), False, False
 
     def useful(self, scene: Scene) -> set[str]:
