@@ -9,7 +9,7 @@ from itertools import groupby
 
 NODE = re.compile(r"\t*\[(\d+)\] (\w+) ('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")((?: \w+: \S.*)?)$")
 """A line of the tree: indentation, id, role, quoted name, properties."""
-TOLD = re.compile(r" (checked|selected|expanded|disabled): True\b")
+SHOWN_STATES = re.compile(r" (checked|selected|expanded|disabled): True\b")
 """Properties that are still said, where they hold."""
 ROLES = {"StaticText": "", "RootWebArea": "page"}
 """Roles that are called otherwise; a text needs no role."""
@@ -50,7 +50,7 @@ def _nodes(text: str) -> Iterator[tuple[str, str, str]]:
                     yield "", line, ""
                 continue
             number, role, quoted, properties = node.groups()
-            name, states = " ".join(unquote(quoted).split()), TOLD.findall(properties)
+            name, states = " ".join(unquote(quoted).split()), SHOWN_STATES.findall(properties)
             hidden = is_option and len(run) > SHORT_LIST and "selected" not in states
             if not hidden and role not in GROUPS and (name or role in ACTED_ON):
                 words = [ROLES.get(role, role), name, *states]

@@ -29,8 +29,8 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.sample import Sample
 from oneiro.worlds.base import World
 
-HOPELESS = 16
-"""Episodes after which no more are begun, where all of them were lost."""
+MAX_FAILED_EPISODES = 16
+"""Where so many episodes were begun and all were lost to errors, no more are: the world is broken, not unlucky."""
 
 
 def attempts(levels: int, group_size: int, split: str, first_seed: int) -> list[Attempt]:
@@ -175,7 +175,7 @@ class _Rollout:
 
     def _begin(self, count: int) -> list[Game]:
         """The next games, as many as there are places for."""
-        if self.begun >= HOPELESS and count:
+        if self.begun >= MAX_FAILED_EPISODES and count:
             _unless_all_lost([game.episode for game in self.games[: self.begun]])
         new = self.games[self.begun : self.begun + count]
         self.begun += len(new)

@@ -9,7 +9,7 @@ from pydantic import Field
 from oneiro.learning.algorithms import Algorithm, DrGrpo, Grpo, Gspo, Ppo, Reinforce, Rloo, StateGrpo, TurnGrpo
 from oneiro.learning.filters import FilterSettings
 from oneiro.learning.settings import (
-    KEPT,
+    KEPT_CHECKPOINTS,
     CorrectionSettings,
     KlKind,
     LearnerSettings,
@@ -94,7 +94,7 @@ class RlSettings(Settings):
     select: SelectionSettings | None = None
     """Validate during RL, keep the best weights, stop when they get no better; None: the last weights are kept."""
     checkpoint_every: int = Field(10, ge=1)
-    keep_checkpoints: int = Field(KEPT, ge=1)
+    keep_checkpoints: int = Field(KEPT_CHECKPOINTS, ge=1)
     """How many of the last checkpoints stay while the stage goes on; one at its end."""
     keep_episodes_every: int = Field(10, ge=1)
 

@@ -33,7 +33,7 @@ Result = TypeVar("Result")
 
 ATTEMPTS = 2
 """How often an item is tried whose worker dies: the first time it may have been short of memory."""
-PATIENCE = 5.0
+MAX_ENDING_S = 5.0
 """Seconds that a worker which has nothing left to do may take to end."""
 
 
@@ -130,12 +130,12 @@ class ProcessWorker:
         except TimeoutError:
             raise
         except (EOFError, OSError):
-            self.process.join(PATIENCE)
+            self.process.join(MAX_ENDING_S)
             raise EOFError(f"exit code {self.process.exitcode}") from None
 
     def end(self) -> None:
         self.pipe.close()  # then it ends by itself
-        self.process.join(PATIENCE)
+        self.process.join(MAX_ENDING_S)
         self.kill()
 
     def kill(self) -> None:

@@ -13,7 +13,7 @@ from oneiro import worlds
 from oneiro.agents.game import Attempt, Game
 from oneiro.agents.policies import ModelPolicy, ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
-from oneiro.agents.rollout import HOPELESS, attempts, play
+from oneiro.agents.rollout import MAX_FAILED_EPISODES, attempts, play
 from oneiro.episode import Episode, FinishReason, describe_errors
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
@@ -156,7 +156,7 @@ def test_a_world_that_never_works_ends_the_rollout_early() -> None:
 
     with pytest.raises(OneiroError, match="raised in all of its episodes"):
         play(Broken, attempts(500, 1, "train", 0), Watching(), PLAIN, concurrency=4)
-    assert HOPELESS <= made < HOPELESS + 4
+    assert MAX_FAILED_EPISODES <= made < MAX_FAILED_EPISODES + 4
 
 
 def test_worlds_that_wait_are_stepped_while_the_policy_answers_the_other_half() -> None:

@@ -188,7 +188,7 @@ def test_a_server_that_hangs_is_named_in_the_meantime(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first connection gets no answer in time, the second one the file."""
-    monkeypatch.setattr(progress, "EVERY", 0.1)
+    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.1)
     monkeypatch.setattr(room, "SILENCE_S", 0.35)
     monkeypatch.setattr(room, "load_sources", lambda: {"toy": source(server.url)})
     answer, asked = server.answer, []

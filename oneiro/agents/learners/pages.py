@@ -34,7 +34,7 @@ from oneiro.tasks.webpage.dynamics import BrowsedPage, NextPages, pages_in
 from oneiro.tasks.webpage.model import TEXTS, WebPageMetadata, WebPageModel, create_tiny
 from oneiro.tasks.webpage.parquet import read_parquet, write_parquet
 from oneiro.tasks.webpage.predictor import WebPagePredictor, WebPagePredictorConfig
-from oneiro.tasks.webpage.record import RecordedWeb
+from oneiro.tasks.webpage.record import RecordingWeb
 from oneiro.tasks.webpage.slot_model import SlotModel
 from oneiro.tasks.webpage.state import PageTransition
 from oneiro.worlds.baselines import mixture
@@ -173,10 +173,10 @@ def record_episodes(
     recipe: WebRecipe, planned: Sequence[Attempt], policy: Policy, seed: int
 ) -> tuple[list[Episode], list[Steps]]:
     """Attempts in the true web, with every step."""
-    config, worlds = config_of(recipe), list[RecordedWeb]()
+    config, worlds = config_of(recipe), list[RecordingWeb]()
 
-    def make_world() -> RecordedWeb:
-        worlds.append(RecordedWeb(config))
+    def make_world() -> RecordingWeb:
+        worlds.append(RecordingWeb(config))
         return worlds[-1]
 
     with distributed.local():  # each rank needs the steps of all worlds

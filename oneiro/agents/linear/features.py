@@ -16,15 +16,15 @@ from oneiro.agents.pages import NODE, unquote
 
 ENDING = re.compile(r"(?:ings?|ed|es|s|e)$")
 """What a word loses before it is compared: 'stars' and 'star', 'removed' and 'remove'."""
-SMALL = frozenset(
+STOP_WORDS = frozenset(
     re.findall(
         r"\w+", "and are did does for from has have how into its of or that the this was what when which who with"
     )
 )
 """Words that ask for nothing."""
-REMEMBERED = 1 << 14
+CACHED_TEXTS = 1 << 14
 """Texts whose words are kept: pages of a site repeat them."""
-FAR = 3
+MAX_PLACES_BEHIND = 3
 """Elements of a kind behind a name; later ones count as this."""
 DATE = re.compile(r"\b[A-Z][a-z]{2} \d{1,2}, \d{4}\b|\b\d{4}-\d\d-\d\d\b")
 COUNT = re.compile(r"(?:^|· )(\d[\d,.]*) ([a-z]+)")
@@ -32,7 +32,7 @@ COUNT = re.compile(r"(?:^|· )(\d[\d,.]*) ([a-z]+)")
 
 
 @dataclass(frozen=True)
-class Element:
+class PageElement:
     """A named node of the page, and where it stands."""
 
     number: str
@@ -60,14 +60,14 @@ def names_in(intent: str) -> list[str]:
     return [name for name in dict.fromkeys(names) if len(name) > 1][:4]
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=CACHED_TEXTS)
 def stems(text: str) -> frozenset[str]:
     """The words of a text that say something, without their endings."""
     words = re.findall(r"[a-z]{2,}", text.lower())
-    return frozenset(ENDING.sub("", word) if len(word) > 4 else word for word in words if word not in SMALL)
+    return frozenset(ENDING.sub("", word) if len(word) > 4 else word for word in words if word not in STOP_WORDS)
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=CACHED_TEXTS)
 def plain(text: str) -> str:
     """Letters and digits only, in lower case."""
     return "".join(re.findall(r"[a-z0-9]+", text.lower()))
@@ -90,7 +90,7 @@ def kind_of(text: str) -> str:
     return "words" if len(text) < 25 else "long"
 
 
-class Page:
+class PageFeatures:
     """A page as the agent reads it, for one intent."""
 
     def __init__(self, state: str, past: Sequence[str]) -> None:
@@ -107,7 +107,7 @@ class Page:
         self.elements = list(self._read(lines))
         self._general: dict[str, list[str]] = {}
 
-    def _read(self, lines: Sequence[str]) -> Iterator[Element]:
+    def _read(self, lines: Sequence[str]) -> Iterator[PageElement]:
         before, headers, column, rows, inside = "", list[str](), -1, 0, False
         since: dict[str, int] | None = None
         for line in lines:
@@ -133,8 +133,8 @@ class Page:
                 behind = "-"
             else:
                 since[role] = since.get(role, 0) + 1
-                behind = str(min(since[role], FAR))
-            yield Element(number, role, name, properties, label, behind, inside, in_table and rows == 1)
+                behind = str(min(since[role], MAX_PLACES_BEHIND))
+            yield PageElement(number, role, name, properties, label, behind, inside, in_table and rows == 1)
             if name:
                 before = name
 
@@ -211,7 +211,7 @@ class Page:
         ]
         return self._general[kind]
 
-    def click(self, e: Element) -> list[str]:
+    def click(self, e: PageElement) -> list[str]:
         """Cues of a click on an element."""
         wanted, called, here = self.wanted(e.name), self.called(e.name), self.here(e.name)
         chosen = "selected: True" in e.properties
@@ -236,7 +236,7 @@ class Page:
             return "quote"
         return "number" if name[:1].isdigit() else "name"
 
-    def type(self, e: Element, text: str, enter: int, full: str) -> list[str]:
+    def type(self, e: PageElement, text: str, enter: int, full: str) -> list[str]:
         """Cues of typing a name of the intent into a field, which may be full."""
         typed = any(f"[{text}]" in action for action in self.past)
         # 'from X' and 'to Y' go into the fields 'From' and 'To'.
@@ -255,7 +255,7 @@ class Page:
         said = any(e.role == "StaticText" and self.called(e.name) == "has" for e in self.elements)
         return [f"stop empty said {said} arrived {self.arrived}", *self.general("stop empty")]
 
-    def answer(self, e: Element, text: str, label: str) -> list[str]:
+    def answer(self, e: PageElement, text: str, label: str) -> list[str]:
         """Cues of answering with an element's text or a part of it."""
         wanted, kind = self.wanted(label), kind_of(text)
         return [

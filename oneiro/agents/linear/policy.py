@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from oneiro.agents import reply as replies
 from oneiro.agents.game import Game
-from oneiro.agents.linear.features import Page, parts, stems
+from oneiro.agents.linear.features import PageFeatures, parts, stems
 from oneiro.agents.pages import compact
 from oneiro.models.locate import METADATA
 from oneiro.runtime import seeds
@@ -30,21 +30,21 @@ from oneiro.sampling.sample import Sample
 
 SIZE = 1 << 15
 """Hashed features."""
-MOST = 400
-"""Candidates of a page."""
-LONGEST_ANSWER = 120
-"""Characters of a text that may be an answer."""
-CLICKED = frozenset(("link", "button", "option", "checkbox", "radio", "menuitem", "tab"))
-FIELDS = frozenset(("searchbox", "textbox"))
-SAID = frozenset(("StaticText", "cell", "link", "heading", "definition"))
+MAX_CANDIDATES = 400
+"""Candidates of a page; later ones are left out, so that a hostile page costs no more than a long one."""
+MAX_ANSWER_CHARS = 120
+"""Texts up to this length may be an answer: tasks ask for names, numbers and dates, not for paragraphs."""
+CLICKABLE_ROLES = frozenset(("link", "button", "option", "checkbox", "radio", "menuitem", "tab"))
+FIELD_ROLES = frozenset(("searchbox", "textbox"))
+ANSWER_ROLES = frozenset(("StaticText", "cell", "link", "heading", "definition"))
 """Roles whose names may be answers."""
-ASKED = 8
+MAX_INTENT_WORDS = 8
 """Words of an intent that are crossed with those of a name."""
 NUMBER = re.compile(r"\[(\d+)\]")
 WEIGHTS = "linear.npy"
 """The file of a saved policy."""
 
-REMEMBERED = 4096
+CACHED_PAGES = 4096
 """Pages whose candidates are kept: training looks at each several times."""
 
 Index = NDArray[np.int32]
@@ -66,15 +66,15 @@ class Choice:
         return raised / raised.sum()
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=CACHED_PAGES)
 def choice(state: str, past: tuple[str, ...]) -> Choice:
     """The candidates of a page after the actions of `past`."""
-    page = Page(state, past)
+    page = PageFeatures(state, past)
     intent, names, elements = page.intent, page.names, {element.number: element for element in page.elements}
     numbers = [
         match[1] for line in compact(state).splitlines() if (match := NUMBER.match(line)) and match[1] in elements
     ]
-    shown, asked = set(numbers), sorted(page.asked)[:ASKED]
+    shown, asked = set(numbers), sorted(page.asked)[:MAX_INTENT_WORDS]
     # A long list shows only what is selected; what the intent asks for can be chosen all the same.
     hidden = [
         e.number
@@ -89,10 +89,10 @@ def choice(state: str, past: tuple[str, ...]) -> Choice:
         element = elements[number]
         role, name = element.role, element.name
         met = _compare(name, intent)
-        if role in CLICKED:
+        if role in CLICKABLE_ROLES:
             features = ["click", f"click {role} {met}", f"click {role} {name[:40]}", *_cross(role, asked, name)]
             actions.append((f"click [{number}]", [*features, *_cross("under", asked, before), *page.click(element)]))
-        elif role in FIELDS:
+        elif role in FIELD_ROLES:
             filled = elements.get(str(int(number) + 1))
             full = "full" if filled is not None and filled.role == "StaticText" else "empty"
             for place, text in enumerate(names):
@@ -103,9 +103,9 @@ def choice(state: str, past: tuple[str, ...]) -> Choice:
                     ]
                     crossed = [*_cross(f"type {place} {enter}", asked, name), *page.type(element, text, enter, full)]
                     actions.append((f"type [{number}] [{text}] [{enter}]", ["type", *features, *crossed]))
-        if role in SAID and name:
+        if role in ANSWER_ROLES and name:
             for text, label in [(name, element.label), *parts(name)]:
-                if len(text) <= LONGEST_ANSWER and "]" not in text:
+                if len(text) <= MAX_ANSWER_CHARS and "]" not in text:
                     features = [
                         "stop",
                         f"stop {role} {met}",
@@ -117,11 +117,11 @@ def choice(state: str, past: tuple[str, ...]) -> Choice:
         before = name
     last = past[-1].partition(" ")[0] if past else "nothing"
     made = []
-    for action, features in actions[:MOST]:
+    for action, features in actions[:MAX_CANDIDATES]:
         kind = action.partition(" ")[0]
         turn = [f"{kind} at {len(past)}", f"{kind} after {last}", f"again {kind} {action in past}"]
         made.append(hash_features([*features, *turn, *(f"{one} at {len(past)}" for one in features[1:3])]))
-    return Choice([action for action, _ in actions[:MOST]], made)
+    return Choice([action for action, _ in actions[:MAX_CANDIDATES]], made)
 
 
 def _compare(name: str, intent: str) -> str:

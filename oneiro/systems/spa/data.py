@@ -16,7 +16,7 @@ from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
-from oneiro.systems.spa.recipe import SpaRecipe, Variant
+from oneiro.systems.spa.recipe import SpaRecipe, SpaVariant
 from oneiro.worlds.base import World
 
 STEPS = 10
@@ -27,7 +27,7 @@ def rows_of(
     record: dict[str, Any],
     chat: ChatFormat,
     dialogue: DialogueSettings,
-    variant: Variant,
+    variant: SpaVariant,
     response_prefix: str,
     keep_malformed: bool,
     learned: Callable[[dict[str, Any]], bool] = lambda turn: True,
@@ -76,7 +76,7 @@ def rephrase(message: str, dialogue: DialogueSettings) -> str:
     return message.replace(other.form, dialogue.form)
 
 
-def write_reply(turn: dict[str, Any], reply: replies.Reply, variant: Variant) -> list[tuple[str, str]]:
+def write_reply(turn: dict[str, Any], reply: replies.Reply, variant: SpaVariant) -> list[tuple[str, str]]:
     """The reply as this variant writes it, as (tag, text) pieces: with true states, its own beliefs, or none."""
     if not variant.world_model:
         return [("", without_states(reply))]
@@ -89,7 +89,7 @@ def target(
     turn: dict[str, Any],
     pieces: list[tuple[str, str]],
     chat: ChatFormat,
-    variant: Variant,
+    variant: SpaVariant,
     response_prefix: str,
     number: int,
     weight: float,

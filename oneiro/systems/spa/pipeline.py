@@ -38,7 +38,7 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.systems.side_by_side import side_by_side
 from oneiro.systems.spa.data import create_tiny, rows_of
-from oneiro.systems.spa.recipe import SpaRecipe, Variant
+from oneiro.systems.spa.recipe import SpaRecipe, SpaVariant
 from oneiro.systems.spa.self_play import recorded_play, self_play, self_play_stage
 from oneiro.worlds.baselines import beyond_budget, budget_warning
 from oneiro.worlds.levels import distinct_seeds
@@ -295,7 +295,7 @@ def compare(recipe: SpaRecipe, run: Run) -> dict[str, Any]:
     return {"tables": [part.data() for part in (table, lengths) if part.rows], "warning": warning}
 
 
-def table_place(variant: Variant) -> int:
+def table_place(variant: SpaVariant) -> int:
     """Where a variant stands in a table: controls first, those without states before those that copy them."""
     return variant.world_model + (variant.world_model and variant.predict == "next")
 

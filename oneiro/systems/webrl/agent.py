@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from oneiro.agents.linear import LinearCritic, LinearPolicy, fit
-from oneiro.agents.linear.train import Decision, slope_of
+from oneiro.agents.linear.train import TurnDecision, slope_of
 from oneiro.agents.policies import ModelPolicy, Policy
 from oneiro.agents.reply import TAG_TOKENS
 from oneiro.episode import Episode, Floats
@@ -244,7 +244,7 @@ class LinearAgent:
         return LinearPolicy(temperature, self.own.weights), None
 
     def confidences(self, turns: Sequence[tuple[Episode, int]]) -> list[float]:
-        return [Decision.of(turns_of(episode)[place]).probability(self.own.weights) for episode, place in turns]
+        return [TurnDecision.of(turns_of(episode)[place]).probability(self.own.weights) for episode, place in turns]
 
     def learn(
         self,

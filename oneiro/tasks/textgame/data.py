@@ -26,7 +26,7 @@ from oneiro.worlds.textgame.crawl import UNSEEN, own_dataset
 from oneiro.worlds.textgame.dataset import EXAMPLE, Dataset, open_dataset, require_games, splits
 from oneiro.worlds.textgame.state import Kind, Transition
 
-VALIDATED = 20
+VALIDATION_EVERY = 20
 """One training state in so many is a validation state: never learned from, looked at during SFT and RL."""
 
 
@@ -85,7 +85,7 @@ def with_validation(data: TextGameData, seed: int) -> TextGameData:
     """The same with some states of `train` set apart, and every row that starts from them."""
     train, states = data.train, list(dict.fromkeys(row.state for row in data.train.rows))
     order = seeds.generator(seed, "validation states").permutation(len(states))
-    apart = {states[int(i)] for i in order[: max(1, len(states) // VALIDATED)]}
+    apart = {states[int(i)] for i in order[: max(1, len(states) // VALIDATION_EVERY)]}
     if len(apart) == len(states):
         raise OneiroError(f"the {len(train)} training rows start from one state: record or name more games")
     learned, watched = ([row for row in train.rows if (row.state in apart) is side] for side in (False, True))

@@ -32,7 +32,7 @@ from oneiro.tasks.textgame.tables import depth_table, planning_table, sampled_ta
 from oneiro.tasks.textgame.tables import tables as accuracy_tables
 from oneiro.worlds.base import draw_level, level_key
 from oneiro.worlds.textgame.dataset import Dataset
-from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.game import GameRules
 from oneiro.worlds.textgame.games import game_named
 from oneiro.worlds.textgame.scene import Scene
 from oneiro.worlds.textgame.solver import solve
@@ -156,7 +156,7 @@ def recorded_plans(recipe: TextGameRecipe) -> Plans:
     return plans.some(settings.trajectories, recipe.seed)
 
 
-def levels(recipe: TextGameRecipe, count: int) -> Iterator[tuple[Game, Scene]]:
+def levels(recipe: TextGameRecipe, count: int) -> Iterator[tuple[GameRules, Scene]]:
     """Unseen levels of the games that were learned, game after game."""
     names = recipe.data.trained
     for number in range(count):

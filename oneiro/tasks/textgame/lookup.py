@@ -27,15 +27,15 @@ from numpy.typing import NDArray
 
 from oneiro.tasks.textgame.parse import Output
 from oneiro.tasks.textgame.prompt import answer
-from oneiro.tasks.textgame.score import Question
-from oneiro.tasks.textgame.transfer import Facts, Pairing, View, transfer
+from oneiro.tasks.textgame.score import AskedStep
+from oneiro.tasks.textgame.transfer import Facts, Pairing, StateView, transfer
 from oneiro.worlds.textgame.state import Kind, Score, Situation, State, Transition
 
 WORD = 2
 """What a differing word of the command counts; a differing fact counts 1. Chosen on ByteSized32's training rows."""
-KEPT = 4096
+CACHED_VIEWS = 4096
 """Views of asked states, or vectors of distances, that are kept for the next question."""
-TRIED = 64
+CASES_TRIED = 64
 """Nearest cases that are tried until one fits."""
 
 Numbers = NDArray[np.int64]
@@ -60,18 +60,18 @@ class TextGameLookup:
         """The answer as text. Uses of a transition only what its question shows."""
         return answer(self.predict(case), self.kind, self.output)
 
-    def predict(self, case: Situation) -> Question:
+    def predict(self, case: Situation) -> AskedStep:
         """The states and scores before and after; `after` is what the nearest case says."""
         if self.kind == "tick":
             before = case.after_action if isinstance(case, Transition) else case.state
-            return Question(before, self._tick(case, before))
+            return AskedStep(before, self._tick(case, before))
         if self.kind == "score":
             after = case.after if isinstance(case, Transition) else case.state
-            return Question(case.state, case.state, case.score, self._command(case, after)[1])
+            return AskedStep(case.state, case.state, case.score, self._command(case, after)[1])
         if self.kind == "action":
-            return Question(case.state, self._command(case)[0])
+            return AskedStep(case.state, self._command(case)[0])
         state, score = self._command(case)
-        return Question(case.state, self._tick(case, state) if self.apart else state, case.score, score)
+        return AskedStep(case.state, self._tick(case, state) if self.apart else state, case.score, score)
 
     def _command(self, case: Situation, after: State | None = None) -> tuple[State, Score]:
         """The state and the score that the nearest command leads to."""
@@ -87,7 +87,7 @@ class TextGameLookup:
 
     def _tick(self, case: Situation, before: State) -> State:
         """The state after time has passed, by the nearest state of the game."""
-        seen = View(before)
+        seen = StateView(before)
         for nearest in self.index.nearest_in_time(case.game, seen):
             bases = _free(nearest.after_action, nearest.uuid_base), _free(before, case.uuid_base)
             pairing = Pairing(self.index.view(nearest.after_action), seen, (), (), *bases)
@@ -126,7 +126,7 @@ class _Near:
         if (values := self.kept.get(facts)) is None:
             shared = [self.holders[fact] for fact in facts if fact in self.holders]
             count = np.bincount(np.concatenate(shared), minlength=len(self.sizes)) if shared else 0
-            if len(self.kept) >= KEPT:
+            if len(self.kept) >= CACHED_VIEWS:
                 self.kept.clear()
             values = self.kept[facts] = self.sizes + len(facts) - 2 * count
         return values
@@ -141,7 +141,7 @@ class _Index:
         self.words, self.things = _Near(), _Near()
         self.moment: dict[tuple[str, int], int] = {}
         """The first case of each distinct state that time passes in."""
-        self.views: dict[int, View] = {}
+        self.views: dict[int, StateView] = {}
         """Views of states by their place in memory; a view keeps its state there."""
         view = _Interned().view
         columns = defaultdict[tuple[str, str, int], list[tuple[int, ...]]](list)
@@ -166,7 +166,7 @@ class _Index:
             games[verb, count].append(columns)
         return {key: np.concatenate(parts, axis=1) for key, parts in games.items()}
 
-    def nearest(self, case: Situation, seen: View, after: State | None = None) -> Iterator[Transition]:
+    def nearest(self, case: Situation, seen: StateView, after: State | None = None) -> Iterator[Transition]:
         """The nearest cases by command and state, and by the state after where that is known too; nearest first."""
         verb, words, args = seen.command(case.action)
         own = case.game in self.states
@@ -180,21 +180,21 @@ class _Index:
             distance = distance + self.states[case.game].distances(seen.facts)[columns[1]]
         if own and after is not None:
             distance = distance + self.afters[case.game].distances(self.view(after).facts)[columns[2]]
-        for place in np.argsort(distance, kind="stable")[:TRIED]:
+        for place in np.argsort(distance, kind="stable")[:CASES_TRIED]:
             yield self.cases[int(columns[0][place])]
 
-    def nearest_in_time(self, game: str, seen: View) -> Iterator[Transition]:
+    def nearest_in_time(self, game: str, seen: StateView) -> Iterator[Transition]:
         """The nearest cases by the state that time passes in."""
         if game in self.moments:
-            for moment in np.argsort(self.moments[game].distances(seen.facts), kind="stable")[:TRIED]:
+            for moment in np.argsort(self.moments[game].distances(seen.facts), kind="stable")[:CASES_TRIED]:
                 yield self.cases[self.moment[game, int(moment)]]
 
-    def view(self, state: State) -> View:
+    def view(self, state: State) -> StateView:
         """A state as it is looked at, kept for a while: many commands are asked in each."""
         if (view := self.views.get(id(state))) is None:
-            if len(self.views) >= KEPT:
+            if len(self.views) >= CACHED_VIEWS:
                 self.views.clear()
-            view = self.views[id(state)] = View(state)
+            view = self.views[id(state)] = StateView(state)
         return view
 
 
@@ -202,14 +202,14 @@ class _Interned:
     """Views of the cases' states; equal states share one."""
 
     def __init__(self) -> None:
-        self.by_id: dict[int, tuple[State, View]] = {}
-        self.by_text: dict[str, View] = {}
+        self.by_id: dict[int, tuple[State, StateView]] = {}
+        self.by_text: dict[str, StateView] = {}
 
-    def view(self, state: State) -> View:
+    def view(self, state: State) -> StateView:
         if id(state) not in self.by_id:  # the state is kept with its view, so its place in memory stays its own
             text = json.dumps(state)
             if text not in self.by_text:
-                self.by_text[text] = View(state)
+                self.by_text[text] = StateView(state)
             self.by_id[id(state)] = state, self.by_text[text]
         return self.by_id[id(state)][1]
 

@@ -36,7 +36,7 @@ from oneiro.tasks.textgame.prompt import (
     situation_text,
 )
 from oneiro.tasks.textgame.rationale import rationale
-from oneiro.tasks.textgame.score import EXACT_SHARE, Outcome, Question, judge, question
+from oneiro.tasks.textgame.score import EXACT_SHARE, AnswerOutcome, AskedStep, judge, question
 from oneiro.worlds.textgame.dataset import Rules
 from oneiro.worlds.textgame.state import Kind, Situation, Transition
 
@@ -120,7 +120,7 @@ class TextGamePredictor(Predictor[Transition, Messages, str, Prediction]):
         read = parse_edits if self.config.output == "edits" else parse_difference
         return read(text, asked.before, asked.score_before)
 
-    def judge(self, text: str, case: Transition) -> Outcome:
+    def judge(self, text: str, case: Transition) -> AnswerOutcome:
         """The strict comparison of an answer with the truth."""
         return judge(question(case, self.config.transition), self.parse(text, case))
 
@@ -165,19 +165,19 @@ class TextGamePredictor(Predictor[Transition, Messages, str, Prediction]):
 
     def no_change(self, case: Situation) -> str:
         asked = self._question(case)
-        still = Question(asked.before, asked.before, asked.score_before, asked.score_before)
+        still = AskedStep(asked.before, asked.before, asked.score_before, asked.score_before)
         return answer(still, self.config.transition, self.config.output)
 
     def perfect(self, case: Transition) -> str:
         return answer(question(case, self.config.transition), self.config.transition, self.config.output)
 
-    def _question(self, case: Situation) -> Question:
+    def _question(self, case: Situation) -> AskedStep:
         """What is known of the question; where the truth is not known, nothing of it is used."""
         kind = self.config.transition
         if isinstance(case, Transition):
             return question(case, kind)
         score = case.score if kind in ("full", "score") else None
-        return Question(case.state, case.state, score, score)
+        return AskedStep(case.state, case.state, score, score)
 
     def _opening(self, game: str, task: str) -> str:
         """The part of a prompt that all situations of a game share."""

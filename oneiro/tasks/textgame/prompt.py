@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.tasks.textgame.parse import MARKER, Output
-from oneiro.tasks.textgame.score import Question
+from oneiro.tasks.textgame.score import AskedStep
 from oneiro.worlds.textgame.dataset import Rules
 from oneiro.worlds.textgame.state import (
     Kind,
@@ -64,7 +64,7 @@ def full_state(state: State, score: Score | None) -> dict[str, Any]:
     return {"game_state": [*state, score] if score is not None else list(state)}
 
 
-def answer(asked: Question, kind: Kind, output: Output, layout: StateFormat = "json") -> str:
+def answer(asked: AskedStep, kind: Kind, output: Output, layout: StateFormat = "json") -> str:
     """The true answer in the form that is asked for."""
     if kind == "score":
         return show(asked.score_after, layout)
@@ -77,7 +77,7 @@ def answer(asked: Question, kind: Kind, output: Output, layout: StateFormat = "j
     return show(told | ({"score": asked.score_after} if asked.scored else {}), layout)
 
 
-def _edits_told(asked: Question) -> dict[str, Any]:
+def _edits_told(asked: AskedStep) -> dict[str, Any]:
     """What changes of each object, and of the score (see `parse_edits`)."""
     change, old = difference(asked.before, asked.after), by_uuid(asked.before)
     told: dict[str, Any] = {
@@ -157,7 +157,7 @@ def rules_text(rules: Rules, author: Author, game: str) -> str:
     return "\n\n".join(parts)
 
 
-def situation_text(case: Situation, asked: Question, kind: Kind, layout: StateFormat) -> str:
+def situation_text(case: Situation, asked: AskedStep, kind: Kind, layout: StateFormat) -> str:
     """The part of a prompt that is different every time: state, score, UUID base and command."""
     before = full_state(asked.before, asked.score_before if kind == "full" else None)
     lines = [f"Current state: {show(before, layout)}"]
@@ -183,7 +183,7 @@ def cut(prompt: str) -> tuple[str, str]:
     return (prompt[:at], prompt[at:]) if at else (prompt, "")
 
 
-def first_free(case: Situation, asked: Question) -> int:
+def first_free(case: Situation, asked: AskedStep) -> int:
     """The first free uuid; for a tick, objects that the command has just made are already counted."""
     return max([case.uuid_base, *(thing["uuid"] + 1 for thing in asked.before if thing["uuid"] >= case.uuid_base)])
 

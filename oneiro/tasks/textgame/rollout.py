@@ -20,7 +20,7 @@ from oneiro.tasks.textgame.accuracy import Tally
 from oneiro.tasks.textgame.predictor import TextGamePredictor
 from oneiro.worlds.textgame.crawl import record
 from oneiro.worlds.textgame.dataset import Dataset, open_dataset, splits
-from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.game import GameRules
 from oneiro.worlds.textgame.games import game_named
 from oneiro.worlds.textgame.scene import Scene, Thing, is_points
 from oneiro.worlds.textgame.state import Score, Situation, State, Transition, edits, same, same_state
@@ -41,7 +41,7 @@ class TrueRollout:
     truth: tuple[tuple[State, Score], ...]
 
     @classmethod
-    def play(cls, game: Game, start: Scene, commands: Sequence[str]) -> TrueRollout:
+    def play(cls, game: GameRules, start: Scene, commands: Sequence[str]) -> TrueRollout:
         """What the commands lead to in one of our own games."""
         scenes = [start]
         for command in commands:
@@ -159,7 +159,7 @@ def search_in_model(
     return None
 
 
-def understood(game: Game) -> Candidates:
+def understood(game: GameRules) -> Candidates:
     """All commands a game would understand in a predicted situation; none where the prediction makes no sense."""
 
     def commands(situation: Situation) -> list[str]:
@@ -169,7 +169,7 @@ def understood(game: Game) -> Candidates:
     return commands
 
 
-def possible(game: Game) -> Candidates:
+def possible(game: GameRules) -> Candidates:
     """The commands among them that can be done and do more than look: a tenth as many."""
 
     def commands(situation: Situation) -> list[str]:
@@ -191,7 +191,7 @@ def _can(verb: Verb, scene: Scene, things: Sequence[Thing]) -> bool:
 
 
 def plan_in_model(
-    task: TextGamePredictor, predict: Predict, levels: Iterable[tuple[Game, Scene]], *, breadth: int, depth: int
+    task: TextGamePredictor, predict: Predict, levels: Iterable[tuple[GameRules, Scene]], *, breadth: int, depth: int
 ) -> dict[str, Any]:
     """Search a winning plan for each level inside the predictor: how many are found, and how many win the true game."""
     planned, won = Tally(), Tally()
@@ -233,7 +233,7 @@ def situation_key(situation: Situation) -> str:
     return json.dumps([sorted(things, key=lambda thing: thing["uuid"]), situation.score], sort_keys=True)
 
 
-def wins(game: Game, scene: Scene, plan: Sequence[str]) -> bool:
+def wins(game: GameRules, scene: Scene, plan: Sequence[str]) -> bool:
     """Whether a plan wins the true game."""
     for command in plan:
         scene = game.step(scene, command).after

@@ -19,7 +19,7 @@ Facts = frozenset[tuple[Any, ...]]
 Command = tuple[str, Facts, tuple[int, ...]]
 
 
-class View:
+class StateView:
     """A state with what comparing and pairing need."""
 
     def __init__(self, state: State) -> None:
@@ -103,7 +103,13 @@ class Pairing:
     """Which object of the asked state stands for which of the case's, and what names and values become."""
 
     def __init__(
-        self, case: View, asked: View, args: Sequence[int], named: Sequence[int], case_base: int, asked_base: int
+        self,
+        case: StateView,
+        asked: StateView,
+        args: Sequence[int],
+        named: Sequence[int],
+        case_base: int,
+        asked_base: int,
     ) -> None:
         self.uuids = pairs(case, asked, args, named)
         self.case_base, self.asked_base = case_base, asked_base
@@ -146,7 +152,7 @@ class Pairing:
         return {**mine, **changed}
 
 
-def pairs(case: View, asked: View, args: Sequence[int] = (), named: Sequence[int] = ()) -> dict[int, int]:
+def pairs(case: StateView, asked: StateView, args: Sequence[int] = (), named: Sequence[int] = ()) -> dict[int, int]:
     """Objects of the case and of the asked state that stand for each other, by uuid, each at most once.
 
     First those that the commands name, then what holds them, then equal name and uuid, equal name, equal type.

@@ -22,7 +22,7 @@ KEPT_BYTES = 2 << 30
 """Frames of episodes that stay in memory once they were read; a dataset that has more is read segment by segment."""
 READERS = min(16, os.cpu_count() or 1)
 """Threads that read segments: decoding a picture leaves Python free."""
-AHEAD = 2
+BATCHES_AHEAD = 2
 """Batches that are read before they are asked for."""
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -157,13 +157,13 @@ class ReadAhead(Generic[Item, Result]):
 
     def __init__(self, read: Callable[[Item], Result], after: Callable[[Item], Item | None]) -> None:
         self.read, self.after = read, after
-        self._pool, self._coming = ThreadPoolExecutor(AHEAD), dict[Item, Future[Result]]()
+        self._pool, self._coming = ThreadPoolExecutor(BATCHES_AHEAD), dict[Item, Future[Result]]()
 
     def __call__(self, item: Item) -> Result:
         before, self._coming = self._coming, {}
         present = before[item] if item in before else self._pool.submit(self.read, item)
         following = self.after(item)
-        while following is not None and len(self._coming) < AHEAD:
+        while following is not None and len(self._coming) < BATCHES_AHEAD:
             known = following in before
             self._coming[following] = before[following] if known else self._pool.submit(self.read, following)
             following = self.after(following)

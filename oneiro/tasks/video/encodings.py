@@ -21,7 +21,7 @@ from oneiro.tasks.video.predictor import Encoded, VideoPredictor
 
 AT_ONCE = 64
 """Pieces that a GPU encodes together."""
-KEPT = 400_000
+CACHED_PIECES = 400_000
 """Pieces that are kept, the newest; a context of 64 tokens and 8 frames of 16 are 3 kB."""
 
 Key = tuple[int, int]
@@ -80,7 +80,7 @@ class Encodings:
 
     def prepare(self, contexts: Windows, tell: Callable[[int], None] = lambda done: None) -> None:
         """Encode what will be asked for first, as much as is kept, many at once; worth it on a GPU."""
-        wanted = list(dict.fromkeys((int(e), int(at)) for e, at in contexts))[:KEPT]
+        wanted = list(dict.fromkeys((int(e), int(at)) for e, at in contexts))[:CACHED_PIECES]
         # Neighbours lie in one file.
         keys = sorted(set(wanted) - self._kept.keys())
         self._make_room(len(keys), wanted)
@@ -98,7 +98,7 @@ class Encodings:
 
     def _make_room(self, count: int, needed: Iterable[Key]) -> None:
         """Drop the oldest that are not `needed`, as many as is necessary to keep `count` more."""
-        excess = len(self._kept) + count - KEPT
+        excess = len(self._kept) + count - CACHED_PIECES
         if excess > 0:
             still = set(needed)
             for key in list(islice((key for key in self._kept if key not in still), excess)):

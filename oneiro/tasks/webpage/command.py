@@ -70,8 +70,8 @@ def score_model(opened: Opened, name: str, train: Path | None, advance: Callable
 
 
 FIGURES = ("precision", "recall", "f1", "id_free_f1")
-LONGEST_LINE = 64 << 20
-"""Characters of a row; a longer one is not read."""
+MAX_LINE_CHARS = 64 << 20
+"""A longer row is not read: the file comes from anywhere, and a row is held in memory."""
 
 
 @dataclass
@@ -142,7 +142,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             number = 0
-            while line := file.readline(LONGEST_LINE):
+            while line := file.readline(MAX_LINE_CHARS):
                 number += 1
                 if line.strip():
                     yield number, line

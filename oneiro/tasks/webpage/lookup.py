@@ -24,7 +24,7 @@ from oneiro.tasks.webpage.state import (
 from oneiro_web.actions import Malformed, parse_webarena
 from oneiro_web.diff import Diff, Item
 
-COMPARED = 64
+STEPS_COMPARED = 64
 """Training steps whose pages are compared, of those with the same key; the first ones."""
 Key = tuple[str, ...]
 _NUMBER = re.compile(r"\d+")
@@ -39,7 +39,7 @@ class PageLookup:
         self.places: dict[Key, list[PageTransition]] = defaultdict(list)
         for case in train:
             for key in self.keys(case):
-                if len(self.places[key]) < COMPARED:
+                if len(self.places[key]) < STEPS_COMPARED:
                     self.places[key].append(case)
         self.text_of = lru_cache(maxsize=8192)(lambda case: frozenset(item.line for item in shown_items(case, lines)))
 

@@ -28,7 +28,7 @@ HISTORY = 5
 """Actions that a situation remembers, as in the published data."""
 
 
-class RecordedWeb(WebWorld):
+class RecordingWeb(WebWorld):
     """The web; `steps` are the transitions of the present episode."""
 
     steps: list[PageTransition]
@@ -106,16 +106,16 @@ class RecordedWeb(WebWorld):
         return any(node.role in ("textbox", "searchbox") for node in self.page.nodes.values())
 
 
-def recorded_web(name: str, settings: Mapping[str, Any] | None = None) -> RecordedWeb:
+def recorded_web(name: str, settings: Mapping[str, Any] | None = None) -> RecordingWeb:
     """A registered web world, recorded."""
     config = config_for(name, dict(settings or {}))
     if not issubclass(world_class(name), WebWorld) or not isinstance(config, WebConfig):
         raise OneiroError(f"'{name}' is no web world; give web, web:reddit or another variant of web")
-    return RecordedWeb(config)
+    return RecordingWeb(config)
 
 
 def collect(
-    world: RecordedWeb,
+    world: RecordingWeb,
     policy: Policy,
     episodes: int,
     *,

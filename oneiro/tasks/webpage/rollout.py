@@ -23,19 +23,19 @@ from oneiro_web.diff import apply
 Predict = Callable[[Sequence[PageSituation]], Sequence[str]]
 """Answers to situations: a model, or a baseline."""
 DEPTHS = (1, 2, 4, 8)
-LONGEST_URL = 2000
+MAX_URL_CHARS = 2000  # browsers and servers refuse longer addresses; a model may write any
 _ID = re.compile(r"\[\d+\]")
 
 
 @dataclass(frozen=True)
-class Imagined:
+class ImaginedPage:
     """What a prediction leads to."""
 
     state: PageState
     prediction: PagePrediction
 
 
-def imagine(task: WebPagePredictor, case: PageSituation, text: str) -> Imagined | None:
+def imagine(task: WebPagePredictor, case: PageSituation, text: str) -> ImaginedPage | None:
     """The page that an answer leads to; None where it cannot be read or would leave no page. Total.
 
     What lies outside the window stays as it is, unless the answer leads to another page: then only what stands above a
@@ -46,7 +46,7 @@ def imagine(task: WebPagePredictor, case: PageSituation, text: str) -> Imagined 
         return None
     window = window_before(case, task.config.lines)
     state, seen = case.state, window.of(case.state)
-    url = read.outcome.get("url", state.url)[:LONGEST_URL]
+    url = read.outcome.get("url", state.url)[:MAX_URL_CHARS]
     here = state.items[state.main].id if state.items else 1
     first = seen[0].id if seen else here
     # Another page replaces what is shown of this one, but for the line that opens a page's own part.
@@ -58,7 +58,7 @@ def imagine(task: WebPagePredictor, case: PageSituation, text: str) -> Imagined 
     if not items or len(items) > MAX_LINES:
         return None
     start = state.items[0].id if state.items else 1
-    return Imagined(PageState(url, tuple(item._replace(id=start + at) for at, item in enumerate(items))), read)
+    return ImaginedPage(PageState(url, tuple(item._replace(id=start + at) for at, item in enumerate(items))), read)
 
 
 def carry_over(action: str, true: PageState, imagined: PageState) -> str:

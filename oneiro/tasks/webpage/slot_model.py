@@ -30,11 +30,11 @@ from oneiro.tasks.webpage.state import PageSituation, PageState, PageTransition,
 from oneiro_web.actions import Action, parse_webarena
 
 FILE = "page_model.json"
-NEAR = 3
+NEAR_LINES = 3
 """Lines around an action's element within which a change is told by its distance from it."""
-CONTENTS = 3
+SITE_CONTENTS = 3
 """A name that stands on pages of so many contents belongs to the site and is written as it is."""
-LIKELY = 0.5
+LIKELY_SHARE = 0.5  # a line that most pages of an outcome have is predicted, any other is not
 _NUMBER = re.compile(r"\d+")
 
 Outcome = str
@@ -74,7 +74,7 @@ def change_of(case: PageTransition) -> Change:
     changes: list[tuple[Any, ...]] = []
     for item in diff.new:
         line = Line.of(item)
-        if own is not None and 0 < item.id - here <= NEAR:
+        if own is not None and 0 < item.id - here <= NEAR_LINES:
             name = to_template(line.name, sources)
             changes.append(("new", item.id - here, line.depth - own.depth, line.role, name, line.properties))
     for item in diff.updated:
@@ -82,7 +82,7 @@ def change_of(case: PageTransition) -> Change:
         if item.id == here:
             changes.append(("becomes", line.properties))
         elif old is not None and old.name != line.name:
-            if 0 < item.id - here <= NEAR:
+            if 0 < item.id - here <= NEAR_LINES:
                 changes.append(("renamed", item.id - here, to_template(line.name, sources)))
         elif old is not None:
             changes.append(("other", old.role, old.properties, line.properties))
@@ -134,7 +134,7 @@ class SlotModel:
         counts: dict[Outcome, Counter[tuple[Line, int]]] = defaultdict(Counter)
         heights: dict[Outcome, dict[tuple[Line, int], float]] = defaultdict(lambda: defaultdict(float))
         seen = Counter(outcome for outcome, _, _ in pages)
-        enough = min(CONTENTS, max((len(seen_in) for seen_in in contents.values()), default=1))
+        enough = min(SITE_CONTENTS, max((len(seen_in) for seen_in in contents.values()), default=1))
         for (outcome, _, _), lines in zip(pages, written, strict=True):
             again = Counter[Line]()
             for height, (line, name) in enumerate(lines):
@@ -145,7 +145,7 @@ class SlotModel:
                 counts[outcome][key] += 1
                 heights[outcome][key] += height / len(lines)
         for outcome, keys in counts.items():
-            likely = [key for key, count in keys.items() if count > LIKELY * seen[outcome]]
+            likely = [key for key, count in keys.items() if count > LIKELY_SHARE * seen[outcome]]
             likely.sort(key=lambda key: heights[outcome][key] / keys[key])
             self.lines[outcome] = [line for line, _ in likely]
 

@@ -223,11 +223,11 @@ def _answers(count: int) -> str:
 
 MAX_EXPRESSION_CHARS = 300
 """Anything longer is no expression: parsing stays bounded, whatever a model writes."""
-MOST_DIGITS = 9
-DEEPEST = 40
-"""Brackets and signs inside one another."""
+MAX_DIGITS = 9
+MAX_NESTING = 40
+"""Brackets and signs inside one another: the reader calls itself for each, and Python's stack is finite."""
 
-_TOKENS = re.compile(rf"\s*(?:([0-9]{{1,{MOST_DIGITS}}})|([-+*/()]))")
+_TOKENS = re.compile(rf"\s*(?:([0-9]{{1,{MAX_DIGITS}}})|([-+*/()]))")
 _SPELLINGS = str.maketrans({"×": "*", "÷": "/", "−": "-", "–": "-", "·": "*", "[": "(", "]": ")"})
 
 
@@ -301,7 +301,7 @@ class _Reader:
         return value
 
     def factor(self, depth: int) -> Fraction | None:
-        if depth > DEEPEST:
+        if depth > MAX_NESTING:
             raise _Malformed
         token = self.take()
         if token == "(":

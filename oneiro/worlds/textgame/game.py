@@ -38,7 +38,7 @@ class Stepped:
     """Whether the command could be done."""
 
 
-class Game(ABC):
+class GameRules(ABC):
     """The rules of one game. It holds no state: scenes come in and go out."""
 
     name: ClassVar[str]

@@ -21,7 +21,7 @@ from oneiro.report.episodes import record
 from oneiro.rundir.run import Run
 from oneiro.runtime.errors import OneiroError
 from oneiro.tasks.webpage.dynamics import Remembered
-from oneiro.tasks.webpage.record import RecordedWeb
+from oneiro.tasks.webpage.record import RecordingWeb
 from oneiro.tasks.webpage.slot_model import right_kind
 from oneiro.tasks.webpage.state import PageSituation, PageState, PageTransition
 from oneiro.tasks.webpage.world import DreamedWeb, predict_together
@@ -44,7 +44,7 @@ SETTINGS = [
 
 
 def oracle_steps(seed: int) -> list[PageTransition]:
-    world = RecordedWeb(CONFIG)
+    world = RecordingWeb(CONFIG)
     world.reset(seed=seed)
     while not world.over:
         world.step(world.oracle() or "")

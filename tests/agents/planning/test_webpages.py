@@ -28,7 +28,7 @@ from oneiro.tasks.webpage.dynamics import BrowsedPage, PageDynamics, TrueWeb, lo
 from oneiro.tasks.webpage.lookup import PageLookup
 from oneiro.tasks.webpage.model import WebPageMetadata
 from oneiro.tasks.webpage.predictor import WebPagePredictorConfig
-from oneiro.tasks.webpage.record import RecordedWeb
+from oneiro.tasks.webpage.record import RecordingWeb
 from oneiro.tasks.webpage.state import PageSituation, PageState, PageTransition
 from oneiro.tasks.webpage.world import DreamedWeb
 from oneiro_web.diff import Item
@@ -48,7 +48,7 @@ GOAL = Evaluation(
 @pytest.fixture(scope="module")
 def played() -> list[PageTransition]:
     """The oracle's steps at one task."""
-    world = RecordedWeb(CONFIG)
+    world = RecordingWeb(CONFIG)
     world.reset(seed=3, options={"split": "eval"})
     while not world.over:
         world.step(world.oracle() or "")

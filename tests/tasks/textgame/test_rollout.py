@@ -26,7 +26,7 @@ from oneiro.tasks.textgame.rollout import (
     wins,
 )
 from oneiro.worlds.textgame.crawl import record
-from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.game import GameRules
 from oneiro.worlds.textgame.games import GAMES
 from oneiro.worlds.textgame.scene import Scene
 from oneiro.worlds.textgame.solver import solve, useful_commands
@@ -49,7 +49,7 @@ def still(situations: Sequence[Situation]) -> list[str]:
     return [task.no_change(situation) for situation in situations]
 
 
-def level(name: str, seed: int = 0) -> tuple[Game, Scene]:
+def level(name: str, seed: int = 0) -> tuple[GameRules, Scene]:
     return GAMES[name], GAMES[name].level(generator("course", name, seed))
 
 
@@ -109,7 +109,7 @@ def test_the_uuid_base_moves_past_imagined_objects() -> None:
     assert imagine(task, situation, "nonsense") is None
 
 
-def useful(game: Game) -> Candidates:
+def useful(game: GameRules) -> Candidates:
     def commands(situation: Situation) -> list[str]:
         scene = Scene.from_state(situation.state, situation.score, situation.uuid_base)
         return [verb.command(*things) for verb, things in useful_commands(game, scene)] if scene is not None else []

@@ -130,7 +130,7 @@ def counted(encodings: Encodings, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_full_cache_drops_the_oldest_tokens_and_keeps_the_rest(
     episodes: Episodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(video_encodings, "KEPT", 6)
+    monkeypatch.setattr(video_encodings, "CACHED_PIECES", 6)
     dataset = VideoDataset(episodes, 4)
     encodings = Encodings(dataset, task_of("multi", episodes))
     calls = counted(encodings, monkeypatch)

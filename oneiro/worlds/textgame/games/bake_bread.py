@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from oneiro.worlds.textgame.clutter import Spec, clutter, one_of, place
-from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.game import GameRules
 from oneiro.worlds.textgame.scene import Scene, Thing
 from oneiro.worlds.textgame.verbs import Verb
 
@@ -30,7 +30,7 @@ def _mix(scene: Scene, bowl: Thing) -> str:
     return "You knead it all to a dough."
 
 
-class BakeBread(Game):
+class BakeBread(GameRules):
     name = "bake-bread"
     task = "Your task is to bake bread and take it out of the oven before it burns."
     max_score = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from oneiro.worlds.textgame.clutter import Spec, clutter, one_of, place
-from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.game import GameRules
 from oneiro.worlds.textgame.scene import Scene, Thing
 from oneiro.worlds.textgame.verbs import Verb
 
@@ -51,7 +51,7 @@ def _pour(scene: Scene, vessel: Thing, target: Thing) -> str:
     return f"You pour the water into the {target.name}."
 
 
-class BrewTea(Game):
+class BrewTea(GameRules):
     name = "brew-tea"
     task = "Your task is to brew a cup of tea."
     max_score = 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from oneiro.worlds.textgame.clutter import Spec, clutter, one_of, place, some_of
-from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.game import GameRules
 from oneiro.worlds.textgame.scene import Scene, Thing
 from oneiro.worlds.textgame.verbs import Verb
 
@@ -37,7 +37,7 @@ def _press(scene: Scene, button: Thing) -> str:
     return f"The machine drops {button['sells']} into the hatch."
 
 
-class BuySnack(Game):
+class BuySnack(GameRules):
     name = "buy-snack"
     task = "Your task is to buy the snack that the note asks for and hold it in your hands."
     max_score = 2

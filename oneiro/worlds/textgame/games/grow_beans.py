@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from oneiro.worlds.textgame.clutter import Spec, clutter, one_of, place
-from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.game import GameRules
 from oneiro.worlds.textgame.scene import Scene, Thing
 from oneiro.worlds.textgame.verbs import Verb
 
@@ -49,7 +49,7 @@ def _water(scene: Scene, pot: Thing, can: Thing) -> str:
     return f"You water the {pot.name}."
 
 
-class GrowBeans(Game):
+class GrowBeans(GameRules):
     name = "grow-beans"
     task = "Your task is to grow a bean plant and hold its beans in your hands."
     max_score = 3

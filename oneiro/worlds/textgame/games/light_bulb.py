@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from oneiro.worlds.textgame.clutter import clutter, place, some_of
-from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.game import GameRules
 from oneiro.worlds.textgame.scene import Scene, Thing
 from oneiro.worlds.textgame.verbs import Verb
 
@@ -46,7 +46,7 @@ def _disconnect(scene: Scene, first: Thing, second: Thing) -> str:
     return f"You disconnect the {first.name} from the {second.name}."
 
 
-class LightBulb(Game):
+class LightBulb(GameRules):
     name = "light-bulb"
     task = "Your task is to make the light bulb shine."
     max_score = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from oneiro.worlds.textgame.clutter import Spec, clutter, one_of, place
-from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.game import GameRules
 from oneiro.worlds.textgame.scene import Scene, Thing
 from oneiro.worlds.textgame.verbs import Verb
 
@@ -26,7 +26,7 @@ def _fill(scene: Scene, tray: Thing, tap: Thing) -> str:
     return f"You fill the {tray.name} with water."
 
 
-class MakeIce(Game):
+class MakeIce(GameRules):
     name = "make-ice"
     task = "Your task is to put ice in the glass."
     max_score = 2

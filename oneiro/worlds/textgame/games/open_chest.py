@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from oneiro.worlds.textgame.clutter import clutter, one_of, place, some_of
-from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.game import GameRules
 from oneiro.worlds.textgame.scene import AGENT, Scene, Thing
 from oneiro.worlds.textgame.verbs import Verb, can_open
 
@@ -81,7 +81,7 @@ def _unlock(scene: Scene, thing: Thing, key: Thing) -> str:
     return f"You unlock the {thing.name}."
 
 
-class OpenChest(Game):
+class OpenChest(GameRules):
     name = "open-chest"
     task = "Your task is to find the gem and hold it in your hands."
     max_score = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from oneiro.worlds.textgame.clutter import Spec, clutter, one_of, place
-from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.game import GameRules
 from oneiro.worlds.textgame.scene import Scene, Thing
 from oneiro.worlds.textgame.verbs import Verb
 
@@ -71,7 +71,7 @@ def _eat(scene: Scene, food: Thing) -> str:
     return "It is delicious."
 
 
-class RoastMarshmallow(Game):
+class RoastMarshmallow(GameRules):
     name = "roast-marshmallow"
     task = "Your task is to eat a golden marshmallow."
     max_score = 3
