@@ -151,8 +151,8 @@ def ask(game: Game, settings: DialogueSettings, chat: ChatFormat | None, respons
         row = game.episode.rows[-1]
         row.segments.append(given(chat.next_user(message, game.ended), turn=number))
     else:
-        asked = chat.whole(game.messages) if growing else chat.opening(message, system)
-        row = Row([given(asked, turn=number)])
+        prompt = chat.whole(game.messages) if growing else chat.opening(message, system)
+        row = Row([given(prompt, turn=number)])
         game.episode.rows.append(row)
     if response_prefix:
         row.segments.append(given(chat.encode(response_prefix), role="assistant", turn=number))
@@ -183,15 +183,15 @@ class _Reaction:
     """What the world looks like after it, where the world draws itself."""
 
 
-def take_many(asked: Sequence[Game], answers: Sequence[Sample], settings: DialogueSettings) -> None:
+def take_many(games: Sequence[Game], answers: Sequence[Sample], settings: DialogueSettings) -> None:
     """Read the answers, act in the worlds, all at once, and write down what it earned."""
-    heard = []
-    for game, answer in zip(asked, answers, strict=True):
+    reactions = []
+    for game, answer in zip(games, answers, strict=True):
         with guard(game):
             reaction = _hear(game, answer, settings)
             if reaction is not None:
-                heard.append(reaction)
-    place, acting = 0, [reaction for reaction in heard if reaction.reply.actions]
+                reactions.append(reaction)
+    place, acting = 0, [reaction for reaction in reactions if reaction.reply.actions]
     while acting:
         actions = [reaction.reply.actions[place] for reaction in acting]
         results = many.step_many([reaction.game.playing for reaction in acting], actions)
@@ -200,7 +200,7 @@ def take_many(asked: Sequence[Game], answers: Sequence[Sample], settings: Dialog
                 _note(reaction, action, _unless_raised(result))
         place += 1
         acting = [one for one in acting if not one.game.over and place < len(one.reply.actions)]
-    for reaction in heard:
+    for reaction in reactions:
         if reaction.game.episode.finish_reason is not FinishReason.ERROR:
             _settle(reaction, settings)
 
@@ -208,11 +208,11 @@ def take_many(asked: Sequence[Game], answers: Sequence[Sample], settings: Dialog
 def _hear(game: Game, answer: Sample, settings: DialogueSettings) -> _Reaction | None:
     """Read an answer; None where none came."""
     episode = game.episode
-    said = answer.segments(turn=game.turn)
+    segments = answer.segments(turn=game.turn)
     if len(game.prompt):
-        episode.rows[-1].segments.extend(said)
+        episode.rows[-1].segments.extend(segments)
     elif answer.prompt is not None:
-        episode.rows.append(Row([given(answer.prompt, turn=game.turn), *said]))
+        episode.rows.append(Row([given(answer.prompt, turn=game.turn), *segments]))
     game.messages.append({"role": "assistant", "content": answer.text})
     game.ended = answer.finish_reason is FinishReason.TOKEN
     if answer.finish_reason is FinishReason.ERROR:

@@ -102,8 +102,8 @@ def history_message(
         return _after_actions(world, past, turn, state, actions_left, settings)
     kept = past[-settings.window :] if settings.context == "window" else []
     if settings.brief:
-        told = [f"{show_state(before, settings)}\n{_done(actions)}" for before, actions, _ in kept]
-        return "\n\n".join([*told, show_state(state, settings)])
+        turns = [f"{show_state(before, settings)}\n{_done(actions)}" for before, actions, _ in kept]
+        return "\n\n".join([*turns, show_state(state, settings)])
     lines = [world.instruction, f"Give up to {settings.actions_per_turn} actions a turn, separated by '{SEPARATOR}'."]
     for offset, (before, actions, reward) in enumerate(kept):
         earned = f" Reward: {reward:g}." if settings.show_reward else ""

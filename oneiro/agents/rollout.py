@@ -89,11 +89,12 @@ def play(
 
 @dataclass(slots=True)
 class _Places:
-    """Games that are asked together, and what is asked of them."""
+    """Games that are answered together."""
 
     count: int
     games: list[Game] = field(default_factory=list)
-    asked: list[Game] = field(default_factory=list)
+    waiting: list[Game] = field(default_factory=list)
+    """Those of them that wait for an answer."""
     answers: Future[list[Sample]] | None = None
 
 
@@ -122,7 +123,7 @@ class _Rollout:
             return
         everybody = _Places(places)
         while self._ask(everybody):
-            self._take(everybody, self._answer(everybody.asked), advance)
+            self._take(everybody, self._answer(everybody.waiting), advance)
 
     def _waits(self) -> bool:
         games.make(self.games[0], self.make_world)
@@ -137,7 +138,7 @@ class _Rollout:
         def ask(half: _Places) -> None:
             # In the context of this thread, so that sampling knows whether ranks share it.
             own = copy_context()
-            half.answers = thread.submit(own.run, self._answer, half.asked) if self._ask(half) else None
+            half.answers = thread.submit(own.run, self._answer, half.waiting) if self._ask(half) else None
 
         try:
             for half in halves:
@@ -154,7 +155,7 @@ class _Rollout:
 
     def _ask(self, places: _Places) -> bool:
         """Fill free places, and put the state of every game into words; whether there is anything to answer."""
-        places.asked, asking = [], list(places.games)
+        places.waiting, asking = [], list(places.games)
         longest = getattr(self.policy, "longest_prompt", None)
         while True:
             new = self._begin(places.count - len(places.games))
@@ -167,11 +168,11 @@ class _Rollout:
                     if game.turn > 1 and longest is not None and len(game.prompt) > longest:
                         games.leave(game)
                     else:
-                        places.asked.append(game)
+                        places.waiting.append(game)
             asking = []
             self._close(places)
             if len(places.games) == places.count or self.begun == len(self.games):
-                return bool(places.asked)
+                return bool(places.waiting)
 
     def _begin(self, count: int) -> list[Game]:
         """The next games, as many as there are places for."""
@@ -185,7 +186,7 @@ class _Rollout:
         return new
 
     def _take(self, places: _Places, answers: Sequence[Sample], advance: Callable[[int], object]) -> None:
-        games.take_many(places.asked, answers, self.settings)
+        games.take_many(places.waiting, answers, self.settings)
         for game in places.games:
             game.over = game.over or game.turn == self.settings.max_turns
         self._close(places)
@@ -200,18 +201,18 @@ class _Rollout:
                 self.ended += 1
         places.games = [game for game in places.games if not game.over]
 
-    def _answer(self, asked: list[Game]) -> list[Sample]:
+    def _answer(self, waiting: list[Game]) -> list[Sample]:
         """What the policy says, with random numbers that depend on nothing but the turn."""
-        own = [seeds.derive(self.seed, "turn", game.turn) for game in asked]
+        own = [seeds.derive(self.seed, "turn", game.turn) for game in waiting]
         together = getattr(self.policy, "answer_each", None)
         if together is not None:
-            answers: list[Sample] = together(asked, own)
+            answers: list[Sample] = together(waiting, own)
             return answers
         samples: dict[int, Sample] = {}
         for number in dict.fromkeys(own):  # a batch of turns has one seed
             places = [place for place, seed in enumerate(own) if seed == number]
-            samples.update(zip(places, self.policy.answer([asked[place] for place in places], number), strict=True))
-        return [samples[place] for place in range(len(asked))]
+            samples.update(zip(places, self.policy.answer([waiting[place] for place in places], number), strict=True))
+        return [samples[place] for place in range(len(waiting))]
 
 
 def _unless_all_lost(episodes: list[Episode]) -> list[Episode]:

@@ -159,17 +159,17 @@ def learnable(episodes: Sequence[Episode]) -> list[Episode]:
 def learner_settings(settings: RlSettings, max_tokens: int | None = None) -> LearnerSettings:
     """The learner's settings with what the loop and its algorithm have to say about the loss."""
     loss = settings.learner.loss
-    said: dict[str, object] = {**settings.algorithm.loss, "max_tokens": loss.max_tokens or max_tokens}
+    updates: dict[str, object] = {**settings.algorithm.loss, "max_tokens": loss.max_tokens or max_tokens}
     if settings.algorithm.aggregate is not None:
-        said["aggregate"] = settings.algorithm.aggregate
-    if said.get("aggregate", loss.aggregate) == "constant" and said["max_tokens"] is None:
+        updates["aggregate"] = settings.algorithm.aggregate
+    if updates.get("aggregate", loss.aggregate) == "constant" and updates["max_tokens"] is None:
         raise OneiroError(
             "the aggregation 'constant' divides by the most tokens that a row may sample; set learner.loss.max_tokens"
         )
     if settings.environment_ce:
         # A component is a mean over its tokens: what counts against the policy's loss is the component's weight.
-        said["ce"] = settings.environment_ce
-    return settings.learner.model_copy(update={"loss": loss.model_copy(update=said)})
+        updates["ce"] = settings.environment_ce
+    return settings.learner.model_copy(update={"loss": loss.model_copy(update=updates)})
 
 
 def make_learners(

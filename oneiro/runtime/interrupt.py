@@ -25,7 +25,8 @@ class Stopped(KeyboardInterrupt):
 @dataclass
 class _State:
     deferring: int = 0
-    asked: bool = False
+    requested: bool = False
+    """A first signal came, and waits for the checkpoint."""
     notice: bytes = NOTICE
 
 
@@ -41,22 +42,22 @@ def handle() -> Iterator[None]:
     owner = os.getpid()
 
     def hear(number: int, frame: FrameType | None) -> None:
-        if os.getpid() == owner and _state.deferring and not _state.asked:
-            _state.asked = True
+        if os.getpid() == owner and _state.deferring and not _state.requested:
+            _state.requested = True
             if distributed.is_main_process():
                 os.write(2, _state.notice)  # printing is not safe in the middle of anything
             return
         raise KeyboardInterrupt
 
-    heard = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, hear) for number in heard}
-    _state.asked = False
+    signals = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, hear) for number in signals}
+    _state.requested = False
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler or signal.SIG_DFL)
-        _state.asked = False
+        _state.requested = False
 
 
 @contextmanager
@@ -75,7 +76,7 @@ def postpone() -> Iterator[None]:
     """Inside, the first signal waits for the end: what must not be cut in two, and does not take long."""
     with _defer(b""):
         yield
-    if _state.asked:
+    if _state.requested:
         raise KeyboardInterrupt
 
 
@@ -104,7 +105,7 @@ class Saving:
     def due(self) -> bool:
         """Whether to save now: where one rank is late or was stopped, all save."""
         late = self._seconds is not None and time.monotonic() - self._last >= self._seconds
-        return distributed.any_rank(late or _state.asked)
+        return distributed.any_rank(late or _state.requested)
 
     def done(self) -> None:
         """It was saved."""
@@ -112,5 +113,5 @@ class Saving:
 
     def stop(self) -> None:
         """End here where a signal asked for it, on whatever rank."""
-        if distributed.any_rank(_state.asked):
+        if distributed.any_rank(_state.requested):
             raise KeyboardInterrupt

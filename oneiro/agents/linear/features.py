@@ -102,7 +102,7 @@ class PageFeatures:
         rest = self.intent
         for name in self.names:
             rest = rest.replace(name, " ")
-        self.asked = stems(rest)
+        self.intent_words = stems(rest)
         self.plain_names = [plain(name) for name in self.names]
         self.elements = list(self._read(lines))
         self._general: dict[str, list[str]] = {}
@@ -151,7 +151,7 @@ class PageFeatures:
 
     def wanted(self, name: str) -> str:
         """How many of a name's words are asked for."""
-        return overlap(stems(name), self.asked)
+        return overlap(stems(name), self.intent_words)
 
     @cached_property
     def title(self) -> str:
@@ -170,15 +170,17 @@ class PageFeatures:
     @cached_property
     def arrived(self) -> str:
         """How many of the intent's names stand in the title, the address or a heading."""
-        said = plain(" ".join([self.address, *(e.name for e in self.elements if e.role in ("RootWebArea", "heading"))]))
-        count = sum(name in said for name in self.plain_names)
+        titles = plain(
+            " ".join([self.address, *(e.name for e in self.elements if e.role in ("RootWebArea", "heading"))])
+        )
+        count = sum(name in titles for name in self.plain_names)
         return "none" if not count else "all" if count == len(self.names) else "some"
 
     @cached_property
     def shown(self) -> str:
         """Whether an element of the page is one of the intent's names, or has one."""
-        said = {self.called(e.name) for e in self.elements if e.role in ("link", "cell", "heading", "button")}
-        return "is" if "is" in said else "has" if "has" in said else "no"
+        matches = {self.called(e.name) for e in self.elements if e.role in ("link", "cell", "heading", "button")}
+        return "is" if "is" in matches else "has" if "has" in matches else "no"
 
     @cached_property
     def left(self) -> str:
@@ -215,7 +217,7 @@ class PageFeatures:
         """Cues of a click on an element."""
         wanted, called, here = self.wanted(e.name), self.called(e.name), self.here(e.name)
         chosen = "selected: True" in e.properties
-        many = min(2, len(stems(e.name) & self.asked))
+        many = min(2, len(stems(e.name) & self.intent_words))
         return [
             f"click {e.role} wanted {wanted} {here} {chosen}",
             f"click {e.role} wanted {wanted} inside {e.inside} arrived {self.arrived}",
@@ -252,8 +254,8 @@ class PageFeatures:
 
     def stop(self) -> list[str]:
         """Cues of stopping without an answer."""
-        said = any(e.role == "StaticText" and self.called(e.name) == "has" for e in self.elements)
-        return [f"stop empty said {said} arrived {self.arrived}", *self.general("stop empty")]
+        confirmed = any(e.role == "StaticText" and self.called(e.name) == "has" for e in self.elements)
+        return [f"stop empty said {confirmed} arrived {self.arrived}", *self.general("stop empty")]
 
     def answer(self, e: PageElement, text: str, label: str) -> list[str]:
         """Cues of answering with an element's text or a part of it."""

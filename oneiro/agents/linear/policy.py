@@ -74,7 +74,7 @@ def choice(state: str, past: tuple[str, ...]) -> Choice:
     numbers = [
         match[1] for line in compact(state).splitlines() if (match := NUMBER.match(line)) and match[1] in elements
     ]
-    shown, asked = set(numbers), sorted(page.asked)[:MAX_INTENT_WORDS]
+    shown, intent_words = set(numbers), sorted(page.intent_words)[:MAX_INTENT_WORDS]
     # A long list shows only what is selected; what the intent asks for can be chosen all the same.
     hidden = [
         e.number
@@ -82,7 +82,7 @@ def choice(state: str, past: tuple[str, ...]) -> Choice:
         if e.role == "option" and e.number not in shown and page.wanted(e.name) == "whole"
     ]
     actions: list[tuple[str, list[str]]] = [
-        ("stop []", ["stop", "stop empty", *_cross("stop", asked, page.arrived), *page.stop()])
+        ("stop []", ["stop", "stop empty", *_cross("stop", intent_words, page.arrived), *page.stop()])
     ]
     before = ""
     for number in sorted([*numbers, *hidden], key=int):
@@ -90,8 +90,10 @@ def choice(state: str, past: tuple[str, ...]) -> Choice:
         role, name = element.role, element.name
         met = _compare(name, intent)
         if role in CLICKABLE_ROLES:
-            features = ["click", f"click {role} {met}", f"click {role} {name[:40]}", *_cross(role, asked, name)]
-            actions.append((f"click [{number}]", [*features, *_cross("under", asked, before), *page.click(element)]))
+            features = ["click", f"click {role} {met}", f"click {role} {name[:40]}", *_cross(role, intent_words, name)]
+            actions.append(
+                (f"click [{number}]", [*features, *_cross("under", intent_words, before), *page.click(element)])
+            )
         elif role in FIELD_ROLES:
             filled = elements.get(str(int(number) + 1))
             full = "full" if filled is not None and filled.role == "StaticText" else "empty"
@@ -101,7 +103,10 @@ def choice(state: str, past: tuple[str, ...]) -> Choice:
                         f"type {role} {name[:40]} {place} {enter} {full}",
                         f"type {len(names)} {place} {enter} {full}",
                     ]
-                    crossed = [*_cross(f"type {place} {enter}", asked, name), *page.type(element, text, enter, full)]
+                    crossed = [
+                        *_cross(f"type {place} {enter}", intent_words, name),
+                        *page.type(element, text, enter, full),
+                    ]
                     actions.append((f"type [{number}] [{text}] [{enter}]", ["type", *features, *crossed]))
         if role in ANSWER_ROLES and name:
             for text, label in [(name, element.label), *parts(name)]:
@@ -112,7 +117,7 @@ def choice(state: str, past: tuple[str, ...]) -> Choice:
                         f"answer after {label.lower()[:40]}",
                         f"answer like {_shape(text)}",
                     ]
-                    about = [f"answer to {_compare(label, intent)}", *_cross("answer", asked, label)]
+                    about = [f"answer to {_compare(label, intent)}", *_cross("answer", intent_words, label)]
                     actions.append((f"stop [{text}]", [*features, *about, *page.answer(element, text, label)]))
         before = name
     last = past[-1].partition(" ")[0] if past else "nothing"
@@ -139,14 +144,14 @@ def _shape(name: str) -> str:
     return re.sub(r"[A-Za-z]+", "a", re.sub(r"\d+", "0", name))[:12]
 
 
-def _cross(kind: str, asked: Sequence[str], name: str) -> list[str]:
+def _cross(kind: str, intent_words: Sequence[str], name: str) -> list[str]:
     """Words that an intent asks for with words of a name."""
     ours = sorted(stems(name))[:4] or ["-"]
-    return [f"{kind}:{word}:{other}" for word in asked for other in ours]
+    return [f"{kind}:{word}:{other}" for word in intent_words for other in ours]
 
 
-def hash_features(told: Sequence[str]) -> Index:
-    return np.array(sorted({zlib.crc32(text.encode()) % SIZE for text in told}), np.int32)
+def hash_features(names: Sequence[str]) -> Index:
+    return np.array(sorted({zlib.crc32(text.encode()) % SIZE for text in names}), np.int32)
 
 
 def past_actions(message: str) -> tuple[str, ...]:

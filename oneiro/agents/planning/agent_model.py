@@ -63,11 +63,11 @@ class AgentModel(Dynamics[str]):
         reply = replies.read(text, self.dialogue.think, self.dialogue.world_model, parser=self.dialogue.parser)
         if not reply.actions:
             return
-        action, told = reply.actions[0], reply.body(reply.prediction)
+        action, prediction = reply.actions[0], reply.body(reply.prediction)
         votes[action] += 1
-        readable = told is not None and len(reply.actions) == 1 and self.world.parse(told) is not None
-        heard = self.predicted.setdefault((state, action), [])
-        heard.append(told if readable and told is not None else Malformed(Flaw.SHAPE))
+        readable = prediction is not None and len(reply.actions) == 1 and self.world.parse(prediction) is not None
+        predictions = self.predicted.setdefault((state, action), [])
+        predictions.append(prediction if readable and prediction is not None else Malformed(Flaw.SHAPE))
 
     def predict(self, pairs: Sequence[tuple[str, str]], outcomes: int = 1, seed: int = 0) -> list[list[Imagined[str]]]:
         """One outcome is the most frequent one. Predictions cost nothing more: the proposals paid for them."""

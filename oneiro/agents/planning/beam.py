@@ -74,14 +74,14 @@ class BeamSearch(Planner[StateT]):
         """One depth of all decisions: one call to propose, one to predict, one to value. Returns the new states."""
         here = [(root, key) for root, front in enumerate(fronts) for key in front]
         proposed = meter.propose([(root, graphs[root][key].state) for root, key in here])
-        asked = [
+        requests = [
             (root, key, action, weight)
             for (root, key), proposal in zip(here, proposed, strict=True)
             for action, weight in zip(proposal.actions, proposal.weights, strict=True)
         ]
-        answers = meter.predict([(root, graphs[root][key].state, action) for root, key, action, _ in asked])
+        answers = meter.predict([(root, graphs[root][key].state, action) for root, key, action, _ in requests])
         new: dict[tuple[int, Hashable], StateT] = {}
-        for (root, key, action, weight), outcomes in zip(asked, answers, strict=True):
+        for (root, key, action, weight), outcomes in zip(requests, answers, strict=True):
             vertex = graphs[root][key]
             vertex.weights[action] = weight
             if outcomes is None:

@@ -76,12 +76,14 @@ class ModelPredictiveControl(Planner[StateT]):
             if not alive:
                 return
             actions = self._actions(meter, alive, depth, elites, weights, rng)
-            asked = [(sequence, action) for sequence, action in zip(alive, actions, strict=True) if action is not None]
+            requests = [
+                (sequence, action) for sequence, action in zip(alive, actions, strict=True) if action is not None
+            ]
             for sequence, action in zip(alive, actions, strict=True):
                 sequence.over = action is None
-            answers = meter.predict([(sequence.root, sequence.state, action) for sequence, action in asked])
+            answers = meter.predict([(sequence.root, sequence.state, action) for sequence, action in requests])
             moved: list[_Sequence[StateT]] = []
-            for (sequence, action), outcomes in zip(asked, answers, strict=True):
+            for (sequence, action), outcomes in zip(requests, answers, strict=True):
                 if outcomes is None:
                     meter.ended[sequence.root], sequence.over = "tokens", True
                     continue
@@ -121,8 +123,8 @@ class ModelPredictiveControl(Planner[StateT]):
                 chosen[place] = known[sequence.root][int(draws[place] * len(known[sequence.root]))]
             else:
                 fresh.setdefault((sequence.root, self.dynamics.key(sequence.state)), []).append(place)
-        asked = [(root, alive[places[0]].state) for (root, _), places in fresh.items()]
-        for ((root, _), places), proposal in zip(fresh.items(), meter.propose(asked), strict=True):
+        states = [(root, alive[places[0]].state) for (root, _), places in fresh.items()]
+        for ((root, _), places), proposal in zip(fresh.items(), meter.propose(states), strict=True):
             if depth == 0:
                 weights[root].update(zip(proposal.actions, proposal.weights, strict=True))
             shares = list(accumulate(proposal.weights))

@@ -84,8 +84,8 @@ class PlanningPolicy(Generic[StateT]):
         action = decision.action
         if action is None:
             action = turn.playing.random_action(seeds.generator(seed, turn.seed))
-        told = next((c.predicted for c in decision.candidates if c.action == action), None)
-        return Sample.of_text(_write(action, turn.state, told) if self.predicts else replies.write([action]))
+        prediction = next((c.predicted for c in decision.candidates if c.action == action), None)
+        return Sample.of_text(_write(action, turn.state, prediction) if self.predicts else replies.write([action]))
 
 
 def _key(turn: Game) -> Key:

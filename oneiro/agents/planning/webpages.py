@@ -118,10 +118,10 @@ def address_rule(state: BrowsedPage, goal: Evaluation | None) -> Judged:
     if wanted.netloc != here.netloc:
         return Judged(0.0)
     path, present = _pieces(wanted.path), _pieces(here.path)
-    pairs, asked = parse_qsl(wanted.query), set(parse_qsl(here.query))
+    pairs, query = parse_qsl(wanted.query), set(parse_qsl(here.query))
     there = _in_common(path, present) if len(present) <= len(path) else 0
     held = {value.lower() for slot, value in sources_of(state.situation("none")).items() if slot.startswith("field")}
-    credit = sum(1.0 if pair in asked else 0.5 if pair[1].lower() in held else 0.0 for pair in pairs)
+    credit = sum(1.0 if pair in query else 0.5 if pair[1].lower() in held else 0.0 for pair in pairs)
     return Judged(ON_THE_WAY * (there + credit) / max(1, len(path) + len(pairs)))
 
 

@@ -292,16 +292,16 @@ def form_of(task: TextGamePredictor, cases: Iterable[Transition], answers: Mappi
     """The form in which most answers can be read where nearly none can in the form of `task`; None otherwise."""
     if task.config.transition == "score":
         return None  # has one form only
-    told = list(islice(((answers[case.id], case) for case in cases if case.id in answers), LOOKED_AT))
+    sample = list(islice(((answers[case.id], case) for case in cases if case.id in answers), LOOKED_AT))
 
     def readable(output: Output) -> int:
         other = TextGamePredictor(task.config.model_copy(update={"output": output}))
-        return sum(not isinstance(other.parse(text, case), Malformed) for text, case in told)
+        return sum(not isinstance(other.parse(text, case), Malformed) for text, case in sample)
 
-    if readable(task.config.output) > len(told) / 20:
+    if readable(task.config.output) > len(sample) / 20:
         return None
     best = max(FORMS, key=readable)
-    return best if readable(best) > len(told) / 2 else None
+    return best if readable(best) > len(sample) / 2 else None
 
 
 def answers_named(baselines: Mapping[str, Answers], name: str) -> Answers:

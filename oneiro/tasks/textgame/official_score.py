@@ -63,13 +63,13 @@ def official_score(text: str, truth: Transition) -> OfficialScore:
         return OfficialScore()
 
 
-def official_score_of(told: Prediction | Malformed, truth: Transition) -> OfficialScore:
+def official_score_of(prediction: Prediction | Malformed, truth: Transition) -> OfficialScore:
     """The same figures for a next state that was told in another form, as if it had been told as a difference."""
-    if isinstance(told, Malformed):
+    if isinstance(prediction, Malformed):
         return OfficialScore()
     present = by_uuid(truth.state)
-    predicted = {uuid: thing for uuid, thing in by_uuid(told.state).items() if uuid in present}
-    return _compare(truth, predicted, told.score or {})
+    predicted = {uuid: thing for uuid, thing in by_uuid(prediction.state).items() if uuid in present}
+    return _compare(truth, predicted, prediction.score or {})
 
 
 def _read(text: str) -> dict[str, Any] | None:
@@ -162,11 +162,11 @@ def _changed(old: Object, thing: Object, answer: Object) -> Iterator[bool]:
 
     A property that should vanish counts only where the answer keeps it, and then as wrong.
     """
-    before, after, told = old["properties"], thing["properties"], answer["properties"]
+    before, after, claimed = old["properties"], thing["properties"], answer["properties"]
     for key in before.keys() | after.keys():
         if key in after and (key not in before or before[key] != after[key]):
-            yield key in told and told[key] == after[key]
-        elif key not in after and key in told:
+            yield key in claimed and claimed[key] == after[key]
+        elif key not in after and key in claimed:
             yield False
     if sorted(old["contains"]) != sorted(thing["contains"]):
         yield sorted(thing["contains"]) == sorted(answer.get("contains", []))

@@ -255,9 +255,9 @@ def _on_both_sides(paths: Iterable[Path]) -> set[bytes] | None:
                 for extra in batch.column("extra_info").to_pylist():
                     if extra.get("duplicate") is None:
                         split = str(extra.get("split", "train"))
-                        asked = _question("", *_split(json.loads(extra["data_state"])), str(extra["data_action"]))
-                        if sides.setdefault(asked, split) != split:
-                            shared.add(asked)
+                        question = _question("", *_split(json.loads(extra["data_state"])), str(extra["data_action"]))
+                        if sides.setdefault(question, split) != split:
+                            shared.add(question)
     return shared if len({*sides.values()}) > 1 else None
 
 
@@ -265,8 +265,8 @@ def _of_answers(path: Path) -> bool:
     """Whether a file's ground truth is text to be learned, as in the public SFT file."""
     with _named(path):
         batch = next(pq.ParquetFile(path).iter_batches(1, columns=["reward_model"]), None)
-        told = batch.to_pylist() if batch is not None else []
+        rows = batch.to_pylist() if batch is not None else []
     try:
-        return bool(told) and "game_state" not in json.loads(told[0]["reward_model"]["ground_truth"])
+        return bool(rows) and "game_state" not in json.loads(rows[0]["reward_model"]["ground_truth"])
     except (ValueError, TypeError, KeyError):
         return True

@@ -108,17 +108,17 @@ class TextGamePredictor(Predictor[Transition, Messages, str, Prediction]):
     def target(self, case: Transition) -> str:
         """The true answer, after a written-out reason where reasoning is asked for."""
         config = self.config
-        told = answer(question(case, config.transition), config.transition, config.output)
-        return f"{rationale(case, config.transition)}\n{MARKER} {told}" if config.reasoning else told
+        text = answer(question(case, config.transition), config.transition, config.output)
+        return f"{rationale(case, config.transition)}\n{MARKER} {text}" if config.reasoning else text
 
     def parse(self, text: str, case: Situation) -> Prediction | Malformed:
-        asked = self._question(case)
+        step = self._question(case)
         if self.config.transition == "score":
-            return parse_score(text, asked.before)
+            return parse_score(text, step.before)
         if self.config.output == "full":
             return parse_full(text)
         read = parse_edits if self.config.output == "edits" else parse_difference
-        return read(text, asked.before, asked.score_before)
+        return read(text, step.before, step.score_before)
 
     def judge(self, text: str, case: Transition) -> AnswerOutcome:
         """The strict comparison of an answer with the truth."""
@@ -164,8 +164,8 @@ class TextGamePredictor(Predictor[Transition, Messages, str, Prediction]):
         return {"no change": self.no_change, **lookup, "perfect": self.perfect}
 
     def no_change(self, case: Situation) -> str:
-        asked = self._question(case)
-        still = AskedStep(asked.before, asked.before, asked.score_before, asked.score_before)
+        step = self._question(case)
+        still = AskedStep(step.before, step.before, step.score_before, step.score_before)
         return answer(still, self.config.transition, self.config.output)
 
     def perfect(self, case: Transition) -> str:
@@ -205,8 +205,8 @@ class TextGamePredictor(Predictor[Transition, Messages, str, Prediction]):
         rules = rules_text(self.rules, config.rules, first.game)
         parts = [f"An example of another game: {first.task}" + (f"\n\n{rules}" if rules else "")]
         for case in self._shown:
-            asked = question(case, config.transition)
-            situation = situation_text(case, asked, config.transition, config.layout)
-            told = answer(asked, config.transition, config.output, config.layout)
-            parts.append(f"{situation}\nAnswer: {told}")
+            step = question(case, config.transition)
+            situation = situation_text(case, step, config.transition, config.layout)
+            text = answer(step, config.transition, config.output, config.layout)
+            parts.append(f"{situation}\nAnswer: {text}")
         return "\n\n".join(parts)

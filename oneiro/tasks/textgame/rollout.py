@@ -86,11 +86,11 @@ def imagine(task: TextGamePredictor, situation: Situation, text: str) -> Situati
 
     The UUID base moves past every object the prediction brings in.
     """
-    told = task.parse(text, situation)
-    if isinstance(told, Malformed) or told.score is None:
+    prediction = task.parse(text, situation)
+    if isinstance(prediction, Malformed) or prediction.score is None:
         return None
-    base = max([situation.uuid_base, *(thing["uuid"] + 1 for thing in told.state)])
-    return replace(situation, state=told.state, score=told.score, action="", uuid_base=base)
+    base = max([situation.uuid_base, *(thing["uuid"] + 1 for thing in prediction.state)])
+    return replace(situation, state=prediction.state, score=prediction.score, action="", uuid_base=base)
 
 
 def accuracy_by_depth(
@@ -106,13 +106,13 @@ def accuracy_by_depth(
     rows = []
     for step in range(depth):
         active = [i for i, course in enumerate(trajectories) if step < len(course.commands)]
-        asked = {
+        questions = {
             i: replace(now, action=trajectories[i].commands[step]) for i in active if (now := imagined[i]) is not None
         }
-        answers = dict(zip(asked, predict(list(asked.values())) if asked else (), strict=True))
+        answers = dict(zip(questions, predict(list(questions.values())) if questions else (), strict=True))
         right, whole = Tally(), Tally()
         for i in active:
-            imagined[i] = imagine(task, asked[i], answers[i]) if i in asked else None
+            imagined[i] = imagine(task, questions[i], answers[i]) if i in questions else None
             correct = _agrees(imagined[i], *trajectories[i].truth[step])
             unbroken[i] = unbroken[i] and correct
             right.add(correct)
@@ -122,8 +122,8 @@ def accuracy_by_depth(
     return rows
 
 
-def _agrees(told: Situation | None, state: State, score: Score) -> bool:
-    return told is not None and same(told.score, score) and not edits(state, told.state)
+def _agrees(imagined: Situation | None, state: State, score: Score) -> bool:
+    return imagined is not None and same(imagined.score, score) and not edits(state, imagined.state)
 
 
 def search_in_model(
@@ -143,10 +143,10 @@ def search_in_model(
     kept: list[tuple[Situation, list[str]]] = [(start, [])]
     seen = {situation_key(start)}
     for _ in range(depth):
-        asked = [(replace(now, action=command), plan) for now, plan in kept for command in candidates(now)]
-        answers = predict([situation for situation, _ in asked]) if asked else ()
+        steps = [(replace(now, action=command), plan) for now, plan in kept for command in candidates(now)]
+        answers = predict([situation for situation, _ in steps]) if steps else ()
         fresh: list[tuple[Situation, list[str]]] = []
-        for (situation, plan), text in zip(asked, answers, strict=True):
+        for (situation, plan), text in zip(steps, answers, strict=True):
             there = imagine(task, situation, text)
             if there is None:
                 continue

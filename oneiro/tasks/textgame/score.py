@@ -99,12 +99,12 @@ class AnswerOutcome:
         return EXACT_SHARE * self.exact + (1 - EXACT_SHARE) * self.overlap
 
 
-def judge(asked: AskedStep, answer: Prediction | Malformed) -> AnswerOutcome:
+def judge(step: AskedStep, answer: Prediction | Malformed) -> AnswerOutcome:
     """Compare an answer with the truth."""
-    truth = asked.truth()
+    truth = step.truth()
     if isinstance(answer, Malformed):
         return AnswerOutcome(len(truth), 0, 0, {Error.MALFORMED: 1}, answer.flaw)
-    claimed = asked.edits_of(answer)
+    claimed = step.edits_of(answer)
     shared = truth.keys() & claimed.keys()
     right = sum(same(truth[place], claimed[place]) for place in shared)
     counts = {

@@ -105,15 +105,15 @@ class Pairing:
     def __init__(
         self,
         case: StateView,
-        asked: StateView,
+        target: StateView,
         args: Sequence[int],
         named: Sequence[int],
         case_base: int,
         asked_base: int,
     ) -> None:
-        self.uuids = pairs(case, asked, args, named)
+        self.uuids = pairs(case, target, args, named)
         self.case_base, self.asked_base = case_base, asked_base
-        self.names = {str(case.things[a].get("name")): str(asked.things[b].get("name")) for a, b in self.uuids.items()}
+        self.names = {str(case.things[a].get("name")): str(target.things[b].get("name")) for a, b in self.uuids.items()}
 
     def uuid(self, uuid: int) -> int | None:
         """The paired object, or the new one's place where the step creates it; None where there is none."""
@@ -152,7 +152,7 @@ class Pairing:
         return {**mine, **changed}
 
 
-def pairs(case: StateView, asked: StateView, args: Sequence[int] = (), named: Sequence[int] = ()) -> dict[int, int]:
+def pairs(case: StateView, target: StateView, args: Sequence[int] = (), named: Sequence[int] = ()) -> dict[int, int]:
     """Objects of the case and of the asked state that stand for each other, by uuid, each at most once.
 
     First those that the commands name, then what holds them, then equal name and uuid, equal name, equal type.
@@ -161,7 +161,7 @@ def pairs(case: StateView, asked: StateView, args: Sequence[int] = (), named: Se
     taken: set[int] = set()
 
     def pair(a: int | None, b: int | None) -> None:
-        if a in case.things and b in asked.things and a not in partner and b not in taken:
+        if a in case.things and b in target.things and a not in partner and b not in taken:
             partner[a] = b
             taken.add(b)
 
@@ -169,16 +169,16 @@ def pairs(case: StateView, asked: StateView, args: Sequence[int] = (), named: Se
         pair(a, b)
     for a, b in list(partner.items()):
         for _ in range(len(case.things)):  # a state may say that two objects hold each other
-            if a not in case.holder or b not in asked.holder:
+            if a not in case.holder or b not in target.holder:
                 break
-            a, b = case.holder[a], asked.holder[b]
+            a, b = case.holder[a], target.holder[b]
             pair(a, b)
     for uuid, thing in case.things.items():
-        if asked.things.get(uuid, {}).get("name") == thing.get("name"):
+        if target.things.get(uuid, {}).get("name") == thing.get("name"):
             pair(uuid, uuid)
     for alike in (_name, lambda thing: thing.get("type")):
         left = defaultdict(list)
-        for uuid, thing in asked.things.items():
+        for uuid, thing in target.things.items():
             if uuid not in taken:
                 left[alike(thing)].append(uuid)
         for uuid, thing in case.things.items():
@@ -187,9 +187,9 @@ def pairs(case: StateView, asked: StateView, args: Sequence[int] = (), named: Se
     return partner
 
 
-def transfer(before: State, after: State, pairing: Pairing, asked: State) -> State | None:
+def transfer(before: State, after: State, pairing: Pairing, target: State) -> State | None:
     """The asked state with the edits that turn `before` into `after`; None where one of them cannot be made."""
-    old, new, state = ({thing["uuid"]: thing for thing in each} for each in (before, after, asked))
+    old, new, state = ({thing["uuid"]: thing for thing in each} for each in (before, after, target))
     todo = defaultdict(list)
     for place, value in sorted(edits(before, after).items(), key=repr):
         todo[place[0]].append((place[1:], value))

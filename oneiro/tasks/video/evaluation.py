@@ -299,8 +299,8 @@ class VideoLookup:
 
     def nearest(self, clips: Clips) -> Windows:
         """The nearest segment of each, [N, 2]: its episode and its first frame."""
-        asked = self._scale(*self._raw(clips))
-        chosen = [int(np.argmin(np.abs(self.features - one).sum(axis=1))) for one in asked]
+        queries = self._scale(*self._raw(clips))
+        chosen = [int(np.argmin(np.abs(self.features - one).sum(axis=1))) for one in queries]
         return self.windows[np.array(chosen, np.int64)]
 
     def _raw(self, clips: Clips) -> tuple[Features, Features]:

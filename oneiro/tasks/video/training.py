@@ -216,15 +216,17 @@ def given_transformer(recipe: VideoRecipe) -> VideoModel:
     place = existing(str(recipe.init_from.transformer))
     of_a_run = (place / "checkpoints" / PRETRAIN).is_dir()
     language, task, metadata = open_model(place, PRETRAIN if of_a_run else None)
-    asked = recipe.layout.of(task.tokenizer, task.layout.action_tokens).data()
-    other = {f"layout.{key}": value for key, value in task.layout.data().items() if asked[key] != value}
+    wanted = recipe.layout.of(task.tokenizer, task.layout.action_tokens).data()
+    other = {f"layout.{key}": value for key, value in task.layout.data().items() if wanted[key] != value}
     if "layout.marks" in other:  # not a setting of its own: the layout's name decides it
         other["layout.name"] = "single" if other.pop("layout.marks") else "multi"
     if metadata.test_every != recipe.data.test_every:
         other["data.test_every"] = metadata.test_every  # or some of its training episodes would be called unseen
     if other:
-        said = " ".join(f"{key}={value}" for key, value in other.items())
-        raise OneiroError(f"the transformer at {place} was trained with {said}, the recipe says otherwise; set these")
+        settings = " ".join(f"{key}={value}" for key, value in other.items())
+        raise OneiroError(
+            f"the transformer at {place} was trained with {settings}, the recipe says otherwise; set these"
+        )
     return VideoModel(language, task, metadata)
 
 

@@ -61,8 +61,8 @@ class BrowsedPage:
 
     def after(self, action: str, page: PageState) -> BrowsedPage:
         """Where an action that leads to `page` leaves off."""
-        told = (*self.previous, self.situation(action).described)[-HISTORY:]
-        return replace(self, page=page, past=(*self.past, action), previous=told)
+        previous = (*self.previous, self.situation(action).described)[-HISTORY:]
+        return replace(self, page=page, past=(*self.past, action), previous=previous)
 
     def stop(self, action: str, answer: str) -> BrowsedPage:
         return replace(self, past=(*self.past, action), answer=answer)
@@ -142,8 +142,8 @@ class PageDynamics(Dynamics[BrowsedPage]):
         self, pairs: Sequence[tuple[BrowsedPage, str]], outcomes: int = 1, seed: int = 0
     ) -> list[list[Imagined[BrowsedPage]]]:
         predictions: list[Imagined[BrowsedPage] | None] = [_predict_known(state, action) for state, action in pairs]
-        asked = [pair for pair, known in zip(pairs, predictions, strict=True) if known is None]
-        pages = iter(self.next_pages(asked) if asked else ())
+        unknown = [pair for pair, known in zip(pairs, predictions, strict=True) if known is None]
+        pages = iter(self.next_pages(unknown) if unknown else ())
         for place, (state, action) in enumerate(pairs):
             if predictions[place] is None:
                 page = next(pages)

@@ -51,11 +51,11 @@ class PageLookup:
         lines = {item.line for item in shown_items(case, self.lines)}
         steps: list[PageTransition] = []
         for key in self.keys(case)[1 if apart else 0 :]:
-            asked = self.keys(case)[0] if apart else None
+            question = self.keys(case)[0] if apart else None
             group = [
                 other
                 for other in self.places.get(key, ())
-                if other.episode != own and other not in steps and self.keys(other)[0] != asked
+                if other.episode != own and other not in steps and self.keys(other)[0] != question
             ]
             group.sort(key=lambda other: -_overlap(lines, self.text_of(other)))
             steps += group[: count - len(steps)]

@@ -139,9 +139,9 @@ class WebPagePredictor(Predictor[PageTransition, Messages, str, PagePrediction])
     def heads_right(self, text: str, case: PageTransition) -> dict[str, float]:
         """Which of the heads an answer gets right."""
         read = self.parse(text, case)
-        said = {} if isinstance(read, Malformed) else read.outcome
+        claimed = {} if isinstance(read, Malformed) else read.outcome
         true = dict(line.split(": ", 1) for line in outcome_lines(case, self.config.heads))
-        return {head: float(said.get(head) == value) for head, value in true.items()}
+        return {head: float(claimed.get(head) == value) for head, value in true.items()}
 
     def reward(self, text: str, case: PageTransition) -> Reward:
         f1 = self.score(text, case).f1

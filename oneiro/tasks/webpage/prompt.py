@@ -147,5 +147,5 @@ def answer(change: Diff, deletions: Deletions = "lines", outcome: Sequence[str] 
 
 def outcome_lines(case: PageTransition, heads: Sequence[Head]) -> list[str]:
     """What truly came of an action besides the change."""
-    said = {"url": case.after.url, "done": "yes" if case.done else "no", "reward": f"{case.reward:g}"}
-    return [f"{head}: {said[head]}" for head in heads]
+    values = {"url": case.after.url, "done": "yes" if case.done else "no", "reward": f"{case.reward:g}"}
+    return [f"{head}: {values[head]}" for head in heads]

@@ -42,7 +42,7 @@ class RecordingWeb(WebWorld):
         observation = super().reset(seed=seed, options=options)
         self.steps = []
         self.probing = False
-        self.said: tuple[str, ...] = ()
+        self.history: tuple[str, ...] = ()
         self.episode = f"{self.task.task_id}/{self.seed}/{self.member}"
         return observation
 
@@ -74,12 +74,12 @@ class RecordingWeb(WebWorld):
             )
         )
         if not self.probing:
-            self.said = (*self.said, situation.described)[-HISTORY:]
+            self.history = (*self.history, situation.described)[-HISTORY:]
         return outcome
 
     def situation(self, action: str) -> PageSituation:
         """What may be known before an action."""
-        return PageSituation(self.task.sites[0], self.task.intent, PageState.of(self.page), action, self.said)
+        return PageSituation(self.task.sites[0], self.task.intent, PageState.of(self.page), action, self.history)
 
     def probe(self, rng: np.random.Generator) -> None:
         """Try an action that should do nothing; what it does is recorded.

@@ -96,13 +96,13 @@ def errors_by_depth(
     errors: dict[int, list[float]] = {depth: [] for depth in depths}
     for depth in range(1, max(depths, default=0) + 1):
         alive = [number for number in states if len(episodes[number]) >= depth]
-        asked = []
+        situations = []
         for number in alive:
             true = episodes[number][depth - 1]
             action = carry_over(true.action, true.state, states[number])
-            asked.append(replace(true.situation(), state=states[number], action=action))
-        answers = predict(asked) if asked else []
-        for number, situation, text in zip(alive, asked, answers, strict=True):
+            situations.append(replace(true.situation(), state=states[number], action=action))
+        answers = predict(situations) if situations else []
+        for number, situation, text in zip(alive, situations, answers, strict=True):
             imagined = imagine(task, situation, text)
             states[number] = imagined.state if imagined is not None else states[number]
             if depth in errors:

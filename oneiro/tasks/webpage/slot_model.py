@@ -106,10 +106,10 @@ class SlotModel:
         """Learn from steps; those that end an episode by an answer are left out."""
         cases = [case for case in cases if not case.stops]
         model = cls()
-        told = [model._outcome(case) for case in cases]
-        model.outcomes = sorted(set(told))
-        model._learn_lines(cases, told)
-        model._learn_outcomes(cases, told, epochs, rate, seed)
+        outcomes = [model._outcome(case) for case in cases]
+        model.outcomes = sorted(set(outcomes))
+        model._learn_lines(cases, outcomes)
+        model._learn_outcomes(cases, outcomes, epochs, rate, seed)
         return model
 
     def _outcome(self, case: PageTransition) -> Outcome:
@@ -120,8 +120,8 @@ class SlotModel:
             self.changes.append(change)
         return f"change {self.changes.index(change)}"
 
-    def _learn_lines(self, cases: Sequence[PageTransition], told: Sequence[Outcome]) -> None:
-        pages = [(outcome, case, sources_of(case)) for outcome, case in zip(told, cases, strict=True)]
+    def _learn_lines(self, cases: Sequence[PageTransition], outcomes: Sequence[Outcome]) -> None:
+        pages = [(outcome, case, sources_of(case)) for outcome, case in zip(outcomes, cases, strict=True)]
         pages = [one for one in pages if one[0].startswith("page ")]
         written = [
             [(line, to_template(line.name, sources)) for line in map(Line.of, case.after.items)]
@@ -150,7 +150,7 @@ class SlotModel:
             self.lines[outcome] = [line for line, _ in likely]
 
     def _learn_outcomes(
-        self, cases: Sequence[PageTransition], told: Sequence[Outcome], epochs: int, rate: float, seed: int
+        self, cases: Sequence[PageTransition], outcomes: Sequence[Outcome], epochs: int, rate: float, seed: int
     ) -> None:
         rows = []
         for case in cases:
@@ -163,7 +163,7 @@ class SlotModel:
                 logits = self.weights[rows[place]].sum(axis=0)
                 slope = np.exp(logits - logits.max())
                 slope /= slope.sum()
-                slope[numbers[told[place]]] -= 1
+                slope[numbers[outcomes[place]]] -= 1
                 self.weights[rows[place]] -= rate / len(rows[place]) ** 0.5 * slope
 
     # Prediction
@@ -255,13 +255,15 @@ def _apply_change(case: PageSituation, change: Change, sources: Sources) -> Page
     return PageState(case.state.url, tuple(item._replace(id=first + at) for at, item in enumerate(items)))
 
 
-def right_kind(told: PageState | None, case: PageTransition) -> bool:
+def right_kind(predicted: PageState | None, case: PageTransition) -> bool:
     """Whether a prediction has the right address, but for numbers in its path, or the right lines of a page that stays.
 
     A page's lines cannot all be known; an address says which page it is.
     """
-    if told is None:
+    if predicted is None:
         return False
     if case.state.same_document(case.after):
-        return told.url == case.state.url and [i.line for i in told.items] == [i.line for i in case.after.items]
-    return slotted_url(told.url, {}) == slotted_url(case.after.url, {})
+        return predicted.url == case.state.url and [i.line for i in predicted.items] == [
+            i.line for i in case.after.items
+        ]
+    return slotted_url(predicted.url, {}) == slotted_url(case.after.url, {})

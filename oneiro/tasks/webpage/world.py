@@ -52,7 +52,7 @@ class LearnedPage(LearnedWorld, WebWorld):  # type: ignore[misc]
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         observation = super().reset(seed=seed, options=options)
-        self.said: tuple[str, ...] = ()
+        self.history: tuple[str, ...] = ()
         self.won = False
         self.show(PageState.of(self.page))
         return observation
@@ -68,7 +68,7 @@ class LearnedPage(LearnedWorld, WebWorld):  # type: ignore[misc]
         text = self.predict([situation])[0]
         imagined, before = imagine(self.predictor, situation, text), self.present
         heads: Mapping[str, str] = imagined.prediction.outcome if imagined is not None else {}
-        self.said = (*self.said, situation.described)[-HISTORY:]
+        self.history = (*self.history, situation.described)[-HISTORY:]
         self.notice = ""
         stops = parsed.kind is Kind.STOP
         if imagined is not None and not stops:
@@ -85,7 +85,7 @@ class LearnedPage(LearnedWorld, WebWorld):  # type: ignore[misc]
 
     def situation(self, action: str) -> PageSituation:
         """What the predictor may know before an action."""
-        return PageSituation(self.task.sites[0], self.task.intent, self.present, action, self.said)
+        return PageSituation(self.task.sites[0], self.task.intent, self.present, action, self.history)
 
     def show(self, state: PageState) -> None:
         """Go on from a page, true or imagined: a planner returns to where it branched off."""
@@ -177,12 +177,12 @@ class DreamedWeb(LearnedPage):
         if parsed.kind is Kind.STOP:
             return self._grade_page(done=True, effective=True, malformed=False)
         case, before = self.situation(action), self.present
-        told = self.pages([case])[0]
-        self.said = (*self.said, case.described)[-HISTORY:]
+        predicted = self.pages([case])[0]
+        self.history = (*self.history, case.described)[-HISTORY:]
         self.done_so_far.append(parsed)
-        if told is not None:
-            self.show(told)
-        malformed, effective = told is None, self.present != before
+        if predicted is not None:
+            self.show(predicted)
+        malformed, effective = predicted is None, self.present != before
         if self.remaining > 1:
             return self.outcome(0.0, effective=effective, malformed=malformed)
         return self._grade_page(done=False, effective=effective, malformed=malformed)
@@ -192,10 +192,10 @@ class DreamedWeb(LearnedPage):
         return self.outcome(float(self.won), done=done, success=self.won, effective=effective, malformed=malformed)
 
 
-def predict_together(pages: NextPages, asked: Sequence[tuple[World, str]]) -> None:
+def predict_together(pages: NextPages, pairs: Sequence[tuple[World, str]]) -> None:
     """Predict the next step of many dreams in one call; those that share `pages` (`Remembered`) find it there."""
     cases = []
-    for world, action in asked:
+    for world, action in pairs:
         assert isinstance(world, DreamedWeb)
         parsed = world.grammar.parse(action)
         if not isinstance(parsed, Malformed) and parsed.kind is not Kind.STOP:
