@@ -61,6 +61,8 @@ class Phases:
         shares = self.recipe.curriculum == recipe.curriculum
         self.first_play = (run.path if shares else self.base) / "phase_1"
         """Where the first phase's play is."""
+        self.latest: tuple[int, Agent] | None = None
+        """The actor in memory and the phase it comes from, so that the next stage need not load it."""
 
     def train(self, outcomes: dict[str, OutcomeModel], test_keys: Sequence[str]) -> None:
         """All phases. `outcomes` label episodes; no training task has one of `test_keys`."""
@@ -68,6 +70,7 @@ class Phases:
         for k in range(1, self.recipe.phases + 1):
             for name, work in self.stages(k).items():
                 self.run.stage(self.stage(k, name), lambda k=k, work=work: work(k))  # type: ignore[misc]
+        self.latest = None
 
     def stages(self, k: int) -> dict[str, Stage]:
         """Those that a phase of this variant has, in order."""
@@ -80,7 +83,10 @@ class Phases:
             stages["replay"] = self.replay
         if self.algorithm.outcome_critic:
             stages["critic"] = self.critic
-        return stages | {"actor": self.actor, "evaluate": self.evaluate}
+        stages["actor"] = self.actor
+        if k % self.recipe.evaluation.every == 0 or k == self.recipe.phases:
+            stages["evaluate"] = self.evaluate
+        return stages
 
     def stage_names(self) -> list[str]:
         return [self.stage(k, name) for k in range(1, self.recipe.phases + 1) for name in self.stages(k)]
@@ -113,7 +119,9 @@ class Phases:
 
     def actor_after(self, k: int) -> Agent:
         """The actor after phase k; after phase 0, the one after SFT."""
-        return agents.agent_after(self.recipe, self.run, self.folder(k) if k else None)
+        if self.latest is None or self.latest[0] != k:
+            self.latest = k, agents.agent_after(self.recipe, self.run, self.folder(k) if k else None)
+        return self.latest[1]
 
     def drop(self, k: int, name: str) -> None:
         """Forget a state that nobody reads any more. Phase k + 1 still does where it is interrupted."""
@@ -295,6 +303,7 @@ class Phases:
             self.algorithm, lessons, values, numbers, seed, lambda step, update: self.run.log(stage, step, update)
         )
         actor.save(self.folder(k))
+        self.latest = k, actor
         self.drop(k - 2, agents.LEARNER)
         return {**result, "positive": float(np.mean([row["target"] > 0 for row in rows])) if rows else 0.0}
 
