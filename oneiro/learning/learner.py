@@ -201,8 +201,8 @@ class Learner:
         self.vanishing = self.vanishing + 1 if changed < VANISHING else 0
         if self.vanishing == PATIENCE:
             warnings.warn(
-                f"{PATIENCE} updates in a row at a learning rate of {rate:.1e} changed less than {VANISHING:.0e} of the "
-                "weights: raise the learning rate, or make many more updates",
+                f"{PATIENCE} updates in a row at a learning rate of {rate:.1e} changed less than {VANISHING:.0e} of "
+                "the weights: raise the learning rate, or make many more updates",
                 stacklevel=2,
             )
 
