@@ -51,6 +51,8 @@ class Optimiser:
         self.parts: list[Any] = []
         self.applied = 0
         """How often `step` has changed weights: not where a step of RL had nothing to learn from."""
+        self.changed: Tensor | None = None
+        """Part of the rounded weights that the last update really changed; None where no weight is rounded."""
         others = self.masters
         if settings.name == "muon":
             inside = [name in hidden for name in self.names]
@@ -94,11 +96,20 @@ class Optimiser:
                 group["lr"] = lr
             part.step()
         self.applied += 1
-        with torch.no_grad():
-            for parameter, master in zip(self.parameters, self.masters, strict=True):
-                if master is not parameter:
-                    parameter.copy_(master)
+        self.changed = self.round_masters()
         self.zero_grad()
+
+    @torch.no_grad()
+    def round_masters(self) -> Tensor | None:
+        """The masters into the weights that compute, in their type; returns the part of those that changed."""
+        changed, count = None, 0
+        for parameter, master in zip(self.parameters, self.masters, strict=True):
+            if master is not parameter:
+                rounded = master.to(parameter.dtype)
+                differs = (rounded != parameter).sum()
+                changed, count = differs if changed is None else changed + differs, count + parameter.numel()
+                parameter.copy_(rounded)
+        return None if changed is None else changed / count
 
     def zero_grad(self) -> None:
         """Forget gathered gradients."""
