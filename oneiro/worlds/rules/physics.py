@@ -30,6 +30,7 @@ WORDS = ("zo", "ka", "mu", "ri")
 SHIFTS = ((-1, 0), (0, 1), (1, 0), (0, -1))
 """Rows and columns of up, right, down, left."""
 LETTERS = "URDL"
+"""Of moves, in displacements and before what lies in that direction."""
 GLYPHS = tuple("ABCEFGHIJKMNOPQSTVWXYZ#$%&+=?!^~<>/:;_()")
 """Drawn for walls and the things of the twists; the letters of moves are not among them."""
 FLOOR, WALL, GOAL = 0, 1, 2
@@ -306,7 +307,8 @@ def show_map(physics: Physics, room: Room) -> str:
 
 def show_sight(physics: Physics, room: Room) -> str:
     """Two tiles each up, right, down and left of the walker, then what the rules remember; one line."""
-    return " ".join([*(glyph for arm in _arms(physics, room) for glyph in arm), *status(physics, room)])
+    arms = (f"{letter} {near} {far}" for letter, (near, far) in zip(LETTERS, _arms(physics, room), strict=True))
+    return " ".join([*arms, *status(physics, room)])
 
 
 def _arms(physics: Physics, room: Room) -> Iterator[tuple[str, str]]:

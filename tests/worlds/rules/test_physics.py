@@ -31,7 +31,7 @@ UP, RIGHT, DOWN, LEFT = range(4)
 
 
 def rules(*twists: str, ways: tuple[int, int] = (RIGHT, RIGHT)) -> Physics:
-    """Words 0 to 3 are up, right, down, left; # is a wall, A and B are the first twist's things, C and E the other's."""
+    """Words 0 to 3 are up, right, down, left; # is a wall, A and B are of the first twist, C and E of the other."""
     pair = tuple(sorted(twists, key=TWISTS.index))
     return Physics((UP, RIGHT, DOWN, LEFT), pair, ways, ("#", "A", "B", "C", "E"))
 
@@ -133,7 +133,7 @@ def test_words_lead_where_the_permutation_says_and_displacements_are_spelt():
 
 def test_the_sight_shows_two_tiles_in_each_direction_and_what_the_rules_remember():
     physics = rules("switch", "ice")
-    assert show_sight(physics, at(physics, "A # B\n. @ C\n. . *\n. open")) == "# | C | . | . | open"
+    assert show_sight(physics, at(physics, "A # B\n. @ C\n. . *\n. open")) == "U # | R C | D . | L . | open"
 
 
 def test_training_and_evaluation_share_neither_words_nor_pairs_of_twists():
