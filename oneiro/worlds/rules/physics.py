@@ -102,10 +102,16 @@ class Physics:
         return "eval" if all(new) else None if any(new) else "train"
 
 
+@lru_cache
+def _choices(split: str | None) -> tuple[list[tuple[int, ...]], list[tuple[str, ...]]]:
+    """The meanings of words and the pairs of twists of a split."""
+    moves = [one for one in PERMUTATIONS if split is None or (one in HELD_OUT_PERMUTATIONS) == (split == "eval")]
+    return moves, [one for one in PAIRS if split is None or (one in HELD_OUT_PAIRS) == (split == "eval")]
+
+
 def draw_physics(rng: np.random.Generator, split: str | None = None) -> Physics:
     """Rules of a split; None: any rules."""
-    moves = [one for one in PERMUTATIONS if split is None or (one in HELD_OUT_PERMUTATIONS) == (split == "eval")]
-    pairs = [one for one in PAIRS if split is None or (one in HELD_OUT_PAIRS) == (split == "eval")]
+    moves, pairs = _choices(split)
     return Physics(
         moves[int(rng.integers(len(moves)))],
         pairs[int(rng.integers(len(pairs)))],
@@ -216,8 +222,8 @@ def draw_room(rng: np.random.Generator, physics: Physics, size: int = 5) -> Room
         for cell in list(order):
             if not left:
                 break
-            end = pad_end(cell, way, size)
-            if cell in reserved or (role == PAD and (end < 0 or cells[end] != FLOOR)):
+            end = pad_end(cell, way, size) if role == PAD else cell
+            if cell in reserved or end < 0 or cells[end] != FLOOR:
                 continue
             # Ice of one tile: how far a walker slides is seen two tiles ahead.
             if role == ICE and any(side >= 0 and cells[side] == ICE for side in table[cell]):
