@@ -131,7 +131,7 @@ class PhysicsPredictor(Predictor[PhysicsCase, Messages, str, str]):
         """No change; three lookups, in training by the whole text and by the patch, and in the prompt; the truth."""
         lookups: dict[str, Callable[[PhysicsCase], str]] = {}
         if len(train):
-            lookups = {"lookup, whole text": TextLookup(train), "lookup, patch": PatchLookup(train)}
+            lookups = {"lookup": TextLookup(train), "lookup by patch": PatchLookup(train)}
         return {"no change": lambda case: STAYED, **lookups, "copy from the prompt": copied, "perfect": self.target}
 
 
