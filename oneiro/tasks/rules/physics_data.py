@@ -91,10 +91,16 @@ class CaseSampler:
     view: str = "sight"
     context: Sequence[int] = (16,)
     """Steps in the prompt, drawn for each case."""
+    simple: float = 0.0
+    """Of the rules, those with one twist or none."""
 
     def __call__(self, number: int) -> PhysicsCase:
         rng = seeds.generator(self.seed, "physics", self.split, number)
         physics = draw_physics(rng, "eval" if self.split == "eval" else "train")
+        if rng.random() < self.simple:
+            kept = ((), (), (0,), (1,))[int(rng.integers(4))]  # no twist as often as one
+            twists, ways = (tuple(values[place] for place in kept) for values in (physics.twists, physics.ways))
+            physics = replace(physics, twists=twists, ways=ways)
         steps = self.context[int(rng.integers(len(self.context)))]
         name = f"{self.split}-{number}"
         return draw(rng, physics, self.split, steps // TRIES, self.view).case(self.view, name, name)

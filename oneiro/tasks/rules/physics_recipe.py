@@ -48,4 +48,6 @@ class PhysicsRecipe(AnsweringRecipe):
     sampling: SamplingSettings = SamplingSettings(max_tokens=4)
     full_share: float = Field(0.6, ge=0, le=1)
     """Of the prompts that SFT and RL learn from, those with the longest context; the others have any."""
+    simple_share: float = Field(0.6, ge=0, le=1)
+    """Of the rules that training draws, those with one twist or none: what a word does is plainer there."""
     evaluation: PhysicsEvaluationSettings = PhysicsEvaluationSettings()  # type: ignore[assignment]

@@ -5,8 +5,8 @@ An episode is one question with one sampled answer; the answers to one question 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count, islice
 from typing import Any, ClassVar, Literal, overload
@@ -33,6 +33,7 @@ from oneiro.tasks.rules.physics import (
     PhysicsSituation,
     copied,
 )
+from oneiro.tasks.rules.physics_bayes import most_likely
 from oneiro.tasks.rules.physics_data import (
     FULL,
     OTHER,
@@ -132,7 +133,11 @@ class PhysicsTask(AnsweringTask[PhysicsPredictor, PhysicsCase]):
         context, share = self.recipe.data.context, self.recipe.full_share
         often = round(len(context) * share / max(1 - share, 0.05))
         return CaseSampler(
-            split, seeds.derive(self.recipe.seed, name), self.recipe.task.view, (*context, *context[-1:] * often)
+            split,
+            seeds.derive(self.recipe.seed, name),
+            self.recipe.task.view,
+            (*context, *context[-1:] * often),
+            self.recipe.simple_share if split == "train" else 0.0,
         )
 
     @property
@@ -221,16 +226,34 @@ class PhysicsTask(AnsweringTask[PhysicsPredictor, PhysicsCase]):
         rows = {
             **{name: measure(self.predictor, forms, answer) for name, answer in baselines.items()},
             **measured,
+            BAYES: self._bayes(),
             "perfect": measure(self.predictor, forms, perfect),
         }
         numbers = self.run.info["stages"]["data"]["result"]
         tables = [accuracy_table(rows), acceptance_table(numbers)]
         return {"tables": [table.data() for table in tables], "notes": verdict(rows, numbers)}
 
+    def _bayes(self) -> dict[str, dict[str, Any]]:
+        """Exact answers of Bayes over the family; only with contexts that say something and belong to the query."""
+        drawn, forms = self.test
+        known = {form: cases for form, cases in forms.items() if cases[0].context and form in (FULL, *lengths(forms))}
+        answers = {
+            case.id: most_likely(replace(one, seen=one.seen[: len(case.context)]))
+            for cases in known.values()
+            for one, case in zip(drawn, cases, strict=True)
+        }
+        return measure(self.predictor, known, lambda case: answers[case.id])
+
 
 # Tables ---------------------------------------------------------------------------------------------------------------
 
 UNCOPIED, PAIRS = "copying wrong", "both twins"
+BAYES = "Bayes over the family"
+
+
+def lengths(forms: Iterable[str]) -> list[str]:
+    """The forms with a shorter context."""
+    return [form for form in forms if form.startswith("K=")]
 
 
 def measure(
@@ -255,8 +278,7 @@ def _cell(values: Sequence[float], cases: Sequence[PhysicsCase]) -> dict[str, An
 
 
 def accuracy_table(rows: Mapping[str, Mapping[str, Any]]) -> Table:
-    lengths = [form for form in next(iter(rows.values())) if form.startswith("K=")]
-    columns = [FULL, UNCOPIED, *lengths, OTHER, SHUFFLED, PAIRS]
+    columns = [FULL, UNCOPIED, *lengths(next(iter(rows.values()))), OTHER, SHUFFLED, PAIRS]
     table = Table(
         "Exact displacements under rules that training never had",
         ["answers", *columns],
@@ -266,7 +288,7 @@ def accuracy_table(rows: Mapping[str, Mapping[str, Any]]) -> Table:
         "context that does not belong to the query. both twins: right under both of two meanings of the words.",
     )
     for name, row in rows.items():
-        table.add(name, *(Cell(**row[column]) for column in columns))
+        table.add(name, *(Cell(**row[column]) if column in row else Cell(None) for column in columns))
     return table
 
 
@@ -294,7 +316,8 @@ def verdict(rows: Mapping[str, Mapping[str, Any]], numbers: Mapping[str, float])
     return [
         f"Under rules that training never had, {AFTER} predicts {words(AFTER, FULL)} exactly, {start} "
         f"{words(start, FULL)}{control}; copying from the prompt {words('copy from the prompt', FULL)}. Where copying "
-        f"is wrong, {AFTER} has {words(AFTER, UNCOPIED)}; with the context of another physics {words(AFTER, OTHER)}.",
+        f"is wrong, {AFTER} has {words(AFTER, UNCOPIED)}; with the context of another physics {words(AFTER, OTHER)}. "
+        f"Bayes over the family of rules has {words(BAYES, FULL)}.",
         f"Of the test queries {numbers['conflict']:.1%} have another outcome under other meanings of the words, and "
         f"training has {numbers['coverage']:.1%} of them.",
     ]

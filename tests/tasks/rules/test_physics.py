@@ -26,6 +26,7 @@ from oneiro.tasks.rules.physics import (
     TextLookup,
     copied,
 )
+from oneiro.tasks.rules.physics_bayes import most_likely
 from oneiro.tasks.rules.physics_data import (
     FULL,
     OTHER,
@@ -200,6 +201,30 @@ def test_the_conflict_rate_by_hand() -> None:
     assert numbers["copying wrong"] == 0.5
 
 
+def test_bayes_infers_what_a_context_decides() -> None:
+    """In one room each word leads to a free tile, so the meaning of the words is known; and # stopped the walker."""
+    physics = Physics((1, 0, 2, 3), ("ice", "boxes"), (0, 0), ("#", "A", "B", "C", "E"))
+    free, walled = (read_map(physics, text) for text in (". . .\n. @ .\n. . *\n.", ". # .\n. @ .\n. . *\n."))
+    assert free is not None
+    assert walled is not None
+    known = Drawn(physics, ((free, (0, 1, 2, 3)), (walled, (0, 1, 2, 3))), walled, 1)
+    assert most_likely(known) == "0"
+    assert most_likely(replace(known, word=0)) == "R"
+    # Without the walled room # may as well be ice or a box: it slides on, or is pushed, in two of three meanings.
+    assert most_likely(replace(known, seen=known.seen[:1], room=free, word=1)) == "U"
+    drawn, forms = draw_test(0, physics=8, queries=2, context=(0, 16), view="sight")
+    right = [most_likely(one) == case.after for one, case in zip(drawn, forms[FULL], strict=True)]
+    assert sum(right) >= 15
+
+
+def test_simple_rules_have_one_twist_or_none_and_the_test_has_two() -> None:
+    counts = {}
+    for simple in (0.0, 1.0):
+        texts = [case.text for case in map(CaseSampler("train", 0, "sight", (0,), simple), range(200))]
+        counts[simple] = np.mean([len(set(text.split(" ")) - set("URDL.|*")) for text in texts])
+    assert counts[1.0] < counts[0.0]
+
+
 def test_training_texts_are_never_those_of_queries() -> None:
     train, test = ({case.text for case in map(CaseSampler(split, 0), range(300))} for split in ("train", "eval"))
     watched = {case.text for case in map(CaseSampler("validation", 0), range(300))}
@@ -239,7 +264,8 @@ def alone(finished: Callable[[str, str], Path]) -> Path:
 
 def test_a_run_ends_with_floors_control_and_acceptance_numbers(alone: Path) -> None:
     exact, memory = json.loads((alone / "summary.json").read_text())["tables"]
-    rows = ["no change", "lookup", "lookup by patch", "copy from the prompt", "SFT", "SFT continued", "RLVR", "perfect"]
+    rows = ["no change", "lookup", "lookup by patch", "copy from the prompt", "SFT", "SFT continued", "RLVR"]
+    rows += ["Bayes over the family", "perfect"]
     assert [row["answers"] for row in exact["rows"]] == rows
     assert exact["columns"][1:] == [FULL, UNCOPIED, "K=0", OTHER, SHUFFLED, PAIRS]
     assert all(exact["rows"][-1][column]["value"] == 1 for column in exact["columns"][1:])
