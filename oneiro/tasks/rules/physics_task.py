@@ -215,7 +215,7 @@ class PhysicsTask(AnsweringTask[PhysicsPredictor, PhysicsCase]):
         every = [case for cases in forms.values() for case in cases]
         answers = self.answers(self.answering(engine), every, evaluation_stage(name))
         measured = measure(self.predictor, forms, lambda case: answers[case.id])
-        shown = ", ".join(f"{form} {Cell(**cell).words('{:.1%}')}" for form, cell in measured.items())
+        shown = ", ".join(f"{form} {Cell(**cell).words('{:.1%}')}" for form, cell in measured.items() if cell["n"])
         self.run.say(f"{name}: exact: {shown}")
         return measured
 
