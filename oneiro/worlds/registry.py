@@ -30,6 +30,7 @@ WORLDS: dict[str, str | type[World]] = {
     "cube": "oneiro.worlds.puzzle.cube:Cube",
     "frozen-lake": "oneiro.worlds.grid.frozen_lake.world:FrozenLake",
     "math": "oneiro.worlds.puzzle.math_qa:MathQA",
+    "physics": "oneiro.worlds.rules.physics_world:PhysicsWorld",
     "robot": "oneiro.worlds.robot.drawer:Robot",
     "sokoban": "oneiro.worlds.grid.sokoban.world:Sokoban",
     "sudoku": "oneiro.worlds.grid.sudoku.world:Sudoku",
