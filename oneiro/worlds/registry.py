@@ -26,6 +26,7 @@ WORLDS: dict[str, str | type[World]] = {
     "frozen-lake": "oneiro.worlds.grid.frozen_lake.world:FrozenLake",
     "math": "oneiro.worlds.puzzle.math_qa:MathQA",
     "robot": "oneiro.worlds.robot.drawer:Robot",
+    "rulebook": "oneiro.worlds.rules.rulebook.world:RulebookWorld",
     "sokoban": "oneiro.worlds.grid.sokoban.world:Sokoban",
     "sudoku": "oneiro.worlds.grid.sudoku.world:Sudoku",
     "textgame": "oneiro.worlds.textgame.world:TextGame",

@@ -1,0 +1,1 @@
+"""Worlds whose rules are drawn anew for each level."""
