@@ -25,6 +25,7 @@ SYSTEMS: dict[str, str] = {
     "spa": "oneiro.systems.spa.recipe:SpaRecipe",
     "rlvr/text-game": "oneiro.tasks.textgame.recipe:TextGameRecipe",
     "rlvr/web-page": "oneiro.tasks.webpage.recipe:WebPageRecipe",
+    "rlvr/rules": "oneiro.tasks.rules.rulebook.recipe:RulebookRecipe",
     "rlvr/video": "oneiro.tasks.video.recipe:VideoRecipe",
     "plan/frozen-lake": "oneiro.systems.plan.recipe:PlanLakeRecipe",
     "plan/text-game": "oneiro.systems.plan.recipe:PlanTextGameRecipe",

@@ -218,6 +218,7 @@ class LearnedWorld(World):
 
 PREDICTORS: dict[str, str] = {
     "grid": "oneiro.tasks.grid.predictor:GridPredictor",
+    "rulebook": "oneiro.tasks.rules.rulebook.predictor:RulebookPredictor",
     "text-game": "oneiro.tasks.textgame.predictor:TextGamePredictor",
     "web-page": "oneiro.tasks.webpage.predictor:WebPagePredictor",
     "video": "oneiro.tasks.video.predictor:VideoPredictor",

@@ -91,14 +91,14 @@ class Game:
         ]
 
     def describe(self, things: Things, place: int) -> str:
-        """One object in a line: `mib: heat 3, open no`."""
+        """One object in a line: `mib: heat 3 open no`."""
         pairs = zip(self.book.properties, things[place], strict=True)
-        return f"{self.objects[place]}: {', '.join(f'{kind.name} {write(value)}' for kind, value in pairs)}"
+        return f"{self.objects[place]}: {' '.join(f'{kind.name} {write(value)}' for kind, value in pairs)}"
 
 
-def draw_game(rng: np.random.Generator, names: Names = "new") -> Game:
-    """A game of either split, each as often as the other."""
-    held_out = bool(rng.random() < 0.5)
+def draw_game(rng: np.random.Generator, names: Names = "new", held_out: bool | None = None) -> Game:
+    """A game of training (`held_out` false) or of evaluation; None: of either, each as often as the other."""
+    held_out = bool(rng.random() < 0.5) if held_out is None else held_out
     words = vocabulary(names, held_out)
     while True:  # a book in four has a held-out link
         verbs = tuple(Verb(name, 1 if place < 2 else 2) for place, name in enumerate(pick(rng, words.verbs, VERBS)))

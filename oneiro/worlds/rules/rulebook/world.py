@@ -129,8 +129,8 @@ class RulebookWorld(World):
                 f"Bring the objects into the state that the goal names, within {self.config.max_actions} actions.",
                 f"Actions: {verbs}. X and Y are objects, named in full, such as {self.game.objects[0]}.",
                 f"The rules of this game, which holds no others:\n{book}",
-                "An action's rules apply in this order; then the rules for whatever has changed; then, every third step, "
-                f"the rules of time, for each object. Numbers stay within 0 and {LARGEST}.",
+                "An action's rules apply in this order; then the rules for whatever has changed; then, every third "
+                f"step, the rules of time, for each object. Numbers stay within 0 and {LARGEST}.",
             ]
         )
 

@@ -1,0 +1,1 @@
+"""World models for worlds whose rules are new."""
