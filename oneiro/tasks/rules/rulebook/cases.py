@@ -109,7 +109,7 @@ class Scenes:
         rng = seeds.generator(self.seed, "rulebooks", self.name, number)
         game = draw_game(rng, self.settings.names, self.held_out)
         things, clock = draw_things(rng, game), int(rng.integers(CLOCK))
-        seen = observe(rng, game, self.examples)
+        seen = observe(rng, game, self.examples) if self.examples else ()
         first = f"{self.name}-{number}"
         cases = [
             RuleCase(f"{first}-{place}", game, things, clock, action, outcome, seen)
@@ -125,11 +125,11 @@ def choose(
 ) -> list[tuple[str, Outcome]]:
     """Different actions with what they do, as `shares` of the number of rules ask, where there are such."""
     machine, groups = Machine(game.book), [list[tuple[str, Outcome]]() for _ in range(MOST_RULES + 1)]
-    actions = game.actions()
-    for place in rng.permutation(len(actions)):
-        action = actions[int(place)]
-        outcome = run(game, machine, things, clock, action)
-        groups[min(MOST_RULES, outcome.rules) if outcome.things != things else 0].append((action, outcome))
+    moves = list(game.moves())
+    for place in rng.permutation(len(moves)):
+        outcome = machine.step(things, clock, *moves[int(place)])
+        rules = min(MOST_RULES, outcome.rules) if outcome.things != things else 0
+        groups[rules].append((game.write(*moves[int(place)]), outcome))
     chosen: list[tuple[str, Outcome]] = []
     while len(chosen) < count and any(groups):
         chances = np.array([share if group else 0.0 for share, group in zip(shares, groups, strict=True)])

@@ -31,7 +31,7 @@ from oneiro.tasks.rules.rulebook.recipe import RulebookRecipe
 from oneiro.tasks.task import AFTER, RL
 
 _RL = {AFTER: RL}
-TEXTS = 1500
+TEXTS = 400
 """Questions with their answers that the tokenizer of `tiny` is trained on."""
 WRONG, HIDDEN = "another game's rules", "no rules"
 """The controls of each model, by the end of their row's name."""

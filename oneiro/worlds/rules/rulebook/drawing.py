@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -56,16 +57,20 @@ class Game:
         content = repr((self.book, self.objects))
         return level_key(content)[:-1] + (EVAL if self.held_out else TRAIN)
 
+    def moves(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Everything that can be done: a verb and the places of its objects."""
+        count = len(self.objects)
+        for verb in self.book.verbs:
+            for chosen in permutations(range(count), verb.objects):
+                yield verb.name, chosen
+
+    def write(self, verb: str, chosen: tuple[int, ...]) -> str:
+        """A move in words."""
+        return " ".join([verb, *(self.objects[place] for place in chosen)])
+
     def actions(self) -> list[str]:
         """Every action there is: a verb with its objects."""
-        names = self.objects
-        return [
-            f"{verb.name} {' '.join(chosen)}"
-            for verb in self.book.verbs
-            for chosen in (
-                [(x,) for x in names] if verb.objects == 1 else [(x, y) for x in names for y in names if x != y]
-            )
-        ]
+        return [self.write(*move) for move in self.moves()]
 
     def understand(self, action: str) -> tuple[str, tuple[int, ...]] | None:
         """The verb and the places of its objects; None for what is no action of this game."""

@@ -176,67 +176,66 @@ class Machine:
 
     def step(self, things: Things, clock: int, verb: str, chosen: tuple[int, ...]) -> Outcome:
         """What using a verb on the chosen objects does, as step number `clock + 1`."""
-        now, firings = [list(values) for values in things], list[Firing]()
-        changed: list[tuple[int, str]] = []
+        step = _Step(self, list(things))
         for number in self.rules.get(("verb", verb), ()):
             if self.book.rules[number].trigger.objects == len(chosen):
-                self._fire(number, chosen, now, firings, changed)
-        seen = set[tuple[int, int]]()
-        self._react(now, firings, changed, seen)
+                step.fire(number, chosen)
+        step.react()
         for every in self.clocks:
             if (clock + 1) % int(every) == 0:
-                for thing in range(len(now)):
+                for thing in range(len(things)):
                     for number in self.rules["clock", every]:
-                        self._fire(number, (thing,), now, firings, changed)
-                self._react(now, firings, changed, seen)
-        return Outcome(tuple(map(tuple, now)), tuple(firings))
+                        step.fire(number, (thing,))
+                step.react()
+        return Outcome(tuple(step.now) if step.firings else things, tuple(step.firings))
 
-    def _react(
-        self,
-        now: list[list[Value]],
-        firings: list[Firing],
-        changed: list[tuple[int, str]],
-        seen: set[tuple[int, int]],
-    ) -> None:
-        """Let changes have their consequences, first come, first served; empties `changed`."""
-        while changed:
-            thing, name = changed.pop(0)
-            for number in self.rules.get(("change", name), ()):
-                if (number, thing) not in seen:
-                    seen.add((number, thing))
-                    self._fire(number, (thing,), now, firings, changed)
 
-    def _fire(
-        self,
-        number: int,
-        chosen: tuple[int, ...],
-        now: list[list[Value]],
-        firings: list[Firing],
-        changed: list[tuple[int, str]],
-    ) -> None:
-        rule = self.book.rules[number]
-        if not all(self._holds(condition, chosen, now) for condition in rule.conditions):
-            return
-        effect, place = rule.effect, self.places[rule.effect.ref.property]
-        thing = chosen["XY".index(effect.ref.role)]
-        old, value = now[thing][place], self._value(effect.value, chosen, now)
+class _Step:
+    """A step under way."""
+
+    def __init__(self, machine: Machine, now: list[Values]) -> None:
+        self.machine, self.now = machine, now
+        self.firings: list[Firing] = []
+        self.changed: list[tuple[int, str]] = []
+        """Objects and properties whose changes have had no consequences yet."""
+        self.seen: set[tuple[int, int]] = set()
+        """Rules that changes have set off, each with its object."""
+
+    def react(self) -> None:
+        """Let changes have their consequences, first come, first served."""
+        while self.changed:
+            thing, name = self.changed.pop(0)
+            for number in self.machine.rules.get(("change", name), ()):
+                if (number, thing) not in self.seen:
+                    self.seen.add((number, thing))
+                    self.fire(number, (thing,))
+
+    def fire(self, number: int, chosen: tuple[int, ...]) -> None:
+        rule, places = self.machine.book.rules[number], self.machine.places
+        for condition in rule.conditions:
+            if not self._holds(condition, chosen):
+                return
+        effect, place = rule.effect, places[rule.effect.ref.property]
+        thing = chosen[effect.ref.role == "Y"]
+        row = self.now[thing]
+        old, value = row[place], self._value(effect.value, chosen)
         if effect.operation == "flips":
             value = not old
         elif effect.operation != "=":
             by = int(value) if effect.operation == "+=" else -int(value)
             value = min(LARGEST, max(0, int(old) + by))
         if value != old:
-            now[thing][place] = value
-            firings.append(Firing(number, thing, place, value))
-            changed.append((thing, effect.ref.property))
+            self.now[thing] = (*row[:place], value, *row[place + 1 :])
+            self.firings.append(Firing(number, thing, place, value))
+            self.changed.append((thing, effect.ref.property))
 
-    def _value(self, term: Value | Ref | None, chosen: tuple[int, ...], now: list[list[Value]]) -> Value:
+    def _value(self, term: Value | Ref | None, chosen: tuple[int, ...]) -> Value:
         if isinstance(term, Ref):
-            return now[chosen["XY".index(term.role)]][self.places[term.property]]
+            return self.now[chosen[term.role == "Y"]][self.machine.places[term.property]]
         return False if term is None else term
 
-    def _holds(self, condition: Condition, chosen: tuple[int, ...], now: list[list[Value]]) -> bool:
-        left, right = self._value(condition.ref, chosen, now), self._value(condition.value, chosen, now)
+    def _holds(self, condition: Condition, chosen: tuple[int, ...]) -> bool:
+        left, right = self._value(condition.ref, chosen), self._value(condition.value, chosen)
         if condition.relation in "<>":
             return int(left) < int(right) if condition.relation == "<" else int(left) > int(right)
         return (left == right) is (condition.relation == "=")
