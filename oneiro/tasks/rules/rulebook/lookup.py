@@ -64,7 +64,7 @@ def _order(case: RuleCase) -> list[int]:
 
 def _ranks(kinds: Sequence[Property]) -> list[tuple[str, int]]:
     counts = Counter[str]()
-    ranks = []
+    ranks: list[tuple[str, int]] = []
     for kind in kinds:
         ranks.append((kind.kind, counts[kind.kind]))
         counts[kind.kind] += 1

@@ -52,21 +52,21 @@ class RulebookMetadata(ModelMetadata):
 class SceneRows(Sequence[Row]):
     """Token rows of whole scenes, made when they are asked for; rules and objects are a part that all rows share."""
 
-    def __init__(self, predictor: RulebookPredictor, chat: ChatFormat, scenes: Scenes, count: int) -> None:
-        self.predictor, self.chat, self.scenes, self.count = predictor, chat, scenes, count
+    def __init__(self, predictor: RulebookPredictor, chat: ChatFormat, scenes: Scenes, size: int) -> None:
+        self.predictor, self.chat, self.scenes, self.size = predictor, chat, scenes, size
         self.shared = lru_cache(maxsize=64)(self._shared)
 
     def __len__(self) -> int:
-        return self.count
+        return self.size
 
     @property
     def group_sizes(self) -> list[int]:
-        whole, rest = divmod(self.count, self.scenes.questions)
+        whole, rest = divmod(self.size, self.scenes.questions)
         return [self.scenes.questions] * whole + [rest] * bool(rest)
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(self.count))]
+            return [self[i] for i in range(*index.indices(self.size))]
         number, place = divmod(index, self.scenes.questions)
         case, chat = self.scenes.cached(number)[place], self.chat
         shared, own = cut(self.predictor.prompt(case)[0]["content"])

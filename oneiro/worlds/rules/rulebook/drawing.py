@@ -20,8 +20,10 @@ from oneiro.worlds.rules.rulebook.language import (
     LARGEST,
     Condition,
     Effect,
+    Operation,
     Property,
     Ref,
+    Relation,
     Role,
     Rule,
     Rulebook,
@@ -165,7 +167,8 @@ def _draw_effect(
     role: Role = "Y" if objects == 2 and rng.random() < 0.7 else "X"
     ref, other = Ref(role, kind.name), _other(rng, role, kind, objects, properties)
     if kind.kind == "number":
-        operation = ("+=", "-=", "=")[int(rng.integers(3))]
+        operations: tuple[Operation, ...] = ("+=", "-=", "=")
+        operation = operations[int(rng.integers(3))]
         if other is not None and rng.random() < 0.4:
             return Effect(ref, operation, other)
         return Effect(
@@ -234,7 +237,8 @@ def _turn(condition: Condition) -> Condition:
     """Nearly the opposite: what held, most often, no longer does."""
     if isinstance(condition.value, bool):
         return replace(condition, value=not condition.value)
-    return replace(condition, relation={"=": "!=", "!=": "=", "<": ">", ">": "<"}[condition.relation])
+    opposite: dict[Relation, Relation] = {"=": "!=", "!=": "=", "<": ">", ">": "<"}
+    return replace(condition, relation=opposite[condition.relation])
 
 
 def redraw(rng: np.random.Generator, book: Rulebook) -> Rulebook:

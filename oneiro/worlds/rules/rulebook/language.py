@@ -24,6 +24,8 @@ Values = tuple[Value, ...]
 Things = tuple[Values, ...]
 """All objects of a game."""
 Role = Literal["X", "Y"]
+Relation = Literal["=", "!=", "<", ">"]
+Operation = Literal["=", "+=", "-=", "flips"]
 
 LARGEST = 9
 """Numbers are single digits, which any tokenizer can split into the same tokens."""
@@ -72,7 +74,7 @@ class Ref:
 @dataclass(frozen=True, slots=True)
 class Condition:
     ref: Ref
-    relation: Literal["=", "!=", "<", ">"]
+    relation: Relation
     value: Value | Ref
 
     def __str__(self) -> str:
@@ -84,7 +86,7 @@ class Condition:
 @dataclass(frozen=True, slots=True)
 class Effect:
     ref: Ref
-    operation: Literal["=", "+=", "-=", "flips"]
+    operation: Operation
     value: Value | Ref | None = None
 
     def __str__(self) -> str:
@@ -247,6 +249,9 @@ _NAME = "[a-z]{1,12}"
 _HEAD = re.compile(rf"when X\.({_NAME}) changes|every ([2-9]) steps|({_NAME}) X( Y)?")
 _TERM = rf"[XY]\.{_NAME}|[0-9]|{_NAME}"
 _CONDITION = re.compile(rf"(not )?([XY])\.({_NAME})|([XY])\.({_NAME}) (=|!=|<|>) ({_TERM})")
+_ROLES: dict[str, Role] = {"X": "X", "Y": "Y"}
+_RELATIONS: dict[str, Relation] = {"=": "=", "!=": "!=", "<": "<", ">": ">"}
+_OPERATIONS: dict[str, Operation] = {"=": "=", "+=": "+=", "-=": "-="}
 _EFFECT = re.compile(rf"([XY])\.({_NAME}) (?:(flips)|(=|\+=|-=) ({_TERM}))")
 
 
@@ -295,7 +300,8 @@ def parse_rule(line: str, properties: Mapping[str, Property], verbs: Mapping[str
 
 def refs(rule: Rule) -> Iterator[Ref]:
     """Every property that a rule speaks of."""
-    for part in (*rule.conditions, rule.effect):
+    parts: list[Condition | Effect] = [*rule.conditions, rule.effect]
+    for part in parts:
         yield part.ref
         if isinstance(part.value, Ref):
             yield part.value
@@ -309,11 +315,11 @@ def _condition(text: str, properties: Mapping[str, Property]) -> Condition:
     if flag:
         if _known(flag, properties).kind != "flag":
             raise RuleError(f"'{flag}' is not yes or no: compare it with something")
-        return Condition(Ref(flag_role, flag), "=", negated is None)
+        return Condition(Ref(_ROLES[flag_role], flag), "=", negated is None)
     kind = _known(name, properties)
     if kind.kind == "flag" or (kind.kind == "word" and relation in "<>"):
         raise RuleError(f"'{name}' cannot be compared by {relation}")
-    return Condition(Ref(role, name), relation, _term(term, kind, properties))
+    return Condition(Ref(_ROLES[role], name), _RELATIONS[relation], _term(term, kind, properties))
 
 
 def _effect(text: str, properties: Mapping[str, Property]) -> Effect:
@@ -325,10 +331,10 @@ def _effect(text: str, properties: Mapping[str, Property]) -> Effect:
     if flips:
         if kind.kind != "flag":
             raise RuleError(f"'{name}' cannot flip: it is not yes or no")
-        return Effect(Ref(role, name), "flips")
+        return Effect(Ref(_ROLES[role], name), "flips")
     if operation != "=" and kind.kind != "number":
         raise RuleError(f"'{name}' is no number that {operation} could change")
-    return Effect(Ref(role, name), operation, _term(term, kind, properties))
+    return Effect(Ref(_ROLES[role], name), _OPERATIONS[operation], _term(term, kind, properties))
 
 
 def _term(text: str, kind: Property, properties: Mapping[str, Property]) -> Value | Ref:
@@ -337,7 +343,7 @@ def _term(text: str, kind: Property, properties: Mapping[str, Property]) -> Valu
         other = _known(text[2:], properties)
         if (other.kind, other.words) != (kind.kind, kind.words):
             raise RuleError(f"'{other.name}' and '{kind.name}' have different values")
-        return Ref("X" if text[0] == "X" else "Y", other.name)
+        return Ref(_ROLES[text[0]], other.name)
     for value in kind.values:
         if write(value) == text:
             return value

@@ -48,6 +48,8 @@ class RulebookWorld(World):
 
     def __init__(self, config: WorldConfig | None = None) -> None:
         super().__init__(config)
+        assert isinstance(self.config, RulebookConfig)
+        self.settings = self.config
         self.game: Game
         self.machine: Machine
         self.things: Things = ()
@@ -56,8 +58,7 @@ class RulebookWorld(World):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         self.begin(seed, options)
-        assert isinstance(self.config, RulebookConfig)
-        names, distance = self.config.names, self.config.distance
+        names, distance = self.settings.names, self.settings.distance
 
         def draw(rng: np.random.Generator) -> tuple[Game, Things, Goal] | None:
             game = draw_game(rng, names)
@@ -142,7 +143,7 @@ class RulebookWorld(World):
         """A shortest plan from here, within the actions that are left; None: there is none, or none so near."""
         key = (self.things, self.taken)
         if key not in self._plans:
-            plan = search(self.game, key, self.goal, self._act, min(self.remaining, self.config.distance))
+            plan = search(self.game, key, self.goal, self._act, min(self.remaining, self.settings.distance))
             self._remember(key, plan)
         return self._plans[key]
 
