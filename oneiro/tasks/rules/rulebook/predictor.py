@@ -26,7 +26,8 @@ NOTHING = "nothing"
 MAX_ANSWER_CHARS = 2000  # nine objects with four properties each, all changed, have 700
 MAX_EDITS = 64
 ASKED = "Do: "
-"""What the question begins with; everything before it is the same for all actions of a scene."""
+"""What the question begins with; everything before it is the same for all actions of a scene. One line break stands
+before it: tokenizers join two of them at the end of a text and not within one."""
 _EDIT = re.compile(r"([a-z]{1,12})\.([a-z]{1,12}) ([a-z]{1,12}|[0-9])")
 
 
@@ -72,10 +73,9 @@ class RulebookPredictor(Predictor[RuleCase, Messages, str, Prediction]):
             seen = "\n".join(self._observation(case, one) for one in case.examples[: config.observed])
             parts.append(f"Seen:\n{seen}")
         rows = "\n".join(game.describe(case.things, place) for place in range(len(case.things)))
-        # The clock's rules apply in steps whose number three divides: the number of this step, not of those taken.
-        parts.append(f"Step {case.clock + 1}:\n{rows}")
         focus = "".join(f"\n{game.describe(case.things, place)}" for place in case.chosen) if config.focus else ""
-        parts.append(f"{ASKED}{case.action}{focus}")
+        # The clock's rules apply in steps whose number three divides: the number of this step, not of those taken.
+        parts.append(f"Step {case.clock + 1}:\n{rows}\n{ASKED}{case.action}{focus}")
         return [{"role": "user", "content": "\n\n".join(parts)}]
 
     def target(self, case: RuleCase) -> str:

@@ -44,7 +44,7 @@ def test_a_prompt_holds_the_rules_the_objects_and_the_action() -> None:
     task, case = RulebookPredictor(), case_of()
     (message,) = task.prompt(case)
     rows = "tok: heat 5 open no tint red\nvud: heat 1 open yes tint blue"
-    assert message == {"role": "user", "content": f"Rules:\n{RULES}\n\nStep 2:\n{rows}\n\nDo: zop tok vud"}
+    assert message == {"role": "user", "content": f"Rules:\n{RULES}\n\nStep 2:\n{rows}\nDo: zop tok vud"}
     assert cut(message["content"])[1] == "Do: zop tok vud"
     assert task.target(case) == "vud.heat 3; vud.open no", "in the order of the rules"
 
