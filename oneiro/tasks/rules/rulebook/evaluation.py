@@ -90,6 +90,18 @@ def exact_table(rows: Mapping[str, Mapping[str, Any]]) -> Table:
     return table
 
 
+def depth_table(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
+    table = Table(
+        "Right states after so many steps on own predictions",
+        ["steps", *rows],
+        dict.fromkeys(rows, "%"),
+        note="Every true step changes something. Intervals are over rulebooks.",
+    )
+    for depth, cells in enumerate(zip(*rows.values(), strict=True), start=1):
+        table.add(str(depth), *(Cell(**cell) for cell in cells))
+    return table
+
+
 def acceptance_table(figures: Mapping[str, float]) -> Table:
     table = Table(
         "Can a table answer these questions?",

@@ -25,9 +25,17 @@ from oneiro.sampling.settings import SamplingSettings
 from oneiro.tasks import answering
 from oneiro.tasks.answering import CURVES, AnsweringModel, AnsweringTask, JudgedAnswer, true_rows
 from oneiro.tasks.rules.rulebook.cases import RuleCase, Scenes, twin, with_wrong_rules
-from oneiro.tasks.rules.rulebook.evaluation import acceptance, acceptance_table, difference, exact_table, measure
+from oneiro.tasks.rules.rulebook.evaluation import (
+    acceptance,
+    acceptance_table,
+    depth_table,
+    difference,
+    exact_table,
+    measure,
+)
 from oneiro.tasks.rules.rulebook.predictor import RulebookPredictor, RulebookPredictorConfig, cut
 from oneiro.tasks.rules.rulebook.recipe import RulebookRecipe
+from oneiro.tasks.rules.rulebook.rollout import Trajectory, exact_by_depth, trajectories
 from oneiro.tasks.task import AFTER, RL
 
 _RL = {AFTER: RL}
@@ -35,6 +43,8 @@ TEXTS = 400
 """Questions with their answers that the tokenizer of `tiny` is trained on."""
 WRONG, HIDDEN = "another game's rules", "no rules"
 """The controls of each model, by the end of their row's name."""
+DEEP = "depth"
+"""Where the measures of a model against depth are."""
 
 RulebookModel = AnsweringModel[RulebookPredictor, RuleCase]
 """A predictor with the engine that answers its prompts."""
@@ -204,11 +214,17 @@ class RulebookTask(AnsweringTask[RulebookPredictor, RuleCase]):
         }
         return {name: sum(values) / len(values) for name, values in parts.items() if values}
 
+    @cached_property
+    def played(self) -> list[Trajectory]:
+        """Random play of some test games."""
+        starts = {case.game.key: case for case in reversed(self.test[0])}
+        return trajectories(list(starts.values())[: self.recipe.evaluation.trajectories], self.recipe.seed)
+
     def evaluate(self, engine: Engine, name: str) -> dict[str, Any]:
         stage = {AFTER: "evaluate-rlvr", self.before: "evaluate-base"}.get(name, f"evaluate-{name}")
         predictor, model, (cases, twins) = self.predictor, self.answering(engine), self.test
         answers = self.answers(model, [*cases, *twins], stage)
-        rows = {"": measure(predictor, cases, twins, answers)}
+        rows: dict[str, Any] = {"": measure(predictor, cases, twins, answers)}
         if self.recipe.evaluation.controls:
             wrong = model([with_wrong_rules(case, 0) for case in [*cases, *twins]])
             bare = replace(model, task=RulebookPredictor(self.recipe.task.model_copy(update={"context": "none"})))
@@ -218,6 +234,7 @@ class RulebookTask(AnsweringTask[RulebookPredictor, RuleCase]):
         shown = ", ".join(
             f"{part} {rows[''][part]['value']:.1%}" for part in ("changed", "pairs") if rows[""][part]["n"]
         )
+        rows[DEEP] = exact_by_depth(predictor, model, self.played)
         self.run.say(f"{name}: exact answers to questions about unseen rulebooks: {shown}")
         return rows
 
@@ -227,9 +244,18 @@ class RulebookTask(AnsweringTask[RulebookPredictor, RuleCase]):
         perfect = baselines.pop("perfect")
         rows = {name: measure(predictor, cases, twins, answers) for name, answers in baselines.items()}
         for name, parts in measured.items():
-            rows |= {f"{name}, {control}" if control else name: row for control, row in parts.items()}
+            controls = {f"{name}, {control}": parts[control] for control in (WRONG, HIDDEN) if control in parts}
+            rows |= {name: parts[""], **controls}
         rows["perfect"] = measure(predictor, cases, twins, perfect)
         tables = [exact_table(rows), acceptance_table(acceptance(self.looked_up, cases))]
+        if self.played:
+            bounds = {"no change": baselines["no change"], "perfect": perfect}
+            still, right = (
+                exact_by_depth(predictor, lambda asked, answer=answer: list(map(answer, asked)), self.played)  # type: ignore[misc]
+                for answer in bounds.values()
+            )
+            learned = {name: parts[DEEP] for name, parts in measured.items()}
+            tables.append(depth_table({"no change": still, **learned, "perfect": right}))
         return {"tables": [table.data() for table in tables], "notes": verdict(measured)}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -22,7 +23,8 @@ from oneiro.tasks.rules.rulebook.cases import (
 from oneiro.tasks.rules.rulebook.evaluation import acceptance, difference, measure
 from oneiro.tasks.rules.rulebook.lookup import PromptLookup, TextLookup, VerbLookup, pattern, transplant
 from oneiro.tasks.rules.rulebook.predictor import RulebookPredictor, RulebookPredictorConfig, cut
-from oneiro.worlds.rules.rulebook.drawing import Game, draw_game
+from oneiro.tasks.rules.rulebook.rollout import DEPTH, exact_by_depth, trajectories
+from oneiro.worlds.rules.rulebook.drawing import Game
 from oneiro.worlds.rules.rulebook.language import Machine, Property, Things, Verb, parse_rules
 
 KINDS = (Property("heat", "number"), Property("open", "flag"), Property("tint", "word", ("red", "blue", "green")))
@@ -221,14 +223,27 @@ def test_acceptance_counts_conflicts_and_coverage() -> None:
     assert drawn["conflicts"] >= 0.5 and drawn["coverage"] == 0.0
 
 
+def test_rollouts_go_on_from_what_was_predicted() -> None:
+    task = RulebookPredictor()
+    rules = "mib X: X.heat += 1\nwhen X.heat changes: if X.heat > 3, X.open = yes"
+    case = replace(case_of(rules, "mib tok", ((0, False, "red"), (0, False, "red"))), clock=0)
+    (played,) = trajectories([case], 0)
+    assert len(played.states) == DEPTH and all(action.startswith("mib") for action in played.actions)
+    assert [cell["value"] for cell in exact_by_depth(task, lambda asked: list(map(task.target, asked)), [played])] == [
+        1.0
+    ] * 4
+    asked: list[RuleCase] = []
+
+    def wrong_once(cases: Sequence[RuleCase]) -> list[str]:
+        asked.extend(cases)
+        return ["nothing" if len(asked) == 2 else task.target(one) for one in cases]
+
+    values = [cell["value"] for cell in exact_by_depth(task, wrong_once, [played])]
+    assert values == [1.0, 0.0, 0.0, 0.0], "what was missed in the second step stays missed"
+    assert asked[2].things == played.states[0] and asked[2].clock == 2
+
+
 def test_shared_names_are_few() -> None:
     scenes = [Scenes(RulebookDataSettings(names="shared"), 0, name, name == "test", 1, 0) for name in ("sft", "test")]
     words = {verb.name for one in scenes for number in range(20) for verb in one.draw(number)[0].game.book.verbs}
     assert len(words) == 6
-    assert len({draw_game_key(seed) for seed in range(5)}) == 5
-
-
-def draw_game_key(seed: int) -> str:
-    import numpy as np
-
-    return draw_game(np.random.default_rng(seed), "shared").key
