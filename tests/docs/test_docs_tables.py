@@ -27,6 +27,7 @@ HEADING = re.compile(r"^\| setting(?: of `(\w+)`)? \| default \|.*\n\|[-| :]+\|\
 SYSTEM = {
     "rlvr": "rlvr/text-game",
     "web-pages": "rlvr/web-page",
+    "rulebooks": "rlvr/rules",
     "video": "rlvr/video",
     "robot": "rlvr/video",
     "planning": "plan/frozen-lake",
@@ -43,6 +44,7 @@ REQUIRED = {
     "recipes": ("recipe",),
     "spa": ("self_play", "rollout", "collapse_monitor", ""),
     "web-pages": ("task", "data", "sft_data", "evaluation", ""),
+    "rulebooks": ("task", "data", "sft_data", "evaluation", ""),
     "planning": ("planner",),
     "dyna": ("dyna",),
     "video": ("data", "layout", "tokenizer", "reconstruction", "model", "pretrain", "reward", "rollout", "evaluation"),
