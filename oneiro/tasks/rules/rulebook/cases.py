@@ -145,11 +145,14 @@ def run(game: Game, machine: Machine, things: Things, clock: int, action: str) -
     return machine.step(things, clock, *understood) if understood else Outcome(things, ())
 
 
-def observe(rng: np.random.Generator, game: Game, count: int) -> tuple[Observed, ...]:
-    """Steps of the same game in other states, each verb in its turn; in most of them something changes."""
+def observe(rng: np.random.Generator, game: Game, count: int, verbs: Sequence[str] = ()) -> tuple[Observed, ...]:
+    """Steps of the same game in other states, each verb (of `verbs`, where given) in its turn; in most of them
+    something changes.
+    """
     machine, actions, seen = Machine(game.book), game.actions(), list[Observed]()
+    verbs = verbs or [verb.name for verb in game.book.verbs]
     for number in range(count):
-        verb = game.book.verbs[number % len(game.book.verbs)].name
+        verb = verbs[number % len(verbs)]
         known = [action for action in actions if action.split()[0] == verb]
         for _ in range(EXAMPLE_TRIES):
             things, clock = draw_things(rng, game), int(rng.integers(CLOCK))
@@ -195,11 +198,11 @@ def obey(case: RuleCase, book: Rulebook) -> Outcome:
     return run(case.game, Machine(book), case.things, case.clock, case.action)
 
 
-def edits(case: RuleCase, after: Things) -> dict[tuple[int, int], str]:
+def edits(before: Things, after: Things) -> dict[tuple[int, int], str]:
     """Object and property, by their places, and the new value in words, in the order of the objects."""
     return {
         (thing, place): write(new)
-        for thing, (before, values) in enumerate(zip(case.things, after, strict=True))
-        for place, (old, new) in enumerate(zip(before, values, strict=True))
+        for thing, (old_row, new_row) in enumerate(zip(before, after, strict=True))
+        for place, (old, new) in enumerate(zip(old_row, new_row, strict=True))
         if old != new
     }

@@ -18,6 +18,7 @@ from oneiro.tasks.rules.rulebook.cases import Observed, RuleCase, edits, obey, w
 from oneiro.tasks.rules.rulebook.lookup import PromptLookup, TextLookup, VerbLookup
 from oneiro.tasks.textgame.parse import Prediction
 from oneiro.tasks.textgame.score import EXACT_SHARE, Outcome, Question, judge
+from oneiro.worlds.rules.rulebook.drawing import Game
 from oneiro.worlds.rules.rulebook.language import Things, Value, write
 
 Context = Literal["rules", "examples", "both", "none"]
@@ -70,7 +71,7 @@ class RulebookPredictor(Predictor[RuleCase, Messages, str, Prediction]):
         if config.context in ("rules", "both"):
             parts.append(f"Rules:\n{case.shown or game.book}")
         if config.observed:
-            seen = "\n".join(self._observation(case, one) for one in case.examples[: config.observed])
+            seen = "\n".join(describe_step(game, one) for one in case.examples[: config.observed])
             parts.append(f"Seen:\n{seen}")
         rows = "\n".join(game.describe(case.things, place) for place in range(len(case.things)))
         focus = "".join(f"\n{game.describe(case.things, place)}" for place in case.chosen) if config.focus else ""
@@ -80,15 +81,12 @@ class RulebookPredictor(Predictor[RuleCase, Messages, str, Prediction]):
 
     def target(self, case: RuleCase) -> str:
         """The true changes, in the order in which rules make them."""
-        changes = edits(case, case.outcome.things)
+        changes = edits(case.things, case.outcome.things)
         order = {(firing.thing, firing.property): place for place, firing in enumerate(case.outcome.firings)}
         return self.write(case, {place: changes[place] for place in sorted(changes, key=lambda place: order[place])})
 
     def write(self, case: RuleCase, changes: dict[tuple[int, int], str]) -> str:
-        """Changes as a model is to answer them."""
-        names, kinds = case.game.objects, case.game.book.properties
-        listed = [f"{names[thing]}.{kinds[place].name} {value}" for (thing, place), value in changes.items()]
-        return "; ".join(listed) or NOTHING
+        return write_edits(case.game, changes)
 
     def parse(self, text: str, case: RuleCase) -> Prediction | Malformed:
         things = self.read(text, case)
@@ -158,15 +156,22 @@ class RulebookPredictor(Predictor[RuleCase, Messages, str, Prediction]):
         """The answer that another game's rules give."""
         book = with_wrong_rules(case, 0).shown
         assert book is not None
-        return self.write(case, edits(case, obey(case, book).things))
+        return self.write(case, edits(case.things, obey(case, book).things))
 
-    def _observation(self, case: RuleCase, one: Observed) -> str:
-        """A step that was seen: the objects it names and those it changes, and what changed."""
-        game, seen = case.game, RuleCase("", case.game, one.things, one.clock, one.action, case.outcome)
-        changes = edits(seen, one.after)
-        shown = dict.fromkeys([*seen.chosen, *(thing for thing, _ in changes)])
-        rows = "; ".join(game.describe(one.things, place) for place in shown)
-        return f"{rows}. {one.clock + 1}: {one.action} -> {self.write(seen, changes)}"
+
+def write_edits(game: Game, changes: dict[tuple[int, int], str]) -> str:
+    """Changes as a model is to answer them."""
+    names, kinds = game.objects, game.book.properties
+    listed = [f"{names[thing]}.{kinds[place].name} {value}" for (thing, place), value in changes.items()]
+    return "; ".join(listed) or NOTHING
+
+
+def describe_step(game: Game, one: Observed) -> str:
+    """A step that was seen: the objects it names and those it changes, and what changed."""
+    understood, changes = game.understand(one.action), edits(one.things, one.after)
+    shown = dict.fromkeys([*(understood[1] if understood else ()), *(thing for thing, _ in changes)])
+    rows = "; ".join(game.describe(one.things, place) for place in shown)
+    return f"{rows}. {one.clock + 1}: {one.action} -> {write_edits(game, changes)}"
 
 
 def cut(prompt: str) -> tuple[str, str]:

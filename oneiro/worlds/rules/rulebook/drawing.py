@@ -36,6 +36,8 @@ from oneiro.worlds.rules.rulebook.language import (
 from oneiro.worlds.rules.rulebook.words import Names, pick, vocabulary
 
 VERBS = 4
+RULES = (4, 6)
+"""Fewest and most rules of a book."""
 EVERY = "3"
 HELD_OUT_LINKS = 4
 """One kind of link in so many is never in a training game."""
@@ -103,13 +105,15 @@ class Game:
         return f"{self.objects[place]}: {' '.join(f'{kind.name} {write(value)}' for kind, value in pairs)}"
 
 
-def draw_game(rng: np.random.Generator, names: Names = "new", held_out: bool | None = None) -> Game:
+def draw_game(
+    rng: np.random.Generator, names: Names = "new", held_out: bool | None = None, rules: tuple[int, int] = RULES
+) -> Game:
     """A game of training (`held_out` false) or of evaluation; None: of either, each as often as the other."""
     held_out = bool(rng.random() < 0.5) if held_out is None else held_out
     words = vocabulary(names, held_out)
     while True:  # a book in four has a held-out link
         verbs = tuple(Verb(name, 1 if place < 2 else 2) for place, name in enumerate(pick(rng, words.verbs, VERBS)))
-        book = draw_book(rng, words.properties(rng), tuple(pick(rng, verbs, VERBS)))
+        book = draw_book(rng, words.properties(rng), tuple(pick(rng, verbs, VERBS)), rules)
         if any(map(is_held_out, links(book))) is held_out:
             return Game(book, tuple(pick(rng, words.objects, int(rng.integers(6, 10)))))
 
@@ -122,17 +126,28 @@ def draw_things(rng: np.random.Generator, game: Game) -> Things:
 # Rules ----------------------------------------------------------------------------------------------------------------
 
 
-def draw_book(rng: np.random.Generator, properties: tuple[Property, ...], verbs: tuple[Verb, ...]) -> Rulebook:
-    """4 to 6 rules: some of verbs, one or two that changes set off, and often one of the clock."""
-    count, clocks, reactions = int(rng.integers(4, 7)), int(rng.random() < 0.5), int(rng.integers(1, 3))
-    used = pick(rng, verbs * 2, max(2, count - clocks - reactions))  # a verb may have two rules
-    rules = [_draw_rule(rng, properties, Trigger("verb", verb.name, verb.objects)) for verb in used]
+def draw_book(
+    rng: np.random.Generator,
+    properties: tuple[Property, ...],
+    verbs: tuple[Verb, ...],
+    rules: tuple[int, int] = RULES,
+) -> Rulebook:
+    """Rules of verbs, one or two that changes set off, and often one of the clock; short books have no clock."""
+    count, clocks, reactions = (
+        int(rng.integers(rules[0], rules[1] + 1)),
+        int(rng.random() < 0.5),
+        int(rng.integers(1, 3)),
+    )
+    if count < RULES[0]:
+        clocks, reactions = 0, 1
+    used = pick(rng, verbs * 2, max(min(2, count - 1), count - clocks - reactions))  # a verb may have two rules
+    drawn = [_draw_rule(rng, properties, Trigger("verb", verb.name, verb.objects)) for verb in used]
     for _ in range(reactions):
         # Set off by what an earlier rule does, most often the last one, so that chains of three come about.
-        cause = rules[-1] if rng.random() < 0.5 else rules[int(rng.integers(len(rules)))]
-        rules.append(_draw_rule(rng, properties, Trigger("change", cause.effect.ref.property)))
-    rules += [_draw_rule(rng, properties, Trigger("clock", EVERY)) for _ in range(clocks)]
-    return Rulebook(properties, verbs, tuple(pick(rng, rules, len(rules))))
+        cause = drawn[-1] if rng.random() < 0.5 else drawn[int(rng.integers(len(drawn)))]
+        drawn.append(_draw_rule(rng, properties, Trigger("change", cause.effect.ref.property)))
+    drawn += [_draw_rule(rng, properties, Trigger("clock", EVERY)) for _ in range(clocks)]
+    return Rulebook(properties, verbs, tuple(pick(rng, drawn, len(drawn))))
 
 
 def _draw_rule(rng: np.random.Generator, properties: tuple[Property, ...], trigger: Trigger) -> Rule:
@@ -243,4 +258,5 @@ def _turn(condition: Condition) -> Condition:
 
 def redraw(rng: np.random.Generator, book: Rulebook) -> Rulebook:
     """Another game's rules over the same words."""
-    return draw_book(rng, book.properties, book.verbs)
+    count = max(2, len(book.rules))
+    return draw_book(rng, book.properties, book.verbs, (count, count))
