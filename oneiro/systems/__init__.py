@@ -26,6 +26,8 @@ SYSTEMS: dict[str, str] = {
     "rlvr/text-game": "oneiro.tasks.textgame.recipe:TextGameRecipe",
     "rlvr/web-page": "oneiro.tasks.webpage.recipe:WebPageRecipe",
     "rlvr/physics": "oneiro.tasks.rules.physics_recipe:PhysicsRecipe",
+    "rlvr/rules": "oneiro.tasks.rules.rulebook.recipe:RulebookRecipe",
+    "rlvr/written-rules": "oneiro.tasks.rules.rulebook.recipe:WrittenRecipe",
     "rlvr/video": "oneiro.tasks.video.recipe:VideoRecipe",
     "plan/frozen-lake": "oneiro.systems.plan.recipe:PlanLakeRecipe",
     "plan/text-game": "oneiro.systems.plan.recipe:PlanTextGameRecipe",

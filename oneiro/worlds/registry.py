@@ -32,6 +32,7 @@ WORLDS: dict[str, str | type[World]] = {
     "math": "oneiro.worlds.puzzle.math_qa:MathQA",
     "physics": "oneiro.worlds.rules.physics_world:PhysicsWorld",
     "robot": "oneiro.worlds.robot.drawer:Robot",
+    "rulebook": "oneiro.worlds.rules.rulebook.world:RulebookWorld",
     "sokoban": "oneiro.worlds.grid.sokoban.world:Sokoban",
     "sudoku": "oneiro.worlds.grid.sudoku.world:Sudoku",
     "textgame": "oneiro.worlds.textgame.world:TextGame",
