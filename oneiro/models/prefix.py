@@ -25,6 +25,33 @@ def prefix_groups(prefixes: Iterable[NDArray[np.integer]]) -> list[PrefixGroup]:
     return list(groups.values())
 
 
+def common_prefixes(prompts: Sequence[NDArray[np.integer]], copies: int, least: int) -> list[PrefixGroup]:
+    """Group prompts that begin with the same `least` tokens or more, whatever follows; each has `copies` rows.
+
+    A prompt joins its neighbour's group where that spares more tokens than two groups would. Prompts with nobody to
+    share with are in no group.
+    """
+    groups: list[PrefixGroup] = []
+    for row in sorted(range(len(prompts)), key=lambda i: prompts[i].tobytes()):
+        if groups:
+            # Among sorted prompts no other has more in common with this one than the last.
+            group, prompt = groups[-1], prompts[row]
+            length, count = min(group.length, common_length(prompts[group.rows[-1]], prompt)), copies * len(group.rows)
+            apart = (count - 1) * group.length + (copies - 1) * len(prompt)
+            if length >= least and (count + copies - 1) * length >= apart:
+                groups[-1] = PrefixGroup(length, [*group.rows, row])
+                continue
+        groups.append(PrefixGroup(len(prompts[row]), [row]))
+    return [group for group in groups if group.length >= least and copies * len(group.rows) > 1]
+
+
+def common_length(one: NDArray[np.integer], other: NDArray[np.integer]) -> int:
+    """How many tokens two prompts have in common at the beginning."""
+    shorter = min(len(one), len(other))
+    differ = one[:shorter] != other[:shorter]
+    return int(differ.argmax()) if differ.any() else shorter
+
+
 def part(group: PrefixGroup, start: int, end: int) -> PrefixGroup:
     """Some of a group's rows."""
     return PrefixGroup(group.length, group.rows[start:end])
