@@ -82,7 +82,9 @@ class PromptStore:
         """
         groups, shared = [share.group for share in shares], [share.length for share in shares]
         free = iter(sorted(set(range(self.prompts)) - set(self.places.values())))
-        first = {group: i for i, group in reversed(list(enumerate(groups)))}
+        first: dict[int, int] = {}
+        for i, group in enumerate(groups):
+            first.setdefault(group, i)
         fresh = [i for group, i in first.items() if group != NONE and group not in self.places]
         self.places.update((groups[i], next(free)) for i in fresh)
         self.place_of[slots] = [self.places.get(group, NONE) for group in groups]
