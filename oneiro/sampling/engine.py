@@ -269,7 +269,8 @@ class _Call:
 
     def next_samples(self, free: int) -> list[int]:
         """From the queue, as many as there are free slots, and free places for the prompts that they share."""
-        store, chosen = self.batch.store, []
+        store = self.batch.store
+        chosen: list[int] = []
         new: set[int] = set()
         while self.queue and len(chosen) < free:
             share = self.shares[self.queue[-1] // self.n]
