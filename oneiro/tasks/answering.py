@@ -278,7 +278,7 @@ class AnsweringTask(Task, Generic[TaskT, CaseT]):
         def begin() -> tuple[LanguageModel, list[Row]]:
             """The weights that RL started from, and the true answers to every prompt that it sampled answers to."""
             language = self.model(start)
-            language = languages.merged(language) if recipe.merge_lora else language
+            language = languages.merge_adapters(language) if recipe.merge_lora else language
             chat = ChatFormat(language.tokenizer)
             steps = max((row["step"] for row in read_log(self.run.path / METRICS) if row["stage"] == RL), default=1)
             cases = map(self.training_cases(chat), range(steps * recipe.rollout.prompts_per_step))

@@ -99,8 +99,8 @@ class CaseSampler:
         physics = draw_physics(rng, "eval" if self.split == "eval" else "train")
         if rng.random() < self.simple:
             kept = ((), (), (0,), (1,))[int(rng.integers(4))]  # no twist as often as one
-            twists, ways = (tuple(values[place] for place in kept) for values in (physics.twists, physics.ways))
-            physics = replace(physics, twists=twists, ways=ways)
+            twists = tuple(physics.twists[place] for place in kept)
+            physics = replace(physics, twists=twists, ways=tuple(physics.ways[place] for place in kept))
         steps = self.context[int(rng.integers(len(self.context)))]
         name = f"{self.split}-{number}"
         return draw(rng, physics, self.split, steps // TRIES, self.view).case(self.view, name, name)
