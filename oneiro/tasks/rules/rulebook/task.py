@@ -163,13 +163,13 @@ class RulebookTask(AnsweringTask[RulebookPredictor, RuleCase]):
         return rows, rows.group_sizes
 
     def held_out_rows(self, chat: ChatFormat, count: int) -> Sequence[Row]:
-        return true_rows(self.predictor, chat, self.watched(count))
+        return true_rows(self.predictor, chat, self.validation_cases(count))
 
     def training_cases(self, chat: ChatFormat) -> Callable[[int], RuleCase]:
         scenes = self.scenes("rl", questions=1)
         return lambda number: scenes.cached(number)[0]
 
-    def watched(self, count: int) -> list[RuleCase]:
+    def validation_cases(self, count: int) -> list[RuleCase]:
         """Validation questions: training names and links, games of their own."""
         scenes, books = self.scenes("validation"), self.recipe.data.validation_books
         cases = [case for number in range(books) for case in scenes.draw(number)]

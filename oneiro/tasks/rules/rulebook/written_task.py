@@ -97,12 +97,12 @@ class WrittenTask(AnsweringTask[WrittenPredictor, WrittenCase]):
         return true_rows(self.predictor, chat, cases), None
 
     def held_out_rows(self, chat: ChatFormat, count: int) -> Sequence[Row]:
-        return true_rows(self.predictor, chat, self.watched(count))
+        return true_rows(self.predictor, chat, self.validation_cases(count))
 
     def training_cases(self, chat: ChatFormat) -> Callable[[int], WrittenCase]:
         return lambda number: self.draw("rl", number)
 
-    def watched(self, count: int) -> list[WrittenCase]:
+    def validation_cases(self, count: int) -> list[WrittenCase]:
         """Validation games: training names and links, rules of their own."""
         cases = [self.draw("validation", number) for number in range(self.recipe.data.validation_books)]
         return answering.some(cases, count, self.recipe.seed, "validation")
