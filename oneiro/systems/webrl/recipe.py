@@ -154,6 +154,7 @@ class Variant(Settings):
 VARIANTS = {
     "no-curriculum": Variant(curriculum={"grow": False}),
     "random-tasks": Variant(curriculum={"choose": "random"}),
+    "learnable-tasks": Variant(curriculum={"choose": "learnable"}),
     "no-replay": Variant(replay=False),
     "no-kl": Variant(algorithm=ValueReinforce()),
     "filtered-bc": Variant(algorithm=FilteredBc()),
