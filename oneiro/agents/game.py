@@ -17,7 +17,6 @@ from oneiro.models.chat import ChatFormat
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.sample import Sample
-from oneiro.worlds import many
 from oneiro.worlds.base import Step, World, WorldLost
 
 Result = TypeVar("Result")
@@ -112,7 +111,7 @@ def start_many(games: Sequence[Game]) -> None:
         options.append({"split": game.task.split, "member": game.task.member})
         if game.task.task is not None:
             options[-1]["task"] = game.task.task
-    started = many.reset_many([game.playing for game in games], [game.task.seed for game in games], options)
+    started = reset_many([game.playing for game in games], [game.task.seed for game in games], options)
     for game, result in zip(games, started, strict=True):
         with guard(game):
             game.state, info = _unless_raised(result)
@@ -194,7 +193,7 @@ def take_many(games: Sequence[Game], answers: Sequence[Sample], settings: Dialog
     place, acting = 0, [reaction for reaction in reactions if reaction.reply.actions]
     while acting:
         actions = [reaction.reply.actions[place] for reaction in acting]
-        results = many.step_many([reaction.game.playing for reaction in acting], actions)
+        results = step_many([reaction.game.playing for reaction in acting], actions)
         for reaction, action, result in zip(acting, actions, results, strict=True):
             with guard(reaction.game):
                 _note(reaction, action, _unless_raised(result))
@@ -267,3 +266,63 @@ def _settle(reaction: _Reaction, settings: DialogueSettings) -> None:
             **({"picture": reaction.picture} if reaction.picture else {}),
         }
     )
+
+
+# Many worlds at once: those that wait for something outside this process wait together --------------------------------
+
+Started = tuple[str, dict[str, Any]]
+"""The first observation and what is known of the level."""
+
+
+def reset_many(
+    worlds: Sequence[World], seeds: Sequence[int], options: Sequence[dict[str, Any]]
+) -> list[Started | Exception]:
+    """`reset` of each, or what it raised."""
+
+    def alone(world: World, given: tuple[int, dict[str, Any]]) -> Started:
+        return world.reset(seed=given[0], options=given[1])
+
+    return _at_once("reset_many", alone, worlds, list(zip(seeds, options, strict=True)))
+
+
+def step_many(worlds: Sequence[World], actions: Sequence[str]) -> list[Step | Exception]:
+    """`step` of each, or what it raised."""
+    return _at_once("step_many", lambda world, action: world.step(action), worlds, actions)
+
+
+def _at_once(
+    method: str, alone: Callable[[Any, Any], Result], worlds: Sequence[World], given: Sequence[Any]
+) -> list[Result | Exception]:
+    """By the world's own `method` for many, all worlds of a class together; one after the other where it has none."""
+    outcomes: list[Result | Exception | None] = [None] * len(worlds)
+    kinds: dict[type, list[int]] = {}
+    for place, world in enumerate(worlds):
+        kinds.setdefault(type(world), []).append(place)
+    for kind, places in kinds.items():
+        together = _own(kind, method)
+        if together is not None:
+            results = together([worlds[i] for i in places], [given[i] for i in places])
+        else:
+            results = [caught(alone, worlds[i], given[i]) for i in places]
+        for place, result in zip(places, results, strict=True):
+            outcomes[place] = result
+    return [result for result in outcomes if result is not None]
+
+
+def _own(kind: type, method: str) -> Callable[..., Any] | None:
+    """A class's method for many. Where a subclass has changed what one of them does, it no longer holds."""
+    for base in kind.__mro__:
+        if method in vars(base):
+            function: Callable[..., Any] = getattr(kind, method)
+            return function
+        if method.removesuffix("_many") in vars(base):
+            return None
+    return None
+
+
+def caught(work: Callable[..., Result], *given: Any) -> Result | Exception:
+    """What work gives, or raises."""
+    try:
+        return work(*given)
+    except Exception as error:
+        return error

@@ -20,8 +20,7 @@ from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.runtime.files import read_json
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.worlds.base import World
-from oneiro.worlds.choice import WorldChoice
-from oneiro.worlds.registry import world_class
+from oneiro.worlds.registry import WorldChoice, world_class
 
 RESPONSE_PREFIX = "<think>"
 PLAIN = DialogueSettings(world_model=False)

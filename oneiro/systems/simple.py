@@ -39,7 +39,7 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.sampling.sample import Sample
 from oneiro.worlds.base import World
-from oneiro.worlds.choice import WorldChoice
+from oneiro.worlds.registry import WorldChoice
 
 ROWS = 256
 """Decoded at once."""

@@ -38,7 +38,7 @@ from oneiro.tasks.webpage.record import RecordingWeb
 from oneiro.tasks.webpage.slot_model import SlotModel
 from oneiro.tasks.webpage.state import PageTransition
 from oneiro.worlds.baselines import mixture
-from oneiro.worlds.choice import WorldChoice
+from oneiro.worlds.registry import WorldChoice
 from oneiro_web.env import WebConfig
 from oneiro_web.plugin import WebWorld
 

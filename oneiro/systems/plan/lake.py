@@ -15,11 +15,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from oneiro.agents.learners.lake import REPLY, LakeLearner, lake_of, random_play, read_action, transitions
-from oneiro.agents.planning.base import PlannerSettings
+from oneiro.agents.planning.base import PlannerSettings, PolicyProposals
 from oneiro.agents.planning.grids import every_action, grid_rule
 from oneiro.agents.planning.policy import PlanningPolicy, VotePolicy, make_planner, traces
 from oneiro.agents.planning.policy import dialogue as planning_dialogue
-from oneiro.agents.planning.proposals import PolicyProposals
 from oneiro.agents.planning.values import RuleValue
 from oneiro.agents.policies import ModelPolicy, Policy, ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings

@@ -32,10 +32,10 @@ from oneiro.tasks.textgame.prompt import (
     answer,
     instructions,
     pick_examples,
+    rationale,
     rules_text,
     situation_text,
 )
-from oneiro.tasks.textgame.rationale import rationale
 from oneiro.tasks.textgame.score import EXACT_SHARE, AnswerOutcome, AskedStep, judge, question
 from oneiro.worlds.textgame.dataset import Rules
 from oneiro.worlds.textgame.state import Kind, Situation, Transition

@@ -19,9 +19,8 @@ from oneiro.worlds.base import Step, World, WorldConfig, draw_level, in_split, l
 from oneiro.worlds.shop import pages
 from oneiro.worlds.shop.catalogue import make_products
 from oneiro.worlds.shop.pages import BACK, BUY, DONE, ITEM, NEXT, PREVIOUS, RESULTS, SEARCH, ShopVisit
-from oneiro.worlds.shop.products import Product, ShopWish, load
+from oneiro.worlds.shop.products import Index, Product, ShopWish, load
 from oneiro.worlds.shop.reward import reward
-from oneiro.worlds.shop.search import Index
 
 RESULTS_KEPT = 50
 LIMITS = tuple(10.0 * tens for tens in range(1, 100))
