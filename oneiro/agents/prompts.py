@@ -85,8 +85,8 @@ def turn_message(turn: int, state: str, actions_left: int, settings: DialogueSet
 
 def next_message(reward: float, turn: int, state: str, actions_left: int, settings: DialogueSettings) -> str:
     """What the agent reads after a reply, when the conversation goes on."""
-    show_state = f"Reward: {reward:g}\n\n" if settings.show_reward and not settings.brief else ""
-    return show_state + turn_message(turn, state, actions_left, settings)
+    earned = f"Reward: {reward:g}\n\n" if settings.show_reward and not settings.brief else ""
+    return earned + turn_message(turn, state, actions_left, settings)
 
 
 def history_message(
@@ -100,6 +100,7 @@ def history_message(
     """One message that tells the last turns as text: windowed, action-only and single-turn contexts."""
     if settings.context == "actions":
         return _after_actions(world, past, turn, state, actions_left, settings)
+    # Single-turn contexts show no past at all, also where turns were taken.
     kept = past[-settings.window :] if settings.context == "window" else []
     if settings.brief:
         turns = [f"{show_state(before, settings)}\n{_done(actions)}" for before, actions, _ in kept]

@@ -56,6 +56,7 @@ def names_in(intent: str) -> list[str]:
         rf'"([^"]{{2,}})"|\b(\w[\w.-]*/[\w.-]+)|(?<!^)\b(\d+ {words})|(?<!^)(?<![.?!:] )\b({words})'
         r"|\b(\d[\d-]{2,})\b|\b([a-z]+\d+)\b"
     )
+    # Every alternative of the pattern is a group of its own, and one of them matched.
     names = [next(part for part in match if part).rstrip(".,?") for match in re.findall(pattern, intent)]
     return [name for name in dict.fromkeys(names) if len(name) > 1][:4]
 
@@ -64,6 +65,7 @@ def names_in(intent: str) -> list[str]:
 def stems(text: str) -> frozenset[str]:
     """The words of a text that say something, without their endings."""
     words = re.findall(r"[a-z]{2,}", text.lower())
+    # Short words keep their endings: 'used' without 'ed' would be 'us'.
     return frozenset(ENDING.sub("", word) if len(word) > 4 else word for word in words if word not in STOP_WORDS)
 
 
@@ -100,6 +102,7 @@ class PageFeatures:
         self.address = next((line.removeprefix("URL: ") for line in lines if line.startswith("URL: ")), "")
         self.names = names_in(self.intent)
         rest = self.intent
+        # What is called by name is looked for as a whole; its single words ask for nothing.
         for name in self.names:
             rest = rest.replace(name, " ")
         self.intent_words = stems(rest)
@@ -127,6 +130,7 @@ class PageFeatures:
                 column += 1
             in_table = 0 <= column < len(headers)
             label = headers[column] if in_table else before
+            # The page's title and pictures repeat a name without standing beside what belongs to it.
             if self.called(name) in ("is", "has") and role not in ("RootWebArea", "image"):
                 since, behind = {}, "0"
             elif since is None:
@@ -145,6 +149,7 @@ class PageFeatures:
             return "no"
         if own in self.plain_names:
             return "is"
+        # Shorter names ("to", "11") stand inside nearly any word.
         if any(other in own for other in self.plain_names if len(other) > 2):
             return "has"
         return "in" if len(own) > 2 and any(own in other for other in self.plain_names) else "no"

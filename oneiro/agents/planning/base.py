@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
 import numpy as np
 from pydantic import Field
 
-from oneiro.episode import Tokens
 from oneiro.recipe import Settings
 from oneiro.runtime import seeds
 from oneiro.tasks.base import Cached, Dynamics, Imagined
@@ -192,6 +191,7 @@ class Meter(Generic[StateT]):
         """What states are worth for the decisions that ask; each is judged once for a task, in one call."""
         known, key = self.planner.judged, self.planner.dynamics.key
         keys = [(key(state), self.roots[root].task) for root, state in states]
+        # Reversed, so that of several decisions that ask for one state the first pays.
         new = {pair: place for place, pair in reversed(list(enumerate(keys))) if pair not in known}
         places = sorted(new.values())
         if places:
@@ -213,6 +213,7 @@ class Meter(Generic[StateT]):
         for place, (root, state, action) in enumerate(requests):
             pair = dynamics.key(state), action
             if pair not in new and not dynamics.knows(state, action, outcomes):
+                # What would overdraw the budget is not asked for; what is already known costs nothing and still is.
                 if left[root] < outcomes:
                     continue
                 left[root] -= outcomes
@@ -234,6 +235,7 @@ class Meter(Generic[StateT]):
         most, made = self.settings.max_tokens, sum(self.predictions)
         if most is None:
             return float("inf")
+        # The first predictions have no price yet: they are taken for cheap, and the next look corrects it.
         mean = sum(self.tokens) / made if made else 1.0
         return max(0.0, most - self.tokens[root]) / max(1.0, mean)
 
@@ -250,6 +252,7 @@ def best_of(candidates: Sequence[Candidate], rng: np.random.Generator) -> int | 
     if not candidates:
         return None
     value = max(candidate.value for candidate in candidates)
+    # Values are sums of discounted floats: equal ones differ in the last bits.
     equal = [place for place, candidate in enumerate(candidates) if candidate.value >= value - 1e-9]
     weight = max(candidates[place].weight for place in equal)
     equal = [place for place in equal if candidates[place].weight >= weight - 1e-9]

@@ -62,6 +62,7 @@ def find_object(text: str, key: str, *, last: bool) -> dict[str, Any] | None:
     if not places:
         return None
     reader = _LooseReader(text)
+    # The key's own place says where to look; a search from every brace would be quadratic.
     for start, place in islice(_openings(text, places[-1:] if last else places), ATTEMPTS):
         value, end = _read(text, start, reader)
         if isinstance(value, dict) and key in value and end > place:
@@ -112,6 +113,7 @@ class _LooseReader:
     def __init__(self, text: str, repair: bool = False) -> None:
         self.text, self.repair = text, repair
         self.place = 0
+        # Never set back: all attempts at one text share it, so that hostile text costs a bounded time.
         self.left = MAX_TOKENS
 
     def value_at(self, start: int) -> Any:

@@ -95,6 +95,7 @@ def sources_of(case: PageSituation) -> dict[str, str]:
 
 def to_template(text: str, sources: Sources) -> str:
     """A text in which the values of sources are replaced by their slots; the longest value counts first."""
+    # The longest first: a title that holds the whole name of a product is about that, and not about one word of it.
     ordered = sorted(sources.items(), key=lambda pair: (-len(pair[1]), _rank(pair[0])))
     for slot, value in ordered:
         if text == value and len(value) >= SHORTEST:
