@@ -75,7 +75,7 @@ class LearnedTextGame(LearnedWorld, TextGame):
     """Starts in a true level and continues in predictions.
 
     A true score never falls: only what exceeds the highest score so far is rewarded, up to the game's maximum. The
-    world is total: a prediction from which the game's rules could not go on is no prediction (`Game.imagined`).
+    world is total: a prediction from which the game's rules could not go on is no prediction (`GameRules.scene_of`).
     """
 
     name: ClassVar[str] = "learned-textgame"

@@ -40,7 +40,8 @@ def measure(
 ) -> dict[str, Any]:
     """The row of one set of answers, as plain JSON; a missing answer is unreadable.
 
-    `seen` says whether training had such a step (`Lookup.seen`): the figures are then given for both kinds of steps.
+    `seen` says whether training had such a step (`PageLookup.has_seen`): the figures are then given for both kinds of
+    steps.
     """
     texts = [answers(case) if callable(answers) else answers.get(case.id, "") for case in cases]
     rows = [task.metrics(text, case) for text, case in zip(texts, cases, strict=True)]

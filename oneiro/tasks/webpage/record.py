@@ -1,6 +1,6 @@
 """Steps of the true web, recorded as whoever plays takes them.
 
-`RecordedWeb` is the web with a notebook: any policy, model or rollout that plays in it leaves transitions behind.
+`RecordingWeb` is the web with a notebook: any policy, model or rollout that plays in it leaves transitions behind.
 `Collection` says what a script or a model is to play.
 """
 

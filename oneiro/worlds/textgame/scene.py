@@ -68,7 +68,7 @@ class Scene:
 
         A possible scene has the player and a root, every other thing is in exactly one place, nothing is inside
         itself, and the score and all other numbers are of reasonable size. Whether a game's rules can go on from it
-        is for `Game.imagined` to say.
+        is for `GameRules.scene_of` to say.
         """
         points = score.get("score", 0)
         if not is_points(points):
@@ -80,6 +80,7 @@ class Scene:
             match = _NAME.fullmatch(str(thing.get("name")))
             names = thing.get("contains", [])
             inside = [uuids[name] for name in names if name in uuids]
+            # A name carries its uuid, and contents are listed by name: where the three disagree no scene is meant.
             if match is None or int(match[2]) != thing["uuid"] or len(inside) != len(names):
                 return None
             if not _reasonable(thing.get("properties", {})):
