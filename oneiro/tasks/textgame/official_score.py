@@ -76,7 +76,7 @@ def _read(text: str) -> dict[str, Any] | None:
     """The answer's object, or None where it lacks the two keys. Words are replaced everywhere, also inside names."""
     part = _answer_part(text)
     for word, json_word in (("True", "true"), ("False", "false"), ("None", "null")):
-        part = part.replace(word, json_word)
+        part = part.replace(word, json_word)  # as the published code does, names like "Trueman" included
     try:
         answer = only_object(part)
     except Unreadable:

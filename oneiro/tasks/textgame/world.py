@@ -99,6 +99,7 @@ class LearnedTextGame(LearnedWorld, TextGame):
         before, predicted = self.scene, self._predict(action)
         self.scene = predicted if predicted is not None else before
         self.reply = ""
+        # Else a predictor that lets the score fall and rise again would pay for nothing.
         best, self.best = self.best, max(self.best, min(self.scene.score, self.game.max_score))
         return self.outcome(
             (self.best - best) / self.game.max_score,
