@@ -175,11 +175,12 @@ def _transition(row: dict[str, Any], name: str, lookup: Lookup) -> Transition:
         "id": name,
         "game": "unknown",
         "task": "",
+        # The last one: a prompt may show examples with bases of their own before it.
         "uuid_base": int(bases[-1]) if bases else 1 + max(thing["uuid"] for thing in state),
         "duplicate": None,
     }
     return Transition(
-        **(guessed | known | given),
+        **(guessed | known | given),  # what a row says itself counts over what is looked up, and that over guesses
         split=split,
         state=state,
         score=score,

@@ -185,7 +185,7 @@ def import_rlds(
         for number, part in each_done(_import_numbered, ((n, work, *shard) for n, shard in enumerate(shards)), workers):
             parts[number] = part
             advance(part.written + part.kept + len(part.damaged))
-    for number in sorted(parts):
+    for number in sorted(parts):  # the order of files, however the processes took turns
         done.add(parts[number])
     if not done.written + done.kept:
         reason = [*done.damaged, *done.gaps, "its files hold no records"][0]
@@ -219,6 +219,7 @@ def import_file(work: Work, split: str, path: Path, advance: Callable[[int], Any
             frames = _whole_frames(target)
             if frames is None:
                 episode, pictures = _episode(work.dataset, work.fields, record)
+                # Before the first episode: a folder with episodes always says what they were made of.
                 if not done.written and not work.note.exists():
                     files.write_json(work.note, work.made)
                 write_episode(target, episode, pictures)
