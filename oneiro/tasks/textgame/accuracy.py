@@ -235,6 +235,7 @@ def _macro(games: Iterable[Split]) -> dict[str, Any]:
         for name, right, _ in split.parts():
             shares[name] += [float(right.mean())] if len(right) else []
     return {
+        # One game has no interval.
         name: {**_percent(bootstrap(means) if len(means) != 1 else Cell(means[0])), "games": len(means)}
         for name, means in shares.items()
     }

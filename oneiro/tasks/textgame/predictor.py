@@ -177,6 +177,7 @@ class TextGamePredictor(Predictor[Transition, Messages, str, Prediction]):
         if isinstance(case, Transition):
             return question(case, kind)
         score = case.score if kind in ("full", "score") else None
+        # The truth is not known: what is before stands in its place.
         return AskedStep(case.state, case.state, score, score)
 
     def _opening(self, game: str, task: str) -> str:

@@ -182,6 +182,7 @@ COMMAND = "\nCommand: "
 
 def cut(prompt: str) -> tuple[str, str]:
     """A prompt as the part that all commands in one situation share, and the rest, which begins with the command."""
+    # The last one: examples in the prompt have commands too.
     at = prompt.rfind(COMMAND) + 1
     return (prompt[:at], prompt[at:]) if at else (prompt, "")
 
@@ -221,7 +222,7 @@ def rationale(case: Transition, kind: Kind) -> str:
     if kind in ("full", "tick"):
         lines.append(f"Then time passes: {_describe_changes(case.after_action, case.after)}")
     if kind in ("full", "score"):
-        lines.append(f"The score: {score_told(case.score, case.score_after)}")
+        lines.append(f"The score: {describe_score(case.score, case.score_after)}")
     return "\n".join(lines)
 
 
@@ -249,7 +250,7 @@ def _moves(old: dict[int, Object], new: dict[int, Object]) -> Iterator[str]:
     """Where each object goes: from the contents of one object to those of another."""
     was = {child: thing["name"] for thing in old.values() for child in thing["contains"]}
     now = {child: thing["name"] for thing in new.values() for child in thing["contains"]}
-    for child in sorted(was.keys() | now.keys()):
+    for child in sorted(was.keys() | now.keys()):  # sets have no order of their own, and the text is learned
         source, target = was.get(child), now.get(child)
         if source == target:
             continue
@@ -272,7 +273,7 @@ def _change(thing: Object, place: tuple[Any, ...], value: Any) -> str:
     return f"{key} of {name} changes from {_json(before)} to {_json(value)}."
 
 
-def score_told(before: Score, after: Score) -> str:
+def describe_score(before: Score, after: Score) -> str:
     """What happens to the score, in one sentence."""
     if same(before, after):
         return f"it stays {_json(after.get('score'))}."

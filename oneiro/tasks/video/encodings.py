@@ -102,6 +102,7 @@ class Encodings:
         excess = len(self._kept) + count - CACHED_PIECES
         if excess > 0:
             still = set(needed)
+            # A dict is in the order of insertion: the oldest come first.
             for key in list(islice((key for key in self._kept if key not in still), excess)):
                 del self._kept[key]
 

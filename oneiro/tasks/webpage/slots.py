@@ -123,6 +123,7 @@ def fill_template(text: str, sources: Sources) -> str:
 def slotted_url(url: str, sources: Sources) -> str:
     """An address with slots; numbers in its path become 0."""
     parts = urlsplit(url)
+    # Ids differ from content to content, so that they say nothing of the kind of page.
     path = ["0" if piece.isdigit() else to_template(unquote(piece), sources) for piece in parts.path.split("/")]
     pairs, kept = _pairs(parts.query), _pairs(sources.get("query", ""))
     query = [f"{key}={to_template(value, sources)}" for key, value in pairs]

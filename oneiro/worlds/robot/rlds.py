@@ -318,6 +318,7 @@ def _numbers(feature: Feature, leaf: Mapping[str, Any], name: str, frames: int) 
     width = int(np.prod(_shape(leaf), dtype=np.int64))
     values = read_floats(feature)
     if not len(values):
+        # TFRecord has one list for each type, and the others are empty.
         values = read_integers(feature).astype(np.float32)
     if len(values) != frames * width:
         raise Corrupt(f"{name} has {len(values)} numbers where {frames} frames of {width} need {frames * width}")

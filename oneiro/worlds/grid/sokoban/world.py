@@ -111,6 +111,7 @@ class Sokoban(World):
         self.words = self.config.words.all()
         self.actions = self.words
         self._direction = {word.strip().lower(): way for way, word in enumerate(self.words)}
+        # Steps in a mask of cells, row by row.
         self._shifts = tuple(down * self.config.width + right for down, right in SHIFTS)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
