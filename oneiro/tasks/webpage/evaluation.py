@@ -90,6 +90,7 @@ def _claims_nothing(task: WebPagePredictor, text: str, case: PageTransition) -> 
 def _failures(cases: Sequence[PageTransition], inert: Any) -> dict[str, Any]:
     """Actions that changed nothing at all, by why."""
     absent = np.array([case.element is not None and case.state.item(case.element) is None for case in cases], bool)
+    # Probes click what does nothing or what is not there; the rest are actions of a player that came to nothing.
     static = np.array([case.probe for case in cases], bool) & ~absent
     return {
         "all": inert,
