@@ -79,7 +79,7 @@ def choice(state: str, past: tuple[str, ...]) -> Choice:
     hidden = [
         e.number
         for e in page.elements
-        if e.role == "option" and e.number not in shown and page.wanted(e.name) == "whole"
+        if e.role == "option" and e.number not in shown and page.match_words(e.name) == "whole"
     ]
     actions: list[tuple[str, list[str]]] = [
         ("stop []", ["stop", "stop empty", *_cross("stop", intent_words, page.arrived), *page.stop()])

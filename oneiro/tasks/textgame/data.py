@@ -124,7 +124,7 @@ class AnswerRows(Sequence[Row]):
         self.places = [(number, place if own else 0) for place, group in enumerate(groups) for number in group]
         # Epochs come back to the same rows, which need not be tokenised again.
         self.row = lru_cache(maxsize=200_000)(self._row)
-        self.shared = lru_cache(maxsize=512)(self._shared)
+        self.shared = lru_cache(maxsize=512)(self._shared_tokens)
 
     def __len__(self) -> int:
         return len(self.places)
@@ -147,7 +147,7 @@ class AnswerRows(Sequence[Row]):
             shared_segments=1,
         )
 
-    def _shared(self, text: str) -> Any:
+    def _shared_tokens(self, text: str) -> Any:
         return np.concatenate([self.chat.encode(self.chat.before_user), self.chat.encode(text)])
 
 

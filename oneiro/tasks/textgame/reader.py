@@ -179,9 +179,9 @@ class _LooseReader:
 
 
 def _unescape(body: str) -> str:
-    return _ESCAPE.sub(_escaped, body) if "\\" in body else body
+    return _ESCAPE.sub(_unescape_code, body) if "\\" in body else body
 
 
-def _escaped(match: re.Match[str]) -> str:
+def _unescape_code(match: re.Match[str]) -> str:
     code = match[1]
     return chr(int(code[1:], 16)) if len(code) > 1 else _ESCAPES.get(code, code)

@@ -163,10 +163,10 @@ def level_for(
     if pack is not None:
         return packs.pick(pack, seed, split, level_in, size)
 
-    def drawn(rng: np.random.Generator) -> LakeLevel | None:
+    def draw_lake(rng: np.random.Generator) -> LakeLevel | None:
         return draw(rng, size, frozen_probability, split)
 
-    return draw_level("frozen-lake", seed, split, drawn, lambda level: level.key)[0]
+    return draw_level("frozen-lake", seed, split, draw_lake, lambda level: level.key)[0]
 
 
 def level_in(text: str, optimum: int, size: int) -> LakeLevel:
