@@ -218,7 +218,10 @@ class LearnedWorld(World):
 
 PREDICTORS: dict[str, str] = {
     "grid": "oneiro.tasks.grid.predictor:GridPredictor",
+    "physics": "oneiro.tasks.rules.physics:PhysicsPredictor",
+    "rulebook": "oneiro.tasks.rules.rulebook.predictor:RulebookPredictor",
     "text-game": "oneiro.tasks.textgame.predictor:TextGamePredictor",
+    "written-rules": "oneiro.tasks.rules.rulebook.written:WrittenPredictor",
     "web-page": "oneiro.tasks.webpage.predictor:WebPagePredictor",
     "video": "oneiro.tasks.video.predictor:VideoPredictor",
 }

@@ -19,7 +19,7 @@ from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
 from oneiro.tasks.answering import CURVES, AnsweringTask, JudgedAnswer
 from oneiro.tasks.base import Malformed
-from oneiro.tasks.task import AFTER, RL, intervals_apart
+from oneiro.tasks.task import AFTER, RL, evaluation_stage, intervals_apart
 from oneiro.tasks.textgame import evaluation
 from oneiro.tasks.textgame.data import (
     TextGameData,
@@ -113,7 +113,7 @@ class TextGameTask(AnsweringTask[TextGamePredictor, Transition]):
 
     def evaluate(self, engine: Engine, name: str) -> dict[str, Any]:
         """Everything a model's rows of the tables need; its answers are kept as episodes."""
-        stage = "evaluate-rlvr" if name == AFTER else "evaluate-base"
+        stage = evaluation_stage(name)
         recipe, task, model = self.recipe, self.predictor, self.answering(engine)
         steps = evaluation.evaluation_of(recipe, self.data)
         measured: dict[str, Any] = {
@@ -177,7 +177,7 @@ def describe(episodes: Sequence[Episode]) -> dict[str, float]:
 
 def verdict(measured: Mapping[str, dict[str, Any]]) -> Sequence[str]:
     """What RLVR added to its start on steps that change something, in a sentence."""
-    (first, before), (last, after) = ((name, row["steps"]["all"]["changed"]) for name, row in measured.items())
+    (first, before), *_, (last, after) = ((name, row["steps"]["all"]["changed"]) for name, row in measured.items())
     if not before["cases"]:
         return []
     was, now = (Cell(row["accuracy"], row["low"], row["high"]).words("{:.1f} %") for row in (before, after))
@@ -186,8 +186,8 @@ def verdict(measured: Mapping[str, dict[str, Any]]) -> Sequence[str]:
         f"{intervals_apart(before['high'], after['low'])}. The answer that nothing changes gets none of them."
     ]
     sampled = [row["sampled"]["changed"] for row in measured.values() if "changed" in row.get("sampled", {})]
-    if len(sampled) == 2:
-        one, two = (Cell(**cell).words("{:.1%}") for cell in sampled)
-        apart = intervals_apart(sampled[0]["high"], sampled[1]["low"])
+    if len(sampled) == len(measured):
+        one, two = (Cell(**sampled[place]).words("{:.1%}") for place in (0, -1))
+        apart = intervals_apart(sampled[0]["high"], sampled[-1]["low"])
         sentences.append(f"Of sampled answers to them {one} were exact, then {two}: {apart}.")
     return sentences

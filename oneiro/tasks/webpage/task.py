@@ -18,7 +18,7 @@ from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.tasks.answering import CURVES, AnsweringTask, JudgedAnswer, true_rows
-from oneiro.tasks.task import AFTER, RL, intervals_apart
+from oneiro.tasks.task import AFTER, RL, evaluation_stage, intervals_apart
 from oneiro.tasks.webpage.data import StepSampler, WebPageData, data_stage, open_data, short_enough, some_steps
 from oneiro.tasks.webpage.evaluation import difference, measure, tables
 from oneiro.tasks.webpage.lookup import PageLookup
@@ -114,7 +114,7 @@ class WebPageTask(AnsweringTask[WebPagePredictor, PageTransition]):
         return describe(episodes)
 
     def evaluate(self, engine: Engine, name: str) -> dict[str, Any]:
-        stage = "evaluate-rlvr" if name == AFTER else "evaluate-base"
+        stage = evaluation_stage(name)
         model, cases = self.answering(engine), some_steps(self.data.test, self.recipe.evaluation.rows, self.recipe.seed)
         scores = measure(self.predictor, cases, self.answers(model, cases, stage), self.seen)
         parts = ", ".join(f"{part} {scores[part]['f1']['value']:.1%}" for part in ("changed", "all") if scores[part])
@@ -189,7 +189,7 @@ def describe(episodes: Sequence[Episode]) -> dict[str, float]:
 
 def verdict(measured: Mapping[str, dict[str, Any]], lookup: dict[str, Any]) -> Sequence[str]:
     """What RLVR added to its start, and how it stands to the lookup, in sentences."""
-    (first, before), (last, after) = ((name, row["steps"]) for name, row in measured.items())
+    (first, before), *_, (last, after) = ((name, row["steps"]) for name, row in measured.items())
     if not before["changed"]:
         return []
     one, two, three = (row["changed"]["f1"] for row in (before, after, lookup))
