@@ -68,6 +68,7 @@ def transitions(records: Iterable[dict[str, Any]]) -> list[GridTransition]:
         for turn in record["turns"]
         if len(turn["actions"]) == 1 and (word := understood(turn["actions"][0])) is not None
     )
+    # Once each: what random play repeats would be learned many times over.
     return list(dict.fromkeys(steps))
 
 

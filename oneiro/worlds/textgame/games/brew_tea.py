@@ -98,7 +98,7 @@ Cupboard: isOpenable; what is in it is out of reach while it is closed.
             ("cupboard", "Cupboard", {"isContainer": True, "isOpenable": True, "isOpen": bool(rng.integers(2))}),
         ]
         place(scene, rng, scene.room, things + clutter(rng))
-        hidden = scene.the("Cupboard") if rng.integers(3) else scene.room
+        hidden = scene.the("Cupboard") if rng.integers(3) else scene.room  # hidden in two levels of three
         scene.add("tea bag", "TeaBag", hidden, isMoveable=True)
 
     def tick(self, scene: Scene) -> None:
@@ -118,7 +118,7 @@ Cupboard: isOpenable; what is in it is out of reach while it is closed.
         if scene.of_type("Tea"):
             return 2, True, True
         boils = any(water["temperature"] >= BOILING for water in scene.of_type("Water"))
-        return max(scene.score, int(boils)), False, False
+        return max(scene.score, int(boils)), False, False  # boiling water that was poured away counts
 
     def useful(self, scene: Scene) -> set[str]:
         return {

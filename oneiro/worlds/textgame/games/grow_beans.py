@@ -97,7 +97,7 @@ SoilBag: enough soil for one pot. Barrel: never empty. Beans: isMoveable.
 
     def tick(self, scene: Scene) -> None:
         pot = scene.the("Pot")
-        if not pot["moisture"]:
+        if not pot["moisture"]:  # a dry pot neither dries nor grows
             return
         pot["moisture"] -= 1
         plants = [thing for thing in scene.inside(pot) if thing.type in PLANTS]
