@@ -49,7 +49,7 @@ def test_an_element_knows_its_column_its_row_and_the_name_before_it() -> None:
 
 def test_names_and_asked_words_are_told_apart() -> None:
     page = PageFeatures(STATE, ())
-    assert page.names == ["Blue Lamp"] and {"delivery", "parcel", "due"} <= page.asked
+    assert page.names == ["Blue Lamp"] and {"delivery", "parcel", "due"} <= page.intent_words
     assert (
         page.match_names("Blue Lamp") == "is"
         and page.match_names("The blue lamp, new") == "has"
