@@ -140,7 +140,7 @@ class Peer:
 
 
 def vllm_contestant(folder: Path, prompts: np.ndarray, machine: Machine, settings: SampleSettings) -> Contestant:
-    """vLLM where it is installed: token ids in and out, CUDA graphs, prompts of a group computed once. Made in its first
+    """vLLM where it is installed: token ids in and out, CUDA graphs, a group's prompt computed once. Made in its first
     round, which does not count.
     """
     name = "vLLM"
