@@ -13,8 +13,8 @@ from oneiro.models.attention import PLAIN, Rule
 
 OWN, OWN_FEW = (16, 1, 3), (64, 2, 3)
 """Of the kernel that reads rows' own caches: tokens of a block, warps, blocks on their way at once. Few rows leave most
-of a GPU idle, so each reads with more warps: on an H200 64 rows take 11.5 instead of 16.0 us a layer, 256 rows 16.9 with
-one warp and 18 or more otherwise.
+of a GPU idle, so each reads with more warps: on an H200 64 rows take 11.5 instead of 16.0 us a layer; 256 rows take
+16.9 with one warp, and 17.7 or more with two.
 """
 FEW_ROWS = 128
 SHARED = 64, 4, 3
