@@ -66,7 +66,9 @@ def curve(title: str, series: Sequence[Series], unit: str = "") -> Markup:
     for place, (one, (steps, values)) in enumerate(zip(series, lines, strict=True)):
         kept = ",".join(map(str, one.kept))
         data = f'data-label="{_attribute(one.label)}" data-link="{_attribute(one.link)}" data-kept="{kept}"'
-        points = json.dumps([[int(s), round(float(v), 6), round(x(s), 1), round(y(v), 1)] for s, v in zip(steps, values, strict=True)])
+        points = json.dumps(
+            [[int(s), round(float(v), 6), round(x(s), 1), round(y(v), 1)] for s, v in zip(steps, values, strict=True)]
+        )
         parts.append(f'<g class="series c{place % COLOURS}" {data} data-points="{points}">')
         smooth = len(values) > SMOOTH_FROM
         parts.append(_path(steps, values, x, y, "faint" if smooth else "line"))
@@ -76,7 +78,7 @@ def curve(title: str, series: Sequence[Series], unit: str = "") -> Markup:
             parts += [f'<circle cx="{x(s):.1f}" cy="{y(v):.1f}" r="2.2"/>' for s, v in zip(steps, values, strict=True)]
         parts.append("</g>")
     label = _attribute(f"{title}: {len(series)} lines, steps {first} to {last}")
-    return Markup(  # noqa: S704 - our own numbers; words are escaped above
+    return Markup(
         f'<svg class="curve" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" tabindex="0" aria-label="{label}">'
         + "".join(parts)
         + '<line class="cursor" y1="10" y2="196" hidden/></svg>'
@@ -113,13 +115,13 @@ def nice_ticks(low: float, high: float, count: int = 4, whole: bool = False) -> 
 
 def sparkline(values: Sequence[float]) -> Markup:
     """A line without axes, for a cell of a table."""
-    steps, kept = _thin(range(len(values)), np.asarray(values, np.float64))
+    _, kept = _thin(range(len(values)), np.asarray(values, np.float64))
     low, high = float(kept.min()), float(kept.max())
     points = " ".join(
         f"{2 + 96 * place / max(1, len(kept) - 1):.1f},{22 - 20 * (value - low) / ((high - low) or 1):.1f}"
         for place, value in enumerate(kept)
     )
-    return Markup(f'<svg class="spark" viewBox="0 0 100 24" aria-hidden="true"><polyline points="{points}"/></svg>')  # noqa: S704
+    return Markup(f'<svg class="spark" viewBox="0 0 100 24" aria-hidden="true"><polyline points="{points}"/></svg>')
 
 
 @dataclass(frozen=True)
@@ -173,10 +175,14 @@ def grid(text: str | None, world: str, truth: str | None = None) -> Markup | Non
             place = f"translate({column * CELL} {row * CELL})"
             parts.append(f'<g class="cell {kind}" transform="{place}">{_drawn(kind)}{letter}</g>')
             if true_cells is not None and not _same(true_cells, row, column, glyph):
-                frames.append(f'<rect class="differs" x="{column * CELL + 2}" y="{row * CELL + 2}" width="32" height="32" rx="6"/>')
+                left, top = column * CELL + 2, row * CELL + 2
+                frames.append(f'<rect class="differs" x="{left}" y="{top}" width="32" height="32" rx="6"/>')
     label = _attribute(" / ".join(" ".join(line) for line in cells))
     inside = "".join(parts) + "".join(frames)
-    return Markup(f'<svg class="world" viewBox="0 0 {width} {height}" width="{width}" role="img" aria-label="{label}">{inside}</svg>')  # noqa: S704
+    return Markup(
+        f'<svg class="world" viewBox="0 0 {width} {height}" width="{width}" role="img" aria-label="{label}">'
+        f"{inside}</svg>"
+    )
 
 
 def _same(cells: list[list[str]], row: int, column: int, glyph: str) -> bool:
@@ -193,7 +199,8 @@ def _drawn(kind: str) -> str:
         "arrived": '<path class="flag" d="M8 29V6l12 5-12 5"/><circle class="me" cx="21" cy="22" r="8"/>',
         "target": '<circle class="aim" cx="18" cy="18" r="5"/>',
         "box": '<rect class="crate" x="7" y="7" width="22" height="22" rx="3"/>',
-        "stored": '<rect class="crate home" x="7" y="7" width="22" height="22" rx="3"/><path class="tick" d="M12 18l4 5 8-10"/>',
+        "stored": '<rect class="crate home" x="7" y="7" width="22" height="22" rx="3"/>'
+        '<path class="tick" d="M12 18l4 5 8-10"/>',
         "player-target": '<circle class="aim" cx="18" cy="18" r="13"/><circle class="me" cx="18" cy="18" r="9"/>',
     }
     return base + shapes.get(kind, "")

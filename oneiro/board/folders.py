@@ -1,4 +1,4 @@
-"""Run folders as the board reads them: files only, and each again only when it has changed. It never writes to a run."""
+"""Run folders as the board reads them: files only, and each again only when it has changed."""
 
 from __future__ import annotations
 
@@ -382,5 +382,3 @@ def differing_settings(runs: Sequence[RunFolder]) -> list[tuple[str, list[str]]]
     keys = dict.fromkeys(key for recipe in recipes for key in recipe if not key.startswith(("about", "next", "takes")))
     values = {key: [str(recipe.get(key, "–")) for recipe in recipes] for key in keys}
     return [(key, row) for key, row in values.items() if len(set(row)) > 1]
-
-

@@ -11,21 +11,25 @@ import hashlib
 import hmac
 import re
 import secrets
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import jinja2
 from markupsafe import Markup
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from oneiro.board import draw, views
+from oneiro.board import play as players
 from oneiro.board.folders import RunFolder, Runs
+from oneiro.report.episodes import compare
 from oneiro.report.page import PICTURES
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.terminal import printable
@@ -105,7 +109,8 @@ class Board:
     """The pages."""
 
     def __init__(self, runs: Runs, token: str) -> None:
-        self.runs, self.token = runs, token
+        self.runs, self.token, self.tables = runs, token, players.Tables()
+        self._writing = threading.Lock()
         self.templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(PAGES),
             autoescape=True,
@@ -114,7 +119,9 @@ class Board:
             lstrip_blocks=True,
             finalize=_inert,
         )
-        self.templates.globals.update(link=views.link, draw=draw, shade=views.shade, clock=clock, number=number)
+        self.templates.globals.update(
+            link=views.link, draw=draw, shade=views.shade, clock=clock, number=number, compare=compare
+        )
         self.files = {name: (PAGES / name).read_text(encoding="utf-8") for name in ("board.css", "board.js")}
 
     def routes(self) -> list[Route]:
@@ -124,11 +131,12 @@ class Board:
             "/step": self.one_step,
             "/episode": self.one_episode,
             "/text": self.whole_text,
-            "/compare": self.compare,
+            "/compare": self.compare_runs,
             "/image": self.image,
+            "/play": self.play,
             "/{name:str}": self.static,
         }
-        return [Route(path, page) for path, page in pages.items()]
+        return [Route("/play", self.save_play, methods=["POST"]), *(Route(path, page) for path, page in pages.items())]
 
     # Answers
 
@@ -157,7 +165,9 @@ class Board:
         text = re.sub(r' data-link="[^"]*"', ' data-link=""', text)
         head = f'<meta http-equiv="Content-Security-Policy" content="{policy}"><style>{css}</style>'
         text = text.replace('<link rel="stylesheet">', head)
-        return text.replace('<script src="board.js" defer></script>', "").replace("</body>", f"<script>{js}</script></body>")
+        return text.replace('<script src="board.js" defer></script>', "").replace(
+            "</body>", f"<script>{js}</script></body>"
+        )
 
     def error(self, request: Request, error: Exception) -> Response:
         line = str(error) if isinstance(error, OneiroError) else "something in these files cannot be shown"
@@ -191,7 +201,7 @@ class Board:
             figures=figures,
             more=more,
             stages=views.stages_of(run),
-            play=[],
+            play=players.playable(run),
             images=[spec for spec in run.summary.get("images", []) if spec["file"].endswith(PICTURES)],
             live=LIVE_S * (run.status == "running"),
             up="./",
@@ -274,7 +284,7 @@ class Board:
             raise OneiroError("this episode has no such text")
         return PlainTextResponse(_bytes(printable(str(turns[turn].get(key) or ""))))
 
-    def compare(self, request: Request) -> Response:
+    def compare_runs(self, request: Request) -> Response:
         query = request.query_params
         runs = [self.runs[name] for name in dict.fromkeys(query.getlist("run"))][:COLOURS]
         if not runs:
@@ -301,6 +311,47 @@ class Board:
             live=LIVE_S * any(run.status == "running" for run in runs),
             up="./",
         )
+
+    def play(self, request: Request) -> Response:
+        run, model, table, game, session = self._session(request)
+        return self.page(
+            request,
+            "play.html",
+            title=f"Play beside {model.name}",
+            run=run,
+            model=model,
+            game=game,
+            games=table.games,
+            session=session,
+            can_ask=table.ask is not None,
+            up=views.link("run", run=run.name),
+        )
+
+    async def save_play(self, request: Request) -> Response:
+        """The one request that writes; a page of another site cannot know the token."""
+        if "content-length" not in request.headers:
+            return PlainTextResponse("say how long it is", 411)
+        given = parse_qs((await request.body()).decode(errors="replace")).get("token", [""])[0]
+        if not hmac.compare_digest(given.encode(), self.token.encode()):
+            return PlainTextResponse("this form is of another board; load the page again", 403)
+        return await run_in_threadpool(self._save, request)
+
+    def _save(self, request: Request) -> Response:
+        run, model, _, _, session = self._session(request)
+        with self._writing:
+            step = players.save(run, model.name, session)
+        return RedirectResponse(views.link("episode", run=run.name, stage=players.STAGE, step=step, at=0), 303)
+
+    def _session(self, request: Request) -> tuple[RunFolder, players.Playable, players.Table, str, players.Session]:
+        run, query = self._run(request), request.query_params
+        model, table = self.tables.get(run, query.get("model", ""))
+        game = query.get("game", "") or next(iter(table.games), "")
+        if game and game not in table.games:
+            raise OneiroError(f"no game is called {game}")
+        mode: players.Mode = "free" if query.get("mode") == "free" else "step"
+        actions = [action for action in query.getlist("do") if action.strip()]
+        session = players.play(table, game, _whole(query.get("seed")), actions, mode, "ask" in query)
+        return run, model, table, game, session
 
     def image(self, request: Request) -> Response:
         """A picture that the summary of a run names, of that run only."""
@@ -332,13 +383,13 @@ COLOURS = draw.COLOURS
 
 
 def _first_pair(places: Sequence[tuple[str, str, int]]) -> tuple[Any, Any]:
-    """What two runs have in common, evaluations first; of one run its last two evaluations."""
+    """What two runs have in common, evaluations first; of one run its last evaluation with its first."""
     evaluations = [place for place in places if place[1].startswith(("evaluate", "compare", "test"))] or list(places)
     for one in evaluations:
         for other in evaluations:
             if other[1] == one[1] and other[0] != one[0]:
                 return one, other
-    return (evaluations[0], evaluations[-1]) if len(evaluations) > 1 else (None, None)
+    return (evaluations[-1], evaluations[0]) if len(evaluations) > 1 else (None, None)
 
 
 def _place(text: str) -> tuple[str, str, int] | None:

@@ -249,7 +249,9 @@ def pair(one: Sequence[EpisodeRow], other: Sequence[EpisodeRow]) -> Pairing:
     shared = [case for case in mine if case in yours]
 
     def measure(value: str) -> tuple[Cell, Cell, Cell]:
-        left, right = ([fmean(float(getattr(row, value)) for row in side[case]) for case in shared] for side in (mine, yours))
+        left, right = (
+            [fmean(float(getattr(row, value)) for row in side[case]) for case in shared] for side in (mine, yours)
+        )
         return bootstrap(left), bootstrap(right), paired_difference([b - a for a, b in zip(left, right, strict=True)])
 
     apart = []
