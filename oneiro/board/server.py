@@ -14,6 +14,7 @@ import secrets
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -29,6 +30,7 @@ from starlette.routing import Route
 from oneiro.board import draw, views
 from oneiro.board import play as players
 from oneiro.board.folders import RunFolder, Runs
+from oneiro.board.tokens import token_rows
 from oneiro.report.episodes import compare
 from oneiro.report.page import PICTURES
 from oneiro.runtime.errors import OneiroError
@@ -253,6 +255,7 @@ class Board:
     def one_episode(self, request: Request) -> Response:
         run, stage, step, at = self._episode(request)
         rows, episode = run.index(stage, step), run.episode(stage, step, at)
+        group = [row for row in rows if row.group == rows[at].group]
         return self.page(
             request,
             "episode.html",
@@ -261,9 +264,11 @@ class Board:
             stage=stage,
             step=step,
             row=rows[at],
-            group=[row for row in rows if row.group == rows[at].group],
+            group=group,
             count=len(rows),
             turns=views.turn_views(episode),
+            tokens=token_rows(run, stage, step, at),
+            mean=fmean(row.score for row in group),
             hidden_turns=max(0, len(episode.get("turns") or ()) - views.MAX_TURNS),
             terms={
                 str(name)[:80]: float(sum(value) if isinstance(value, list) else value)
