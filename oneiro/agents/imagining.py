@@ -89,7 +89,7 @@ class ImaginingAgent(Dynamics[str]):
 
     def _sample_replies(self, state: str, temperature: float) -> list[replies.Reply]:
         sampling = self.metadata.sampling.model_copy(update={"temperature": temperature})
-        seed = seeds.derive(0, "imagine", state, temperature)
+        seed = seeds.derive(0, "imagine", state, str(temperature))
         samples = self.engine.generate([self._prompt(state)], SAMPLES, sampling, seed=seed)[0]
         start, dialogue = begun(self.metadata.response_prefix, state), self.metadata.dialogue
         texts = [start + self.engine.language.text(sample.tokens) for sample in samples]

@@ -26,6 +26,7 @@ from oneiro.worlds.registry import make
 if TYPE_CHECKING:
     from oneiro.agents.imagining import Candidate
     from oneiro.tasks.base import Cached
+    from oneiro.tasks.textgame.world import TextGameDynamics
 
 MAX_ACTIONS = 200
 MAX_ACTION_CHARS = 300
@@ -113,7 +114,7 @@ def open_table(model: Playable) -> Table:
 
     language = languages.load(str(model.weights))
     if model.kind == "text-game":
-        return _textgame_table(language, model)
+        return textgame_table(_textgame_dynamics(language))
 
     def make_world(game: str) -> World:
         return make(model.world, **model.settings)
@@ -141,19 +142,23 @@ def _words(world: World) -> Sequence[str]:
     return world.actions or ()
 
 
-def _textgame_table(language: Any, model: Playable) -> Table:
+def _textgame_dynamics(language: Any) -> TextGameDynamics:
     from oneiro.sampling.engine import Engine
-    from oneiro.tasks.base import Cached
     from oneiro.tasks.textgame.model import TextGameMetadata, TextGameModel
     from oneiro.tasks.textgame.predictor import TextGamePredictor
     from oneiro.tasks.textgame.world import TextGameDynamics
     from oneiro.worlds.textgame.crawl import own_rules
-    from oneiro.worlds.textgame.games import GAMES
-    from oneiro.worlds.textgame.world import TextGame
 
     metadata = TextGameMetadata.model_validate(language.metadata)
     task = TextGamePredictor(metadata.task, rules=own_rules())
-    dynamics = TextGameDynamics(task, TextGameModel(task, Engine(language, 1), metadata.sampling))
+    return TextGameDynamics(task, TextGameModel(task, Engine(language, 1), metadata.sampling))
+
+
+def textgame_table(dynamics: TextGameDynamics) -> Table:
+    """Every game of the package, as these dynamics predict it."""
+    from oneiro.tasks.base import Cached
+    from oneiro.worlds.textgame.games import GAMES
+    from oneiro.worlds.textgame.world import TextGame
 
     def state_of(world: World) -> Any:
         assert isinstance(world, TextGame)

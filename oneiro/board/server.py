@@ -295,9 +295,11 @@ class Board:
         if not runs:
             raise OneiroError("tick runs in the list, then compare them")
         places = list(views.places_to_compare(runs))
-        sides = [_place(query.get(side, "")) for side in ("one", "other")]
-        if sides[0] not in places or sides[1] not in places:
+        files = {run.name: run.episode_files() for run in runs}
+        sides: list[Any] = [_place(query.get(side, "")) for side in ("one", "other")]
+        if not all(side and side[2] in files.get(side[0], {}).get(side[1], {}) for side in sides):
             sides = list(_first_pair(places))
+        places += [side for side in sides if side and side not in places]  # an earlier step
         pairing = None
         if all(side is not None for side in sides):
             pairing = views.pair(*(self.runs[side[0]].index(side[1], side[2]) for side in sides if side))

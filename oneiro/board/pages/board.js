@@ -119,6 +119,19 @@ document.addEventListener("keydown", event => {
   }
 });
 
+// Play: moves change the page in place. Opening a model takes a while the first time, so its button says so.
+document.addEventListener("click", async event => {
+  const link = event.target.closest("main a[href^='play?']");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey || !link.href) return;
+  if (!$(".table")) { link.textContent = "Opening the model …"; return; }
+  event.preventDefault();
+  const text = await (await fetch(link.href)).text();
+  const fresh = new DOMParser().parseFromString(text, "text/html").querySelector("main");
+  history.pushState(null, "", link.href);
+  $("main").replaceWith(document.adoptNode(fresh));
+});
+addEventListener("popstate", () => location.reload());
+
 // A run at work: look again now and then, and change the page only where something is new and nobody is busy on it.
 if (live) setInterval(async () => {
   if (document.hidden || !tip.hidden || /^(INPUT|SELECT)$/.test(document.activeElement.tagName) || $("input:checked")) return;
