@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import io
 import json
+import os
 import re
 import threading
 import time
@@ -25,7 +26,8 @@ from oneiro.rundir.records import MAX_UNPACKED_BYTES, read_info
 from oneiro.rundir.run import METRICS, holds_run, require_run
 from oneiro.runtime.errors import OneiroError
 
-MAX_CACHED = 512  # files whose content is remembered
+MAX_CACHED = 8192  # small files whose content is remembered
+MAX_INDEXES = 64  # of steps: each is a row for every episode
 MAX_DEPTH = 3  # folders below a given one that are searched for runs: `runs/sweep/seed-1`
 RESCAN_S = 2.0  # new runs are noticed after this many seconds
 SILENT_S = 120.0  # a run at work writes to log.txt every ten seconds
@@ -137,13 +139,16 @@ class RunFolder:
 
     name: str
     path: Path
+    """Without links: `Runs` resolves it."""
     cache: Cache
+    indexes: Cache
     metrics_log: Metrics = field(default_factory=Metrics)
 
     def file(self, *parts: str) -> Path:
         """A file of this run; a link that leads out of it is refused."""
         path = self.path.joinpath(*parts)
-        if not path.resolve().is_relative_to(self.path.resolve()):
+        real = os.path.realpath(path)
+        if real != str(path) and not real.startswith(f"{self.path}{os.sep}"):
             raise OneiroError(f"{path} leads out of the run; the board reads nothing there")
         return path
 
@@ -160,6 +165,12 @@ class RunFolder:
     @property
     def recipe(self) -> dict[str, Any]:
         return self._read("recipe.yaml", read_recipe, {})
+
+    @property
+    def system(self) -> str:
+        """From the first line that names it: reading the whole recipe takes a hundred times as long."""
+        match = re.search(r"^system: *(.{1,80})$", self.recipe_text[:4096], re.MULTILINE)
+        return match[1] if match else ""
 
     @property
     def recipe_text(self) -> str:
@@ -247,7 +258,7 @@ class RunFolder:
 
     def index(self, stage: str, step: int) -> list[EpisodeRow]:
         """The episodes of one step, without their turns."""
-        return self.cache.get(self._episodes(stage, step), "index", _index)
+        return self.indexes.get(self._episodes(stage, step), "index", _index)
 
     def episode(self, stage: str, step: int, at: int) -> dict[str, Any]:
         """One whole episode."""
@@ -331,7 +342,7 @@ class Runs:
         for place in self.places:
             if not place.is_dir():
                 raise OneiroError(f"there is no folder {place}; give runs, or a folder that holds some")
-        self.cache, self._lock = Cache(), threading.Lock()
+        self.cache, self.indexes, self._lock = Cache(), Cache(MAX_INDEXES), threading.Lock()
         self._runs: dict[str, RunFolder] = {}
         self._scanned = float("-inf")
         if len(self.places) == 1 and not self.all():
@@ -342,7 +353,8 @@ class Runs:
             if time.monotonic() - self._scanned > RESCAN_S:
                 known = {run.path: run for run in self._runs.values()}
                 self._runs = {
-                    name: known.get(path) or RunFolder(name, path, self.cache) for name, path in self._named_paths()
+                    name: known.get(path) or RunFolder(name, path, self.cache, self.indexes)
+                    for name, path in self._named_paths()
                 }
                 self._scanned = time.monotonic()
             return self._runs
@@ -371,7 +383,7 @@ def _below(folder: Path, root: Path, depth: int) -> Iterator[Path]:
             if entry.name.startswith(".") or not entry.is_dir() or not entry.resolve().is_relative_to(root):
                 continue
             if holds_run(entry):
-                yield entry
+                yield entry.resolve()
             elif depth > 1:
                 yield from _below(entry, root, depth - 1)
 

@@ -183,11 +183,9 @@ class Board:
 
     def all_runs(self, request: Request) -> Response:
         query = request.query_params
-        known = self.runs.all()
-        listed = views.list_runs(known, query.get("q", ""), query.get("status", ""))
+        listed, counts = views.list_runs(self.runs.all(), query.get("q", ""), query.get("status", ""))
         pager, shown = views.Pager.of(listed, _whole(query.get("page")))
         running = any(run.status == "running" for run in shown)
-        counts = {status: sum(run.status == status for run in known.values()) for status in views.STATUSES}
         return self.page(
             request, "runs.html", title="Runs", runs=shown, pager=pager, counts=counts, live=LIVE_S * running
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -50,13 +51,14 @@ class Pager:
 # Runs
 
 
-def list_runs(runs: Mapping[str, RunFolder], words: str, status: str) -> list[RunFolder]:
-    """Runs whose name has all the words, newest first, those at work before the others."""
+def list_runs(runs: Mapping[str, RunFolder], words: str, status: str) -> tuple[list[RunFolder], dict[str, int]]:
+    """Runs whose name has all the words, newest first, those at work before the others; and how many have a status."""
     wanted = words.lower().split()
-    kept = [run for run in runs.values() if all(word in run.name.lower() for word in wanted)]
-    kept = [run for run in kept if not status or run.status == status]
-    kept.sort(key=lambda run: (run.status == "running", run.started), reverse=True)
-    return kept
+    named = [(run, run.status) for run in runs.values() if all(word in run.name.lower() for word in wanted)]
+    counts = Counter(own for _, own in named)
+    kept = [(own == "running", run.started, run.name, run) for run, own in named if not status or own == status]
+    kept.sort(key=lambda entry: entry[:3], reverse=True)
+    return [entry[3] for entry in kept], {one: counts[one] for one in STATUSES}
 
 
 def curves(runs: Sequence[RunFolder], every: bool = False) -> tuple[list[tuple[str, Markup, list[str]]], int]:
