@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from oneiro.recipe import flat
 from oneiro.recipe import read as read_recipe
+from oneiro.report import traces
 from oneiro.report.episodes import FILE_NAME
 from oneiro.report.page import read_summary
 from oneiro.report.table import Cell, Table
@@ -214,6 +215,11 @@ class RunFolder:
             matches = [match for line in last.values() if (match := TIME_LEFT.search(line))]
             return [(one["title"], int(one["done"]) / max(1, int(one["total"])), one["left"]) for one in matches]
         return []
+
+    @property
+    def planned(self) -> bool:
+        """Whether a planner wrote down its decisions."""
+        return (self.path / traces.FILE).is_file()
 
     def key_numbers(self, most: int = 3) -> list[tuple[str, Cell, Table, str]]:
         """(label, cell, its table, its column): the first measured column of the first table, without trivial rows."""

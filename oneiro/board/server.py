@@ -31,6 +31,7 @@ from oneiro.board import draw, views
 from oneiro.board import play as players
 from oneiro.board.folders import RunFolder, Runs
 from oneiro.board.tokens import token_rows
+from oneiro.report import traces
 from oneiro.report.episodes import compare
 from oneiro.report.page import PICTURES
 from oneiro.runtime.errors import OneiroError
@@ -135,6 +136,7 @@ class Board:
             "/text": self.whole_text,
             "/compare": self.compare_runs,
             "/image": self.image,
+            "/traces": self.traces,
             "/play": self.play,
             "/{name:str}": self.static,
         }
@@ -316,6 +318,13 @@ class Board:
             live=LIVE_S * any(run.status == "running" for run in runs),
             up="./",
         )
+
+    def traces(self, request: Request) -> Response:
+        """The planner's decisions, with what it rejected."""
+        run = self._run(request)
+        shown = traces.read(run.file(traces.FILE).parent)
+        up = views.link("run", run=run.name)
+        return self.page(request, "traces.html", title=f"{run.name}: planner", run=run, traces=shown, up=up)
 
     def play(self, request: Request) -> Response:
         run, model, table, game, session = self._session(request)

@@ -6,6 +6,7 @@ import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ def make_run(path: Path, word: str, gain: float = 0.0) -> None:
             run.log("rl", step, {"success": step / 6})
         turns = [
             {"state": before, "prediction": STATES[0], "next_state": after, "reply": word, "actions": ["Right"]}
-            for before, after in zip(STATES, STATES[1:], strict=False)
+            for before, after in pairwise(STATES)
         ]
         episode = {"world": "frozen-lake", "finish_reason": word, "turns": turns}
         rows = [
@@ -169,9 +170,8 @@ def test_hostile_runs_are_inert_and_every_page_fits_its_width(
     address: str, open_page: Callable[..., Page], width: int
 ) -> None:
     page = open_page(width)
-    for path in ("", "run?run=hostile", "step?run=hostile&stage=rl&step=2", "compare?run=hostile") + tuple(
-        f"episode?run={name}&stage=rl&step=2&at=0" for name in ("hostile", "one")
-    ):
+    episodes = [f"episode?run={name}&stage=rl&step=2&at=0" for name in ("hostile", "one")]
+    for path in ("", "run?run=hostile", "step?run=hostile&stage=rl&step=2", "compare?run=hostile", *episodes):
         page.goto(address + path)
         assert page.title().endswith("· Oneiro") and page.title() != "owned"
         assert page.locator("main script, main img, main iframe").count() == 0
