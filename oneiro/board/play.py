@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MAX_ACTIONS = 200
 MAX_ACTION_CHARS = 300
-MAX_SHOWN_ACTIONS = 120  # a text game understands hundreds of commands
+MAX_SHOWN_ACTIONS = 400  # a text game understands hundreds of commands
 MAX_OPEN = 2  # models in memory
 STAGE = "play"
 
