@@ -74,6 +74,7 @@ SMALL: dict[str, list[str]] = {
 
 PARSED = {
     "bench": "minutes; tests/bench",
+    "board": "serves until it is stopped; tests/board",
     "check robot": "a minute of simulation; tests/worlds/robot",
     "check textgame": "half a minute of solving levels; tests/worlds/textgame",
     "doctor": "asks the model hub; tests/cli",
