@@ -1,6 +1,6 @@
 """The board's server: pages over run folders, on this machine only unless told otherwise.
 
-Nothing but `GET` changes nothing; the one write (a played session, saved as an episode) needs the token that the page
+A `GET` changes nothing; the one write (a played session, saved as an episode) needs the token that the page
 itself holds. Pages are rendered here, escaped, and may load nothing but their own stylesheet and script.
 """
 
@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import hmac
 import re
 import secrets
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, urlsplit
+from typing import Any
+from urllib.parse import parse_qs
 
 import jinja2
 from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
@@ -30,6 +28,7 @@ from starlette.routing import Route
 from oneiro.board import draw, views
 from oneiro.board import play as players
 from oneiro.board.folders import RunFolder, Runs
+from oneiro.board.guard import LOOPBACK, Guard, same_token
 from oneiro.board.tokens import token_rows
 from oneiro.report import traces
 from oneiro.report.episodes import compare
@@ -37,75 +36,9 @@ from oneiro.report.page import PICTURES
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.terminal import printable
 
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
 PAGES = Path(__file__).with_name("pages")
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
-COOKIE = "oneiro-board"
-MAX_BODY_BYTES = 1 << 20
-HEADERS = {
-    "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    "cache-control": "no-store",
-}
 LIVE_S = 4
 """Seconds after which a page of a run at work looks again."""
-
-
-class Guard:
-    """Refuses what a page of another site could ask for, and puts the headers on every answer.
-
-    A name that an attacker's DNS points at this machine arrives with the attacker's Host header; loopback alone would
-    let it in. Where the board is open to other machines, every request needs the token, once in the address and then
-    in a cookie.
-    """
-
-    def __init__(self, app: ASGIApp, hosts: Sequence[str], token: str, closed: bool) -> None:
-        self.app, self.hosts, self.token, self.closed = app, set(hosts), token, closed
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers.setdefault(name, value)
-            await send(message)
-
-        refusal = self._refuse(Request(scope))
-        await (refusal or self.app)(scope, receive, send_with_headers)
-
-    def _refuse(self, request: Request) -> Response | None:
-        if host_name(Headers(scope=request.scope).get("host", "")) not in self.hosts:
-            return PlainTextResponse("this board answers to another name; open the address it printed", 421)
-        if int(request.headers.get("content-length") or 0) > MAX_BODY_BYTES:
-            return PlainTextResponse("too long", 413)
-        if self.closed and not self._knows(request.cookies.get(COOKIE, "")):
-            if not self._knows(request.query_params.get("token", "")):
-                return PlainTextResponse("open the address that the board printed: it holds a token", 403)
-            answer = RedirectResponse(request.url.remove_query_params("token"), 303)
-            answer.set_cookie(COOKIE, self.token, httponly=True, samesite="strict")
-            return answer
-        return None
-
-    def _knows(self, token: str) -> bool:
-        return hmac.compare_digest(token.encode(), self.token.encode())
-
-
-def host_name(header: str) -> str:
-    """The name in a Host header, without its port; nothing for what is no header of a browser."""
-    try:
-        return urlsplit(f"//{header}").hostname or ""
-    except ValueError:
-        return ""
 
 
 class Board:
@@ -291,7 +224,7 @@ class Board:
 
     def compare_runs(self, request: Request) -> Response:
         query = request.query_params
-        runs = [self.runs[name] for name in dict.fromkeys(query.getlist("run"))][:COLOURS]
+        runs = [self.runs[name] for name in dict.fromkeys(query.getlist("run"))][: draw.COLOURS]
         if not runs:
             raise OneiroError("tick runs in the list, then compare them")
         places = list(views.places_to_compare(runs))
@@ -346,7 +279,7 @@ class Board:
         if "content-length" not in request.headers:
             return PlainTextResponse("say how long it is", 411)
         given = parse_qs((await request.body()).decode(errors="replace")).get("token", [""])[0]
-        if not hmac.compare_digest(given.encode(), self.token.encode()):
+        if not same_token(given, self.token):
             return PlainTextResponse("this form is of another board; load the page again", 403)
         return await run_in_threadpool(self._save, request)
 
@@ -391,9 +324,6 @@ class Board:
     def _episode(self, request: Request) -> tuple[RunFolder, str, int, int]:
         query = request.query_params
         return self._run(request), query.get("stage", ""), _whole(query.get("step")), _whole(query.get("at"))
-
-
-COLOURS = draw.COLOURS
 
 
 def _first_pair(places: Sequence[tuple[str, str, int]]) -> tuple[Any, Any]:
