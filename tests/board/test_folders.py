@@ -67,7 +67,7 @@ def test_metrics_grow_and_begin_anew_after_a_rewind(tmp_path: Path) -> None:
         handle.write(', "success": 1}\n')
     assert run.metrics["rl", "success"] == ([1, 2, 3], [0.25, 0.5, 1.0])
     new = tmp_path / "new"
-    new.write_text('{"stage": "rl", "step": 1, "success": 0.75}\n')
+    new.write_text('{"stage": "rl", "step": 1, "success": 0.75}\n' + " " * 500 + "\n")  # longer than the old one
     new.replace(log)
     assert run.metrics["rl", "success"] == ([1], [0.75])
 

@@ -33,10 +33,10 @@ SEED = 3
 
 
 class Frozen(Dynamics[str]):
-    """Believes that nothing ever moves; Left cannot be read."""
+    """Believes that nothing ever moves; what it says of Right cannot be read."""
 
     def predict(self, pairs: Sequence[tuple[str, str]], outcomes: int = 1, seed: int = 0) -> list[list[Imagined[str]]]:
-        return [[Imagined(Malformed(Flaw.EMPTY) if action == "Left" else state)] for state, action in pairs]
+        return [[Imagined(Malformed(Flaw.EMPTY) if action == "Right" else state)] for state, action in pairs]
 
 
 def table_of(dynamics: Dynamics[str]) -> Table:
@@ -74,9 +74,9 @@ def test_in_step_the_model_gets_the_truth_and_free_it_goes_its_own_way() -> None
 
 
 def test_an_answer_that_cannot_be_read_changes_nothing() -> None:
-    session = play(table_of(Frozen()), "", SEED, ["Left", "Up"], "free")
+    session = play(table_of(Frozen()), "", SEED, ["Right", "Up"], "free")
     assert session.steps[0].predicted is None and not session.steps[0].exact
-    assert session.steps[1].before == session.start
+    assert session.steps[0].truth != session.start and session.steps[1].before == session.start
 
 
 def test_a_session_is_bounded(true_table: Table) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import socket
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
+from oneiro import cli
 from oneiro.board import draw, views
 from oneiro.board.folders import EpisodeRow
 from oneiro.board.server import make_app
@@ -123,6 +125,17 @@ def test_writing_needs_the_token_of_the_page(client: TestClient) -> None:
     assert client.post("/play?run=one&model=x", data={"token": "guess"}).status_code == 403
     assert client.post("/", data={}).status_code == 405
     assert client.post("/play", headers={"content-length": str(1 << 22)}).status_code == 413
+
+
+def test_a_mistake_in_the_command_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["board", str(tmp_path / "nothing")]) == 2
+    assert "give runs, or a folder that holds some" in capsys.readouterr().err
+    make_run(tmp_path / "run")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        assert cli.main(["board", str(tmp_path), "--port", str(taken.getsockname()[1])]) == 2
+    assert "choose another --port" in capsys.readouterr().err
 
 
 # What it shows
