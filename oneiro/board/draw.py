@@ -22,7 +22,15 @@ COLOURS = 8
 
 # Glyph -> what is drawn. The same letter means another thing in another world.
 LAKE = {"_": "ice", "O": "hole", "G": "goal", "P": "player", "X": "fallen", "√": "arrived"}
-SOKOBAN = {"#": "wall", "_": "floor", "O": "target", "√": "stored", "X": "box", "P": "player", "S": "player-target"}
+SOKOBAN = {
+    "#": "wall",
+    "_": "floor",
+    "O": "target",
+    "√": "stored",
+    "X": "box",
+    "P": "player floor",
+    "S": "player-target",
+}
 GLYPHS = {"frozen-lake": LAKE, "sokoban": SOKOBAN}
 
 
@@ -173,7 +181,7 @@ def grid(text: str | None, world: str, truth: str | None = None) -> Markup | Non
             kind = known.get(glyph, "other")
             letter = "" if glyph in known or glyph in "_." else f"<text>{escape(printable(glyph))}</text>"
             place = f"translate({column * CELL} {row * CELL})"
-            parts.append(f'<g class="cell {kind}" transform="{place}">{_drawn(kind)}{letter}</g>')
+            parts.append(f'<g class="cell {kind}" transform="{place}">{_drawn(kind.partition(" ")[0])}{letter}</g>')
             if true_cells is not None and not _same(true_cells, row, column, glyph):
                 left, top = column * CELL + 2, row * CELL + 2
                 frames.append(f'<rect class="differs" x="{left}" y="{top}" width="32" height="32" rx="6"/>')

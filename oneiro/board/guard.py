@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
@@ -32,12 +31,12 @@ class Guard:
     """Refuses what a page of another site could ask for, and puts the headers on every answer.
 
     A name that an attacker's DNS points at this machine arrives with the attacker's Host header; loopback alone would
-    let it in. Where the board is open to other machines, every request needs the token, once in the address and then
-    in a cookie.
+    let it in. Where the board is open to other machines, by whatever name, every request needs the token, once in the
+    address and then in a cookie.
     """
 
-    def __init__(self, app: ASGIApp, hosts: Sequence[str], token: str, closed: bool) -> None:
-        self.app, self.hosts, self.token, self.closed = app, set(hosts), token, closed
+    def __init__(self, app: ASGIApp, token: str, closed: bool) -> None:
+        self.app, self.token, self.closed = app, token, closed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -55,7 +54,7 @@ class Guard:
         await (refusal or self.app)(scope, receive, send_with_headers)
 
     def _refuse(self, request: Request) -> Response | None:
-        if host_name(Headers(scope=request.scope).get("host", "")) not in self.hosts:
+        if not self.closed and host_name(request.headers.get("host", "")) not in LOOPBACK:
             return PlainTextResponse("this board answers to another name; open the address it printed", 421)
         if int(request.headers.get("content-length") or 0) > MAX_BODY_BYTES:
             return PlainTextResponse("too long", 413)

@@ -365,13 +365,13 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def make_app(places: Sequence[Path], hosts: Sequence[str] = LOOPBACK, token: str = "", closed: bool = False) -> Any:
+def make_app(places: Sequence[Path], token: str = "", closed: bool = False) -> Any:
     """The board as an ASGI application; `closed` asks for the token with every request."""
     token = token or secrets.token_urlsafe(24)
     board = Board(Runs(places), token)
     handlers: Any = {OneiroError: board.error, Exception: board.error}
     app = Starlette(routes=board.routes(), exception_handlers=handlers)
-    return Guard(app, [*hosts], token, closed)
+    return Guard(app, token, closed)
 
 
 def serve(places: Sequence[Path], host: str, port: int, say: Callable[[str], None]) -> None:
@@ -382,15 +382,17 @@ def serve(places: Sequence[Path], host: str, port: int, say: Callable[[str], Non
 
     local = host in LOOPBACK
     token = secrets.token_urlsafe(24)
-    app = make_app(places, LOOPBACK if local else [*LOOPBACK, host, socket.gethostname()], token, closed=not local)
+    app = make_app(places, token, closed=not local)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((host, port))
+            listening.listen()  # now, so that the address works from the moment it is printed
         except OSError as error:
             raise OneiroError(f"cannot listen on {host}:{port}: {error.strerror}; choose another --port") from error
-        shown = f"[{host}]" if ":" in host else host
+        named = socket.gethostname() if host in ("0.0.0.0", "::") else host
+        shown = f"[{named}]" if ":" in named else named
         address = f"http://{shown}:{listening.getsockname()[1]}/"
         say(f"{address}{'' if local else f'?token={token}'}  (Ctrl-C ends it)")
         uvicorn.Server(uvicorn.Config(app, log_level="warning", server_header=False)).run(sockets=[listening])

@@ -82,7 +82,7 @@ def test_names_of_this_machine_are_answered(client: TestClient, host: str) -> No
 
 
 def test_other_machines_need_the_token_once(runs: Path) -> None:
-    outside = TestClient(make_app([runs], ["board.lan"], "secret", closed=True), base_url="http://board.lan")
+    outside = TestClient(make_app([runs], "secret", closed=True), base_url="http://board.lan")
     assert outside.get("/").status_code == 403
     assert outside.get("/board.js").status_code == 403
     assert outside.get("/?token=wrong").status_code == 403
