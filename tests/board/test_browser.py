@@ -6,6 +6,7 @@ import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,9 +16,14 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from oneiro.board import server as board_server
 from oneiro.board.server import make_app
+from oneiro.models.language import LanguageModel
 from oneiro.recipe import Recipe
 from oneiro.report.table import Cell, Table
 from oneiro.rundir.run import Run
+from oneiro.sampling.settings import SamplingSettings
+from oneiro.tasks.grid.model import GridMetadata
+from oneiro.tasks.grid.predictor import GridPredictorConfig
+from oneiro.worlds.choice import WorldChoice
 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
@@ -49,20 +55,27 @@ def make_run(path: Path, word: str, gain: float = 0.0) -> None:
         run.finish()
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("runs")
-    make_run(folder / "one", "word")
-    make_run(folder / "other", "word", 0.25)
-    make_run(folder / "hostile", HOSTILE)
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
+        listening.listen()
         server = uvicorn.Server(uvicorn.Config(make_app([folder]), log_level="error"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
         server.should_exit = True
         thread.join()
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("runs")
+    make_run(folder / "one", "word")
+    make_run(folder / "other", "word", 0.25)
+    make_run(folder / "hostile", HOSTILE)
+    with served(folder) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +121,7 @@ def test_from_a_curve_to_a_step_a_group_an_episode_and_a_turn(
     page.click(".square >> nth=1")
     assert page.inner_text("h1").startswith("Episode 4")
     assert page.locator(".replay .frame svg.world").count() == 3
-    page.click("text=Play")
+    page.click("[data-do=play]")
     page.locator(".replay output", has_text="turn 2 of 2").wait_for()
     page.uncheck("[data-toggle=prediction]")
     assert "hide=prediction" in page.url and page.locator(".turn .p-prediction:visible").count() == 0
@@ -182,18 +195,40 @@ def test_a_page_follows_a_run_at_work(
     open_page: Callable[..., Page], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(board_server, "LIVE_S", 0.2)
-    with Run.open(tmp_path / "live", Recipe(system="toy")) as run, socket.socket() as listening:
+    with Run.open(tmp_path / "live", Recipe(system="toy")) as run:
         run.say("at work")
         run.log("rl", 1, {"success": 0.25})
-        listening.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(make_app([tmp_path]), log_level="error"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
-        page = open_page()
-        page.goto(f"http://127.0.0.1:{listening.getsockname()[1]}/")
-        assert "step 1" in page.inner_text("main")
-        run.log("rl", 2, {"success": 0.5})
-        page.locator("main", has_text="step 2").wait_for()
-        page.close()
-        server.should_exit = True
-        thread.join()
+        with served(tmp_path) as url:
+            page = open_page()
+            page.goto(url)
+            assert "step 1" in page.inner_text("main")
+            run.log("rl", 2, {"success": 0.5})
+            page.locator("main", has_text="step 2").wait_for()
+            page.close()
+
+
+def test_a_person_plays_with_the_arrow_keys(
+    open_page: Callable[..., Page], tmp_path: Path, tiny: LanguageModel
+) -> None:
+    Run.open(tmp_path / "run", Recipe(system="toy")).close()
+    task = GridPredictorConfig(world=WorldChoice(name="frozen-lake", view="spaced"))
+    GridMetadata(task=task, sampling=SamplingSettings(max_tokens=4)).write(tiny)
+    tiny.save(tmp_path / "run" / "checkpoints" / "world-model" / "model")
+    with served(tmp_path) as url:
+        page = open_page(390)
+        page.goto(f"{url}run?run=run")
+        page.click("text=Play frozen-lake")
+        page.wait_for_url("**/play?run=run**")
+        page.keyboard.press("ArrowUp")
+        page.locator(".history li").wait_for()
+        assert page.url.endswith("&do=Up")
+        page.keyboard.press("ArrowRight")
+        page.locator(".history li >> nth=1").wait_for()
+        page.click("text=free")
+        page.wait_for_url("**mode=free&do=Up&do=Right")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        page.keyboard.press("z")
+        page.wait_for_url("**&do=Up")
+        page.click("text=Save as an episode")
+        page.wait_for_url("**/episode?run=run&stage=play&step=0&at=0")
+        assert page.locator(".turn kbd").first.inner_text() == "Up"
