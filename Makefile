@@ -90,7 +90,7 @@ browser:
 $(VENV)/.installed: pyproject.toml web/pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing into $(VENV); the first time takes a few minutes"
 	$(if $(TORCH),$(PIP) $(TORCH))
-	$(PIP) $(if $(filter web miniwob,$(subst $(COMMA), ,$(EXTRA))),--editable web) --editable '.$(if $(EXTRA),[$(EXTRA)])'
+	$(PIP) $(if $(filter web miniwob,$(subst $(COMMA), ,$(EXTRA))),--editable web) --editable '.[board$(if $(EXTRA),$(COMMA)$(EXTRA))]'
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml web/pyproject.toml constraints.txt | $(BIN)/python

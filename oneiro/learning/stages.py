@@ -215,6 +215,7 @@ def reinforce(
 
         def keep(step: int, episodes: Sequence[Episode]) -> None:
             run.episodes(stage, step, [rollout.record(episode) for episode in episodes])
+            run.tokens(stage, step, episodes)
 
         def log_time(step: int, values: dict[str, float]) -> None:
             run.time(stage, step, values)

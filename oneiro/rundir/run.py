@@ -4,7 +4,7 @@
     run.json       versions, seed, the stages and their results
     metrics.jsonl  one line per stage and step
     timings.jsonl  the same for wall-clock times, so that metrics.jsonl does not depend on the clock
-    episodes/      every rollout, one gzip file per stage and step
+    episodes/      every rollout, one gzip file per stage and step; of RL also the tokens, as Parquet
     checkpoints/   one folder per stage
     summary.json   tables, curves and notes, from which report.html is drawn
     log.txt        what was printed
@@ -28,7 +28,7 @@ import platform
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -45,6 +45,7 @@ from oneiro.rundir.records import (
     stage_file_name,
     write_episodes,
 )
+from oneiro.rundir.tokens import write_tokens
 from oneiro.runtime import distributed
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.files import MANIFEST, damage, write_json, write_text
@@ -54,6 +55,7 @@ from oneiro.runtime.terminal import printable
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from oneiro.episode import Episode
     from oneiro.recipe import Recipe
     from oneiro.runtime.progress import Bar, Heartbeat
 
@@ -290,6 +292,10 @@ class Run:
         """Write a step's episodes (plain JSON, one per line); the same episodes give the same bytes."""
         write_episodes(self.path, stage, step, rows)
 
+    def tokens(self, stage: str, step: int, episodes: Sequence[Episode]) -> None:
+        """Write the tokens of a step's episodes beside them: ids, authors, log-probabilities."""
+        write_tokens(self.path, stage, step, episodes)
+
     def summary(self, data: Mapping[str, Any]) -> None:
         """Write `summary.json`: `{"tables": [...], "curves": [...], "notes": [...]}` (see docs/report.md)."""
         write_json(self.path / "summary.json", data)
@@ -308,8 +314,8 @@ class Run:
                 if name == METRICS:  # first: a digest too few is no loss
                     write_text(self.path / DIGESTS, "".join(line_digest(line) + "\n" for line in lines))
                 write_text(path, "".join(lines))
-        pattern = re.compile(re.escape(stage_file_name(stage)) + r"-(\d+)\.jsonl\.gz")
-        for path in (self.path / "episodes").glob("*.jsonl.gz"):
+        pattern = re.compile(re.escape(stage_file_name(stage)) + r"-(\d+)\.(?:jsonl\.gz|tokens\.parquet)")
+        for path in (self.path / "episodes").glob("*"):
             match = pattern.fullmatch(path.name)
             if match and int(match[1]) > step:
                 path.unlink()

@@ -51,9 +51,9 @@ def test_a_dyna_run_counts_true_steps_and_logs_the_gap_at_every_evaluation(finis
         assert all(row["gap"] == pytest.approx(row["dreamed_success"] - row["true_success"]) for row in rows)
     assert logged["dream-only"][-1]["step"] == played
     assert played < logged["mixed"][-1]["step"] < logged["real-only"][-1]["step"]
-    true = [row for file in run.glob("episodes/rl-real-only-0-1-*") for row in read_lines(file)]
+    true = [row for file in run.glob("episodes/rl-real-only-0-1-*.jsonl.gz") for row in read_lines(file)]
     assert logged["real-only"][-1]["step"] == played + sum(len(row["turns"]) for row in true)
-    dreams = {row["world"] for file in run.glob("episodes/rl-mixed-0-1-*") for row in read_lines(file)}
+    dreams = {row["world"] for file in run.glob("episodes/rl-mixed-0-1-*.jsonl.gz") for row in read_lines(file)}
     assert dreams == {"frozen-lake", "learned-frozen-lake"}
 
 

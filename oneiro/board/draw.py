@@ -1,0 +1,218 @@
+"""SVG that the page's own stylesheet colours: curves, histograms, sparklines and grids. Text comes out escaped."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup, escape
+
+from oneiro.report.plots import SMOOTH_FROM, running_mean
+from oneiro.runtime.terminal import printable
+
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 480, 220, 44, 10, 10, 24
+MAX_POINTS = 400  # of a line: more cannot be told apart at this width
+CELL = 36
+MAX_GRID = 32
+COLOURS = 8
+
+# Glyph -> what is drawn. The same letter means another thing in another world.
+LAKE = {"_": "ice", "O": "hole", "G": "goal", "P": "player", "X": "fallen", "√": "arrived"}
+SOKOBAN = {
+    "#": "wall",
+    "_": "floor",
+    "O": "target",
+    "√": "stored",
+    "X": "box",
+    "P": "player floor",
+    "S": "player-target",
+}
+GLYPHS = {"frozen-lake": LAKE, "sokoban": SOKOBAN}
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line; `link` leads from a step to its episodes, `{}` standing for the step."""
+
+    label: str
+    steps: Sequence[int]
+    values: Sequence[float]
+    link: str = ""
+    kept: Sequence[int] = ()
+    """Steps whose episodes are there."""
+
+
+def curve(title: str, series: Sequence[Series], unit: str = "") -> Markup:
+    """Lines over steps. Hover, arrow keys and clicks are the script's; without it the figure is still whole."""
+    scale = 100.0 if unit == "%" else 1.0
+    lines = [_thin(one.steps, np.asarray(one.values, np.float64) * scale) for one in series]
+    every = np.concatenate([values for _, values in lines])
+    ticks = nice_ticks(0.0 if unit == "%" else float(every.min()), 100.0 if unit == "%" else float(every.max()))
+    low, high = min(ticks[0], float(every.min())), max(ticks[-1], float(every.max()))
+    first, last = min(int(steps[0]) for steps, _ in lines), max(int(steps[-1]) for steps, _ in lines)
+
+    def x(step: float) -> float:
+        return LEFT + (WIDTH - LEFT - RIGHT) * ((step - first) / (last - first) if last > first else 0.5)
+
+    def y(value: float) -> float:
+        return TOP + (HEIGHT - TOP - BOTTOM) * (1 - (value - low) / (high - low))
+
+    parts = [
+        f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(tick):.1f}" y2="{y(tick):.1f}"/>'
+        f'<text class="tick" x="{LEFT - 6}" y="{y(tick) + 3.5:.1f}" text-anchor="end">{tick:g}</text>'
+        for tick in ticks
+    ]
+    parts += [
+        f'<text class="tick" x="{x(step):.1f}" y="{HEIGHT - 6}" text-anchor="middle">{step:g}</text>'
+        for step in nice_ticks(first, last, whole=True)
+        if first <= step <= last
+    ]
+    for place, (one, (steps, values)) in enumerate(zip(series, lines, strict=True)):
+        kept = ",".join(map(str, one.kept))
+        data = f'data-label="{_attribute(one.label)}" data-link="{_attribute(one.link)}" data-kept="{kept}"'
+        points = json.dumps(
+            [[int(s), round(float(v), 6), round(x(s), 1), round(y(v), 1)] for s, v in zip(steps, values, strict=True)]
+        )
+        parts.append(f'<g class="series c{place % COLOURS}" {data} data-points="{points}">')
+        smooth = len(values) > SMOOTH_FROM
+        parts.append(_path(steps, values, x, y, "faint" if smooth else "line"))
+        if smooth:
+            parts.append(_path(steps, running_mean(values, len(values) // 20 + 1), x, y, "line"))
+        if len(values) <= SMOOTH_FROM:
+            parts += [f'<circle cx="{x(s):.1f}" cy="{y(v):.1f}" r="2.2"/>' for s, v in zip(steps, values, strict=True)]
+        parts.append("</g>")
+    label = _attribute(f"{title}: {len(series)} lines, steps {first} to {last}")
+    return Markup(
+        f'<svg class="curve" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" tabindex="0" aria-label="{label}">'
+        + "".join(parts)
+        + '<line class="cursor" y1="10" y2="196" hidden/></svg>'
+    )
+
+
+def _thin(steps: Sequence[int], values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """At most `MAX_POINTS` points: means of as many equal parts, each at its last step."""
+    at = np.asarray(steps)
+    if len(at) <= MAX_POINTS:
+        return at, values
+    edges = np.linspace(0, len(at), MAX_POINTS + 1).astype(int)
+    return at[edges[1:] - 1], np.add.reduceat(values, edges[:-1]) / np.diff(edges)
+
+
+def _path(steps: Any, values: Any, x: Any, y: Any, name: str) -> str:
+    points = " ".join(f"{x(step):.1f},{y(value):.1f}" for step, value in zip(steps, values, strict=True))
+    return f'<polyline class="{name}" points="{points}"/>'
+
+
+def nice_ticks(low: float, high: float, count: int = 4, whole: bool = False) -> list[float]:
+    """Round numbers that span `low` to `high`, about `count` of them."""
+    if high - low < 1e-9 * max(abs(low), abs(high), 1e-9):
+        if whole:
+            return [low]
+        low, high = low - max(abs(low) * 0.05, 0.5), high + max(abs(high) * 0.05, 0.5)
+    rough = (high - low) / count
+    size = 10 ** math.floor(math.log10(rough))
+    step = size * next(factor for factor in (1, 2, 2.5, 5, 10) if factor * size >= rough)
+    step = max(1.0, round(step)) if whole else step
+    first, last = math.floor(low / step), math.ceil(high / step)
+    return [round(number * step, 10) for number in range(first, last + 1)]
+
+
+def sparkline(values: Sequence[float]) -> Markup:
+    """A line without axes, for a cell of a table."""
+    _, kept = _thin(range(len(values)), np.asarray(values, np.float64))
+    low, high = float(kept.min()), float(kept.max())
+    points = " ".join(
+        f"{2 + 96 * place / max(1, len(kept) - 1):.1f},{22 - 20 * (value - low) / ((high - low) or 1):.1f}"
+        for place, value in enumerate(kept)
+    )
+    return Markup(f'<svg class="spark" viewBox="0 0 100 24" aria-hidden="true"><polyline points="{points}"/></svg>')
+
+
+@dataclass(frozen=True)
+class Bar:
+    """Scores from `low` to `high`, both included in the last bar of a histogram and where they are the same."""
+
+    low: float
+    high: float
+    count: int
+
+
+def histogram(scores: Sequence[float], most: int = 12) -> list[Bar]:
+    """A bar for each score where there are few, else equal parts of their range."""
+    values, counts = np.unique(np.asarray(scores, np.float64), return_counts=True)
+    if len(values) <= most:
+        return [Bar(float(value), float(value), int(count)) for value, count in zip(values, counts, strict=True)]
+    found, edges = np.histogram(scores, bins=most)
+    return [Bar(float(edges[i]), float(edges[i + 1]), int(found[i])) for i in range(most)]
+
+
+def in_bar(score: float, bar: Bar, last: bool) -> bool:
+    return bar.low <= score < bar.high or score == bar.low or (last and score == bar.high)
+
+
+# Grids
+
+
+def grid_cells(text: str | None) -> list[list[str]] | None:
+    """The cells of a state that is drawn with one character a cell; None where the text is no such grid."""
+    lines = (text or "").strip("\n").split("\n")
+    if not 2 <= len(lines) <= MAX_GRID:
+        return None
+    rows = [line.split(" ") if " " in lines[0].strip() else list(line) for line in lines]
+    widths = {len(row) for row in rows}
+    regular = len(widths) == 1 and 2 <= widths.copy().pop() <= MAX_GRID
+    return rows if regular and all(len(cell) == 1 for row in rows for cell in row) else None
+
+
+def grid(text: str | None, world: str, truth: str | None = None) -> Markup | None:
+    """A picture of a grid, cells framed where they are not as in `truth`; None where the text is no grid."""
+    cells, true_cells = grid_cells(text), grid_cells(truth)
+    if cells is None:
+        return None
+    known: Mapping[str, str] = GLYPHS.get(world.partition(":")[0], {})
+    width, height = len(cells[0]) * CELL, len(cells) * CELL
+    parts, frames = [], []
+    for row, line in enumerate(cells):
+        for column, glyph in enumerate(line):
+            kind = known.get(glyph, "other")
+            letter = "" if glyph in known or glyph in "_." else f"<text>{escape(printable(glyph))}</text>"
+            place = f"translate({column * CELL} {row * CELL})"
+            parts.append(f'<g class="cell {kind}" transform="{place}">{_drawn(kind.partition(" ")[0])}{letter}</g>')
+            if true_cells is not None and not _same(true_cells, row, column, glyph):
+                left, top = column * CELL + 2, row * CELL + 2
+                frames.append(f'<rect class="differs" x="{left}" y="{top}" width="32" height="32" rx="6"/>')
+    label = _attribute(" / ".join(" ".join(line) for line in cells))
+    inside = "".join(parts) + "".join(frames)
+    return Markup(
+        f'<svg class="world" viewBox="0 0 {width} {height}" width="{width}" role="img" aria-label="{label}">'
+        f"{inside}</svg>"
+    )
+
+
+def _same(cells: list[list[str]], row: int, column: int, glyph: str) -> bool:
+    return row < len(cells) and column < len(cells[row]) and cells[row][column] == glyph
+
+
+def _drawn(kind: str) -> str:
+    base = '<rect x="1" y="1" width="34" height="34" rx="5"/>'
+    shapes = {
+        "hole": '<circle class="dark" cx="18" cy="18" r="12"/>',
+        "goal": '<path class="flag" d="M13 28V8l12 5-12 5"/>',
+        "player": '<circle class="me" cx="18" cy="18" r="9"/>',
+        "fallen": '<circle class="dark" cx="18" cy="18" r="12"/><path class="lost" d="M12 12l12 12M24 12L12 24"/>',
+        "arrived": '<path class="flag" d="M8 29V6l12 5-12 5"/><circle class="me" cx="21" cy="22" r="8"/>',
+        "target": '<circle class="aim" cx="18" cy="18" r="5"/>',
+        "box": '<rect class="crate" x="7" y="7" width="22" height="22" rx="3"/>',
+        "stored": '<rect class="crate home" x="7" y="7" width="22" height="22" rx="3"/>'
+        '<path class="tick" d="M12 18l4 5 8-10"/>',
+        "player-target": '<circle class="aim" cx="18" cy="18" r="13"/><circle class="me" cx="18" cy="18" r="9"/>',
+    }
+    return base + shapes.get(kind, "")
+
+
+def _attribute(text: str) -> str:
+    return str(escape(printable(text)))

@@ -1,0 +1,234 @@
+"""The board in Chromium: by pointer and by keyboard, on a screen and on a telephone, with hostile episodes."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import uvicorn
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from oneiro.board import server as board_server
+from oneiro.board.server import make_app
+from oneiro.models.language import LanguageModel
+from oneiro.recipe import Recipe
+from oneiro.report.table import Cell, Table
+from oneiro.rundir.run import Run
+from oneiro.sampling.settings import SamplingSettings
+from oneiro.tasks.grid.model import GridMetadata
+from oneiro.tasks.grid.predictor import GridPredictorConfig
+from oneiro.worlds.choice import WorldChoice
+
+CHROMIUM = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
+)
+pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium on this machine")
+HOSTILE = "</pre><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">\u202e\x1b[2J"
+STATES = ["P _ _\n_ O _\n_ _ G", "_ P _\n_ O _\n_ _ G", "_ _ P\n_ O _\n_ _ G"]
+
+
+def make_run(path: Path, word: str, gain: float = 0.0) -> None:
+    table = Table("Success", ["agent", "success"], {"success": "%"}, note=word)
+    table.add(word, Cell(0.5, 0.4, 0.6, 100))
+    with Run.open(path, Recipe(system="toy", about=word)) as run:
+        run.stage("rl", lambda: None)
+        for step in range(1, 7):
+            run.log("rl", step, {"success": step / 6})
+        turns = [
+            {"state": before, "prediction": STATES[0], "next_state": after, "reply": word, "actions": ["Right"]}
+            for before, after in pairwise(STATES)
+        ]
+        episode = {"world": "frozen-lake", "finish_reason": word, "turns": turns}
+        rows = [
+            {**episode, "task": f"{word[:8]} {n // 4}", "seed": n // 4, "group": n // 4, "score": (n % 4) / 4 + gain}
+            for n in range(12)
+        ]
+        for step in (2, 4, 6):
+            run.episodes("rl", step, [{**row, "success": bool(row["score"])} for row in rows])
+        run.summary({"tables": [table.data()]})
+        run.finish()
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        server = uvicorn.Server(uvicorn.Config(make_app([folder]), log_level="error"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("runs")
+    make_run(folder / "one", "word")
+    make_run(folder / "other", "word", 0.25)
+    make_run(folder / "hostile", HOSTILE)
+    with served(folder) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
+    """Pages of a width; what their consoles complain about fails the test."""
+    complaints: list[str] = []
+    contexts = []
+
+    def open_at(width: int = 1280) -> Page:
+        contexts.append(browser.new_context(viewport={"width": width, "height": 800}, accept_downloads=True))
+        page = contexts[-1].new_page()
+        page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        return page
+
+    yield open_at
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def test_from_a_curve_to_a_step_a_group_an_episode_and_a_turn(
+    address: str, open_page: Callable[..., Page], tmp_path: Path
+) -> None:
+    page = open_page()
+    page.goto(address)
+    page.click("text=other")
+    figure = page.locator("svg.curve").first
+    figure.hover(position={"x": 200, "y": 100})
+    assert "step" in page.inner_text("#tip")
+    figure.click(position={"x": 200, "y": 100})
+    page.wait_for_url("**/step?run=other**")
+    page.click(".histogram a >> nth=0")
+    assert "bar=0" in page.url and page.locator(".square").count() == 3
+    page.click(".square >> nth=1")
+    assert page.inner_text("h1").startswith("Episode 4")
+    assert page.locator(".replay .frame svg.world").count() == 3
+    page.click("[data-do=play]")
+    page.locator(".replay output", has_text="turn 2 of 2").wait_for()
+    page.uncheck("[data-toggle=prediction]")
+    assert "hide=prediction" in page.url and page.locator(".turn .p-prediction:visible").count() == 0
+    page.reload()
+    assert not page.is_checked("[data-toggle=prediction]")  # the address holds it
+    with page.expect_download() as waiting:
+        page.click("text=Save as a file")
+    waiting.value.save_as(tmp_path / "saved.html")
+    page.goto((tmp_path / "saved.html").as_uri())
+    assert page.locator(".turn").count() == 2 and page.locator(".replay .frame svg").count() > 0
+
+
+def test_everything_by_keyboard(address: str, open_page: Callable[..., Page]) -> None:
+    page = open_page()
+    page.goto(address)
+    page.keyboard.press("/")
+    page.keyboard.type("one")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**q=one**")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/run?run=one")
+    page.locator("svg.curve").first.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**stage=rl&step=2")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/episode?**at=4")
+    page.keyboard.press("j")
+    page.wait_for_url("**at=5")
+    page.keyboard.press("k")
+    page.wait_for_url("**at=4")
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text(".replay output").startswith("turn 2 of 2")
+    page.keyboard.press("Escape")
+    page.wait_for_url("**/step?**")
+    page.keyboard.press("Escape")
+    page.wait_for_url("**/run?run=one")
+    page.keyboard.press("Escape")
+    page.wait_for_url(address)
+
+
+def test_two_ticked_runs_are_compared(address: str, open_page: Callable[..., Page]) -> None:
+    page = open_page()
+    page.goto(address)
+    page.check("[aria-label='compare one']")
+    page.check("[aria-label='compare other']")
+    page.click("text=Compare the ticked runs")
+    difference = page.locator(".paired tr:nth-child(2) td:nth-child(4) b")
+    assert difference.inner_text() in ("0.25", "-0.25")
+    assert "3 cases that both attempted" in page.inner_text("main")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_hostile_runs_are_inert_and_every_page_fits_its_width(
+    address: str, open_page: Callable[..., Page], width: int
+) -> None:
+    page = open_page(width)
+    episodes = [f"episode?run={name}&stage=rl&step=2&at=0" for name in ("hostile", "one")]
+    for path in ("", "run?run=hostile", "step?run=hostile&stage=rl&step=2", "compare?run=hostile", *episodes):
+        page.goto(address + path)
+        assert page.title().endswith("· Oneiro") and page.title() != "owned"
+        assert page.locator("main script, main img, main iframe").count() == 0
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_page_follows_a_run_at_work(
+    open_page: Callable[..., Page], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(board_server, "LIVE_S", 0.2)
+    with Run.open(tmp_path / "live", Recipe(system="toy")) as run:
+        run.say("at work")
+        run.log("rl", 1, {"success": 0.25})
+        with served(tmp_path) as url:
+            page = open_page()
+            page.goto(url)
+            assert "step 1" in page.inner_text("main")
+            run.log("rl", 2, {"success": 0.5})
+            page.locator("main", has_text="step 2").wait_for()
+            page.close()
+
+
+def test_a_person_plays_with_the_arrow_keys(
+    open_page: Callable[..., Page], tmp_path: Path, tiny: LanguageModel
+) -> None:
+    Run.open(tmp_path / "run", Recipe(system="toy")).close()
+    task = GridPredictorConfig(world=WorldChoice(name="frozen-lake", view="spaced"))
+    GridMetadata(task=task, sampling=SamplingSettings(max_tokens=4)).write(tiny)
+    tiny.save(tmp_path / "run" / "checkpoints" / "world-model" / "model")
+    with served(tmp_path) as url:
+        page = open_page(390)
+        page.goto(f"{url}run?run=run")
+        page.click("text=Play frozen-lake")
+        page.wait_for_url("**/play?run=run**")
+        page.keyboard.press("ArrowUp")
+        page.locator(".history li").wait_for()
+        assert page.url.endswith("&do=Up")
+        page.keyboard.press("ArrowRight")
+        page.locator(".history li >> nth=1").wait_for()
+        page.click("text=free")
+        page.wait_for_url("**mode=free&do=Up&do=Right")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        page.keyboard.press("z")
+        page.wait_for_url("**&do=Up")
+        page.click("text=Save as an episode")
+        page.wait_for_url("**/episode?run=run&stage=play&step=0&at=0")
+        assert page.locator(".turn kbd").first.inner_text() == "Up"

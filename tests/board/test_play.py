@@ -1,0 +1,149 @@
+"""Play: both worlds answer, differences are counted, the session is its address and can be saved."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from oneiro.board import play as players
+from oneiro.board.folders import Runs
+from oneiro.board.play import Table, play, playable
+from oneiro.board.server import make_app
+from oneiro.models.language import LanguageModel
+from oneiro.recipe import Recipe
+from oneiro.rundir.run import Run
+from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.files import write_json
+from oneiro.sampling.settings import SamplingSettings
+from oneiro.tasks.base import Cached, Dynamics, Flaw, Imagined, Malformed
+from oneiro.tasks.grid.model import GridMetadata, TrueLake
+from oneiro.tasks.grid.predictor import GridPredictorConfig
+from oneiro.worlds.base import World
+from oneiro.worlds.choice import WorldChoice
+from oneiro.worlds.grid.frozen_lake.world import FrozenLake
+from oneiro.worlds.registry import make
+
+LAKE = {"view": "spaced"}
+SEED = 3
+"""An unseen level where Down, then Down reaches the goal."""
+
+
+class Frozen(Dynamics[str]):
+    """Believes that nothing ever moves; what it says of Right cannot be read."""
+
+    def predict(self, pairs: Sequence[tuple[str, str]], outcomes: int = 1, seed: int = 0) -> list[list[Imagined[str]]]:
+        return [[Imagined(Malformed(Flaw.EMPTY) if action == "Right" else state)] for state, action in pairs]
+
+
+def table_of(dynamics: Dynamics[str]) -> Table:
+    return Table(Cached(dynamics), lambda game: make("frozen-lake", **LAKE), render, lambda world: world.actions or ())
+
+
+def render(world: World) -> str:
+    return world.render()
+
+
+@pytest.fixture
+def true_table() -> Table:
+    world = make("frozen-lake", **LAKE)
+    assert isinstance(world, FrozenLake)
+    return table_of(TrueLake(world))
+
+
+def test_a_perfect_model_never_parts_from_the_truth(true_table: Table) -> None:
+    modes: tuple[players.Mode, ...] = ("step", "free")
+    for mode in modes:
+        session = play(true_table, "", SEED, ["Up", "Down", "Down", "Down", "Down"], mode)
+        assert session.parted is None and session.right == len(session.steps) == 4  # the last found it over
+        assert session.over and session.success and session.finish == "goal" and session.actions == []
+
+
+def test_in_step_the_model_gets_the_truth_and_free_it_goes_its_own_way() -> None:
+    stuck = table_of(Frozen())
+    step = play(stuck, "", SEED, ["Up", "Up", "Down"], "step")
+    # Up moves once, then bumps into the edge: nothing moves, as the model says. Down moves again.
+    assert [one.exact for one in step.steps] == [False, True, False] and step.parted == 1 and step.right == 1
+    free = play(stuck, "", SEED, ["Up", "Up", "Down"], "free")
+    assert [one.before for one in free.steps] == [free.start] * 3
+    # After Down the truth has come back to where the frozen model always was.
+    assert [one.exact for one in free.steps] == [False, False, True]
+
+
+def test_an_answer_that_cannot_be_read_changes_nothing() -> None:
+    session = play(table_of(Frozen()), "", SEED, ["Right", "Up"], "free")
+    assert session.steps[0].predicted is None and not session.steps[0].exact
+    assert session.steps[0].truth != session.start and session.steps[1].before == session.start
+
+
+def test_a_session_is_bounded(true_table: Table) -> None:
+    with pytest.raises(OneiroError, match="at most"):
+        play(true_table, "", 0, ["Up"] * 201, "step")
+    with pytest.raises(OneiroError, match="at most"):
+        play(true_table, "", 0, ["x" * 301], "step")
+
+
+@pytest.fixture
+def run_folder(tmp_path: Path, tiny: LanguageModel) -> Path:
+    """A run with one world model of grids, untrained."""
+    with Run.open(tmp_path / "run", Recipe(system="toy")) as run:
+        run.stage("world-model", lambda: None)
+    task = GridPredictorConfig(world=WorldChoice(name="frozen-lake", **LAKE))
+    GridMetadata(task=task, sampling=SamplingSettings(max_tokens=8)).write(tiny)
+    tiny.save(tmp_path / "run" / "checkpoints" / "world-model" / "model")
+    (tmp_path / "run" / "checkpoints" / "broken").mkdir()
+    return tmp_path / "run"
+
+
+def test_a_world_model_of_a_run_is_played_and_saved_through_the_page(run_folder: Path) -> None:
+    client = TestClient(make_app([run_folder]), base_url="http://localhost")
+    assert 'href="play?run=run&amp;model=world-model"' in client.get("/run?run=run").text
+    address = f"/play?run=run&model=world-model&seed={SEED}&mode=free&do=Up&do=Down"
+    page = client.get(address).text
+    assert "steps until they part" in page and page.count('class="world"') >= 1
+    assert f"seed={SEED}&amp;mode=free&amp;do=Up&amp;do=Down&amp;do=Left" in page  # the next move
+    assert f'seed={SEED}&amp;mode=free&amp;do=Up"' in page  # a fork at the first step
+    token = re.search(r'name="token" value="([^"]+)"', page)
+    assert token
+    assert client.post(address, data={"token": "wrong"}).status_code == 403
+    saved = client.post(address, data={"token": token[1]}, follow_redirects=False)
+    assert saved.status_code == 303 and saved.headers["location"] == "episode?run=run&stage=play&step=0&at=0"
+    run = next(iter(Runs([run_folder]).all().values()))
+    episode = run.episode("play", 0, 0)
+    assert [turn["actions"] for turn in episode["turns"]] == [["Up"], ["Down"]]
+    assert episode["seed"] == SEED and episode["mode"] == "free" and episode["player"] == "person"
+    assert client.get("/" + saved.headers["location"]).status_code == 200
+    assert (
+        client.post(address, data={"token": token[1]}, follow_redirects=False)
+        .headers["location"]
+        .endswith("step=1&at=0")
+    )
+    assert client.get("/play?run=run&model=../../x").status_code == 404
+
+
+def test_agents_after_sft_come_before_those_after_rl(tmp_path: Path) -> None:
+    run_path = tmp_path / "run"
+    Run.open(run_path, Recipe(system="toy")).close()
+    for name, world_model in (("rl-spa", True), ("sft-spa", True), ("sft-no-world-model", False)):
+        folder = run_path / "checkpoints" / name / "model"
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text("{}")
+        world = {"name": "frozen-lake", "size": 4}
+        write_json(folder / "oneiro.json", {"kind": "agent", "world": world, "dialogue": {"world_model": world_model}})
+    run = next(iter(Runs([run_path]).all().values()))
+    assert [model.name for model in playable(run)] == ["sft-spa", "rl-spa"]
+    assert playable(run)[0].settings == {"size": 4}
+
+
+def test_text_games_are_played_too() -> None:
+    from oneiro.tasks.textgame.predictor import TextGamePredictor
+    from oneiro.tasks.textgame.world import TextGameDynamics
+
+    table = players.textgame_table(TextGameDynamics(TextGamePredictor(), lambda cases: ["{}"] * len(cases)))
+    opened = play(table, "brew-tea", 0, [], "step")
+    assert "Score: 0" in opened.start and opened.actions and opened.more_actions >= 0
+    session = play(table, "brew-tea", 0, opened.actions[:2], "step")
+    assert [step.predicted for step in session.steps] == [None, None] and session.world == "textgame"
