@@ -14,7 +14,7 @@ from oneiro.agents.prompts import DialogueSettings
 from oneiro.models.language import LanguageModel
 from oneiro.sampling.engine import Engine
 from oneiro.sampling.settings import SamplingSettings
-from oneiro.worlds.choice import WorldChoice
+from oneiro.worlds.registry import WorldChoice
 
 STATE, UP, RIGHT = "_ _\nP G", "P _\n_ G", "_ _\n_ √"
 

@@ -23,7 +23,7 @@ from oneiro.rundir.run import Run
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.tasks.grid.model import GridMetadata
 from oneiro.tasks.grid.predictor import GridPredictorConfig
-from oneiro.worlds.choice import WorldChoice
+from oneiro.worlds.registry import WorldChoice
 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""

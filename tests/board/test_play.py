@@ -23,9 +23,8 @@ from oneiro.tasks.base import Cached, Dynamics, Flaw, Imagined, Malformed
 from oneiro.tasks.grid.model import GridMetadata, TrueLake
 from oneiro.tasks.grid.predictor import GridPredictorConfig
 from oneiro.worlds.base import World
-from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake
-from oneiro.worlds.registry import make
+from oneiro.worlds.registry import WorldChoice, make
 
 LAKE = {"view": "spaced"}
 SEED = 3
