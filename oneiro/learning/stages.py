@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from oneiro.episode import Episode, Row, lost
+from oneiro.episode import Episode, Row, describe_errors
 from oneiro.learning import checkpoint, loop, sft
 from oneiro.learning.collapse import CollapseMonitor
 from oneiro.learning.example import Example
@@ -220,7 +220,7 @@ def reinforce(
             run.time(stage, step, values)
 
         def extra_metrics(step: int, episodes: Sequence[Episode], learner: Learner) -> dict[str, float]:
-            if words := lost(episodes):
+            if words := describe_errors(episodes):
                 run.say(f"{title}, step {step}: {words}")
             metrics = rollout.describe(episodes) | monitor.measure(step, episodes, learner)
             metrics |= fleet.metrics() if fleet else {}
@@ -281,7 +281,7 @@ class Selection:
         """The validation metrics before the update of `step`, where they are due; the best weights are kept."""
         if (step - 1) % self.settings.every:
             return {}
-        return self._validated(step - 1)
+        return self._validate(step - 1)
 
     def see(self, step: int, values: Mapping[str, Any]) -> str | None:
         """Take a step's metrics in; a text says why RL should end here."""
@@ -305,14 +305,14 @@ class Selection:
 
     def finish(self, steps: int) -> str:
         """Validate the last weights too; says which were kept."""
-        self._validated(steps)
+        self._validate(steps)
         kept = distributed.on_main_process(lambda: files.read_json(self.folder / BEST / RECORD))
         return (
             f"the weights after step {kept['step']} of {steps} did best on {self.settings.cases} validation cases "
             f"({kept['metric']} {kept['value']:.4g}) and are the ones that go on"
         )
 
-    def _validated(self, steps: int) -> dict[str, float]:
+    def _validate(self, steps: int) -> dict[str, float]:
         values = self.validate()
         if self.metric not in values:
             raise OneiroError(

@@ -97,7 +97,7 @@ class AnsweringModel(Generic[TaskT, SituationT]):
 
 def true_rows(task: Predictor[CaseT, Any, str, Any], chat: ChatFormat, cases: Iterable[CaseT]) -> list[Row]:
     """Prompts with their true answers as token rows."""
-    return [chat.answered(chat.opening(task.prompt(case)[0]["content"]), task.target(case)) for case in cases]
+    return [chat.answer_row(chat.opening(task.prompt(case)[0]["content"]), task.target(case)) for case in cases]
 
 
 def create_tiny(
@@ -231,7 +231,7 @@ class AnsweringTask(Task, Generic[TaskT, CaseT]):
         """What a step's answers were like."""
 
     @abstractmethod
-    def watched(self, count: int) -> Sequence[CaseT]:
+    def validation_cases(self, count: int) -> Sequence[CaseT]:
         """Cases that are answered during RL."""
 
     @abstractmethod
@@ -278,7 +278,7 @@ class AnsweringTask(Task, Generic[TaskT, CaseT]):
         def begin() -> tuple[LanguageModel, list[Row]]:
             """The weights that RL started from, and the true answers to every prompt that it sampled answers to."""
             language = self.model(start)
-            language = languages.merged(language) if recipe.merge_lora else language
+            language = languages.merge_adapters(language) if recipe.merge_lora else language
             chat = ChatFormat(language.tokenizer)
             steps = max((row["step"] for row in read_log(self.run.path / METRICS) if row["stage"] == RL), default=1)
             cases = map(self.training_cases(chat), range(steps * recipe.rollout.prompts_per_step))
@@ -323,14 +323,14 @@ class AnsweringTask(Task, Generic[TaskT, CaseT]):
             return play(model, cases, group_size, seeds.derive(recipe.seed, "rl", step), self.judge)
 
         def validate() -> dict[str, float]:
-            cases = self.watched(recipe.rl.select.cases if recipe.rl.select else 0)
+            cases = self.validation_cases(recipe.rl.select.cases if recipe.rl.select else 0)
             return self.accuracy(model, cases, "validation")
 
         return Rollout(
             play_step,
             record,
             self.describe,
-            evaluate=lambda step: self.accuracy(model, self.watched(recipe.evaluation.eval_subset), "eval"),
+            evaluate=lambda step: self.accuracy(model, self.validation_cases(recipe.evaluation.eval_subset), "eval"),
             max_tokens=recipe.sampling.max_tokens,
             validate=validate,
             validation_metric=self.validation_metric,

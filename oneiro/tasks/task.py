@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from oneiro.learning import stages
 from oneiro.learning.collapse import CollapseMonitor
 from oneiro.learning.stages import Curve, Rollout
-from oneiro.models.language import LanguageModel, merged
+from oneiro.models.language import LanguageModel, merge_adapters
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
@@ -74,7 +74,7 @@ class Task(ABC):
             self.run,
             RL,
             AFTER,
-            merged(language) if recipe.merge_lora else language,
+            merge_adapters(language) if recipe.merge_lora else language,
             self.rollout,
             settings=recipe.rl,
             seed=seeds.derive(recipe.seed, "rl updates"),

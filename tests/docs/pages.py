@@ -75,6 +75,7 @@ SMALL: dict[str, list[str]] = {
 
 PARSED = {
     "bench": "minutes; tests/bench",
+    "check rulebook": "half a minute of searches; tests/worlds/rules",
     "check robot": "a minute of simulation; tests/worlds/robot",
     "check textgame": "half a minute of solving levels; tests/worlds/textgame",
     "doctor": "asks the model hub; tests/cli",

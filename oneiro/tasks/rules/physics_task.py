@@ -172,12 +172,12 @@ class PhysicsTask(AnsweringTask[PhysicsPredictor, PhysicsCase]):
         return DenseRows(self.predictor, chat, self.cases("sft rows"), self.recipe.sft_data.rows), None
 
     def held_out_rows(self, chat: ChatFormat, count: int) -> Sequence[Row]:
-        return [dense_row(self.predictor, chat, case) for case in self.watched(count)]
+        return [dense_row(self.predictor, chat, case) for case in self.validation_cases(count)]
 
     def training_cases(self, chat: ChatFormat) -> CaseSampler:
         return self.cases("rl")
 
-    def watched(self, count: int) -> list[PhysicsCase]:
+    def validation_cases(self, count: int) -> list[PhysicsCase]:
         return list(map(self.cases("validation", "validation"), range(count)))
 
     def accuracy(self, model: PhysicsModel, cases: Sequence[PhysicsCase], prefix: str) -> dict[str, float]:
