@@ -294,6 +294,21 @@ def test_the_control_learns_from_the_prompts_of_rl_and_resumes_with_the_recorded
     assert (again / "summary.json").read_text() == (alone / "summary.json").read_text()
 
 
+def test_the_updates_that_fit_are_counted_by_their_pace_without_the_first_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clock that says 0, 100, 200, then 2 s more for each update, the last reading included: 25 s fit 12 of them."""
+    recipe = recipes.load("rlvr/physics", ["preset=smoke"], PhysicsRecipe)
+    readings = iter([0.0, 100.0, *(200.0 + 2 * update for update in range(stages.PACE_UPDATES + 1))])
+    monkeypatch.setattr(stages.time, "perf_counter", lambda: next(readings))
+    monkeypatch.setattr(stages.Learner, "update", lambda self, examples: {})
+    with Run.open(tmp_path / "run", recipe) as run:
+        task = PhysicsTask(recipe, run)
+        language = task.create_tiny()
+        rows = DenseRows(task.predictor, ChatFormat(language.tokenizer), task.cases("rl"), 3)
+        assert stages.count_updates(language, rows, recipe.sft.learner, 2, seconds=25.0) == 12
+
+
 def test_the_seconds_of_rl_leave_out_evaluations_and_checkpoints(tmp_path: Path) -> None:
     recipe = recipes.load("rlvr/physics", ["preset=smoke"], PhysicsRecipe)
     with Run.open(tmp_path / "run", recipe) as run:

@@ -146,6 +146,11 @@ def test_training_and_evaluation_share_neither_words_nor_pairs_of_twists():
     rng = generator("test")
     for split in ("train", "eval"):
         assert {draw_physics(rng, split).split for _ in range(50)} == {split}
+    both = Physics((0, 2, 1, 3), ("switch", "ice"), (0, 0), ("#", "A", "B", "C", "E"))
+    assert both.split == "eval"
+    assert replace(both, moves=(0, 1, 2, 3)).split is None
+    assert replace(both, twists=("ice", "wind")).split is None
+    assert replace(both, moves=(0, 1, 2, 3), twists=("ice", "wind")).split == "train"
 
 
 def test_the_sight_decides_a_drawn_situation():
