@@ -15,7 +15,7 @@ from pydantic import Field
 
 from oneiro.recipe import Settings
 from oneiro.runtime import seeds
-from oneiro.worlds.rules.rulebook.drawing import Game, alter, draw_game, draw_things, redraw
+from oneiro.worlds.rules.rulebook.drawing import RULES, Game, alter, draw_game, draw_things, redraw
 from oneiro.worlds.rules.rulebook.language import Machine, Outcome, Rulebook, Things, write
 from oneiro.worlds.rules.rulebook.words import Names
 
@@ -34,6 +34,8 @@ class RulebookDataSettings(Settings):
 
     names: Names = "new"
     """Invented names, other ones for test games; or a few names that all games share, for models made from nothing."""
+    rules: tuple[int, int] = RULES
+    """Fewest and most rules of a book."""
     questions: int = Field(8, ge=1, le=32)
     """Actions asked about in each training scene; they share one reading of rules and objects."""
     shares: tuple[float, float, float, float] = (0.15, 0.3, 0.3, 0.25)
@@ -107,7 +109,7 @@ class Scenes:
 
     def draw(self, number: int) -> list[RuleCase]:
         rng = seeds.generator(self.seed, "rulebooks", self.name, number)
-        game = draw_game(rng, self.settings.names, self.held_out)
+        game = draw_game(rng, self.settings.names, self.held_out, self.settings.rules)
         things, clock = draw_things(rng, game), int(rng.integers(CLOCK))
         seen = observe(rng, game, self.examples) if self.examples else ()
         first = f"{self.name}-{number}"

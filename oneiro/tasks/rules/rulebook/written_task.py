@@ -170,8 +170,8 @@ class WrittenTask(AnsweringTask[WrittenPredictor, WrittenCase]):
             "Rules written from observed steps of unseen games",
             ["writer", *COLUMNS],
             dict.fromkeys(COLUMNS, "%"),
-            note="Held-out steps that the executed rules reproduce, and goals that a search in them reaches in the true "
-            "game, planning again after each step. Intervals are over rulebooks.",
+            note="Held-out steps that the executed rules reproduce, and goals that a search in them reaches in the "
+            "true game, planning again after each step. Intervals are over rulebooks.",
         )
         for name, row in rows.items():
             table.add(name, *(Cell(**row["cells"][column]) for column in COLUMNS))
