@@ -61,8 +61,8 @@ def test_a_context_may_be_examples_both_or_nothing() -> None:
     assert f"Seen:\n{seen}\n\nStep 2" in prompts["examples"] and "Rules" not in prompts["examples"]
     assert prompts["both"].startswith("Rules:") and prompts["both"].count(seen) == 1
     assert prompts["none"].startswith("Step 2:")
-    focus = RulebookPredictor(RulebookPredictorConfig(focus=True)).shown(case)
-    assert focus.endswith("Do: zop tok vud\ntok: heat 5 open no tint red\nvud: heat 1 open yes tint blue")
+    named = RulebookPredictor(RulebookPredictorConfig(objects="named")).shown(replace(case, action="mib vud"))
+    assert named == f"Rules:\n{RULES}\n\nStep 2\nDo: mib vud\nvud: heat 1 open yes tint blue"
 
 
 @pytest.mark.parametrize(

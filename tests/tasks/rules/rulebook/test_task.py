@@ -62,6 +62,6 @@ def test_its_tables_have_floors_controls_and_ceiling(smoke: Path) -> None:
 def test_the_recipe_for_a_pretrained_model_has_new_names() -> None:
     recipe = recipes.load("rlvr/rules", ["model=smollm2-135m"], RulebookRecipe)
     assert isinstance(recipe, RulebookRecipe)
-    assert recipe.data.names == "new" and not recipe.task.focus
+    assert recipe.data.names == "new" and recipe.task.objects == "all" and recipe.data.rules == (4, 6)
     tiny = recipes.load("rlvr/rules", (), RulebookRecipe)
     assert isinstance(tiny, RulebookRecipe) and tiny.data.names == "shared"
