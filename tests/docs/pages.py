@@ -59,6 +59,7 @@ SYSTEMS = {
     "spa": "spa/frozen-lake",
     "rlvr/text-game": "rlvr/text-game",
     "rlvr/web-page": "rlvr/web-page",
+    "rlvr/physics": "rlvr/physics",
     "rlvr/video": "rlvr/video-multi",
 }
 """System -> the recipe whose finished run stands for a recipe that a page has loaded and changed."""

@@ -17,7 +17,7 @@ from oneiro.tasks.base import Flaw, Malformed, Messages, Predictor, Reward
 from oneiro.tasks.rules.rulebook.cases import Observed, RuleCase, edits, obey, with_wrong_rules
 from oneiro.tasks.rules.rulebook.lookup import PromptLookup, TextLookup, VerbLookup
 from oneiro.tasks.textgame.parse import Prediction
-from oneiro.tasks.textgame.score import EXACT_SHARE, Outcome, Question, judge
+from oneiro.tasks.textgame.score import EXACT_SHARE, AnswerOutcome, AskedStep, judge
 from oneiro.worlds.rules.rulebook.drawing import Game
 from oneiro.worlds.rules.rulebook.language import Things, Value, write
 
@@ -123,10 +123,10 @@ class RulebookPredictor(Predictor[RuleCase, Messages, str, Prediction]):
             for thing, row in enumerate(case.things)
         )
 
-    def judge(self, text: str, case: RuleCase) -> Outcome:
+    def judge(self, text: str, case: RuleCase) -> AnswerOutcome:
         """The strict comparison with the truth, by the scorer of the text games."""
         game = case.game
-        asked = Question(game.state(case.things), game.state(case.outcome.things))
+        asked = AskedStep(game.state(case.things), game.state(case.outcome.things))
         return judge(asked, self.parse(text, case))
 
     def reward(self, text: str, case: RuleCase) -> Reward:

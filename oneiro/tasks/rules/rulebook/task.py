@@ -36,7 +36,7 @@ from oneiro.tasks.rules.rulebook.evaluation import (
 from oneiro.tasks.rules.rulebook.predictor import RulebookPredictor, RulebookPredictorConfig, cut
 from oneiro.tasks.rules.rulebook.recipe import RulebookRecipe
 from oneiro.tasks.rules.rulebook.rollout import Trajectory, exact_by_depth, trajectories
-from oneiro.tasks.task import AFTER, RL
+from oneiro.tasks.task import AFTER, RL, evaluation_stage
 
 _RL = {AFTER: RL}
 TEXTS = 400
@@ -163,13 +163,13 @@ class RulebookTask(AnsweringTask[RulebookPredictor, RuleCase]):
         return rows, rows.group_sizes
 
     def held_out_rows(self, chat: ChatFormat, count: int) -> Sequence[Row]:
-        return true_rows(self.predictor, chat, self.watched(count))
+        return true_rows(self.predictor, chat, self.validation_cases(count))
 
     def training_cases(self, chat: ChatFormat) -> Callable[[int], RuleCase]:
         scenes = self.scenes("rl", questions=1)
         return lambda number: scenes.cached(number)[0]
 
-    def watched(self, count: int) -> list[RuleCase]:
+    def validation_cases(self, count: int) -> list[RuleCase]:
         """Validation questions: training names and links, games of their own."""
         scenes, books = self.scenes("validation"), self.recipe.data.validation_books
         cases = [case for number in range(books) for case in scenes.draw(number)]
@@ -221,9 +221,8 @@ class RulebookTask(AnsweringTask[RulebookPredictor, RuleCase]):
         return trajectories(list(starts.values())[: self.recipe.evaluation.trajectories], self.recipe.seed)
 
     def evaluate(self, engine: Engine, name: str) -> dict[str, Any]:
-        stage = {AFTER: "evaluate-rlvr", self.before: "evaluate-base"}.get(name, f"evaluate-{name}")
         predictor, model, (cases, twins) = self.predictor, self.answering(engine), self.test
-        answers = self.answers(model, [*cases, *twins], stage)
+        answers = self.answers(model, [*cases, *twins], evaluation_stage(name))
         rows: dict[str, Any] = {"": measure(predictor, cases, twins, answers)}
         if self.recipe.evaluation.controls:
             wrong = model([with_wrong_rules(case, 0) for case in [*cases, *twins]])

@@ -32,7 +32,7 @@ from oneiro.tasks.rules.rulebook.written import (
     draw_case,
     plan_succeeds,
 )
-from oneiro.tasks.task import AFTER, RL
+from oneiro.tasks.task import AFTER, RL, evaluation_stage
 
 _RL = {AFTER: RL}
 TEXTS = 400
@@ -97,12 +97,12 @@ class WrittenTask(AnsweringTask[WrittenPredictor, WrittenCase]):
         return true_rows(self.predictor, chat, cases), None
 
     def held_out_rows(self, chat: ChatFormat, count: int) -> Sequence[Row]:
-        return true_rows(self.predictor, chat, self.watched(count))
+        return true_rows(self.predictor, chat, self.validation_cases(count))
 
     def training_cases(self, chat: ChatFormat) -> Callable[[int], WrittenCase]:
         return lambda number: self.draw("rl", number)
 
-    def watched(self, count: int) -> list[WrittenCase]:
+    def validation_cases(self, count: int) -> list[WrittenCase]:
         """Validation games: training names and links, rules of their own."""
         cases = [self.draw("validation", number) for number in range(self.recipe.data.validation_books)]
         return answering.some(cases, count, self.recipe.seed, "validation")
@@ -117,7 +117,7 @@ class WrittenTask(AnsweringTask[WrittenPredictor, WrittenCase]):
         """Success is a table that reproduces every held-out step."""
         predictor = self.predictor
         reward, figures = predictor.reward(text, case), predictor.metrics(text, case)
-        turn = {
+        turn: dict[str, Any] = {
             "state": predictor.prompt(case)[0]["content"],
             "actions": [],
             "reply": text,
@@ -154,8 +154,7 @@ class WrittenTask(AnsweringTask[WrittenPredictor, WrittenCase]):
         return {"cells": {name: vars(bootstrap(values)) for name, values in figures.items()}, "values": figures}
 
     def evaluate(self, engine: Engine, name: str) -> dict[str, Any]:
-        stage = {AFTER: "evaluate-rlvr", self.before: "evaluate-base"}.get(name, f"evaluate-{name}")
-        answers = self.answers(self.answering(engine), self.test, stage)
+        answers = self.answers(self.answering(engine), self.test, evaluation_stage(name))
         row = self.measure(lambda case: answers[case.id])
         shown = ", ".join(f"{column} {cell['value']:.1%}" for column, cell in row["cells"].items() if cell["n"])
         self.run.say(f"{name}: {shown}")

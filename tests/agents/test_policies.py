@@ -7,8 +7,7 @@ from itertools import product
 import numpy as np
 
 from oneiro import worlds
-from oneiro.agents.exploration import Explorer
-from oneiro.agents.policies import ExplorationPolicy
+from oneiro.agents.policies import ExplorationPolicy, Explorer
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import Policy, random_policy
 

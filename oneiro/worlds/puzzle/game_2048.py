@@ -8,18 +8,78 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, pairwise
 from math import exp, log2
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from pydantic import Field, field_validator
 
 from oneiro.runtime.seeds import generator
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, level_key
-from oneiro.worlds.puzzle.game_2048.board import WORDS, Tiles, possible, slide, with_new_tile
-from oneiro.worlds.puzzle.game_2048.player import LOOKAHEAD_MOVES, best_way
 from oneiro.worlds.symmetry import least_image
+
+LOOKAHEAD_MOVES = 2
+"""Moves the player looks ahead; each more costs a branch for every move and every new tile."""
+WORDS = ("Up", "Right", "Down", "Left")
+
+
+class Tiles(NamedTuple):
+    """A state: tiles row by row, 0 for empty."""
+
+    size: int
+    cells: tuple[int, ...]
+
+
+def slide(tiles: Tiles, way: int) -> tuple[Tiles, int]:
+    """The board after sliding up, right, down or left, before the new tile; and the points of its merges."""
+    cells, points = list(tiles.cells), 0
+    for line in _lines(tiles.size, way):
+        moved, gained = merge_line(tuple(cells[cell] for cell in line))
+        points += gained
+        for cell, tile in zip(line, moved, strict=True):
+            cells[cell] = tile
+    return Tiles(tiles.size, tuple(cells)), points
+
+
+@lru_cache(maxsize=65536)
+def merge_line(line: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+    """A line slid towards its first cell, each tile merging at most once; and the points."""
+    tiles: list[int] = []
+    points, fresh = 0, False
+    for tile in line:
+        if not tile:
+            continue
+        if tiles and tiles[-1] == tile and not fresh:
+            tiles[-1], fresh = 2 * tile, True
+            points += 2 * tile
+        else:
+            tiles.append(tile)
+            fresh = False
+    return (*tiles, *(0,) * (len(line) - len(tiles))), points
+
+
+def possible(tiles: Tiles) -> list[int]:
+    """The directions in which something moves."""
+    return [way for way in range(4) if slide(tiles, way)[0] != tiles]
+
+
+def with_new_tile(tiles: Tiles, rng: np.random.Generator, two_probability: float) -> Tiles:
+    """A 2 or a 4 on a random empty cell."""
+    empty = [cell for cell, tile in enumerate(tiles.cells) if not tile]
+    cell = empty[int(rng.integers(len(empty)))]
+    tile = 2 if rng.random() < two_probability else 4
+    return Tiles(tiles.size, (*tiles.cells[:cell], tile, *tiles.cells[cell + 1 :]))
+
+
+@lru_cache
+def _lines(size: int, way: int) -> tuple[tuple[int, ...], ...]:
+    """The lines of cells that slide, each starting at the edge it slides to."""
+    rows = [tuple(size * row + column for column in range(size)) for row in range(size)]
+    columns = list(zip(*rows, strict=True))
+    lines = columns if WORDS[way] in ("Up", "Down") else rows
+    return tuple(line[::-1] if WORDS[way] in ("Right", "Down") else line for line in lines)
+
 
 REWARD_SCALE = 0.1
 HELD_OUT = 3
@@ -197,3 +257,56 @@ def read(text: str, size: int) -> Tiles | None:
         return None
     tiles = Tiles(size, tuple(0 if cell == "." else int(cell) for cell in cells))
     return tiles if text in (render_spaced(tiles), render_aligned(tiles)) else None
+
+
+# A player: looks ahead and likes boards that are empty, ordered and full of pairs -------------------------------------
+
+# Not an optimal one. Between its two moves it expects the likelier new tile, on a few of the empty cells; so a move
+# costs at most 4 x `CELLS` x 4 boards, whatever the size, and depends on the board alone.
+
+CELLS = 6
+"""Empty cells on which it imagines the new tile."""
+
+# What a line is worth: found by playing.
+EMPTY, PAIR, DISORDER, SPREAD = 3.0, 2.0, 1.0, 0.4
+LOST = -1000.0
+"""The worth of a board without moves: below any other."""
+
+
+def best_way(tiles: Tiles, two_probability: float) -> int | None:
+    """The direction to slide to, or None where nothing moves."""
+    new = 2 if two_probability >= 0.5 else 4
+    ways = possible(tiles)
+    return max(ways, key=lambda way: _mean_worth(slide(tiles, way)[0], new)) if ways else None
+
+
+def _mean_worth(tiles: Tiles, new: int) -> float:
+    """The mean worth after a new tile and the best next move."""
+    empty = [cell for cell, tile in enumerate(tiles.cells) if not tile]
+    some = empty[:: -(-len(empty) // CELLS)]
+    return sum(_after_best(tiles, cell, new) for cell in some) / len(some)
+
+
+def _after_best(tiles: Tiles, cell: int, new: int) -> float:
+    board = Tiles(tiles.size, (*tiles.cells[:cell], new, *tiles.cells[cell + 1 :]))
+    return max((worth(slide(board, way)[0]) for way in possible(board)), default=LOST)
+
+
+def worth(tiles: Tiles) -> float:
+    """How promising a board is: the sum over its rows and columns."""
+    size, cells = tiles.size, tiles.cells
+    rows = sum(_line_worth(cells[first : first + size]) for first in range(0, size * size, size))
+    return rows + sum(_line_worth(cells[column::size]) for column in range(size))
+
+
+@lru_cache(maxsize=65536)
+def _line_worth(line: tuple[int, ...]) -> float:
+    """Empty cells and equal neighbours count for a line; against it, how far it is from rising or falling throughout,
+    and many middling tiles where one large one could be.
+    """
+    ranks = [tile.bit_length() - 1 if tile else 0 for tile in line]
+    steps = [after**2 - before**2 for before, after in pairwise(ranks)]
+    disorder = min(sum(step for step in steps if step > 0), -sum(step for step in steps if step < 0))
+    filled = [rank for rank in ranks if rank]
+    pairs = sum(a == b for a, b in pairwise(filled))
+    return EMPTY * ranks.count(0) + PAIR * pairs - DISORDER * disorder - SPREAD * sum(rank**2 for rank in ranks)
