@@ -205,6 +205,8 @@ def test_measures_count_rules_pairs_and_books() -> None:
     assert right["3 rules"]["n"] == 0 and right["changed"]["n"] == 2
     half = measure(task, [one, two, still], [other], {"test-0-0": task.target(one), "test-0-0-twin": "nothing"})
     assert [half[part]["value"] for part in ("changed", "2 rules", "1 rule", "pairs")] == [0.5, 1.0, 0.0, 0.0]
+    other_half = measure(task, [one, two, still], [other], {"test-0-0-twin": task.target(other)})
+    assert other_half["pairs"]["value"] == 0.0
     assert difference(right, half, 1).value == 0.5 and difference(right, half, 2).value == 0.0
 
 
