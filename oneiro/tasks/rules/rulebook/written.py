@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from oneiro.recipe import Settings
 from oneiro.runtime import seeds
 from oneiro.tasks.base import Flaw, Malformed, Messages, Predictor, Reward
-from oneiro.tasks.rules.rulebook.cases import Observed, observe, run
+from oneiro.tasks.rules.rulebook.cases import Observed, RuleBounds, observe, run
 from oneiro.tasks.rules.rulebook.enumeration import enumerate_rules
 from oneiro.tasks.rules.rulebook.predictor import describe_step
 from oneiro.worlds.rules.rulebook.drawing import Game, draw_game, draw_things
@@ -37,7 +37,7 @@ class WrittenDataSettings(Settings):
 
     names: Names = "new"
     """Invented names, other ones for test games; or a few names that all games share."""
-    rules: tuple[int, int] = (2, 3)
+    rules: RuleBounds = (2, 3)
     """Fewest and most rules of a book."""
     quiet: float = Field(0.05, ge=0, lt=1)
     """Of the training games, those of which only verbs without rules are seen: the right table has no rules."""
