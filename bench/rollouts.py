@@ -37,7 +37,7 @@ from oneiro.sampling.engine import Engine
 from oneiro.sampling.sample import Sample
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.worlds.baselines import mixture
-from oneiro.worlds.choice import WorldChoice
+from oneiro.worlds.registry import WorldChoice
 
 TINY = ModelSettings(name="tiny", layers=3, width=96, heads=3, mlp=288, vocabulary=1400)
 """As in the recipe `webrl/sandbox`."""

@@ -1,14 +1,17 @@
-"""`oneiro bench sample`: sampled tokens a second of the engine, beside `transformers` generate and the machine's limit.
+"""`oneiro bench sample`: sampled tokens a second of the engine, beside `transformers` generate, vLLM and the machine's
+limit.
 
-All sample the same number of tokens from the same weights and prompts; Oneiro also returns log-probabilities. Every
-contestant lives in this process and they take turns.
+All sample the same number of tokens from the same weights and prompts; Oneiro and vLLM also return log-probabilities.
+Every contestant lives in this process and they take turns.
 """
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +89,7 @@ def compare(model: str, folder: Path, language: LanguageModel, machine: Machine,
         Contestant(OURS, ours(language, prompts, settings)),
         Contestant("transformers generate", lambda n: peer.generate(n, static=False)),
         static,
+        vllm_contestant(folder, prompts, machine, settings),
     ]
     take_turns(f"bench sample {model}", contestants, settings.rounds)
     work, sizes = floor.Work.of(language.backbone), (len(prompts), settings.group, settings.prompt_tokens)
@@ -133,6 +137,36 @@ class Peer:
                 pad_token_id=0,
                 **extra,
             )
+
+
+def vllm_contestant(folder: Path, prompts: np.ndarray, machine: Machine, settings: SampleSettings) -> Contestant:
+    """vLLM where it is installed: token ids in and out, CUDA graphs, a group's prompt computed once. Made in its first
+    round, which does not count.
+    """
+    name = "vLLM"
+    if machine.device.type != "cuda":
+        return Contestant(name, None, "measured on a GPU only")
+    if find_spec("vllm") is None:
+        return Contestant(name, None, "not installed")
+    engines: list[Any] = []
+
+    def work(number: int) -> None:
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # its engine in this process, as all contestants
+        from vllm import LLM, SamplingParams
+
+        if not engines:
+            longest = settings.prompt_tokens + settings.new_tokens
+            sizes: dict[str, Any] = {"max_model_len": longest, "max_num_seqs": settings.rows}
+            # Others hold memory, too; what is left is enough for every row of the workloads here.
+            model = LLM(str(folder), dtype="bfloat16", gpu_memory_utilization=0.4, enable_prefix_caching=True, **sizes)
+            engines.append(model)
+        sampling = SamplingParams(
+            n=settings.group, max_tokens=settings.new_tokens, ignore_eos=True, logprobs=0, detokenize=False, seed=number
+        )
+        engines[0].reset_prefix_cache()  # a round computes its prompts, as for everybody
+        engines[0].generate([{"prompt_token_ids": ids} for ids in prompts.tolist()], sampling, use_tqdm=False)
+
+    return Contestant(name, work)
 
 
 def grow(model: str, machine: Machine, settings: SampleSettings) -> Table:

@@ -77,6 +77,7 @@ class Segment:
         self.tokens = np.asarray(self.tokens, dtype=np.int32)
         if self.sampled:
             if self.logprobs is None or len(self.logprobs) != len(self.tokens):
+                # Without them neither a ratio nor a mismatch could be computed; better to fail here than in a loss.
                 raise ValueError("a sampled segment carries one log-probability per token")
             self.logprobs = np.asarray(self.logprobs, dtype=np.float32)
 
@@ -125,6 +126,7 @@ class Row:
 
     def weights(self, component: str) -> Floats:
         """Per-token weight of a loss component."""
+        # Cross-entropy on what the model sampled itself is asked for, never assumed.
         default = 1.0 if component in ("policy", "kl") else 0.0
         return self._laid_out(
             np.float32, [s.weights.get(component, default if s.sampled else 0.0) for s in self.segments]
@@ -152,6 +154,7 @@ class Row:
         """Given tokens before the first token that carries any loss: what a group may share."""
         parts: list[Tokens] = []
         for segment in self.segments[: self.shared_segments]:
+            # A token that carries loss needs its own hidden state in every row, so it cannot be shared.
             if segment.sampled or segment.weights:
                 break
             parts.append(segment.tokens)

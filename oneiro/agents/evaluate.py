@@ -86,6 +86,7 @@ class Baselines:
         best = self.optima.best
         if np.isnan(best).any():
             return None
+        # Attempts at a level are independent, so k of them fail together with the product of their chances.
         any_of_k = 1 - (1 - best) ** self.random.shape[1]
         return ["ceiling", stats.bootstrap(best), stats.bootstrap(any_of_k), *[Cell(None)] * 4]
 
@@ -101,6 +102,7 @@ class Baselines:
 
 def within(dialogue: DialogueSettings, world: str, world_settings: dict[str, Any]) -> dict[str, Any]:
     """The world's settings with no more actions than a dialogue has room for: the budget that agents really have."""
+    # A ceiling for more actions than the turns have room for would be one that no agent can reach.
     room = dialogue.max_turns * dialogue.actions_per_turn
     own = config_for(world, world_settings).max_actions
     return world_settings if own <= room else {**world_settings, "max_actions": room}
@@ -154,7 +156,7 @@ def agent_row(
     """An agent's row of the table. What its `response_prefix` gives it to say is not measured."""
     cells = measure(episodes, settings.samples)
     if gives_state(response_prefix):
-        cells["observation"] = Cell(None)
+        cells["observation"] = Cell(None)  # it was written for the agent, so that being right is no merit
     return [name, *cells.values()]
 
 
@@ -197,6 +199,7 @@ def measure(episodes: Sequence[Episode], k: int) -> dict[str, Cell]:
     success = np.array([[e.success for e in level] for level in levels])
 
     def over_levels(values: Callable[[Episode], list[bool]]) -> Cell:
+        # Levels are what is independent: turns of one level share its map, and a long episode must not count more.
         means = [np.mean(own) for level in levels if (own := [v for e in level for v in values(e)])]
         return stats.bootstrap(means)
 
@@ -255,6 +258,7 @@ def evaluate_agent(
         )
     agent = load_agent(model, world, settings or {}, split=split)
     form = build(DialogueSettings, {**agent.dialogue.model_dump(), **(dialogue or {})})
+    # A server plays by the dialogue alone: it has no metadata of ours.
     speaker = ServerPolicy(server) if server is not None else agent.policy
     budget = agent.world_settings if speaker is None else within(form, agent.world, agent.world_settings)
     if say is not None and (warning := baselines.budget_warning(agent.world, budget)):
@@ -262,6 +266,7 @@ def evaluate_agent(
     chosen = evaluation_seeds(agent.world, budget, evaluation)
     result = table(agent.world, len(chosen), evaluation)
     if expect is not None:
+        # The random policy is always played, as the row that everything else is read against.
         expect(len(chosen) * samples * (1 if policy == "random" else 2))
     if budget != agent.world_settings:
         result.note += f"; within {budget['max_actions']} actions, which is all that the dialogue's turns have room for"
@@ -313,6 +318,7 @@ def _evaluate_planner(
     played = attempt(loaded.world.maker(), loaded.policy, loaded.dialogue, None, evaluation, seed, advance=advance)
     whole, broken = unbroken(played)
     planner = loaded.policy.planner.settings
+    # A planner is shown the true state, so the table leaves out how well it describes it.
     result.add(*agent_row(f"{model}, {planner.name} depth {planner.depth}", whole, evaluation, "{state}"))
     best = baseline.ceiling_row()
     if best is not None:
@@ -326,6 +332,7 @@ def _evaluate_planner(
 
 def unbroken(episodes: Sequence[Episode]) -> tuple[list[Episode], int]:
     """The episodes of levels on which no attempt ended in an error, and how many levels are not so."""
+    # The whole level goes: pass@k of a level with fewer attempts would not be comparable.
     broken = {episode.group for episode in episodes if episode.finish_reason is FinishReason.ERROR}
     whole = [episode for episode in episodes if episode.group not in broken]
     if not whole:

@@ -17,7 +17,6 @@ from oneiro.models.chat import ChatFormat
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.sample import Sample
-from oneiro.worlds import many
 from oneiro.worlds.base import Step, World, WorldLost
 
 Result = TypeVar("Result")
@@ -90,9 +89,12 @@ def guard(game: Game) -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        # A missing file or a wrong setting would break every episode: the person hears of it instead of reading an
+        # empty table. A worker that died is nobody's mistake and costs its episode.
         if isinstance(error, OneiroError) and not isinstance(error, WorldLost):
             raise
         game.episode.finish_reason, game.over = FinishReason.ERROR, True
+        # One line and bounded: whatever a world raises goes into the records.
         game.episode.info["error"] = f"{type(error).__name__}: {error}".partition("\n")[0][:300]
 
 
@@ -112,7 +114,7 @@ def start_many(games: Sequence[Game]) -> None:
         options.append({"split": game.task.split, "member": game.task.member})
         if game.task.task is not None:
             options[-1]["task"] = game.task.task
-    started = many.reset_many([game.playing for game in games], [game.task.seed for game in games], options)
+    started = reset_many([game.playing for game in games], [game.task.seed for game in games], options)
     for game, result in zip(games, started, strict=True):
         with guard(game):
             game.state, info = _unless_raised(result)
@@ -147,6 +149,8 @@ def ask(game: Game, settings: DialogueSettings, chat: ChatFormat | None, respons
     game.response_prefix = response_prefix
     if chat is None:
         return
+    # Templates that rewrite earlier turns (those that drop past thoughts, say) begin a row anew, since its tokens would
+    # not be the ones that were sampled.
     if growing and not chat.rewrites:
         row = game.episode.rows[-1]
         row.segments.append(given(chat.next_user(message, game.ended), turn=number))
@@ -156,13 +160,14 @@ def ask(game: Game, settings: DialogueSettings, chat: ChatFormat | None, respons
         game.episode.rows.append(row)
     if response_prefix:
         row.segments.append(given(chat.encode(response_prefix), role="assistant", turn=number))
-    game.prompt = row.tokens
+    game.prompt = row.tokens  # the very tokens that will be trained on, so that nothing is tokenised twice
 
 
 def leave(game: Game) -> None:
     """The dialogue has outgrown the model: the episode ends with the turn before, and without what was to be asked."""
     game.episode.finish_reason, game.over = FinishReason.LENGTH, True
     row = game.episode.rows[-1]
+    # What was shown and never answered must not look like a turn.
     row.segments = [segment for segment in row.segments if segment.turn != game.turn]
     if not row.segments:
         game.episode.rows.pop()
@@ -194,11 +199,12 @@ def take_many(games: Sequence[Game], answers: Sequence[Sample], settings: Dialog
     place, acting = 0, [reaction for reaction in reactions if reaction.reply.actions]
     while acting:
         actions = [reaction.reply.actions[place] for reaction in acting]
-        results = many.step_many([reaction.game.playing for reaction in acting], actions)
+        results = step_many([reaction.game.playing for reaction in acting], actions)
         for reaction, action, result in zip(acting, actions, results, strict=True):
             with guard(reaction.game):
                 _note(reaction, action, _unless_raised(result))
         place += 1
+        # Actions of a reply are carried out in lockstep, first with first, so that worlds that wait do so together.
         acting = [one for one in acting if not one.game.over and place < len(one.reply.actions)]
     for reaction in reactions:
         if reaction.game.episode.finish_reason is not FinishReason.ERROR:
@@ -209,6 +215,7 @@ def _hear(game: Game, answer: Sample, settings: DialogueSettings) -> _Reaction |
     """Read an answer; None where none came."""
     episode = game.episode
     segments = answer.segments(turn=game.turn)
+    # A server that returns its prompt's ids makes trainable rows; one that returns text only makes none.
     if len(game.prompt):
         episode.rows[-1].segments.extend(segments)
     elif answer.prompt is not None:
@@ -247,6 +254,7 @@ def _settle(reaction: _Reaction, settings: DialogueSettings) -> None:
     formatted = reaction.valid and reply.formatted
     terms = {"world": reaction.earned, "format": 0.0 if formatted else -settings.format_penalty}
     if settings.world_model and (settings.state_reward or settings.state_penalty):
+        # After several actions the prediction is compared with where the last one led.
         true = (observed == before) + (predicted == game.state)
         terms["states"] = settings.state_reward * true - settings.state_penalty * (2 - true)
         episode.terms.setdefault("states", [])
@@ -267,3 +275,63 @@ def _settle(reaction: _Reaction, settings: DialogueSettings) -> None:
             **({"picture": reaction.picture} if reaction.picture else {}),
         }
     )
+
+
+# Many worlds at once: those that wait for something outside this process wait together --------------------------------
+
+Started = tuple[str, dict[str, Any]]
+"""The first observation and what is known of the level."""
+
+
+def reset_many(
+    worlds: Sequence[World], level_seeds: Sequence[int], options: Sequence[dict[str, Any]]
+) -> list[Started | Exception]:
+    """`reset` of each, or what it raised."""
+
+    def alone(world: World, arguments: tuple[int, dict[str, Any]]) -> Started:
+        return world.reset(seed=arguments[0], options=arguments[1])
+
+    return _at_once("reset_many", alone, worlds, list(zip(level_seeds, options, strict=True)))
+
+
+def step_many(worlds: Sequence[World], actions: Sequence[str]) -> list[Step | Exception]:
+    """`step` of each, or what it raised."""
+    return _at_once("step_many", lambda world, action: world.step(action), worlds, actions)
+
+
+def _at_once(
+    method: str, alone: Callable[[Any, Any], Result], worlds: Sequence[World], arguments: Sequence[Any]
+) -> list[Result | Exception]:
+    """By the world's own `method` for many, all worlds of a class together; one after the other where it has none."""
+    outcomes: list[Result | Exception | None] = [None] * len(worlds)
+    kinds: dict[type, list[int]] = {}
+    for place, world in enumerate(worlds):
+        kinds.setdefault(type(world), []).append(place)
+    for kind, places in kinds.items():
+        together = _own(kind, method)
+        if together is not None:
+            results = together([worlds[i] for i in places], [arguments[i] for i in places])
+        else:
+            results = [caught(alone, worlds[i], arguments[i]) for i in places]
+        for place, result in zip(places, results, strict=True):
+            outcomes[place] = result
+    return [result for result in outcomes if result is not None]
+
+
+def _own(kind: type, method: str) -> Callable[..., Any] | None:
+    """A class's method for many. Where a subclass has changed what one of them does, it no longer holds."""
+    for base in kind.__mro__:
+        if method in vars(base):
+            function: Callable[..., Any] = getattr(kind, method)
+            return function
+        if method.removesuffix("_many") in vars(base):
+            return None
+    return None
+
+
+def caught(work: Callable[..., Result], *arguments: Any) -> Result | Exception:
+    """What work gives, or raises."""
+    try:
+        return work(*arguments)
+    except Exception as error:
+        return error

@@ -20,8 +20,7 @@ from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.runtime.files import read_json
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.worlds.base import World
-from oneiro.worlds.choice import WorldChoice
-from oneiro.worlds.registry import world_class
+from oneiro.worlds.registry import WorldChoice, world_class
 
 RESPONSE_PREFIX = "<think>"
 PLAIN = DialogueSettings(world_model=False)
@@ -67,6 +66,7 @@ def split_settings(split: str | None, world: str, taught: AgentMetadata | None) 
     if split is None:
         return {}
     known = dict(taught.splits) if taught is not None else {}
+    # Worlds that draw test tasks from templates have this setting; others have one evaluation split.
     if "test" in world_class(world).Config.model_fields:
         known = {**WEB_SPLITS, **known}
     if split not in known:
@@ -92,10 +92,12 @@ def load_agent(
     language = load(model)
     metadata, note = AgentMetadata(world=choice, dialogue=PLAIN), ""
     taught = AgentMetadata.read(language, model)
+    # What the caller says counts over what the split says.
     settings = split_settings(split, world, taught) | settings
     choice = WorldChoice(name=world, **settings)
     if taught is not None:
         if taught.world.name == world:
+            # A size or view that the agent never saw would measure the change of world and not the agent.
             choice = WorldChoice(name=world, **{**taught.world.settings, **settings})
         else:
             note = f"the model was taught in {taught.world.name}, not here"

@@ -85,8 +85,8 @@ def turn_message(turn: int, state: str, actions_left: int, settings: DialogueSet
 
 def next_message(reward: float, turn: int, state: str, actions_left: int, settings: DialogueSettings) -> str:
     """What the agent reads after a reply, when the conversation goes on."""
-    show_state = f"Reward: {reward:g}\n\n" if settings.show_reward and not settings.brief else ""
-    return show_state + turn_message(turn, state, actions_left, settings)
+    earned = f"Reward: {reward:g}\n\n" if settings.show_reward and not settings.brief else ""
+    return earned + turn_message(turn, state, actions_left, settings)
 
 
 def history_message(
@@ -100,16 +100,17 @@ def history_message(
     """One message that tells the last turns as text: windowed, action-only and single-turn contexts."""
     if settings.context == "actions":
         return _after_actions(world, past, turn, state, actions_left, settings)
+    # Single-turn contexts show no past at all, also where turns were taken.
     kept = past[-settings.window :] if settings.context == "window" else []
     if settings.brief:
-        turns = [f"{show_state(before, settings)}\n{_done(actions)}" for before, actions, _ in kept]
+        turns = [f"{show_state(before, settings)}\n{_list_actions(actions)}" for before, actions, _ in kept]
         return "\n\n".join([*turns, show_state(state, settings)])
     lines = [world.instruction, f"Give up to {settings.actions_per_turn} actions a turn, separated by '{SEPARATOR}'."]
     for offset, (before, actions, reward) in enumerate(kept):
         earned = f" Reward: {reward:g}." if settings.show_reward else ""
         number = turn - len(kept) + offset
         lines.append(
-            f"\nTurn {number}:\nState:\n{show_state(before, settings)}\nYou answered {_done(actions)}.{earned}"
+            f"\nTurn {number}:\nState:\n{show_state(before, settings)}\nYou answered {_list_actions(actions)}.{earned}"
         )
     return "\n".join([*lines, "", turn_message(turn, state, actions_left, settings)])
 
@@ -123,7 +124,7 @@ def _after_actions(
     settings: DialogueSettings,
 ) -> str:
     """All past actions, one a line, and the present state."""
-    done = [_done(actions) for _, actions, _ in past]
+    done = [_list_actions(actions) for _, actions, _ in past]
     if settings.brief:
         return "\n".join([*done, show_state(state, settings)])
     lines = [world.instruction, f"Give up to {settings.actions_per_turn} actions a turn, separated by '{SEPARATOR}'."]
@@ -132,5 +133,5 @@ def _after_actions(
     return "\n".join([*lines, "", turn_message(turn, state, actions_left, settings)])
 
 
-def _done(actions: tuple[str, ...]) -> str:
+def _list_actions(actions: tuple[str, ...]) -> str:
     return f" {SEPARATOR} ".join(actions) or "nothing valid"

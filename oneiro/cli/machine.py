@@ -66,7 +66,7 @@ def plan(
     """
     from oneiro import recipe as recipes
     from oneiro.diagnosis import plan as capacity
-    from oneiro.diagnosis.sizes import Rates
+    from oneiro.diagnosis.plan import Rates
 
     rates = Rates(tflops, bandwidth, link)
     show(capacity.plan(recipes.load(recipe, overrides or ()), gpus, memory, rates, prompt), json)

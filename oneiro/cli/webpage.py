@@ -73,13 +73,13 @@ def data_web(
     kinds = {"changed": 0, "unchanged": 0, "probes": 0}
     with Bar("episodes", episodes, 0, console(), lambda line: None) as bar:
 
-        def counted():  # type: ignore[no-untyped-def]
+        def count_steps():  # type: ignore[no-untyped-def]
             for case in collect_steps(collection, bar.advance):
                 kinds["changed" if predictor.changes(case) else "unchanged"] += 1
                 kinds["probes"] += case.probe
                 yield case
 
-        rows = write_parquet(out, counted(), predictor)
+        rows = write_parquet(out, count_steps(), predictor)
     table = Table(f"Steps of {source} in {out}", ["split", "rows", *kinds, "bytes"])
     table.add(split, rows, *kinds.values(), out.stat().st_size)
     show([table], json)

@@ -136,7 +136,7 @@ def open_source(source: str) -> tuple[str, Callable[[int], Any]]:
 
 def sampled_logprobs(make: Callable[[int], Any]) -> float:
     """Log-probabilities of sampled tokens, against a plain forward over prompt and sample."""
-    judge, language = make(0), assembled(make(0))
+    judge, language = make(0), assemble(make(0))
     prompts = [tokens_for(judge, PROMPT, seed) for seed in (1, 2)]
     sampling = SamplingSettings(max_tokens=NEW, ignore_eos=True)
     worst = 0.0
@@ -152,7 +152,7 @@ def sampled_logprobs(make: Callable[[int], Any]) -> float:
 
 def gradients(make: Callable[[int], Any]) -> float:
     """Gradients of the mean cross-entropy of all weights, against autograd through transformers' own forward."""
-    judge, language = make(0), assembled(make(0))
+    judge, language = make(0), assemble(make(0))
     tokens = torch.from_numpy(tokens_for(judge, PROMPT + NEW, 1).astype(np.int64))
     logits = judge(input_ids=tokens[None], use_cache=False).logits[0]
     torch.nn.functional.cross_entropy(logits[:-1].float(), tokens[1:]).backward()
@@ -180,7 +180,7 @@ def gradients(make: Callable[[int], Any]) -> float:
 
 def resumed(make: Callable[[int], Any]) -> float:
     """An update after a checkpoint was written and read by another process's model, against going on without."""
-    on, off = assembled(make(0)), assembled(make(7))
+    on, off = assemble(make(0)), assemble(make(7))
     examples = [Example.of(Row([given(tokens_for(on.model, 6, 1)), given(tokens_for(on.model, 8, 2), ce=1.0)]))]
     learners = [Learner(language.backbone, LearnerSettings(), 4) for language in (on, off)]
     learners[0].update(examples)
@@ -195,7 +195,7 @@ def resumed(make: Callable[[int], Any]) -> float:
 
 def merged_adapter(make: Callable[[int], Any]) -> float:
     """Logits of a model with a trained adapter, against those of the model it was merged into."""
-    language = with_lora(assembled(make(0)), LoraSettings(rank=4))
+    language = with_lora(assemble(make(0)), LoraSettings(rank=4))
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for _, parameter in language.trainable():
@@ -210,7 +210,7 @@ def merged_adapter(make: Callable[[int], Any]) -> float:
     return difference(logits(merge_adapters(language)), adapted)
 
 
-def assembled(model: Any) -> LanguageModel:
+def assemble(model: Any) -> LanguageModel:
     return LanguageModel(model.config.model_type, model, None, backbone_of(model))
 
 

@@ -148,6 +148,8 @@ def batches(
         saved = sum(group.length * (len(group.rows) - 1) for group in groups)
         share = saved >= SHARE_AT_LEAST * sum(len(e) for e in examples)
     if not share:
+        # By length, so that rows of a batch are padded little; by number where lengths are equal, so that the order is
+        # fixed.
         alone = [PrefixGroup(0, [i]) for i in sorted(range(len(examples)), key=lambda i: (len(examples[i]), i))]
         for chunk in pack(alone, examples, budget):
             yield separate_rows(examples, chunk, device)
@@ -188,6 +190,7 @@ def pack_sequences(
     """Greedy packing of groups as sequences, shortest first, under a padded-token budget."""
     chunk: list[PrefixGroup] = []
     for group in groups:
+        # Groups come shortest first, so the new one sets the width of all.
         if chunk and (len(chunk) + 1) * packed_length(examples, group) > budget:
             yield chunk
             chunk = []
@@ -202,6 +205,7 @@ def pack(groups: Iterable[PrefixGroup], examples: Sequence[Example], budget: int
     longest = prefix = rows = 0
     for group in groups:
         own = max(len(examples[i]) for i in group.rows) - group.length
+        # Rows and prefixes are padded apart, each to its own longest.
         grown = (rows + len(group.rows)) * max(longest, own) + (len(chunk) + 1) * max(prefix, group.length)
         if chunk and grown > budget:
             yield chunk
@@ -246,6 +250,8 @@ def packed_groups(examples: Sequence[Example], groups: list[PrefixGroup], device
         tokens[g, :start] = examples[group.rows[0]].tokens[:start]
         positions[g, :start], row_id[g, :start] = np.arange(start), 0
         for number, i in enumerate(group.rows, 1):
+            # Where position 0 would stand if the row had its prefix in front of it: positions then count as in the
+            # example.
             begins.append(g * width + at - start)
             own = slice(at, at + len(examples[i]) - start)
             tokens[g, own] = examples[i].tokens[start:]
@@ -277,13 +283,14 @@ def _batch(
     every["temperature"] = np.concatenate([row.temperature for row in rows])
     for name in sorted({name for row in rows for name in row.columns}):
         every[name] = np.concatenate([row.columns[name] for row in rows])
+    # Only tokens that carry loss go through the output layer, which is the widest of all.
     active = np.flatnonzero(np.logical_or.reduce([every[name] != 0 for name in COMPONENTS]))
     owner = np.searchsorted(starts, active, side="right") - 1
     at = active - starts[owner]
     ends = np.searchsorted(owner, np.arange(1, len(rows)))
     return Batch(
         layout=layout,
-        where=_tensor(np.asarray(begins)[owner] + at - 1, device),
+        where=_tensor(np.asarray(begins)[owner] + at - 1, device),  # the hidden state before a token predicts it
         targets=_tensor(np.concatenate([row.tokens for row in rows])[active].astype(np.int64), device),
         columns={name: _tensor(values[active], device) for name, values in every.items()},
         places=list(zip(order, np.split(at, ends), strict=True)),

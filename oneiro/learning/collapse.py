@@ -75,6 +75,7 @@ class CollapseMonitor:
         if len(self.first) < FIRST_STEPS:
             self.first.append(std)
             return None
+        # Against its own first steps: rewards of worlds differ in size, so that no fixed bar fits all.
         usual = float(np.mean(self.first))
         self.alike = self.alike + 1 if std <= self.settings.min_std * usual else 0
         if self.settings.stop and self.alike >= self.settings.patience:
@@ -137,8 +138,10 @@ class Pairs:
                 prompt, reply = sampled[0], sampled[1][: reasoning(sampled[1])]
                 if len(reply):
                     by_prompt.setdefault(prompt.tobytes(), []).append((prompt, reply))
+        # At least two prompts, or there is nothing to tell apart.
         by_prefix = list(by_prompt.values())[: max(2, samples // REPLIES)]
         ranked = [(rank, j) for j, replies in enumerate(by_prefix) for rank in range(len(replies))]
+        # By rank first: the first reply of each prompt, then the second of each.
         chosen = sorted(ranked)[:samples]
         used = sorted({j for _, j in chosen})
         return cls(
@@ -165,6 +168,7 @@ def cross(learner: Learner, pairs: Pairs) -> NDArray[np.float64]:
     for reply in pairs.replies:
         for prompt in pairs.prompts:
             example = Example.of(Row([given(prompt), given(reply, ce=1.0)]))
+            # As it was sampled: information is about that policy.
             example.temperature = np.full(len(example), pairs.temperature, np.float32)
             examples.append(example)
     scores = [float(values.sum(dtype=np.float64)) for values in learner.logprobs(examples)[0]]
@@ -217,5 +221,5 @@ def _score_own_prompts(scores_SN: NDArray[np.float64], own_S: NDArray[np.int64])
 
 def _marginal(scores_SN: NDArray[np.float64]) -> NDArray[np.float64]:
     """[S]: log of the mean over prompts of p(z | x)."""
-    most = scores_SN.max(axis=1, keepdims=True)
+    most = scores_SN.max(axis=1, keepdims=True)  # before the exponential, which would be 0 for any long reply
     return np.log(np.exp(scores_SN - most).mean(axis=1)) + most[:, 0]

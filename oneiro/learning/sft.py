@@ -59,7 +59,7 @@ def order(rows: int, seed: int, step: int, batch: int) -> list[int]:
 def _shuffle(rows: int, seed: int, epoch: int) -> np.ndarray:
     key = (rows, seed, epoch)
     if key not in _SHUFFLES:
-        _SHUFFLES.clear()
+        _SHUFFLES.clear()  # an epoch is left for good once the next begins
         _SHUFFLES[key] = seeds.generator(seed, "shuffle", epoch).permutation(rows)
     return _SHUFFLES[key]
 
@@ -104,6 +104,7 @@ def train(
         return [Example.of(rows[i]) for i in schedule.rows(seed, step)] if step < steps else []
 
     with ThreadPoolExecutor(1) as ahead, saving.defer():
+        # One thread: rows may read files and tokenise, and their order is that of the updates.
         coming = ahead.submit(examples, start)
         for step in range(start, steps):
             present, coming = coming.result(), ahead.submit(examples, step + 1)
@@ -138,7 +139,7 @@ def overfitting(losses: Sequence[tuple[int, float]]) -> str | None:
         return None
     best_step, best = min(losses, key=lambda measured: measured[1])
     step, last = losses[-1]
-    if last <= 1.05 * best:
+    if last <= 1.05 * best:  # a slight rise is no reason to warn
         return None
     return (
         f"the loss on held-out rows was {best:.3g} after {best_step:,} of {step:,} steps and is {last:.3g} now: "

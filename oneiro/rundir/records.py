@@ -48,12 +48,13 @@ def read_lines(path: str | Path) -> Iterator[dict[str, Any]]:
         if path.suffix == ".gz":
             with gzip.open(path) as packed:
                 text = packed.read(MAX_UNPACKED_BYTES + 1)
-            if not path.stat().st_size:
+            if not path.stat().st_size:  # gzip reads an empty file as empty text
                 raise ValueError("empty")
             if len(text) > MAX_UNPACKED_BYTES:
                 raise ValueError(f"longer than {MAX_UNPACKED_BYTES >> 30} GiB")
         else:
             text = path.read_bytes()
+        # What follows the last line feed is still being written, or was cut off.
         for line in text.split(b"\n")[:-1]:
             number += 1
             if line:
@@ -94,6 +95,7 @@ def require_written_lines(path: Path, digests: Path) -> None:
         return
     noted = Counter(digests.read_text(encoding="ascii", errors="replace").split("\n")[:-1])
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
+    # Counted and not compared in order: parallel stages put their rows in the order of the plan afterwards.
     lost = noted - Counter(line_digest(line) for line in lines)
     if lost:
         raise OneiroError(
@@ -105,6 +107,8 @@ def require_written_lines(path: Path, digests: Path) -> None:
 def write_episodes(folder: Path, stage: str, step: int, rows: Iterable[Mapping[str, Any]]) -> None:
     """Into the run directory `folder`, by the run itself or by a process that works for it."""
     lines = (json.dumps({"stage": stage, "step": step, **row}, ensure_ascii=False) + "\n" for row in rows)
+    # No time stamp, so that the same episodes are the same bytes; halves of characters, which a model may write, as
+    # text.
     data = gzip.compress("".join(lines).encode(errors="backslashreplace"), compresslevel=6, mtime=0)
     target = folder / "episodes" / f"{stage_file_name(stage)}-{step:06d}.jsonl.gz"
     write_with(target, lambda temporary: _write_bytes(temporary, data))

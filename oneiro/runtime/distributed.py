@@ -155,7 +155,7 @@ def is_first_to_fail() -> bool:
 
 
 @contextmanager
-def _scoped(scope: Literal["background", "local"]) -> Iterator[None]:
+def _enter_scope(scope: Literal["background", "local"]) -> Iterator[None]:
     token = _scope.set(scope)
     try:
         yield
@@ -165,12 +165,12 @@ def _scoped(scope: Literal["background", "local"]) -> Iterator[None]:
 
 def local() -> AbstractContextManager[None]:
     """Inside, this rank works alone: what it does may depend on its own share or its own cache."""
-    return _scoped("local")
+    return _enter_scope("local")
 
 
 def background() -> AbstractContextManager[None]:
     """Inside, collectives are those of a thread that works beside the main one."""
-    return _scoped("background")
+    return _enter_scope("background")
 
 
 # Collectives ----------------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ def console() -> Console:
 
 
 class Heartbeat:
-    """Calls `tell` while it is left unsaid for `EVERY` seconds that work goes on: nobody should think that it hangs."""
+    """Calls `tell` while it is left unsaid for `LINE_EVERY_S` that work goes on: nobody should think that it hangs."""
 
     def __init__(self, tell: Callable[[], None]) -> None:
         self._tell = tell

@@ -39,7 +39,7 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.sampling.sample import Sample
 from oneiro.worlds.base import World
-from oneiro.worlds.choice import WorldChoice
+from oneiro.worlds.registry import WorldChoice
 
 ROWS = 256
 """Decoded at once."""
@@ -72,6 +72,7 @@ def train(
     if not prompts or isinstance(prompts, str) or not all(isinstance(prompt, str) for prompt in prompts):
         raise OneiroError("prompts: give a list of at least one prompt, each a text")
     arguments = {
+        # The whole list would make the file as large as the data.
         "prompts": hashlib.sha256("\n".join(prompts).encode()).hexdigest(),
         "prompts_per_step": prompts_per_step,
     }
@@ -87,14 +88,14 @@ def train(
             tokens = [chat.opening(prompt) for prompt in chosen]
             sampled = engine.generate(tokens, group_size, sampling, seed=seeds.derive(seed, "replies", step))
             return [
-                answered(prompt, opening, sample, group)
+                to_episode(prompt, opening, sample, group)
                 for group, (prompt, opening, samples) in enumerate(zip(chosen, tokens, sampled, strict=True))
                 for sample in samples
             ]
 
         return Rollout(play_step, record, max_tokens=max_tokens, shown=("reward",))
 
-    def answered(prompt: str, opening: Tokens, sample: Sample, group: int) -> Episode:
+    def to_episode(prompt: str, opening: Tokens, sample: Sample, group: int) -> Episode:
         reply = language.text(sample.tokens)
         earned = _number(reward(prompt, reply))
         row, turn = Row([given(opening), *sample.segments(turn=1)]), {"state": prompt, "actions": [], "reply": reply}
@@ -135,6 +136,7 @@ def train_agent(
         )
         language = metadata.write(language)
     chat = ChatFormat(language.tokenizer)
+    # A dialogue that grows is one row of many replies.
     replies = dialogue.max_turns if dialogue.context == "full" and not chat.rewrites else 1
 
     def rollout(engine: Engine) -> Rollout:
@@ -216,6 +218,8 @@ def _threads(language: LanguageModel, arguments: Path) -> Iterator[None]:
     """Inside, as many threads as the model's size asks for, or as the folder was begun with."""
     before, known = torch.get_num_threads(), files.read_json(arguments)
     if "threads" not in known:
+        # Remembered: sums over another number of threads round otherwise, and a resumed run should end with the same
+        # weights.
         known["threads"] = threads.choose(language.backbone.shape.parameters)
         files.write_json(arguments, known)
     torch.set_num_threads(known["threads"])
@@ -245,6 +249,7 @@ class _PlainRun(Run):
 def _reinforce(
     language: LanguageModel, rollout: Callable[[Engine], Rollout], settings: RlSettings, out: Path, seed: int
 ) -> LanguageModel:
+    # What it looks for, reasoning that ignores its prompt, is a matter of recipes with thoughts.
     never = CollapseMonitor(CollapseMonitorSettings(every=0, stop=False))
     with _stoppable(out), _threads(language, out / "arguments.json"):
         stages.reinforce(

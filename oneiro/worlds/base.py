@@ -91,7 +91,7 @@ class World(Env[str, str], ABC):
     """Whether the level and the actions alone decide an episode, so that every member sees the same."""
     waits: bool = False
     """Whether steps are spent waiting for another process, so that something else can be done meanwhile. Such a class
-    may have `reset_many` and `step_many` (see `oneiro.worlds.many`).
+    may have `reset_many` and `step_many` (see `oneiro.agents.game`).
     """
     oracle_is: ClassVar[str] = "an optimal player"
     """Who `oracle` is, in a few words: a world whose best player nobody knows says so here."""

@@ -104,6 +104,7 @@ def success_table(
     table = np.zeros((len(chosen), samples), bool)
     for level, seed in enumerate(chosen):
         for member in range(samples):
+            # By level and member, so that a row does not depend on how many levels stand before it.
             rng = generator(name, "baseline", seed, member)
             table[level, member] = play(world, policy, rng, seed=seed, split=split, member=member).success
         if advance is not None:
@@ -154,7 +155,7 @@ def level_optima(
     best: list[float] = []
     optimum: list[int | None] = []
     for seed in level_seeds(levels, first_seed, seeds):
-        if best and time.monotonic() > deadline:
+        if best and time.monotonic() > deadline:  # one level at least, however slow its ceiling is
             break
         _, info = world.reset(seed=seed, options={"split": split})
         value = world.ceiling()

@@ -38,7 +38,7 @@ def distinct_seeds(make_world: Callable[[], World], split: str | None, count: in
     """The first `count` seeds from `first_seed` on whose levels differ, also up to symmetry.
 
     Fewer where the world has fewer: the length of the list is then the number of distinct levels that were found in
-    `REPEATS` seeds without a new one.
+    `MAX_REPEATS` seeds without a new one.
     """
     world = make_world()
     try:

@@ -21,7 +21,7 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.server import ServerConfig
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.worlds import baselines, make
-from oneiro.worlds.choice import WorldChoice
+from oneiro.worlds.registry import WorldChoice
 from tests.agents.test_server_policy import Host
 
 

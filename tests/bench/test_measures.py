@@ -34,10 +34,11 @@ def test_sampling_stands_beside_generate_and_the_floor_through_the_command_line(
     assert main(["bench", "sample", "--model", "tiny", "--json", str(target), *sizes.split()]) == 0
     machine, found = json.loads(target.read_text())["tables"]
     assert {"copy bandwidth, GB/s", "matrix products, TFLOP/s"} <= {row["what"] for row in machine["rows"]}
-    own, plain, static, decoding, whole = found["rows"]
+    own, plain, static, vllm, decoding, whole = found["rows"]
     assert (own["contender"], plain["contender"]) == ("Oneiro", "transformers generate")
     assert own["times Oneiro's seconds"]["value"] == 1 and plain["seconds"]["value"] > 0
     assert static["trouble"] or static["seconds"]
+    assert vllm["contender"] == "vLLM" and (vllm["trouble"] or vllm["seconds"])
     assert own["tokens/s"] == pytest.approx(16 / own["seconds"]["value"])
     assert 0 < decoding["seconds"] < whole["seconds"] < own["seconds"]["value"]
 

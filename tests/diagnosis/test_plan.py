@@ -16,7 +16,7 @@ from oneiro.agents.policies import ModelPolicy
 from oneiro.agents.rollout import attempts, play
 from oneiro.diagnosis import plan as capacity
 from oneiro.diagnosis.doctor import examine_ranks
-from oneiro.diagnosis.sizes import Rates, Size, StepSize, parts_of, size_of
+from oneiro.diagnosis.plan import Rates, Size, StepSize, parts_of, size_of
 from oneiro.learning.algorithms import Ppo
 from oneiro.learning.rl_settings import RlSettings
 from oneiro.learning.settings import LearnerSettings

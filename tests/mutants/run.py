@@ -52,7 +52,6 @@ MUTATED = {
     "oneiro/worlds/shop/reward.py": ("tests/worlds/shop",),
     "oneiro/worlds/textgame/state.py": ("tests/worlds/textgame", "tests/tasks/textgame"),
     "oneiro/diagnosis/plan.py": ("tests/diagnosis/test_plan.py",),
-    "oneiro/diagnosis/sizes.py": ("tests/diagnosis/test_plan.py",),
 }
 """What computes a number, and the tests of it: an error in one part need not be found by the tests of another."""
 TESTS = tuple(dict.fromkeys(test for tests in MUTATED.values() for test in tests))

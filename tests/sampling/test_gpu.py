@@ -16,7 +16,6 @@ from oneiro.learning.example import Example
 from oneiro.learning.filters import FilterSettings
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.loop import Callbacks, RlSettings, actor_of, reinforce
-from oneiro.models import elementwise
 from oneiro.models.admission import admit, backbone_of
 from oneiro.models.attention import PrefixGroups, Rule
 from oneiro.models.heads import OutputHead
@@ -176,24 +175,6 @@ def test_every_way_to_draw_agrees_with_the_learner(sampling: dict[str, float]) -
     made = language(torch.float32)
     found = gaps(made, rows(Engine(made, max_batch_size=16), **sampling))
     assert found.mean() < 1e-3 and found.max() < 2e-2
-
-
-@pytest.mark.parametrize(("rows", "width", "columns"), [(1, 64, 40), (33, 200, 96), (256, 576, 960)])
-def test_a_norm_inside_a_product_is_a_norm_before_it(rows: int, width: int, columns: int) -> None:
-    torch.manual_seed(0)
-    fused, plain = elementwise.on("cuda"), elementwise.on("cpu")
-    assert fused is not plain
-    x, norm = torch.randn(rows, 1, width, device="cuda") * 3, torch.randn(width, device="cuda")
-    linear, bias = torch.randn(columns, width, device="cuda") * width**-0.5, torch.randn(columns, device="cuda")
-    low = [tensor.bfloat16() for tensor in (x, norm, linear, bias)]
-    x, norm, linear, bias = (tensor.float() for tensor in low)
-    pairs = [
-        (fused.normed_linear(*low[:2], 1e-5, low[2], low[3]), plain.normed_linear(x, norm, 1e-5, linear, bias)),
-        (fused.normed_linear(*low[:2], 1e-5, low[2], None), plain.normed_linear(x, norm, 1e-5, linear, None)),
-        (fused.normed_gate(low[0][:, 0], low[1], 1e-5, low[2]), plain.normed_gate(x[:, 0], norm, 1e-5, linear)),
-    ]
-    for found, expected in pairs:
-        torch.testing.assert_close(found.float(), expected, rtol=3e-2, atol=3e-2)
 
 
 def test_the_loss_head_agrees_with_its_plain_form() -> None:

@@ -11,6 +11,7 @@ from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models.attention import Rule, attention
 from oneiro.models.language import LanguageModel
+from oneiro.sampling.decode_batch import DecodeBatch
 from oneiro.sampling.engine import Engine, SamplingSettings, find_shares
 from oneiro.sampling.prefixes import NONE
 from oneiro.sampling.prompt_store import ContinueStored, PromptStore, Share, chunk_tokens
@@ -41,6 +42,17 @@ def test_rows_that_share_prompts_sample_as_each_would_alone(
         mask = example.weights["policy"] != 0
         assert mask.any()
         np.testing.assert_allclose(example.logprobs[mask], logprobs[mask], atol=2e-5)
+
+
+def test_rows_wait_until_there_is_a_place_for_their_prompt(tiny: LanguageModel) -> None:
+    class Cramped(Engine):
+        def decode_batch(self, *sizes: int) -> DecodeBatch:  # type: ignore[override]
+            rows, capacity, steps, ends, _, prompt_capacity = sizes
+            return super().decode_batch(rows, capacity, steps, ends, 1, prompt_capacity)
+
+    alone, shared = rows(Engine(tiny, share_from=0)), rows(Cramped(tiny, 8, share_from=13))
+    for mine, theirs in zip(shared, alone, strict=True):
+        np.testing.assert_array_equal(mine.tokens, theirs.tokens)
 
 
 def test_stops_end_rows_that_share_a_prompt_where_they_end_alone(tiny: LanguageModel) -> None:

@@ -29,7 +29,7 @@ from oneiro.sampling.sample import Sample
 from oneiro.worlds import workers
 from oneiro.worlds.base import World, WorldLost
 from oneiro.worlds.baselines import mixture
-from oneiro.worlds.choice import WorldChoice
+from oneiro.worlds.registry import WorldChoice
 from tests.worlds.lakes import BREAKS, HANGS, Lake, Unmakeable, complain, die, square
 
 RAY = "ray?actors=2"

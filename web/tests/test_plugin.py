@@ -12,7 +12,7 @@ import pytest
 
 from bench.rollouts import Recorder
 from oneiro import cli, worlds
-from oneiro.agents.game import Game
+from oneiro.agents.game import Game, step_many
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts, play
 from oneiro.episode import describe_errors
@@ -20,9 +20,8 @@ from oneiro.report.episodes import record
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.sample import Sample
-from oneiro.worlds import many
 from oneiro.worlds.base import World, WorldLost, draw_level, level_key
-from oneiro.worlds.choice import WorldChoice
+from oneiro.worlds.registry import WorldChoice
 from oneiro_web import base
 from oneiro_web.browsers.base import BrowserDied
 from oneiro_web.errors import WebError
@@ -107,7 +106,7 @@ def test_many_worlds_are_stepped_in_one_call(monkeypatch: pytest.MonkeyPatch) ->
     pair = [WebWorld(), WebWorld()]
     for world in pair:
         world.reset(seed=1)
-    first, second = many.step_many(pair, ["none", "none"])
+    first, second = step_many(pair, ["none", "none"])
     assert len(calls) == 1 and first == second
 
 

@@ -68,6 +68,7 @@ def transitions(records: Iterable[dict[str, Any]]) -> list[GridTransition]:
         for turn in record["turns"]
         if len(turn["actions"]) == 1 and (word := understood(turn["actions"][0])) is not None
     )
+    # Once each: what random play repeats would be learned many times over.
     return list(dict.fromkeys(steps))
 
 
@@ -146,7 +147,7 @@ class LakeLearner(Repeat):
         )
         chat, best = ChatFormat(language.tokenizer), sorted(best_known(records))
         if not best:
-            return {"rows": 0}
+            return {"rows": 0}  # play without a success knows no good action; the table then has no row for the policy
         rows = [policy_row(chat, state, actions[0]) for state, actions in best]
         return self._supervise("policy", language, rows, self.recipe.policy)
 

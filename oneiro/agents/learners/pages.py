@@ -38,7 +38,7 @@ from oneiro.tasks.webpage.record import RecordingWeb
 from oneiro.tasks.webpage.slot_model import SlotModel
 from oneiro.tasks.webpage.state import PageTransition
 from oneiro.worlds.baselines import mixture
-from oneiro.worlds.choice import WorldChoice
+from oneiro.worlds.registry import WorldChoice
 from oneiro_web.env import WebConfig
 from oneiro_web.plugin import WebWorld
 
@@ -111,6 +111,7 @@ class LanguageModels:
         self, stage: str, cases: Sequence[PageTransition], settings: SftSettings, before: str | None = None
     ) -> dict[str, Any]:
         """SFT on true changes."""
+        # A stop ends the episode and changes no page.
         cases = [case for case in cases if not case.stops]
         language = self._weights(before) if before else self._base(cases)
         rows = true_rows(self._task, ChatFormat(language.tokenizer), cases)
@@ -240,7 +241,7 @@ class WebLearner(Repeat):
 
     def imitate(self, policy: LinearPolicy, episodes: Sequence[Steps], stage: str) -> int:
         settings, seed = self.recipe.policy, seeds.derive(self.seed, "imitate")
-        self.run.rewind(stage, -1)
+        self.run.rewind(stage, -1)  # fitting begins anew where it was cut off: it takes seconds
         lessons = [(turn, 1.0) for turn in as_turns(episodes)]
         epochs = max(1, round(settings.epochs))
         result = fit(

@@ -15,8 +15,7 @@ from oneiro.recipe import Recipe, Settings
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.tasks.webpage.predictor import WebPagePredictorConfig
-from oneiro.worlds.choice import WorldChoice
-from oneiro.worlds.registry import world_class
+from oneiro.worlds.registry import WorldChoice, world_class
 from oneiro_web.env import chosen_templates
 from oneiro_web.templates.base import Template
 

@@ -56,6 +56,7 @@ def names_in(intent: str) -> list[str]:
         rf'"([^"]{{2,}})"|\b(\w[\w.-]*/[\w.-]+)|(?<!^)\b(\d+ {words})|(?<!^)(?<![.?!:] )\b({words})'
         r"|\b(\d[\d-]{2,})\b|\b([a-z]+\d+)\b"
     )
+    # Every alternative of the pattern is a group of its own, and one of them matched.
     names = [next(part for part in match if part).rstrip(".,?") for match in re.findall(pattern, intent)]
     return [name for name in dict.fromkeys(names) if len(name) > 1][:4]
 
@@ -64,6 +65,7 @@ def names_in(intent: str) -> list[str]:
 def stems(text: str) -> frozenset[str]:
     """The words of a text that say something, without their endings."""
     words = re.findall(r"[a-z]{2,}", text.lower())
+    # Short words keep their endings: 'used' without 'ed' would be 'us'.
     return frozenset(ENDING.sub("", word) if len(word) > 4 else word for word in words if word not in STOP_WORDS)
 
 
@@ -100,6 +102,7 @@ class PageFeatures:
         self.address = next((line.removeprefix("URL: ") for line in lines if line.startswith("URL: ")), "")
         self.names = names_in(self.intent)
         rest = self.intent
+        # What is called by name is looked for as a whole; its single words ask for nothing.
         for name in self.names:
             rest = rest.replace(name, " ")
         self.intent_words = stems(rest)
@@ -127,7 +130,8 @@ class PageFeatures:
                 column += 1
             in_table = 0 <= column < len(headers)
             label = headers[column] if in_table else before
-            if self.called(name) in ("is", "has") and role not in ("RootWebArea", "image"):
+            # The page's title and pictures repeat a name without standing beside what belongs to it.
+            if self.match_names(name) in ("is", "has") and role not in ("RootWebArea", "image"):
                 since, behind = {}, "0"
             elif since is None:
                 behind = "-"
@@ -138,18 +142,19 @@ class PageFeatures:
             if name:
                 before = name
 
-    def called(self, name: str) -> str:
+    def match_names(self, name: str) -> str:
         """Whether a name is one of the intent's, has one in it, or is part of one."""
         own = plain(name)
         if not own:
             return "no"
         if own in self.plain_names:
             return "is"
+        # Shorter names ("to", "11") stand inside nearly any word.
         if any(other in own for other in self.plain_names if len(other) > 2):
             return "has"
         return "in" if len(own) > 2 and any(own in other for other in self.plain_names) else "no"
 
-    def wanted(self, name: str) -> str:
+    def match_words(self, name: str) -> str:
         """How many of a name's words are asked for."""
         return overlap(stems(name), self.intent_words)
 
@@ -179,7 +184,7 @@ class PageFeatures:
     @cached_property
     def shown(self) -> str:
         """Whether an element of the page is one of the intent's names, or has one."""
-        matches = {self.called(e.name) for e in self.elements if e.role in ("link", "cell", "heading", "button")}
+        matches = {self.match_names(e.name) for e in self.elements if e.role in ("link", "cell", "heading", "button")}
         return "is" if "is" in matches else "has" if "has" in matches else "no"
 
     @cached_property
@@ -188,7 +193,7 @@ class PageFeatures:
         best = [
             e.role
             for e in self.elements
-            if e.role in ("button", "link") and self.wanted(e.name) == "whole" and not self.here(e.name)
+            if e.role in ("button", "link") and self.match_words(e.name) == "whole" and not self.here(e.name)
         ]
         return "button" if "button" in best else "link" if best else "nothing"
 
@@ -206,7 +211,7 @@ class PageFeatures:
         self._general[kind] = [
             f"{kind} arrived {self.arrived} after {last}",
             f"{kind} arrived {self.arrived} left {self.left}",
-            f"{kind} title {self.wanted(self.title)} after {last}",
+            f"{kind} title {self.match_words(self.title)} after {last}",
             f"{kind} arrived {self.arrived} shown {self.shown}",
             f"{kind} begins {first}",
             f"{kind} begins {first} arrived {self.arrived} left {self.left}",
@@ -215,7 +220,7 @@ class PageFeatures:
 
     def click(self, e: PageElement) -> list[str]:
         """Cues of a click on an element."""
-        wanted, called, here = self.wanted(e.name), self.called(e.name), self.here(e.name)
+        wanted, called, here = self.match_words(e.name), self.match_names(e.name), self.here(e.name)
         chosen = "selected: True" in e.properties
         many = min(2, len(stems(e.name) & self.intent_words))
         return [
@@ -226,7 +231,7 @@ class PageFeatures:
             f"click {e.role} called {called} {here}",
             f"click {e.role} called {called} arrived {self.arrived}",
             f"click {e.role} behind {e.behind} wanted {wanted}",
-            f"click {e.role} label {self.wanted(e.label)} {self.called(e.label)}",
+            f"click {e.role} label {self.match_words(e.label)} {self.match_names(e.label)}",
             *self.general("click"),
         ]
 
@@ -248,23 +253,23 @@ class PageFeatures:
             f"type {e.role} {enter} typed {typed} {full}",
             f"type {e.role} {enter} {self.sort(text)} arrived {self.arrived}",
             f"type led {matches} {full} {enter} typed {typed}",
-            f"type field {self.wanted(e.name)} {enter}",
+            f"type field {self.match_words(e.name)} {enter}",
             *self.general(f"type {enter}"),
         ]
 
     def stop(self) -> list[str]:
         """Cues of stopping without an answer."""
-        confirmed = any(e.role == "StaticText" and self.called(e.name) == "has" for e in self.elements)
+        confirmed = any(e.role == "StaticText" and self.match_names(e.name) == "has" for e in self.elements)
         return [f"stop empty said {confirmed} arrived {self.arrived}", *self.general("stop empty")]
 
     def answer(self, e: PageElement, text: str, label: str) -> list[str]:
         """Cues of answering with an element's text or a part of it."""
-        wanted, kind = self.wanted(label), kind_of(text)
+        wanted, kind = self.match_words(label), kind_of(text)
         return [
             f"answer label {wanted} {kind}",
             f"answer label {wanted} behind {e.behind}",
             f"answer {kind} behind {e.behind} arrived {self.arrived}",
-            f"answer text {self.wanted(text)} {self.called(text)}",
+            f"answer text {self.match_words(text)} {self.match_names(text)}",
             f"answer {self.begins} {kind}",
             f"answer {e.role} {kind} part {text != e.name}",
             f"answer {e.role} first {e.first} inside {e.inside} label {wanted}",

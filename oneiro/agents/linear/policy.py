@@ -62,7 +62,7 @@ class Choice:
 
     def chances(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         logits = self.logits(weights)
-        raised = np.exp(logits - logits.max())
+        raised = np.exp(logits - logits.max())  # the largest is 1, so that nothing overflows
         return raised / raised.sum()
 
 
@@ -79,7 +79,7 @@ def choice(state: str, past: tuple[str, ...]) -> Choice:
     hidden = [
         e.number
         for e in page.elements
-        if e.role == "option" and e.number not in shown and page.wanted(e.name) == "whole"
+        if e.role == "option" and e.number not in shown and page.match_words(e.name) == "whole"
     ]
     actions: list[tuple[str, list[str]]] = [
         ("stop []", ["stop", "stop empty", *_cross("stop", intent_words, page.arrived), *page.stop()])
@@ -95,10 +95,11 @@ def choice(state: str, past: tuple[str, ...]) -> Choice:
                 (f"click [{number}]", [*features, *_cross("under", intent_words, before), *page.click(element)])
             )
         elif role in FIELD_ROLES:
+            # A field's text is the line below it; lines are numbered in order.
             filled = elements.get(str(int(number) + 1))
             full = "full" if filled is not None and filled.role == "StaticText" else "empty"
             for place, text in enumerate(names):
-                for enter in (0, 1):
+                for enter in (0, 1):  # with the Enter key, which sends a search, or without
                     features = [
                         f"type {role} {name[:40]} {place} {enter} {full}",
                         f"type {len(names)} {place} {enter} {full}",
@@ -151,6 +152,7 @@ def _cross(kind: str, intent_words: Sequence[str], name: str) -> list[str]:
 
 
 def hash_features(names: Sequence[str]) -> Index:
+    # crc32 and not `hash`, which differs from process to process.
     return np.array(sorted({zlib.crc32(text.encode()) % SIZE for text in names}), np.int32)
 
 
@@ -174,6 +176,8 @@ class LinearPolicy:
             offered = choice(turn.state, past_actions(turn.messages[-1]["content"]))
             logits = offered.logits(self.weights)
             if self.temperature:
+                # The largest of logits with Gumbel noise is a sample of their softmax: one draw, and no sum of
+                # probabilities.
                 logits = logits / self.temperature + seeds.generator(seed, turn.seed).gumbel(size=len(logits))
             samples.append(Sample.of_text(replies.write([offered.actions[int(np.argmax(logits))]], think=False)))
         return samples
@@ -181,6 +185,7 @@ class LinearPolicy:
     def nudge(self, offered: Choice, taken: int, slope: float, rate: float) -> None:
         """A step down a loss whose derivative by the log-probability of `taken` is `slope`."""
         chances = offered.chances(self.weights)
+        # The gradient of a softmax: what was taken up, everything by its probability down.
         self.weights[offered.features[taken]] -= rate * slope
         for own, chance in zip(offered.features, chances, strict=True):
             self.weights[own] += rate * slope * chance

@@ -71,7 +71,7 @@ def turn_numbers(
         messages = tuple(turn["message"].encode() for turn in episode.info["turns"])
         own, after = values[number] if values is not None else (None, 0.0)
         rewards = np.asarray(episode.rewards, np.float32)
-        ends = np.ones(len(messages), bool)
+        ends = np.ones(len(messages), bool)  # a reply is one token here, and so the last one of its turn
         trajectories.append(Trajectory(rewards, ends, episode.group, episode.score, own, messages, after))
     return algorithm.estimate(trajectories).advantages
 
@@ -111,6 +111,7 @@ def fit(
     """
     decided = [(TurnDecision.of(turn), number) for turn, number in lessons]
     known = [(decision, decision.taken, number) for decision, number in decided if decision.taken is not None]
+    # As it was before the first update: ratios of all epochs are against it.
     before = [max(LEAST, decision.probability(policy.weights)) for decision, _, _ in known]
     for epoch in range(epochs):
         loss = 0.0

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from oneiro.agents import prompts as words
 from oneiro.agents import reply as replies
 from oneiro.agents.planning.base import Proposed, Root
@@ -39,11 +41,12 @@ class AgentModel(Dynamics[str]):
 
     def prompt(self, state: str) -> Tokens:
         system = "" if self.dialogue.brief else words.SYSTEM
+        # An imagined state has no past dialogue to show.
         settings = self.dialogue.model_copy(update={"context": "single"})
         message = words.history_message(self.world, [], 1, state, self.world.config.max_actions, settings)
         head = self.chat.opening(message, system)
         start = begun(self.response_prefix, state)
-        return head if not start else _join(head, self.chat.encode(start))
+        return head if not start else np.concatenate([head, self.chat.encode(start)])
 
     def propose(self, roots: Sequence[Root[str]], most: int, seed: int) -> list[Proposed]:
         prompts = [self.prompt(root.state) for root in roots]
@@ -65,6 +68,7 @@ class AgentModel(Dynamics[str]):
             return
         action, prediction = reply.actions[0], reply.body(reply.prediction)
         votes[action] += 1
+        # A prediction after several actions is of the last one's outcome; nothing is said of the first.
         readable = prediction is not None and len(reply.actions) == 1 and self.world.parse(prediction) is not None
         predictions = self.predicted.setdefault((state, action), [])
         predictions.append(prediction if readable and prediction is not None else Malformed(Flaw.SHAPE))
@@ -77,11 +81,7 @@ class AgentModel(Dynamics[str]):
             if outcomes == 1:
                 predictions.append([Imagined(Counter(states).most_common(1)[0][0])])
             else:
+                # With fewer replies than outcomes asked for, the replies repeat in turn: their shares stay about the
+                # same.
                 predictions.append([Imagined(states[place % len(states)]) for place in range(outcomes)])
         return predictions
-
-
-def _join(head: Tokens, tail: Tokens) -> Tokens:
-    import numpy as np
-
-    return np.concatenate([head, tail])

@@ -14,17 +14,20 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 from pydantic import Field
 
-from oneiro.episode import Tokens
 from oneiro.recipe import Settings
 from oneiro.runtime import seeds
 from oneiro.tasks.base import Cached, Dynamics, Imagined
+
+if TYPE_CHECKING:
+    from oneiro.episode import Tokens
+    from oneiro.sampling.engine import Engine, SamplingSettings
 
 PlannerName = Literal["beam", "mpc"]
 
@@ -188,6 +191,7 @@ class Meter(Generic[StateT]):
         """What states are worth for the decisions that ask; each is judged once for a task, in one call."""
         known, key = self.planner.judged, self.planner.dynamics.key
         keys = [(key(state), self.roots[root].task) for root, state in states]
+        # Reversed, so that of several decisions that ask for one state the first pays.
         new = {pair: place for place, pair in reversed(list(enumerate(keys))) if pair not in known}
         places = sorted(new.values())
         if places:
@@ -209,6 +213,7 @@ class Meter(Generic[StateT]):
         for place, (root, state, action) in enumerate(requests):
             pair = dynamics.key(state), action
             if pair not in new and not dynamics.knows(state, action, outcomes):
+                # What would overdraw the budget is not asked for; what is already known costs nothing and still is.
                 if left[root] < outcomes:
                     continue
                 left[root] -= outcomes
@@ -230,6 +235,7 @@ class Meter(Generic[StateT]):
         most, made = self.settings.max_tokens, sum(self.predictions)
         if most is None:
             return float("inf")
+        # The first predictions have no price yet: they are taken for cheap, and the next look corrects it.
         mean = sum(self.tokens) / made if made else 1.0
         return max(0.0, most - self.tokens[root]) / max(1.0, mean)
 
@@ -246,7 +252,49 @@ def best_of(candidates: Sequence[Candidate], rng: np.random.Generator) -> int | 
     if not candidates:
         return None
     value = max(candidate.value for candidate in candidates)
+    # Values are sums of discounted floats: equal ones differ in the last bits.
     equal = [place for place, candidate in enumerate(candidates) if candidate.value >= value - 1e-9]
     weight = max(candidates[place].weight for place in equal)
     equal = [place for place in equal if candidates[place].weight >= weight - 1e-9]
     return equal[int(rng.integers(len(equal)))]
+
+
+# Who names actions: a fixed set, a rule, or a policy that is sampled several times ------------------------------------
+
+
+@dataclass(frozen=True)
+class EveryAction(Generic[StateT]):
+    """All actions that `actions` names in a state, up to the planner's limit, with equal weights."""
+
+    actions: Callable[[StateT], Sequence[str]]
+
+    def __call__(self, roots: Sequence[Root[StateT]], most: int, seed: int) -> list[Proposed]:
+        named = [tuple(self.actions(root.state))[:most] for root in roots]
+        return [Proposed(actions, (1.0,) * len(actions)) for actions in named]
+
+
+@dataclass(frozen=True)
+class PolicyProposals(Generic[StateT]):
+    """Actions that a policy samples: `samples` replies to each state in one call of the engine, most frequent first.
+
+    `prompt` puts a state into the policy's words, `read` finds the action in a reply (None: there is none).
+    """
+
+    engine: Engine
+    sampling: SamplingSettings
+    samples: int
+    prompt: Callable[[Root[StateT]], Tokens]
+    read: Callable[[str], str | None]
+
+    def __call__(self, roots: Sequence[Root[StateT]], most: int, seed: int) -> list[Proposed]:
+        language = self.engine.language
+        prompts = [self.prompt(root) for root in roots]
+        proposed = []
+        for replies in self.engine.generate(prompts, self.samples, self.sampling, seed=seed):
+            votes = Counter[str]()
+            for reply in replies:
+                action = self.read(language.text(reply.tokens))
+                if action is not None:
+                    votes[action] += 1
+            proposed.append(Proposed.from_votes(votes, [reply.tokens for reply in replies], most))
+        return proposed

@@ -66,6 +66,7 @@ class BeamSearch(Planner[StateT]):
 
     def _best(self, graph: _Graph[StateT], front: list[Hashable]) -> list[Hashable]:
         alive = [key for key in front if not graph[key].done]
+        # By what states are judged to be, not by the way to them: the way is the same number of actions for all.
         return sorted(alive, key=lambda key: -graph[key].value)[: self.settings.width]
 
     def _expand(
@@ -130,6 +131,7 @@ class BeamSearch(Planner[StateT]):
         expanded = [vertex for vertex in graph.values() if vertex.edges and not vertex.done]
         for _ in range(SWEEPS):
             change = 0.0
+            # From the deepest up, so that one pass carries values all the way where there is no circle.
             for vertex in reversed(expanded):
                 worth = max(vertex.value, *(self._worth(graph, outcomes) for outcomes in vertex.edges.values()))
                 change, vertex.worth = max(change, abs(worth - vertex.worth)), worth
@@ -146,6 +148,7 @@ class BeamSearch(Planner[StateT]):
         plan, vertex, seen = [action], next(iter(graph.values())), set[Hashable]()
         while True:
             key = next((key for key in vertex.edges.get(plan[-1], ()) if key is not None), None)
+            # A predicted way may lead in a circle.
             if key is None or key in seen or graph[key].done or not graph[key].edges:
                 return tuple(plan)
             seen.add(key)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from oneiro.agents.planning.base import Judged
-from oneiro.agents.planning.proposals import EveryAction
+from oneiro.agents.planning.base import EveryAction, Judged
 from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.base import World
 from oneiro.worlds.grid.frozen_lake.views import Lake

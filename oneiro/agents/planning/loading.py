@@ -31,7 +31,7 @@ from oneiro.tasks.webpage.model import WebPageMetadata, WebPageModel
 from oneiro.tasks.webpage.predictor import WebPagePredictor
 from oneiro.tasks.webpage.slot_model import FILE as PAGE_MODEL
 from oneiro.tasks.webpage.slot_model import SlotModel
-from oneiro.worlds.choice import WorldChoice
+from oneiro.worlds.registry import WorldChoice
 from oneiro.worlds.textgame.crawl import own_rules
 
 

@@ -88,10 +88,12 @@ class ModelPredictiveControl(Planner[StateT]):
                     meter.ended[sequence.root], sequence.over = "tokens", True
                     continue
                 sequence.actions.append(action)
+                # A sequence follows one outcome; over many sequences all are met in their shares.
                 which = int(rng.integers(len(outcomes))) if len(outcomes) > 1 else 0
                 outcome = outcomes[which].state
                 if isinstance(outcome, Malformed):
                     sequence.over = True
+                    # What was reached before an unreadable prediction still counts.
                     sequence.score = WORST * self.settings.discount if sequence.score is None else sequence.score
                     continue
                 sequence.state = outcome
@@ -117,6 +119,7 @@ class ModelPredictiveControl(Planner[StateT]):
         chosen: list[str | None] = [None] * len(alive)
         fresh: dict[tuple[int, object], list[int]] = {}
         known = [[elite.actions[depth] for elite in own if len(elite.actions) > depth] for own in elites]
+        # Both drawn for every sequence, needed or not, so that numbers do not shift with what was chosen.
         keeps, draws = rng.random((2, len(alive))).tolist()
         for place, sequence in enumerate(alive):
             if known[sequence.root] and keeps[place] < self.settings.keep:

@@ -83,6 +83,7 @@ class PlanningPolicy(Generic[StateT]):
         self.decisions[_key(turn)] = decision
         action = decision.action
         if action is None:
+            # An episode must go on: a planner without proposals acts at random and is measured so.
             action = turn.playing.random_action(seeds.generator(seed, turn.seed))
         prediction = next((c.predicted for c in decision.candidates if c.action == action), None)
         return Sample.of_text(_write(action, turn.state, prediction) if self.predicts else replies.write([action]))

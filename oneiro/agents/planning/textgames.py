@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oneiro.agents.planning.base import Judged
-from oneiro.agents.planning.proposals import EveryAction
+from oneiro.agents.planning.base import EveryAction, Judged
 from oneiro.tasks.textgame.rollout import possible
 from oneiro.worlds.base import World
 from oneiro.worlds.textgame.games import game_named

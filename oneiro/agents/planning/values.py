@@ -36,7 +36,7 @@ class RuleValue(Generic[StateT]):
     def _judge(self, root: Root[StateT]) -> Judged:
         try:
             return self.rule(root.state, root.task)
-        except Exception:
+        except Exception:  # a predicted state may be anything, also what the rule never met
             return Judged(0.0)
 
 
@@ -70,13 +70,14 @@ class JudgeValue(Generic[StateT]):
         return [
             Judged(
                 float(np.mean([self._read(reply.text) for reply in replies])),
+                # Servers give the usage of a request with every reply of it, so their sum would count it several times.
                 tokens=max((reply.usage.get("completion_tokens", 0) for reply in replies), default=0),
             )
             for replies in Server(self.server).chat(messages, n=self.samples)
         ]
 
     def _read(self, text: str) -> float:
-        numbers = NUMBER.findall(text[-MAX_STATE_CHARS:])
+        numbers = NUMBER.findall(text[-MAX_STATE_CHARS:])  # the last number is the verdict; thoughts come before it
         return min(100.0, max(0.0, float(numbers[-1]))) / 100 if numbers else self.unknown
 
 

@@ -41,6 +41,8 @@ class DataParallel:
             import torch.distributed as dist
 
             for _, parameter in learner.trained_parameters(learner.backbone):
+                # Ranks that start from the same files have the same weights already; a model made at random on each has
+                # not.
                 dist.broadcast(parameter.data, src=0)
         learner.optimiser = self.make_optimiser(learner)
 
@@ -54,6 +56,7 @@ class DataParallel:
         if (ranks := distributed.world_size()) == 1:
             return learner.accumulate(scaled, seed)
         rank = distributed.rank()
+        # Weights were scaled over all examples before, so that the sum of all ranks' gradients is that of one process.
         own = [scaled[i] for i in portions(scaled, ranks)[rank]]
         statistics, *others = distributed.gather(learner.accumulate(own, seeds.derive(seed, rank)).on_cpu())
         for other in others:
@@ -97,6 +100,7 @@ def portions(examples: Sequence[Example], ranks: int) -> list[list[int]]:
     weights = [piece.length + sum(len(examples[i]) - piece.length for i in piece.rows) for piece in pieces]
     parts: list[list[int]] = [[] for _ in range(ranks)]
     loads = [0] * ranks
+    # The largest first, each to the rank with least to do: the usual greedy answer to making parts equal.
     for place in sorted(range(len(pieces)), key=lambda place: (-weights[place], place)):
         least = loads.index(min(loads))
         parts[least] += pieces[place].rows
@@ -114,6 +118,8 @@ def sum_gradients(optimiser: Optimiser) -> None:
     for bucket in buckets(list(zip(optimiser.parameters, optimiser.masters, strict=True))):
         taken = torch.tensor([float(p.grad is not None) for p, _ in bucket], device=bucket[0][0].device)
         gradients = [torch.zeros_like(p, dtype=torch.float32) if p.grad is None else p.grad for p, _ in bucket]
+        # Counts travel with the gradients: who took part anywhere must be known everywhere, or masters would drift
+        # apart.
         flat = torch.cat([*(gradient.reshape(-1).float() for gradient in gradients), taken])
         dist.all_reduce(flat)
         *sums, counts = flat.split([*(p.numel() for p, _ in bucket), len(bucket)])

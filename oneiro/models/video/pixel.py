@@ -148,21 +148,21 @@ def disturb(frames: Tensor, share: float, rng: np.random.Generator) -> Tensor:
     """A share of the frames blurred, another brightened or darkened, another roughened, each drawn by itself."""
     frames = frames.clone()
 
-    def drawn(low: float, high: float, rows: Tensor) -> Tensor:
+    def draw(low: float, high: float, rows: Tensor) -> Tensor:
         values = rng.uniform(low, high, (len(rows), 1, 1, 1)).astype(np.float32)
         return torch.from_numpy(values).to(frames.device)
 
-    def chosen() -> Tensor:
+    def choose() -> Tensor:
         return torch.from_numpy(np.flatnonzero(rng.random(len(frames)) < share)).to(frames.device)
 
-    rows = chosen()
+    rows = choose()
     blurred = avg_pool2d(frames[rows], 3, stride=1, padding=1, count_include_pad=False)
-    frames[rows] = torch.lerp(frames[rows], blurred, drawn(0.0, 1.0, rows))
-    rows = chosen()
-    frames[rows] = frames[rows] * drawn(0.92, 1.08, rows) + drawn(-0.04, 0.04, rows)
-    rows = chosen()
+    frames[rows] = torch.lerp(frames[rows], blurred, draw(0.0, 1.0, rows))
+    rows = choose()
+    frames[rows] = frames[rows] * draw(0.92, 1.08, rows) + draw(-0.04, 0.04, rows)
+    rows = choose()
     noise = torch.from_numpy(rng.standard_normal((len(rows), *frames.shape[1:]), np.float32)).to(frames.device)
-    frames[rows] = frames[rows] + drawn(0.0, 0.04, rows) * noise
+    frames[rows] = frames[rows] + draw(0.0, 0.04, rows) * noise
     return frames.clamp(0, 1)
 
 

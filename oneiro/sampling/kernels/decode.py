@@ -11,8 +11,12 @@ from torch import Tensor
 
 from oneiro.models.attention import PLAIN, Rule
 
-OWN = 16, 1, 3
-"""Of the kernel that reads rows' own caches: tokens of a block, warps, blocks on their way at once."""
+OWN, OWN_FEW = (16, 1, 3), (64, 2, 3)
+"""Of the kernel that reads rows' own caches: tokens of a block, warps, blocks on their way at once. Few rows leave most
+of a GPU idle, so each reads with more warps: on an H200 64 rows take 11.5 instead of 16.0 us a layer, 256 rows 16.9 with
+one warp and 18 or more otherwise.
+"""
+FEW_ROWS = 128
 SHARED = 64, 4, 3
 """The same of the kernel that reads shared prompts."""
 
@@ -168,7 +172,7 @@ def decode_attention(
     rows, heads, group, dim = query.shape
     out = torch.empty((rows, heads, group, dim), dtype=query.dtype, device=query.device)
     prompt, chunk, parts, totals = of_prompts or (position, 1, query, query)
-    block, warps, stages = OWN
+    block, warps, stages = OWN if rows >= FEW_ROWS else OWN_FEW
     _decode[(rows, heads)](
         query, new_key, new_value, keys, values, position, query if rule.sinks is None else rule.sinks, out, dim**-0.5,
         keys.shape[2] + 1 if rule.window is None else rule.window, rule.softcap or 1.0,

@@ -113,6 +113,7 @@ class DynaVariant(ABC):
 
     def train(self) -> dict[str, Any]:
         """All rounds, until they are over or the gap opens; the measurements after each, the first before any RL."""
+        # Once for a repeat: all variants start from the same policy, so that their curves start at one point.
         first = self.run.stage(f"evaluate-policy-{self.number}", partial(self.evaluate, 0))
         measured = [self.run.stage(f"evaluate-{self.name}-0", partial(self.evaluate_and_log, 0, first))]
         reason = ""
@@ -122,6 +123,7 @@ class DynaVariant(ABC):
                 self.run.stage(f"refresh-{self.name}-{number}", partial(self.refresh, number))
             measured.append(self.run.stage(f"evaluate-{self.name}-{number}", partial(self.evaluate_and_log, number)))
             gap = measured[-1]["gap"]
+            # A policy that does well only in dreams has learned the model's mistakes; more of them would not help.
             if self.dreams and abs(gap) > self.settings.max_gap:
                 reason = (
                     f"{self.name} stopped after round {number}: success in dreams differs from the truth by {gap:.1%}"
@@ -176,7 +178,7 @@ def compare(run: Run, variants: dict[str, list[dict[str, Any]]]) -> dict[str, An
     """The curves over true steps, the tables, and in words how many true steps each variant needed."""
     for variant, runs in variants.items():
         for number, one in enumerate(runs):
-            run.rewind(f"{variant}-{number}", -1)
+            run.rewind(f"{variant}-{number}", -1)  # written anew as a whole, so that a resumed run has no row twice
             for measured in one["rounds"]:
                 values = {key: measured[key] for key in LOGGED if key in measured}
                 run.log(f"{variant}-{number}", measured["true_steps"], values)
@@ -222,6 +224,7 @@ def steps_table(variants: Mapping[str, Runs]) -> tuple[Table | None, list[str]]:
     )
     shares: dict[str, list[float | None]] = {}
     for number, real in enumerate(variants["real-only"]):
+        # Repeat by repeat, since each has a play and a first policy of its own.
         wanted, most = real["rounds"][-1]["true_success"], real["rounds"][-1]["true_steps"]
         for variant, runs in variants.items():
             reached = next((one["true_steps"] for one in runs[number]["rounds"] if one["true_success"] >= wanted), None)

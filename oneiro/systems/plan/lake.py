@@ -15,11 +15,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from oneiro.agents.learners.lake import REPLY, LakeLearner, lake_of, random_play, read_action, transitions
-from oneiro.agents.planning.base import PlannerSettings
+from oneiro.agents.planning.base import PlannerSettings, PolicyProposals
 from oneiro.agents.planning.grids import every_action, grid_rule
 from oneiro.agents.planning.policy import PlanningPolicy, VotePolicy, make_planner, traces
 from oneiro.agents.planning.policy import dialogue as planning_dialogue
-from oneiro.agents.planning.proposals import PolicyProposals
 from oneiro.agents.planning.values import RuleValue
 from oneiro.agents.policies import ModelPolicy, Policy, ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
@@ -66,7 +65,7 @@ class LakePlanning(LakeLearner, Planning):
             rows[goal] |= self.policies(goal, rows[goal]["beam, model"]["tokens"])
             shown = ", ".join(f"{name} {np.mean(row['success']):.1%}" for name, row in rows[goal].items())
             self.run.say(f"repeat {self.number}, {goal}: {shown}")
-        if self.number == 0:
+        if self.number == 0:  # one repeat's decisions are enough to look at
             self.trace(memory["model"])
         return {"rows": rows, "steps": steps}
 
@@ -77,6 +76,7 @@ class LakePlanning(LakeLearner, Planning):
         language = stages.weights_after(self.run, [self.name_stage("policy")], self.recipe.model)
         engine, chat = Engine(language, self.recipe.max_batch_size), ChatFormat(language.tokenizer)
         alone = self.measure(goal, ModelPolicy(engine, REPLY), dialogue=self.policy_dialogue, chat=chat)
+        # As many tokens as the planner's decision took: what they buy without a model.
         votes = self.votes(budget, alone["tokens"], self.recipe.evaluation.vote_most)
         proposals = PolicyProposals[str](
             engine, REPLY, votes, prompt=lambda root: chat.opening(root.state), read=read_action

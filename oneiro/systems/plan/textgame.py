@@ -16,9 +16,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from oneiro.agents.planning.base import Root
+from oneiro.agents.planning.base import PolicyProposals, Root
 from oneiro.agents.planning.policy import PlanningPolicy, VotePolicy, dialogue, make_planner, traces
-from oneiro.agents.planning.proposals import PolicyProposals
 from oneiro.agents.planning.textgames import observe, score_rule
 from oneiro.agents.planning.values import RuleValue
 from oneiro.agents.policies import Policy, ScriptedPolicy

@@ -132,6 +132,7 @@ def rollout(
     for step in range(horizon):
         actions.append(np.asarray(policy.act(frames[-1]), np.float32))
         if stops is not None:
+            # The first stop counts: what a policy does after it said that it is done is not part of its rollout.
             lengths = np.where(stops(actions[-1]) & (lengths == horizon), step, lengths)
         frames.append(model.step(actions[-1], derive(seed, "model", step)))
     return Rollouts(np.stack(frames, axis=1), np.stack(actions, axis=1), lengths)
@@ -144,6 +145,7 @@ class SimulatedFrames:
         self.simulator = DrawerSimulator(settings.task, size, settings.action_repeat)
         self._starts, frames = [], []
         for number in range(settings.starts):
+            # Of the evaluation split, which neither the clone nor the classifier has seen.
             side, _ = draw_start(settings.task, derive(settings.seed, "start", number), "eval")
             self.simulator.reset(side)
             self._starts.append(self.simulator.save())
@@ -196,7 +198,7 @@ def compare(
         for name, model in {SIMULATOR: truth, **models}.items():
             played = rollout(model, policy, truth.starts, settings.horizon, seed, instruction)
             verdict = classifier.done(played.last)
-            for start in range(len(verdict)):
+            for start in range(len(verdict)):  # a person's word counts over the classifier's
                 if (name, policy_name, start) in labels:
                     verdict[start] = labels[name, policy_name, start]
                     labelled += 1
@@ -204,6 +206,8 @@ def compare(
                 real.append(np.asarray(classifier.task.done(truth.openings)))
                 classified.append(verdict)
                 for other, verdicts in decoded.items():
+                    # The classifier learned from true frames; how it errs on frames that a model draws is part of the
+                    # table.
                     verdicts.append(classifier.done(redrawn(models[other], truth.starts, played.last)))
             else:
                 verdicts_by_model[name].append(verdict)

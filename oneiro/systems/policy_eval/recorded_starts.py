@@ -81,6 +81,7 @@ def draw_starts(episodes: Episodes, settings: RecordedStartSettings, size: tuple
         for place, info in enumerate(episodes.infos())
         if str(info.get("instruction", "")).strip().lower() == wanted
     ]
+    # Fewer starts would change what the intervals mean without a word.
     if len(there) < settings.starts:
         raise OneiroError(
             f"{len(there)} test episodes say '{settings.instruction}', {settings.starts} are asked for; "

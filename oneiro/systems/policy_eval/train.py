@@ -114,6 +114,7 @@ def policies_of(
     else made there (a few minutes, once). `say` hears of every file of `data` that is left out.
     """
     folder = folder or default_folder(task, size, settings, data, action_repeat)
+    # Before anything is trained: a folder made otherwise would give policies that nobody asked for.
     _same(folder, {"task": task, "size": size, "action_repeat": action_repeat, **settings.model_dump(mode="json")})
     readers = [*((name, folder / f"clone-{name}") for name in settings.stages), ("expert", folder / "clone")]
     if not (folder / VALIDATION).is_file():
@@ -127,6 +128,7 @@ def default_folder(
     task: TaskName, size: int, settings: PolicyTrainingSettings, data: Path | None, action_repeat: int
 ) -> Path:
     """Where policies are kept that nobody gave a place: one for each way to make them."""
+    # Whatever changes the policies is part of the name, so that no run reads those of another.
     made = f"{settings.model_dump_json()} {action_repeat} {data.resolve() if data else ''}"
     return home() / "policies" / f"{task}-{size}-{hashlib.sha256(made.encode()).hexdigest()[:12]}"
 
@@ -161,12 +163,13 @@ def make_policies(
             "as the model's, from oneiro data robot to train and to validate on"
         )
     images = np.concatenate([episode.image for episode in train])
+    # Each network by itself: a process that was killed between the two need not train the first again.
     if not (folder / "clone" / CONFIG).is_file():
         experts = np.concatenate([episode.signals["expert"] for episode in train])
         shares = [*settings.stages.values(), 1.0]
         with progress("clone of the expert", settings.clone.steps) as bar:
             stages = train_reader(images, experts, settings.clone, settings.seed, shares, _telling(bar))
-        for name, reader in zip(settings.stages, stages, strict=False):
+        for name, reader in zip(settings.stages, stages, strict=False):  # the last stage is the finished clone
             reader.save(folder / f"clone-{name}")
         stages[-1].save(folder / "clone")
     if not (folder / "classifier" / CONFIG).is_file():

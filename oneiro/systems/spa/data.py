@@ -47,6 +47,7 @@ def rows_of(
     messages = [{"role": "system", "content": system}] if system else []
     for number, turn in enumerate(record["turns"], start=1):
         weight = float(learned(turn))
+        # In a full context a turn that is not learned is still the past of those that are.
         if not weight and not full:
             continue
         message = rephrase(turn["message"], dialogue)
@@ -67,7 +68,7 @@ def rows_of(
             rows.append(Row([given(opened, turn=number)]))
         rows[-1].segments.extend(target(turn, pieces, chat, variant, response_prefix, number, weight))
         taught += weight
-    return rows if taught else []
+    return rows if taught else []  # a row without loss would only cost time
 
 
 def rephrase(message: str, dialogue: DialogueSettings) -> str:
@@ -97,6 +98,7 @@ def target(
     """The reply to be learned. Thoughts, answer and end token carry the loss, the states too unless they are masked."""
     segments: list[Segment] = []
     start = begun(response_prefix, turn["state"])
+    # What play gives the agent to begin with is given in training too, and carries no loss.
     left = len(start) if start and "".join(text for _, text in pieces).startswith(start) else 0
     if left:
         segments.append(given(chat.encode(start), "assistant", turn=number))
@@ -120,6 +122,7 @@ def without_states(reply: replies.Reply) -> str:
 
 def sample_texts(make_world: Callable[[], World], dialogue: DialogueSettings, seed: int, levels: int = 64) -> list[str]:
     """What a run's text looks like, for training a tokenizer: prompts, states, actions and the chat format's words."""
+    # Words that every prompt has must be frequent, or the tokenizer would cut them into pieces.
     texts = ["<|im_start|>system user assistant\n<|im_end|>\n"] * levels
     for level in range(levels):
         world = make_world()

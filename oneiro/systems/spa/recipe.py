@@ -20,8 +20,7 @@ from oneiro.recipe import Name, Recipe, Settings, Workers
 from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.sampling.server import ServerConfig
 from oneiro.sampling.settings import SamplingSettings
-from oneiro.worlds.choice import WorldChoice
-from oneiro.worlds.registry import config_for, world_class
+from oneiro.worlds.registry import WorldChoice, config_for, world_class
 
 PlayPolicy = Literal["self", "random", "exploration", "mixture", "oracle", "server"]
 """Who plays for data: the model itself, uniformly random actions, a player that tries what it has not tried, a

@@ -155,3 +155,15 @@ class RowFormat:
                 )
             )
         return replace(episode, rows=rows)
+
+
+def solved_shares(episodes: Sequence[Episode], labels: Sequence[int | None], tasks: int) -> list[float]:
+    """[tasks] the share of the attempts at each task that was labelled a success. An attempt without a label is none:
+    its task may grow again.
+    """
+    attempts, successes = np.zeros(tasks), np.zeros(tasks)
+    for episode, label in zip(episodes, labels, strict=True):
+        attempts[episode.group] += 1
+        successes[episode.group] += bool(label)
+    shares: list[float] = (successes / np.maximum(attempts, 1)).tolist()
+    return shares

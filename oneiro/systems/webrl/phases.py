@@ -219,9 +219,7 @@ class Phases:
         curriculum = self.curriculum(k - 1)
         if (folder / "growth.json").exists():
             curriculum.restore(files.read_json(folder / "growth.json"))
-        # An episode without a label is no success: its task may grow again.
-        done = {episode.group for episode, given in zip(episodes, own, strict=True) if given}
-        curriculum.note(k, tasks, [number in done for number in range(len(tasks))])
+        curriculum.note(k, tasks, records.solved_shares(episodes, own, len(tasks)))
         files.write_json(folder / "curriculum.json", curriculum.state())
         return {"outcome": {name: confusion(given, truth) for name, given in labels.items()}}
 

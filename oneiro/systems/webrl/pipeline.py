@@ -148,8 +148,7 @@ def start(recipe: WebrlRecipe, run: Run) -> dict[str, Any]:
             recipe, tasks, policy, folder / "rollouts", seeds.derive(recipe.seed, "start"), advance=bar.advance
         )
     curriculum = first_curriculum(recipe, run)
-    done = {t.group for t in found if t.success}
-    curriculum.note(0, tasks, [number in done for number in range(len(tasks))])
+    curriculum.note(0, tasks, records.solved_shares(found, [t.success for t in found], len(tasks)))
     files.write_json(folder / "curriculum.json", curriculum.state())
     return {"tasks": len(tasks), "success": records.success_rate(found), "failures": len(curriculum.failures)}
 

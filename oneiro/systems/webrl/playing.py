@@ -17,8 +17,8 @@ from oneiro.systems.webrl.episodes import Turn
 from oneiro.systems.webrl.recipe import SPLITS, WebrlRecipe
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import mixture
-from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.levels import new_levels
+from oneiro.worlds.registry import WorldChoice
 from oneiro_web.plugin import WebWorld
 from oneiro_web.tasks import Task
 

@@ -15,7 +15,7 @@ from oneiro.recipe import Recipe, Settings
 from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.systems.webrl.curriculum import CurriculumSettings
-from oneiro.worlds.choice import WorldChoice
+from oneiro.worlds.registry import WorldChoice
 from oneiro_web.env import chosen_templates
 from oneiro_web.templates.base import Template
 from oneiro_web.templates.registry import TEMPLATES
@@ -154,6 +154,7 @@ class Variant(Settings):
 VARIANTS = {
     "no-curriculum": Variant(curriculum={"grow": False}),
     "random-tasks": Variant(curriculum={"choose": "random"}),
+    "learnable-tasks": Variant(curriculum={"choose": "learnable"}),
     "no-replay": Variant(replay=False),
     "no-kl": Variant(algorithm=ValueReinforce()),
     "filtered-bc": Variant(algorithm=FilteredBc()),

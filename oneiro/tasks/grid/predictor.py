@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from oneiro.tasks.base import Flaw, Malformed, Messages, Predictor, Reward
-from oneiro.worlds.choice import WorldChoice
+from oneiro.worlds.registry import WorldChoice
 
 MAX_CHARACTERS = 5000
 """Of an answer that may be a grid."""

@@ -110,6 +110,7 @@ class Counts:
 
     def add(self, case: Transition, subsets: Iterable[str], changed: bool, right: bool, start: int, game: int) -> None:
         for name in subsets:
+            # What is held out are games, so games are what is independent there.
             self.subsets[name].add(changed, right, game if name == "held_out" else start)
         self.games.setdefault(case.game, Split()).add(changed, right, start)
 
@@ -178,6 +179,7 @@ def evaluate_answers(
                 only.update(str(kind) for kind in outcome.errors)
             if outcome.flaw is not None:
                 flaws[str(outcome.flaw)] += 1
+    # A table of zeros would look like a bad model.
     if not callable(answers) and len(unknown) == len(answers):
         raise OneiroError("no answer has the id of a transition in the data; check that both are of the same split")
     kinds = {
@@ -233,6 +235,7 @@ def _macro(games: Iterable[Split]) -> dict[str, Any]:
         for name, right, _ in split.parts():
             shares[name] += [float(right.mean())] if len(right) else []
     return {
+        # One game has no interval.
         name: {**_percent(bootstrap(means) if len(means) != 1 else Cell(means[0])), "games": len(means)}
         for name, means in shares.items()
     }
@@ -298,6 +301,7 @@ def form_of(task: TextGamePredictor, cases: Iterable[Transition], answers: Mappi
         other = TextGamePredictor(task.config.model_copy(update={"output": output}))
         return sum(not isinstance(other.parse(text, case), Malformed) for text, case in sample)
 
+    # Some answers of a bad model fit no form; next to none in the asked form means another form.
     if readable(task.config.output) > len(sample) / 20:
         return None
     best = max(FORMS, key=readable)

@@ -21,7 +21,8 @@ from oneiro.tasks.textgame.prompt import cut
 from oneiro.tasks.textgame.recipe import SamplerSettings, TextGameDataSettings, TextGameRecipe
 from oneiro.tasks.textgame.sampler import Balanced, GoldMix, StateGroups
 from oneiro.tasks.textgame.teacher import SftExample, taught_examples, true_examples
-from oneiro.worlds.textgame.augment import augment, names_in
+from oneiro.worlds.textgame.augment import augment as permute_state
+from oneiro.worlds.textgame.augment import names_in
 from oneiro.worlds.textgame.crawl import UNSEEN, own_dataset
 from oneiro.worlds.textgame.dataset import EXAMPLE, Dataset, open_dataset, require_games, splits
 from oneiro.worlds.textgame.state import Kind, Transition
@@ -85,6 +86,7 @@ def with_validation(data: TextGameData, seed: int) -> TextGameData:
     """The same with some states of `train` set apart, and every row that starts from them."""
     train, states = data.train, list(dict.fromkeys(row.state for row in data.train.rows))
     order = seeds.generator(seed, "validation states").permutation(len(states))
+    # By state and not by row: rows of one state share most of their prompt.
     apart = {states[int(i)] for i in order[: max(1, len(states) // VALIDATION_EVERY)]}
     if len(apart) == len(states):
         raise OneiroError(f"the {len(train)} training rows start from one state: record or name more games")
@@ -118,9 +120,11 @@ class AnswerRows(Sequence[Row]):
         own: bool = False,
     ) -> None:
         self.chat, self.example, self.groups = chat, example, groups
+        # Without augmentation a row is the same in every group, and the cache keeps it once.
         self.places = [(number, place if own else 0) for place, group in enumerate(groups) for number in group]
+        # Epochs come back to the same rows, which need not be tokenised again.
         self.row = lru_cache(maxsize=200_000)(self._row)
-        self.shared = lru_cache(maxsize=512)(self._shared)
+        self.shared = lru_cache(maxsize=512)(self._shared_tokens)
 
     def __len__(self) -> int:
         return len(self.places)
@@ -143,7 +147,7 @@ class AnswerRows(Sequence[Row]):
             shared_segments=1,
         )
 
-    def _shared(self, text: str) -> Any:
+    def _shared_tokens(self, text: str) -> Any:
         return np.concatenate([self.chat.encode(self.chat.before_user), self.chat.encode(text)])
 
 
@@ -203,6 +207,6 @@ def augmentation(data: Dataset, share: float, seed: int) -> Callable[[Transition
 
     def permute(case: Transition, group: int) -> Transition:
         rng = seeds.generator(seed, "retold", group)
-        return augment(case, rng, names) if rng.random() < share else case
+        return permute_state(case, rng, names) if rng.random() < share else case
 
     return permute

@@ -82,6 +82,7 @@ class TextGameLookup:
             pairing = Pairing(known, seen, *named, nearest.uuid_base, case.uuid_base)
             done = nearest.after_action if self.apart or self.kind == "action" else nearest.after
             if (state := transfer(nearest.state, done, pairing, case.state)) is not None:
+                # Points of one game mean nothing in another.
                 return state, pairing.score(nearest, case.score) if nearest.game == case.game else case.score
         return case.state, case.score
 

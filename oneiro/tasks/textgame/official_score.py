@@ -76,7 +76,7 @@ def _read(text: str) -> dict[str, Any] | None:
     """The answer's object, or None where it lacks the two keys. Words are replaced everywhere, also inside names."""
     part = _answer_part(text)
     for word, json_word in (("True", "true"), ("False", "false"), ("None", "null")):
-        part = part.replace(word, json_word)
+        part = part.replace(word, json_word)  # as the published code does, names like "Trueman" included
     try:
         answer = only_object(part)
     except Unreadable:
@@ -140,7 +140,7 @@ def _changes(before: dict[int, Object], pairs: Sequence[tuple[Object, Object | N
         if old is not None and answer is not None:
             known = {**old["properties"], **thing["properties"]}
             void |= any(key not in known for key in answer["properties"])
-            changed += _changed(old, thing, answer)
+            changed += _score_changes(old, thing, answer)
     return changed, void
 
 
@@ -157,7 +157,7 @@ def _items(thing: Object, answer: Object | None) -> Iterator[bool]:
     yield "contains" in answer and sorted(thing["contains"]) == sorted(answer["contains"])
 
 
-def _changed(old: Object, thing: Object, answer: Object) -> Iterator[bool]:
+def _score_changes(old: Object, thing: Object, answer: Object) -> Iterator[bool]:
     """Right or wrong, for each property that changes and for changed contents.
 
     A property that should vanish counts only where the answer keeps it, and then as wrong.

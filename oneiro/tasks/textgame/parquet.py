@@ -139,7 +139,7 @@ def _lookup(known: Iterable[Dataset]) -> Lookup:
 
 
 def _read(path: Path, lookup: Lookup) -> Iterator[Transition]:
-    with _named(path):
+    with _explain_damage(path):
         source = pq.ParquetFile(path)
         columns = [name for name in ("prompt", "reward_model", "extra_info") if name in source.schema_arrow.names]
         rows = (row for batch in source.iter_batches(BATCH, columns=columns) for row in batch.to_pylist())
@@ -148,7 +148,7 @@ def _read(path: Path, lookup: Lookup) -> Iterator[Transition]:
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
+def _explain_damage(path: Path) -> Iterator[None]:
     """Turns what may go wrong with a file into a line that names it."""
     try:
         yield
@@ -175,11 +175,12 @@ def _transition(row: dict[str, Any], name: str, lookup: Lookup) -> Transition:
         "id": name,
         "game": "unknown",
         "task": "",
+        # The last one: a prompt may show examples with bases of their own before it.
         "uuid_base": int(bases[-1]) if bases else 1 + max(thing["uuid"] for thing in state),
         "duplicate": None,
     }
     return Transition(
-        **(guessed | known | given),
+        **(guessed | known | given),  # what a row says itself counts over what is looked up, and that over guesses
         split=split,
         state=state,
         score=score,
@@ -250,7 +251,7 @@ def _on_both_sides(paths: Iterable[Path]) -> set[bytes] | None:
     sides: dict[bytes, str] = {}
     shared: set[bytes] = set()
     for path in paths:
-        with _named(path):
+        with _explain_damage(path):
             for batch in pq.ParquetFile(path).iter_batches(BATCH, columns=["extra_info"]):
                 for extra in batch.column("extra_info").to_pylist():
                     if extra.get("duplicate") is None:
@@ -263,7 +264,7 @@ def _on_both_sides(paths: Iterable[Path]) -> set[bytes] | None:
 
 def _of_answers(path: Path) -> bool:
     """Whether a file's ground truth is text to be learned, as in the public SFT file."""
-    with _named(path):
+    with _explain_damage(path):
         batch = next(pq.ParquetFile(path).iter_batches(1, columns=["reward_model"]), None)
         rows = batch.to_pylist() if batch is not None else []
     try:

@@ -41,6 +41,7 @@ def answer_part(text: str) -> tuple[str, bool]:
     That is what follows the end of the model's thinking and the last marker. Only its first (with a marker) or last
     characters up to the limit are looked at.
     """
+    # Thoughts may hold drafts of the answer.
     text = text.rpartition(_THOUGHT_END)[2]
     ends = [place + len(marker) for marker in _MARKERS if (place := text.rfind(marker)) >= 0]
     return (text[max(ends) :][:MAX_CHARACTERS], True) if ends else (text[-MAX_CHARACTERS:], False)
@@ -55,7 +56,7 @@ def parse_difference(text: str, before: State, score_before: Score | None) -> Pr
     if isinstance(claims, Malformed):
         return claims
     objects, removed, score = claims
-    return _foretold(before, objects, removed, score_before if score == {} else score)
+    return _build_prediction(before, objects, removed, score_before if score == {} else score)
 
 
 def parse_edits(text: str, before: State, score_before: Score | None) -> Prediction | Malformed:
@@ -78,8 +79,9 @@ def parse_edits(text: str, before: State, score_before: Score | None) -> Predict
         objects.append(edited[0])
         stray += edited[1]
     if score is not None and score_before is not None:
+        # This form names what changes and nothing else; the rest of the score stays.
         score = {**score_before, **score}
-    return _foretold(before, objects, removed, score, stray)
+    return _build_prediction(before, objects, removed, score, stray)
 
 
 def _claims(text: str, key: str, score_before: Score | None) -> tuple[list[Object], Any, Score | None] | Malformed:
@@ -101,6 +103,7 @@ def _apply_edit(entry: Object, thing: Object) -> tuple[Object, list[Place]] | Ma
     if not all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in lists):
         return Malformed(Flaw.SHAPE, f"object {uuid}: lost, added and dropped must list names")
     lost, added, dropped = (Counter[str](names) for names in lists)
+    # Which of the two would come last is not said, so any reading would be a guess.
     if lost.keys() & entry.get("properties", {}).keys() or added & dropped or ("contains" in entry and added | dropped):
         return Malformed(Flaw.CONFLICT, f"object {uuid} gets what it loses, or has its contents told twice")
     properties = thing.get("properties", {})
@@ -112,10 +115,11 @@ def _apply_edit(entry: Object, thing: Object) -> tuple[Object, list[Place]] | Ma
     return {**thing, **entry, "properties": kept | entry.get("properties", {}), "contains": inside}, stray
 
 
-def _foretold(
+def _build_prediction(
     before: State, objects: list[Object], removed: Any, score: Score | None, stray: Sequence[Place] = ()
 ) -> Prediction | Malformed:
     """The state with these objects as they are here and without the removed ones."""
+    # A model may write a single uuid without brackets; what is meant is plain.
     removed = [removed] if isinstance(removed, int) else removed
     if not isinstance(removed, list) or len(removed) > MAX_OBJECTS:
         return Malformed(Flaw.SHAPE, "removed must be a short list")
@@ -137,6 +141,7 @@ def parse_full(text: str) -> Prediction | Malformed:
     listed = answer["game_state"]
     if not isinstance(listed, list):
         return Malformed(Flaw.SHAPE, "game_state must be a list")
+    # The public layout has the score as one more entry of the list.
     scores = [entry for entry in listed if isinstance(entry, dict) and "uuid" not in entry and "gameOver" in entry]
     if len(scores) > 1:
         return Malformed(Flaw.CONFLICT, "two scores")

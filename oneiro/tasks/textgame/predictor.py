@@ -32,10 +32,10 @@ from oneiro.tasks.textgame.prompt import (
     answer,
     instructions,
     pick_examples,
+    rationale,
     rules_text,
     situation_text,
 )
-from oneiro.tasks.textgame.rationale import rationale
 from oneiro.tasks.textgame.score import EXACT_SHARE, AnswerOutcome, AskedStep, judge, question
 from oneiro.worlds.textgame.dataset import Rules
 from oneiro.worlds.textgame.state import Kind, Situation, Transition
@@ -177,6 +177,7 @@ class TextGamePredictor(Predictor[Transition, Messages, str, Prediction]):
         if isinstance(case, Transition):
             return question(case, kind)
         score = case.score if kind in ("full", "score") else None
+        # The truth is not known: what is before stands in its place.
         return AskedStep(case.state, case.state, score, score)
 
     def _opening(self, game: str, task: str) -> str:

@@ -62,6 +62,7 @@ def find_object(text: str, key: str, *, last: bool) -> dict[str, Any] | None:
     if not places:
         return None
     reader = _LooseReader(text)
+    # The key's own place says where to look; a search from every brace would be quadratic.
     for start, place in islice(_openings(text, places[-1:] if last else places), ATTEMPTS):
         value, end = _read(text, start, reader)
         if isinstance(value, dict) and key in value and end > place:
@@ -112,6 +113,7 @@ class _LooseReader:
     def __init__(self, text: str, repair: bool = False) -> None:
         self.text, self.repair = text, repair
         self.place = 0
+        # Never set back: all attempts at one text share it, so that hostile text costs a bounded time.
         self.left = MAX_TOKENS
 
     def value_at(self, start: int) -> Any:
@@ -177,9 +179,9 @@ class _LooseReader:
 
 
 def _unescape(body: str) -> str:
-    return _ESCAPE.sub(_escaped, body) if "\\" in body else body
+    return _ESCAPE.sub(_unescape_code, body) if "\\" in body else body
 
 
-def _escaped(match: re.Match[str]) -> str:
+def _unescape_code(match: re.Match[str]) -> str:
     code = match[1]
     return chr(int(code[1:], 16)) if len(code) > 1 else _ESCAPES.get(code, code)

@@ -89,6 +89,7 @@ def imagine(task: TextGamePredictor, situation: Situation, text: str) -> Situati
     prediction = task.parse(text, situation)
     if isinstance(prediction, Malformed) or prediction.score is None:
         return None
+    # A second imagined creation must not take the number of the first.
     base = max([situation.uuid_base, *(thing["uuid"] + 1 for thing in prediction.state)])
     return replace(situation, state=prediction.state, score=prediction.score, action="", uuid_base=base)
 
@@ -112,6 +113,7 @@ def accuracy_by_depth(
         answers = dict(zip(questions, predict(list(questions.values())) if questions else (), strict=True))
         right, whole = Tally(), Tally()
         for i in active:
+            # What could not be read once is wrong at every later depth: there is no state to go on from.
             imagined[i] = imagine(task, questions[i], answers[i]) if i in questions else None
             correct = _agrees(imagined[i], *trajectories[i].truth[step])
             unbroken[i] = unbroken[i] and correct
@@ -152,9 +154,11 @@ def search_in_model(
                 continue
             if there.score.get("gameWon") is True:
                 return [*plan, situation.action]
+            # A lost game goes nowhere, and a state that was reached before goes nowhere new.
             if there.score.get("gameOver") is not True and (key := situation_key(there)) not in seen:
                 seen.add(key)
                 fresh.append((there, [*plan, situation.action]))
+        # The sort is stable: of equal scores the earlier ones stay.
         kept = sorted(fresh, key=lambda entry: -_points(entry[0]))[:breadth]
     return None
 

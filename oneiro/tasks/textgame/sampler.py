@@ -139,6 +139,7 @@ class StateGroups:
         rng = generator(self.seed, "family", index)
         for rows, most in zip(self.by_state[self._state(first)], self.most, strict=True):
             others = [row for row in rows if row != first]
+            # The first row counts among those of its kind.
             chosen = rng.permutation(len(others))[: most - (len(others) < len(rows))]
             numbers += [others[i] for i in chosen]
         return numbers

@@ -54,6 +54,7 @@ class AskedStep:
 
     def edits_of(self, answer: Prediction) -> dict[Place, Any]:
         """The edits an answer claims. A score it leaves out counts as the claim that there is none."""
+        # Removing what is not there leaves no trace in the state, yet it is a false claim.
         claimed = edits(self.before, answer.state) | dict.fromkeys(answer.stray, IMPOSSIBLE)
         return claimed | self._scores(answer.score if answer.score is not None else {}) if self.scored else claimed
 
@@ -85,6 +86,7 @@ class AnswerOutcome:
         """Right edits over all edits, true or claimed (Jaccard); 1 where nothing changes and nothing is claimed."""
         if self.flaw is not None:
             return 0.0
+        # A right place with a wrong value is in both sets and counts twice here: it is missed and invented at once.
         union = self.true + self.claimed - self.right
         return self.right / union if union else 1.0
 
@@ -103,6 +105,7 @@ def judge(step: AskedStep, answer: Prediction | Malformed) -> AnswerOutcome:
     """Compare an answer with the truth."""
     truth = step.truth()
     if isinstance(answer, Malformed):
+        # Not also missed: a table of kinds should say that the form was the trouble.
         return AnswerOutcome(len(truth), 0, 0, {Error.MALFORMED: 1}, answer.flaw)
     claimed = step.edits_of(answer)
     shared = truth.keys() & claimed.keys()

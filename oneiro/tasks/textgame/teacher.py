@@ -72,6 +72,7 @@ def taught_examples(
         # By file: a question that was drawn twice is asked once.
         questions = {kept.path(messages): messages for messages in prompts}
         refusals = _ask_all(kept, questions, samples)
+        # One question may be too long for a server; a whole batch of them is a wrong address or model.
         if len(refusals) == batch:
             raise OneiroError(f"the teacher takes no question: {refusals[0]}")
         for reason in refusals:
@@ -79,6 +80,7 @@ def taught_examples(
         advance(len(waiting))
         for case, messages in zip(waiting, prompts, strict=True):
             texts = kept.answers(kept.path(messages))[:samples]
+            # By the strict scorer always: what is learned must be true, whatever a table is scored by.
             right = (text for text in texts if len(text) <= max_characters and task.judge(text, case).exact)
             if (answer := next(right, None)) is not None:
                 yield SftExample(case.id, case.game, messages, answer)
@@ -96,6 +98,7 @@ def _ask_all(kept: _Kept, questions: Mapping[Path, Messages], samples: int) -> l
             raise
     errors = [reply.error for reply in replies if reply.error is not None]
     refusals = [error for error in errors if REFUSED.search(error)]
+    # Single failures are left out and asked again next time; a server that is down would waste the whole run.
     if errors and len(errors) == len(replies) and len(refusals) < len(errors):
         raise OneiroError(f"the teacher does not reply: {errors[0]}; see to its server and start again")
     return refusals
@@ -133,6 +136,7 @@ class _Kept:
             if REFUSED.search(str(error)) is None:
                 raise
             return [Completion(error=str(error))]
+        # Written at once, so that a run that is killed has lost one question and no more.
         if texts := [_text(reply) for reply in replies if reply.error is None]:
             files.write_json(path, {"answers": have + texts})
         return replies

@@ -25,6 +25,7 @@ class StateView:
     def __init__(self, state: State) -> None:
         self.state = state
         self.things: dict[int, Object] = {thing["uuid"]: thing for thing in state}
+        # Reversed, so that of two things of one name the first stands for it.
         self.uuids = {str(thing.get("name")): thing["uuid"] for thing in reversed(state)}
         self.agent = next((uuid for uuid, thing in self.things.items() if thing.get("type") == "Agent"), None)
         self._thing_facts: dict[int, Facts] = {}
@@ -61,13 +62,14 @@ class StateView:
         """What objects are called in commands, longest first."""
         agent = {"yourself": self.agent} if self.agent is not None else {}
         known = {name: uuid for name, uuid in (self.uuids | agent).items() if name}
+        # "iron pot" before "pot": an alternative of a pattern that comes first wins.
         return tuple(sorted(known.items(), key=lambda named: (-len(named[0]), named[0])))
 
 
 @lru_cache(1 << 16)
 def _command(text: str, names: tuple[tuple[str, int], ...]) -> Command:
-    """See `View.command`. A word goes with the number of objects named before it: "terminal1" behind the first is not
-    that behind the second. Adjectives in front of a name ("the clean shirt") stay words.
+    """See `StateView.command`. A word goes with the number of objects named before it: "terminal1" behind the first is
+    not that behind the second. Adjectives in front of a name ("the clean shirt") stay words.
     """
     uuids, args = dict(names), list[int]()
 
@@ -117,6 +119,7 @@ class Pairing:
 
     def uuid(self, uuid: int) -> int | None:
         """The paired object, or the new one's place where the step creates it; None where there is none."""
+        # Games number what they create from the base on, so the n-th new object of the case is the n-th new one here.
         if uuid not in self.uuids and uuid >= self.case_base:
             return self.asked_base + uuid - self.case_base
         return self.uuids.get(uuid)
@@ -140,6 +143,7 @@ class Pairing:
             old, mine = (each if isinstance(each, dict) else {} for each in (old, mine))
             named = {key: self.text(key) for key in new}
             return {named[key]: self.value(new[key], old.get(key, GONE), mine.get(named[key], GONE)) for key in new}
+        # A kettle that went from 20 to 30 degrees there goes from 50 to 60 here.
         if _number(new) and _number(old) and _number(mine) and not same(old, mine):
             try:
                 return mine + (new - old)
@@ -191,10 +195,12 @@ def transfer(before: State, after: State, pairing: Pairing, target: State) -> St
     """The asked state with the edits that turn `before` into `after`; None where one of them cannot be made."""
     old, new, state = ({thing["uuid"]: thing for thing in each} for each in (before, after, target))
     todo = defaultdict(list)
+    # In a fixed order, so that the answer does not depend on how the edits were found.
     for place, value in sorted(edits(before, after).items(), key=repr):
         todo[place[0]].append((place[1:], value))
     for uuid, changes in todo.items():
         mine = pairing.uuid(uuid)
+        # Nothing can be changed that is not there, and nothing created that is.
         if mine is None or (mine in state) != (uuid in old):
             return None
         if uuid not in new:

@@ -75,7 +75,7 @@ class LearnedTextGame(LearnedWorld, TextGame):
     """Starts in a true level and continues in predictions.
 
     A true score never falls: only what exceeds the highest score so far is rewarded, up to the game's maximum. The
-    world is total: a prediction from which the game's rules could not go on is no prediction (`Game.imagined`).
+    world is total: a prediction from which the game's rules could not go on is no prediction (`GameRules.scene_of`).
     """
 
     name: ClassVar[str] = "learned-textgame"
@@ -99,6 +99,7 @@ class LearnedTextGame(LearnedWorld, TextGame):
         before, predicted = self.scene, self._predict(action)
         self.scene = predicted if predicted is not None else before
         self.reply = ""
+        # Else a predictor that lets the score fall and rise again would pay for nothing.
         best, self.best = self.best, max(self.best, min(self.scene.score, self.game.max_score))
         return self.outcome(
             (self.best - best) / self.game.max_score,

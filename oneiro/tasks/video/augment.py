@@ -69,7 +69,7 @@ def jitter(frames: Images, settings: AugmentSettings, *seed: int | str) -> Image
     }
     strengths = {name: 1 + getattr(settings, name) * rng.uniform(-1, 1) for name in enhancers}
     turn = int(255 * settings.hue * rng.uniform(-1, 1))
-    for place in rng.permutation(4):
+    for place in rng.permutation(4):  # the order changes the result
         name = [*enhancers, "hue"][place]
         if not getattr(settings, name):
             continue
@@ -112,5 +112,5 @@ def _turn_hue(image: Image, turn: int) -> Image:
     from PIL import Image as images
 
     hue, saturation, value = image.convert("HSV").split()
-    other = images.fromarray((np.asarray(hue).astype(np.int16) + turn).astype(np.uint8))
+    other = images.fromarray((np.asarray(hue).astype(np.int16) + turn).astype(np.uint8))  # hues are a circle: it wraps
     return images.merge("HSV", (other, saturation, value)).convert("RGB")

@@ -42,6 +42,7 @@ class VideoData:
         """The files of validation, by their numbers alone; of a few short episodes the last."""
         train = self.episodes.train
         long = [path for path, count in zip(train.paths, train.lengths, strict=True) if count >= self._frames]
+        # By number and not by chance, so that more episodes leave the old ones where they were.
         return {path for path in long if number_of(path) % (TEST_PER_VALIDATION * train.every) == 1} or {*long[-1:]}
 
     @cached_property

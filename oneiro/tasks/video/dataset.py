@@ -95,6 +95,7 @@ class VideoDataset:
         """
         random, wanted = seeds.generator(*seed), []
         for _ in range(count):
+            # By segments and not by episodes, so that long episodes come as often as they have frames.
             index = int(random.choice(self.windows[:, 0]))
             length = self.episodes.lengths[index]
             start = int(random.integers(max(1, length - horizon + 1)))
@@ -135,7 +136,7 @@ class VideoDataset:
         if self.size is not None and loaded.image.shape[1:3] != self.size:
             loaded = replace(loaded, image=resize(loaded.image, self.size))
         with self._lock:
-            if index not in self._kept:
+            if index not in self._kept:  # another thread may have read it meanwhile
                 self._kept[index] = loaded
                 self._bytes += loaded.image.nbytes
             while self._bytes > KEPT_BYTES and len(self._kept) > 1:
@@ -160,6 +161,7 @@ class ReadAhead(Generic[Item, Result]):
         self._pool, self._coming = ThreadPoolExecutor(BATCHES_AHEAD), dict[Item, Future[Result]]()
 
     def __call__(self, item: Item) -> Result:
+        # What was read ahead and is not asked for any more is dropped with the old table.
         before, self._coming = self._coming, {}
         present = before[item] if item in before else self._pool.submit(self.read, item)
         following = self.after(item)

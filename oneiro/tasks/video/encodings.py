@@ -51,6 +51,7 @@ class Encodings:
     def contexts(self, windows: Windows, *seed: int | str) -> Windows:
         """A context for each segment: its own first frame, one not long before, or its episode's first."""
         starts = self.dataset.earlier(windows, self.context_offset, *seed) if self.context_offset else windows.copy()
+        # Rollouts keep the context of their start, so some rows are learned with one that lies far back.
         starts[seeds.generator(*seed, "first").random(len(windows)) < self.first, 1] = 0
         return starts
 
@@ -101,6 +102,7 @@ class Encodings:
         excess = len(self._kept) + count - CACHED_PIECES
         if excess > 0:
             still = set(needed)
+            # A dict is in the order of insertion: the oldest come first.
             for key in list(islice((key for key in self._kept if key not in still), excess)):
                 del self._kept[key]
 
@@ -108,6 +110,7 @@ class Encodings:
         together = AT_ONCE if self.predictor.tokenizer.device.type == "cuda" else 1
         for part in alike(sorted(keys, key=self._length), self._length, together):
             images = np.stack([pieces[key] for key in part])
+            # Tokens of frames do not depend on actions, so any will do here.
             nothing = np.zeros((*images.shape[:2], len(self.predictor.bins.low)), np.float32)
             made = self.predictor.encode(Clips(images, nothing, images[:, 0]))
             for place, key in enumerate(part):

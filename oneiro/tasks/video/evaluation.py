@@ -99,7 +99,7 @@ class SegmentEvaluation:
             frames = self.task.frames_of(samples)
             made, repeats = self.task.decode(cases.context, frames), self.task.repeats(cases, frames)
             parts.append(self._score(made, clips, cases, repeats))
-            first.append(frames[:, 0])
+            first.append(frames[:, 0])  # the report shows one future of each segment
             advance(len(clips))
         return join(parts, np.concatenate(first))
 
@@ -112,6 +112,7 @@ class SegmentEvaluation:
         for part in self._parts(1):
             clips, cases = self._read(part)
             true = cases.frames[:, None, self.task.layout.past :]
+            # Ones: every copied frame repeats the one before and pays for it. A looked-up future moves, so zeros.
             shown = {COPY: (self.task.copy_frames(clips), np.ones(true.shape[:3], np.float32))}
             if lookup is not None:
                 looked_up = pixels(lookup(clips), self.task.tokenizer.device)
@@ -124,6 +125,7 @@ class SegmentEvaluation:
     def _score(self, made: Tensor, clips: Clips, cases: Encoded, repeats: Values) -> Measured:
         """Frames [N, S, F, 3, H, W] and what they earn; its mean over frames is the segment's reward."""
         terms = self.task.reward_terms(made, self.task.truth(clips, cases), repeats)
+        # Terms hold each frame's share of a segment; times the frames, their mean is the segment's reward.
         reward = np.sum(list(terms.values()), axis=0) * self.task.layout.future
         return Measured(self._measure(made, clips) | {"reward": reward.astype(np.float32)}, repeats.astype(bool))
 
@@ -139,6 +141,7 @@ class SegmentEvaluation:
 
     def _parts(self, runs: int) -> list[slice]:
         """Segments that are decoded together."""
+        # Frames that are decoded are what fills memory: more runs of a segment leave room for fewer segments.
         size = max(1, 4 * self.task.tokenizer.at_once // (runs * self.task.layout.future))
         return [slice(start, min(start + size, len(self.windows))) for start in range(0, len(self.windows), size)]
 
@@ -193,6 +196,7 @@ def change_table(before: Measured, after: Measured, episodes: NDArray[np.int64])
     )
     for key in (name for name in TITLES if name in before.values):
         first, last = (by_episode(row.values[key].mean(axis=(1, 2)), episodes) for row in (before, after))
+        # Of the mean, since single episodes may be near zero.
         scale = abs(float(first.mean())) or 1.0
         size = SCALES.get(key, 1.0)
         table.add(
@@ -234,6 +238,7 @@ def runs_table(rows: Mapping[str, Measured], episodes: NDArray[np.int64]) -> Tab
         for key, values in row.values.items():
             size, per_run = SCALES.get(key, 1.0), values.mean(axis=2)
             best = per_run.max(axis=1) if key in UP else per_run.min(axis=1)
+            # Of the mean over all segments from run to run, not of single segments.
             deviation = size * float(per_run.mean(axis=0).std(ddof=1))
             table.add(name, TITLES[key], cell(values, episodes, size), deviation, cell(best, episodes, size))
     return table
@@ -279,6 +284,7 @@ class VideoLookup:
             )
         self.dataset, self.past = dataset, past
         drawn = seeds.generator("video lookup", seed).permutation(len(dataset.windows))[:most]
+        # Sorted, so that reading goes through the files in order.
         self.windows: Windows = dataset.windows[np.sort(drawn)]
         """The segments that are looked through, in the order of their episodes."""
         parts = [

@@ -101,6 +101,7 @@ class VideoPredictor(Predictor[VideoCase, Tokens, Tokens, NDArray[np.int32]]):
         """`group_size` futures for each segment; their actions are forced between the frames."""
         prompts = [self.opening(cases[i]) for i in range(len(cases))]
         forced = [self.layout.force_actions(cases[i].actions) for i in range(len(cases))]
+        # A future has a fixed number of tokens, and an id that would end a text is an ordinary code here.
         full = sampling.model_copy(update={"max_tokens": self.layout.reply_length, "ignore_eos": True})
         return engine.generate(prompts, group_size, full, forced, seed)
 

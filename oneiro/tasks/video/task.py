@@ -226,7 +226,7 @@ def play(
                     rewards=rewards.tolist(),
                     terms={term: values[group, member].tolist() for term, values in terms.items()},
                     success=bool(rewards.sum() > trivial[group]),
-                    finish_reason=FinishReason.LENGTH,
+                    finish_reason=FinishReason.LENGTH,  # a future has a fixed number of frames
                     member=member,
                     group=group,
                     task=name,

@@ -54,7 +54,7 @@ class Teleop:
         action = self.action(key)
         if action is None:
             return False
-        self._keep(self.camera.step(action[None], self.seed + len(self.shown))[0])
+        self._keep(self.camera.step(action[None], self.seed + len(self.shown))[0])  # other noise at every step
         return True
 
     def action(self, key: str) -> NDArray[np.float32] | None:

@@ -50,6 +50,7 @@ def tokenizer_stage(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str,
     if given is None:
         train_tokenizer(made, recipe, run, data)
     else:
+        # A copy, so that the run can be moved and read without the folder it came from.
         keep(run, TOKENIZER, lambda folder: made.save(folder / TOKENIZER))
     quality = redrawn(made, data)
     run.say(
@@ -239,6 +240,7 @@ def take_transformer(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str
         )
     if len(task.bins.low) != len(ActionBins.load(run.path / BINS).low):
         raise OneiroError(f"actions of the data have not the {len(task.bins.low)} entries the given transformer knows")
+    # The model's ranges and not those of the data: its action tokens mean nothing else.
     task.bins.save(run.path / BINS)
     metadata_of(recipe, task, data.action_repeat).write(language)
     keep(run, PRETRAIN, lambda folder: language.save(folder / "model"))

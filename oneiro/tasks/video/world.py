@@ -73,6 +73,7 @@ class LearnedFrames:
         samples = self.engine.generate(self._prompts(), 1, self.sampling, seed=seed)
         made = np.stack([sample.tokens for (sample,) in samples])
         self.frames = np.concatenate([self.frames, made[:, None]], axis=1)[:, -self.window :]
+        # The new frame's action comes with the next step; until then a zero holds its place.
         self.actions = np.concatenate([self.actions, np.zeros_like(self.actions[:, :1])], axis=1)[:, -self.window :]
         self.steps += 1
         return self._show()
@@ -82,6 +83,7 @@ class LearnedFrames:
         layout = self.task.layout
         lacking = max(0, layout.past - self.frames.shape[1])
         frames = np.concatenate([np.repeat(self.frames[:, :1], lacking, axis=1), self.frames], axis=1)
+        # A frame that is shown twice is a robot that stands still: its action is zero.
         still = self.task.bins.encode(np.zeros((len(frames), lacking, self.actions.shape[2]), np.float32))
         actions = np.concatenate([still, self.actions], axis=1)
         return [layout.opening(*row) for row in zip(self.context, frames, actions, strict=True)]
@@ -133,7 +135,7 @@ class LearnedVideo(LearnedWorld):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         self.begin(seed, options)
         starts = self.starts[self.split or "eval"]
-        start = starts[self.seed % len(starts)]
+        start = starts[self.seed % len(starts)]  # there are as many levels as recorded starts
         nothing = np.zeros((1, 0, self._entries), np.float32)
         self._frame, self._reached = self.camera.begin(start[None, None], nothing)[0], False
         return self.render(), {"key": level_key(start.tobytes())}
@@ -144,6 +146,7 @@ class LearnedVideo(LearnedWorld):
         numbers = read_numbers(action, self._entries)
         if numbers is None:
             return self.outcome(0.0, valid=False, effective=False, malformed=False)
+        # By member, so that attempts at one start differ; by step, so that no step repeats another's noise.
         noise = derive(self.seed, self.member, self.taken)
         self._frame = self.camera.step(numbers[None].astype(np.float32), noise)[0]
         self._reached = self.success is not None and bool(self.success(self._frame[None])[0])

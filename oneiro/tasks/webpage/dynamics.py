@@ -53,6 +53,7 @@ class BrowsedPage:
     @cached_property
     def key(self) -> bytes:
         named = self.task.task_id if self.task is not None else ""
+        # The past counts: the same page after other actions may lie over another state of the site.
         text = "\n".join([str(named), self.text, *self.past, repr(self.answer)])
         return blake2b(text.encode(errors="replace"), digest_size=16).digest()
 
@@ -116,6 +117,7 @@ def shuffle_pages(pages: NextPages, pool: Sequence[PageState], seed: int) -> Nex
     """A control: what the action does on another page, always the same one for a page."""
 
     def other(state: PageState) -> PageState:
+        # Seeded by the page, so that search meets a consistent, if wrong, world.
         rng = seeds.generator(seed, "shuffled", state.url, *(item.line for item in state.items))
         different = [page for page in pool if page != state]
         return different[int(rng.integers(len(different)))] if different else state
@@ -159,7 +161,7 @@ def _predict_known(state: BrowsedPage, action: str) -> Imagined[BrowsedPage] | N
     """What is known without a prediction; None where one is needed."""
     parsed = parse_webarena(action)
     if isinstance(parsed, MalformedAction) or state.answer is not None:
-        return Imagined(Malformed(Flaw.SHAPE))
+        return Imagined(Malformed(Flaw.SHAPE))  # nothing follows a stop, and no page is read from a wrong action
     return Imagined(state.stop(action, parsed.text)) if parsed.kind is Kind.STOP else None
 
 
@@ -179,6 +181,7 @@ class TrueWeb(PageDynamics):
         if state.task is None:
             return None
         world = self._world
+        # A site cannot be set back, so every branch is played again from its start, unless the copy stands there.
         if world is None or world.task is not state.task or self._taken != state.past:
             if world is None:
                 world = self._world = self.make_world()

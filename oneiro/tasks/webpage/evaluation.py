@@ -40,7 +40,8 @@ def measure(
 ) -> dict[str, Any]:
     """The row of one set of answers, as plain JSON; a missing answer is unreadable.
 
-    `seen` says whether training had such a step (`Lookup.seen`): the figures are then given for both kinds of steps.
+    `seen` says whether training had such a step (`PageLookup.has_seen`): the figures are then given for both kinds of
+    steps.
     """
     texts = [answers(case) if callable(answers) else answers.get(case.id, "") for case in cases]
     rows = [task.metrics(text, case) for text, case in zip(texts, cases, strict=True)]
@@ -89,6 +90,7 @@ def _claims_nothing(task: WebPagePredictor, text: str, case: PageTransition) -> 
 def _failures(cases: Sequence[PageTransition], inert: Any) -> dict[str, Any]:
     """Actions that changed nothing at all, by why."""
     absent = np.array([case.element is not None and case.state.item(case.element) is None for case in cases], bool)
+    # Probes click what does nothing or what is not there; the rest are actions of a player that came to nothing.
     static = np.array([case.probe for case in cases], bool) & ~absent
     return {
         "all": inert,

@@ -39,6 +39,7 @@ class PageLookup:
         self.places: dict[Key, list[PageTransition]] = defaultdict(list)
         for case in train:
             for key in self.keys(case):
+                # The last key is the kind of action alone: without a bound it would hold all clicks of the data.
                 if len(self.places[key]) < STEPS_COMPARED:
                     self.places[key].append(case)
         self.text_of = lru_cache(maxsize=8192)(lambda case: frozenset(item.line for item in shown_items(case, lines)))
@@ -50,6 +51,7 @@ class PageLookup:
         own = case.episode if apart and isinstance(case, PageTransition) else None
         lines = {item.line for item in shown_items(case, self.lines)}
         steps: list[PageTransition] = []
+        # The first key is the question itself.
         for key in self.keys(case)[1 if apart else 0 :]:
             question = self.keys(case)[0] if apart else None
             group = [
@@ -83,6 +85,7 @@ class PageLookup:
 def transplant(change: Diff, there: Sequence[Item], here: Sequence[Item]) -> Diff:
     """A change of one page made to another: lines are found again by their text, the first that is free."""
     free: dict[str, list[Item]] = defaultdict(list)
+    # Reversed, so that `pop` gives the first line of a text.
     for item in reversed(here):
         free[item.line].append(item)
     lines = {item.id: item.line for item in there}

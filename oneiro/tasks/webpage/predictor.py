@@ -185,6 +185,7 @@ class WebPagePredictor(Predictor[PageTransition, Messages, str, PagePrediction])
     def _retrieve(self, case: PageSituation) -> str:
         if not self.config.retrieve:
             return ""
+        # Apart also in training, where the nearest step would be the case itself.
         near = self._lookup.nearest(case, self.config.retrieve, apart=True)
         texts = []
         for other in near:

@@ -49,6 +49,7 @@ class Numbers:
 
     def write(self, number: int) -> str:
         """The name of an id, in its brackets."""
+        # A dot marks ids counted from a window further down; without one they count from the page's own part.
         down = self.first != self.home and self.first <= number < self.first + self.lines
         return f"[.{number - self.first + 1}]" if down else f"[{number - self.home + 1}]"
 
@@ -130,7 +131,7 @@ def action_text(case: PageSituation) -> str:
     if case.element is None:
         return case.action
     item = case.state.item(case.element)
-    rest = case.action.replace(f" [{case.element}]", "", 1)
+    rest = case.action.replace(f" [{case.element}]", "", 1)  # the line below names it
     return f"{rest}\n{item if item is not None else f'[{case.element}]'}"
 
 

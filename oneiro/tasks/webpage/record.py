@@ -1,6 +1,6 @@
 """Steps of the true web, recorded as whoever plays takes them.
 
-`RecordedWeb` is the web with a notebook: any policy, model or rollout that plays in it leaves transitions behind.
+`RecordingWeb` is the web with a notebook: any policy, model or rollout that plays in it leaves transitions behind.
 `Collection` says what a script or a model is to play.
 """
 
@@ -73,6 +73,7 @@ class RecordingWeb(WebWorld):
                 split=self.split or "train",
             )
         )
+        # A probe did nothing, and nobody who plays would have it in mind.
         if not self.probing:
             self.history = (*self.history, situation.described)[-HISTORY:]
         return outcome
@@ -95,7 +96,7 @@ class RecordingWeb(WebWorld):
         """A click on an id that is not there, or on something that is only read."""
         nodes = [node for node in self.page.nodes.values() if node.role in INERT]
         if not nodes or rng.random() < 0.4:
-            beyond = len(self.page.nodes) + 1 + int(rng.integers(60))
+            beyond = len(self.page.nodes) + 1 + int(rng.integers(60))  # beyond the last line, as a stale id may be
             typed = self.fields and rng.random() < 0.3
             return f"type [{beyond}] [{self.task.intent.split()[0]}] [1]" if typed else f"click [{beyond}]"
         return f"click [{nodes[int(rng.integers(len(nodes)))].id}]"

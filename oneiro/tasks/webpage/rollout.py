@@ -52,6 +52,7 @@ def imagine(task: WebPagePredictor, case: PageSituation, text: str) -> ImaginedP
     # Another page replaces what is shown of this one, but for the line that opens a page's own part.
     leaves = url != state.url if "url" in read.outcome else len({*read.change.deleted}) >= max(1, len(seen) - 1)
     above, below = state.items[: window.top], state.items[window.top + len(seen) :]
+    # New lines above what is shown mean another page as well: of this one the model saw nothing there.
     if task.config.lines and (leaves or any(item.id < first for item in read.change.new)):
         first, above, below = here, state.items[: state.main], ()
     items = [*above, *apply(seen, read.change, first), *below]
@@ -67,6 +68,7 @@ def carry_over(action: str, true: PageState, imagined: PageState) -> str:
     item = None if isinstance(parsed, MalformedAction) else true.item(parsed.element)
     if item is None:
         return action
+    # Ids of imagined pages shift by what was predicted before; the text of a line stays.
     same = [other.id for other in imagined.items if other.line == item.line]
     return _ID.sub(f"[{min(same, key=lambda number: abs(number - item.id))}]", action, count=1) if same else action
 
@@ -76,6 +78,7 @@ def chains(cases: Sequence[PageTransition]) -> list[list[PageTransition]]:
     unbroken = []
     for _, group in groupby(cases, key=lambda case: case.episode):
         chain = [case for case in group if not case.stops and not (case.probe and case.state == case.after)]
+        # Pages that do not join up cannot be rolled out: something happened between two steps.
         if chain and all(one.after == two.state for one, two in pairwise(chain)):
             unbroken.append(chain)
     return unbroken

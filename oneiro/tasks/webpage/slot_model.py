@@ -50,6 +50,7 @@ def features_of(case: PageSituation, sources: Sources) -> list[str]:
     kind = str(parsed.kind) if isinstance(parsed, Action) else "none"
     item = case.state.item(case.element)
     role, name = ("absent", "") if item is None else Line.of(item)[1:3]
+    # 'Comments (3)' and 'Comments (12)' are the same link.
     name = _NUMBER.sub("0", name)
     enter = isinstance(parsed, Action) and parsed.enter
     place, act = page_type(case.state), f"{kind} {enter} {role}"
@@ -86,6 +87,7 @@ def change_of(case: PageTransition) -> Change:
                 changes.append(("renamed", item.id - here, to_template(line.name, sources)))
         elif old is not None:
             changes.append(("other", old.role, old.properties, line.properties))
+    # In a fixed order, so that equal changes are one outcome.
     return tuple(sorted(set(changes), key=repr))
 
 
@@ -134,18 +136,21 @@ class SlotModel:
         counts: dict[Outcome, Counter[tuple[Line, int]]] = defaultdict(Counter)
         heights: dict[Outcome, dict[tuple[Line, int], float]] = defaultdict(lambda: defaultdict(float))
         seen = Counter(outcome for outcome, _, _ in pages)
+        # Play on fewer contents than that knows no better.
         enough = min(SITE_CONTENTS, max((len(seen_in) for seen_in in contents.values()), default=1))
         for (outcome, _, _), lines in zip(pages, written, strict=True):
             again = Counter[Line]()
             for height, (line, name) in enumerate(lines):
                 known = name if len(contents[name]) >= enough else UNKNOWN
                 own = line._replace(name=known)
+                # The n-th equal line of a page is a line of its own, else a list of ten equal buttons would be one.
                 key = own, again[own]
                 again[own] += 1
                 counts[outcome][key] += 1
                 heights[outcome][key] += height / len(lines)
         for outcome, keys in counts.items():
             likely = [key for key, count in keys.items() if count > LIKELY_SHARE * seen[outcome]]
+            # By where a line stood on average, since pages of one outcome differ in length.
             likely.sort(key=lambda key: heights[outcome][key] / keys[key])
             self.lines[outcome] = [line for line, _ in likely]
 
@@ -164,6 +169,7 @@ class SlotModel:
                 slope = np.exp(logits - logits.max())
                 slope /= slope.sum()
                 slope[numbers[outcomes[place]]] -= 1
+                # A page with many fields has many features, and would move the weights by more.
                 self.weights[rows[place]] -= rate / len(rows[place]) ** 0.5 * slope
 
     # Prediction
@@ -250,8 +256,10 @@ def _apply_change(case: PageSituation, change: Change, sources: Sources) -> Page
         if kind == "new":
             offset, deeper, role, name, properties = what
             line = Line(own.depth + deeper, role, name, properties)
+            # After all other changes: an insertion moves the lines that their offsets count.
             items.insert(here + offset, line.item(0, sources))
     first = case.state.items[0].id
+    # A browser numbers the lines of a page in order, so the inserted ones push the others down.
     return PageState(case.state.url, tuple(item._replace(id=first + at) for at, item in enumerate(items)))
 
 

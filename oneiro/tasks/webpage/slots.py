@@ -95,6 +95,7 @@ def sources_of(case: PageSituation) -> dict[str, str]:
 
 def to_template(text: str, sources: Sources) -> str:
     """A text in which the values of sources are replaced by their slots; the longest value counts first."""
+    # The longest first: a title that holds the whole name of a product is about that, and not about one word of it.
     ordered = sorted(sources.items(), key=lambda pair: (-len(pair[1]), _rank(pair[0])))
     for slot, value in ordered:
         if text == value and len(value) >= SHORTEST:
@@ -122,6 +123,7 @@ def fill_template(text: str, sources: Sources) -> str:
 def slotted_url(url: str, sources: Sources) -> str:
     """An address with slots; numbers in its path become 0."""
     parts = urlsplit(url)
+    # Ids differ from content to content, so that they say nothing of the kind of page.
     path = ["0" if piece.isdigit() else to_template(unquote(piece), sources) for piece in parts.path.split("/")]
     pairs, kept = _pairs(parts.query), _pairs(sources.get("query", ""))
     query = [f"{key}={to_template(value, sources)}" for key, value in pairs]

@@ -30,6 +30,7 @@ class PageState:
         """The item of an id; lines are numbered in order."""
         if number is None or not self.items:
             return None
+        # Usually ids have no gap, so that the place follows from the id.
         place = number - self.items[0].id
         guess = self.items[place] if 0 <= place < len(self.items) else None
         if guess is not None and guess.id == number:

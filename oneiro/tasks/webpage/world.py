@@ -71,6 +71,7 @@ class LearnedPage(LearnedWorld, WebWorld):  # type: ignore[misc]
         self.history = (*self.history, situation.described)[-HISTORY:]
         self.notice = ""
         stops = parsed.kind is Kind.STOP
+        # A stop ends the episode on the page where it was said.
         if imagined is not None and not stops:
             self.show(imagined.state)
         reward = _share(heads.get("reward"))
@@ -130,7 +131,7 @@ def _share(text: str | None) -> float:
         value = float(text) if text is not None else 0.0
     except ValueError:
         return 0.0
-    return min(1.0, max(0.0, value)) if value == value else 0.0
+    return min(1.0, max(0.0, value)) if value == value else 0.0  # NaN is not itself
 
 
 def open_world(model: str, world: str, settings: Mapping[str, Any] | None = None) -> LearnedPage:

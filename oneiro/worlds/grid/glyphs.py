@@ -55,7 +55,7 @@ def draw_cells(cells: Sequence[int], width: int, glyphs: Glyphs, between: str = 
 
 
 def cells_drawn(text: str, glyphs: Glyphs, between: str = "") -> tuple[list[int], int] | None:
-    """The inverse of `drawn`: cell codes and width; None if the text is no rectangle of known glyphs."""
+    """The inverse of `draw_cells`: cell codes and width; None if the text is no rectangle of known glyphs."""
     if len(text) > MAX_GRID_CHARS or not glyphs.codes.keys() | {between, "\n"} >= set(text):
         return None
     lines = [line.split(between) if between else list(line) for line in text.split("\n")]

@@ -63,13 +63,13 @@ class MathQA(World):
         # A file kept for evaluation is evaluation as a whole, and the other file training as a whole.
         split = None if self.config.eval_path is not None else self.split
 
-        def drawn(rng: np.random.Generator) -> MathQuestion:
+        def draw_question(rng: np.random.Generator) -> MathQuestion:
             if source is None:
                 return make_question(rng)
             questions = questions_in(source)
             return questions[int(rng.integers(len(questions)))]
 
-        self.question, key = draw_level(self.name, self.seed, split, drawn, lambda question: question.key)
+        self.question, key = draw_level(self.name, self.seed, split, draw_question, lambda question: question.key)
         self.verdict, self.solved = "", False
         return self.render(), {"key": key}
 

@@ -85,6 +85,8 @@ def read_segment(path: str | Path, start: int, length: int) -> RobotEpisode:
         cut = slice(start, start + length)
         there = 0 <= start <= frames - length and length > 0
         image = storage.few_frames(archive, range(start, start + length)) if there else None
+        # Files of other converters have no checksum for each frame: all of it must be read to know that a part is
+        # whole.
         if image is None:
             return _episode(storage.read(archive)).part(start, length)
         rest = storage.read(archive, lambda name: name not in storage.FRAMES)
@@ -105,6 +107,7 @@ def check_file(path: str | Path) -> storage.StoredShape:
         if storage.PICTURES in arrays and storage.ENDS in arrays:
             packed, ends = arrays.pop(storage.PICTURES), arrays.pop(storage.ENDS)
             arrays.pop(storage.SUMS, None)
+            # Frames of one black pixel in the place of pictures: shapes are compared without decoding any.
             arrays[storage.IMAGE] = np.zeros((len(storage.bounds(ends, packed.nbytes)), 1, 1, 3), np.uint8)
         return storage.StoredShape(*_episode(arrays).action.shape)
 
@@ -232,6 +235,7 @@ def open_episodes(
             damaged.append((path, str(error)))
     if not whole:
         raise OneiroError(f"none of the {len(paths)} episode files in {folder} can be read; the first: {damaged[0][1]}")
+    # A model learns actions of one width; mixed folders would fail in the middle of training.
     first, _, known = whole[0]
     for path, _, entries in whole:
         if entries != known:
@@ -301,7 +305,9 @@ class ActionBins:
         """Bins `[..., A]` int64 of actions `[..., A]`."""
         if not np.isfinite(actions).all():
             raise ValueError("actions must be finite numbers")
+        # The small number is for a dimension that never changes.
         share = np.clip((actions - self.low) / (self.high - self.low + 1e-8), 0.0, 1.0)
+        # The upper end of the range belongs to the last bin.
         return np.minimum((share * self.bins).astype(np.int64), self.bins - 1)
 
     def decode(self, bins: np.ndarray) -> np.ndarray:

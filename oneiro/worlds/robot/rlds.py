@@ -185,7 +185,7 @@ def import_rlds(
         for number, part in each_done(_import_numbered, ((n, work, *shard) for n, shard in enumerate(shards)), workers):
             parts[number] = part
             advance(part.written + part.kept + len(part.damaged))
-    for number in sorted(parts):
+    for number in sorted(parts):  # the order of files, however the processes took turns
         done.add(parts[number])
     if not done.written + done.kept:
         reason = [*done.damaged, *done.gaps, "its files hold no records"][0]
@@ -219,6 +219,7 @@ def import_file(work: Work, split: str, path: Path, advance: Callable[[int], Any
             frames = _whole_frames(target)
             if frames is None:
                 episode, pictures = _episode(work.dataset, work.fields, record)
+                # Before the first episode: a folder with episodes always says what they were made of.
                 if not done.written and not work.note.exists():
                     files.write_json(work.note, work.made)
                 write_episode(target, episode, pictures)
@@ -317,6 +318,7 @@ def _numbers(feature: Feature, leaf: Mapping[str, Any], name: str, frames: int) 
     width = int(np.prod(_shape(leaf), dtype=np.int64))
     values = read_floats(feature)
     if not len(values):
+        # TFRecord has one list for each type, and the others are empty.
         values = read_integers(feature).astype(np.float32)
     if len(values) != frames * width:
         raise Corrupt(f"{name} has {len(values)} numbers where {frames} frames of {width} need {frames * width}")

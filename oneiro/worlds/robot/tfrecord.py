@@ -85,9 +85,10 @@ def crc32c(data: bytes) -> int:
         for byte in data:
             state = int(table[(state ^ byte) & 0xFF]) ^ state >> 8
         return state ^ 0xFFFFFFFF
-    lanes = 1 << (-(-len(data) // LANE) - 1).bit_length()
+    lanes = 1 << (-(-len(data) // LANE) - 1).bit_length()  # a power of two, so that sums can be joined pair by pair
     padded = np.zeros(lanes * LANE, np.uint8)
     padded[-len(data) :] = np.frombuffer(data, np.uint8)
+    # The usual starting value, all ones, is the same as turning the first four bytes over.
     padded[-len(data) :][:4] ^= 0xFF
     columns = padded.reshape(lanes, LANE).T.astype(np.uint32)
     states = np.zeros(lanes, np.uint32)
@@ -176,7 +177,7 @@ def read_integers(feature: Feature) -> np.ndarray:
                 while place < len(value):
                     entry, place = _varint(value, place)
                     numbers.append(entry)
-    return np.array(numbers, np.uint64).astype(np.int64)
+    return np.array(numbers, np.uint64).astype(np.int64)  # negative numbers are stored as their two's complement
 
 
 def _all(message: memoryview, wanted: int) -> Iterator[memoryview]:
@@ -211,7 +212,7 @@ def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
 def _varint(data: memoryview, place: int) -> tuple[int, int]:
     """The integer at `place`, and where it ends."""
     value = 0
-    for count, byte in enumerate(data[place : place + 10]):
+    for count, byte in enumerate(data[place : place + 10]):  # 64 bits in sevens: nothing longer is a number
         value |= (byte & 0x7F) << 7 * count
         if byte < 0x80:
             return value & 0xFFFFFFFFFFFFFFFF, place + count + 1

@@ -81,7 +81,7 @@ def click(visit: ShopVisit, choice: str, products: tuple[Product, ...]) -> ShopV
     if name is None:
         return None
     if name == BACK:
-        return ShopVisit()
+        return ShopVisit()  # a new search forgets results and options
     if visit.page == RESULTS:
         if name in (NEXT, PREVIOUS):
             return replace(visit, first=visit.first + (WINDOW if name == NEXT else -WINDOW))
@@ -94,5 +94,6 @@ def click(visit: ShopVisit, choice: str, products: tuple[Product, ...]) -> ShopV
     if name == BUY:
         return replace(visit, page=DONE)
     kind = next(kind for kind, values in products[visit.item].options if name in values)
+    # Of one kind only the last choice counts, as radio buttons work.
     kept = tuple(pair for pair in visit.chosen if pair[0] != kind)
     return replace(visit, chosen=(*kept, (kind, name)))

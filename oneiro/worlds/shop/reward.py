@@ -12,8 +12,7 @@ from __future__ import annotations
 import re
 from difflib import SequenceMatcher
 
-from oneiro.worlds.shop.products import Product, ShopWish
-from oneiro.worlds.shop.search import terms
+from oneiro.worlds.shop.products import Product, ShopWish, terms
 
 ALIKE = 85
 """Two phrases match above this token-set ratio."""

@@ -19,9 +19,8 @@ from oneiro.worlds.base import Step, World, WorldConfig, draw_level, in_split, l
 from oneiro.worlds.shop import pages
 from oneiro.worlds.shop.catalogue import make_products
 from oneiro.worlds.shop.pages import BACK, BUY, DONE, ITEM, NEXT, PREVIOUS, RESULTS, SEARCH, ShopVisit
-from oneiro.worlds.shop.products import Product, ShopWish, load
+from oneiro.worlds.shop.products import Index, Product, ShopWish, load
 from oneiro.worlds.shop.reward import reward
-from oneiro.worlds.shop.search import Index
 
 RESULTS_KEPT = 50
 LIMITS = tuple(10.0 * tens for tens in range(1, 100))
@@ -130,6 +129,7 @@ class WebShop(World):
 
     def _after(self, visit: ShopVisit, action: str) -> ShopVisit | None:
         """The page an action leads to; None if it is no action on this page."""
+        # Cut before it is matched: an action is what a model wrote, of any length.
         match = re.fullmatch(r"\s*(search|click)\s?\[(.{1,400})\]\s*", action[:500], re.IGNORECASE | re.DOTALL)
         if match is None:
             return None
@@ -162,7 +162,7 @@ class WebShop(World):
 
     def _way(self, visit: ShopVisit) -> int | None:
         """Actions until the product is bought as wished; None if it cannot be."""
-        for actions in range(100):
+        for actions in range(100):  # a bound, should a way lead in circles
             if visit.page == DONE:
                 return actions if self._worth(visit) == 1.0 else None
             action = self._towards(visit)
@@ -178,6 +178,7 @@ class WebShop(World):
         words = (product.title, f"{product.title} {product.query}", f"{product.title} {product.description}")
         ranks = {query: _rank(self.index.search(query, RESULTS_KEPT), self.goal.number) for query in words}
         query, rank = min(ranks.items(), key=lambda item: item[1])
+        # Brackets would end the action, and an action is read up to 400 characters.
         return query.replace("[", " ").replace("]", " ")[:390] if rank < RESULTS_KEPT else None
 
     def _values(self) -> list[str]:
@@ -207,6 +208,7 @@ def make_wish(rng: np.random.Generator, product: Product) -> ShopWish:
         chosen = [(kind, values[int(rng.integers(len(values)))]) for kind, values in product.options]
         wording = "".join(f", {kind}: {value}" for kind, value in chosen)
         wish = replace(wish, text=f"{wish.text}{wording}", options=tuple(value for _, value in chosen))
+    # A limit near the price tells products apart; one far above it would be met by any.
     affordable = [limit for limit in LIMITS if limit > product.price][:4]
     if affordable:
         limit = affordable[int(rng.integers(len(affordable)))]

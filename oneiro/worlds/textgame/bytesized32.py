@@ -17,7 +17,6 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.textgame.dataset import Rules, write_dataset
 from oneiro.worlds.textgame.state import State, Transition
 
-EXAMPLE_GAME = "dishwasher"
 ROWS = ("test.jsonl.gz", "train_changed.jsonl.gz", "train_unchanged.jsonl.gz")
 EXAMPLES = "examples.jsonl.gz"
 """The few transitions of the example game that prompts show."""

@@ -54,17 +54,19 @@ def _crawl_level(game: GameRules, number: int, split: str, config: CrawlConfig) 
     for step in range(config.max_steps):
         if scene.over or plan is None:
             return
-        planned = plan[0] if plan else "wait"
+        planned = plan[0] if plan else "wait"  # a finished plan whose game goes on
         possible, still = _sorted_commands(game, scene)
+        # Most commands cannot be done; all of them would drown the steps that change something.
         chosen = [still[i] for i in sorted(rng.permutation(len(still))[: config.still])]
         for count, command in enumerate(dict.fromkeys([planned, *possible, *chosen])):
             yield record(
                 game, scene, command, f"{game.name}/{split}-{number}/{step}.{count}", split, command == planned
             )
+        # Plans alone would never show what happens beside them.
         stray = bool(possible) and rng.random() < config.wander
         taken = possible[int(rng.integers(len(possible)))] if stray else planned
         scene = game.step(scene, taken).after
-        plan = solve(game, scene) if taken != planned else plan[1:]
+        plan = solve(game, scene) if taken != planned else plan[1:]  # the rest of a shortest plan is one
 
 
 def _sorted_commands(game: GameRules, scene: Scene) -> tuple[list[str], list[str]]:

@@ -129,6 +129,7 @@ def write_dataset(
     manifest = out / "data.json"
     if manifest.exists() and files.read_json(manifest).get("format") != FORMAT:
         raise OneiroError(f"{out} holds something else than text-game data; choose another folder")
+    # Old rows with a new manifest, or half of each, would read as whole.
     manifest.unlink(missing_ok=True)
     states, scores, tasks = _Table(), _Table(), dict[str, str]()
     lines: dict[str, list[str]] = {}

@@ -103,6 +103,7 @@ class GameRules(ABC):
         scene = Scene.from_state(situation.state, situation.score, situation.uuid_base)
         if scene is None:
             return None
+        # Tried out on a copy: whether the rules work on an imagined scene is only known by running them.
         ahead = scene.copy()
         try:
             self.tick(ahead)

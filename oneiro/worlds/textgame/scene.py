@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+import numpy as np
 
 from oneiro.worlds.textgame.state import Object, Score, State
 
@@ -66,7 +68,7 @@ class Scene:
 
         A possible scene has the player and a root, every other thing is in exactly one place, nothing is inside
         itself, and the score and all other numbers are of reasonable size. Whether a game's rules can go on from it
-        is for `Game.imagined` to say.
+        is for `GameRules.scene_of` to say.
         """
         points = score.get("score", 0)
         if not is_points(points):
@@ -78,6 +80,7 @@ class Scene:
             match = _NAME.fullmatch(str(thing.get("name")))
             names = thing.get("contains", [])
             inside = [uuids[name] for name in names if name in uuids]
+            # A name carries its uuid, and contents are listed by name: where the three disagree no scene is meant.
             if match is None or int(match[2]) != thing["uuid"] or len(inside) != len(names):
                 return None
             if not _reasonable(thing.get("properties", {})):
@@ -209,3 +212,46 @@ def _reasonable(value: Any) -> bool:
 def is_points(value: Any) -> bool:
     """Whether a score's value is a number of reasonable size: a model may have written anything."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < MAX_SCORE
+
+
+T = TypeVar("T")
+
+# Furnishing a scene: the things a game needs in a random order, and some it does not need -----------------------------
+
+Spec = tuple[str, str, dict[str, Any]]
+"""Noun, type and properties of a thing to be added."""
+
+CLUTTER: tuple[Spec, ...] = (
+    *(
+        (noun, "Object", {"isMoveable": True})
+        for noun in ("book", "spoon", "ball", "scarf", "pencil", "clock", "hat", "rope")
+    ),
+    ("basket", "Container", {"isContainer": True, "isMoveable": True}),
+    ("crate", "Container", {"isContainer": True}),
+    ("radio", "Device", {"isMoveable": True, "isActivatable": True, "isOn": False}),
+    ("lamp", "Device", {"isActivatable": True, "isOn": False}),
+    ("suitcase", "Container", {"isContainer": True, "isMoveable": True, "isOpenable": True, "isOpen": False}),
+)
+"""Things that play no part in any game, though commands work on them."""
+
+
+def place(scene: Scene, rng: np.random.Generator, inside: Thing, specs: Sequence[Spec]) -> None:
+    """Add things in a random order, so that the same thing has another uuid in another level."""
+    for index in rng.permutation(len(specs)):
+        noun, type_, properties = specs[index]
+        scene.add(noun, type_, inside, **properties)
+
+
+def clutter(rng: np.random.Generator, most: int = 2) -> list[Spec]:
+    """Up to `most` things that are of no use, each at most once."""
+    chosen = rng.permutation(len(CLUTTER))[: int(rng.integers(most + 1))]
+    return [CLUTTER[index] for index in chosen]
+
+
+def one_of(rng: np.random.Generator, options: Sequence[T]) -> T:
+    return options[int(rng.integers(len(options)))]
+
+
+def some_of(rng: np.random.Generator, options: Sequence[T], count: int) -> list[T]:
+    """`count` different options, in random order."""
+    return [options[index] for index in rng.permutation(len(options))[:count]]

@@ -77,7 +77,7 @@ class Transition(Situation):
     @property
     def gold(self) -> bool:
         """The published training filter: an object that stays has another property or other contents."""
-        if self.after is self.state:
+        if self.after is self.state:  # states are shared, so that an unchanged one is the same object
             return False
         after = by_uuid(self.after)
         return any(
@@ -152,6 +152,7 @@ def _edit_object(changes: dict[Place, Any], uuid: int, old: Object, new: Object)
             changes[uuid, key] = GONE  # a whole object says that it is empty
     for key in old.keys() | new.keys():
         if key == "contains":
+            # Counted and not compared as lists: the order of contents means nothing.
             delta = Counter(map(_child, new.get(key, ())))
             delta.subtract(map(_child, old.get(key, ())))
             changes.update({(uuid, key, child): count for child, count in delta.items() if count})

@@ -66,7 +66,7 @@ class TextGame(World):
             return self.ended(success=self.scene.won)
         stepped = self.game.step(self.scene, action)
         before, self.scene, self.reply = self.scene, stepped.after, stepped.reply
-        gained = (self.scene.score - before.score) / self.game.max_score
+        gained = (self.scene.score - before.score) / self.game.max_score  # rewards of an episode add up to at most 1
         return self.outcome(
             gained,
             done=self.scene.over,
@@ -145,6 +145,7 @@ class TextGame(World):
         self._plans[scene.key()] = plan
         for place, command in enumerate(plan or ()):
             scene = self.game.step(scene, command).after
+            # The rest of a shortest plan is a shortest plan, so an oracle that follows it need not search again.
             self._plans[scene.key()] = (plan or [])[place + 1 :]
 
     def _tree(self, thing: Thing, depth: int) -> list[str]:

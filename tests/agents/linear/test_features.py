@@ -49,11 +49,17 @@ def test_an_element_knows_its_column_its_row_and_the_name_before_it() -> None:
 
 def test_names_and_asked_words_are_told_apart() -> None:
     page = PageFeatures(STATE, ())
-    assert page.names == ["Blue Lamp"] and {"delivery", "parcel", "due"} <= page.asked
+    assert page.names == ["Blue Lamp"] and {"delivery", "parcel", "due"} <= page.intent_words
     assert (
-        page.called("Blue Lamp") == "is" and page.called("The blue lamp, new") == "has" and page.called("Lamp") == "in"
+        page.match_names("Blue Lamp") == "is"
+        and page.match_names("The blue lamp, new") == "has"
+        and page.match_names("Lamp") == "in"
     )
-    assert page.wanted("Due") == "whole" and page.wanted("Due soon") == "part" and page.wanted("Lamp") == "none"
+    assert (
+        page.match_words("Due") == "whole"
+        and page.match_words("Due soon") == "part"
+        and page.match_words("Lamp") == "none"
+    )
     assert page.here("Parcels") and not page.here("Due")
     assert page.arrived == "none" and page.shown == "is"
     assert PageFeatures(STATE.replace("/parcels", "/blue-lamp"), ()).arrived == "all"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from oneiro.agents.planning.base import Judged, Root
-from oneiro.agents.planning.proposals import EveryAction
+from oneiro.agents.planning.base import EveryAction, Judged, Root
 from oneiro.agents.planning.values import RuleValue
 from oneiro.tasks.base import Dynamics, Flaw, Imagined, Malformed
 

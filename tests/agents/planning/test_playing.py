@@ -10,11 +10,10 @@ import pytest
 
 from oneiro import worlds
 from oneiro.agents.planning.agent_model import AgentModel
-from oneiro.agents.planning.base import PlannerSettings, Proposed, Root
+from oneiro.agents.planning.base import PlannerSettings, PolicyProposals, Proposed, Root
 from oneiro.agents.planning.grids import every_action, grid_rule, lake_rule
 from oneiro.agents.planning.loading import load_planner
 from oneiro.agents.planning.policy import PlanningPolicy, VotePolicy, dialogue, make_planner, traces
-from oneiro.agents.planning.proposals import PolicyProposals
 from oneiro.agents.planning.textgames import observe, possible_commands, score_rule
 from oneiro.agents.planning.values import HeadValue, JudgeValue, RuleValue
 from oneiro.agents.policies import DreamingPolicy, ScriptedPolicy

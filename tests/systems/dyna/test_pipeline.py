@@ -80,7 +80,7 @@ class Given(DynaVariant):
     played = ("play",)
 
     def __init__(self, run: Run, settings: DynaSettings, variant: Variant, gaps: list[float]) -> None:
-        learner = SimpleNamespace(run=run, number=0, named=lambda stage: f"{stage}-0")
+        learner = SimpleNamespace(run=run, number=0, name_stage=lambda stage: f"{stage}-0")
         super().__init__(learner, SimpleNamespace(dyna=settings), variant)
         run.stage("play-0", lambda: {"steps": 7})
         self.gaps = gaps

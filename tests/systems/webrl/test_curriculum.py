@@ -130,6 +130,21 @@ def test_random_tasks_are_new_ones_of_all_templates_whatever_failed() -> None:
     assert {task.intent_template_id for task in grown.tasks} == set(NAMES)
 
 
+def test_learnable_tasks_come_from_templates_that_are_solved_now_and_then() -> None:
+    names = ("map/phone", "map/hours", "gitlab/star")
+    made = curriculum(tasks=12, choose="learnable", names=names)
+    phones, hours = ([task_of(name, number) for number in range(8)] for name in names[:2])
+    made.note(0, phones + hours * 12, [0.5] * 8 + [0.0] * 96)
+    # (4 + 1) / (8 + 2) and (0 + 1) / (96 + 2); nobody tried the third
+    assert made.learnability("map/phone") == made.learnability("gitlab/star") == 0.25
+    assert made.learnability("map/hours") == pytest.approx(1 / 98 * 97 / 98)
+    again = curriculum(tasks=12, choose="learnable", names=names)
+    again.restore(made.state())
+    assert again.solved == made.solved
+    grown = [task.intent_template_id for task in again.grow(1).tasks]
+    assert grown.count("map/phone") > grown.count("map/hours")
+
+
 def test_no_task_of_a_test_split_is_ever_grown() -> None:
     made = curriculum(tasks=3, names=("map/phone", "map/hours"))
     made.note(0, [task_of("map/phone")], [False])

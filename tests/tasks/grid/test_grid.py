@@ -13,8 +13,8 @@ from oneiro.tasks.answering import true_rows
 from oneiro.tasks.base import Dynamics, Flaw, Imagined, Malformed
 from oneiro.tasks.grid.model import GridModel, LearnedFrozenLake, LookupModel, TrueLake
 from oneiro.tasks.grid.predictor import GridLookup, GridPredictor, GridPredictorConfig, GridSituation, GridTransition
-from oneiro.worlds.choice import WorldChoice
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake, FrozenLakeConfig
+from oneiro.worlds.registry import WorldChoice
 
 SPACED = FrozenLakeConfig(view="spaced")
 

@@ -11,8 +11,7 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.seeds import generator
 from oneiro.tasks.textgame.parse import MARKER
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
-from oneiro.tasks.textgame.prompt import cut, pick_examples, rules_text
-from oneiro.tasks.textgame.rationale import rationale
+from oneiro.tasks.textgame.prompt import cut, pick_examples, rationale, rules_text
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl, own_rules
 from oneiro.worlds.textgame.games import game_named
 from oneiro.worlds.textgame.state import Transition

@@ -15,9 +15,8 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.worlds import check, make
 from oneiro.worlds.shop import pages
 from oneiro.worlds.shop.pages import ShopVisit
-from oneiro.worlds.shop.products import Product, ShopWish, load
+from oneiro.worlds.shop.products import Index, Product, ShopWish, load, terms
 from oneiro.worlds.shop.reward import BASIC_COLOURS, alike, reward, type_score
-from oneiro.worlds.shop.search import Index, terms
 
 DATA = Path(__file__).parents[4] / "shared" / "data" / "webshop"
 

@@ -54,9 +54,11 @@ class CurriculumSettings(Settings):
     """Tasks of a phase."""
     grow: bool = True
     """False: every phase attempts the given tasks, those of phase 0, in turn (the ablation without curriculum)."""
-    choose: Literal["failures", "random"] = "failures"
+    choose: Literal["failures", "random", "learnable"] = "failures"
     """`failures`: new tasks grow from failed ones, and the critic's band chooses among them. `random`: new tasks of any
-    trained template, with the same filters but the band.
+    trained template, with the same filters but the band. `learnable`: the same, each template as often as p (1 - p) of
+    its share p of solved attempts says, so that groups of attempts vary: growing from failures ends at templates that
+    nobody solves.
     """
     operators: OperatorShares = OperatorShares()
     recency: float = Field(0.5, gt=0, le=1)
@@ -119,13 +121,19 @@ class Curriculum:
         self.seen: set[str] = set()
         self.lengths: dict[str, float] = {}
         """Template -> actions of its oracle, as last measured."""
+        self.solved: dict[str, list[float]] = {}
+        """Template -> tasks of the last phase that had any, and how many of them were solved."""
 
     # What it remembers ------------------------------------------------------------------------------------------------
 
-    def note(self, phase: int, tasks: Sequence[Task], done: Sequence[bool]) -> None:
-        """The outcome of a phase's tasks."""
+    def note(self, phase: int, tasks: Sequence[Task], solved: Sequence[float]) -> None:
+        """The outcome of a phase's tasks: which share of the attempts at each was a success."""
         self.seen.update(task_key(task) for task in tasks)
-        self.failures += [(phase, task) for task, success in zip(tasks, done, strict=True) if not success]
+        self.failures += [(phase, task) for task, share in zip(tasks, solved, strict=True) if not share]
+        latest: dict[str, list[float]] = {}
+        for task, share in zip(tasks, solved, strict=True):
+            latest.setdefault(str(task.intent_template_id), []).append(float(share))
+        self.solved |= {name: [len(shares), sum(shares)] for name, shares in latest.items()}
 
     def state(self) -> dict[str, Any]:
         """Plain JSON; `restore` takes it back."""
@@ -133,11 +141,12 @@ class Curriculum:
             "failures": [[phase, task.model_dump(mode="json")] for phase, task in self.failures],
             "seen": sorted(self.seen),
             "lengths": dict(sorted(self.lengths.items())),
+            "solved": dict(sorted(self.solved.items())),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         self.failures = [(int(phase), Task.model_validate(task)) for phase, task in state["failures"]]
-        self.seen, self.lengths = set(state["seen"]), dict(state["lengths"])
+        self.seen, self.lengths, self.solved = set(state["seen"]), dict(state["lengths"]), dict(state["solved"])
 
     def draw(self, template: Template, rng: np.random.Generator) -> Task | None:
         """A task of a template."""
@@ -230,14 +239,23 @@ class Curriculum:
             proposed.remove(own[0])
             return own[0], "generated"
         failures = [(then, task) for then, task in self.failures if task.sites[0] == site]
-        if not failures or self.settings.choose == "random":
+        if not failures or self.settings.choose != "failures":
             here = [template for template in self.templates.values() if template.site == site]
-            return self.draw(here[int(rng.integers(len(here)))], rng), "new"
+            weights = np.array([self.learnability(template.name) for template in here])
+            if self.settings.choose != "learnable":
+                weights = np.ones(len(here))
+            return self.draw(here[int(rng.choice(len(here), p=weights / weights.sum()))], rng), "new"
         weights = np.array([self.settings.recency ** (phase - then) for then, _ in failures])
         _, seed_task = failures[int(rng.choice(len(failures), p=weights / weights.sum()))]
         shares = np.array([getattr(self.settings.operators, name) for name in OPERATORS], np.float64)
         name = OPERATORS[int(rng.choice(len(OPERATORS), p=shares / shares.sum()))]
         return self.apply(name, seed_task, rng, world), name
+
+    def learnability(self, template: str) -> float:
+        """p (1 - p), with one success and one failure added: a template that nobody tried is worth a try."""
+        tasks, solved = self.solved.get(template, (0, 0))
+        share = (solved + 1) / (tasks + 2)
+        return share * (1 - share)
 
     def apply(self, operator: str, task: Task, rng: np.random.Generator, world: WebWorld) -> Task | None:
         """A new task from an old one; None where the operator finds none."""
@@ -287,7 +305,7 @@ class Curriculum:
 
     def _proposals(self, phase: int, tried: int, wanted: int) -> list[Task]:
         """Tasks that the generator model proposes, those with a grader; none where there is no generator."""
-        if self.settings.generator is None or not self.failures or self.settings.choose == "random":
+        if self.settings.generator is None or not self.failures or self.settings.choose != "failures":
             return []
         rng = generator(self.seed, "generator", phase, tried)
         by_site: dict[str, list[Task]] = {}

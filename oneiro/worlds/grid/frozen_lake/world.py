@@ -91,7 +91,7 @@ class FrozenLake(World):
         config = self.config
         level = level_for(config.size, config.frozen_probability, self.seed, self.split, config.pack)
         self.lake, self.start = level.lake, level.lake.player
-        self.__dict__.pop("_values", None)
+        self.__dict__.pop("_values", None)  # of the level before
         self._slips = slips(self.seed, self.member)
         return self.render(), {"key": level.key, "canonical": level.canonical, "optimum": level.optimum}
 
@@ -144,6 +144,8 @@ class FrozenLake(World):
         best = self.ceiling()
         if self.over or best <= 0:
             return None
+        # With budget to spare many moves keep the best chance, dawdling among them; the shortest horizon rules those
+        # out.
         horizon = next(t for t in range(1, self.remaining + 1) if self._values[t, self.lake.player] >= best - 1e-12)
         chances = move_values(self._values[horizon - 1], self.config.size, self.config.success_rate)
         return WORDS[int(chances[self.lake.player].argmax())]
@@ -161,10 +163,10 @@ def level_for(
     if pack is not None:
         return packs.pick(pack, seed, split, level_in, size)
 
-    def drawn(rng: np.random.Generator) -> LakeLevel | None:
+    def draw_lake(rng: np.random.Generator) -> LakeLevel | None:
         return draw(rng, size, frozen_probability, split)
 
-    return draw_level("frozen-lake", seed, split, drawn, lambda level: level.key)[0]
+    return draw_level("frozen-lake", seed, split, draw_lake, lambda level: level.key)[0]
 
 
 def level_in(text: str, optimum: int, size: int) -> LakeLevel:
@@ -238,7 +240,7 @@ def move_values(values: NDArray[np.float64], size: int, success_rate: float) -> 
 def success_values(lake: Lake, success_rate: float, actions: int) -> NDArray[np.float64]:
     """[actions + 1, cells]: the best chance to reach the goal from each cell with that many actions left."""
     values = np.zeros((actions + 1, lake.size**2))
-    values[:, lake.goal] = 1.0
+    values[:, lake.goal] = 1.0  # with any number of actions left, none among them
     walkable = np.ones(lake.size**2, bool)
     walkable[[lake.goal, *lake.holes]] = False
     for left in range(1, actions + 1):
@@ -250,7 +252,7 @@ def success_values(lake: Lake, success_rate: float, actions: int) -> NDArray[np.
 def path_length(holes: NDArray[np.bool_], size: int, start: int, goal: int) -> int | None:
     """Moves on the shortest way from start to goal around the holes; None where there is none."""
     table = neighbours(size)
-    seen = holes.copy()
+    seen = holes.copy()  # as if visited: nobody walks there
     seen[start] = True
     frontier, length = np.array([start]), 0
     while frontier.size and not seen[goal]:
@@ -275,7 +277,7 @@ class TargetLake(FrozenLake):
         cells = [cell for cell in range(self.lake.size**2) if self._chance(cell) > 0]
         rng = generator("frozen-lake", "target", self.seed)
         self.target = cells[int(rng.integers(len(cells)))] if cells else -1
-        return observation, {**info, "optimum": None, "target": self.target}
+        return observation, {**info, "optimum": None, "target": self.target}  # the old optimum leads to the old goal
 
     def step(self, action: str) -> Step:
         if self.over:
@@ -297,6 +299,7 @@ class TargetLake(FrozenLake):
         lake = self.lake
         if target in (lake.player, lake.goal) or target in lake.holes:
             return 0.0
+        # The old goal ends an episode in vain, as a hole does.
         other = Lake(lake.size, lake.holes | {lake.goal}, target, lake.player)
         return float(success_values(other, self.config.success_rate, self.remaining)[-1, lake.player])
 
@@ -312,5 +315,5 @@ def best_possible(world: FrozenLake, seeds: list[int]) -> list[float]:
     chances = []
     for seed in seeds:
         world.reset(seed=seed, options={"split": "eval"})
-        chances.append(float(np.clip(world.ceiling(), 0, 1)))
+        chances.append(float(np.clip(world.ceiling(), 0, 1)))  # sums of probabilities may exceed 1 by rounding
     return chances

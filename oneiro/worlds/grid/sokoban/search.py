@@ -64,6 +64,7 @@ class Distances:
         width = np.uint64(self.width)
         reached = frontier << width
         reached |= frontier >> width
+        # Bits of the last column would wrap into the next row.
         reached |= (frontier & self._not_last) << ONE
         reached |= (frontier & self._not_first) >> ONE
         pulled = np.where(frontier[self._source] & self._stands, self._lands, np.uint64(0))
@@ -104,9 +105,9 @@ class Distances:
         before = np.broadcast_to(placements, (boxes, 4, *placements.shape)).copy()
         for box in range(boxes):
             before[box, :, :, box] = came[box]
-        before.sort(axis=-1)
+        before.sort(axis=-1)  # boxes are interchangeable, and ranks are of sorted choices
         source = self._binomial[np.arange(boxes), before].sum(axis=-1)
-        source[blocked] = 0
+        source[blocked] = 0  # any valid index: what lands there is masked below
         stands = np.broadcast_to(bits[now], source.shape)
         landing = np.where(blocked, np.uint64(0), bits[lands])
         shape = (boxes * 4, len(placements))

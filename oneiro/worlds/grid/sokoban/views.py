@@ -120,6 +120,7 @@ def read(view: str, shown: str, glyphs: SokobanGlyphs) -> Room | None:
         room = _read_grid(shown, " " if view == "spaced" else "", glyphs)
     else:
         return None
+    # Shown again and compared: coordinates beside a grid that say something else make the text no view at all.
     return room if room is not None and VIEWS[view](room, glyphs) == shown else None
 
 
@@ -155,7 +156,7 @@ def _read_grid(grid: str, between: str, glyphs: SokobanGlyphs) -> Room | None:
         return sum(1 << cell for cell, code in enumerate(cells) if code in kinds)
 
     player = mask(PLAYER, PLAYER_ON_TARGET)
-    if player.bit_count() != 1:
+    if player.bit_count() != 1:  # a predicted grid may have none, or several
         return None
     floor = mask(FLOOR, TARGET, STORED, BOX, PLAYER, PLAYER_ON_TARGET)
     targets = mask(TARGET, STORED, PLAYER_ON_TARGET)

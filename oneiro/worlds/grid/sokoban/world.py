@@ -111,6 +111,7 @@ class Sokoban(World):
         self.words = self.config.words.all()
         self.actions = self.words
         self._direction = {word.strip().lower(): way for way, word in enumerate(self.words)}
+        # Steps in a mask of cells, row by row.
         self._shifts = tuple(down * self.config.width + right for down, right in SHIFTS)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
@@ -198,7 +199,7 @@ def move(room: Room, shift: int) -> Room:
         behind = ahead + shift
         if not floor >> behind & 1 or boxes >> behind & 1:
             return room
-        boxes ^= 1 << ahead | 1 << behind
+        boxes ^= 1 << ahead | 1 << behind  # off the one cell, onto the other
     return Room(height, width, floor, targets, boxes, ahead)
 
 
@@ -213,6 +214,7 @@ def level_in(text: str, optimum: int, size: tuple[int, int, int]) -> SokobanLeve
     height, width, player = room.height - 2, room.width - 2, (row - 1) * (room.width - 2) + column - 1
     floor, targets, boxes = (inner(mask, room.width) for mask in (room.floor, room.targets, room.boxes))
     level = SokobanLevel(height, width, floor, targets, boxes, player, optimum)
+    # The inside is all that a level keeps: a gap in the border would close without a word.
     if room_of(level) != room:
         raise ValueError("is not closed by walls")
     if not optimum or Distances(height, width, floor, targets, size[2]).distance(boxes, player, optimum) != optimum:

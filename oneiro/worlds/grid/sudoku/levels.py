@@ -113,6 +113,7 @@ def rearrangements(size: int) -> NDArray[np.int64]:
 def draw(rng: np.random.Generator, size: int, clues: int, split: str | None) -> Puzzle | None:
     """A puzzle with that many clues; None if the grid is of the other split or cannot be thinned out that far."""
     solution = full_grid(rng, size)
+    # Before clues are taken away, which is the slow part.
     if split is not None and solution_held_out(solution) != (split == "eval"):
         return None
     cells = list(solution)
@@ -121,6 +122,7 @@ def draw(rng: np.random.Generator, size: int, clues: int, split: str | None) -> 
         if left == clues:
             break
         digit, cells[cell] = cells[cell], 0
+        # Another digit that also works here is a second solution, so this clue has to stay.
         if any(solvable(cells, size, cell, other) for other in range(1, size + 1) if other != digit):
             cells[cell] = digit
         else:
@@ -175,6 +177,7 @@ def solutions(cells: Sequence[int], size: int, limit: int = 2) -> list[tuple[int
             open_ = every & ~used
             if best < 0 or open_.bit_count() < choices.bit_count():
                 best, choices = cell, open_
+                # A cell without a choice, or with one, cannot be beaten.
                 if open_.bit_count() <= 1:
                     break
         if best < 0:

@@ -110,6 +110,7 @@ class Sudoku(World):
 
     def random_action(self, rng: np.random.Generator) -> str:
         """A random digit in a random empty cell."""
+        # A full, wrong board still needs an action.
         empty = [cell for cell, digit in enumerate(self.board.cells) if not digit] or [0]
         return self._words((int(rng.choice(empty)), int(rng.integers(1, self.board.size + 1))))
 
@@ -139,6 +140,8 @@ class Sudoku(World):
         queue = deque([(self.board.cells, list[Move]())])
         seen = {self.board.cells}
         best: list[Move] | None = None
+        # Breadth first, so that the first finished board needs the fewest detours; settling may still make a later one
+        # shorter.
         while queue and len(seen) < DETOURS:
             cells, moves = queue.popleft()
             cells, moves = self._settle(cells, moves)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from oneiro.worlds.textgame.clutter import Spec, clutter, place, some_of
 from oneiro.worlds.textgame.game import GameRules
-from oneiro.worlds.textgame.scene import Scene, Thing
+from oneiro.worlds.textgame.scene import Scene, Spec, Thing, clutter, place, some_of
 
 COLOURS = ("grey", "white", "black", "red", "green", "yellow")
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from oneiro.worlds.textgame.clutter import Spec, clutter, one_of, place
 from oneiro.worlds.textgame.game import GameRules
-from oneiro.worlds.textgame.scene import Scene, Thing
+from oneiro.worlds.textgame.scene import Scene, Spec, Thing, clutter, one_of, place
 from oneiro.worlds.textgame.verbs import Verb
 
 VESSELS = ("Kettle", "Cup")
@@ -99,7 +98,7 @@ Cupboard: isOpenable; what is in it is out of reach while it is closed.
             ("cupboard", "Cupboard", {"isContainer": True, "isOpenable": True, "isOpen": bool(rng.integers(2))}),
         ]
         place(scene, rng, scene.room, things + clutter(rng))
-        hidden = scene.the("Cupboard") if rng.integers(3) else scene.room
+        hidden = scene.the("Cupboard") if rng.integers(3) else scene.room  # hidden in two levels of three
         scene.add("tea bag", "TeaBag", hidden, isMoveable=True)
 
     def tick(self, scene: Scene) -> None:
@@ -119,7 +118,7 @@ Cupboard: isOpenable; what is in it is out of reach while it is closed.
         if scene.of_type("Tea"):
             return 2, True, True
         boils = any(water["temperature"] >= BOILING for water in scene.of_type("Water"))
-        return max(scene.score, int(boils)), False, False
+        return max(scene.score, int(boils)), False, False  # boiling water that was poured away counts
 
     def useful(self, scene: Scene) -> set[str]:
         return {

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from oneiro.worlds.textgame.clutter import Spec, clutter, one_of, place, some_of
 from oneiro.worlds.textgame.game import GameRules
-from oneiro.worlds.textgame.scene import Scene, Thing
+from oneiro.worlds.textgame.scene import Scene, Spec, Thing, clutter, one_of, place, some_of
 from oneiro.worlds.textgame.verbs import Verb
 
 SNACKS = ("apple", "cookie", "pretzel", "muffin", "orange juice", "sandwich")

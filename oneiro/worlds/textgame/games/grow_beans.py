@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from oneiro.worlds.textgame.clutter import Spec, clutter, one_of, place
 from oneiro.worlds.textgame.game import GameRules
-from oneiro.worlds.textgame.scene import Scene, Thing
+from oneiro.worlds.textgame.scene import Scene, Spec, Thing, clutter, one_of, place
 from oneiro.worlds.textgame.verbs import Verb
 
 SPROUTS_AT = 2
@@ -98,7 +97,7 @@ SoilBag: enough soil for one pot. Barrel: never empty. Beans: isMoveable.
 
     def tick(self, scene: Scene) -> None:
         pot = scene.the("Pot")
-        if not pot["moisture"]:
+        if not pot["moisture"]:  # a dry pot neither dries nor grows
             return
         pot["moisture"] -= 1
         plants = [thing for thing in scene.inside(pot) if thing.type in PLANTS]

@@ -6,9 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from oneiro.worlds.textgame.clutter import clutter, one_of, place, some_of
 from oneiro.worlds.textgame.game import GameRules
-from oneiro.worlds.textgame.scene import AGENT, Scene, Thing
+from oneiro.worlds.textgame.scene import AGENT, Scene, Thing, clutter, one_of, place, some_of
 from oneiro.worlds.textgame.verbs import Verb, can_open
 
 ROOMS = ("hall", "attic", "cellar", "study", "pantry", "bedroom")
@@ -132,6 +131,7 @@ Holder: isContainer and isOpenable; what is in it is out of reach while it is cl
         ]
         for left, right in pairwise(rooms):
             is_open = bool(rng.integers(2))
+            # A thing is in one place, so a door is one thing in each room.
             for here, there in ((left, right), (right, left)):
                 scene.add("door", "Door", here, isOpenable=True, isOpen=is_open, leadsTo=there.name)
         right_colour, wrong_colour = some_of(rng, COLOURS, 2)
@@ -142,6 +142,7 @@ Holder: isContainer and isOpenable; what is in it is out of reach while it is cl
             one_of(rng, HOLDERS), "Holder", one_of(rng, rooms), isContainer=True, isOpenable=True, isOpen=False
         )
         scene.add(f"{right_colour} key", "Key", holder, isMoveable=True, colour=right_colour)
+        # A key that fits nothing, in plain sight: who takes the first key has learned no colours.
         scene.add(f"{wrong_colour} key", "Key", one_of(rng, rooms), isMoveable=True, colour=wrong_colour)
         place(scene, rng, one_of(rng, rooms), clutter(rng, 1))
         scene.move(scene.things[AGENT], one_of(rng, rooms))
@@ -156,7 +157,7 @@ Holder: isContainer and isOpenable; what is in it is out of reach while it is cl
         if not chest["isLocked"]:
             return 2, False, False
         fits = any(scene.is_carried(key) and key["colour"] == chest["colour"] for key in scene.of_type("Key"))
-        return max(scene.score, int(fits)), False, False
+        return max(scene.score, int(fits)), False, False  # a key that was put down again has been carried
 
     def useful(self, scene: Scene) -> set[str]:
         key, holder = f"{scene.the('Chest')['colour']} key", scene.the("Holder").noun

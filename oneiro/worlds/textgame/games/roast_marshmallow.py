@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from oneiro.worlds.textgame.clutter import Spec, clutter, one_of, place
 from oneiro.worlds.textgame.game import GameRules
-from oneiro.worlds.textgame.scene import Scene, Thing
+from oneiro.worlds.textgame.scene import Scene, Spec, Thing, clutter, one_of, place
 from oneiro.worlds.textgame.verbs import Verb
 
 GOLDEN = 2
@@ -128,6 +127,7 @@ Marshmallow: golden when roasted is {GOLDEN}; when roasted is greater, it is bur
         pit = scene.the("FirePit")
         if not pit["isBurning"]:
             return
+        # Logs first and then the loss, as the rules say: wood put in at the last moment keeps the fire alive.
         for log in scene.contents_of_type(pit, "Log"):
             pit["fuel"] += log["burns"]
             scene.remove(log)
@@ -141,7 +141,7 @@ Marshmallow: golden when roasted is {GOLDEN}; when roasted is greater, it is bur
         if not food:
             return 3, True, True
         if food[0]["roasted"] > GOLDEN:
-            return scene.score, True, False
+            return scene.score, True, False  # burnt: what was reached before stays reached
         made = 2 if food[0]["roasted"] == GOLDEN else int(scene.the("FirePit")["isBurning"])
         return max(scene.score, made), False, False
 
