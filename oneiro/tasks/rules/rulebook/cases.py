@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Annotated
 
 import numpy as np
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from oneiro.recipe import Settings
 from oneiro.runtime import seeds
-from oneiro.worlds.rules.rulebook.drawing import Game, alter, draw_game, draw_things, redraw
-from oneiro.worlds.rules.rulebook.language import Machine, Outcome, Rulebook, Things, write
+from oneiro.worlds.rules.rulebook.drawing import RULES, Game, alter, draw_game, draw_things, redraw
+from oneiro.worlds.rules.rulebook.language import MAX_RULES, Machine, Outcome, Rulebook, Things, write
 from oneiro.worlds.rules.rulebook.words import Names
 
 MOST_RULES = 3
@@ -29,14 +30,26 @@ EXAMPLE_TRIES = 12
 """Actions that are tried for an example in which something changes."""
 
 
+def _check_bounds(rules: tuple[int, int]) -> tuple[int, int]:
+    if not 2 <= rules[0] <= rules[1] <= MAX_RULES:
+        raise ValueError(f"expected the fewest and the most rules of a book, from 2 to {MAX_RULES}")
+    return rules
+
+
+RuleBounds = Annotated[tuple[int, int], AfterValidator(_check_bounds)]
+Share = Annotated[float, Field(ge=0)]
+
+
 class RulebookDataSettings(Settings):
     """Which games are drawn, and what is asked about them."""
 
     names: Names = "new"
     """Invented names, other ones for test games; or a few names that all games share, for models made from nothing."""
+    rules: RuleBounds = RULES
+    """Fewest and most rules of a book."""
     questions: int = Field(8, ge=1, le=32)
     """Actions asked about in each training scene; they share one reading of rules and objects."""
-    shares: tuple[float, float, float, float] = (0.15, 0.3, 0.3, 0.25)
+    shares: tuple[Share, Share, Share, Share] = (0.15, 0.3, 0.3, 0.25)
     """Of the questions, those in which 0, 1, 2 and at least 3 rules change something, where the scene has such."""
     test_books: int = Field(300, ge=1)
     """Test games, one scene each."""
@@ -107,7 +120,7 @@ class Scenes:
 
     def draw(self, number: int) -> list[RuleCase]:
         rng = seeds.generator(self.seed, "rulebooks", self.name, number)
-        game = draw_game(rng, self.settings.names, self.held_out)
+        game = draw_game(rng, self.settings.names, self.held_out, self.settings.rules)
         things, clock = draw_things(rng, game), int(rng.integers(CLOCK))
         seen = observe(rng, game, self.examples) if self.examples else ()
         first = f"{self.name}-{number}"

@@ -41,8 +41,9 @@ class RulebookPredictorConfig(BaseModel):
     """What is known of the game: its rules, steps that were observed in it, both, or neither."""
     examples: int = Field(8, ge=1, le=32)
     """Observed steps, where the context has them; each verb in its turn."""
-    focus: bool = False
-    """Repeat the objects that the action names beside it: a small model need not look for them."""
+    objects: Literal["all", "named"] = "all"
+    """Show all objects before the action; or, beside it, only those that it names, which a small model need not look
+    for. Rules of the clock change others too: `named` is for books of at most 3 rules, which have no clock."""
     reward: Literal["binary", "shaped"] = "shaped"
     """1 for an exact answer; or half of that and half the overlap of true and claimed changes."""
 
@@ -73,10 +74,13 @@ class RulebookPredictor(Predictor[RuleCase, Messages, str, Prediction]):
         if config.observed:
             seen = "\n".join(describe_step(game, one) for one in case.examples[: config.observed])
             parts.append(f"Seen:\n{seen}")
-        rows = "\n".join(game.describe(case.things, place) for place in range(len(case.things)))
-        focus = "".join(f"\n{game.describe(case.things, place)}" for place in case.chosen) if config.focus else ""
         # The clock's rules apply in steps whose number three divides: the number of this step, not of those taken.
-        parts.append(f"Step {case.clock + 1}:\n{rows}\n{ASKED}{case.action}{focus}")
+        if config.objects == "all":
+            rows = "\n".join(game.describe(case.things, place) for place in range(len(case.things)))
+            parts.append(f"Step {case.clock + 1}:\n{rows}\n{ASKED}{case.action}")
+        else:
+            rows = "\n".join(game.describe(case.things, place) for place in case.chosen)
+            parts.append(f"Step {case.clock + 1}\n{ASKED}{case.action}\n{rows}")
         return [{"role": "user", "content": "\n\n".join(parts)}]
 
     def target(self, case: RuleCase) -> str:

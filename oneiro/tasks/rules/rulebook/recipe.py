@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.tasks.recipe import AnswerEvaluationSettings, AnsweringRecipe
 from oneiro.tasks.rules.rulebook.cases import RulebookDataSettings
 from oneiro.tasks.rules.rulebook.predictor import RulebookPredictorConfig
 from oneiro.tasks.rules.rulebook.written import WrittenDataSettings, WrittenPredictorConfig
+from oneiro.worlds.rules.rulebook.drawing import RULES
 
 
 class RulebookEvaluationSettings(AnswerEvaluationSettings):
@@ -30,6 +32,14 @@ class RulebookRecipe(AnsweringRecipe):
     data: RulebookDataSettings = RulebookDataSettings()
     sampling: SamplingSettings = SamplingSettings(max_tokens=96)
     evaluation: RulebookEvaluationSettings = RulebookEvaluationSettings()
+
+    @model_validator(mode="after")
+    def _answerable(self) -> RulebookRecipe:
+        if self.task.objects == "named" and self.data.rules[1] >= RULES[0]:
+            raise OneiroError(
+                f"task.objects=named hides objects that rules of the clock change; keep data.rules below {RULES[0]}"
+            )
+        return self
 
 
 class WrittenEvaluationSettings(AnswerEvaluationSettings):

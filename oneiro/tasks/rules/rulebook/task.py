@@ -36,7 +36,7 @@ from oneiro.tasks.rules.rulebook.evaluation import (
 from oneiro.tasks.rules.rulebook.predictor import RulebookPredictor, RulebookPredictorConfig, cut
 from oneiro.tasks.rules.rulebook.recipe import RulebookRecipe
 from oneiro.tasks.rules.rulebook.rollout import Trajectory, exact_by_depth, trajectories
-from oneiro.tasks.task import AFTER, RL
+from oneiro.tasks.task import AFTER, RL, evaluation_stage
 
 _RL = {AFTER: RL}
 TEXTS = 400
@@ -221,9 +221,8 @@ class RulebookTask(AnsweringTask[RulebookPredictor, RuleCase]):
         return trajectories(list(starts.values())[: self.recipe.evaluation.trajectories], self.recipe.seed)
 
     def evaluate(self, engine: Engine, name: str) -> dict[str, Any]:
-        stage = {AFTER: "evaluate-rlvr", self.before: "evaluate-base"}.get(name, f"evaluate-{name}")
         predictor, model, (cases, twins) = self.predictor, self.answering(engine), self.test
-        answers = self.answers(model, [*cases, *twins], stage)
+        answers = self.answers(model, [*cases, *twins], evaluation_stage(name))
         rows: dict[str, Any] = {"": measure(predictor, cases, twins, answers)}
         if self.recipe.evaluation.controls:
             wrong = model([with_wrong_rules(case, 0) for case in [*cases, *twins]])

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from oneiro.recipe import Settings
 from oneiro.runtime import seeds
 from oneiro.tasks.base import Flaw, Malformed, Messages, Predictor, Reward
-from oneiro.tasks.rules.rulebook.cases import Observed, observe, run
+from oneiro.tasks.rules.rulebook.cases import Observed, RuleBounds, observe, run
 from oneiro.tasks.rules.rulebook.enumeration import enumerate_rules
 from oneiro.tasks.rules.rulebook.predictor import describe_step
 from oneiro.worlds.rules.rulebook.drawing import Game, draw_game, draw_things
@@ -37,8 +37,10 @@ class WrittenDataSettings(Settings):
 
     names: Names = "new"
     """Invented names, other ones for test games; or a few names that all games share."""
-    rules: tuple[int, int] = (2, 3)
+    rules: RuleBounds = (2, 3)
     """Fewest and most rules of a book."""
+    quiet: float = Field(0.05, ge=0, lt=1)
+    """Of the training games, those of which only verbs without rules are seen: the right table has no rules."""
     held_out_steps: int = Field(12, ge=1)
     """Steps of each game that are not shown: the reward is the share of them that the written rules reproduce."""
     test_books: int = Field(200, ge=1)
@@ -77,6 +79,8 @@ def draw_case(
     game = draw_game(rng, settings.names, held_out, settings.rules)
     # Verbs without rules would fill half of the steps with nothing.
     verbs = sorted({rule.trigger.name for rule in game.book.rules if rule.trigger.kind == "verb"})
+    if not held_out and rng.random() < settings.quiet:
+        verbs = [verb.name for verb in game.book.verbs if verb.name not in verbs]
     seen, hidden = observe(rng, game, steps, verbs), observe(rng, game, settings.held_out_steps, verbs)
     start = draw_things(rng, game) if held_out else ()
     goal = draw_goal(rng, game, start, DISTANCE) if held_out else ()
@@ -122,8 +126,9 @@ class WrittenPredictor(Predictor[WrittenCase, Messages, str, Rulebook]):
         return [{"role": "user", "content": f"{steps}\n{ASKED}"}]
 
     def target(self, case: WrittenCase) -> str:
-        """The rules that the game was drawn with: one right table among many."""
-        return str(case.game.book)
+        """The rules that the game was drawn with: one right table among many. None where nothing was seen to change."""
+        seen = any(one.things != one.after for one in case.seen)
+        return str(case.game.book) if seen else NO_RULES
 
     def parse(self, text: str, case: WrittenCase) -> Rulebook | Malformed:
         if not text.strip():
@@ -147,7 +152,11 @@ class WrittenPredictor(Predictor[WrittenCase, Messages, str, Rulebook]):
 
     def baselines(self, train: Sequence[WrittenCase] = ()) -> dict[str, Callable[[WrittenCase], str]]:
         """No rules at all, the shortest table that an enumerative search finds, and the true rules."""
-        return {"no rules": lambda case: NO_RULES, "enumerative search": self.enumerated, "true rules": self.target}
+        return {
+            "no rules": lambda case: NO_RULES,
+            "enumerative search": self.enumerated,
+            "true rules": lambda case: str(case.game.book),
+        }
 
     def enumerated(self, case: WrittenCase) -> str:
         return str(enumerate_rules(case.game, case.seen[: self.config.steps])) or NO_RULES

@@ -32,7 +32,7 @@ from oneiro.tasks.rules.rulebook.written import (
     draw_case,
     plan_succeeds,
 )
-from oneiro.tasks.task import AFTER, RL
+from oneiro.tasks.task import AFTER, RL, evaluation_stage
 
 _RL = {AFTER: RL}
 TEXTS = 400
@@ -154,8 +154,7 @@ class WrittenTask(AnsweringTask[WrittenPredictor, WrittenCase]):
         return {"cells": {name: vars(bootstrap(values)) for name, values in figures.items()}, "values": figures}
 
     def evaluate(self, engine: Engine, name: str) -> dict[str, Any]:
-        stage = {AFTER: "evaluate-rlvr", self.before: "evaluate-base"}.get(name, f"evaluate-{name}")
-        answers = self.answers(self.answering(engine), self.test, stage)
+        answers = self.answers(self.answering(engine), self.test, evaluation_stage(name))
         row = self.measure(lambda case: answers[case.id])
         shown = ", ".join(f"{column} {cell['value']:.1%}" for column, cell in row["cells"].items() if cell["n"])
         self.run.say(f"{name}: {shown}")

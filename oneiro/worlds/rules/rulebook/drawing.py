@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from oneiro.runtime import seeds
-from oneiro.worlds.base import level_key
+from oneiro.runtime.errors import OneiroError
+from oneiro.worlds.base import DRAWS, level_key
 from oneiro.worlds.rules.rulebook.language import (
     LARGEST,
     Condition,
@@ -111,11 +112,12 @@ def draw_game(
     """A game of training (`held_out` false) or of evaluation; None: of either, each as often as the other."""
     held_out = bool(rng.random() < 0.5) if held_out is None else held_out
     words = vocabulary(names, held_out)
-    while True:  # a book in four has a held-out link
+    for _ in range(DRAWS):  # at least one book in four is of either side
         verbs = tuple(Verb(name, 1 if place < 2 else 2) for place, name in enumerate(pick(rng, words.verbs, VERBS)))
         book = draw_book(rng, words.properties(rng), tuple(pick(rng, verbs, VERBS)), rules)
         if any(map(is_held_out, links(book))) is held_out:
             return Game(book, tuple(pick(rng, words.objects, int(rng.integers(6, 10)))))
+    raise OneiroError(f"no book of {rules[0]} to {rules[1]} rules in {DRAWS} draws; choose other numbers of rules")
 
 
 def draw_things(rng: np.random.Generator, game: Game) -> Things:

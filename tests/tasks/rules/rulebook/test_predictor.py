@@ -61,8 +61,8 @@ def test_a_context_may_be_examples_both_or_nothing() -> None:
     assert f"Seen:\n{seen}\n\nStep 2" in prompts["examples"] and "Rules" not in prompts["examples"]
     assert prompts["both"].startswith("Rules:") and prompts["both"].count(seen) == 1
     assert prompts["none"].startswith("Step 2:")
-    focus = RulebookPredictor(RulebookPredictorConfig(focus=True)).shown(case)
-    assert focus.endswith("Do: zop tok vud\ntok: heat 5 open no tint red\nvud: heat 1 open yes tint blue")
+    named = RulebookPredictor(RulebookPredictorConfig(objects="named")).shown(replace(case, action="mib vud"))
+    assert named == f"Rules:\n{RULES}\n\nStep 2\nDo: mib vud\nvud: heat 1 open yes tint blue"
 
 
 @pytest.mark.parametrize(
@@ -205,6 +205,8 @@ def test_measures_count_rules_pairs_and_books() -> None:
     assert right["3 rules"]["n"] == 0 and right["changed"]["n"] == 2
     half = measure(task, [one, two, still], [other], {"test-0-0": task.target(one), "test-0-0-twin": "nothing"})
     assert [half[part]["value"] for part in ("changed", "2 rules", "1 rule", "pairs")] == [0.5, 1.0, 0.0, 0.0]
+    other_half = measure(task, [one, two, still], [other], {"test-0-0-twin": task.target(other)})
+    assert other_half["pairs"]["value"] == 0.0
     assert difference(right, half, 1).value == 0.5 and difference(right, half, 2).value == 0.0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from oneiro.models.language import create_tiny
 from oneiro.models.settings import ModelSettings
 from oneiro.report import page
 from oneiro.rundir.run import METRICS
+from oneiro.runtime.errors import OneiroError
 from oneiro.tasks.answering import true_rows
 from oneiro.tasks.rules.rulebook.cases import RulebookDataSettings, Scenes
 from oneiro.tasks.rules.rulebook.predictor import RulebookPredictor
@@ -62,6 +64,20 @@ def test_its_tables_have_floors_controls_and_ceiling(smoke: Path) -> None:
 def test_the_recipe_for_a_pretrained_model_has_new_names() -> None:
     recipe = recipes.load("rlvr/rules", ["model=smollm2-135m"], RulebookRecipe)
     assert isinstance(recipe, RulebookRecipe)
-    assert recipe.data.names == "new" and not recipe.task.focus
+    assert recipe.data.names == "new" and recipe.task.objects == "all" and recipe.data.rules == (4, 6)
     tiny = recipes.load("rlvr/rules", (), RulebookRecipe)
     assert isinstance(tiny, RulebookRecipe) and tiny.data.names == "shared"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("data.rules=[4,6]", "task.objects=named hides objects"),
+        ("data.rules=[3,2]", "from 2 to 12"),
+        ("data.rules=[1,1]", "from 2 to 12"),
+        ("data.shares=[0,1,-1,0]", "data.shares"),
+    ],
+)
+def test_settings_that_cannot_be_drawn_are_refused_in_a_line(change: str, message: str) -> None:
+    with pytest.raises(OneiroError, match=re.escape(message)):
+        recipes.load("rlvr/rules", [change], RulebookRecipe)
