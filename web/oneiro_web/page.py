@@ -102,15 +102,16 @@ def number(root: Node, most_nodes: int) -> tuple[Printed, bool]:
     while stack:
         node, depth = stack.pop()
         role, name, properties = node.role, node.name, node.properties
-        if is_printed(role, name, properties):
+        if (name and not name.isspace()) or is_printed(role, "", properties):
             shown = repr(name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME])
             if role == "StaticText":
                 said = shown[1:-1]
                 if not said or said in first or said in second or said in third:
                     continue
             line = f"{role} {shown}"
-            for key, value in properties.items():
-                line += f" {key}: {value}"
+            if properties:
+                for key, value in properties.items():
+                    line += f" {key}: {value}"
             characters += len(line)
             if count >= most_nodes or characters > MOST_CHARACTERS:
                 return nodes, True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oneiro_web.browsers.text.accessibility import tree
+from oneiro_web.browsers.text.accessibility import Builder, tree
 from oneiro_web.browsers.text.document import DEEPEST, Document, serialise
 from oneiro_web.browsers.text.state import State
 from oneiro_web.browsers.text.styles import Styles
@@ -158,3 +158,30 @@ def test_styles_are_read_with_their_weight():
     styles = Styles(["p{display:block} .a p{display:none} p.b{display:flex} @media print{p{display:grid}} /* p{} */"])
     document = Document('<div class="a"><p>x</p><p class="b">y</p></div><p>z</p>', 100)
     assert [styles.of(p)["display"] for p in document.find("p")] == ["none", "flex", "block"]
+
+
+SNIPPETS = (
+    "<p>One <button>two</button> <button> </button><button>&nbsp;</button> three</p>",
+    "<a href=x>In <button>a <b>link</b></button> <span class=box>boxed</span>!</a> after",
+    "<fieldset disabled><button>Off</button><legend><button>On</button></legend></fieldset>",
+    "<p class=lines>a  b\n c</p><p class=kept>a  b\n c</p><div class=kept>x <a href=y>  z</a></div>",
+    "<a>no link</a><ul><li>dot</li></ul><ul class=bare><li>none</li></ul><form class=box>x<button>y</button></form>z",
+    "<h2 id=head>Named <button id=b>by</button></h2><section aria-labelledby='head b'>words</section>",
+    "<h2>a<span>b</span>c</h2><a href=x>a<span>b</span>c</a>",
+    "<div class=flex><button>a</button><span>b</span></div><span class=gone>c</span><td>d</td>",
+)
+SHEET = """.box { display: inline-flex } .kept { white-space: pre-wrap } .lines { white-space: pre-line }
+.bare { list-style: none } .flex { display: flex } .flex .gone, .gone { visibility: hidden } h2 span { display: block }"""
+
+
+@pytest.mark.parametrize("html", SNIPPETS)
+def test_the_short_way_for_frequent_elements_gives_the_tree_of_the_long_way(
+    html: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = Document(f"<style>{SHEET}</style><main>{html}</main>", 1000)
+    # Twice with the same styles: the second time by the plans of the first.
+    styles = Styles(document.styles)
+    short = [number(tree(document, State(), styles), 1000)[0].text for _ in range(2)]
+    monkeypatch.setattr(Builder, "plain", lambda *_: False)
+    long = number(tree(document, State(), styles), 1000)[0].text
+    assert short == [long, long]

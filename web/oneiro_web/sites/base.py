@@ -241,9 +241,9 @@ def templates() -> jinja2.Environment:
 
 
 def insert(db: sqlite3.Connection, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Rows with equal keys into a table, when content is made."""
+    """Rows with equal keys in equal order into a table, when content is made."""
     rows = list(rows)
     if rows:
         names = list(rows[0])
         sql = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
-        db.executemany(sql, [[row[name] for name in names] for row in rows])
+        db.executemany(sql, [tuple(row.values()) for row in rows])

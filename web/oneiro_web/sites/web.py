@@ -17,6 +17,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from starlette.types import Message, Scope
 
+from oneiro_web.sites import content_cache
 from oneiro_web.sites.base import BOOKKEEPING, COOKIE, SHARED_SCHEMA, Site, application, begin_session
 from oneiro_web.sites.replies import Past, Replies
 
@@ -142,7 +143,7 @@ def connect() -> sqlite3.Connection:
     return db
 
 
-@lru_cache(maxsize=256)  # all contents of all stores: about 1 MB each, and a tenth of a second to make
+@lru_cache(maxsize=256)  # all contents of all stores: about 1 MB each
 def original(site: str, content: int) -> sqlite3.Connection:
     """A site's database as every episode with this content begins."""
     from oneiro_web.sites import SITES
@@ -152,11 +153,16 @@ def original(site: str, content: int) -> sqlite3.Connection:
     if shared.name != site:
         return original(shared.name, content)
     db = connect()
+    known = content_cache.load(store.name, content)
+    if known is not None:
+        db.deserialize(known)
+        return db
     db.executescript(SHARED_SCHEMA + store.schema)
     db.execute("BEGIN")
     store.fill(db, content)
     db.execute("COMMIT")
     note_writes(db)
+    content_cache.save(store.name, content, db.serialize())
     return db
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 from oneiro_web.browsers.text.document import Element
 
@@ -89,6 +90,14 @@ class Styles:
             key = f"#{name}" if name else f".{min(classes)}" if classes else tag
             self.last.setdefault(key, []).append(index)
         self.known: dict[tuple[str, str, str], Candidates] = {}
+        self.plans: dict[tuple[str, str | None, str | None], Any] = {}
+        """What the tree's builder remembers of elements whose style `is_fixed`."""
+
+    def is_fixed(self, element: Element) -> bool:
+        """Whether elements of the same tag, class and id all have the style of this one, wherever they stand."""
+        attributes = element.attributes
+        known = self.known.get((element.tag, attributes.get("class", ""), attributes.get("id", "")))
+        return known is not None and not known[1] and "style" not in attributes and len(self.plans) < MOST_KNOWN
 
     def of(self, element: Element) -> dict[str, str]:
         """The declarations that win for an element, without inherited ones."""
