@@ -171,7 +171,8 @@ SNIPPETS = (
     "<div class=flex><button>a</button><span>b</span></div><span class=gone>c</span><td>d</td>",
 )
 SHEET = """.box { display: inline-flex } .kept { white-space: pre-wrap } .lines { white-space: pre-line }
-.bare { list-style: none } .flex { display: flex } .flex .gone, .gone { visibility: hidden } h2 span { display: block }"""
+.bare { list-style: none } .flex { display: flex } .flex .gone, .gone { visibility: hidden }
+h2 span { display: block }"""
 
 
 @pytest.mark.parametrize("html", SNIPPETS)
