@@ -220,6 +220,8 @@ class BrowserEnv(TextEnv):
         """Look at the page after an action."""
         url = self.page.url
         self._observe(page)
+        if self.page.failure is not None:
+            outcome = replace(outcome, failure=outcome.failure or str(self.page.failure))
         if action.kind is Kind.SCROLL and self.config.lines:
             last = max(0, len(self._body().splitlines()) - self.config.lines)
             self.top = min(max(0, self.top + round(action.pages * self.config.lines)), last)
@@ -231,6 +233,8 @@ class BrowserEnv(TextEnv):
         """Take in the page as it is now, which is `page` where somebody has just looked."""
         assert self.session is not None
         self.page: Page = page or self.session.observe()
+        if self.page.failure is not None:
+            self.notice = str(self.page.failure)
         self.body = self._text_in(self.config.view)
 
     def _text_in(self, view: str) -> str:

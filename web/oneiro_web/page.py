@@ -53,6 +53,17 @@ class Printed(dict[int, Node]):
 
 
 @dataclass(frozen=True)
+class PageFailure:
+    """A page that was given up: it did not settle before its deadline, and an empty one is in its place."""
+
+    url: str
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.url} did not settle within {self.seconds:g} seconds and was given up."
+
+
+@dataclass(frozen=True)
 class Page:
     """What a browser observed."""
 
@@ -66,6 +77,8 @@ class Page:
     """Which of them is in front."""
     cut: bool = False
     """The page was too large: its end is missing."""
+    failure: PageFailure | None = None
+    """Why this is an empty page instead of the one that was asked for."""
 
     def header(self) -> str:
         """WebArena's first line: every tab's title."""

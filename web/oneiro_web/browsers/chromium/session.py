@@ -22,7 +22,7 @@ from oneiro_web.browsers.text.document import INDEX, Document
 from oneiro_web.browsers.text.simplified import simplify
 from oneiro_web.browsers.text.state import State
 from oneiro_web.browsers.text.styles import Styles
-from oneiro_web.page import Node, Page, number
+from oneiro_web.page import Node, Page, PageFailure, number
 
 SMALL = 0.4
 """The scale of small screenshots."""
@@ -57,18 +57,32 @@ class ChromiumSession(ActingTabs):
 
     async def _observe(self) -> Page:
         self._check()
-        for _ in range(2):
-            tab = self.tab
-            try:
-                async with asyncio.timeout(self.limits.seconds):
-                    return await self._read(tab)
-            except (PlaywrightError, TimeoutError):
-                self._check()
-                self.event("timeout")
-                await self._interrupt(tab)
-        await self._replace(self.tab)
-        async with asyncio.timeout(self.limits.seconds):
-            return await self._read(self.tab)
+        tab = self.tab
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                try:
+                    async with asyncio.timeout(self.limits.seconds / 2):
+                        return await self._read(tab)
+                except (PlaywrightError, TimeoutError):
+                    # A script may keep the page busy, or the page was just leaving: once more, without the script.
+                    self._check()
+                    self.event("timeout")
+                    await self._interrupt(tab)
+                return await self._read(self.tab)
+        except (PlaywrightError, TimeoutError):
+            self._check()
+            return await self._give_up(self.tab)
+
+    async def _give_up(self, tab: Tab) -> Page:
+        """An empty page in the place of one that does not settle. It is made here: nothing is asked of Chromium that
+        a busy machine could keep waiting for.
+        """
+        failure = PageFailure(tab.window.url, self.limits.seconds)
+        await self._replace(tab)
+        root = Node("RootWebArea", "", {"focused": True})
+        nodes, _ = number(root, self.limits.nodes)
+        self.shown = nodes
+        return Page("about:blank", "", root, nodes, ("",) * len(self.tabs), self.front, failure=failure)
 
     async def _act(self, action: Action) -> Outcome:
         self._check()
@@ -157,13 +171,14 @@ class ChromiumSession(ActingTabs):
             self.beside = False
         status, html, found = 0, "", ""
         try:
-            answer = await window.goto(target or "about:blank", wait_until="load")
+            async with asyncio.timeout(self.limits.seconds):
+                answer = await window.goto(target or "about:blank", wait_until="load")
             status = answer.status if answer is not None else 0
             html = await self._bounded(window.content(), "")
             if locator is not None:
                 tab = Tab(window, await self.context.new_cdp_session(window))
                 found = await self._evaluated(tab, locator)
-        except PlaywrightError:
+        except (PlaywrightError, TimeoutError):
             pass
         reached = window.url
         await self._bounded(window.close(), None)

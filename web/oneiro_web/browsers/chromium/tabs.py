@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 VIEWPORT = {"width": 1280, "height": 720}
+BLANK_SECONDS = 20.0
+"""For Chromium to open an empty tab: a second on a quiet machine. It is no page's fault, so no page's deadline."""
 MOST_DIALOGS = 20
 """Dialogs answered during one action before the page's script is stopped."""
 
@@ -71,6 +73,7 @@ class Tabs(WaitingSession):
         self.dialogs = 0
         self.arrived = asyncio.Event()
         self.setting_up: set[asyncio.Task[None]] = set()
+        self.closing: set[asyncio.Task[None]] = set()
 
     @property
     def tab(self) -> Tab:
@@ -88,7 +91,8 @@ class Tabs(WaitingSession):
             locale="en-US",
             timezone_id="UTC",
         )
-        self.context.set_default_timeout(self.limits.seconds * 1000)
+        # Playwright's own time-outs come after our deadline, so that a page which is too slow always ends in one way.
+        self.context.set_default_timeout(2000 * self.limits.seconds)
         jar = [
             {"name": name, "value": value, "domain": host, "path": "/"}
             for host, values in cookies.items()
@@ -102,7 +106,10 @@ class Tabs(WaitingSession):
             target = address(url)
             if target and target != "about:blank":
                 try:
-                    await tab.window.goto(target, wait_until="load")
+                    async with asyncio.timeout(self.limits.seconds):
+                        await tab.window.goto(target, wait_until="load")
+                except TimeoutError:  # what is there of it is read, or given up, by whoever looks first
+                    self.event("timeout")
                 except PlaywrightError:
                     self.event("blocked")
                 tab.first = await self._place(tab)
@@ -115,7 +122,7 @@ class Tabs(WaitingSession):
         await self.context.new_page()
         while len(self.tabs) == count:
             self.arrived.clear()
-            await asyncio.wait_for(self.arrived.wait(), self.limits.seconds)
+            await asyncio.wait_for(self.arrived.wait(), BLANK_SECONDS)
         self.front = len(self.tabs) - 1
         return self.tab
 
@@ -215,22 +222,33 @@ class Tabs(WaitingSession):
     async def _crashed(self, tab: Tab) -> None:
         """A blank tab takes the place of one whose page died."""
         self.event("crash")
-        await self._replace(tab)
+        with contextlib.suppress(BrowserDied):  # whoever asks this session next finds out
+            await self._replace(tab)
 
     async def _replace(self, tab: Tab) -> None:
+        """A blank tab in the place of one whose page is gone or does not answer."""
         if tab not in self.tabs:
             return
         place, front = self.tabs.index(tab), self.front
         try:
-            fresh = await self._new_tab()
-            self.tabs.remove(fresh)
-            if tab in self.tabs:
-                self.tabs.remove(tab)
-            self.tabs.insert(place, fresh)
-            self.front = front
-            await asyncio.wait_for(tab.window.close(), self.limits.seconds)
+            async with asyncio.timeout(BLANK_SECONDS):
+                fresh = await self._new_tab()
         except (PlaywrightError, TimeoutError):
-            pass
+            raise BrowserDied("Chromium opens no tab") from None
+        self.tabs.remove(fresh)
+        if tab in self.tabs:
+            self.tabs.remove(tab)
+        self.tabs.insert(place, fresh)
+        self.front = front
+        # Nobody waits for a page that hangs to go.
+        closing = asyncio.ensure_future(tab.window.close())
+        self.closing.add(closing)
+        closing.add_done_callback(self._forget)
+
+    def _forget(self, closing: asyncio.Task[None]) -> None:
+        self.closing.discard(closing)
+        if not closing.cancelled():
+            closing.exception()  # a page that is gone already is as good as closed
 
     def _closed(self, tab: Tab) -> None:
         """A tab is gone."""
@@ -241,8 +259,8 @@ class Tabs(WaitingSession):
     async def _place(self, tab: Tab) -> int:
         """Where in its history a tab is; 0 while a page that hangs keeps it."""
         try:
-            history = await tab.protocol.send("Page.getNavigationHistory")
-        except PlaywrightError:
+            history = await asyncio.wait_for(tab.protocol.send("Page.getNavigationHistory"), self.limits.seconds)
+        except (PlaywrightError, TimeoutError):
             return 0
         return int(history["currentIndex"])
 
