@@ -62,7 +62,9 @@ def fill(db: sqlite3.Connection, seed: int) -> None:
     dice = Dice("web", "forum", seed)
     topics = sorted(dice.sample(WORDS["topics"], FORUMS), key=lambda topic: topic["name"])
     names = people(db, dice, topics)
-    posts = write_posts(dice, topics, names)
+    # Which forums people like differs between seeds; by their names, the first would always be the largest.
+    popular = Dice("web", "forum", seed, "popular").sample(topics, FORUMS)
+    posts = write_posts(dice, topics, popular, names)
     comments = write_comments(dice, posts, names)
     count = {topic["name"]: 0 for topic in topics}
     for post in posts:
@@ -143,13 +145,13 @@ def vocabulary(dice: Dice, forum: str) -> dict[str, list[str]]:
     return {**own, "brand": [first], "brand2": [second], "price": [price], "years": [years]}
 
 
-def write_posts(dice: Dice, topics: list[Row], names: list[str]) -> list[Row]:
-    """All posts, oldest first."""
+def write_posts(dice: Dice, topics: list[Row], popular: list[Row], names: list[str]) -> list[Row]:
+    """All posts, oldest first; the first of the `popular` topics have most of them."""
     taken: set[str] = set()
     writers = [name for name in names if name != USER]
     # every forum has some posts, the user some too
     wanted = [topic for topic in topics for _ in range(9)]
-    wanted += [topics[dice.skewed(0, len(topics) - 1)] for _ in range(POSTS - len(wanted))]
+    wanted += [popular[dice.skewed(0, len(topics) - 1)] for _ in range(POSTS - len(wanted))]
     moments = sorted({dice.moment(420) for _ in range(POSTS + 40)})[-POSTS:]
     posts: list[Row] = []
     for number, (topic, created) in enumerate(zip(dice.sample(wanted, POSTS), moments, strict=True), 1):

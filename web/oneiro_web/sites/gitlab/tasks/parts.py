@@ -102,7 +102,7 @@ def some_months(content: Content, rng: np.random.Generator, table: str, *values:
     rows = content.rows(sql, *values)
     drawn = [rows[number] for number in rng.permutation(len(rows))[:3]]
     counts = [row["times"] for row in drawn]
-    if len(drawn) < 3 or sum(counts) < LEAST:
+    if len(drawn) < 3 or sum(counts) < LEAST or len({*counts}) == 1:
         return None
     months = {name: month_name(row["month"]) for name, row in zip(("month", "other", "third"), drawn, strict=True)}
     return {**months, "counts": counts}
