@@ -18,8 +18,8 @@ SILENT_ROLES = frozenset(
     )
 )  # fmt: skip
 """Roles that are not printed when they have neither a name nor properties."""
-LONGEST_NAME = 4000
-MOST_CHARACTERS = 400_000
+MAX_NAME_CHARS = 4000  # a text of a page; longer ones are cut in the printed line
+MAX_PAGE_CHARS = 400_000  # of all printed lines; what follows is cut off
 
 
 @dataclass(slots=True, eq=False)
@@ -116,7 +116,7 @@ def number(root: Node, most_nodes: int) -> tuple[Printed, bool]:
         node, depth = stack.pop()
         role, name, properties = node.role, node.name, node.properties
         if (name and not name.isspace()) or is_printed(role, "", properties):
-            shown = repr(name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME])
+            shown = repr(name if len(name) <= MAX_NAME_CHARS else name[:MAX_NAME_CHARS])
             if role == "StaticText":
                 said = shown[1:-1]
                 if not said or said in first or said in second or said in third:
@@ -126,7 +126,7 @@ def number(root: Node, most_nodes: int) -> tuple[Printed, bool]:
                 for key, value in properties.items():
                     line += f" {key}: {value}"
             characters += len(line)
-            if count >= most_nodes or characters > MOST_CHARACTERS:
+            if count >= most_nodes or characters > MAX_PAGE_CHARS:
                 return nodes, True
             third, second, first = second, first, line
             count += 1

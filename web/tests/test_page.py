@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from oneiro_web.page import MOST_CHARACTERS, Node, Page, number
+from oneiro_web.page import MAX_PAGE_CHARS, Node, Page, number
 
 
 def make(*children: Node) -> Node:
@@ -52,7 +52,7 @@ def test_pages_are_bounded():
     nodes, cut = number(make(*[Node("button", f"b{index}") for index in range(50)]), 10)
     assert (len(nodes), cut) == (10, True)
     nodes, cut = number(make(*[Node("button", f"{index:09}" + "x" * 5000) for index in range(500)]), 1000)
-    assert cut and sum(len(node.line) for node in nodes.values()) <= MOST_CHARACTERS
+    assert cut and sum(len(node.line) for node in nodes.values()) <= MAX_PAGE_CHARS
 
 
 def test_the_header_names_all_tabs():

@@ -138,13 +138,13 @@ class Browser(ABC):
         """One action in each session and the page after it, or why there is none; browsers that wait do it at once,
         and no session waits for another.
         """
-        found: list[tuple[Outcome, Page] | BrowserDied] = []
+        results: list[tuple[Outcome, Page] | BrowserDied] = []
         for session, action in zip(sessions, actions, strict=True):
             try:
-                found.append((session.act(action), session.observe()))
+                results.append((session.act(action), session.observe()))
             except BrowserDied as error:
-                found.append(error)
-        return found
+                results.append(error)
+        return results
 
     @abstractmethod
     def close(self) -> None: ...

@@ -123,8 +123,8 @@ class Web:
             running.close()
             raise RuntimeError(f"{url}: a page waited for something")
         start = sent[0]
-        found = tuple((key.decode(), value.decode("latin-1")) for key, value in start["headers"])
-        return Reply(start["status"], found, b"".join(message.get("body", b"") for message in sent[1:]))
+        headers_sent = tuple((key.decode(), value.decode("latin-1")) for key, value in start["headers"])
+        return Reply(start["status"], headers_sent, b"".join(message.get("body", b"") for message in sent[1:]))
 
     def scope(self, site: Site) -> dict[str, object]:
         """What a site's application finds in its ASGI scope."""

@@ -166,7 +166,7 @@ class Builder:
                 collector.append("\n")
             return
         if tag in ATOMIC and tag != "button":
-            self.replaced(element, out)
+            self.add_replaced(element, out)
             return
         if tag == "label" and out is not None and self.is_redundant(element):
             hidden: list[Node] = []
@@ -385,7 +385,7 @@ class Builder:
         elements = [child for child in label.children if isinstance(child, Element)]
         return not elements or elements == [control]
 
-    def replaced(self, element: Element, out: list[Node] | None) -> None:
+    def add_replaced(self, element: Element, out: list[Node] | None) -> None:
         """An element that stands in the line as a whole: a control, an image, a frame."""
         is_labelled = element in self.names.labels
         node = control(element, self.state, self.disabled, is_labelled)

@@ -14,7 +14,7 @@ RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
 COMPOUND = re.compile(r"([a-z][a-z0-9]*|\*)?((?:[.#][\w-]+)*)")
 PART = re.compile(r"[.#][\w-]+")
 READ = ("display", "list-style", "list-style-type", "white-space", "visibility")
-LONGEST_SHEET = 1 << 18
+MAX_SHEET_CHARS = 1 << 18  # the rest of a longer style sheet is not read
 MOST_RULES = 2000
 
 BLOCK = frozenset(
@@ -124,19 +124,19 @@ class Styles:
         rules = [self.rules[index] for index in sorted(index for name in names for index in self.last.get(name, ()))]
         if any(len(rule.chain) > 1 for rule, _ in rules):
             return NOTHING, rules
-        found: dict[str, str] = {}
+        declared: dict[str, str] = {}
         alone = Element(key[0], {"class": key[1], "id": key[2]}, None, 0)
         for rule, said in rules:
             if rule.matches(alone):
-                found.update(said)
-        return found or NOTHING, []
+                declared.update(said)
+        return declared or NOTHING, []
 
 
 @lru_cache(maxsize=256)
 def read(sheet: str) -> list[tuple[Selector, dict[str, str]]]:
     """The rules of a sheet that say something of interest. Those for other media than a wide screen are left out."""
     rules: list[tuple[Selector, dict[str, str]]] = []
-    for selectors, body in RULE.findall(_without_media(COMMENT.sub("", sheet[:LONGEST_SHEET]))):
+    for selectors, body in RULE.findall(_without_media(COMMENT.sub("", sheet[:MAX_SHEET_CHARS]))):
         said = declarations(body)
         if not said:
             continue
@@ -166,13 +166,15 @@ def _without_media(sheet: str) -> str:
 
 def declarations(body: str) -> dict[str, str]:
     """Property and value of those that are read."""
-    found = {}
+    declared = {}
     for piece in body.split(";"):
         key, _, value = piece.partition(":")
         key = key.strip().lower()
         if key in READ:
-            found["list-style" if key == "list-style-type" else key] = value.replace("!important", "").strip().lower()
-    return found
+            declared["list-style" if key == "list-style-type" else key] = (
+                value.replace("!important", "").strip().lower()
+            )
+    return declared
 
 
 def selector(text: str) -> list[tuple[str, str, frozenset[str], str]] | None:

@@ -152,10 +152,10 @@ def menu(see: View, name: str) -> Action:
 
 def tab(see: View, name: str) -> Action:
     """A tab that says how many rows it holds."""
-    found = next((node for node in see.nodes("link") if node.name.startswith(f"{name} (")), None)
-    if found is None:
+    link = next((node for node in see.nodes("link") if node.name.startswith(f"{name} (")), None)
+    if link is None:
         raise Lost(f"no tab {name!r}")
-    return see.click("link", found.name)
+    return see.click("link", link.name)
 
 
 def open_part(see: View, project: str, name: str) -> Script:
