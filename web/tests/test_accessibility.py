@@ -90,6 +90,35 @@ CASES = {
         '<img alt="pic" src="x"><img alt="" src="x"><img src="x"><svg role="img" aria-label="map"></svg>',
         ["image 'pic'", "image ''", "image 'map'"],
     ),
+    "atoms at the end": (
+        '<p><a href=x><img alt="p" src="x"> </a> <a href=y>one<br></a><a href=z>q <img alt="r" src="x"> s</a></p>',
+        ["link 'p'", " image 'p'", "link 'one '", " LineBreak '\\n'", "link 'q r s'", " image 'r'"],
+    ),
+    "labels of boxes": (
+        '<p><input type="checkbox" id="c"><label for="c">Yes</label></p><p><label><input type="radio"> No</label></p>'
+        '<p><label for="t">Text</label><input id="t"></p>'
+        '<p><label for="d">Deep <b>er</b></label><input type="checkbox" id="d"></p>',
+        ["checkbox 'Yes' checked: false", "radio ' No' checked: false", "StaticText 'Text'",
+         "textbox 'Text' required: False", "StaticText 'Deep '", "StaticText 'er'",
+         "checkbox 'Deep er' checked: false"],
+    ),
+    "disabled fieldset": (
+        "<fieldset disabled><legend>L <button>On</button></legend><button>Off</button><input></fieldset>"
+        "<fieldset><legend><button>Up</button></legend></fieldset>",
+        ["group 'L On'", " button 'On'", " button 'Off' disabled: True", " textbox '' disabled: True required: False",
+         "group 'Up'", " button 'Up'"],
+    ),
+    "live regions": (
+        '<p><b aria-live="polite" role="note">Now</b></p><div aria-live="off" role="note">Later</div>'
+        '<div role="log">Entries</div><div aria-live="assertive" aria-atomic="true">Whole</div>'
+        '<p role="alert" aria-atomic="false">Fire</p><p role="status" aria-atomic="odd">Odd</p><output>Sum</output>',
+        ["note '' live: polite atomic: False relevant: additions text", " StaticText 'Now'", "note ''",
+         " StaticText 'Later'", "log '' live: polite atomic: False relevant: additions text", " StaticText 'Entries'",
+         "generic '' live: assertive atomic: True relevant: additions text", " StaticText 'Whole'",
+         "alert '' live: assertive atomic: False relevant: additions text", " StaticText 'Fire'",
+         "status '' live: polite atomic: True relevant: additions text", " StaticText 'Odd'",
+         "status '' live: polite atomic: True relevant: additions text", " StaticText 'Sum'"],
+    ),
 }  # fmt: skip
 
 

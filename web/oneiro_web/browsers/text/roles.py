@@ -121,9 +121,8 @@ def add_properties(node: Node, element: Element, state: State, disabled: bool) -
         if properties["live"] == "off":
             del properties["live"]
         else:
-            atomic = attributes.get("aria-atomic")
-            if atomic is not None or role in ("alert", "status"):
-                properties["atomic"] = BOOLEAN.get(atomic or "true", True)
+            is_whole = role in ("alert", "status")
+            properties["atomic"] = BOOLEAN.get(attributes.get("aria-atomic", ""), is_whole)
             properties["relevant"] = attributes.get("aria-relevant", "additions text")
     if (tag in LABELABLE and (disabled or "disabled" in attributes)) or attributes.get("aria-disabled") == "true":
         properties["disabled"] = True
