@@ -145,7 +145,7 @@ def connect() -> sqlite3.Connection:
     return db
 
 
-@lru_cache(maxsize=256)  # all contents of all stores: about 1 MB each
+@lru_cache(maxsize=256)  # half a megabyte each; others are read again from the disk
 def original(site: str, content: int) -> sqlite3.Connection:
     """A site's database as every episode with this content begins."""
     from oneiro_web.sites import SITES
