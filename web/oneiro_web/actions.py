@@ -20,7 +20,7 @@ from enum import StrEnum
 from oneiro_web.errors import WebError
 from oneiro_web.page import Node, Page
 
-LONGEST = 1 << 16
+MAX_ACTION_CHARS = 1 << 16
 """Characters of an action's text; a longer one is malformed."""
 
 
@@ -96,10 +96,10 @@ def normal_keys(combination: str) -> str | None:
 
     Meta means Control, as WebArena has it off macOS. A letter with Control or Alt is a lower-case one.
     """
-    found = re.fullmatch(r"(?:(.+)\+)?(\+|[^+]+)", combination.strip() or combination[:1])
-    if found is None:
+    keys = re.fullmatch(r"(?:(.+)\+)?(\+|[^+]+)", combination.strip() or combination[:1])
+    if keys is None:
         return None
-    held, last = [part.strip() for part in (found[1] or "").split("+") if found[1]], found[2].strip() or found[2]
+    held, last = [part.strip() for part in (keys[1] or "").split("+") if keys[1]], keys[2].strip() or keys[2]
     if any(part.lower() not in MODIFIERS for part in held):
         return None
     names = list(dict.fromkeys(MODIFIERS[part.lower()] for part in held))
@@ -119,8 +119,8 @@ def unreadable(text: str) -> str | None:
     """Why no grammar reads a text; None if they may try."""
     if not text:
         return "The action is empty."
-    if len(text) > LONGEST:
-        return f"The action is longer than {LONGEST:,} characters."
+    if len(text) > MAX_ACTION_CHARS:
+        return f"The action is longer than {MAX_ACTION_CHARS:,} characters."
     return unprintable(text)
 
 

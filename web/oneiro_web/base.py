@@ -31,7 +31,7 @@ OBSERVATION_CHARACTERS, ACTION_CHARACTERS = 2**16, 2**12
 Level = TypeVar("Level")
 
 
-class AnyText(Text):
+class BoundedText(Text):
     """Every text up to a length. gymnasium's own class takes only the characters it was given."""
 
     def __init__(self, max_length: int) -> None:
@@ -83,14 +83,14 @@ class TextEnv(gymnasium.Env[str, str], ABC):
         self._over = ended
 
     @cached_property
-    def observation_space(self) -> AnyText:  # type: ignore[override]
+    def observation_space(self) -> BoundedText:  # type: ignore[override]
         """Any text."""
-        return AnyText(OBSERVATION_CHARACTERS)
+        return BoundedText(OBSERVATION_CHARACTERS)
 
     @cached_property
-    def action_space(self) -> AnyText:  # type: ignore[override]
+    def action_space(self) -> BoundedText:  # type: ignore[override]
         """Any text: one that is no action changes nothing and costs one."""
-        return AnyText(ACTION_CHARACTERS)
+        return BoundedText(ACTION_CHARACTERS)
 
     @abstractmethod
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:

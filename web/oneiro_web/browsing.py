@@ -108,41 +108,41 @@ class BrowserEnv(TextEnv):
         self.notice, self.top = "", 0
         self._open()
 
-    def parsed(self, action: str) -> Action | None:
+    def parse(self, action: str) -> Action | None:
         """The action that a text means; None, with a notice for the agent, where it means none."""
-        found = self.grammar.parse(action)
-        if isinstance(found, Malformed):
-            self.notice = found.reason
+        read = self.grammar.parse(action)
+        if isinstance(read, Malformed):
+            self.notice = read.reason
             return None
-        return found
+        return read
 
     def carry_out(self, action: Action) -> tuple[bool, bool]:
         """Do it: whether it could be done, and whether anything changed. The agent is told why not."""
-        before = self._shown()
-        return self._judged(before, self._act(action))
+        before = self._what_is_shown()
+        return self._judge(before, self._act(action))
 
     @staticmethod
     def carry_out_many(worlds: Sequence[BrowserEnv], actions: Sequence[Action]) -> list[tuple[bool, bool] | Exception]:
         """The same in many worlds of one browser, at once where it waits."""
-        befores = [world._shown() for world in worlds]
+        befores = [world._what_is_shown() for world in worlds]
         sessions = [world.session for world in worlds if world.session is not None]
-        found: list[tuple[bool, bool] | Exception] = []
+        judged: list[tuple[bool, bool] | Exception] = []
         results = worlds[0].browser.step_many(sessions, actions) if worlds else []
         for world, before, action, result in zip(worlds, befores, actions, results, strict=True):
             try:
                 if isinstance(result, BrowserDied):
-                    outcome = world._played_again(action, result)
+                    outcome = world._play_again(action, result)
                 else:
                     outcome = world._seen(action, *result)
                 world.done_so_far.append(action)
-                found.append(world._judged(before, outcome))
+                judged.append(world._judge(before, outcome))
             except Exception as error:
-                found.append(error)
-        return found
+                judged.append(error)
+        return judged
 
-    def _judged(self, before: tuple[str, int, str], outcome: Outcome) -> tuple[bool, bool]:
+    def _judge(self, before: tuple[str, int, str], outcome: Outcome) -> tuple[bool, bool]:
         self.notice = outcome.failure or ""
-        return outcome.failure is None, self._shown() != before
+        return outcome.failure is None, self._what_is_shown() != before
 
     def render(self, view: str | None = None) -> str:
         self.view_named(view)
@@ -165,13 +165,13 @@ class BrowserEnv(TextEnv):
         draw = rng.random()
         if draw < 0.05:
             return self.grammar.write(Action(Kind.STOP, text=word))
-        fields = [found for found in nodes if found.role in ("textbox", "searchbox")]
+        fields = [each for each in nodes if each.role in ("textbox", "searchbox")]
         if fields and draw < 0.25:
             chosen = fields[int(rng.integers(len(fields)))]
             typed = Action(Kind.TYPE, chosen.id, word, clear=self.grammar.clears, enter=True)
-            return self.grammar.write(self._numbered(typed))
-        links = [found for found in nodes if found.role in ("link", "button", "checkbox", "radio")] or [node]
-        return self.grammar.write(self._numbered(Action(Kind.CLICK, links[int(rng.integers(len(links)))].id)))
+            return self.grammar.write(self._renumber(typed))
+        links = [each for each in nodes if each.role in ("link", "button", "checkbox", "radio")] or [node]
+        return self.grammar.write(self._renumber(Action(Kind.CLICK, links[int(rng.integers(len(links)))].id)))
 
     def stop_action(self, answer: str) -> str:
         """The end of an episode, in the grammar of the view."""
@@ -182,7 +182,7 @@ class BrowserEnv(TextEnv):
             self.session.close()
         self.session = None
 
-    def _numbered(self, action: Action) -> Action:
+    def _renumber(self, action: Action) -> Action:
         """A script's action with the id that the shown view has for its element."""
         if action.element is None or self.config.view != "html":
             return action
@@ -193,33 +193,35 @@ class BrowserEnv(TextEnv):
     def _act(self, action: Action) -> Outcome:
         """Carry it out."""
         try:
-            outcome = self._acted(action)
+            outcome = self._act_and_look(action)
         except BrowserDied as error:
-            outcome = self._played_again(action, error)
+            outcome = self._play_again(action, error)
         self.done_so_far.append(action)
         return outcome
 
-    def _played_again(self, action: Action, error: BrowserDied) -> Outcome:
+    def _play_again(self, action: Action, error: BrowserDied) -> Outcome:
         """A browser that dies is replaced once, and the episode played again up to here."""
         if self.retried:
             raise error
         self.retried = True
         self._open()
         for past in self.done_so_far:
-            self._acted(past)
-        return self._acted(action)
+            self._act_and_look(past)
+        return self._act_and_look(action)
 
-    def _carried(self, action: Action) -> Outcome:
+    def _carry_in_session(self, action: Action) -> Outcome:
         assert self.session is not None
         return self.session.act(action)
 
-    def _acted(self, action: Action) -> Outcome:
-        return self._seen(action, self._carried(action))
+    def _act_and_look(self, action: Action) -> Outcome:
+        return self._seen(action, self._carry_in_session(action))
 
     def _seen(self, action: Action, outcome: Outcome, page: Page | None = None) -> Outcome:
         """Look at the page after an action."""
         url = self.page.url
         self._observe(page)
+        if self.page.failure is not None:
+            outcome = replace(outcome, failure=outcome.failure or str(self.page.failure))
         if action.kind is Kind.SCROLL and self.config.lines:
             last = max(0, len(self._body().splitlines()) - self.config.lines)
             self.top = min(max(0, self.top + round(action.pages * self.config.lines)), last)
@@ -231,6 +233,8 @@ class BrowserEnv(TextEnv):
         """Take in the page as it is now, which is `page` where somebody has just looked."""
         assert self.session is not None
         self.page: Page = page or self.session.observe()
+        if self.page.failure is not None:
+            self.notice = str(self.page.failure)
         self.body = self._text_in(self.config.view)
 
     def _text_in(self, view: str) -> str:
@@ -261,7 +265,7 @@ class BrowserEnv(TextEnv):
         before = [f"({self.top} lines above)"] if self.top else []
         return "\n".join([*before, *shown, *([f"({below} lines below)"] if below > 0 else [])])
 
-    def _shown(self) -> tuple[str, int, str]:
+    def _what_is_shown(self) -> tuple[str, int, str]:
         return self.page.url, self.top, self.body
 
 

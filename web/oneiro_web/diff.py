@@ -80,7 +80,7 @@ def match(
     keys_after: Sequence[Hashable] | None = None,
 ) -> list[int]:
     """`Matched` of two pages. Keys, where given, say which nodes are one element."""
-    found = [-1] * len(after)
+    matched = [-1] * len(after)
     pairs: list[tuple[int, int]] = []
     if keys_before is not None and keys_after is not None:
         pairs = _increasing(_same_elements(before, after, keys_before, keys_after))
@@ -91,8 +91,8 @@ def match(
     for low, high, low_after, high_after in _gaps(sorted(pairs), len(before), len(after)):
         pairs += _alone(before, after, low, high, low_after, high_after)
     for place, place_after in pairs:
-        found[place_after] = place
-    return found
+        matched[place_after] = place
+    return matched
 
 
 def diff(before: Sequence[Item], after: Sequence[Item], matched: Matched | None = None) -> Diff:
@@ -127,12 +127,12 @@ def apply(before: Sequence[Item], change: Diff, first: int | None = None) -> Ite
     places: dict[int, Item] = {}
     for item in change.new:
         places.setdefault(item.id - first, item)
-    found: list[Item] = []
+    items: list[Item] = []
     waiting = deque(kept)
-    while waiting or len(found) in places:
-        found.append(places.pop(len(found)) if len(found) in places else waiting.popleft())
-    found += [places[place] for place in sorted(places)]  # beyond the end: in order
-    return tuple(item._replace(id=first + place) for place, item in enumerate(found))
+    while waiting or len(items) in places:
+        items.append(places.pop(len(items)) if len(items) in places else waiting.popleft())
+    items += [places[place] for place in sorted(places)]  # beyond the end: in order
+    return tuple(item._replace(id=first + place) for place, item in enumerate(items))
 
 
 # Matching ------------------------------------------------------------------------------------------------------------
@@ -167,12 +167,12 @@ def _increasing(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         previous.append(last[at - 1] if at else -1)
         ends[at : at + 1] = [place]
         last[at : at + 1] = [number]
-    found = []
+    kept = []
     number = last[-1] if last else -1
     while number >= 0:
-        found.append(pairs[number])
+        kept.append(pairs[number])
         number = previous[number]
-    return found[::-1]
+    return kept[::-1]
 
 
 def _gaps(pairs: Iterable[tuple[int, int]], length: int, length_after: int) -> list[tuple[int, int, int, int]]:

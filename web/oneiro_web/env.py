@@ -32,7 +32,7 @@ from oneiro_web.tasks import Task, load_tasks
 from oneiro_web.templates.base import Content, Slots, Template
 from oneiro_web.templates.registry import TEMPLATES, script_of
 from oneiro_web.templates.script import Lost, Script, View
-from oneiro_web.traffic import RecordedWeb
+from oneiro_web.traffic import TrafficWeb
 from oneiro_web.urls import Places
 
 TRAINED_CONTENTS, TESTED_CONTENTS = 64, 48
@@ -61,7 +61,7 @@ class WebConfig(BrowserConfig):
 
 
 @dataclass(frozen=True)
-class Level:
+class WebLevel:
     """One task on one content."""
 
     template: Template
@@ -97,7 +97,7 @@ class WebEnv(BrowserEnv):
         """As any world; `options["task"]` takes a `Task` as it is instead of drawing one."""
         self.begin(seed, options)
         given: Task | None = (options or {}).get("task")
-        self.task, key = self._drawn() if given is None else (given, level_key(given.model_dump_json()))
+        self.task, key = self._draw_task() if given is None else (given, level_key(given.model_dump_json()))
         self.verdict: Result | None = None
         self.see = View(clears=self.grammar.clears)
         self._script: Script | None = None
@@ -106,29 +106,29 @@ class WebEnv(BrowserEnv):
         return self.render(), {"key": key, "template": self.task.intent_template_id, "sites": list(self.task.sites)}
 
     def step(self, action: str) -> Step:
-        found = self._read(action)
-        if not isinstance(found, Action):
-            return found
-        valid, effective = self.carry_out(found)
+        read = self._read(action)
+        if not isinstance(read, Action):
+            return read
+        valid, effective = self.carry_out(read)
         return self._after(valid=valid, effective=effective)
 
     @staticmethod
     def step_many(worlds: Sequence[WebEnv], actions: Sequence[str]) -> list[Step | Exception]:
         """The same in many worlds; pages load at once in browsers that wait."""
-        found: list[Any] = [caught(world._read, action) for world, action in zip(worlds, actions, strict=True)]
+        results: list[Any] = [caught(world._read, action) for world, action in zip(worlds, actions, strict=True)]
         waiting: dict[Browser, list[int]] = {}
-        for place, read in enumerate(found):
+        for place, read in enumerate(results):
             if isinstance(read, Action):
                 waiting.setdefault(worlds[place].browser, []).append(place)
         for places in waiting.values():
-            done = BrowserEnv.carry_out_many([worlds[i] for i in places], [found[i] for i in places])
+            done = BrowserEnv.carry_out_many([worlds[i] for i in places], [results[i] for i in places])
             for place, result in zip(places, done, strict=True):
                 if isinstance(result, Exception):
-                    found[place] = result
+                    results[place] = result
                 else:
                     after = partial(worlds[place]._after, valid=result[0], effective=result[1])
-                    found[place] = caught(after)
-        return found
+                    results[place] = caught(after)
+        return results
 
     def _read(self, action: str) -> Step | Action:
         """What is to be done in the browser; the step's result where that is nothing."""
@@ -136,12 +136,12 @@ class WebEnv(BrowserEnv):
             return self.ended(success=self.verdict is not None and self.verdict.score == 1.0)
         if self._proposed is not None and (self.taken, action) != self._proposed:
             self._script = _nothing()  # somebody else acts: the script's next line may no longer fit
-        parsed = self.parsed(action)
+        parsed = self.parse(action)
         if parsed is None:
             return self._after(valid=False, effective=False)
         if parsed.kind is Kind.STOP:
             self._grade(parsed.text)
-            return self.outcome(self.score, done=True, success=self.score == 1.0, effective=True, **self._told())
+            return self.outcome(self.score, done=True, success=self.score == 1.0, effective=True, **self._explain())
         return parsed
 
     @property
@@ -170,7 +170,7 @@ class WebEnv(BrowserEnv):
                 proposed = None
             if proposed is None:
                 return None
-            self._proposed = self.taken, self.grammar.write(self._numbered(proposed))
+            self._proposed = self.taken, self.grammar.write(self._renumber(proposed))
         return self._proposed[1]
 
     def ceiling(self) -> float | None:
@@ -188,16 +188,16 @@ class WebEnv(BrowserEnv):
         """The grade; 0 before it was given."""
         return self.verdict.score if self.verdict is not None else 0.0
 
-    def _drawn(self) -> tuple[Task, str]:
+    def _draw_task(self) -> tuple[Task, str]:
         """A task of this seed, with its key."""
         if self.config.task_file:
             return draw_level(self.name, self.seed, self.split, self._draw_from_file, file_key)
         level, key = draw_level(self.name, self.seed, self.split, self._draw, lambda level: level.key)
         return level.task, key
 
-    def _draw(self, rng: np.random.Generator) -> Level | None:
+    def _draw(self, rng: np.random.Generator) -> WebLevel | None:
         template = self.offered[int(rng.integers(len(self.offered)))]
-        if template.held_out if self.split == "train" else not self._tested(template):
+        if template.held_out if self.split == "train" else not self._is_tested(template):
             return None
         contents = contents_in(self.split)
         content = contents[int(rng.integers(len(contents)))]
@@ -205,7 +205,7 @@ class WebEnv(BrowserEnv):
         if slots is None:
             return None
         wording = int(rng.integers(len(template.intents))) if self.config.paraphrase else 0
-        level = Level(template, content, slots, wording)
+        level = WebLevel(template, content, slots, wording)
         if not template.held_out and not intent_in(level.task.intent, self.split):
             return None
         return None if template.leaks(level.task) else level
@@ -214,7 +214,7 @@ class WebEnv(BrowserEnv):
         tasks = file_tasks(self.config.task_file, self.config.sites)
         return tasks[int(rng.integers(len(tasks)))]
 
-    def _tested(self, template: Template) -> bool:
+    def _is_tested(self, template: Template) -> bool:
         return self.split is None or self.config.test == "both" or template.held_out == (self.config.test == "unseen")
 
     def _open(self) -> None:
@@ -232,7 +232,7 @@ class WebEnv(BrowserEnv):
             web: Web = RemoteWeb(Places(self.config.base_urls), storage)
         else:
             web = Web(self.task.spec.content if self.task.spec else 0)
-        return RecordedWeb(web) if isinstance(self.task.eval, tuple) else web
+        return TrafficWeb(web) if isinstance(self.task.eval, tuple) else web
 
     def _observe(self, page: Page | None = None) -> None:
         super()._observe(page)
@@ -243,13 +243,13 @@ class WebEnv(BrowserEnv):
         if self.remaining > 1:
             return self.outcome(0.0, valid=valid, effective=effective)
         self._grade(None)
-        return self.outcome(self.score, success=self.score == 1.0, valid=valid, effective=effective, **self._told())
+        return self.outcome(self.score, success=self.score == 1.0, valid=valid, effective=effective, **self._explain())
 
     def _grade(self, answer: str | None) -> None:
         assert self.session is not None and self.web is not None
         self.verdict = evaluate(self.task, self.session, answer, web=self.web, variant=self.config.evaluators)
 
-    def _told(self) -> dict[str, Any]:
+    def _explain(self) -> dict[str, Any]:
         assert self.verdict is not None
         return {"score": self.score, "failed": [check.reason for check in self.verdict.checks if check.score < 1]}
 
@@ -275,10 +275,10 @@ def file_key(task: Task) -> str:
 @cache
 def file_tasks(path: str, sites: tuple[str, ...]) -> tuple[Task, ...]:
     """The tasks of a file that need no other sites than these."""
-    found = tuple(task for task in load_tasks(Path(path)) if not sites or set(task.sites) <= set(sites))
-    if not found:
+    tasks = tuple(task for task in load_tasks(Path(path)) if not sites or set(task.sites) <= set(sites))
+    if not tasks:
         raise WebError(f"{path} has no task on {', '.join(sites)}")
-    return found
+    return tasks
 
 
 @cache
@@ -308,11 +308,11 @@ def chosen_templates(sites: tuple[str, ...], names: tuple[str, ...]) -> tuple[Te
     for name in names:
         if name not in TEMPLATES:
             raise WebError(f"no template is called '{name}'{nearest(name, TEMPLATES)}")
-    found = tuple(
+    templates = tuple(
         template
         for template in TEMPLATES.values()
         if (not sites or template.site in sites) and (not names or template.name in names)
     )
-    if not found:
+    if not templates:
         raise WebError("these sites have none of these templates")
-    return found
+    return templates

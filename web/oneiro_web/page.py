@@ -18,8 +18,8 @@ SILENT_ROLES = frozenset(
     )
 )  # fmt: skip
 """Roles that are not printed when they have neither a name nor properties."""
-LONGEST_NAME = 4000
-MOST_CHARACTERS = 400_000
+MAX_NAME_CHARS = 4000  # a text of a page; longer ones are cut in the printed line
+MAX_PAGE_CHARS = 400_000  # of all printed lines; what follows is cut off
 
 
 @dataclass(slots=True, eq=False)
@@ -53,6 +53,17 @@ class Printed(dict[int, Node]):
 
 
 @dataclass(frozen=True)
+class PageFailure:
+    """A page that was given up: it did not settle before its deadline, and an empty one is in its place."""
+
+    url: str
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.url} did not settle within {self.seconds:g} seconds and was given up."
+
+
+@dataclass(frozen=True)
 class Page:
     """What a browser observed."""
 
@@ -66,6 +77,8 @@ class Page:
     """Which of them is in front."""
     cut: bool = False
     """The page was too large: its end is missing."""
+    failure: PageFailure | None = None
+    """Why this is an empty page instead of the one that was asked for."""
 
     def header(self) -> str:
         """WebArena's first line: every tab's title."""
@@ -102,17 +115,18 @@ def number(root: Node, most_nodes: int) -> tuple[Printed, bool]:
     while stack:
         node, depth = stack.pop()
         role, name, properties = node.role, node.name, node.properties
-        if is_printed(role, name, properties):
-            shown = repr(name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME])
+        if (name and not name.isspace()) or is_printed(role, "", properties):
+            shown = repr(name if len(name) <= MAX_NAME_CHARS else name[:MAX_NAME_CHARS])
             if role == "StaticText":
                 said = shown[1:-1]
                 if not said or said in first or said in second or said in third:
                     continue
             line = f"{role} {shown}"
-            for key, value in properties.items():
-                line += f" {key}: {value}"
+            if properties:
+                for key, value in properties.items():
+                    line += f" {key}: {value}"
             characters += len(line)
-            if count >= most_nodes or characters > MOST_CHARACTERS:
+            if count >= most_nodes or characters > MAX_PAGE_CHARS:
                 return nodes, True
             third, second, first = second, first, line
             count += 1

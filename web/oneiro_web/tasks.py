@@ -217,10 +217,10 @@ def _log_ins(raw: Mapping[str, Any]) -> list[str]:
     state = raw["storage_state"]
     if state is None:
         return []
-    found = re.fullmatch(r"(?:.*/)?([a-z_.]+)_state\.json", state) if isinstance(state, str) else None
-    if found is None:
+    match = re.fullmatch(r"(?:.*/)?([a-z_.]+)_state\.json", state) if isinstance(state, str) else None
+    if match is None:
         raise ValueError(f"storage_state {state!r} names no sites")
-    return found[1].split(".")
+    return match[1].split(".")
 
 
 def read_task(raw: Any, places: Places | None = None, where: str = "task") -> Task:

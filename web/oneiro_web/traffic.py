@@ -1,6 +1,6 @@
 """What an episode's browser asked and was answered, for graders that look at it.
 
-    web = RecordedWeb(Web(content=3))
+    web = TrafficWeb(Web(content=3))
     web.traffic[-1].method, web.traffic[-1].status
 
 Requests that a grader makes after the episode are recorded too, so it takes the traffic first.
@@ -22,7 +22,7 @@ from oneiro_web.sites.web import Reply, Web
 
 MOST = 5000
 """Requests that are kept, the last ones."""
-LONGEST_BODY = 1 << 18
+MAX_BODY_BYTES = 1 << 18  # of a request or an answer that is recorded: graders read forms and JSON
 ASSETS = (".css", ".js", ".png", ".jpg", ".jpeg", ".gif", ".svg", ".woff", ".woff2", ".ttf", ".ico", ".webp")
 _PART = re.compile(
     r'content-disposition:[^\r\n]*?name="([^"]*)"[^\r\n]*\r\n(?:[^\r\n]+\r\n)*\r\n(.*)', re.I | re.DOTALL
@@ -56,8 +56,8 @@ class Exchange:
     def sent(self) -> dict[str, Any]:
         """The fields of the request: a form's (the first of a name) or those of a JSON object."""
         kind, text = self.headers.get("content-type", ""), self.body.decode("utf-8", "replace")
-        if "multipart/form-data" in kind and (found := re.search(r'boundary="?([^";\s]+)', kind)):
-            parts = [_PART.search(part) for part in text.split(f"--{found[1]}")[1:-1]]
+        if "multipart/form-data" in kind and (boundary := re.search(r'boundary="?([^";\s]+)', kind)):
+            parts = [_PART.search(part) for part in text.split(f"--{boundary[1]}")[1:-1]]
             pairs = [(part[1], part[2].removesuffix("\r\n")) for part in parts if part]
             return dict(reversed(pairs))
         return _fields(kind, text)
@@ -70,29 +70,29 @@ class Exchange:
     @property
     def cookies(self) -> dict[str, str]:
         """The cookies that the answer sets, decoded."""
-        found: dict[str, str] = {}
+        values: dict[str, str] = {}
         for key, value in self.reply.headers:
             if key == "set-cookie":
                 try:
-                    found |= {name: unquote(one.value) for name, one in SimpleCookie(value[:LONGEST_BODY]).items()}
+                    values |= {name: unquote(one.value) for name, one in SimpleCookie(value[:MAX_BODY_BYTES]).items()}
                 except CookieError:
                     continue
-        return found
+        return values
 
 
 def _fields(kind: str, text: str) -> dict[str, Any]:
     if "json" in kind:
         try:
-            found = json.loads(text)
+            fields = json.loads(text)
         except (ValueError, RecursionError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return fields if isinstance(fields, dict) else {}
     if "x-www-form-urlencoded" in kind:
         return dict(reversed(parse_qsl(text, keep_blank_values=True)))
     return {}
 
 
-class RecordedWeb(Web):
+class TrafficWeb(Web):
     """A web that notes what it is asked. Whatever is too long is kept without its end."""
 
     def __init__(self, web: Web) -> None:
@@ -105,9 +105,9 @@ class RecordedWeb(Web):
 
     def request(self, method: str, url: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Reply:
         reply = self.web.request(method, url, headers, body)
-        kept = Reply(reply.status, reply.headers, reply.body[:LONGEST_BODY])
+        kept = Reply(reply.status, reply.headers, reply.body[:MAX_BODY_BYTES])
         named = {key.lower(): value for key, value in (headers or {}).items()}
-        self.traffic.append(Exchange(method, url, named, body[:LONGEST_BODY], kept))
+        self.traffic.append(Exchange(method, url, named, body[:MAX_BODY_BYTES], kept))
         return reply
 
     def close(self) -> None:

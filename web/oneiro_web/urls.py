@@ -21,7 +21,7 @@ PUBLIC: Mapping[str, str] = {
 }
 """The address that WebArena shows for each site, by its name."""
 
-LONGEST = 8192
+MAX_URL_CHARS = 8192  # as much as servers commonly take
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 
@@ -33,7 +33,7 @@ def _parts(url: str) -> tuple[SplitResult, str, int] | None:
     that two readers can see two hosts in one text. Such a text is refused.
     """
     url = url.strip(" \t\r\n\f")
-    if len(url) > LONGEST or any(char < " " or char == "\x7f" or "\ud800" <= char <= "\udfff" for char in url):
+    if len(url) > MAX_URL_CHARS or any(char < " " or char == "\x7f" or "\ud800" <= char <= "\udfff" for char in url):
         return None
     try:
         parts = urlsplit(url)
@@ -64,8 +64,8 @@ def _joined(parts: SplitResult, host: str, port: int) -> str:
 
 def plain(url: str) -> str | None:
     """`url` written plainly if it is a web address that every browser reads alike, whatever its host; else None."""
-    found = _parts(url)
-    return _joined(*found) if found is not None else None
+    parsed = _parts(url)
+    return _joined(*parsed) if parsed is not None else None
 
 
 def admitted(url: str, hosts: Collection[str]) -> str | None:
@@ -74,10 +74,10 @@ def admitted(url: str, hosts: Collection[str]) -> str | None:
     A host counts by its whole name. One with a port (`127.0.0.1:8080`) allows that port and no other; one without
     allows the usual ports.
     """
-    found = _parts(url)
-    if found is None:
+    parsed = _parts(url)
+    if parsed is None:
         return None
-    parts, host, port = found
+    parts, host, port = parsed
     usual = port == _DEFAULT_PORTS[parts.scheme]
     return _joined(parts, host, port) if f"{host}:{port}" in hosts or (usual and host in hosts) else None
 
@@ -86,10 +86,10 @@ def page_of(url: str) -> tuple[str, int, str, dict[str, str]] | None:
     """Host, port, path and query of an address as our sites read them: of a repeated key the last value counts, and an
     empty one is none. None if it is no web address.
     """
-    found = _parts(url)
-    if found is None:
+    parsed = _parts(url)
+    if parsed is None:
         return None
-    parts, host, port = found
+    parts, host, port = parsed
     try:
         asked = dict(parse_qsl(parts.query, keep_blank_values=True, max_num_fields=1000))
     except ValueError:
@@ -113,8 +113,8 @@ class Places:
     @property
     def hosts(self) -> frozenset[str]:
         """What `admitted` takes."""
-        found = [parts for base in self.bases.values() if (parts := _parts(base))]
-        return frozenset(host if port in (80, 443) else f"{host}:{port}" for _, host, port in found)
+        known = [parts for base in self.bases.values() if (parts := _parts(base))]
+        return frozenset(host if port in (80, 443) else f"{host}:{port}" for _, host, port in known)
 
     def site(self, url: str) -> str | None:
         """The site that a local or public address belongs to."""
@@ -137,12 +137,12 @@ def _ranked(bases: Mapping[str, str]) -> list[str]:
 
 def _rest(url: str, base: str) -> str | None:
     """What follows `base` in `url`; None if it does not lie there."""
-    found, known = _parts(url), _parts(base)
-    if found is None or known is None or found[1] != known[1]:
+    asked, known = _parts(url), _parts(base)
+    if asked is None or known is None or asked[1] != known[1]:
         return None
-    if found[2] != known[2] and {found[2], known[2]} != {80, 443}:
+    if asked[2] != known[2] and {asked[2], known[2]} != {80, 443}:
         return None
-    parts, above = found[0], known[0].path.rstrip("/")
+    parts, above = asked[0], known[0].path.rstrip("/")
     if parts.path != above and not parts.path.startswith(f"{above}/"):
         return None
     query, fragment = f"?{parts.query}" if parts.query else "", f"#{parts.fragment}" if parts.fragment else ""

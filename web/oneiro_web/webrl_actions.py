@@ -65,11 +65,11 @@ def parse_webrl(text: str) -> Action | Malformed:
             break
         end = match.end()
         if match[1]:
-            found, closed = _read_call(text, match.start(1), end)
+            latest, closed = _read_call(text, match.start(1), end)
             if closed:
-                call, end = found, closed
+                call, end = latest, closed
             elif isinstance(call, Malformed):
-                call = found
+                call = latest
     if isinstance(call, Malformed):
         return call
     name, values = call

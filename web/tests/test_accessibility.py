@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oneiro_web.browsers.text.accessibility import tree
+from oneiro_web.browsers.text.accessibility import Builder, tree
 from oneiro_web.browsers.text.document import DEEPEST, Document, serialise
 from oneiro_web.browsers.text.state import State
 from oneiro_web.browsers.text.styles import Styles
@@ -90,6 +90,35 @@ CASES = {
         '<img alt="pic" src="x"><img alt="" src="x"><img src="x"><svg role="img" aria-label="map"></svg>',
         ["image 'pic'", "image ''", "image 'map'"],
     ),
+    "atoms at the end": (
+        '<p><a href=x><img alt="p" src="x"> </a> <a href=y>one<br></a><a href=z>q <img alt="r" src="x"> s</a></p>',
+        ["link 'p'", " image 'p'", "link 'one '", " LineBreak '\\n'", "link 'q r s'", " image 'r'"],
+    ),
+    "labels of boxes": (
+        '<p><input type="checkbox" id="c"><label for="c">Yes</label></p><p><label><input type="radio"> No</label></p>'
+        '<p><label for="t">Text</label><input id="t"></p>'
+        '<p><label for="d">Deep <b>er</b></label><input type="checkbox" id="d"></p>',
+        ["checkbox 'Yes' checked: false", "radio ' No' checked: false", "StaticText 'Text'",
+         "textbox 'Text' required: False", "StaticText 'Deep '", "StaticText 'er'",
+         "checkbox 'Deep er' checked: false"],
+    ),
+    "disabled fieldset": (
+        "<fieldset disabled><legend>L <button>On</button></legend><button>Off</button><input></fieldset>"
+        "<fieldset><legend><button>Up</button></legend></fieldset>",
+        ["group 'L On'", " button 'On'", " button 'Off' disabled: True", " textbox '' disabled: True required: False",
+         "group 'Up'", " button 'Up'"],
+    ),
+    "live regions": (
+        '<p><b aria-live="polite" role="note">Now</b></p><div aria-live="off" role="note">Later</div>'
+        '<div role="log">Entries</div><div aria-live="assertive" aria-atomic="true">Whole</div>'
+        '<p role="alert" aria-atomic="false">Fire</p><p role="status" aria-atomic="odd">Odd</p><output>Sum</output>',
+        ["note '' live: polite atomic: False relevant: additions text", " StaticText 'Now'", "note ''",
+         " StaticText 'Later'", "log '' live: polite atomic: False relevant: additions text", " StaticText 'Entries'",
+         "generic '' live: assertive atomic: True relevant: additions text", " StaticText 'Whole'",
+         "alert '' live: assertive atomic: False relevant: additions text", " StaticText 'Fire'",
+         "status '' live: polite atomic: True relevant: additions text", " StaticText 'Odd'",
+         "status '' live: polite atomic: True relevant: additions text", " StaticText 'Sum'"],
+    ),
 }  # fmt: skip
 
 
@@ -158,3 +187,31 @@ def test_styles_are_read_with_their_weight():
     styles = Styles(["p{display:block} .a p{display:none} p.b{display:flex} @media print{p{display:grid}} /* p{} */"])
     document = Document('<div class="a"><p>x</p><p class="b">y</p></div><p>z</p>', 100)
     assert [styles.of(p)["display"] for p in document.find("p")] == ["none", "flex", "block"]
+
+
+SNIPPETS = (
+    "<p>One <button>two</button> <button> </button><button>&nbsp;</button> three</p>",
+    "<a href=x>In <button>a <b>link</b></button> <span class=box>boxed</span>!</a> after",
+    "<fieldset disabled><button>Off</button><legend><button>On</button></legend></fieldset>",
+    "<p class=lines>a  b\n c</p><p class=kept>a  b\n c</p><div class=kept>x <a href=y>  z</a></div>",
+    "<a>no link</a><ul><li>dot</li></ul><ul class=bare><li>none</li></ul><form class=box>x<button>y</button></form>z",
+    "<h2 id=head>Named <button id=b>by</button></h2><section aria-labelledby='head b'>words</section>",
+    "<h2>a<span>b</span>c</h2><a href=x>a<span>b</span>c</a>",
+    "<div class=flex><button>a</button><span>b</span></div><span class=gone>c</span><td>d</td>",
+)
+SHEET = """.box { display: inline-flex } .kept { white-space: pre-wrap } .lines { white-space: pre-line }
+.bare { list-style: none } .flex { display: flex } .flex .gone, .gone { visibility: hidden }
+h2 span { display: block }"""
+
+
+@pytest.mark.parametrize("html", SNIPPETS)
+def test_the_short_way_for_frequent_elements_gives_the_tree_of_the_long_way(
+    html: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = Document(f"<style>{SHEET}</style><main>{html}</main>", 1000)
+    # Twice with the same styles: the second time by the plans of the first.
+    styles = Styles(document.styles)
+    short = [number(tree(document, State(), styles), 1000)[0].text for _ in range(2)]
+    monkeypatch.setattr(Builder, "plain", lambda *_: False)
+    long = number(tree(document, State(), styles), 1000)[0].text
+    assert short == [long, long]

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from oneiro_web.actions import (
-    LONGEST,
+    MAX_ACTION_CHARS,
     Action,
     Kind,
     Malformed,
@@ -73,7 +73,7 @@ def test_webarena_texts_are_read(text: str, action: Action) -> None:
         "click [12",
         "stop [\ud800]",
         "click [" + "9" * 5000 + "]",
-        "stop [" + "a" * LONGEST + "]",
+        "stop [" + "a" * MAX_ACTION_CHARS + "]",
     ],
 )
 def test_other_texts_are_malformed_with_one_line_for_the_agent(text: str) -> None:
@@ -172,7 +172,7 @@ def test_webrl_texts_are_read(text: str, action: Action) -> None:
         "exit(message=__import__('os').system('x'))",
         "exit(**{})",
         "exit(message='a'",
-        "exit(message='" + "a" * LONGEST + "')",
+        "exit(message='" + "a" * MAX_ACTION_CHARS + "')",
         "go_backward(1)",
         "do(action='Click', element='1', speed=2)",
         "exit(message='\\ud800')",

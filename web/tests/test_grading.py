@@ -497,6 +497,10 @@ def response(expected: Any, schema: Any, given: Any, **more: Any) -> float:
         (["1.4km"], {"type": "string", "format": "distance"}, ["1400 m"], 1),
         (["May 31, 2023"], {"type": "string", "format": "date"}, ["2023-05-31"], 1),
         (["May"], {"type": "string", "format": "month"}, ["may"], 1),
+        (["b, a"], {"type": "string", "format": "string_list"}, ["a,b"], 1),
+        (["b, a"], {"type": "string", "format": "string_list"}, ["a, c"], 0),
+        (['{"a": 1}'], {"type": "string", "format": "json"}, ['{ "a":1 }'], 1),
+        (['{"a": 1}'], {"type": "string", "format": "json"}, ['{"a": 2}'], 0),
         ([{"n": 1}], {"type": "object", "properties": {"n": {"type": "number"}}}, [{"n": "1"}], 1),
         ([{"n": 1}], {"type": "object", "properties": {"n": {"type": "number"}}}, ["1"], 0),
         (
@@ -552,6 +556,10 @@ def test_values_are_read_from_words() -> None:
     assert [str(day) for day in dates("3/2/22 and March 11th, 2023 and 2 May 2021 and 31/31/2020")] == [
         "2022-03-02", "2023-03-11", "2021-05-02",
     ]  # fmt: skip
+    months = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
+              "November", "December")  # fmt: skip
+    for number, month in enumerate(months, 1):
+        assert [day.month for day in dates(f"{month} 3, 2026 and 4 {month[:3]} 2025")] == [number, number]
     assert names("1. Ann,\n2. Bob and 'Carl'") == ["ann", "bob", "carl"]
     assert is_na("N/A.") and is_na("not possible") and not is_na("nap")
     assert read_one("number", "3 or 4") is None
@@ -626,6 +634,12 @@ def own(*checks: dict[str, Any]) -> Task:
         ({"type": "number", "expected": 19}, "nineteen", 1),
         ({"type": "number", "expected": 42}, "forty-two", 1),
         ({"type": "number", "expected": 2}, "forty two", 0),
+        ({"type": "number", "expected": 20}, "twenty", 1),
+        ({"type": "number", "expected": 99}, "ninety-nine", 1),
+        ({"type": "number", "expected": 3}, "word " * 49 + "3", 1),
+        ({"type": "number", "expected": 3}, "word " * 50 + "3", 0),
+        ({"type": "names", "expected": "Ann, Bob"}, "Bob, Ann", 1),
+        ({"type": "names", "expected": 12}, "12", 1),
         ({"type": "number", "expected": 3}, "N/A 3", 0),
         ({"type": "number", "expected": 3}, "3 " * 60, 0),  # a page that holds no other number
         ({"type": "date", "expected": "2026-06-15"}, "2026/06/15", 1),

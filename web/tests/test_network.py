@@ -14,7 +14,7 @@ from oneiro_web.grading.network import at, event_match
 from oneiro_web.grading.typed import is_pattern
 from oneiro_web.sites.web import Reply
 from oneiro_web.tasks import Task, VerifiedCheck, load_tasks, read_task
-from oneiro_web.traffic import Exchange, RecordedWeb
+from oneiro_web.traffic import Exchange, TrafficWeb
 from web.tests.pages import Pages, html
 from web.tests.test_grading import DATA, needs_data
 
@@ -204,8 +204,8 @@ def test_an_episode_of_a_verified_task_is_graded_by_its_own_traffic() -> None:
 
 
 def test_traffic_is_that_of_one_web_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oneiro_web.traffic.LONGEST_BODY", 4)
-    web = RecordedWeb(Pages({"http://r/": html("<p>long")}))
+    monkeypatch.setattr("oneiro_web.traffic.MAX_BODY_BYTES", 4)
+    web = TrafficWeb(Pages({"http://r/": html("<p>long")}))
     assert web.request("POST", "http://r/", {"Accept": "text/html"}, b"a=12345").body == b"<p>long"
     (one,) = web.traffic
     assert (one.headers, one.body, one.reply.body) == ({"accept": "text/html"}, b"a=12", b"<p>l")

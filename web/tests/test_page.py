@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from oneiro_web.page import MOST_CHARACTERS, Node, Page, number
+from oneiro_web.page import MAX_PAGE_CHARS, Node, Page, is_printed, number
 
 
 def make(*children: Node) -> Node:
@@ -52,7 +52,7 @@ def test_pages_are_bounded():
     nodes, cut = number(make(*[Node("button", f"b{index}") for index in range(50)]), 10)
     assert (len(nodes), cut) == (10, True)
     nodes, cut = number(make(*[Node("button", f"{index:09}" + "x" * 5000) for index in range(500)]), 1000)
-    assert cut and sum(len(node.line) for node in nodes.values()) <= MOST_CHARACTERS
+    assert cut and sum(len(node.line) for node in nodes.values()) <= MAX_PAGE_CHARS
 
 
 def test_the_header_names_all_tabs():
@@ -61,3 +61,9 @@ def test_the_header_names_all_tabs():
     page = Page("http://x/", "Shop", root, nodes, ("Shop", "Forum"), 1)
     assert page.text() == "Tab 0: Shop | Tab 1 (current): Forum\n\n[1] RootWebArea 'Shop' focused: True\n\t[2] link 'A'"
     assert page.lines() == ["[1] RootWebArea 'Shop' focused: True", "[2] link 'A'"]
+
+
+def test_what_has_a_name_is_printed_and_silent_roles_need_more_than_a_role() -> None:
+    assert is_printed("generic", "words", {}) is True
+    assert not is_printed("generic", " ", {}) and not is_printed("listitem", "", {"focused": True})
+    assert is_printed("generic", "", {"focused": True}) and is_printed("link", "", {})

@@ -53,8 +53,8 @@ class RemoteWeb(Web):
             return {}
         path = self.storage / f"{site.name}_state.json"
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-            return {str(cookie["name"]): str(cookie["value"]) for cookie in found["cookies"]}
+            state = json.loads(path.read_text(encoding="utf-8"))
+            return {str(cookie["name"]): str(cookie["value"]) for cookie in state["cookies"]}
         except OSError:
             raise WebError(f"{path} is missing; log in to {site.name} once and save the storage state") from None
         except (ValueError, KeyError, TypeError):
@@ -111,7 +111,7 @@ class RemoteWeb(Web):
                 size += len(chunk)
         finally:
             connection.close()
-        found = b"".join(chunks)
+        received = b"".join(chunks)
         kept: list[tuple[str, str]] = []
         for key, value in answer.getheaders():
             name = key.lower()
@@ -121,7 +121,7 @@ class RemoteWeb(Web):
             elif name not in NOT_KEPT:
                 kept.append((name, self.public(value.encode("latin-1")).decode("latin-1")))
         kind = answer.headers.get("content-type", "").lower()
-        return Reply(answer.status, tuple(kept), self.public(found) if kind.startswith(REWRITTEN) else found)
+        return Reply(answer.status, tuple(kept), self.public(received) if kind.startswith(REWRITTEN) else received)
 
 
 def _bound_to_host(attribute: str) -> bool:

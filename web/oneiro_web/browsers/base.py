@@ -37,7 +37,7 @@ class Limits:
     """Nodes of a tree; the rest is cut and said to be."""
     page_bytes: int = 8 << 20
     seconds: float = 15.0
-    """For a page to load, an action to be carried out, a tree to be read."""
+    """One deadline for whatever is asked of a page: to load, to carry out an action and settle, to be read."""
     redirects: int = 10
     tabs: int = 8
 
@@ -57,7 +57,9 @@ class Session(ABC):
 
     @abstractmethod
     def observe(self) -> Page:
-        """The tab in front, as a tree. The ids in it are the ones the next `act` understands."""
+        """The tab in front, as a tree. The ids in it are the ones the next `act` understands. A page that cannot be
+        read before its deadline is closed; an empty one with a `failure` takes its place.
+        """
 
     @abstractmethod
     def act(self, action: Action) -> Outcome:
@@ -136,13 +138,13 @@ class Browser(ABC):
         """One action in each session and the page after it, or why there is none; browsers that wait do it at once,
         and no session waits for another.
         """
-        found: list[tuple[Outcome, Page] | BrowserDied] = []
+        results: list[tuple[Outcome, Page] | BrowserDied] = []
         for session, action in zip(sessions, actions, strict=True):
             try:
-                found.append((session.act(action), session.observe()))
+                results.append((session.act(action), session.observe()))
             except BrowserDied as error:
-                found.append(error)
-        return found
+                results.append(error)
+        return results
 
     @abstractmethod
     def close(self) -> None: ...

@@ -1,8 +1,8 @@
 """Does the text browser see what Chromium sees? A seeded crawl of all page types, compared line by line.
 
 with TextBrowser() as text, ChromiumBrowser() as chromium:
-    found = compare(text, chromium, pages=300)
-    print(found.equal_lines, "of", found.lines)
+    comparison = compare(text, chromium, pages=300)
+    print(comparison.equal_lines, "of", comparison.lines)
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ def crawl(session: Session, seed: int, pages: int, sites: Sequence[str]) -> Iter
         seen[kind] = seen.get(kind, 0) + 1
         session.act(Action(Kind.GOTO, text=url))
         yield url, kind
-        for found in addresses(session.html(), session.url):
-            add(found)
+        for url_there in addresses(session.html(), session.url):
+            add(url_there)
 
 
 def compare(
@@ -138,11 +138,11 @@ def compare(
         for browser, web in zip((text, chromium), webs, strict=True)
     )
     try:
-        found = []
+        differences = []
         for url, kind in crawl(left, seed, pages, names):
             right.act(Action(Kind.GOTO, text=url))
-            found.append(difference(url, kind, right.observe().text(), left.observe().text()))
-        return Parity(tuple(found))
+            differences.append(difference(url, kind, right.observe().text(), left.observe().text()))
+        return Parity(tuple(differences))
     finally:
         left.close()
         right.close()

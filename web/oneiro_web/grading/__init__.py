@@ -18,7 +18,7 @@ from oneiro_web.grading.verified import evaluate_verified
 from oneiro_web.grading.webarena import VARIANTS, Helper, PageAt, evaluate_webarena
 from oneiro_web.sites import Web
 from oneiro_web.tasks import AnswerCheck, DatabaseCheck, Evaluation, Task
-from oneiro_web.traffic import RecordedWeb
+from oneiro_web.traffic import TrafficWeb
 
 __all__ = [
     "VARIANTS", "Checked", "Helper", "Judge", "PageAt", "PromptJudge", "Result", "UnsupportedCheck", "evaluate",
@@ -40,7 +40,7 @@ def evaluate(
 
     `answer` is the text of the agent's stop; None if it never stopped: that is no answer, and scores 0 wherever one is
     asked for. `early_stop_text` grades a runner's own words instead (`Early stop: Reach max steps 5`), as released
-    runners do. `web` is needed by checks of databases, a `RecordedWeb` by checks of traffic. `variant` chooses between
+    runners do. `web` is needed by checks of databases, a `TrafficWeb` by checks of traffic. `variant` chooses between
     releases of WebArena's evaluators.
     """
     if variant not in VARIANTS:
@@ -50,9 +50,7 @@ def evaluate(
     if isinstance(task.eval, Evaluation):
         checks += evaluate_webarena(task.eval, task.intent, session, given, VARIANTS[variant], judge, helpers or {})
     elif task.eval:
-        checks += evaluate_verified(
-            task.eval, session.url, given, web.traffic if isinstance(web, RecordedWeb) else None
-        )
+        checks += evaluate_verified(task.eval, session.url, given, web.traffic if isinstance(web, TrafficWeb) else None)
     for check in task.spec.checks if task.spec else ():
         if isinstance(check, AnswerCheck):
             checks.append(check_answer(check, given))

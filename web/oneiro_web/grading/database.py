@@ -102,10 +102,10 @@ def _tables(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
 
 def _table(written: str) -> tuple[str, tuple[str, ...] | None]:
     """`project(stars, updated)`: a table and some of its columns; None for all of them."""
-    found = re.fullmatch(r"([A-Za-z_][A-Za-z0-9_]*)(?:\(([A-Za-z0-9_, ]+)\))?", written)
-    if found is None:
+    match = re.fullmatch(r"([A-Za-z_][A-Za-z0-9_]*)(?:\(([A-Za-z0-9_, ]+)\))?", written)
+    if match is None:
         raise WebError(f"{written!r} is no name of a table")
-    return found[1], tuple(found[2].split(", ")) if found[2] else None
+    return match[1], tuple(match[2].split(", ")) if match[2] else None
 
 
 def _kept(now: sqlite3.Connection, before: sqlite3.Connection, table: str, rule: str, columns: tuple[str, ...]) -> bool:

@@ -19,7 +19,7 @@ from oneiro_web.sites.web import Reply
 from oneiro_web.tasks import VerifiedCheck
 from oneiro_web.traffic import Exchange
 
-LONGEST_URL = 1 << 13
+MAX_URL_CHARS = 1 << 13  # as much as servers commonly take
 KNOWN = frozenset(
     ("url", "http_method", "response_status", "query_params", "headers", "post_data", "response_content",
      "response_cookies")
@@ -40,13 +40,15 @@ def event_match(check: VerifiedCheck, url: str, traffic: Sequence[Exchange] | No
             return Checked(name, 0.0, f"needs recorded traffic: {', '.join(missing)}", unsupported=True)
         traffic = [Exchange("GET", url, {"accept": "text/html"}, b"", Reply(200, (), b""))]
     try:
-        found = _asked_for(check, wanted, [one for one in traffic if not one.is_asset], navigates)
+        requests = _asked_for(check, wanted, [one for one in traffic if not one.is_asset], navigates)
         if check.should_not_exist:
-            return Checked(name, float(not found), f"{len(found)} requests to {_where(wanted)}, and none was wanted")
-        right = any(_fits(check, wanted, one) for one in (found[-1:] if check.last_event_only else found))
+            return Checked(
+                name, float(not requests), f"{len(requests)} requests to {_where(wanted)}, and none was wanted"
+            )
+        right = any(_fits(check, wanted, one) for one in (requests[-1:] if check.last_event_only else requests))
     except UnsupportedCheck as error:
         return Checked(name, 0.0, str(error), unsupported=True)
-    seen = f"{len(found)} requests to {_where(wanted)}"
+    seen = f"{len(requests)} requests to {_where(wanted)}"
     return Checked(name, float(right), f"{seen}, {'as' if right else 'none as'} wanted")
 
 
@@ -118,7 +120,7 @@ def _alternatives(value: Any) -> list[str]:
 
 def _taken_apart(url: str, decode: bool) -> tuple[str, dict[str, list[str]]]:
     """An address without its query, and the query, also one that hides in the path."""
-    parts = urlsplit(url[:LONGEST_URL])
+    parts = urlsplit(url[:MAX_URL_CHARS])
     query = parse_qs(parts.query, keep_blank_values=True, max_num_fields=500)
     path = parts.path
     if decode:
@@ -147,7 +149,7 @@ def _same_place(wanted: str, url: str, check: VerifiedCheck) -> bool:
     try:
         base, _ = _taken_apart(url, check.decode_base64_query)
         if is_pattern(wanted):
-            plain = url[:LONGEST_URL].split("#")[0].split("?")[0]
+            plain = url[:MAX_URL_CHARS].split("#")[0].split("?")[0]
             return any(re.match(wanted, text, re.IGNORECASE) for text in (plain, plain.rstrip("/"), base))
         return base == _taken_apart(wanted, check.decode_base64_query)[0]
     except ValueError:
@@ -201,8 +203,8 @@ def at(key: str, given: Mapping[str, Any]) -> Any:
     """A field by its name, by a pattern of its name (`$.^...$`), or by a path (`$.note.note`, `$.items[0].name`)."""
     pattern = key.removeprefix("$.")
     if is_pattern(pattern):
-        found = [value for name, value in given.items() if re.match(pattern, name)]
-        return found[0] if len(found) == 1 else None
+        values = [value for name, value in given.items() if re.match(pattern, name)]
+        return values[0] if len(values) == 1 else None
     if not key.startswith("$"):
         return given.get(key)
     value: Any = given

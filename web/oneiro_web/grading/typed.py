@@ -10,7 +10,7 @@ from typing import Any
 from oneiro_web.grading.values import close, dates, distances, durations, money, yes_or_no
 
 MOST_ITEMS = 200
-LONGEST_TEXT = 1 << 16
+MAX_TEXT_CHARS = 1 << 16  # of a value that a pattern is held against
 DEGREES = 1e-4
 """How far two coordinates may lie apart."""
 
@@ -66,7 +66,7 @@ def _same_value(wanted: Any, given: Any, schema: Mapping[str, Any]) -> bool:
     if kind is None and isinstance(wanted, int | float) and not isinstance(wanted, bool):
         kind = "number"
     if isinstance(wanted, str) and is_pattern(wanted):
-        return re.fullmatch(wanted, str(given)[:LONGEST_TEXT], re.IGNORECASE) is not None
+        return re.fullmatch(wanted, str(given)[:MAX_TEXT_CHARS], re.IGNORECASE) is not None
     readers: dict[str, Callable[[str], list[Any]]] = {"duration": durations, "distance": distances, "date": dates}
     if isinstance(form, str) and form in readers:
         one, other = readers[form](str(wanted)), readers[form](str(given))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from datetime import date
 from typing import Any
 
-LONGEST = 20_000
+MAX_ANSWER_CHARS = 20_000
 """Characters of an answer that are read."""
 
 _SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
@@ -63,7 +63,7 @@ _NA_AND_VALUE = re.compile(rf"(?:{_NA.pattern})\W*(?:or )?\W*(?:\d|(?:yes|no)$)"
 
 
 def _plain(text: str) -> str:
-    return " ".join(text[:LONGEST].strip().lower().split())
+    return " ".join(text[:MAX_ANSWER_CHARS].strip().lower().split())
 
 
 def _figure(text: str) -> float:
@@ -72,7 +72,7 @@ def _figure(text: str) -> float:
 
 def durations(text: str) -> list[float]:
     """Durations in seconds: `1h 35min`, `95 minutes`, `1:35`, `1:35:00`. Parts that follow each other are one."""
-    found: list[float] = []
+    lengths: list[float] = []
     text, end = _plain(text), -1
     for match in _DURATION.finditer(text):
         unit = next(unit for unit, name in zip("dhms", match.groups()[1:], strict=True) if name)
@@ -81,11 +81,11 @@ def durations(text: str) -> list[float]:
             continue  # metres, if anything
         seconds = _figure(match[1]) * _SECONDS[unit]
         if joined:
-            found[-1] += seconds
+            lengths[-1] += seconds
         else:
-            found.append(seconds)
+            lengths.append(seconds)
         end = match.end()
-    return found or [
+    return lengths or [
         int(match[1]) * 3600.0 + int(match[2]) * 60.0 + int(match[3] or 0) for match in _CLOCK.finditer(text)
     ]
 
@@ -101,15 +101,15 @@ def distances(text: str) -> list[float]:
 
 def money(text: str) -> list[float]:
     """Sums of money; a bare number counts where no sign or currency is written at all."""
-    found = [_figure(match[2] or match[3]) * (-1 if match[1] else 1) for match in _MONEY.finditer(_plain(text))]
-    return found or numbers(text)
+    amounts = [_figure(match[2] or match[3]) * (-1 if match[1] else 1) for match in _MONEY.finditer(_plain(text))]
+    return amounts or numbers(text)
 
 
 def numbers(text: str) -> list[float]:
     """Numbers in figures; in words, below a hundred, where there are none in figures."""
     text = _plain(text)
-    found = [_figure(match[0]) for match in _NUMBER.finditer(text)]
-    return found or [_WORDS[match[0].replace(" ", "-")] for match in _WORD_NUMBER.finditer(text)]
+    figures = [_figure(match[0]) for match in _NUMBER.finditer(text)]
+    return figures or [_WORDS[match[0].replace(" ", "-")] for match in _WORD_NUMBER.finditer(text)]
 
 
 def counts(text: str) -> list[float]:
@@ -122,7 +122,7 @@ def counts(text: str) -> list[float]:
 
 def dates(text: str) -> list[date]:
     """Dates; `3/2/22` is the second of March."""
-    found: list[tuple[int, date]] = []
+    days: list[tuple[int, date]] = []
     text = _plain(text)
     for pattern, order in _DATES:
         for match in pattern.finditer(text):
@@ -130,10 +130,10 @@ def dates(text: str) -> list[date]:
             month = int(parts["m"]) if parts["m"].isdigit() else _MONTHS.get(parts["m"][:3], 0)
             year = int(parts["y"]) + (2000 if len(parts["y"]) == 2 else 0)
             try:
-                found.append((match.start(), date(year, month, int(parts["d"]))))
+                days.append((match.start(), date(year, month, int(parts["d"]))))
             except ValueError:
                 continue
-    return [day for _, day in sorted(found)]
+    return [day for _, day in sorted(days)]
 
 
 def yes_or_no(text: str) -> list[bool]:
@@ -154,7 +154,7 @@ def is_na(text: str) -> bool:
 
 def names(text: str) -> list[str]:
     """The items of an enumeration, without case, quotes and full stops."""
-    parts = re.split(r"\s*(?:[,;\n•]|\band\b|&)\s*", text[:LONGEST].strip().lower())
+    parts = re.split(r"\s*(?:[,;\n•]|\band\b|&)\s*", text[:MAX_ANSWER_CHARS].strip().lower())
     plain = (" ".join(re.sub(r"^\s*(?:[-*]|\d+[.)])\s+", "", part).split()).strip(" .'\"") for part in parts)
     return [part for part in plain if part]
 
@@ -168,8 +168,8 @@ READERS: dict[str, Callable[[str], Sequence[Any]]] = {
 
 def read_one(kind: str, text: str) -> Any:
     """The one value of this type in `text`; None without one, or with several that differ."""
-    found = READERS[kind](text)
-    return found[0] if found and all(value == found[0] for value in found) else None
+    values = READERS[kind](text)
+    return values[0] if values and all(value == values[0] for value in values) else None
 
 
 def close(one: Any, other: Any, tolerance: float = 0.0) -> bool:
@@ -219,10 +219,10 @@ def agrees(references: Sequence[str], answer: str) -> list[bool]:
 def _agrees(reference: str, answer: str, references: Sequence[str], longest: int) -> bool:
     if begins_na(reference) or begins_na(answer):
         return is_na(reference) and is_na(answer)
-    found = _LABELLED.fullmatch(reference.strip())
-    kind = kind_of(found[2]) if found else "text"
-    if found and kind != "text":
-        return any(_holds(kind, found[2], part, [found[2]]) for part in _parts_about(found[1], answer))
+    match = _LABELLED.fullmatch(reference.strip())
+    kind = kind_of(match[2]) if match else "text"
+    if match and kind != "text":
+        return any(_holds(kind, match[2], part, [match[2]]) for part in _parts_about(match[1], answer))
     kind = kind_of(reference)
     if kind != "text":
         return _holds(kind, reference, answer, references)
@@ -248,8 +248,8 @@ def _holds(kind: str, value: str, answer: str, references: Sequence[str]) -> boo
         if counted:
             return all(close(numbers(count)[0], wanted) for count in counted)
     known = [read for reference in references for read in READERS[kind](reference)]
-    found = READERS[kind](answer)
-    return wanted in found and all(any(close(one, other) for other in known) for one in found)
+    values = READERS[kind](answer)
+    return wanted in values and all(any(close(one, other) for other in known) for one in values)
 
 
 def words_of(text: str) -> list[str]:

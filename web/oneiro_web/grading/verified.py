@@ -18,7 +18,7 @@ from oneiro_web.grading.typed import same
 from oneiro_web.tasks import VerifiedCheck
 from oneiro_web.traffic import Exchange
 
-LONGEST_ANSWER = 1 << 16
+MAX_ANSWER_CHARS = 1 << 16  # a longer answer is cut before it is read
 
 
 def evaluate_verified(
@@ -54,9 +54,9 @@ def response_match(check: VerifiedCheck, answer: str | None) -> Checked:
 
 def read_response(answer: str) -> dict[str, Any] | None:
     """The JSON object of an answer, with or without a code fence around it."""
-    text = re.sub(r"^\s*```(?:json)?|```\s*$", "", answer[:LONGEST_ANSWER]).strip()
+    text = re.sub(r"^\s*```(?:json)?|```\s*$", "", answer[:MAX_ANSWER_CHARS]).strip()
     try:
-        found = json.loads(text)
+        response = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return response if isinstance(response, dict) else None

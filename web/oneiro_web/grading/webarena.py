@@ -79,17 +79,17 @@ def evaluate_webarena(
     helpers: Mapping[str, Helper],
 ) -> list[Checked]:
     """The checks of WebArena's `eval`."""
-    found: list[Checked] = []
+    checked: list[Checked] = []
     for kind in evaluation.eval_types:
         if kind == "string_match":
-            found += string_match(evaluation, intent, answer, variant, judge)
+            checked += string_match(evaluation, intent, answer, variant, judge)
         elif kind == "url_match":
-            found.append(url_match(evaluation, session.url, variant))
+            checked.append(url_match(evaluation, session.url, variant))
         else:
-            found += [
+            checked += [
                 page_match(target, intent, session, variant, judge, helpers) for target in evaluation.program_html
             ]
-    return found
+    return checked
 
 
 # Answers -------------------------------------------------------------------------------------------------------------
@@ -114,18 +114,18 @@ def string_match(
     if answer is None:
         return [Checked("string_match", 0.0, "no answer")]
     given = clean(answer, variant)
-    found: list[Checked] = []
+    checked: list[Checked] = []
     named = [kind for kind in Contents.model_fields if kind in references.model_fields_set]
     for name in [*named, *(references.model_extra or {})]:
         if name == "fuzzy_match" and references.fuzzy_match == "N/A":
             plain = clean("N/A", variant) == clean(given, variant)
-            if plain and all(check.score == 1 for check in found):
-                found.append(Checked("string_match.fuzzy_match", 1.0, "the answer is N/A"))
+            if plain and all(check.score == 1 for check in checked):
+                checked.append(Checked("string_match.fuzzy_match", 1.0, "the answer is N/A"))
             else:
-                found = [_reason_match(evaluation.string_note, intent, given, judge)]
+                checked = [_reason_match(evaluation.string_note, intent, given, judge)]
         else:
-            found += _contents(references, name, given, "string_match", intent, variant, judge, variant.alternatives)
-    return found
+            checked += _contents(references, name, given, "string_match", intent, variant, judge, variant.alternatives)
+    return checked
 
 
 def _reason_match(note: str, intent: str, given: str, judge: Judge | None) -> Checked:
@@ -349,9 +349,9 @@ def call_helper(text: str, page: PageAt, helpers: Mapping[str, Helper]) -> str:
         known = "is given by nobody" if match[1] in KNOWN_HELPERS else "is unknown"
         raise UnsupportedCheck(f"the helper {match[1]} {known}")
     arguments = [
-        page.session.url if (value := found[1] or found[2] or "") == "__last_url__" else value
-        for found in _ARGUMENT.finditer(match[2])
-        if found[0] != "__page__"
+        page.session.url if (value := argument[1] or argument[2] or "") == "__last_url__" else value
+        for argument in _ARGUMENT.finditer(match[2])
+        if argument[0] != "__page__"
     ]
     return helper(page, *arguments)
 

@@ -28,8 +28,8 @@ TODAY = datetime(2026, 6, 15, 9, 0)
 COOKIE = "session"
 SITE_NAMES = ("shopping", "shopping_admin", "reddit", "gitlab", "map")
 """The sites, as WebArena calls them; each has its folder here."""
-LONGEST_FORM = 1 << 16
-LONGEST_FIELD = 4000
+MAX_FORM_BYTES = 1 << 16  # a longer form is refused
+MAX_FIELD_CHARS = 4000  # a longer field is cut
 
 SHARED_SCHEMA = """
 CREATE TABLE session (token TEXT PRIMARY KEY, site TEXT NOT NULL, user TEXT NOT NULL, note TEXT NOT NULL DEFAULT '');
@@ -102,7 +102,7 @@ class Visit:
         row = self.one(sql, *values)
         return row[0] if row else None
 
-    def found(self, sql: str, *values: Any) -> sqlite3.Row:
+    def require(self, sql: str, *values: Any) -> sqlite3.Row:
         """The first row of a query; without one the page does not exist."""
         row = self.one(sql, *values)
         if row is None:
@@ -185,11 +185,11 @@ async def read_form(request: Request) -> dict[str, str]:
     body = b""
     async for part in request.stream():
         body += part
-        if len(body) > LONGEST_FORM:
+        if len(body) > MAX_FORM_BYTES:
             raise HTTPException(413)
     fields: dict[str, str] = {}
     for key, value in parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=200):
-        value = value.strip()[:LONGEST_FIELD]
+        value = value.strip()[:MAX_FIELD_CHARS]
         fields[key] = f"{fields[key]},{value}" if key in fields else value
     return fields
 
@@ -241,9 +241,9 @@ def templates() -> jinja2.Environment:
 
 
 def insert(db: sqlite3.Connection, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Rows with equal keys into a table, when content is made."""
+    """Rows with equal keys in equal order into a table, when content is made."""
     rows = list(rows)
     if rows:
         names = list(rows[0])
         sql = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
-        db.executemany(sql, [[row[name] for name in names] for row in rows])
+        db.executemany(sql, [tuple(row.values()) for row in rows])

@@ -6,8 +6,9 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
+from itertools import chain, count
 from typing import Any, TypeVar
 
 from oneiro_web.seeds import generator
@@ -30,20 +31,23 @@ def load_words(place: str) -> dict[str, Any]:
 NAMES = load_words(".")
 
 
+@lru_cache(maxsize=4096)
+def split_slots(pattern: str) -> list[str]:
+    """A pattern's texts and, at the odd places between them, its slots."""
+    return SLOT.split(pattern)
+
+
 class Dice:
     """Choices drawn from one seeded stream. Much faster than asking the generator for each."""
 
     BLOCK = 4096
 
     def __init__(self, *path: int | str) -> None:
-        self.generator = generator(*path)
-        self.left: list[float] = []
-
-    def uniform(self) -> float:
+        draws = generator(*path)
+        # Each block is used from its end.
+        blocks = (reversed(draws.random(self.BLOCK).tolist()) for _ in count())
+        self.uniform: Callable[[], float] = chain.from_iterable(blocks).__next__
         """A number in [0, 1)."""
-        if not self.left:
-            self.left = self.generator.random(self.BLOCK).tolist()
-        return self.left.pop()
 
     def number(self, least: int, most: int) -> int:
         """A whole number, both ends included."""
@@ -71,8 +75,11 @@ class Dice:
 
     def write(self, pattern: str, vocabulary: Vocabulary) -> str:
         """A pattern with each `{slot}` replaced by one of its words, slots inside words too."""
-        while SLOT.search(pattern):
-            pattern = SLOT.sub(lambda slot: self.pick(vocabulary[slot[1]]), pattern)
+        parts = split_slots(pattern)
+        while len(parts) > 1:
+            texts = [self.pick(vocabulary[part]) if place % 2 else part for place, part in enumerate(parts)]
+            pattern = "".join(texts)
+            parts = SLOT.split(pattern) if "{" in pattern else [pattern]
         return pattern
 
     def moment(self, days: int, newest: int = 0) -> str:
@@ -87,7 +94,7 @@ class Dice:
 
 def stamp(moment: datetime) -> str:
     """A time as the databases keep it."""
-    return moment.strftime("%Y-%m-%d %H:%M")
+    return moment.isoformat(" ", "minutes")
 
 
 def distinct(make: Callable[[], str], taken: set[str]) -> str:

@@ -28,10 +28,10 @@ class Replies(Generic[Reply]):
     def get(self, key: Hashable) -> Reply | None:
         """The reply to a request, if it is still known."""
         with self.lock:
-            found = self.kept.get(key)
-            if found is not None:
+            reply = self.kept.get(key)
+            if reply is not None:
                 self.kept.move_to_end(key)
-            return found
+            return reply
 
     def keep(self, key: Hashable, reply: Reply) -> None:
         """Remember a reply; the one that nobody asked for longest is forgotten."""

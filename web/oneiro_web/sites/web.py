@@ -17,6 +17,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from starlette.types import Message, Scope
 
+from oneiro_web.sites import content_cache
 from oneiro_web.sites.base import BOOKKEEPING, COOKIE, SHARED_SCHEMA, Site, application, begin_session
 from oneiro_web.sites.replies import Past, Replies
 
@@ -83,6 +84,8 @@ class Web:
         past = self.pasts[site.store.name]
         read = tuple([(key, value) for key, value in (headers or {}).items() if key in READ_HEADERS])
         state = past.look()
+        if parts.path.startswith("/static/"):  # a style sheet depends on no database and no visitor
+            state, read = b"static", ()
         known = REPLIES.get((site, state, url, read)) if method == "GET" and state else None
         if known is not None:
             return known
@@ -120,8 +123,8 @@ class Web:
             running.close()
             raise RuntimeError(f"{url}: a page waited for something")
         start = sent[0]
-        found = tuple((key.decode(), value.decode("latin-1")) for key, value in start["headers"])
-        return Reply(start["status"], found, b"".join(message.get("body", b"") for message in sent[1:]))
+        headers_sent = tuple((key.decode(), value.decode("latin-1")) for key, value in start["headers"])
+        return Reply(start["status"], headers_sent, b"".join(message.get("body", b"") for message in sent[1:]))
 
     def scope(self, site: Site) -> dict[str, object]:
         """What a site's application finds in its ASGI scope."""
@@ -142,7 +145,7 @@ def connect() -> sqlite3.Connection:
     return db
 
 
-@lru_cache(maxsize=256)  # all contents of all stores: about 1 MB each, and a tenth of a second to make
+@lru_cache(maxsize=256)  # half a megabyte each; others are read again from the disk
 def original(site: str, content: int) -> sqlite3.Connection:
     """A site's database as every episode with this content begins."""
     from oneiro_web.sites import SITES
@@ -152,11 +155,16 @@ def original(site: str, content: int) -> sqlite3.Connection:
     if shared.name != site:
         return original(shared.name, content)
     db = connect()
+    known = content_cache.load(store.name, content)
+    if known is not None:
+        db.deserialize(known)
+        return db
     db.executescript(SHARED_SCHEMA + store.schema)
     db.execute("BEGIN")
     store.fill(db, content)
     db.execute("COMMIT")
     note_writes(db)
+    content_cache.save(store.name, content, db.serialize())
     return db
 
 

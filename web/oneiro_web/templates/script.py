@@ -46,9 +46,9 @@ class View:
             return [node for node in walk(self.page.root) if is_it(node, role, name)]
         inside = list(walk(self._around(within, role, name)))
         named = next(place for place, node in enumerate(inside) if within in node.name)
-        found = [(place, node) for place, node in enumerate(inside) if is_it(node, role, name)]
+        placed = [(place, node) for place, node in enumerate(inside) if is_it(node, role, name)]
         # Where nothing encloses both alone, as in a list whose items have no box of their own, what follows is meant.
-        return [node for _, node in sorted(found, key=lambda each: (each[0] < named, each[0]))]
+        return [node for _, node in sorted(placed, key=lambda each: (each[0] < named, each[0]))]
 
     def has(self, role: str, name: str | None = None) -> bool:
         """Whether such a node is on the page."""
@@ -56,11 +56,11 @@ class View:
 
     def find(self, role: str, name: str | None = None, *, within: str | None = None, nth: int = 0) -> int:
         """The id of such a node; `Lost` without one."""
-        found = self.nodes(role, name, within=within)
-        if nth >= len(found):
+        nodes = self.nodes(role, name, within=within)
+        if nth >= len(nodes):
             where = f" within {within!r}" if within else ""
             raise Lost(f"{self.page.url if self.page else ''}: no {role} {name!r}{where}")
-        return found[nth].id
+        return nodes[nth].id
 
     def click(self, role: str, name: str | None = None, *, within: str | None = None, nth: int = 0) -> Action:
         """Click it."""
@@ -68,10 +68,10 @@ class View:
 
     def field(self, name: str, *, nth: int = 0) -> Node:
         """A field that text is typed into, by its label."""
-        found = [node for role in TYPED for node in self.nodes(role, name)]
-        if nth >= len(found):
+        nodes = [node for role in TYPED for node in self.nodes(role, name)]
+        if nth >= len(nodes):
             raise Lost(f"{self.page.url if self.page else ''}: no field {name!r}")
-        return found[nth]
+        return nodes[nth]
 
     def type(self, name: str, text: str, *, enter: bool = False) -> Action:
         """Type into an empty field."""
@@ -92,10 +92,10 @@ class View:
             raise Lost(f"{self.page.url if self.page else ''}: no drop-down list {name!r}")
         if self.clears:
             return Action(Kind.SELECT, box[0].id, option)
-        found = [node for node in walk(box[0]) if node.role == "option" and node.name == option and node.id]
-        if not found:
+        options = [node for node in walk(box[0]) if node.role == "option" and node.name == option and node.id]
+        if not options:
             raise Lost(f"{self.page.url if self.page else ''}: {name!r} has no option {option!r}")
-        return Action(Kind.CLICK, found[0].id)
+        return Action(Kind.CLICK, options[0].id)
 
     def goto(self, url: str) -> Action:
         """Type an address."""

@@ -141,8 +141,8 @@ def literal(sql: str, slots: Slots) -> str:
     """SQL with the values of its `:slot`s."""
 
     def value(name: re.Match[str]) -> str:
-        found = slots[name[1]]
-        values = found if isinstance(found, list) else [found]  # a list is one for IN (...)
+        given = slots[name[1]]
+        values = given if isinstance(given, list) else [given]  # a list is one for IN (...)
         return ", ".join(quoted(one) if isinstance(one, str) else str(one) for one in values)
 
     return re.sub(r":([a-z]+)", value, sql)

@@ -56,7 +56,7 @@ class InfinityEnv(BrowserEnv):
     def step(self, action: str) -> Step:
         if self.over:
             return self.ended(success=self.success)
-        parsed = self.parsed(action)
+        parsed = self.parse(action)
         if parsed is None:
             return self._after(valid=False, effective=False)
         if parsed.kind is Kind.STOP:

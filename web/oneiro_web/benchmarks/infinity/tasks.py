@@ -66,13 +66,13 @@ _TASKS = TypeAdapter(tuple[InfinityTask, ...])
 @cache
 def applications(clone: Path) -> tuple[str, ...]:
     """The applications of a clone that have tasks."""
-    found = sorted(file.parent.name for file in clone.glob("apps/*/real-tasks.json"))
-    if not found:
+    names = sorted(file.parent.name for file in clone.glob("apps/*/real-tasks.json"))
+    if not names:
         raise WebError(
             f"no applications in {clone / 'apps'}; clone https://github.com/web-arena-x/webarena-infinity and set "
             "clone=FOLDER"
         )
-    return tuple(found)
+    return tuple(names)
 
 
 @cache
@@ -82,7 +82,7 @@ def tasks(clone: Path, apps: Sequence[str] = (), suite: Suite = "real-tasks") ->
     for app in apps:
         if app not in known:
             raise WebError(f"webarena-infinity has no application '{app}'{nearest(app, known)}")
-    found: list[InfinityTask] = []
+    listed_tasks: list[InfinityTask] = []
     for app in apps or known:
         folder = clone / "apps" / app
         file = folder / f"{suite}.json"
@@ -93,8 +93,8 @@ def tasks(clone: Path, apps: Sequence[str] = (), suite: Suite = "real-tasks") ->
         except ValidationError as error:
             first = error.errors()[0]
             raise WebError(f"{file}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-        found += [task.model_copy(update={"folder": folder}) for task in listed]
-    return tuple(found)
+        listed_tasks += [task.model_copy(update={"folder": folder}) for task in listed]
+    return tuple(listed_tasks)
 
 
 class Infinity(Web):

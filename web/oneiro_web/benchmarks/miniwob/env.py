@@ -30,7 +30,7 @@ class MiniWobConfig(BrowserConfig):
 
 
 @dataclass(frozen=True)
-class Level:
+class MiniWobLevel:
     """One task with the seed of its page."""
 
     task: str
@@ -67,7 +67,7 @@ class MiniWobEnv(BrowserEnv):
         if self.over:
             return self.ended(success=self.episode is not None and self.episode.reward > 0)
         assert self.episode is not None
-        parsed = self.parsed(action)
+        parsed = self.parse(action)
         if parsed is None:
             return self.outcome(0.0, valid=False, effective=False)
         if parsed.kind is Kind.STOP:
@@ -93,8 +93,8 @@ class MiniWobEnv(BrowserEnv):
         super().close()
         self.episode = None
 
-    def _draw(self, rng: np.random.Generator) -> Level:
-        return Level(self.offered[int(rng.integers(len(self.offered)))], int(rng.integers(PAGES)))
+    def _draw(self, rng: np.random.Generator) -> MiniWobLevel:
+        return MiniWobLevel(self.offered[int(rng.integers(len(self.offered)))], int(rng.integers(PAGES)))
 
     def _open(self) -> None:
         self.close()
@@ -102,6 +102,6 @@ class MiniWobEnv(BrowserEnv):
         self.session = self.episode.session
         self._observe()
 
-    def _carried(self, action: Action) -> Outcome:
+    def _carry_in_session(self, action: Action) -> Outcome:
         assert self.episode is not None
         return self.episode.act(action)

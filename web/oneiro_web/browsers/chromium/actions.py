@@ -11,7 +11,7 @@ from playwright.async_api import (
 from oneiro_web.actions import Action, Kind
 from oneiro_web.browsers.base import Failed, address, refused
 from oneiro_web.browsers.chromium.scripts import FIELD, FORGET, HOME, PICK, POINT, SET_DATE, SETTLE
-from oneiro_web.browsers.chromium.tabs import Tab, Tabs
+from oneiro_web.browsers.chromium.tabs import ChromiumTab, Tabs
 from oneiro_web.browsers.text.fields import date_value
 from oneiro_web.browsers.text.keys import split_keys
 
@@ -22,7 +22,7 @@ STARTED_SECONDS = 0.5
 class ActingTabs(Tabs):
     """Tabs in which an agent acts on the elements that it was shown."""
 
-    async def _settle(self, tab: Tab) -> str | None:
+    async def _settle(self, tab: ChromiumTab) -> str | None:
         """Wait until what the action began is over; what a form said that was not sent."""
         if tab not in self.tabs:
             return None
@@ -63,18 +63,18 @@ class ActingTabs(Tabs):
                     "expression": f"globalThis.oneiroElements?.[{self.shown[action.element]}]",
                     "contextId": await self._world(tab),
                 }
-                found = (await tab.protocol.send("Runtime.evaluate", asked))["result"]
+                remote = (await tab.protocol.send("Runtime.evaluate", asked))["result"]
             else:
                 node = (self.shown or {}).get(action.element or 0)
                 if node is None or node.handle is None:
                     raise missing
                 asked = {"backendNodeId": node.handle, "executionContextId": await self._world(tab)}
-                found = (await tab.protocol.send("DOM.resolveNode", asked))["object"]
+                remote = (await tab.protocol.send("DOM.resolveNode", asked))["object"]
         except PlaywrightError:
             raise missing from None
-        if "objectId" not in found:
+        if "objectId" not in remote:
             raise missing
-        return str(found["objectId"])
+        return str(remote["objectId"])
 
     async def _carry_out(self, action: Action) -> None:
         match action.kind:
@@ -118,7 +118,7 @@ class ActingTabs(Tabs):
         else:
             closing = self.tab
             await closing.window.close()
-            self._closed(closing)
+            self._on_close(closing)
             if not self.tabs:
                 await self._new_tab()
             self.front = len(self.tabs) - 1

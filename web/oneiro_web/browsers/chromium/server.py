@@ -19,8 +19,8 @@ from oneiro_web.sites import Web
 from oneiro_web.sites.web import NOWHERE, Reply
 
 HEADER = "x-oneiro-session"
-LONGEST_HEAD = 1 << 16
-LONGEST_BODY = 1 << 20
+MAX_HEAD_BYTES = 1 << 16  # more headers than any browser sends
+MAX_BODY_BYTES = 1 << 20  # sites refuse forms of a sixteenth of it
 MOST_CONNECTIONS = 512
 NOT_PASSED = frozenset(("connection", "content-length", "transfer-encoding", "keep-alive", "upgrade"))
 NO_ICON = Reply(404, (), b"")
@@ -40,7 +40,7 @@ class Guest:
     """Its databases take one request at a time."""
 
 
-class Server:
+class ProxyServer:
     """The proxy. It lives in the event loop that drives the browser."""
 
     def __init__(self, limits: Limits) -> None:
@@ -54,7 +54,7 @@ class Server:
 
     async def start(self) -> None:
         """Listen on a free port of this machine."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=LONGEST_HEAD)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=MAX_HEAD_BYTES)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
@@ -103,7 +103,7 @@ class Server:
             await self._send(writer, NOWHERE, method)
             return False
         length = int(headers.get("content-length", "0"))
-        if length > LONGEST_BODY or "transfer-encoding" in headers:
+        if length > MAX_BODY_BYTES or "transfer-encoding" in headers:
             await self._send(writer, Reply(413, (), b""), method)
             return False
         body = await asyncio.wait_for(reader.readexactly(length), self.limits.seconds) if length else b""

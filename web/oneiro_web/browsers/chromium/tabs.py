@@ -32,12 +32,14 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 VIEWPORT = {"width": 1280, "height": 720}
+BLANK_SECONDS = 20.0
+"""For Chromium to open an empty tab: a second on a quiet machine. It is no page's fault, so no page's deadline."""
 MOST_DIALOGS = 20
 """Dialogs answered during one action before the page's script is stopped."""
 
 
 @dataclass(eq=False)
-class Tab:
+class ChromiumTab:
     """A page of Chromium with the protocol session that reads it."""
 
     window: Window
@@ -61,7 +63,7 @@ class Tabs(WaitingSession):
         self.browser, self.web = browser, web
         self.limits = browser.limits
         self.events: list[str] = []
-        self.tabs: list[Tab] = []
+        self.tabs: list[ChromiumTab] = []
         self.front = 0
         self.beside = False
         """A grader opens a page of its own: it is no tab."""
@@ -71,9 +73,10 @@ class Tabs(WaitingSession):
         self.dialogs = 0
         self.arrived = asyncio.Event()
         self.setting_up: set[asyncio.Task[None]] = set()
+        self.closing: set[asyncio.Task[None]] = set()
 
     @property
-    def tab(self) -> Tab:
+    def tab(self) -> ChromiumTab:
         """The tab in front."""
         return self.tabs[self.front]
 
@@ -88,7 +91,8 @@ class Tabs(WaitingSession):
             locale="en-US",
             timezone_id="UTC",
         )
-        self.context.set_default_timeout(self.limits.seconds * 1000)
+        # Playwright's own time-outs come after our deadline, so that a page which is too slow always ends in one way.
+        self.context.set_default_timeout(2000 * self.limits.seconds)
         jar = [
             {"name": name, "value": value, "domain": host, "path": "/"}
             for host, values in cookies.items()
@@ -102,20 +106,23 @@ class Tabs(WaitingSession):
             target = address(url)
             if target and target != "about:blank":
                 try:
-                    await tab.window.goto(target, wait_until="load")
+                    async with asyncio.timeout(self.limits.seconds):
+                        await tab.window.goto(target, wait_until="load")
+                except TimeoutError:  # what is there of it is read, or given up, by whoever looks first
+                    self.event("timeout")
                 except PlaywrightError:
                     self.event("blocked")
                 tab.first = await self._place(tab)
         self.front = 0
 
-    async def _new_tab(self) -> Tab:
+    async def _new_tab(self) -> ChromiumTab:
         """A blank tab in front."""
         assert self.context is not None
         count = len(self.tabs)
         await self.context.new_page()
         while len(self.tabs) == count:
             self.arrived.clear()
-            await asyncio.wait_for(self.arrived.wait(), self.limits.seconds)
+            await asyncio.wait_for(self.arrived.wait(), BLANK_SECONDS)
         self.front = len(self.tabs) - 1
         return self.tab
 
@@ -152,13 +159,13 @@ class Tabs(WaitingSession):
                 pass
         self.arrived.set()
 
-    async def _tab_of(self, window: Window) -> Tab:
+    async def _tab_of(self, window: Window) -> ChromiumTab:
         assert self.context is not None
-        tab = Tab(window, await self.context.new_cdp_session(window))
+        tab = ChromiumTab(window, await self.context.new_cdp_session(window))
         window.on("dialog", lambda dialog: asyncio.ensure_future(self._answer(tab, dialog)))
         window.on("download", lambda _: self.event("download"))
-        window.on("crash", lambda _: asyncio.ensure_future(self._crashed(tab)))
-        window.on("close", lambda _: self._closed(tab))
+        window.on("crash", lambda _: asyncio.ensure_future(self._on_crash(tab)))
+        window.on("close", lambda _: self._on_close(tab))
         protocol = tab.protocol
 
         def on(name: str, react: Callable[[dict[str, Any]], None]) -> None:
@@ -200,7 +207,7 @@ class Tabs(WaitingSession):
         )
         return tab
 
-    async def _answer(self, tab: Tab, dialog: Dialog) -> None:
+    async def _answer(self, tab: ChromiumTab, dialog: Dialog) -> None:
         """Every dialog is accepted and counted; a page that opens one after the other is stopped."""
         self.dialogs += 1
         self.event("dialog")
@@ -212,43 +219,54 @@ class Tabs(WaitingSession):
         except PlaywrightError:
             pass
 
-    async def _crashed(self, tab: Tab) -> None:
+    async def _on_crash(self, tab: ChromiumTab) -> None:
         """A blank tab takes the place of one whose page died."""
         self.event("crash")
-        await self._replace(tab)
+        with contextlib.suppress(BrowserDied):  # whoever asks this session next finds out
+            await self._replace(tab)
 
-    async def _replace(self, tab: Tab) -> None:
+    async def _replace(self, tab: ChromiumTab) -> None:
+        """A blank tab in the place of one whose page is gone or does not answer."""
         if tab not in self.tabs:
             return
         place, front = self.tabs.index(tab), self.front
         try:
-            fresh = await self._new_tab()
-            self.tabs.remove(fresh)
-            if tab in self.tabs:
-                self.tabs.remove(tab)
-            self.tabs.insert(place, fresh)
-            self.front = front
-            await asyncio.wait_for(tab.window.close(), self.limits.seconds)
+            async with asyncio.timeout(BLANK_SECONDS):
+                fresh = await self._new_tab()
         except (PlaywrightError, TimeoutError):
-            pass
+            raise BrowserDied("Chromium opens no tab") from None
+        self.tabs.remove(fresh)
+        if tab in self.tabs:
+            self.tabs.remove(tab)
+        self.tabs.insert(place, fresh)
+        self.front = front
+        # Nobody waits for a page that hangs to go.
+        closing = asyncio.ensure_future(tab.window.close())
+        self.closing.add(closing)
+        closing.add_done_callback(self._forget)
 
-    def _closed(self, tab: Tab) -> None:
+    def _forget(self, closing: asyncio.Task[None]) -> None:
+        self.closing.discard(closing)
+        if not closing.cancelled():
+            closing.exception()  # a page that is gone already is as good as closed
+
+    def _on_close(self, tab: ChromiumTab) -> None:
         """A tab is gone."""
         if tab in self.tabs:
             self.tabs.remove(tab)
             self.front = max(0, min(self.front, len(self.tabs) - 1))
 
-    async def _place(self, tab: Tab) -> int:
+    async def _place(self, tab: ChromiumTab) -> int:
         """Where in its history a tab is; 0 while a page that hangs keeps it."""
         try:
-            history = await tab.protocol.send("Page.getNavigationHistory")
-        except PlaywrightError:
+            history = await asyncio.wait_for(tab.protocol.send("Page.getNavigationHistory"), self.limits.seconds)
+        except (PlaywrightError, TimeoutError):
             return 0
         return int(history["currentIndex"])
 
     # Asking a page
 
-    async def _bounded(self, work: Coroutine[Any, Any, Result], otherwise: Result) -> Result:
+    async def _within_deadline(self, work: Coroutine[Any, Any, Result], otherwise: Result) -> Result:
         """Something that a page may never answer."""
         try:
             return await asyncio.wait_for(work, self.limits.seconds)
@@ -261,7 +279,7 @@ class Tabs(WaitingSession):
         if not self.browser.alive:
             raise BrowserDied("Chromium is gone")
 
-    async def _world(self, tab: Tab) -> int:
+    async def _world(self, tab: ChromiumTab) -> int:
         """Our isolated world in the page that the tab shows now."""
         if tab.world is None:
             frame = (await tab.protocol.send("Page.getFrameTree"))["frameTree"]["frame"]["id"]
@@ -269,7 +287,7 @@ class Tabs(WaitingSession):
             tab.world = made["executionContextId"]
         return tab.world
 
-    async def _run(self, tab: Tab, script: str) -> Any:
+    async def _run(self, tab: ChromiumTab, script: str) -> Any:
         """The value of an expression in our world."""
         asked = {"expression": script, "contextId": await self._world(tab), "returnByValue": True, "awaitPromise": True}
         answer = await tab.protocol.send("Runtime.evaluate", asked)
@@ -284,7 +302,7 @@ class Tabs(WaitingSession):
         answer = await self.tab.protocol.send("Runtime.callFunctionOn", asked)
         return None if "exceptionDetails" in answer else answer["result"].get("value")
 
-    async def _interrupt(self, tab: Tab) -> None:
+    async def _interrupt(self, tab: ChromiumTab) -> None:
         """Stop whatever script a page runs."""
         with contextlib.suppress(PlaywrightError, TimeoutError):
             await asyncio.wait_for(tab.protocol.send("Runtime.terminateExecution"), 1.0)

@@ -14,7 +14,7 @@ def is_bubble(given: Mapping[str, Any]) -> bool:
     return relevant == ["additions"] and not given.get("childIds")
 
 
-def converted(nodes: Sequence[Mapping[str, Any]]) -> Node:
+def convert(nodes: Sequence[Mapping[str, Any]]) -> Node:
     """Chromium's accessibility nodes as our tree; what is never printed is left out."""
     known = {node["nodeId"]: node for node in nodes}
     roots: list[Node] = []

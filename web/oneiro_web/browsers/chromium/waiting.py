@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 
 from oneiro_web.actions import Action
 from oneiro_web.browsers.base import Browser, BrowserDied, Limits, Outcome, Session, Visited
-from oneiro_web.browsers.chromium.server import Server
+from oneiro_web.browsers.chromium.server import ProxyServer
 from oneiro_web.page import Page
 
 Result = TypeVar("Result")
@@ -46,7 +46,7 @@ class WaitingSession(Session):
     def locate(self, locator: str, url: str | None = None) -> str:
         if url is not None:
             return self.browser.turn(self._visit(url, locator))[1]
-        return self.browser.turn(self._evaluated(self.tabs[self.front], locator))
+        return self.browser.turn(self._evaluate(self.tabs[self.front], locator))
 
     def event(self, name: str) -> None:
         """Count what happened besides."""
@@ -70,7 +70,7 @@ class WaitingSession(Session):
         """The value of an expression in a page, None where it has none or the page does not answer."""
         raise NotImplementedError
 
-    async def _evaluated(self, tab: Any, locator: str) -> str:
+    async def _evaluate(self, tab: Any, locator: str) -> str:
         """A locator as JavaScript; what goes wrong in it is nothing found."""
         value = await self._value(tab, f"(() => {{ try {{ return ({locator}) }} catch {{ }} }})()")
         if isinstance(value, bool):
@@ -98,7 +98,7 @@ class WaitingBrowser(Browser):
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_forever, name=self.name, daemon=True)
         self.thread.start()
-        self.server = Server(self.limits)
+        self.server = ProxyServer(self.limits)
 
     def wait(self, work: Coroutine[Any, Any, Result], seconds: float) -> Result:
         """Run something in the browser's thread, so long and no longer."""
@@ -133,7 +133,7 @@ class WaitingBrowser(Browser):
                 future.cancel()
                 raise BrowserDied(f"{self.name.capitalize()} does not answer") from None
             except self.failure as error:
-                raise self._died(error) from None
+                raise self._explain_death(error) from None
 
     async def _turn(self, work: Coroutine[Any, Any, Result], began: list[float]) -> Result:
         try:
@@ -161,14 +161,14 @@ class WaitingBrowser(Browser):
             except BrowserDied as error:
                 return error
             except self.failure as error:
-                return self._died(error)
+                return self._explain_death(error)
 
         try:
             return self._at_once([step(one, action) for one, action in zip(sessions, actions, strict=True)])
         except BrowserDied as error:  # it does not answer at all
             return [error] * len(sessions)
 
-    def _died(self, error: Exception) -> BrowserDied:
+    def _explain_death(self, error: Exception) -> BrowserDied:
         return BrowserDied(f"{self.name.capitalize()}: {(str(error) or 'gone').splitlines()[0]}")
 
     def _at_once(self, work: list[Coroutine[Any, Any, Result]]) -> list[Result]:

@@ -24,11 +24,20 @@ PLAIN = {
     **{tag: ROLES[tag] for tag in ("article", "form", "dl", "dt", "dd", "time", "em", "code", "main", "td", "tr")},
     **{tag: ROLES[tag] for tag in ("h1", "h2", "h3", "h4")},
     "a": "link",
+    "button": "button",
 }
 """Roles of the most frequent elements when nothing in their attributes changes them; '' without a node."""
 NO_PROPERTIES: dict[str, Any] = {}
 NO_CHILDREN: list[Node] = []
 """Shared by all texts, which never have any."""
+FROM_ITS_CONTENTS, NAMES_NOTHING = 1, 2
+Plan = tuple[str, str, int, bool, bool | None, bool]
+"""Role, display, what its contents name, whether it is one of `SCOPES`, `preformatted` where a style decides it, and
+whether `is_special` must be asked."""
+NO_PLAN: Plan = ("", "", 0, False, None, False)
+"""That nobody has planned yet."""
+PREFORMATTED = ("pre", "pre-wrap", "break-spaces")
+"""Values of `white-space` that keep spaces and lines as they are written."""
 WHITE = " \n\t\r\f"
 
 
@@ -37,7 +46,7 @@ class Builder:
 
     def __init__(self, document: Document, state: State, styles: Styles) -> None:
         self.document, self.state, self.styles = document, state, styles
-        self.names, self.roles = Names(document), Roles()
+        self.names, self.roles, self.plans = Names(document), Roles(), styles.plans
         self.line_start = True
         self.last: Node | None = None
         """The last text of the line, whose space at the end goes when the line ends."""
@@ -127,17 +136,16 @@ class Builder:
             if isinstance(child, str):
                 if not (self.line_start and not self.preformatted and not child.strip(WHITE)):
                     self.text(child, element, out)
-            elif apart:
+                continue
+            if apart:
                 self.boundary()
+            if not (child.plain and out is not None and self.plain(child, out)):
                 self.element(child, out)
+            if apart:
                 self.boundary()
-            else:
-                self.element(child, out)
 
     def element(self, element: Element, out: list[Node] | None) -> None:
-        """One element and what is in it."""
-        if element.plain and out is not None and self.plain(element, out):
-            return
+        """One element and what is in it, the long way: `plain` is for most of them."""
         tag, attributes = element.tag, element.attributes
         if tag in NEVER_SHOWN:
             return
@@ -158,7 +166,7 @@ class Builder:
                 collector.append("\n")
             return
         if tag in ATOMIC and tag != "button":
-            self.replaced(element, out)
+            self.add_replaced(element, out)
             return
         if tag == "label" and out is not None and self.is_redundant(element):
             hidden: list[Node] = []
@@ -209,54 +217,84 @@ class Builder:
 
     def plain(self, element: Element, out: list[Node]) -> bool:
         """The short way for frequent elements without anything special; False where there is something."""
-        tag = element.tag
-        role = PLAIN.get(tag)
-        if role is None or element is self.state.focus:
+        attributes = element.attributes
+        key = (element.tag, attributes.get("class"), attributes.get("id"))
+        plan = self.plans.get(key, NO_PLAN)
+        if plan is NO_PLAN:
+            plan = self.plan(element)
+            if self.styles.is_fixed(element):
+                self.plans[key] = plan
+        if plan is None or element is self.state.focus:
             return False
-        if tag == "li" and "none" not in self.list_style:
+        role, display, naming, scoped, preformatted, is_careful = plan
+        if is_careful and self.is_special(element):
             return False
-        style = self.styles.of(element)
-        display = "block" if tag in BLOCK else "inline"
-        if style:
-            if "white-space" in style or "visibility" in style or "list-style" in style:
-                return False
-            display = style.get("display", display)
-            if display in INLINE_OUTSIDE or display == "none":
-                return False
-        if self.document.referenced and "id" in element.attributes:
-            return False
-        if tag == "td" or tag == "tr":
-            if not self.data_table:
-                return False
-        elif tag == "a" and "href" not in element.attributes:
-            role = ""
-        around = self.collectors
-        node = None
+        around, outer_format = self.collectors, self.preformatted
+        if preformatted is not None:
+            self.preformatted = preformatted
         if role:
             node = Node(role, "", {}, [], element)
             out.append(node)
             out = node.children
-            if role in FROM_CONTENTS:
+            if naming == FROM_ITS_CONTENTS:
                 items: list[Node | str] = []
                 self.collectors = [items]
-            elif role in NEVER_CONTRIBUTE:
+            elif naming == NAMES_NOTHING:
                 self.collectors = []
-        scoped = tag in SCOPES
         self.roles.scopes += scoped
         if display == "inline":
             self.children(element, out, display)
+        elif display in INLINE_OUTSIDE:
+            self.box(element, out, display)
+            if naming == NAMES_NOTHING:
+                self.spaces(around)
         else:
             self.boundary()
             self.children(element, out, display)
             self.boundary()
         self.roles.scopes -= scoped
-        if self.collectors is not around:
-            self.collectors = around
-            if node is not None and role in FROM_CONTENTS:
-                self.named.append((node, None, items))
-                for collector in around:
-                    collector.extend((node,) if display == "inline" else (BREAK, node, BREAK))
+        self.preformatted, self.collectors = outer_format, around
+        if naming == FROM_ITS_CONTENTS:
+            # A button without words is named by nothing, a link by the space that is in it.
+            self.named.append((node, element if role == "button" else None, items))
+            for collector in around:
+                collector.extend((node,) if display == "inline" else (BREAK, node, BREAK))
         return True
+
+    def plan(self, element: Element) -> Plan | None:
+        """How elements like this one are added the short way; None for the long one."""
+        tag, style = element.tag, self.styles.of(element)
+        display = style.get("display") or self.display(element, style)
+        if tag not in PLAIN or display == "none" or "visibility" in style or "list-style" in style:
+            return None
+        role, space = PLAIN[tag], style.get("white-space")
+        naming = FROM_ITS_CONTENTS if role in FROM_CONTENTS else NAMES_NOTHING if role in NEVER_CONTRIBUTE else 0
+        preformatted = None if space is None else space in PREFORMATTED
+        is_careful = tag in ("a", "button", "li", "td", "tr") or "id" in element.attributes
+        return role, display, naming, tag in SCOPES, preformatted, is_careful
+
+    def is_special(self, element: Element) -> bool:
+        """Whether what stands around an element, or what points at it, asks for the long way."""
+        match element.tag:
+            case "a":
+                special = "href" not in element.attributes
+            case "button":
+                special = self.disabled
+            case "li":
+                special = "none" not in self.list_style
+            case "td" | "tr":
+                special = not self.data_table
+            case _:
+                special = False
+        return special or bool(self.document.referenced and "id" in element.attributes)
+
+    def box(self, element: Element, out: list[Node] | None, display: str) -> None:
+        """The contents of a box that stands in the line like a letter."""
+        self.space()
+        self.last, self.line_start = None, True
+        self.contents(element, out, display)
+        self.boundary()
+        self.line_start, self.after_atom = False, True
 
     def collect(self, element: Element, out: list[Node] | None, style: dict[str, str]) -> None:
         """An element that has no node but whose text names another."""
@@ -285,7 +323,7 @@ class Builder:
         saved = (self.preformatted, self.disabled, self.list_style, self.depth_of_lists)
         space = style.get("white-space")
         if tag == "pre" or space is not None:
-            self.preformatted = (space or "pre") in ("pre", "pre-wrap", "break-spaces")
+            self.preformatted = (space or "pre") in PREFORMATTED
         outer_table = self.data_table
         if tag == "table":
             self.data_table = self.roles.holds_data(element) and not element.attributes.get("role")
@@ -301,11 +339,7 @@ class Builder:
         if "list-style" in style:
             self.list_style = style["list-style"]
         if display in INLINE_OUTSIDE:
-            self.space()
-            self.last, self.line_start = None, True
-            self.contents(element, out, display)
-            self.boundary()
-            self.line_start, self.after_atom = False, True
+            self.box(element, out, display)
         elif display == "inline":
             self.contents(element, out, display)
         else:
@@ -351,7 +385,7 @@ class Builder:
         elements = [child for child in label.children if isinstance(child, Element)]
         return not elements or elements == [control]
 
-    def replaced(self, element: Element, out: list[Node] | None) -> None:
+    def add_replaced(self, element: Element, out: list[Node] | None) -> None:
         """An element that stands in the line as a whole: a control, an image, a frame."""
         is_labelled = element in self.names.labels
         node = control(element, self.state, self.disabled, is_labelled)

@@ -39,7 +39,7 @@ ACTIVE = ("a", "button", "input", "label", "summary", "select", "option", "texta
 
 
 @dataclass
-class Tab:
+class TextTab:
     """A tab: its history and where in it the person is."""
 
     history: list[Loaded]
@@ -84,13 +84,13 @@ class TextSession(Session):
         self.shown: dict[int, Node] | list[Element] | None = None
         """What the last observation numbered: nodes of the tree, or elements of the simplified HTML."""
         self.select_all = False
-        self.tabs: list[Tab] = []
+        self.tabs: list[TextTab] = []
         self.front = 0
         for url in urls or [BLANK]:
-            self.tabs.append(Tab([self.loader.opened(url)]))
+            self.tabs.append(TextTab([self.loader.open(url)]))
 
     @property
-    def tab(self) -> Tab:
+    def tab(self) -> TextTab:
         """The tab in front."""
         return self.tabs[self.front]
 
@@ -137,7 +137,7 @@ class TextSession(Session):
             list(self.events),
             dict(self.browser.counts),
         )
-        page = self.loader.opened(url)
+        page = self.loader.open(url)
         self.loader.cookies, self.events, self.browser.counts = kept
         return page
 
@@ -149,7 +149,7 @@ class TextSession(Session):
             return ""
 
     def close(self) -> None:
-        self.tabs = [Tab([self.loader.blank()])]
+        self.tabs = [TextTab([self.loader.blank()])]
         self.front = 0
 
     def event(self, name: str) -> None:
@@ -176,7 +176,7 @@ class TextSession(Session):
             if len(self.tabs) >= self.limits.tabs:
                 self.event("blocked")
                 raise Failed(f"No more than {self.limits.tabs} tabs can be open.")
-            self.tabs.append(Tab([page_there]))
+            self.tabs.append(TextTab([page_there]))
             self.front = len(self.tabs) - 1
             self.event("new tab")
         else:
@@ -213,7 +213,7 @@ class TextSession(Session):
             case Kind.NEW_TAB:
                 if len(self.tabs) >= self.limits.tabs:
                     raise Failed(f"No more than {self.limits.tabs} tabs can be open.")
-                self.tabs.append(Tab([self.loader.blank()]))
+                self.tabs.append(TextTab([self.loader.blank()]))
                 self.front = len(self.tabs) - 1
             case Kind.FOCUS_TAB:
                 if not 0 <= action.tab < len(self.tabs):
@@ -222,7 +222,7 @@ class TextSession(Session):
             case Kind.CLOSE_TAB:
                 self.tabs.pop(self.front)
                 if not self.tabs:
-                    self.tabs.append(Tab([self.loader.blank()]))
+                    self.tabs.append(TextTab([self.loader.blank()]))
                 self.front = len(self.tabs) - 1
             case Kind.GOTO:
                 self.navigate(address(action.text) or action.text)

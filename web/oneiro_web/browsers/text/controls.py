@@ -67,37 +67,37 @@ def fill_input(node: Node, element: Element, kind: str, state: State, disabled: 
     """The properties and inner texts of an input."""
     attributes, value = element.attributes, state.value(element)
     add_properties(node, element, state, disabled)
-    found = node.properties
+    properties = node.properties
     if "list" in attributes and node.role == "combobox":
-        found.pop("hasPopup", None)
-        found.update(autocomplete="list", hasPopup="listbox")
+        properties.pop("hasPopup", None)
+        properties.update(autocomplete="list", hasPopup="listbox")
     if node.role in ("checkbox", "radio"):
-        found["checked"] = "true" if state.is_checked(element) else "false"
+        properties["checked"] = "true" if state.is_checked(element) else "false"
     elif node.role == "button":
         if kind in ("submit", "reset", "button"):
             text = attributes.get("value", {"submit": "Submit", "reset": "Reset"}.get(kind, ""))
             if text:
                 node.children.append(Node("StaticText", text, {}, [], element))
     elif node.role == "spinbutton":
-        found["required"] = "required" in attributes
-        found["valuemin"] = number_or(attributes.get("min", ""), 0)
-        found["valuemax"] = number_or(attributes.get("max", ""), 0)
-        found["valuetext"] = value
+        properties["required"] = "required" in attributes
+        properties["valuemin"] = number_or(attributes.get("min", ""), 0)
+        properties["valuemax"] = number_or(attributes.get("max", ""), 0)
+        properties["valuetext"] = value
     elif node.role == "slider":
-        found.update(orientation="horizontal", valuemin=number_or(attributes.get("min", ""), 0))
-        found.update(valuemax=number_or(attributes.get("max", ""), 100), valuetext="")
+        properties.update(orientation="horizontal", valuemin=number_or(attributes.get("min", ""), 0))
+        properties.update(valuemax=number_or(attributes.get("max", ""), 100), valuetext="")
     elif node.role == "Date":
         named = is_labelled or any(key in attributes for key in ("aria-label", "aria-labelledby", "title"))
         date_parts(node, value, named)
         return
     elif node.role in ("textbox", "combobox"):
-        found["required"] = "required" in attributes
+        properties["required"] = "required" in attributes
     if node.role in ("textbox", "searchbox", "spinbutton", "combobox") and value:
         shown = "•" * len(value) if kind == "password" else value
         node.children.append(Node("StaticText", shown, {}, [], element))
-    described = found.pop("describedby", None)
+    described = properties.pop("describedby", None)
     if described is not None:
-        found["describedby"] = described
+        properties["describedby"] = described
 
 
 def select(element: Element, state: State, disabled: bool) -> Node:
@@ -163,8 +163,8 @@ DATE = re.compile(r"(\d{4,6})-(\d\d)-(\d\d)")
 
 def date_parts(node: Node, value: str, named: bool) -> None:
     """The three fields in which Chromium shows a date, and its button."""
-    found = DATE.fullmatch(value)
-    year, month, day = (found[1], found[2], found[3]) if found else ("", "", "")
+    parts = DATE.fullmatch(value)
+    year, month, day = (parts[1], parts[2], parts[3]) if parts else ("", "", "")
     focused = node.properties.pop("focused", False)
     off = {"disabled": True} if "disabled" in node.properties else {}
     for name, most, text, empty in (("Month", 12, month, "mm"), ("Day", 31, day, "dd"), ("Year", 275760, year, "yyyy")):

@@ -25,7 +25,7 @@ TOKEN = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)([^>\"]*(?:\"[^\"]*\"[^>\"]*)*)>([^<
 """A tag of the normal form and the text after it."""
 LARGE = 1 << 16
 """Larger pages are looked over before they are parsed: the parser's time grows with the square of some things."""
-LONGEST_TAG = 1 << 14
+MAX_TAG_CHARS = 1 << 14  # longer tags lose their attributes
 MOST_OPEN = 2000
 WRITTEN_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)(?:[^>\"']|\"[^\"]*\"|'[^']*')*>")
 NOT_NESTED = frozenset(
@@ -106,11 +106,11 @@ class Document:
         self._read(LexborHTMLParser(html if len(html) < LARGE else tame(html)).html or "", most_elements)
 
     def _read(self, html: str, most_elements: int) -> None:
-        self.styles = [found[3] for found in RAW.finditer(html) if found[1] == "style"]
+        self.styles = [match[3] for match in RAW.finditer(html) if match[1] == "style"]
         here, depth, count = self.root, 0, 1
         elements, noted = self.elements, list[Element]()
         bare = RAW.sub(_empty, html)
-        tokens = TOKEN.findall(bare) if len(bare) < LARGE else (found.groups() for found in TOKEN.finditer(bare))
+        tokens = TOKEN.findall(bare) if len(bare) < LARGE else (match.groups() for match in TOKEN.finditer(bare))
         for closing, tag, written, text in tokens:
             if closing:
                 if depth <= DEEPEST:
@@ -163,18 +163,18 @@ def tame(html: str) -> str:
     """A large page without endless tags and endless nesting."""
     depth = 0
 
-    def check(found: re.Match[str]) -> str:
+    def check(match: re.Match[str]) -> str:
         nonlocal depth
-        tag = found[2].lower()
+        tag = match[2].lower()
         if tag in VOID or tag in NOT_NESTED:
             pass
-        elif found[1]:
+        elif match[1]:
             depth = max(0, depth - 1)
         elif depth >= MOST_OPEN:
             return ""
         else:
             depth += 1
-        return found[0] if len(found[0]) <= LONGEST_TAG else f"<{found[1]}{tag}>"
+        return match[0] if len(match[0]) <= MAX_TAG_CHARS else f"<{match[1]}{tag}>"
 
     return WRITTEN_TAG.sub(check, html)
 
@@ -184,13 +184,13 @@ def read_attributes(written: str) -> tuple[dict[str, str], bool, bool]:
     """The attributes of a tag, whether none of them is special, and whether it is marked by one; the same text is read
     once.
     """
-    found = {key: unescape(value) if "&" in value else value for key, value in ATTRIBUTE.findall(written)}
-    return found, NOT_PLAIN.search(written) is None, any(mark in found for mark in MARKS)
+    attributes = {key: unescape(value) if "&" in value else value for key, value in ATTRIBUTE.findall(written)}
+    return attributes, NOT_PLAIN.search(written) is None, any(mark in attributes for mark in MARKS)
 
 
-def _empty(found: re.Match[str]) -> str:
+def _empty(match: re.Match[str]) -> str:
     """A raw element without its text; nothing of a comment."""
-    return f"<{found[1]}{found[2]}></{found[1]}>" if found[1] else ""
+    return f"<{match[1]}{match[2]}></{match[1]}>" if match[1] else ""
 
 
 def serialise(root: Element, changed: dict[Element, dict[str, str | None]] | None = None, index: bool = False) -> str:

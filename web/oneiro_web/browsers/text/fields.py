@@ -41,12 +41,12 @@ def choose(page: Loaded, element: Element, text: str) -> None:
     wanted = " ".join(text.split()).casefold()
     options = [option for option in element.elements() if option.tag == "option" and not is_disabled(option)]
     named = [(option, option_name(option).casefold()) for option in options]
-    found = next((option for option, name in named if name == wanted), None)
-    found = found or next((option for option, name in named if wanted in name), None)
-    if found is None:
+    option_named = next((option for option, name in named if name == wanted), None)
+    option_named = option_named or next((option for option, name in named if wanted in name), None)
+    if option_named is None:
         raise Failed(f"No option contains '{text}'.")
     page.state.focus = element
-    pick(page, element, found)
+    pick(page, element, option_named)
 
 
 def pick(page: Loaded, select: Element, option: Element) -> None:
@@ -132,12 +132,12 @@ def takes_focus(page: Loaded, element: Element) -> bool:
 
 def date_value(text: str) -> str:
     """A date as inputs keep it, from `2026-06-15` or `06/15/2026`; '' for anything else."""
-    found = re.fullmatch(r"\s*(\d{4})-(\d\d?)-(\d\d?)\s*", text)
-    if found is None:
+    match = re.fullmatch(r"\s*(\d{4})-(\d\d?)-(\d\d?)\s*", text)
+    if match is None:
         american = re.fullmatch(r"\s*(\d\d?)/(\d\d?)/(\d{4})\s*", text)
         if american is None:
             return ""
         year, month, day = american[3], american[1], american[2]
     else:
-        year, month, day = found[1], found[2], found[3]
+        year, month, day = match[1], match[2], match[3]
     return f"{year}-{int(month):02}-{int(day):02}" if 1 <= int(month) <= 12 and 1 <= int(day) <= 31 else ""

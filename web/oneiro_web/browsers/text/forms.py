@@ -12,8 +12,8 @@ CONTROLS = ("input", "select", "textarea", "button")
 TEXT_TYPES = frozenset(("text", "search", "email", "url", "tel", "password", "number", "date", "month", "week", "time"))
 """Inputs that are typed into; Enter in one of them sends the form."""
 EMAIL = re.compile(r"[a-zA-Z0-9.!#$%&'*+/=?^_`{|}~-]+@[a-zA-Z0-9-]+(\.[a-zA-Z0-9-]+)*")
-LONGEST_PATTERN = 200
-LONGEST_MATCHED = 1000
+MAX_PATTERN_CHARS = 200
+MAX_MATCHED_CHARS = 1000
 REPEATED_GROUP = re.compile(r"\)[*+{?]")
 
 
@@ -31,8 +31,8 @@ def is_text(element: Element) -> bool:
     """Whether text can be typed into it."""
     if element.tag == "textarea":
         return True
-    found = kind(element)
-    return element.tag == "input" and (found in TEXT_TYPES or found not in OTHER_TYPES)
+    kind_of_field = kind(element)
+    return element.tag == "input" and (kind_of_field in TEXT_TYPES or kind_of_field not in OTHER_TYPES)
 
 
 OTHER_TYPES = frozenset(("checkbox", "radio", "submit", "reset", "button", "image", "file", "hidden", "range", "color"))
@@ -67,25 +67,25 @@ def default_button(form: Element, document: Document) -> Element | None:
 
 def entries(form: Element, document: Document, state: State, button: Element | None) -> list[tuple[str, str]]:
     """Names and values that are sent."""
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     for element in controls(form, document):
         name, what = element.attributes.get("name", ""), kind(element)
         if not name or is_disabled(element) or element.closest("datalist") is not None:
             continue
         if what in ("submit", "image") or element.tag == "button":
             if element is button and what != "image":
-                found.append((name, element.attributes.get("value", "")))
+                pairs.append((name, element.attributes.get("value", "")))
         elif what in ("checkbox", "radio"):
             if state.is_checked(element):
-                found.append((name, element.attributes.get("value", "on")))
+                pairs.append((name, element.attributes.get("value", "on")))
         elif what == "select":
             chosen = state.options(element)
             for option in element.elements():
                 if option in chosen and not is_disabled(option):
-                    found.append((name, option_value(option)))
+                    pairs.append((name, option_value(option)))
         elif what not in ("reset", "button", "file"):
-            found.append((name, re.sub(r"\r\n|\r|\n", "\r\n", state.value(element))))
-    return found
+            pairs.append((name, re.sub(r"\r\n|\r|\n", "\r\n", state.value(element))))
+    return pairs
 
 
 def option_value(option: Element) -> str:
@@ -200,7 +200,7 @@ def number_complaint(attributes: dict[str, str], value: str) -> str:
 
 def fits(pattern: str, value: str) -> bool:
     """Whether a text has the form a page asks for. Patterns that could take for ever are not asked."""
-    if len(pattern) > LONGEST_PATTERN or len(value) > LONGEST_MATCHED or REPEATED_GROUP.search(pattern):
+    if len(pattern) > MAX_PATTERN_CHARS or len(value) > MAX_MATCHED_CHARS or REPEATED_GROUP.search(pattern):
         return True
     try:
         return re.fullmatch(pattern, value) is not None

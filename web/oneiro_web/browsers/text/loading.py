@@ -22,7 +22,7 @@ BLANK = "about:blank"
 MOST_SHEETS = 8
 PAGES_KEPT = 512
 """Parsed pages of a process, about 80 kB each. Large ones are not kept."""
-LONGEST_COOKIES = 8192
+MAX_COOKIE_CHARS = 8192  # of one header, and of all cookies of a host
 CHARSET = re.compile(r"charset=[\"']?([\w-]+)", re.IGNORECASE)
 META_CHARSET = re.compile(rb"<meta[^>]+charset=[\"']?([\w-]+)", re.IGNORECASE)
 
@@ -98,7 +98,7 @@ class Loader:
         self.cookies: dict[str, dict[str, str]] = {host: dict(values) for host, values in cookies.items()}
         self.sheets: dict[str, str] = {}
 
-    def opened(self, url: str) -> Loaded:
+    def open(self, url: str) -> Loaded:
         """A page for a tab of its own; an empty one where it cannot be had."""
         target = address(url)
         try:
@@ -130,13 +130,13 @@ class Loader:
         """One `Set-Cookie`; a life of zero forgets the cookie."""
         jar = self.cookies.setdefault(host, {})
         try:
-            found = SimpleCookie(header[:LONGEST_COOKIES])
+            cookies = SimpleCookie(header[:MAX_COOKIE_CHARS])
         except CookieError:
             return
-        for name, morsel in found.items():
+        for name, morsel in cookies.items():
             if morsel["max-age"] == "0" or "01 Jan 1970" in morsel["expires"]:
                 jar.pop(name, None)
-            elif sum(map(len, jar.values())) < LONGEST_COOKIES:
+            elif sum(map(len, jar.values())) < MAX_COOKIE_CHARS:
                 jar[name] = morsel.value
 
     def fetch(self, url: str, method: str = "GET", body: bytes = b"", referrer: str = "") -> Loaded | None:
@@ -160,9 +160,9 @@ class Loader:
             raise Failed("The page sends on from address to address without end.")
         if reply is NOWHERE:
             self.event("blocked")
-        return self.loaded(url, reply, posted)
+        return self.make_page(url, reply, posted)
 
-    def loaded(self, url: str, reply: Reply, posted: bool) -> Loaded | None:
+    def make_page(self, url: str, reply: Reply, posted: bool) -> Loaded | None:
         """An answer as a page."""
         kind = reply.header("content-type").lower() or "text/html"
         if is_download(reply):
@@ -180,7 +180,7 @@ class Loader:
 
     def sheets_of(self, document: Document, url: str) -> tuple[str, ...]:
         """The linked style sheets of a page."""
-        found, base = [], base_of(document, url)
+        sheets, base = [], base_of(document, url)
         for element in document.links[:MOST_SHEETS]:
             target = resolved(base, element.attributes.get("href", ""))
             if target is None:
@@ -189,8 +189,8 @@ class Loader:
                 reply = self.web.request("GET", target)
                 fine = reply.status == 200 and "css" in reply.header("content-type")
                 self.sheets[target] = decode(reply.body, "text/css") if fine else ""
-            found.append(self.sheets[target])
-        return tuple(found)
+            sheets.append(self.sheets[target])
+        return tuple(sheets)
 
 
 def decode(body: bytes, kind: str) -> str:
@@ -198,8 +198,8 @@ def decode(body: bytes, kind: str) -> str:
     said = CHARSET.search(kind)
     name = said[1] if said else ""
     if not name:
-        found = META_CHARSET.search(body[:1024])
-        name = found[1].decode("ascii") if found else "utf-8"
+        meta = META_CHARSET.search(body[:1024])
+        name = meta[1].decode("ascii") if meta else "utf-8"
     try:
         return body.decode(name, "replace")
     except (LookupError, ValueError):  # `undefined` and `idna` are codecs of Python that read no page

@@ -21,7 +21,7 @@ from oneiro_web.browsers.text.forms import option_value
 from oneiro_web.browsers.text.state import State, is_hidden
 from oneiro_web.browsers.text.styles import BLOCK, NEVER_SHOWN, Styles
 
-LONGEST = 2000
+MAX_LOCATOR_CHARS = 2000  # several times as long as those of published tasks
 TOKEN = re.compile(
     r"""\s*(?:(?P<string>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(?P<name>[A-Za-z_]\w*)|(?P<number>\d+)"""
     r"""|(?P<sign>\.\.\.|=>|\|\||\?\.|[.()\[\]+,]))"""
@@ -34,7 +34,7 @@ class NotKnown(ValueError):
 
 
 @dataclass
-class View:
+class LocatedPage:
     """A page as a locator sees it: its document, what was typed into it, and a way to ask for selectors."""
 
     document: Document
@@ -50,14 +50,14 @@ class View:
             nodes = self.parsed.css(balanced(selector))
         except (SelectolaxError, ValueError, RuntimeError):
             return []
-        found = []
+        elements = []
         for node in nodes:
             order = node.attributes.get(INDEX)
             if order is not None:
-                found.append(self.document.elements[int(order)])
+                elements.append(self.document.elements[int(order)])
         if root is not self.document.root:
-            found = [element for element in found if is_below(element, root)]
-        return found
+            elements = [element for element in elements if is_below(element, root)]
+        return elements
 
 
 def is_below(element: Element, root: Element) -> bool:
@@ -78,7 +78,7 @@ def evaluate(locator: str, document: Document, state: State, styles: Styles) -> 
     """What the locator gives on a page; '' where JavaScript would raise an error or give nothing."""
     tokens = tokenise(locator)
     try:
-        reader = Reader(tokens, View(document, state, styles))
+        reader = Reader(tokens, LocatedPage(document, state, styles))
         value = reader.sum()
         if reader.place != len(tokens):
             raise NotKnown(locator)
@@ -89,16 +89,16 @@ def evaluate(locator: str, document: Document, state: State, styles: Styles) -> 
 
 def tokenise(locator: str) -> list[tuple[str, str]]:
     """Kinds and texts of a locator's tokens."""
-    if len(locator) > LONGEST:
+    if len(locator) > MAX_LOCATOR_CHARS:
         raise NotKnown("a locator is too long")
     tokens, place = [], 0
     locator = locator.strip()
     while place < len(locator):
-        found = TOKEN.match(locator, place)
-        if found is None:
+        match = TOKEN.match(locator, place)
+        if match is None:
             raise NotKnown(locator)
-        tokens.append((found.lastgroup or "", found[found.lastgroup or 0]))
-        place = found.end()
+        tokens.append((match.lastgroup or "", match[match.lastgroup or 0]))
+        place = match.end()
     return tokens
 
 
@@ -114,7 +114,7 @@ def shown(value: Value) -> str:
 class Reader:
     """A recursive-descent reader that evaluates as it goes."""
 
-    def __init__(self, tokens: list[tuple[str, str]], view: View) -> None:
+    def __init__(self, tokens: list[tuple[str, str]], view: LocatedPage) -> None:
         self.tokens, self.view, self.place = tokens, view, 0
 
     def peek(self, ahead: int = 0) -> str:
@@ -124,11 +124,11 @@ class Reader:
 
     def take(self, *wanted: str) -> str:
         """The next token, which must be one of `wanted` if any are named."""
-        found = self.peek()
-        if not found or (wanted and found not in wanted):
-            raise NotKnown(f"not a known locator near '{found}'")
+        token = self.peek()
+        if not token or (wanted and token not in wanted):
+            raise NotKnown(f"not a known locator near '{token}'")
         self.place += 1
-        return found
+        return token
 
     def string(self) -> str:
         """A quoted text."""
@@ -186,13 +186,13 @@ class Reader:
         if self.peek() != "(":
             return None
         self.take()
-        found = []
+        values = []
         while self.peek() != ")":
-            found.append(self.string())
+            values.append(self.string())
             if self.peek() == ",":
                 self.take()
         self.take()
-        return found
+        return values
 
     def step(self, value: Value, name: str, arguments: list[str] | None) -> Value:
         """One property or call."""
@@ -202,8 +202,8 @@ class Reader:
             raise NotKnown(f"not a known locator near '{name}'")
         if arguments is not None and len(arguments) == 1:
             if name in ("querySelector", "querySelectorAll"):
-                found = self.view.select(value, arguments[0])
-                return found if name == "querySelectorAll" else next(iter(found), None)
+                elements = self.view.select(value, arguments[0])
+                return elements if name == "querySelectorAll" else next(iter(elements), None)
             if name == "getAttribute":
                 return value.attributes.get(arguments[0].lower())
         if arguments is None and name in PROPERTIES:
@@ -237,7 +237,7 @@ class Reader:
         return joint.join(next((e.attributes[a] for a in attributes if e.attributes.get(a)), "") for e in elements)
 
 
-def inner_text(element: Element, view: View) -> str:
+def inner_text(element: Element, view: LocatedPage) -> str:
     """The text as it is shown: a line for every block, a tab between cells."""
     parts: list[str] = []
 
@@ -265,11 +265,11 @@ def inner_text(element: Element, view: View) -> str:
     add(element, element.tag == "pre")
     text = re.sub(r"\t(?= *\0)", "", "".join(parts))
     text = re.sub(r" *(\0+) *", r"\1", text).strip("\0 \n\t")
-    text = re.sub(r"\0+", lambda found: "\n\n" if "\0\0" in found[0] else "\n", text)
+    text = re.sub(r"\0+", lambda match: "\n\n" if "\0\0" in match[0] else "\n", text)
     return re.sub(r" {2,}", " ", text) if element.tag != "pre" else text
 
 
-def value_of(element: Element, view: View) -> Value:
+def value_of(element: Element, view: LocatedPage) -> Value:
     """The `value` of a control."""
     if element.tag == "select":
         chosen = view.state.options(element)
@@ -283,7 +283,7 @@ def value_of(element: Element, view: View) -> Value:
     return None
 
 
-def selected_index(element: Element, view: View) -> Value:
+def selected_index(element: Element, view: LocatedPage) -> Value:
     """Which option of a select is chosen."""
     options = [option for option in element.elements() if option.tag == "option"]
     chosen = view.state.options(element)
@@ -296,7 +296,7 @@ def child_element(element: Element, last: bool) -> Element | None:
     return inside[-1 if last else 0] if inside else None
 
 
-def last_child(element: Element, view: View) -> Value:
+def last_child(element: Element, view: LocatedPage) -> Value:
     """The last child, an element or (as an element that holds it) a text."""
     if not element.children:
         return None
@@ -308,7 +308,7 @@ def last_child(element: Element, view: View) -> Value:
     return text
 
 
-PROPERTIES: dict[str, Callable[[Element, View], Value]] = {
+PROPERTIES: dict[str, Callable[[Element, LocatedPage], Value]] = {
     "outerText": inner_text,
     "innerText": inner_text,
     "textContent": lambda element, view: element.text(),

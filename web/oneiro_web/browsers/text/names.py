@@ -53,14 +53,14 @@ class Names:
             return attributes["aria-label"]
         tag = element.tag
         if tag in ("input", "select", "textarea", "meter", "progress", "output"):
-            found = self.control_name(element)
-            if found:
-                return found
+            named = self.control_name(element)
+            if named:
+                return named
         elif tag in ("img", "iframe", "svg"):
-            found = attributes.get("alt", "") if tag == "img" else ""
+            named = attributes.get("alt", "") if tag == "img" else ""
             if tag == "svg":
-                found = next((e.text().strip() for e in element.elements() if e.tag == "title"), "")
-            return found or attributes.get("title", "")
+                named = next((e.text().strip() for e in element.elements() if e.tag == "title"), "")
+            return named or attributes.get("title", "")
         elif tag == "fieldset" or tag == "table":
             wanted = "legend" if tag == "fieldset" else "caption"
             for child in element.children:
@@ -71,9 +71,9 @@ class Names:
         elif tag == "abbr":
             return attributes.get("title", "")
         if items is not None and node.role in FROM_CONTENTS:
-            found = join(items)
-            if found.strip():
-                return found
+            named = join(items)
+            if named.strip():
+                return named
         return attributes.get("title", "") if tag in TITLED else ""
 
     def control_name(self, element: Element) -> str:
@@ -109,14 +109,14 @@ def join(items: list[Node | str]) -> str:
     """A name from its pieces: words of one line as they stand, a space where boxes meet."""
     if len(items) == 1 and not isinstance(items[0], str) and "\n" not in items[0].name:
         return items[0].name
-    found, wanted = "", False
+    name, wanted = "", False
     for item in items:
         text = item if isinstance(item, str) else item.name
         if not text:
             wanted = wanted or item is BREAK
             continue
-        if wanted and found and not found[-1].isspace() and not text[0].isspace():
-            found += " "
-        found += text
+        if wanted and name and not name[-1].isspace() and not text[0].isspace():
+            name += " "
+        name += text
         wanted = False
-    return SPACES.sub(" ", found)
+    return SPACES.sub(" ", name)

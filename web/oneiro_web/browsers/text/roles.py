@@ -114,40 +114,39 @@ def is_data_table(table: Element) -> bool:
 
 def add_properties(node: Node, element: Element, state: State, disabled: bool) -> None:
     """Properties in Chromium's order."""
-    attributes, role, found = element.attributes, node.role, node.properties
+    attributes, role, properties = element.attributes, node.role, node.properties
     tag = element.tag
     if role in LIVE or "aria-live" in attributes:
-        found["live"] = attributes.get("aria-live", LIVE.get(role, "off"))
-        if found["live"] == "off":
-            del found["live"]
+        properties["live"] = attributes.get("aria-live", LIVE.get(role, "off"))
+        if properties["live"] == "off":
+            del properties["live"]
         else:
-            atomic = attributes.get("aria-atomic")
-            if atomic is not None or role in ("alert", "status"):
-                found["atomic"] = BOOLEAN.get(atomic or "true", True)
-            found["relevant"] = attributes.get("aria-relevant", "additions text")
+            is_whole = role in ("alert", "status")
+            properties["atomic"] = BOOLEAN.get(attributes.get("aria-atomic", ""), is_whole)
+            properties["relevant"] = attributes.get("aria-relevant", "additions text")
     if (tag in LABELABLE and (disabled or "disabled" in attributes)) or attributes.get("aria-disabled") == "true":
-        found["disabled"] = True
+        properties["disabled"] = True
     if element is state.focus:
-        found["focused"] = True
+        properties["focused"] = True
     if "aria-haspopup" in attributes and attributes["aria-haspopup"] != "false":
         popup = attributes["aria-haspopup"]
-        found["hasPopup"] = "menu" if popup == "true" else popup
+        properties["hasPopup"] = "menu" if popup == "true" else popup
     if role in ("columnheader", "rowheader"):
-        found["required"] = attributes.get("aria-required") == "true"
+        properties["required"] = attributes.get("aria-required") == "true"
     elif role == "separator":
-        found["orientation"] = "horizontal"
+        properties["orientation"] = "horizontal"
     elif role == "tablist":
-        found["multiselectable"] = False
-        found["orientation"] = "horizontal"
+        properties["multiselectable"] = False
+        properties["orientation"] = "horizontal"
     if role == "DisclosureTriangle" and element.parent is not None and element.parent.tag == "details":
-        found["expanded"] = state.is_open(element.parent)
+        properties["expanded"] = state.is_open(element.parent)
     if attributes.get("aria-expanded") in BOOLEAN:
-        found["expanded"] = BOOLEAN[attributes["aria-expanded"]]
+        properties["expanded"] = BOOLEAN[attributes["aria-expanded"]]
     if "aria-pressed" in attributes and role == "button":
-        found["pressed"] = attributes["aria-pressed"]
+        properties["pressed"] = attributes["aria-pressed"]
     if role in ("tab", "option") and attributes.get("aria-selected", "false") in BOOLEAN:
-        found["selected"] = BOOLEAN[attributes.get("aria-selected", "false")]
+        properties["selected"] = BOOLEAN[attributes.get("aria-selected", "false")]
     if role == "dialog":
-        found["modal"] = attributes.get("aria-modal") == "true"
+        properties["modal"] = attributes.get("aria-modal") == "true"
     if "aria-describedby" in attributes:
-        found["describedby"] = attributes["aria-describedby"]
+        properties["describedby"] = attributes["aria-describedby"]

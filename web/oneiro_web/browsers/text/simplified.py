@@ -9,7 +9,7 @@ from oneiro_web.browsers.text.document import Document, Element
 from oneiro_web.browsers.text.state import State, is_disabled, is_hidden, labelled
 from oneiro_web.browsers.text.styles import NEVER_SHOWN, Styles
 
-LONGEST_TEXT = 500
+MAX_TEXT_CHARS = 500  # of a text or an attribute; the rest is left out
 CLICKABLE_TAGS = frozenset(
     ("input", "textarea", "select", "button", "a", "iframe", "video", "object", "embed", "summary")
 )
@@ -83,7 +83,7 @@ class _Writer:
         closed = element.tag == "details" and not self.state.is_open(element)
         for child in element.children:
             if isinstance(child, str):
-                text = " ".join(child.split())[:LONGEST_TEXT]
+                text = " ".join(child.split())[:MAX_TEXT_CHARS]
                 if text and not closed and element.tag != "textarea":
                     texts = True
                     parts.append(escape(text, quote=False))
@@ -122,9 +122,9 @@ class _Writer:
                 said["data-status"] = "selected"
         written: list[str] = []
         for key in KEPT:
-            value = said.get(key, "")[:LONGEST_TEXT]
+            value = said.get(key, "")[:MAX_TEXT_CHARS]
             if value and value not in written:
                 written.append(value)
             else:
                 said.pop(key, None)
-        return "".join(f' {key}="{escape(said[key][:LONGEST_TEXT])}"' for key in KEPT if key in said)
+        return "".join(f' {key}="{escape(said[key][:MAX_TEXT_CHARS])}"' for key in KEPT if key in said)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 from oneiro_web.browsers.text.document import Element
 
@@ -13,7 +14,7 @@ RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
 COMPOUND = re.compile(r"([a-z][a-z0-9]*|\*)?((?:[.#][\w-]+)*)")
 PART = re.compile(r"[.#][\w-]+")
 READ = ("display", "list-style", "list-style-type", "white-space", "visibility")
-LONGEST_SHEET = 1 << 18
+MAX_SHEET_CHARS = 1 << 18  # the rest of a longer style sheet is not read
 MOST_RULES = 2000
 
 BLOCK = frozenset(
@@ -89,6 +90,14 @@ class Styles:
             key = f"#{name}" if name else f".{min(classes)}" if classes else tag
             self.last.setdefault(key, []).append(index)
         self.known: dict[tuple[str, str, str], Candidates] = {}
+        self.plans: dict[tuple[str, str | None, str | None], Any] = {}
+        """What the tree's builder remembers of elements whose style `is_fixed`."""
+
+    def is_fixed(self, element: Element) -> bool:
+        """Whether elements of the same tag, class and id all have the style of this one, wherever they stand."""
+        attributes = element.attributes
+        known = self.known.get((element.tag, attributes.get("class", ""), attributes.get("id", "")))
+        return known is not None and not known[1] and "style" not in attributes and len(self.plans) < MOST_KNOWN
 
     def of(self, element: Element) -> dict[str, str]:
         """The declarations that win for an element, without inherited ones."""
@@ -115,19 +124,19 @@ class Styles:
         rules = [self.rules[index] for index in sorted(index for name in names for index in self.last.get(name, ()))]
         if any(len(rule.chain) > 1 for rule, _ in rules):
             return NOTHING, rules
-        found: dict[str, str] = {}
+        declared: dict[str, str] = {}
         alone = Element(key[0], {"class": key[1], "id": key[2]}, None, 0)
         for rule, said in rules:
             if rule.matches(alone):
-                found.update(said)
-        return found or NOTHING, []
+                declared.update(said)
+        return declared or NOTHING, []
 
 
 @lru_cache(maxsize=256)
 def read(sheet: str) -> list[tuple[Selector, dict[str, str]]]:
     """The rules of a sheet that say something of interest. Those for other media than a wide screen are left out."""
     rules: list[tuple[Selector, dict[str, str]]] = []
-    for selectors, body in RULE.findall(_without_media(COMMENT.sub("", sheet[:LONGEST_SHEET]))):
+    for selectors, body in RULE.findall(_without_media(COMMENT.sub("", sheet[:MAX_SHEET_CHARS]))):
         said = declarations(body)
         if not said:
             continue
@@ -157,13 +166,15 @@ def _without_media(sheet: str) -> str:
 
 def declarations(body: str) -> dict[str, str]:
     """Property and value of those that are read."""
-    found = {}
+    declared = {}
     for piece in body.split(";"):
         key, _, value = piece.partition(":")
         key = key.strip().lower()
         if key in READ:
-            found["list-style" if key == "list-style-type" else key] = value.replace("!important", "").strip().lower()
-    return found
+            declared["list-style" if key == "list-style-type" else key] = (
+                value.replace("!important", "").strip().lower()
+            )
+    return declared
 
 
 def selector(text: str) -> list[tuple[str, str, frozenset[str], str]] | None:

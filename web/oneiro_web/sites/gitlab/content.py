@@ -6,6 +6,7 @@ import hashlib
 import sqlite3
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
 from oneiro_web.sites.base import TODAY, Store, insert
@@ -134,10 +135,14 @@ def write_projects(dice: Dice, names: list[str]) -> tuple[list[Row], dict[int, l
 
 def vocabulary(dice: Dice, theme: Row) -> dict[str, list[str]]:
     """A theme's words with those that are new for each text."""
-    parts = theme["parts"]
-    minor = dice.number(2, 9)
-    return {"part": parts, "part_up": [word[0].upper() + word[1:] for word in parts], "condition": WORDS["conditions"],
-            "version": [f"1.{minor}"], "older": [f"1.{minor - 1}"]}  # fmt: skip
+    return with_version(tuple(theme["parts"]), dice.number(2, 9))
+
+
+@cache
+def with_version(parts: tuple[str, ...], minor: int) -> dict[str, list[str]]:
+    """The words of a text about these parts and a version."""
+    return {"part": list(parts), "part_up": [word[0].upper() + word[1:] for word in parts],
+            "condition": WORDS["conditions"], "version": [f"1.{minor}"], "older": [f"1.{minor - 1}"]}  # fmt: skip
 
 
 def title_of(

@@ -129,7 +129,7 @@ def search(visit: Visit) -> Response:
 
 def place(visit: Visit) -> Response:
     """All about a place."""
-    row = visit.found("SELECT * FROM place WHERE id = ?", visit.path["id"])
+    row = visit.require("SELECT * FROM place WHERE id = ?", visit.path["id"])
     x, y = land(visit).roads.points[row["junction"]]
     label = f"Map of {row['town']} around {row['name']}"
     picture = draw(visit, around([(x, y)], 0.7), {row["junction"]: "place"}, (), label)
@@ -140,7 +140,7 @@ def place(visit: Visit) -> Response:
 
 def nearest(visit: Visit) -> Response:
     """Places of a category around a place, by walking time."""
-    centre = visit.found("SELECT * FROM place WHERE id = ?", visit.number("place", 0, 0))
+    centre = visit.require("SELECT * FROM place WHERE id = ?", visit.number("place", 0, 0))
     kinds = [row["category"] for row in categories_of(visit)]
     category = chosen(visit, "category", tuple(kinds), "")
     mode = chosen(visit, "mode", tuple(MODES), "foot")

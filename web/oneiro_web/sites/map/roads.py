@@ -40,7 +40,7 @@ class Road:
 
 
 @dataclass(frozen=True)
-class Step:
+class RouteStep:
     """One line of the directions."""
 
     text: str
@@ -54,7 +54,7 @@ class Route:
     metres: int
     seconds: float
     junctions: tuple[int, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[RouteStep, ...]
 
 
 class Roads:
@@ -119,18 +119,18 @@ class Roads:
             junctions.append(before)
         return junctions, roads
 
-    def directions(self, junctions: Sequence[int], roads: Sequence[Road]) -> tuple[Step, ...]:
+    def directions(self, junctions: Sequence[int], roads: Sequence[Road]) -> tuple[RouteStep, ...]:
         """A route in words: one line for each road that keeps its name."""
-        lines: list[Step] = []
+        lines: list[RouteStep] = []
         before = 0.0
         for place, road in enumerate(roads):
             heading = self.heading(junctions[place], junctions[place + 1])
             if place and road.name == roads[place - 1].name:
-                lines[-1] = Step(lines[-1].text, lines[-1].metres + road.metres)
+                lines[-1] = RouteStep(lines[-1].text, lines[-1].metres + road.metres)
             elif place:
-                lines.append(Step(f"{turn(before, heading)} {road.name}", road.metres))
+                lines.append(RouteStep(f"{turn(before, heading)} {road.name}", road.metres))
             else:
-                lines.append(Step(f"Head {COMPASS[round(heading / 45) % 8]} on {road.name}", road.metres))
+                lines.append(RouteStep(f"Head {COMPASS[round(heading / 45) % 8]} on {road.name}", road.metres))
             before = heading
         return tuple(lines)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sqlite3
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
 from oneiro_web.sites.base import TODAY, Store, insert
@@ -60,14 +61,15 @@ def fill(db: sqlite3.Connection, seed: int) -> None:
     """Write the content of a seed."""
     dice = Dice("web", "forum", seed)
     topics = sorted(dice.sample(WORDS["topics"], FORUMS), key=lambda topic: topic["name"])
-    words = {topic["name"]: topic["words"] for topic in topics}
-    names = people(db, dice, topics, words)
-    posts = write_posts(dice, topics, words, names)
-    comments = write_comments(dice, posts, words, names)
+    names = people(db, dice, topics)
+    # Which forums people like differs between seeds; by their names, the first would always be the largest.
+    popular = Dice("web", "forum", seed, "popular").sample(topics, FORUMS)
+    posts = write_posts(dice, topics, popular, names)
+    comments = write_comments(dice, posts, names)
     count = {topic["name"]: 0 for topic in topics}
     for post in posts:
         count[str(post["forum"])] += 1
-    forums(db, dice, topics, words, names, count)
+    forums(db, dice, topics, names, count)
     insert(db, "post", posts)
     insert(db, "comment", comments)
     own = [post["id"] for post in dice.sample([post for post in posts if post["author"] != USER], 12)]
@@ -75,7 +77,7 @@ def fill(db: sqlite3.Connection, seed: int) -> None:
                         for target in sorted(own)])  # fmt: skip
 
 
-def people(db: sqlite3.Connection, dice: Dice, topics: list[Row], words: dict[str, dict[str, list[str]]]) -> list[str]:
+def people(db: sqlite3.Connection, dice: Dice, topics: list[Row]) -> list[str]:
     """The accounts: the one of the episode and others."""
     taken = {USER}
     for _ in range(USERS - 1):
@@ -96,22 +98,19 @@ def people(db: sqlite3.Connection, dice: Dice, topics: list[Row], words: dict[st
         rows.append({
             "name": name, "password": PASSWORD if own else f"{slug(name)}-{dice.number(1000, 9999)}",
             "email": f"{name.lower()}@mail.example",
-            "bio": dice.write(dice.pick(WORDS["bios"]), words[dice.pick(topics)["name"]]), "theme": "light",
+            "bio": dice.write(dice.pick(WORDS["bios"]), with_forms(dice.pick(topics)["name"])), "theme": "light",
             "joined": dice.moment(2200, 400),
         })  # fmt: skip
     insert(db, "user", rows)
     return names
 
 
-def forums(
-    db: sqlite3.Connection, dice: Dice, topics: list[Row], words: dict[str, dict[str, list[str]]], names: list[str],
-    count: dict[str, int],
-) -> None:  # fmt: skip
+def forums(db: sqlite3.Connection, dice: Dice, topics: list[Row], names: list[str], count: dict[str, int]) -> None:
     """The forums with their moderators and the subscriptions of the episode's user."""
     followed = {topic["name"] for topic in dice.sample(topics, 5)}
     rows, moderators = [], []
     for topic in topics:
-        own = words[topic["name"]]
+        own = topic["words"]
         first, second, third = dice.sample(own["things"], 3)
         rows.append({
             "name": topic["name"], "title": topic["title"],
@@ -126,29 +125,37 @@ def forums(
     insert(db, "subscription", [{"user": USER, "forum": name} for name in sorted(followed)])
 
 
-def spaced(dice: Dice, own: dict[str, list[str]]) -> dict[str, list[str]]:
-    """A forum's words with those that are new for each text."""
-    first, second = dice.sample(own["brand"], 2)
+@cache
+def with_forms(forum: str) -> dict[str, list[str]]:
+    """A forum's words, and other forms of them that some sentences need. They depend on no seed."""
+    own = next(topic["words"] for topic in WORDS["topics"] if topic["name"] == forum)
     return {
-        **own, "brand": [first], "brand2": [second], "price": [str(dice.number(2, 60) * 10)],
-        "years": [str(dice.number(2, 9))],
+        **own,
         "problem_up": [word[0].upper() + word[1:] for word in own["problem"]],
         "things_up": [word[0].upper() + word[1:] for word in own["things"]],
         "did_news": [word.replace(" my ", " its ") for word in own["did"]],
-    }  # fmt: skip
+    }
 
 
-def write_posts(dice: Dice, topics: list[Row], words: dict[str, dict[str, list[str]]], names: list[str]) -> list[Row]:
-    """All posts, oldest first."""
+def vocabulary(dice: Dice, forum: str) -> dict[str, list[str]]:
+    """A forum's words with those that are new for each text."""
+    own = with_forms(forum)
+    first, second = dice.sample(own["brand"], 2)
+    price, years = str(dice.number(2, 60) * 10), str(dice.number(2, 9))
+    return {**own, "brand": [first], "brand2": [second], "price": [price], "years": [years]}
+
+
+def write_posts(dice: Dice, topics: list[Row], popular: list[Row], names: list[str]) -> list[Row]:
+    """All posts, oldest first; the first of the `popular` topics have most of them."""
     taken: set[str] = set()
     writers = [name for name in names if name != USER]
     # every forum has some posts, the user some too
     wanted = [topic for topic in topics for _ in range(9)]
-    wanted += [topics[dice.skewed(0, len(topics) - 1)] for _ in range(POSTS - len(wanted))]
+    wanted += [popular[dice.skewed(0, len(topics) - 1)] for _ in range(POSTS - len(wanted))]
     moments = sorted({dice.moment(420) for _ in range(POSTS + 40)})[-POSTS:]
     posts: list[Row] = []
     for number, (topic, created) in enumerate(zip(dice.sample(wanted, POSTS), moments, strict=True), 1):
-        own = spaced(dice, words[topic["name"]])
+        own = vocabulary(dice, topic["name"])
         link = dice.chance(0.25)
         patterns = WORDS["link_titles"] if link else WORDS["titles"]
 
@@ -170,15 +177,18 @@ def write_posts(dice: Dice, topics: list[Row], words: dict[str, dict[str, list[s
     return posts
 
 
-def write_comments(dice: Dice, posts: list[Row], words: dict[str, dict[str, list[str]]], names: list[str]) -> list[Row]:
+def write_comments(dice: Dice, posts: list[Row], names: list[str]) -> list[Row]:
     """All comments, each with an id above its parent's; posts count theirs."""
     shares = [dice.skewed(0, 24) for _ in posts]
-    while sum(shares) != COMMENT_COUNT:
+    missing = COMMENT_COUNT - sum(shares)
+    while missing:
         place = dice.number(0, len(posts) - 1)
-        if sum(shares) < COMMENT_COUNT:
+        if missing > 0:
             shares[place] += 1
+            missing -= 1
         elif shares[place] > 0:
             shares[place] -= 1
+            missing += 1
     comments: list[Row] = []
     for post, share in zip(posts, shares, strict=True):
         post["comments"] = share
@@ -191,7 +201,7 @@ def write_comments(dice: Dice, posts: list[Row], words: dict[str, dict[str, list
             when = begun + timedelta(minutes=min(room, 5 + minute * min(room, 4000)))
             if thread and dice.chance(0.55):
                 parent = dice.pick(thread)[0]
-            own = spaced(dice, words[str(post["forum"])])
+            own = vocabulary(dice, post["forum"])
             text = dice.write(dice.pick(WORDS["comments"]), own)
             if dice.chance(0.35):
                 text += " " + dice.write(dice.pick(WORDS["bodies"][1:12]), own)

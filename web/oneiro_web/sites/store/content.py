@@ -210,7 +210,7 @@ def fill_products(db: sqlite3.Connection, draw: Draw, categories: dict[tuple[str
 def product(draw: Draw, shelf: Shelf, kind: str, brand: str, name: str, number: int, category: int) -> dict[str, Any]:
     """One product; the keys that are not columns are for the tables beside it."""
     low, high = shelf.price
-    price = (low + int((high - low) * draw.rng.random() ** 2)) * 100 + draw.pick((0, 49, 95, 99))
+    price = (low + int((high - low) * draw.uniform() ** 2)) * 100 + draw.pick((0, 49, 95, 99))
     attributes = [("Brand", brand)]
     if shelf.path[0] in WORDS["materials"]:
         attributes.append(("Material", draw.pick(WORDS["materials"][shelf.path[0]])))
@@ -254,7 +254,7 @@ def fill_reviews(
     popular = draw.some(products, 110)
     rows = []
     for _ in range(REVIEWS):
-        item = popular[int(len(popular) * draw.rng.random() ** 2)]
+        item = popular[int(len(popular) * draw.uniform() ** 2)]
         stars = draw.pick((5, 5, 5, 4, 4, 4, 3, 2, 1, 1))
         customer = draw.pick(customers)
         first, second = draw.some(item["shelf"].aspects, 2)
@@ -291,8 +291,9 @@ def fill_marketing(db: sqlite3.Connection, draw: Draw, products: list[dict[str, 
     """Search terms, price rules, pages, the administrator."""
     kinds = sorted({row["kind"].lower() for row in products} | {row["brand"].lower() for row in products})
     terms = sorted({*WORDS["searches"], *draw.some(kinds, 28)})
-    found = {term: sum(all(word in row["name"].lower() for word in term.split()) for row in products) for term in terms}
-    insert(db, "search_term", [{"term": term, "results": found[term], "uses": draw.number(1, 60)} for term in terms])
+    names = [row["name"].lower() for row in products]
+    rows = [{"term": term, "results": count_matches(names, term), "uses": draw.number(1, 60)} for term in terms]
+    insert(db, "search_term", rows)
     welcome, spring, wholesale = draw.pick((10, 15)), draw.pick((20, 25, 30)), draw.pick((5, 8, 12))
     rules = price_rules(welcome, spring, wholesale, draw.number(100, 999))
     insert(db, "cart_rule", rules)
@@ -305,6 +306,13 @@ def fill_marketing(db: sqlite3.Connection, draw: Draw, products: list[dict[str, 
         ],
     )
     insert(db, "admin_user", [{"username": "admin", "password": "admin1234", "name": " ".join(draw.person())}])
+
+
+def count_matches(names: list[str], term: str) -> int:
+    """How many names have every word of a search term in them."""
+    for word in term.split():
+        names = [name for name in names if word in name]
+    return len(names)
 
 
 MENU = tuple((name, f"/{slug(name)}.html") for name in dict.fromkeys(shelf.path[0] for shelf in SHELVES))

@@ -17,17 +17,17 @@ EMAIL = re.compile(r"[^@\s<>\"']{1,64}@[^@\s<>\"'.]{1,64}(\.[^@\s<>\"'.]{1,64})+
 
 def row_id(visit: Visit, name: str = "id") -> int:
     """The id in the address; what cannot be one is a page that does not exist."""
-    found = whole(visit.path[name])
-    if found is None:
+    number = whole(visit.path[name])
+    if number is None:
         raise HTTPException(404)
-    return found
+    return number
 
 
 def whole(text: str, least: int = 0, most: int = 10**8) -> int | None:
     """A whole number between bounds; None if it is none."""
     text = text.strip()
-    found = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
-    return found if least <= found <= most else None
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
+    return number if least <= number <= most else None
 
 
 def cents(text: str) -> int | None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from oneiro_web.sites.base import TODAY, insert
+from oneiro_web.sites.dice import stamp
 from oneiro_web.sites.store.people import WORDS, Draw
 
 SHOPPER = "shopper@onestopmarket.com"
@@ -24,13 +25,14 @@ SHIPPING = {STANDARD: 500, EXPRESS: 1500, FREE: 0}
 FREE_FROM = 15_000
 PAYMENTS = ("Check / Money Order", "Bank Transfer", "Cash on Delivery")
 CARRIERS = ("UPS", "FedEx", "DHL", "USPS")
+RECENT = stamp(TODAY - timedelta(days=25))
+"""Orders from here on are on their way."""
 GROUPS = ("General", "Wholesale", "Retailer")
 
 
 def days_ago(draw: Draw, least: int, most: int) -> str:
     """A moment between `most` and `least` days before the episode begins."""
-    moment = TODAY - timedelta(days=draw.number(least, most), minutes=draw.number(1, 1400))
-    return moment.strftime("%Y-%m-%d %H:%M")
+    return stamp(TODAY - timedelta(days=draw.number(least, most), minutes=draw.number(1, 1400)))
 
 
 def fill_customers(db: sqlite3.Connection, draw: Draw) -> list[dict[str, Any]]:
@@ -77,7 +79,7 @@ def fill_orders(
 ) -> None:
     """Orders of the last two years, numbered by date; the shopper's wish list."""
     buyers = [customers[0]] * OWN_ORDERS + [
-        customers[1 + int(len(customers[1:]) * draw.rng.random() ** 1.6)] for _ in range(ORDERS - OWN_ORDERS)
+        customers[1 + int(len(customers[1:]) * draw.uniform() ** 1.6)] for _ in range(ORDERS - OWN_ORDERS)
     ]
     moments = [days_ago(draw, 0, 24) if draw.chance(0.12) else days_ago(draw, 5, 730) for _ in buyers]
     drafts = sorted(zip(moments, range(ORDERS), buyers, strict=True), key=lambda draft: draft[:2])
@@ -119,7 +121,7 @@ def basket(draw: Draw, order: int, products: list[dict[str, Any]]) -> list[dict[
     """The items of one order; some products sell more than others."""
     bought: dict[int, dict[str, Any]] = {}
     for _ in range(draw.pick((1, 1, 2, 2, 3, 4))):
-        row = products[int(len(products) * draw.rng.random() ** 1.5) * 7 % len(products)]
+        row = products[int(len(products) * draw.uniform() ** 1.5) * 7 % len(products)]
         chosen = [draw.pick([pair for pair in row["options"] if pair[0] == key]) for key in row["shelf"].options]
         bought[row["id"]] = {
             "order_id": order,
@@ -135,8 +137,7 @@ def basket(draw: Draw, order: int, products: list[dict[str, Any]]) -> list[dict[
 
 def head(draw: Draw, number: int, created: str, buyer: dict[str, Any], subtotal: int) -> dict[str, Any]:
     """An order without its items. Recent ones are on their way, old ones are complete or canceled."""
-    recent = created > (TODAY - timedelta(days=25)).strftime("%Y-%m-%d %H:%M")
-    if recent:
+    if created > RECENT:
         status = draw.pick(("pending", "pending", "processing", "processing", "complete", "canceled"))
     else:
         status = draw.pick(("complete",) * 7 + ("canceled",) * 2 + ("processing",))

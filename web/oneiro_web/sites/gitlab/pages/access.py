@@ -14,7 +14,7 @@ from oneiro_web.sites.gitlab.content import ROLES
 
 Errors = dict[str, str]
 
-LONGEST_TITLE = 200
+MAX_TITLE_CHARS = 200
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Project:
 def asked_project(visit: Visit) -> Project:
     """The project in the path; a private one exists for its members only."""
     sql = "SELECT * FROM project WHERE namespace = ? AND path = ?"
-    row = visit.found(sql, visit.path["namespace"], visit.path["project"])
+    row = visit.require(sql, visit.path["namespace"], visit.path["project"])
     role = visit.value("SELECT role FROM member WHERE project = ? AND user = ?", row["id"], visit.user) or ""
     if row["visibility"] == "private" and not role:
         raise HTTPException(404)
@@ -71,7 +71,7 @@ def check_title(title: str) -> Errors:
     """What is wrong with a title."""
     if not title:
         return {"title": "A title is needed."}
-    return {"title": f"At most {LONGEST_TITLE} characters."} if len(title) > LONGEST_TITLE else {}
+    return {"title": f"At most {MAX_TITLE_CHARS} characters."} if len(title) > MAX_TITLE_CHARS else {}
 
 
 def member_names(visit: Visit, project: Project) -> list[str]:

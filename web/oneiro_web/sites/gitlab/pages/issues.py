@@ -99,7 +99,7 @@ def issues(visit: Visit) -> Response:
 
 def asked_issue(visit: Visit, project: Project) -> sqlite3.Row:
     """The issue in the path."""
-    return visit.found("SELECT * FROM issue WHERE project = ? AND iid = ?", project.id, visit.path["iid"])
+    return visit.require("SELECT * FROM issue WHERE project = ? AND iid = ?", project.id, visit.path["iid"])
 
 
 def may_edit(visit: Visit, project: Project, row: sqlite3.Row) -> bool:

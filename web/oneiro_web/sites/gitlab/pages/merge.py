@@ -62,7 +62,7 @@ def requests(visit: Visit) -> Response:
 
 def asked_request(visit: Visit, project: Project) -> sqlite3.Row:
     """The merge request in the path."""
-    return visit.found("SELECT * FROM merge_request WHERE project = ? AND iid = ?", project.id, visit.path["iid"])
+    return visit.require("SELECT * FROM merge_request WHERE project = ? AND iid = ?", project.id, visit.path["iid"])
 
 
 def request_page(visit: Visit, project: Project, row: sqlite3.Row, errors: Errors, status: int = 200) -> Response:

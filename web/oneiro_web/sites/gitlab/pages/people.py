@@ -22,7 +22,7 @@ SORTS = {
     "name_asc": ("Name", "project.title COLLATE NOCASE, project.id"),
 }
 PROFILE = ("full_name", "bio", "location", "website")
-LONGEST = 250
+MAX_PROFILE_CHARS = 250  # of each field of a profile
 TEAM_PATH = re.compile(r"[a-z0-9][a-z0-9_\-]{1,40}")
 RESERVED = {"explore", "dashboard", "projects", "groups", "users", "static", "-"}
 
@@ -95,7 +95,7 @@ def todos(visit: Visit) -> Response:
 
 def finish_todo(visit: Visit) -> Response:
     """One to-do is done."""
-    row = visit.found("SELECT id FROM todo WHERE id = ? AND user = ?", visit.path["id"], visit.user)
+    row = visit.require("SELECT id FROM todo WHERE id = ? AND user = ?", visit.path["id"], visit.user)
     visit.change("UPDATE todo SET state = 'done' WHERE id = ?", row["id"])
     return visit.redirect("/dashboard/todos", "The to-do is done.")
 
@@ -120,7 +120,7 @@ def namespace(visit: Visit) -> Response:
             "WHERE team = ? ORDER BY since, user"
         )
         return visit.page("gitlab/team.html", team=team, members=visit.rows(sql, name), **shown)
-    person = visit.found("SELECT * FROM user WHERE name = ?", name)
+    person = visit.require("SELECT * FROM user WHERE name = ?", name)
     follows = visit.one("SELECT 1 FROM follow WHERE user = ? AND followed = ?", visit.user, name) is not None
     counts = (visit.value("SELECT count(*) FROM follow WHERE followed = ?", name),
               visit.value("SELECT count(*) FROM follow WHERE user = ?", name))  # fmt: skip
@@ -129,7 +129,7 @@ def namespace(visit: Visit) -> Response:
 
 def follow(visit: Visit) -> Response:
     """Follow somebody."""
-    name = visit.found("SELECT name FROM user WHERE name = ?", visit.path["user"])["name"]
+    name = visit.require("SELECT name FROM user WHERE name = ?", visit.path["user"])["name"]
     if name != visit.user:
         visit.change("INSERT OR IGNORE INTO follow VALUES (?, ?)", visit.user, name)
     return visit.redirect(f"/{name}")
@@ -137,7 +137,7 @@ def follow(visit: Visit) -> Response:
 
 def unfollow(visit: Visit) -> Response:
     """Follow somebody no more."""
-    name = visit.found("SELECT name FROM user WHERE name = ?", visit.path["user"])["name"]
+    name = visit.require("SELECT name FROM user WHERE name = ?", visit.path["user"])["name"]
     visit.change("DELETE FROM follow WHERE user = ? AND followed = ?", visit.user, name)
     return visit.redirect(f"/{name}")
 
@@ -155,14 +155,14 @@ def people(visit: Visit) -> Response:
 
 def show_profile(visit: Visit) -> Response:
     """The own profile as a form."""
-    row = visit.found("SELECT * FROM user WHERE name = ?", visit.user)
+    row = visit.require("SELECT * FROM user WHERE name = ?", visit.user)
     return visit.page("gitlab/profile.html", form=dict(row), errors={})
 
 
 def edit_profile(visit: Visit) -> Response:
     """New values for the own profile."""
     form = {name: visit.form.get(name, "") for name in (*PROFILE, "status")}
-    errors = {name: f"At most {LONGEST} characters." for name in form if len(form[name]) > LONGEST}
+    errors = {name: f"At most {MAX_PROFILE_CHARS} characters." for name in form if len(form[name]) > MAX_PROFILE_CHARS}
     if not form["full_name"]:
         errors["full_name"] = "A name is needed."
     if form["website"] and not re.fullmatch(r"https?://[^\s/]+\.[^\s]+", form["website"]):
@@ -227,7 +227,7 @@ def new_group(visit: Visit) -> Response:
 def invite_to_group(visit: Visit) -> Response:
     """A new member of a group, by its owners."""
     name = visit.path["namespace"]
-    team = visit.found("SELECT path FROM team WHERE path = ?", name)["path"]
+    team = visit.require("SELECT path FROM team WHERE path = ?", name)["path"]
     role = visit.value("SELECT role FROM team_member WHERE team = ? AND user = ?", team, visit.user)
     user = visit.one("SELECT name FROM user WHERE name = ?", visit.form.get("username", "").removeprefix("@"))
     wanted = visit.form.get("role", "")

@@ -43,13 +43,13 @@ def home(visit: Visit) -> Response:
 def entries(visit: Visit, project: Project, folder: str) -> list[tuple[str, str, bool]]:
     """Name, path and whether it is a folder, for what lies in a folder: folders first."""
     head = f"{folder}/" if folder else ""
-    found: dict[str, tuple[str, str, bool]] = {}
+    rows: dict[str, tuple[str, str, bool]] = {}
     for row in visit.rows("SELECT path FROM file WHERE project = ? ORDER BY path", project.id):
         path: str = row["path"]
         if path.startswith(head):
             name, _, rest = path[len(head) :].partition("/")
-            found[name] = (name, head + name, bool(rest))
-    return sorted(found.values(), key=lambda entry: (not entry[2], entry[0].lower()))
+            rows[name] = (name, head + name, bool(rest))
+    return sorted(rows.values(), key=lambda entry: (not entry[2], entry[0].lower()))
 
 
 def need_branch(visit: Visit, project: Project) -> None:
@@ -74,7 +74,7 @@ def blob(visit: Visit) -> Response:
     project = asked_project(visit)
     need_branch(visit, project)
     sql = "SELECT * FROM file WHERE project = ? AND path = ?"
-    return show(visit, "blob.html", project, file=visit.found(sql, project.id, visit.path["path"]))
+    return show(visit, "blob.html", project, file=visit.require(sql, project.id, visit.path["path"]))
 
 
 def file_page(
@@ -94,14 +94,14 @@ def pusher(visit: Visit) -> Project:
 def show_edit_file(visit: Visit) -> Response:
     """The form for a file's text."""
     project = pusher(visit)
-    file = visit.found("SELECT * FROM file WHERE project = ? AND path = ?", project.id, visit.path["path"])
+    file = visit.require("SELECT * FROM file WHERE project = ? AND path = ?", project.id, visit.path["path"])
     return file_page(visit, project, file["path"], {"content": file["text"], "message": f"Update {file['path']}"}, {})
 
 
 def edit_file(visit: Visit) -> Response:
     """A commit with a file's new text."""
     project = pusher(visit)
-    file = visit.found("SELECT * FROM file WHERE project = ? AND path = ?", project.id, visit.path["path"])
+    file = visit.require("SELECT * FROM file WHERE project = ? AND path = ?", project.id, visit.path["path"])
     form = {"content": visit.form.get("content", ""), "message": visit.form.get("message", "")}
     if not form["message"]:
         return file_page(visit, project, file["path"], form, {"message": "A commit message is needed."}, 422)
@@ -146,7 +146,7 @@ def commit(visit: Visit, project: Project, path: str, text: str, message: str) -
 def commits(visit: Visit) -> Response:
     """A branch's commits, newest first, perhaps of one author or day."""
     project = asked_project(visit)
-    branch = visit.found("SELECT name FROM branch WHERE project = ? AND name = ?", project.id, visit.path["branch"])[
+    branch = visit.require("SELECT name FROM branch WHERE project = ? AND name = ?", project.id, visit.path["branch"])[
         "name"
     ]
     author, day = visit.query.get("author", ""), visit.query.get("date", "")
@@ -166,7 +166,7 @@ def commits(visit: Visit) -> Response:
 def one_commit(visit: Visit) -> Response:
     """A commit."""
     project = asked_project(visit)
-    row = visit.found("SELECT * FROM revision WHERE project = ? AND sha = ?", project.id, visit.path["sha"])
+    row = visit.require("SELECT * FROM revision WHERE project = ? AND sha = ?", project.id, visit.path["sha"])
     return show(visit, "commit.html", project, commit=row)
 
 
@@ -256,7 +256,7 @@ def remove_member(visit: Visit) -> Response:
     """Somebody leaves a project, or is removed by a maintainer."""
     project = asked_project(visit)
     name = visit.path["user"]
-    row = visit.found("SELECT role FROM member WHERE project = ? AND user = ?", project.id, name)
+    row = visit.require("SELECT role FROM member WHERE project = ? AND user = ?", project.id, name)
     if name != visit.user:
         project.need("maintainer")
     if row["role"] == "owner":
@@ -357,7 +357,7 @@ def new_project(visit: Visit) -> Response:
     )
     visit.change("INSERT INTO member VALUES (?, ?, 'owner', ?)", number, visit.user, now)
     if form["readme"]:
-        row = visit.found("SELECT * FROM project WHERE id = ?", number)
+        row = visit.require("SELECT * FROM project WHERE id = ?", number)
         text = f"# {form['title']}\n\n{form['description']}\n".replace("\n\n\n", "\n")
         commit(visit, Project(row, "owner"), "README.md", text, "Initial commit")
     return visit.redirect(f"/{form['namespace']}/{path}", "The project was created.")

@@ -102,7 +102,7 @@ def some_months(content: Content, rng: np.random.Generator, table: str, *values:
     rows = content.rows(sql, *values)
     drawn = [rows[number] for number in rng.permutation(len(rows))[:3]]
     counts = [row["times"] for row in drawn]
-    if len(drawn) < 3 or sum(counts) < LEAST:
+    if len(drawn) < 3 or sum(counts) < LEAST or len({*counts}) == 1:
         return None
     months = {name: month_name(row["month"]) for name, row in zip(("month", "other", "third"), drawn, strict=True)}
     return {**months, "counts": counts}
@@ -152,10 +152,10 @@ def menu(see: View, name: str) -> Action:
 
 def tab(see: View, name: str) -> Action:
     """A tab that says how many rows it holds."""
-    found = next((node for node in see.nodes("link") if node.name.startswith(f"{name} (")), None)
-    if found is None:
+    link = next((node for node in see.nodes("link") if node.name.startswith(f"{name} (")), None)
+    if link is None:
         raise Lost(f"no tab {name!r}")
-    return see.click("link", found.name)
+    return see.click("link", link.name)
 
 
 def open_part(see: View, project: str, name: str) -> Script:

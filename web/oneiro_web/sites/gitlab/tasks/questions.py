@@ -39,9 +39,9 @@ def commit_months(content: Content, rng: np.random.Generator) -> Slots | None:
 
 
 def issue_months(content: Content, rng: np.random.Generator) -> Slots | None:
-    found = some_project(content, rng, f"{SEEN} AND (SELECT count(*) FROM issue WHERE project = p.id) > 8")
-    months = found and some_months(content, rng, "issue WHERE project = ?", found["number"])
-    return {**found, **months} if found and months else None
+    project = some_project(content, rng, f"{SEEN} AND (SELECT count(*) FROM issue WHERE project = p.id) > 8")
+    months = project and some_months(content, rng, "issue WHERE project = ?", project["number"])
+    return {**project, **months} if project and months else None
 
 
 def row_limit(content: Content, rng: np.random.Generator) -> Slots | None:

@@ -34,9 +34,9 @@ class Way:
 
 def way(content: Content, mode: str, start: sqlite3.Row, end: sqlite3.Row) -> Way:
     """The fastest way between two places."""
-    found = region(content.seed).roads.route(mode, start["junction"], end["junction"])
-    assert found is not None
-    return Way(found.metres, distance_text(found.metres), duration_text(found.seconds))
+    route = region(content.seed).roads.route(mode, start["junction"], end["junction"])
+    assert route is not None
+    return Way(route.metres, distance_text(route.metres), duration_text(route.seconds))
 
 
 @lru_cache(maxsize=64)

@@ -36,6 +36,13 @@ def place_with(column: str, where: str = "1") -> Draw:
     return draw
 
 
+def place_with_hours(content: Content, rng: np.random.Generator) -> Slots | None:
+    """A place by its opening hours, any as likely as others: half of all places are always open."""
+    row = content.pick(rng, "SELECT DISTINCT hours FROM place WHERE hours NOT LIKE '%00:00-24:00' ORDER BY hours")
+    place = some_place(content, rng, "hours = ?", row["hours"]) if row else None
+    return {"place": place["name"], "hours": place["hours"]} if place else None
+
+
 def only_one(content: Content, rng: np.random.Generator) -> Slots | None:
     """A category that a town has one place of."""
     part = some_part(content, rng, 1, 1)
@@ -132,11 +139,11 @@ def nearest(content: Content, rng: np.random.Generator) -> Slots | None:
 
 def nearest_time(content: Content, rng: np.random.Generator) -> Slots | None:
     place, category = some_place(content, rng), some_category(content, rng, 2)
-    mode = one_of(rng, ("car", "bicycle"))
+    mode = one_of(rng, ("car", "bicycle", "foot"))
     if place is None:
         return None
     first = way(content, mode, place, by_time(content, mode, place, category)[0])
-    if first.seconds < 360:
+    if first.seconds < 600:  # nearly all are a few minutes, which is easily guessed
         return None
     names = {"place": place["name"], "category": category, "mode": mode, "travel": TRAVEL[mode]}
     return {**names, "duration": first.duration}
@@ -185,7 +192,7 @@ TEMPLATES = (
         "What are the opening hours of {place}? Write them as the map does.",
         "Give me the opening hours of {place}, exactly as they stand on its page.",
         skills="search read",
-        draw=place_with("hours", "hours NOT LIKE '%00:00-24:00'"),  # the commonest by far
+        draw=place_with_hours,
         way=[by(open_place, "{place}")],
         answer="text hours",
     ),

@@ -16,7 +16,7 @@ from oneiro_web.sites.reddit.content import heat
 
 COMMENT_ORDERS = {"best": "score DESC, id", "new": "created DESC, id DESC", "old": "created, id"}
 THEMES = [("light", "Light"), ("dark", "Dark"), ("contrast", "High contrast")]
-LONGEST_TITLE, LONGEST_BIO = 200, 500
+MAX_TITLE_CHARS, MAX_BIO_CHARS = 200, 500
 FORUM_NAME = re.compile(r"[A-Za-z0-9_]{3,25}")
 E_MAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 LINK = re.compile(r"https?://[^\s/]+\.[^\s]+")
@@ -32,7 +32,7 @@ def address(row: sqlite3.Row) -> str:
 def asked_post(visit: Visit) -> sqlite3.Row:
     """The post in the path."""
     sql = "SELECT * FROM post WHERE id = ? AND forum = ? COLLATE NOCASE"
-    return visit.found(sql, visit.path["id"], visit.path["forum"])
+    return visit.require(sql, visit.path["id"], visit.path["forum"])
 
 
 def moderates(visit: Visit, forum: str) -> bool:
@@ -54,7 +54,7 @@ def show_post(visit: Visit, post: sqlite3.Row, status: int = 200, **form: Any) -
     values = {"reply": visit.number("reply", 0), "errors": {}, "text": "", **form}
     return visit.page(
         "reddit/post.html", status, post=post, replies=replies, order=order, orders=COMMENT_ORDERS,
-        forum=visit.found("SELECT * FROM forum WHERE name = ?", post["forum"]),
+        forum=visit.require("SELECT * FROM forum WHERE name = ?", post["forum"]),
         comment_votes={row["target"]: row["value"] for row in votes},
         vote=visit.value("SELECT value FROM vote WHERE user = ? AND kind = 'post' AND target = ?",
                          visit.user, post["id"]) or 0,
@@ -77,7 +77,7 @@ def check_title(title: str) -> Errors:
     """What is wrong with a post's title."""
     if not title:
         return {"title": "A title is needed."}
-    return {"title": f"At most {LONGEST_TITLE} characters."} if len(title) > LONGEST_TITLE else {}
+    return {"title": f"At most {MAX_TITLE_CHARS} characters."} if len(title) > MAX_TITLE_CHARS else {}
 
 
 def submit(visit: Visit) -> Response:
@@ -113,7 +113,7 @@ def comment(visit: Visit) -> Response:
     if parent:
         if not (parent.isascii() and parent.isdigit() and len(parent) < 10):
             raise HTTPException(404)
-        above = visit.found("SELECT id FROM comment WHERE id = ? AND post = ?", int(parent), post["id"])["id"]
+        above = visit.require("SELECT id FROM comment WHERE id = ? AND post = ?", int(parent), post["id"])["id"]
     if not body:
         return show_post(visit, post, 422, reply=above or 0, errors={"body": "Write something first."})
     sql = (
@@ -132,7 +132,7 @@ def vote(visit: Visit) -> Response:
     value = {"up": 1, "down": -1, "none": 0}.get(visit.form.get("choice", ""))
     if kind not in ("post", "comment") or value is None:
         raise HTTPException(404)
-    row = visit.found(f"SELECT * FROM {kind} WHERE id = ?", number)
+    row = visit.require(f"SELECT * FROM {kind} WHERE id = ?", number)
     sql = "SELECT value FROM vote WHERE user = ? AND kind = ? AND target = ?"
     before = visit.value(sql, visit.user, kind, number) or 0
     if value:
@@ -158,7 +158,7 @@ def unsubscribe(visit: Visit) -> Response:
 
 
 def follow(visit: Visit, wanted: bool) -> Response:
-    name = visit.found("SELECT name FROM forum WHERE name = ? COLLATE NOCASE", visit.path["forum"])["name"]
+    name = visit.require("SELECT name FROM forum WHERE name = ? COLLATE NOCASE", visit.path["forum"])["name"]
     now = visit.one("SELECT 1 FROM subscription WHERE user = ? AND forum = ?", visit.user, name) is not None
     if wanted and not now:
         visit.change("INSERT INTO subscription VALUES (?, ?)", visit.user, name)
@@ -206,7 +206,7 @@ def create_forum(visit: Visit) -> Response:
 
 def own_forum(visit: Visit) -> sqlite3.Row:
     """The forum in the path, for its moderators only."""
-    row = visit.found("SELECT * FROM forum WHERE name = ? COLLATE NOCASE", visit.path["forum"])
+    row = visit.require("SELECT * FROM forum WHERE name = ? COLLATE NOCASE", visit.path["forum"])
     if not moderates(visit, row["name"]):
         raise HTTPException(403)
     return row
@@ -271,8 +271,8 @@ def delete_post(visit: Visit) -> Response:
 
 def asked_comment(visit: Visit) -> tuple[sqlite3.Row, sqlite3.Row]:
     """The comment in the path and its post."""
-    row = visit.found("SELECT * FROM comment WHERE id = ?", visit.path["id"])
-    return row, visit.found("SELECT * FROM post WHERE id = ?", row["post"])
+    row = visit.require("SELECT * FROM comment WHERE id = ?", visit.path["id"])
+    return row, visit.require("SELECT * FROM post WHERE id = ?", row["post"])
 
 
 def own_comment(visit: Visit) -> tuple[sqlite3.Row, sqlite3.Row]:
@@ -315,7 +315,7 @@ def delete_comment(visit: Visit) -> Response:
 
 def own_account(visit: Visit) -> sqlite3.Row:
     """The account in the path, for its owner only."""
-    row = visit.found("SELECT * FROM user WHERE name = ? COLLATE NOCASE", visit.path["name"])
+    row = visit.require("SELECT * FROM user WHERE name = ? COLLATE NOCASE", visit.path["name"])
     if row["name"] != visit.user:
         raise HTTPException(403)
     return row
@@ -331,8 +331,8 @@ def edit_biography(visit: Visit) -> Response:
     """A new biography."""
     row = own_account(visit)
     bio = visit.form.get("bio", "")
-    if len(bio) > LONGEST_BIO:
-        errors = {"bio": f"At most {LONGEST_BIO} characters."}
+    if len(bio) > MAX_BIO_CHARS:
+        errors = {"bio": f"At most {MAX_BIO_CHARS} characters."}
         return visit.page("reddit/biography.html", 422, person=row, bio=bio, errors=errors)
     visit.change("UPDATE user SET bio = ? WHERE name = ?", bio, row["name"])
     return visit.redirect(f"/user/{row['name']}", "Your biography was changed.")

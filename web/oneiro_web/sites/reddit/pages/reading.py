@@ -75,7 +75,7 @@ def subscribed(visit: Visit) -> Response:
 
 def forum(visit: Visit) -> Response:
     """One forum's posts."""
-    row = visit.found("SELECT * FROM forum WHERE name = ? COLLATE NOCASE", visit.path["forum"])
+    row = visit.require("SELECT * FROM forum WHERE name = ? COLLATE NOCASE", visit.path["forum"])
     values = listing(visit, "forum = ?", (row["name"],), asked_sort(visit))
     return visit.page("reddit/forum.html", forum=row, **about(visit, row["name"]), **values)
 
@@ -106,7 +106,7 @@ def post(visit: Visit) -> Response:
 
 def user(visit: Visit) -> Response:
     """What a person wrote last."""
-    row = visit.found("SELECT * FROM user WHERE name = ? COLLATE NOCASE", visit.path["name"])
+    row = visit.require("SELECT * FROM user WHERE name = ? COLLATE NOCASE", visit.path["name"])
     posts = visit.rows("SELECT * FROM post WHERE author = ? ORDER BY created DESC, id DESC LIMIT 5", row["name"])
     return visit.page("reddit/user.html", person=row, posts=posts, votes=own_votes(visit, "post", posts),
                       **comments_of(visit, row["name"], 5), counts=counts(visit, row["name"]))  # fmt: skip
@@ -130,14 +130,14 @@ def comments_of(visit: Visit, name: str, size: int, offset: int = 0) -> dict[str
 
 def user_submissions(visit: Visit) -> Response:
     """All posts of a person."""
-    row = visit.found("SELECT * FROM user WHERE name = ? COLLATE NOCASE", visit.path["name"])
+    row = visit.require("SELECT * FROM user WHERE name = ? COLLATE NOCASE", visit.path["name"])
     values = listing(visit, "author = ?", (row["name"],), "new")
     return visit.page("reddit/user_posts.html", person=row, counts=counts(visit, row["name"]), **values)
 
 
 def user_comments(visit: Visit) -> Response:
     """All comments of a person."""
-    row = visit.found("SELECT * FROM user WHERE name = ? COLLATE NOCASE", visit.path["name"])
+    row = visit.require("SELECT * FROM user WHERE name = ? COLLATE NOCASE", visit.path["name"])
     numbers = counts(visit, row["name"])
     part = paged(visit, numbers[1], COMMENTS_A_PAGE)
     values = comments_of(visit, row["name"], part.size, part.offset)

@@ -22,8 +22,8 @@ def some_post(content: Content, rng: np.random.Generator, where: str = "1") -> S
     row = content.pick(rng, f"SELECT id, title, forum FROM post p WHERE url = '' AND ({where}) ORDER BY id")
     if row is None:
         return None
-    found = "SELECT count(*) FROM post WHERE instr(lower(title), lower(:words)) OR instr(lower(body), lower(:words))"
-    if content.db.execute(found, {"words": row["title"]}).fetchone()[0] > 1:
+    count = "SELECT count(*) FROM post WHERE instr(lower(title), lower(:words)) OR instr(lower(body), lower(:words))"
+    if content.db.execute(count, {"words": row["title"]}).fetchone()[0] > 1:
         return None
     return {"title": row["title"], "post": row["id"], "forum": row["forum"]}
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from oneiro_web.sites.reddit.tasks.parts import open_forum, open_post, some_forum, some_post
@@ -25,13 +23,22 @@ def forum(content: Content, rng: np.random.Generator) -> Slots | None:
 PLACES = ("second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 
 
-def ranked_forum(content: Content, rng: np.random.Generator) -> Slots | None:
-    """A forum by its place, where its neighbours have other numbers. The first is nearly always the same."""
+def ranked_forums(content: Content, rng: np.random.Generator) -> Slots | None:
+    """Two forums by their places, where their neighbours have other numbers."""
     rows = content.rows("SELECT name, submissions FROM forum ORDER BY submissions DESC, name LIMIT ?", len(PLACES) + 2)
-    place = int(rng.integers(1, len(PLACES) + 1))
-    if len(rows) < place + 2 or len({row["submissions"] for row in rows[place - 1 : place + 2]}) < 3:
-        return None
-    return {"place": PLACES[place - 1], "forum": rows[place]["name"]}
+    first, second = sorted(rng.choice(len(PLACES), 2, replace=False) + 1)
+    for place in (first, second):
+        if len(rows) < place + 2 or len({row["submissions"] for row in rows[place - 1 : place + 2]}) < 3:
+            return None
+    names = [rows[first]["name"], rows[second]["name"]]
+    return {"place": PLACES[first - 1], "other": PLACES[second - 1], "forums": names}
+
+
+def counted_post(content: Content, rng: np.random.Generator) -> Slots | None:
+    """A post with its comments, any number as likely as another: most posts have few."""
+    row = content.pick(rng, "SELECT DISTINCT comments AS count FROM post WHERE comments > 1 ORDER BY comments")
+    post = some_post(content, rng, f"comments = {row['count']}") if row else None
+    return {**post, "count": row["count"]} if row and post else None
 
 
 def turn_to_forum(see: View, name: str) -> Script:
@@ -54,7 +61,7 @@ TEMPLATES = (
         'How many comments does the post "{title}" in {forum} have?',
         'Count the comments on the post "{title}" in the forum {forum}.',
         skills="search read count",
-        draw=add(partial(some_post, where="comments > 1"), "SELECT comments AS count FROM post WHERE id = :post"),
+        draw=counted_post,
         way=[by(open_post, "{title}")],
         answer="number count",
     ),
@@ -87,14 +94,14 @@ TEMPLATES = (
     ),
     Question(
         "reddit/most-submissions",
-        "Which forum has the {place} most submissions?",
-        "Sorted by submissions, the largest first: which forum comes {place}?",
+        "Which forum has the {place} most submissions, and which one the {other} most?",
+        "Sorted by submissions, the largest first: which forums come {place} and {other}?",
         skills="sort compare",
         start="/create_forum",  # the front page names forums
         held_out=True,
-        draw=ranked_forum,
+        draw=ranked_forums,
         way=[click("link", "Forums"), click("link", "By submissions")],
-        answer="text forum",
+        answer="names forums",
     ),
     ShowPage(
         "reddit/show-sorted",

@@ -174,13 +174,13 @@ def set_defaults(visit: Visit, owner: int, address: int) -> None:
 
 
 def edit_address_page(visit: Visit) -> Response:
-    row = visit.found("SELECT * FROM address WHERE id = ? AND customer_id = ?", row_id(visit), customer(visit)["id"])
+    row = visit.require("SELECT * FROM address WHERE id = ? AND customer_id = ?", row_id(visit), customer(visit)["id"])
     return address_form(visit, "Edit Address", form=dict(row))
 
 
 def edit_address(visit: Visit) -> Response:
     owner = customer(visit)["id"]
-    row = visit.found("SELECT id FROM address WHERE id = ? AND customer_id = ?", row_id(visit), owner)
+    row = visit.require("SELECT id FROM address WHERE id = ? AND customer_id = ?", row_id(visit), owner)
     errors = missing(visit.form, ADDRESS_FIELDS)
     if errors:
         return address_form(visit, "Edit Address", 400, errors=errors)
@@ -193,7 +193,7 @@ def edit_address(visit: Visit) -> Response:
 def delete_address(visit: Visit) -> Response:
     """Any but a default one."""
     sql = "SELECT * FROM address WHERE id = ? AND customer_id = ?"
-    row = visit.found(sql, row_id(visit), customer(visit)["id"])
+    row = visit.require(sql, row_id(visit), customer(visit)["id"])
     if row["default_billing"] or row["default_shipping"]:
         return visit.redirect("/customer/address", "A default address cannot be deleted.")
     visit.change("DELETE FROM address WHERE id = ?", row["id"])

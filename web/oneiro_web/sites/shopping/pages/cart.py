@@ -77,7 +77,7 @@ def cart(visit: Visit, status: int = 200, errors: dict[str, str] | None = None) 
 
 def add(visit: Visit) -> Response:
     """Into the cart from a product's page; options and stock are checked there."""
-    product = visit.found(
+    product = visit.require(
         "SELECT * FROM product WHERE id = ? AND status = 'enabled'", whole(visit.form.get("product", ""))
     )
     owner = customer(visit)
@@ -137,7 +137,7 @@ def update(visit: Visit) -> Response:
 
 def remove(visit: Visit) -> Response:
     sql = "SELECT id FROM cart_item WHERE id = ? AND customer_id = ?"
-    item = visit.found(sql, whole(visit.form.get("item", "")), customer(visit)["id"])
+    item = visit.require(sql, whole(visit.form.get("item", "")), customer(visit)["id"])
     visit.change("DELETE FROM cart_item WHERE id = ?", item["id"])
     return visit.redirect("/checkout/cart", "The item was removed from your cart.")
 
@@ -239,7 +239,7 @@ def write_order(
 
 def success(visit: Visit) -> Response:
     sql = "SELECT id, number FROM sales_order WHERE id = ? AND customer_id = ?"
-    return show(visit, "success", order=visit.found(sql, row_id(visit), customer(visit)["id"]))
+    return show(visit, "success", order=visit.require(sql, row_id(visit), customer(visit)["id"]))
 
 
 def wishlist(visit: Visit) -> Response:
@@ -251,7 +251,7 @@ def wishlist(visit: Visit) -> Response:
 
 
 def wish(visit: Visit) -> Response:
-    product = visit.found(
+    product = visit.require(
         "SELECT * FROM product WHERE id = ? AND status = 'enabled'", whole(visit.form.get("product", ""))
     )
     owner = customer(visit)["id"]
@@ -267,7 +267,7 @@ def wished(visit: Visit) -> sqlite3.Row:
         "SELECT w.id, w.product_id, p.name, p.slug, p.stock FROM wishlist_item w JOIN product p ON p.id = w.product_id"
         " WHERE w.id = ? AND w.customer_id = ?"
     )
-    return visit.found(sql, whole(visit.form.get("item", "")), customer(visit)["id"])
+    return visit.require(sql, whole(visit.form.get("item", "")), customer(visit)["id"])
 
 
 def unwish(visit: Visit) -> Response:

@@ -39,7 +39,7 @@ def show(visit: Visit, template: str, status: int = 200, **values: Any) -> Respo
 
 def customer(visit: Visit) -> sqlite3.Row:
     """Who is logged in."""
-    return visit.found("SELECT * FROM customer WHERE email = ?", visit.user)
+    return visit.require("SELECT * FROM customer WHERE email = ?", visit.user)
 
 
 def home(visit: Visit) -> Response:
@@ -67,12 +67,12 @@ def listing(visit: Visit, where: str, values: list[Any], template: str, **more: 
             where, values = f"{where} AND final_price {comparison} ?", [*values, limit]
     # in two steps: what a card shows is worked out for one page only
     by = f"ORDER BY {COLUMNS[order]} {direction}, id"
-    found = [row[0] for row in visit.rows(f"SELECT id FROM listed WHERE {where} {by}", *values)]
-    page, pages, offset = paged(visit, len(found), PER_PAGE)
-    shown = found[offset : offset + PER_PAGE]
+    ids = [row[0] for row in visit.rows(f"SELECT id FROM listed WHERE {where} {by}", *values)]
+    page, pages, offset = paged(visit, len(ids), PER_PAGE)
+    shown = ids[offset : offset + PER_PAGE]
     cards = {row["id"]: row for row in visit.rows(f"{CARD} WHERE id IN ({', '.join('?' * len(shown))})", *shown)}
     return show(
-        visit, template, products=[cards[number] for number in shown], count=len(found), page=page, pages=pages,
+        visit, template, products=[cards[number] for number in shown], count=len(ids), page=page, pages=pages,
         first=offset + 1, order=order, direction=direction, sorts=SORTS, directions=DIRECTIONS, **more,
     )  # fmt: skip
 
@@ -89,7 +89,8 @@ def category_page(visit: Visit, category: sqlite3.Row) -> Response:
     path = category["path"]
     parts = path.split("/")
     trail = [
-        visit.found("SELECT name, path FROM category WHERE path = ?", "/".join(parts[:i])) for i in range(1, len(parts))
+        visit.require("SELECT name, path FROM category WHERE path = ?", "/".join(parts[:i]))
+        for i in range(1, len(parts))
     ]
     children = visit.rows("SELECT name, path FROM category WHERE parent_id = ? ORDER BY position", category["id"])
     return listing(
@@ -130,11 +131,11 @@ def product_options(visit: Visit, product: int) -> dict[str, list[str]]:
 
 
 def product_page(visit: Visit, path: str, status: int = 200, errors: dict[str, str] | None = None) -> Response:
-    product = visit.found("SELECT * FROM listed WHERE slug = ? AND status = 'enabled'", path)
-    category = visit.found("SELECT * FROM category WHERE id = ?", product["category_id"])
+    product = visit.require("SELECT * FROM listed WHERE slug = ? AND status = 'enabled'", path)
+    category = visit.require("SELECT * FROM category WHERE id = ?", product["category_id"])
     parts = category["path"].split("/")
     trail = [
-        visit.found("SELECT name, path FROM category WHERE path = ?", "/".join(parts[: i + 1]))
+        visit.require("SELECT name, path FROM category WHERE path = ?", "/".join(parts[: i + 1]))
         for i in range(len(parts))
     ]
     options = [(name, f"option_{slug(name)}", rest) for name, rest in product_options(visit, product["id"]).items()]
@@ -150,7 +151,7 @@ def product_page(visit: Visit, path: str, status: int = 200, errors: dict[str, s
 
 def reviews(visit: Visit, status: int = 200, errors: dict[str, str] | None = None) -> Response:
     """Approved reviews of a product, newest first, and the form for another."""
-    product = visit.found("SELECT * FROM listed WHERE id = ? AND status = 'enabled'", row_id(visit))
+    product = visit.require("SELECT * FROM listed WHERE id = ? AND status = 'enabled'", row_id(visit))
     page, pages, offset = paged(visit, product["reviews"], REVIEWS_PER_PAGE)
     rows = visit.rows(APPROVED, product["id"], REVIEWS_PER_PAGE, offset)
     return show(
@@ -162,7 +163,7 @@ def reviews(visit: Visit, status: int = 200, errors: dict[str, str] | None = Non
 def post_review(visit: Visit) -> Response:
     """A new review waits until the back office approves it."""
     form = visit.form
-    product = visit.found("SELECT id, slug FROM product WHERE id = ? AND status = 'enabled'", row_id(visit))
+    product = visit.require("SELECT id, slug FROM product WHERE id = ? AND status = 'enabled'", row_id(visit))
     errors = missing(form, ("nickname", "title", "detail"))
     stars = whole(form.get("rating", ""), 1, 5)
     if stars is None:
@@ -180,7 +181,7 @@ def post_review(visit: Visit) -> Response:
 
 def information(visit: Visit) -> Response:
     """A page that the back office writes."""
-    page = visit.found("SELECT * FROM cms_page WHERE slug = ? AND active = 1", visit.path["slug"])
+    page = visit.require("SELECT * FROM cms_page WHERE slug = ? AND active = 1", visit.path["slug"])
     if page["slug"] == "home":
         raise HTTPException(404)
     return show(visit, "information", text=page)

@@ -28,7 +28,7 @@ def history(visit: Visit) -> Response:
 def own(visit: Visit) -> sqlite3.Row:
     """The order in the address, if it belongs to who asks."""
     sql = "SELECT * FROM sales_order WHERE id = ? AND customer_id = ?"
-    return visit.found(sql, row_id(visit), customer(visit)["id"])
+    return visit.require(sql, row_id(visit), customer(visit)["id"])
 
 
 def view(visit: Visit) -> Response:

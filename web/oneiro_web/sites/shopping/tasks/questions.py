@@ -104,16 +104,28 @@ def critics(content: Content, rng: np.random.Generator) -> Slots | None:
 
 
 def orders_by_status(content: Content, rng: np.random.Generator) -> Slots | None:
-    status = one_of(rng, ("canceled", "pending", "processing"))
-    rows = content.rows(f"SELECT number FROM sales_order WHERE {OWN} AND status = ? ORDER BY id", status)
-    return {"status": status, "numbers": [row["number"] for row in rows]} if 1 < len(rows) < 9 else None
+    """The orders of some months that have a status. Without the months, a content would have three answers."""
+    rows = content.rows(f"SELECT DISTINCT substr(created_at, 1, 7) FROM sales_order WHERE {OWN} ORDER BY 1")
+    first, last = sorted(one_of(rng, rows)[0] for _ in range(2))
+    status = one_of(rng, ("canceled", "complete", "pending", "processing"))
+    rows = content.rows(
+        f"SELECT number FROM sales_order WHERE {OWN} AND status = ? AND substr(created_at, 1, 7) BETWEEN ? AND ? "
+        "ORDER BY id",
+        status,
+        first,
+        last,
+    )
+    if first == last or not 1 < len(rows) < 9:
+        return None
+    names = {"first": month_slots(first)["month"], "last": month_slots(last)["month"]}
+    return {**names, "status": status, "numbers": [row["number"] for row in rows]}
 
 
 def spent_in_month(content: Content, rng: np.random.Generator) -> Slots | None:
     row = content.pick(
         rng,
         f"SELECT substr(created_at, 1, 7) AS month, sum(total) AS total FROM sales_order WHERE {OWN} AND "
-        "status != 'canceled' GROUP BY 1 HAVING count(*) BETWEEN 2 AND 5 ORDER BY 1",
+        "status != 'canceled' GROUP BY 1 HAVING count(*) BETWEEN 1 AND 5 ORDER BY 1",
     )
     return {**month_slots(row["month"]), "sum": money(row["total"])} if row else None
 
@@ -236,8 +248,8 @@ TEMPLATES = (
     ),
     Question(
         "shopping/orders-by-status",
-        "Which of my orders are {status}? List all their order numbers.",
-        "List the order numbers of all orders of mine that have the status {status}.",
+        "Which of the orders that I placed from {first} to {last} are {status}? List all their order numbers.",
+        "List the order numbers of all orders of mine from {first} to {last} that have the status {status}.",
         skills="account page count",
         draw=orders_by_status,
         way=ALL_ORDERS,

@@ -140,7 +140,7 @@ def new(visit: Visit) -> Response:
 
 
 def edit_page(visit: Visit, status: int = 200, errors: dict[str, str] | None = None) -> Response:
-    product = visit.found("SELECT * FROM product WHERE id = ?", row_id(visit))
+    product = visit.require("SELECT * FROM product WHERE id = ?", row_id(visit))
     form = visit.form or {
         **dict(product),
         "price": dollars(product["price"]),
@@ -154,7 +154,7 @@ def edit_page(visit: Visit, status: int = 200, errors: dict[str, str] | None = N
 
 
 def edit(visit: Visit) -> Response:
-    product = visit.found("SELECT id FROM product WHERE id = ?", row_id(visit))["id"]
+    product = visit.require("SELECT id FROM product WHERE id = ?", row_id(visit))["id"]
     row, errors = checked(visit, product)
     if errors:
         return edit_page(visit, 400, errors)
@@ -193,7 +193,7 @@ def change_reviews(visit: Visit) -> Response:
 
 
 def review_page(visit: Visit, status: int = 200, errors: dict[str, str] | None = None) -> Response:
-    row = visit.found(f"SELECT * FROM {REVIEW_SOURCE} WHERE id = ?", row_id(visit))
+    row = visit.require(f"SELECT * FROM {REVIEW_SOURCE} WHERE id = ?", row_id(visit))
     form = visit.form or dict(row)
     return visit.page(
         "shopping_admin/review.html",
@@ -207,7 +207,7 @@ def review_page(visit: Visit, status: int = 200, errors: dict[str, str] | None =
 
 
 def edit_review(visit: Visit) -> Response:
-    row, form = visit.found("SELECT id FROM review WHERE id = ?", row_id(visit)), visit.form
+    row, form = visit.require("SELECT id FROM review WHERE id = ?", row_id(visit)), visit.form
     errors = missing(form, ("nickname", "title", "text"))
     stars = whole(form.get("stars", ""), 1, 5)
     if stars is None:

@@ -58,8 +58,8 @@ def customers(visit: Visit) -> Response:
 
 
 def edit_page(visit: Visit, status: int = 200, errors: dict[str, str] | None = None) -> Response:
-    row = visit.found("SELECT * FROM customer WHERE id = ?", row_id(visit))
-    spent = visit.found(
+    row = visit.require("SELECT * FROM customer WHERE id = ?", row_id(visit))
+    spent = visit.require(
         "SELECT count(*) AS orders, coalesce(sum(total), 0) AS total FROM sales_order"
         " WHERE customer_id = ? AND status != 'canceled'",
         row["id"],
@@ -73,7 +73,7 @@ def edit_page(visit: Visit, status: int = 200, errors: dict[str, str] | None = N
 
 
 def edit(visit: Visit) -> Response:
-    row, form = visit.found("SELECT * FROM customer WHERE id = ?", row_id(visit)), visit.form
+    row, form = visit.require("SELECT * FROM customer WHERE id = ?", row_id(visit)), visit.form
     errors = person_errors(visit, row["id"])
     if form.get("group_name") not in GROUPS:
         errors["group_name"] = "Please choose a group."

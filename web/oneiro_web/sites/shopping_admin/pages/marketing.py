@@ -104,14 +104,14 @@ def new_rule(visit: Visit) -> Response:
 
 
 def rule_page(visit: Visit, status: int = 200, errors: dict[str, str] | None = None) -> Response:
-    row = visit.found("SELECT * FROM cart_rule WHERE id = ?", row_id(visit))
+    row = visit.require("SELECT * FROM cart_rule WHERE id = ?", row_id(visit))
     amount = str(row["amount"]) if row["action"] == "by_percent" else dollars(row["amount"])
     form = visit.form or {**dict(row), "amount": amount, "minimum": dollars(row["minimum"])}
     return rule_form(visit, row["name"], form, status, errors)
 
 
 def edit_rule(visit: Visit) -> Response:
-    number = visit.found("SELECT id FROM cart_rule WHERE id = ?", row_id(visit))["id"]
+    number = visit.require("SELECT id FROM cart_rule WHERE id = ?", row_id(visit))["id"]
     row, errors = checked(visit, number)
     if errors:
         return rule_page(visit, 400, errors)
@@ -129,14 +129,14 @@ def pages(visit: Visit) -> Response:
 
 
 def page_page(visit: Visit, status: int = 200, errors: dict[str, str] | None = None) -> Response:
-    row = visit.found("SELECT * FROM cms_page WHERE id = ?", row_id(visit))
+    row = visit.require("SELECT * FROM cms_page WHERE id = ?", row_id(visit))
     return visit.page(
         "shopping_admin/page.html", status, text=row, form=visit.form or dict(row), errors=errors or {}, states=ACTIVE
     )
 
 
 def edit_page(visit: Visit) -> Response:
-    row, form = visit.found("SELECT id FROM cms_page WHERE id = ?", row_id(visit)), visit.form
+    row, form = visit.require("SELECT id FROM cms_page WHERE id = ?", row_id(visit)), visit.form
     errors = missing(form, ("title",))
     active = whole(form.get("active", ""), 0, 1)
     if active is None:

@@ -64,7 +64,7 @@ SELECT (SELECT count(*) FROM sales_order WHERE status = 'pending') AS orders,
 
 def dashboard(visit: Visit) -> Response:
     return visit.page(
-        "shopping_admin/dashboard.html", sums=visit.found(SUMS), counts=visit.found(COUNTS),
+        "shopping_admin/dashboard.html", sums=visit.require(SUMS), counts=visit.require(COUNTS),
         orders=visit.rows(LAST_ORDERS), best=visit.rows(BEST),
         terms=visit.rows("SELECT * FROM search_term ORDER BY uses DESC, id LIMIT 5"),
     )  # fmt: skip

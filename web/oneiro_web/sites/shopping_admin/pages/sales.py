@@ -47,7 +47,7 @@ def orders(visit: Visit) -> Response:
 
 def named(visit: Visit) -> sqlite3.Row:
     """The order in the address."""
-    return visit.found("SELECT * FROM sales_order WHERE id = ?", row_id(visit))
+    return visit.require("SELECT * FROM sales_order WHERE id = ?", row_id(visit))
 
 
 def order(visit: Visit, status: int = 200, errors: dict[str, str] | None = None) -> Response:

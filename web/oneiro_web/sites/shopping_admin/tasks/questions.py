@@ -68,9 +68,20 @@ def bestseller(content: Content, rng: np.random.Generator) -> Slots | None:
     return {**ends, "product": rows[0]["name"]}
 
 
-def results(content: Content, rng: np.random.Generator) -> Slots:
+PLACES = ("most", "second most", "third most", "fourth most", "fifth most", "sixth most")
+
+
+def ranked_term(content: Content, rng: np.random.Generator) -> Slots | None:
+    """A search term by its place among those with so many results, where its neighbours have other numbers."""
     least = int(rng.integers(0, 8))
-    return {"least": least, "most": least + int(rng.integers(1, 5))}
+    most = least + int(rng.integers(1, 7))
+    place = int(rng.integers(len(PLACES)))
+    sql = "SELECT term, uses FROM search_term WHERE results BETWEEN ? AND ? ORDER BY uses DESC LIMIT ?"
+    rows = content.rows(sql, least, most, place + 2)
+    beside = [row["uses"] for row in rows[max(0, place - 1) :]]
+    if len(rows) < place + 2 or len({*beside}) < len(beside):
+        return None
+    return {"least": least, "most": most, "place": PLACES[place], "term": rows[place]["term"]}
 
 
 def low_stock(content: Content, rng: np.random.Generator) -> Slots | None:
@@ -179,13 +190,10 @@ TEMPLATES = (
     ),
     Question(
         "shopping_admin/top-term",
-        "Which search term with {least} to {most} results was used most often?",
-        "Look at the search terms that find {least} to {most} products. Which of them do people use most?",
+        "Which search term with {least} to {most} results was used {place} often?",
+        "Look at the search terms that find {least} to {most} products. Which of them do people use {place} often?",
         skills="filter sort compare",
-        draw=add(
-            results,
-            "SELECT term, uses AS rank FROM search_term WHERE results BETWEEN :least AND :most ORDER BY uses DESC",
-        ),
+        draw=ranked_term,
         way=[grid("Search Terms", Results_from="{least}", Results_to="{most}")],
         answer="text term",
     ),
