@@ -17,11 +17,18 @@ NAME = re.compile(r"[\w.-]+")
 """What gymnasium takes for the name of an environment."""
 
 
+BATCHED = ("frozen-lake", "sokoban", "sudoku")
+"""Worlds that `gymnasium.make_vec` steps as arrays; of the others it steps one after the other."""
+
+
 def announce(name: str) -> None:
     """Let gymnasium know the world `name` as `oneiro/NAME-v0`. The world's module is imported when it is made."""
     identity = f"oneiro/{name}-v0"
     if gymnasium is not None and NAME.fullmatch(name) and identity not in gymnasium.registry:
-        gymnasium.register(identity, "oneiro.worlds.gym:open_world", kwargs={"world": name})
+        together = "oneiro.adapters.gymnasium:open_vector" if name in BATCHED else None
+        gymnasium.register(
+            identity, "oneiro.worlds.gym:open_world", vector_entry_point=together, kwargs={"world": name}
+        )
 
 
 def open_world(world: str, variant: str | None = None, render_mode: str | None = None, **settings: Any) -> World:

@@ -20,13 +20,14 @@ from oneiro.worlds import World, make
 from oneiro.worlds.base import ResetNeeded
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake
 from oneiro.worlds.grid.vector import make_batch
-from oneiro.worlds.registry import WORLDS, register
+from oneiro.worlds.registry import WORLDS, names, register
 
 SHIPPED = sorted(WORLDS)
+EVERY = names()  # those of installed packages too
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.thorough) if name == "miniwob" else name for name in SHIPPED]
+    "name", [pytest.param(name, marks=pytest.mark.thorough) if name == "miniwob" else name for name in EVERY]
 )
 def test_gymnasiums_checker_finds_nothing_in_any_world(name: str, request: pytest.FixtureRequest) -> None:
     if name == "robot" and find_spec("metaworld") is None:  # an import would choose MuJoCo's renderer before we do
