@@ -117,7 +117,7 @@ def test_frames_stand_beside_the_last_one_and_the_nearest_segment(tmp_path: Path
         np.save(tmp_path / f"{name}.npy", frames(*values))
     pairs = lines(
         tmp_path / "pairs.jsonl",
-        [{"episode": "a", "frames": "true.npy", "given": 2, "prediction": "mine.npy", "actions": [[1.0]]}],
+        [{"episode": "a", "frames": "true.npy", "given": 2, "prediction": "mine.npy", "actions": [[0.7]]}],
     )
     train = lines(
         tmp_path / "train.jsonl",
@@ -126,6 +126,7 @@ def test_frames_stand_beside_the_last_one_and_the_nearest_segment(tmp_path: Path
             {"episode": "c", "frames": "near.npy", "given": 2, "actions": [[0.5]]},
         ],
     )
+    # Frames and actions both count in their spread over train: the far one is 2 + 1.2 away, the near one 0 + 0.8.
     found = rows_of(video.score(pairs, train)[0])
     assert value(found["copy of the last frame"]["mae"]) == pytest.approx(0.2)
     assert value(found["lookup: the nearest segment"]["mae"]) == pytest.approx(0.1)

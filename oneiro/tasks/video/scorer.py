@@ -86,19 +86,27 @@ class FrameLookup:
         widths = {segment.actions.shape[1] for segment in train}
         if len(widths) > 1:
             raise OneiroError(f"actions of train have {' and '.join(map(str, sorted(widths)))} numbers; give one kind")
-        spread = np.concatenate([segment.actions for segment in train]).std(axis=0)
-        self.scale = 1 / np.where(spread > 0, spread, 1.0)
+        # Segments are on average 1 from the mean, in pixels as in each entry of an action.
+        self.pixel_scale = float(_inverse(np.abs(self.last - self.last.mean(axis=0)).mean()))
+        actions = np.concatenate([segment.actions for segment in train])
+        self.scales = _inverse(np.abs(actions - actions.mean(axis=0)).mean(axis=0)) if len(actions) else 0.0
 
     def __call__(self, segment: ScoredSegment, last: Frames, future: Frames) -> Frames:
         if last.shape != self.last.shape[1:]:
             raise OneiroError(f"{segment.place}: frames are {list(last.shape)}, those of train {self.last.shape[1:]}")
-        distance = np.abs(self.last - last.astype(np.float32) / 255).mean(axis=(1, 2, 3))
+        distance = np.abs(self.last - last.astype(np.float32) / 255).mean(axis=(1, 2, 3)) * self.pixel_scale
         for number, other in enumerate(self.train):
             if segment.actions.shape == other.actions.shape and segment.actions.size:
-                distance[number] += (np.abs(segment.actions - other.actions) * self.scale).mean()
+                distance[number] += (np.abs(segment.actions - other.actions) * self.scales).mean()
         found = self.train[int(distance.argmin())].true()[1]
         # A shorter one stands still at its end.
         return found[np.minimum(np.arange(len(future)), len(found) - 1)]
+
+
+def _inverse(spread: Any) -> NDArray[np.float64]:
+    """What never varies in training counts nothing."""
+    spread = np.asarray(spread, np.float64)
+    return np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
 
 
 def read_segments(path: Path, predicted: bool = True) -> Iterator[ScoredSegment]:
@@ -137,4 +145,4 @@ def read_frames(path: Path, place: str) -> Frames:
         raise OneiroError(f"{place}: {path} is {list(shape)}; frames are bytes [T, H, W, 3], at most 1 GiB")
     if min(shape[1:3]) < measures.WINDOW:
         raise OneiroError(f"{place}: {path} has frames of {shape[1]}x{shape[2]}; SSIM needs {measures.WINDOW} pixels")
-    return np.asarray(mapped)
+    return np.array(mapped)
