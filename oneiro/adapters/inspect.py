@@ -73,7 +73,7 @@ def _score(name: str, values: list[float], levels: list[str]) -> EvalScore:
     """The mean with its 95 % interval over levels."""
     cell = clustered(values, levels)
     numbers = {"mean": cell.value, "low": cell.low, "high": cell.high}
-    metrics = {key: EvalMetric(name=key, value=float(value)) for key, value in numbers.items() if value is not None}  # type: ignore[arg-type]
+    metrics = {key: EvalMetric(name=key, value=float(value)) for key, value in numbers.items() if value is not None}
     return EvalScore(name=name, scorer=name, metrics=metrics)
 
 
