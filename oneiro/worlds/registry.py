@@ -24,7 +24,7 @@ WORLDS: dict[str, str | type[World]] = {
     "countdown": "oneiro.worlds.puzzle.countdown:Countdown",
     "cube": "oneiro.worlds.puzzle.cube.world:Cube",
     "frozen-lake": "oneiro.worlds.grid.frozen_lake.world:FrozenLake",
-    "gymnasium": "oneiro.adapters.gymnasium:GymWorld",
+    "gymnasium": "oneiro.adapters.gymnasium_world:GymWorld",
     "math": "oneiro.worlds.puzzle.math_qa:MathQA",
     "robot": "oneiro.worlds.robot.drawer:Robot",
     "sokoban": "oneiro.worlds.grid.sokoban.world:Sokoban",
