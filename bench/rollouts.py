@@ -24,7 +24,7 @@ from oneiro.agents.policies import ModelPolicy, ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.reply import TAG_TOKENS
 from oneiro.agents.rollout import attempts, play
-from oneiro.episode import Episode, lost
+from oneiro.episode import Episode, describe_errors
 from oneiro.models import language as languages
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
@@ -115,7 +115,7 @@ class Loop:
         self.busy.append(policy.seconds / (time.perf_counter() - began))
         self.filled.append(mean(policy.rows))
         self.steps = sum(len(episode.rewards) for episode in episodes)
-        self.broken = lost(episodes)
+        self.broken = describe_errors(episodes)
 
 
 def compare(model: str | None, **options: Any) -> list[Table]:
@@ -134,7 +134,7 @@ def compare(model: str | None, **options: Any) -> list[Table]:
     planned = attempts(settings.episodes, 1, "train", settings.seed)
     recorder = Recorder(settings.oracle_share)
     shown = play(choice.maker(), planned, recorder, dialogue)
-    if broken := lost(shown):
+    if broken := describe_errors(shown):
         raise OneiroError(f"bench web --rollouts: {broken}")
     language = agent(model, shown)
     torch.set_num_threads(threads.by_size(language.backbone.shape.parameters))  # as a run does

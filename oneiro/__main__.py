@@ -6,19 +6,19 @@ import sys
 
 def main() -> int:
     """The entry point. Ctrl-C while the command is loaded, and after its work, ends the process at once and quietly."""
-    heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else a shell has set it aside
-    if heard:
+    interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else a shell has set it aside
+    if interruptible:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from oneiro.cli import main as command
 
     try:
-        if heard:
+        if interruptible:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         return command()
     except KeyboardInterrupt:
         return 130
     finally:
-        if heard:
+        if interruptible:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

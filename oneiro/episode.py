@@ -132,20 +132,20 @@ class Row:
 
     def _laid_out(self, dtype: Any, values: Sequence[Any]) -> NDArray[Any]:
         """One number or array a segment -> one number a token. Rows are many: one array is made, and filled."""
-        found, at = np.empty(len(self), dtype), 0
+        flat, at = np.empty(len(self), dtype), 0
         for segment, value in zip(self.segments, values, strict=True):
             end = at + len(segment.tokens)
-            found[at:end] = value
+            flat[at:end] = value
             at = end
-        return found
+        return flat
 
     @property
     def temperature(self) -> float:
         """The temperature its tokens were drawn at; one row has one."""
-        found = {s.params.temperature for s in self.segments if s.params is not None}
-        if len(found) > 1:
-            raise ValueError(f"one row mixes temperatures {sorted(found)}")
-        return found.pop() if found else 1.0
+        temperatures = {s.params.temperature for s in self.segments if s.params is not None}
+        if len(temperatures) > 1:
+            raise ValueError(f"one row mixes temperatures {sorted(temperatures)}")
+        return temperatures.pop() if temperatures else 1.0
 
     @property
     def prefix(self) -> Tokens:
@@ -200,10 +200,10 @@ class Group:
 
 def groups_of(episodes: Iterable[Episode]) -> list[Group]:
     """Gather episodes by their `group` number, in order of first appearance."""
-    found: dict[int, list[Episode]] = {}
+    members_of: dict[int, list[Episode]] = {}
     for episode in episodes:
-        found.setdefault(episode.group, []).append(episode)
-    return [Group(members) for members in found.values()]
+        members_of.setdefault(episode.group, []).append(episode)
+    return [Group(members) for members in members_of.values()]
 
 
 def with_outcome(episode: Episode, outcome: float) -> Episode:
@@ -211,7 +211,7 @@ def with_outcome(episode: Episode, outcome: float) -> Episode:
     return replace(episode, rewards=[0.0] * (len(episode.rewards) - 1) + [outcome])
 
 
-def lost(episodes: Sequence[Episode]) -> str | None:
+def describe_errors(episodes: Sequence[Episode]) -> str | None:
     """A line about episodes that ended in errors; None where none did."""
     broken = [episode for episode in episodes if episode.finish_reason is FinishReason.ERROR]
     if not broken:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oneiro.episode import Episode, FinishReason, Row, SamplingParams, Segment, given, lost
+from oneiro.episode import Episode, FinishReason, Row, SamplingParams, Segment, describe_errors, given
 from oneiro.episode import groups_of as episode_groups
 from oneiro.learning.example import sampling_of
 
@@ -47,6 +47,9 @@ def test_episodes_count_their_tokens_scores_and_losses() -> None:
     assert (first.score, first.sampled_tokens, second.score, second.sampled_tokens) == (0.75, 3, 0.0, 0)
     groups = episode_groups([first, second, first])
     assert [len(g.episodes) for g in groups] == [2, 1] and groups[0].scores.tolist() == [0.75, 0.75]
-    assert lost([first]) is None and lost([first, second]) == "1 of 2 episodes lost to errors: world died"
-    assert lost([replace(second, info={})] * 3) == "3 of 3 episodes lost to errors"
+    assert (
+        describe_errors([first]) is None
+        and describe_errors([first, second]) == "1 of 2 episodes lost to errors: world died"
+    )
+    assert describe_errors([replace(second, info={})] * 3) == "3 of 3 episodes lost to errors"
     assert SamplingParams().whole and not SamplingParams(top_k=1).whole and not SamplingParams(top_p=0.99).whole

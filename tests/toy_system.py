@@ -53,7 +53,7 @@ def learn(recipe: ToyRecipe, run: Run, weight: float) -> dict[str, float]:
         done, weight = (state := read_json(saved))["step"], state["weight"]
     run.rewind("learn", done)
     saving = run.saving()
-    with run.progress("learn", recipe.learn.steps, done) as bar, saving.deferred():
+    with run.progress("learn", recipe.learn.steps, done) as bar, saving.defer():
         for step in range(done + 1, recipe.learn.steps + 1):
             weight += recipe.learn.lr * float(generator(recipe.seed, "learn", step).normal())
             run.log("learn", step, {"weight": weight, "loss": weight**2})

@@ -16,7 +16,7 @@ from pydantic import Field
 from oneiro.agents.policies import Policy, ServerPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts_at, gives_state, play
-from oneiro.episode import Episode, FinishReason, lost
+from oneiro.episode import Episode, FinishReason, describe_errors
 from oneiro.models.chat import ChatFormat
 from oneiro.recipe import Settings, build
 from oneiro.report import stats
@@ -197,7 +197,7 @@ def measure(episodes: Sequence[Episode], k: int) -> dict[str, Cell]:
     success = np.array([[e.success for e in level] for level in levels])
 
     def over_levels(values: Callable[[Episode], list[bool]]) -> Cell:
-        means = [np.mean(found) for level in levels if (found := [v for e in level for v in values(e)])]
+        means = [np.mean(own) for level in levels if (own := [v for e in level for v in values(e)])]
         return stats.bootstrap(means)
 
     return {
@@ -254,44 +254,44 @@ def evaluate_agent(
             load_planner(model, world, settings or {}, plan), model, evaluation, seed, advance, expect
         )
     agent = load_agent(model, world, settings or {}, split=split)
-    asked = build(DialogueSettings, {**agent.dialogue.model_dump(), **(dialogue or {})})
+    form = build(DialogueSettings, {**agent.dialogue.model_dump(), **(dialogue or {})})
     speaker = ServerPolicy(server) if server is not None else agent.policy
-    budget = agent.world_settings if speaker is None else within(asked, agent.world, agent.world_settings)
+    budget = agent.world_settings if speaker is None else within(form, agent.world, agent.world_settings)
     if say is not None and (warning := baselines.budget_warning(agent.world, budget)):
         say(warning)
     chosen = evaluation_seeds(agent.world, budget, evaluation)
-    found = table(agent.world, len(chosen), evaluation)
+    result = table(agent.world, len(chosen), evaluation)
     if expect is not None:
         expect(len(chosen) * samples * (1 if policy == "random" else 2))
     if budget != agent.world_settings:
-        found.note += f"; within {budget['max_actions']} actions, which is all that the dialogue's turns have room for"
+        result.note += f"; within {budget['max_actions']} actions, which is all that the dialogue's turns have room for"
     if agent.note:
-        found.note += f"; {agent.note}"
+        result.note += f"; {agent.note}"
     if policy in ("oracle", "mixture"):
         player = baselines.with_oracle(agent.make_world())
         if player.oracle_is != World.oracle_is:
-            found.note += f"; the oracle is {player.oracle_is}"
-    measured = measure_baselines(agent.world, budget, evaluation, advance)
-    found.add(*measured.random_row())
+            result.note += f"; the oracle is {player.oracle_is}"
+    baseline = measure_baselines(agent.world, budget, evaluation, advance)
+    result.add(*baseline.random_row())
     if policy in ("oracle", "mixture"):
         share = 1.0 if policy == "oracle" else oracle_share
         success = baselines.success_table(
             agent.world, mixture(share), levels, samples, seeds=chosen, settings=budget, advance=advance
         )
-        found.add(*success_row("oracle" if policy == "oracle" else f"mixture, oracle {share:.0%}", success))
+        result.add(*success_row("oracle" if policy == "oracle" else f"mixture, oracle {share:.0%}", success))
     if speaker is not None:
         episodes = attempt(
-            agent.make_world, speaker, asked, agent.chat, evaluation, seed, agent.response_prefix, advance
+            agent.make_world, speaker, form, agent.chat, evaluation, seed, agent.response_prefix, advance
         )
         whole, broken = unbroken(episodes)
         if broken:
-            found.note += f"; {broken} level{'s' * (broken > 1)} left out, broken off by errors"
+            result.note += f"; {broken} level{'s' * (broken > 1)} left out, broken off by errors"
         name = server.model if server is not None else str(model)
-        found.add(*agent_row(name, whole, evaluation, agent.response_prefix if server is None else ""))
-    best = measured.ceiling_row()
+        result.add(*agent_row(name, whole, evaluation, agent.response_prefix if server is None else ""))
+    best = baseline.ceiling_row()
     if best is not None:
-        found.add(*best)
-    return found
+        result.add(*best)
+    return result
 
 
 def _evaluate_planner(
@@ -307,21 +307,21 @@ def _evaluate_planner(
     chosen = evaluation_seeds(world, settings, evaluation)
     if expect is not None:
         expect(2 * len(chosen) * evaluation.samples)
-    found = table(world, len(chosen), evaluation)
-    measured = measure_baselines(world, settings, evaluation, advance)
-    found.add(*measured.random_row())
+    result = table(world, len(chosen), evaluation)
+    baseline = measure_baselines(world, settings, evaluation, advance)
+    result.add(*baseline.random_row())
     played = attempt(loaded.world.maker(), loaded.policy, loaded.dialogue, None, evaluation, seed, advance=advance)
     whole, broken = unbroken(played)
     planner = loaded.policy.planner.settings
-    found.add(*agent_row(f"{model}, {planner.name} depth {planner.depth}", whole, evaluation, "{state}"))
-    best = measured.ceiling_row()
+    result.add(*agent_row(f"{model}, {planner.name} depth {planner.depth}", whole, evaluation, "{state}"))
+    best = baseline.ceiling_row()
     if best is not None:
-        found.add(*best)
+        result.add(*best)
     spent = loaded.policy.spent
-    found.note += f"; {spent.tokens_per_decision:.0f} tokens a decision, cached predictions are free"
+    result.note += f"; {spent.tokens_per_decision:.0f} tokens a decision, cached predictions are free"
     if broken:
-        found.note += f"; {broken} level{'s' * (broken > 1)} left out, broken off by errors"
-    return found
+        result.note += f"; {broken} level{'s' * (broken > 1)} left out, broken off by errors"
+    return result
 
 
 def unbroken(episodes: Sequence[Episode]) -> tuple[list[Episode], int]:
@@ -329,5 +329,7 @@ def unbroken(episodes: Sequence[Episode]) -> tuple[list[Episode], int]:
     broken = {episode.group for episode in episodes if episode.finish_reason is FinishReason.ERROR}
     whole = [episode for episode in episodes if episode.group not in broken]
     if not whole:
-        raise OneiroError(f"every level was broken off by an error at least once ({lost(episodes)}); try again")
+        raise OneiroError(
+            f"every level was broken off by an error at least once ({describe_errors(episodes)}); try again"
+        )
     return whole, len(broken)

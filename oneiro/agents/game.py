@@ -85,7 +85,7 @@ class Game:
 
 
 @contextmanager
-def guarded(game: Game) -> Iterator[None]:
+def guard(game: Game) -> Iterator[None]:
     """What a world raises ends its episode as an error. A mistake that a person can mend is still the person's."""
     try:
         yield
@@ -99,7 +99,7 @@ def guarded(game: Game) -> Iterator[None]:
 def make(game: Game, make_world: Callable[[], World]) -> None:
     """Give a game its world, unless it has one."""
     if game.world is None and not game.over:
-        with guarded(game):
+        with guard(game):
             game.world = make_world()
             game.episode.world = game.world.name
 
@@ -113,16 +113,16 @@ def start_many(games: Sequence[Game]) -> None:
         if game.task.task is not None:
             options[-1]["task"] = game.task.task
     started = many.reset_many([game.playing for game in games], [game.task.seed for game in games], options)
-    for game, found in zip(games, started, strict=True):
-        with guarded(game):
-            game.state, info = _unless_raised(found)
+    for game, result in zip(games, started, strict=True):
+        with guard(game):
+            game.state, info = _unless_raised(result)
             game.episode.task, game.episode.info["optimum"] = info["key"], info.get("optimum")
 
 
-def _unless_raised(found: Result | Exception) -> Result:
-    if isinstance(found, Exception):
-        raise found
-    return found
+def _unless_raised(result: Result | Exception) -> Result:
+    if isinstance(result, Exception):
+        raise result
+    return result
 
 
 def ask(game: Game, settings: DialogueSettings, chat: ChatFormat | None, response_prefix: str) -> None:
@@ -151,8 +151,8 @@ def ask(game: Game, settings: DialogueSettings, chat: ChatFormat | None, respons
         row = game.episode.rows[-1]
         row.segments.append(given(chat.next_user(message, game.ended), turn=number))
     else:
-        asked = chat.whole(game.messages) if growing else chat.opening(message, system)
-        row = Row([given(asked, turn=number)])
+        prompt = chat.whole(game.messages) if growing else chat.opening(message, system)
+        row = Row([given(prompt, turn=number)])
         game.episode.rows.append(row)
     if response_prefix:
         row.segments.append(given(chat.encode(response_prefix), role="assistant", turn=number))
@@ -183,24 +183,24 @@ class _Reaction:
     """What the world looks like after it, where the world draws itself."""
 
 
-def take_many(asked: Sequence[Game], answers: Sequence[Sample], settings: DialogueSettings) -> None:
+def take_many(games: Sequence[Game], answers: Sequence[Sample], settings: DialogueSettings) -> None:
     """Read the answers, act in the worlds, all at once, and write down what it earned."""
-    heard = []
-    for game, answer in zip(asked, answers, strict=True):
-        with guarded(game):
+    reactions = []
+    for game, answer in zip(games, answers, strict=True):
+        with guard(game):
             reaction = _hear(game, answer, settings)
             if reaction is not None:
-                heard.append(reaction)
-    place, acting = 0, [reaction for reaction in heard if reaction.reply.actions]
+                reactions.append(reaction)
+    place, acting = 0, [reaction for reaction in reactions if reaction.reply.actions]
     while acting:
         actions = [reaction.reply.actions[place] for reaction in acting]
         results = many.step_many([reaction.game.playing for reaction in acting], actions)
         for reaction, action, result in zip(acting, actions, results, strict=True):
-            with guarded(reaction.game):
+            with guard(reaction.game):
                 _note(reaction, action, _unless_raised(result))
         place += 1
         acting = [one for one in acting if not one.game.over and place < len(one.reply.actions)]
-    for reaction in heard:
+    for reaction in reactions:
         if reaction.game.episode.finish_reason is not FinishReason.ERROR:
             _settle(reaction, settings)
 
@@ -208,11 +208,11 @@ def take_many(asked: Sequence[Game], answers: Sequence[Sample], settings: Dialog
 def _hear(game: Game, answer: Sample, settings: DialogueSettings) -> _Reaction | None:
     """Read an answer; None where none came."""
     episode = game.episode
-    said = answer.segments(turn=game.turn)
+    segments = answer.segments(turn=game.turn)
     if len(game.prompt):
-        episode.rows[-1].segments.extend(said)
+        episode.rows[-1].segments.extend(segments)
     elif answer.prompt is not None:
-        episode.rows.append(Row([given(answer.prompt, turn=game.turn), *said]))
+        episode.rows.append(Row([given(answer.prompt, turn=game.turn), *segments]))
     game.messages.append({"role": "assistant", "content": answer.text})
     game.ended = answer.finish_reason is FinishReason.TOKEN
     if answer.finish_reason is FinishReason.ERROR:

@@ -60,7 +60,7 @@ def best_known(records: Iterable[dict[str, Any]]) -> set[Key]:
             # A budget that ran out is no end of the world: other attempts may have gone on from there.
             ended = last and record["finish_reason"] in (FinishReason.GOAL, FinishReason.FAILED)
             kept.append(0.0 if ended else DISCOUNT ** max(1, len(key[1])))  # a turn without an action is a turn lost
-    chosen, reached, origin = (np.array(found, np.int64) for found in (taken, led_to, begun_in))
+    chosen, reached, origin = (np.array(ids, np.int64) for ids in (taken, led_to, begun_in))
     gain, rest, often = np.array(earned), np.array(kept), np.bincount(chosen)
     value = np.zeros(len(states))
     while True:

@@ -9,7 +9,7 @@ from itertools import groupby
 
 NODE = re.compile(r"\t*\[(\d+)\] (\w+) ('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")((?: \w+: \S.*)?)$")
 """A line of the tree: indentation, id, role, quoted name, properties."""
-TOLD = re.compile(r" (checked|selected|expanded|disabled): True\b")
+SHOWN_STATES = re.compile(r" (checked|selected|expanded|disabled): True\b")
 """Properties that are still said, where they hold."""
 ROLES = {"StaticText": "", "RootWebArea": "page"}
 """Roles that are called otherwise; a text needs no role."""
@@ -44,20 +44,20 @@ def _nodes(text: str) -> Iterator[tuple[str, str, str]]:
     read = ((line, NODE.fullmatch(line)) for line in text.splitlines())
     for is_option, part in groupby(read, key=lambda pair: pair[1] is not None and pair[1][2] == "option"):
         run = list(part)
-        for line, found in run:
-            if found is None:
+        for line, node in run:
+            if node is None:
                 if line and not line.startswith(MARKS):
                     yield "", line, ""
                 continue
-            number, role, quoted, properties = found.groups()
-            name, told = " ".join(unquoted(quoted).split()), TOLD.findall(properties)
-            hidden = is_option and len(run) > SHORT_LIST and "selected" not in told
+            number, role, quoted, properties = node.groups()
+            name, states = " ".join(unquote(quoted).split()), SHOWN_STATES.findall(properties)
+            hidden = is_option and len(run) > SHORT_LIST and "selected" not in states
             if not hidden and role not in GROUPS and (name or role in ACTED_ON):
-                words = [ROLES.get(role, role), name, *told]
+                words = [ROLES.get(role, role), name, *states]
                 yield role, f"[{number}] " + " ".join(word for word in words if word), name
 
 
-def unquoted(text: str) -> str:
+def unquote(text: str) -> str:
     """The name that Python's `repr` quoted."""
     if "\\" not in text:
         return text[1:-1]

@@ -1,4 +1,4 @@
-"""Who answers: a local model, a server, or a script. Each turns waiting games into utterances."""
+"""Who answers: a local model, a server, or a script. Each turns waiting games into samples."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from oneiro.agents import reply as replies
-from oneiro.agents.exploration import Explorer
 from oneiro.agents.game import Game
 from oneiro.episode import FinishReason, SamplingParams
 from oneiro.runtime import seeds
@@ -22,6 +21,11 @@ from oneiro.worlds.baselines import Policy as Choose
 
 if TYPE_CHECKING:
     from oneiro.sampling.engine import Engine, SamplingSettings
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from oneiro.agents.prompts import DialogueSettings
 
 
 class Policy(Protocol):
@@ -149,3 +153,107 @@ class ExplorationPolicy(ScriptedPolicy):
 
     def actions_of(self, world: World, rng: np.random.Generator) -> list[str]:
         return self.explorer.plan(world, rng, self.actions[1])
+
+
+class Explorer:
+    """Names the next action of a world (`worlds.baselines.Policy`): tries what it has not tried, and goes where
+    something is left to try. Actions of free text it draws at random.
+
+    It remembers where each action led, over all attempts at all levels that it plays, and sees nothing that other
+    policies do not see. In a stochastic world it remembers where an action led last.
+    """
+
+    def __init__(self) -> None:
+        self.leads: dict[str, dict[str, str | None]] = {}
+        """By state and action the state it led to; None: not known yet, or the end."""
+        self.last: dict[tuple[int, int], tuple[str, str]] = {}
+        """Each game's last action, and the state it was taken in."""
+
+    def __call__(self, world: World, rng: np.random.Generator) -> str:
+        return self.plan(world, rng, 1)[0]
+
+    def plan(self, world: World, rng: np.random.Generator, most: int) -> list[str]:
+        """The next actions, at most so many: those whose outcome it knows, and after them one that is new.
+
+        In a stochastic world, or one of free text, it plans a single action: it cannot know where a second one starts.
+        """
+        if not world.actions:
+            return [world.random_action(rng)]
+        here, game = world.render(), (world.seed, world.member)
+        if world.taken and game in self.last:
+            state, action = self.last[game]
+            self.leads[state][action] = here
+        planned: list[str] = []
+        while len(planned) < (most if world.deterministic else 1):
+            choices = (
+                self._untried_actions(here, world.actions)
+                or self._towards_untried(here, world.actions)
+                or world.actions
+            )
+            action = choices[int(rng.integers(len(choices)))]
+            planned.append(action)
+            after = self.leads.setdefault(here, {}).setdefault(action, None)
+            self.last[game] = here, action
+            if after is None:
+                break
+            here = after
+        return planned
+
+    def _untried_actions(self, state: str, actions: tuple[str, ...]) -> list[str]:
+        tried = self.leads.get(state, {})
+        return [action for action in actions if action not in tried]
+
+    def _towards_untried(self, here: str, actions: tuple[str, ...]) -> list[str]:
+        """First actions of the shortest known ways to states where something is left to try."""
+        distance, firsts = {here: 0}, {here: set[str]()}
+        nearest, best = None, set[str]()
+        ahead = deque([here])
+        while ahead:
+            state = ahead.popleft()
+            if nearest is not None and distance[state] > nearest:
+                break
+            if state != here and self._untried_actions(state, actions):
+                nearest, best = distance[state], best | firsts[state]
+                continue
+            for action, after in self.leads.get(state, {}).items():
+                if after is None:
+                    continue
+                if after not in distance:
+                    distance[after], firsts[after] = distance[state] + 1, set[str]()
+                    ahead.append(after)
+                if distance[after] == distance[state] + 1:
+                    firsts[after] |= firsts[state] or {action}
+        return sorted(best)
+
+
+@dataclass
+class DreamingPolicy:
+    """A policy whose actions are predicted together before the worlds, which share a model, are stepped one by one.
+
+    It changes no result: a world that finds its prediction remembered steps as if it had asked for it.
+    """
+
+    policy: Policy
+    predict_together: Callable[[Sequence[tuple[World, str]]], object]
+    """Asks the model, which remembers its answers, about the next action in each world."""
+    dialogue: DialogueSettings
+
+    @property
+    def independent(self) -> bool:
+        return getattr(self.policy, "independent", False)
+
+    @property
+    def longest_prompt(self) -> int | None:
+        return getattr(self.policy, "longest_prompt", None)
+
+    def answer(self, turns: Sequence[Game], seed: int) -> list[Sample]:
+        answers = self.policy.answer(turns, seed)
+        pairs = []
+        for turn, answer in zip(turns, answers, strict=True):
+            form = self.dialogue
+            reply = replies.read(answer.text, form.think, form.world_model, form.actions_per_turn, form.parser)
+            if reply.actions:
+                pairs.append((turn.playing, reply.actions[0]))
+        if pairs:
+            self.predict_together(pairs)
+        return answers

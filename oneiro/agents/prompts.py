@@ -57,7 +57,7 @@ class DialogueSettings(Settings):
         return f"<think>{inner}</think>{answer}" if self.think else answer
 
 
-def shown(state: str, settings: DialogueSettings) -> str:
+def show_state(state: str, settings: DialogueSettings) -> str:
     """A state as the agent reads it."""
     return compact(state) if settings.compact else state
 
@@ -65,7 +65,7 @@ def shown(state: str, settings: DialogueSettings) -> str:
 def first_message(world: World, state: str, settings: DialogueSettings) -> str:
     """What the agent reads before its first reply."""
     if settings.brief:
-        return shown(state, settings)
+        return show_state(state, settings)
     rules = (
         f"{world.instruction}\nGive up to {settings.actions_per_turn} actions a turn, separated by '{SEPARATOR}'. "
         f"You have {settings.max_turns} turns."
@@ -76,17 +76,17 @@ def first_message(world: World, state: str, settings: DialogueSettings) -> str:
 def turn_message(turn: int, state: str, actions_left: int, settings: DialogueSettings) -> str:
     """The state of one turn and the demanded form."""
     if settings.brief:
-        return shown(state, settings)
+        return show_state(state, settings)
     return (
-        f"Turn {turn}:\nState:\n{shown(state, settings)}\n{actions_left} actions left. Answer in this form and add "
-        f"nothing: {settings.form} At most {settings.max_words} words."
+        f"Turn {turn}:\nState:\n{show_state(state, settings)}\n{actions_left} actions left. Answer in this form and "
+        f"add nothing: {settings.form} At most {settings.max_words} words."
     )
 
 
 def next_message(reward: float, turn: int, state: str, actions_left: int, settings: DialogueSettings) -> str:
     """What the agent reads after a reply, when the conversation goes on."""
-    shown = f"Reward: {reward:g}\n\n" if settings.show_reward and not settings.brief else ""
-    return shown + turn_message(turn, state, actions_left, settings)
+    show_state = f"Reward: {reward:g}\n\n" if settings.show_reward and not settings.brief else ""
+    return show_state + turn_message(turn, state, actions_left, settings)
 
 
 def history_message(
@@ -102,13 +102,15 @@ def history_message(
         return _after_actions(world, past, turn, state, actions_left, settings)
     kept = past[-settings.window :] if settings.context == "window" else []
     if settings.brief:
-        told = [f"{shown(before, settings)}\n{_done(actions)}" for before, actions, _ in kept]
-        return "\n\n".join([*told, shown(state, settings)])
+        turns = [f"{show_state(before, settings)}\n{_done(actions)}" for before, actions, _ in kept]
+        return "\n\n".join([*turns, show_state(state, settings)])
     lines = [world.instruction, f"Give up to {settings.actions_per_turn} actions a turn, separated by '{SEPARATOR}'."]
     for offset, (before, actions, reward) in enumerate(kept):
         earned = f" Reward: {reward:g}." if settings.show_reward else ""
         number = turn - len(kept) + offset
-        lines.append(f"\nTurn {number}:\nState:\n{shown(before, settings)}\nYou answered {_done(actions)}.{earned}")
+        lines.append(
+            f"\nTurn {number}:\nState:\n{show_state(before, settings)}\nYou answered {_done(actions)}.{earned}"
+        )
     return "\n".join([*lines, "", turn_message(turn, state, actions_left, settings)])
 
 
@@ -123,7 +125,7 @@ def _after_actions(
     """All past actions, one a line, and the present state."""
     done = [_done(actions) for _, actions, _ in past]
     if settings.brief:
-        return "\n".join([*done, shown(state, settings)])
+        return "\n".join([*done, show_state(state, settings)])
     lines = [world.instruction, f"Give up to {settings.actions_per_turn} actions a turn, separated by '{SEPARATOR}'."]
     if done:
         lines += ["", "What you have done so far:", *done]

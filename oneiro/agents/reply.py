@@ -10,7 +10,11 @@ true states can later be put in their place without searching again.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from oneiro.episode import Tokens
+    from oneiro.models.language import LanguageModel
 
 SEPARATOR = "||"
 TAGS = ("think", "observation", "prediction", "answer")
@@ -181,3 +185,14 @@ def action_in(text: str) -> str:
     """The first action of a reply without thoughts; the whole text where there is none."""
     actions = read(text, think=False).actions
     return actions[0] if actions else text
+
+
+def reasoning_length(language: LanguageModel, tokens: Tokens) -> int:
+    """How many leading tokens of a reply come before the one that completes `</think>`; all, where none does."""
+    if "</think>" not in language.decode(tokens):
+        return len(tokens)
+    low, high = 0, len(tokens)  # the first `low` tokens do not hold the mark, the first `high` do
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if "</think>" in language.decode(tokens[:middle]) else (middle, high)
+    return low

@@ -21,7 +21,7 @@ from oneiro.agents import game as games
 from oneiro.agents.game import Attempt, Game
 from oneiro.agents.policies import Policy
 from oneiro.agents.prompts import DialogueSettings
-from oneiro.episode import Episode, lost
+from oneiro.episode import Episode, describe_errors
 from oneiro.models.chat import ChatFormat
 from oneiro.runtime import distributed, seeds
 from oneiro.runtime.clock import spent
@@ -29,8 +29,8 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.sample import Sample
 from oneiro.worlds.base import World
 
-HOPELESS = 16
-"""Episodes after which no more are begun, where all of them were lost."""
+MAX_FAILED_EPISODES = 16
+"""Where so many episodes were begun and all were lost to errors, no more are: the world is broken, not unlucky."""
 
 
 def attempts(levels: int, group_size: int, split: str, first_seed: int) -> list[Attempt]:
@@ -89,11 +89,12 @@ def play(
 
 @dataclass(slots=True)
 class _Places:
-    """Games that are asked together, and what is asked of them."""
+    """Games that are answered together."""
 
     count: int
     games: list[Game] = field(default_factory=list)
-    asked: list[Game] = field(default_factory=list)
+    waiting: list[Game] = field(default_factory=list)
+    """Those of them that wait for an answer."""
     answers: Future[list[Sample]] | None = None
 
 
@@ -122,7 +123,7 @@ class _Rollout:
             return
         everybody = _Places(places)
         while self._ask(everybody):
-            self._take(everybody, self._answered(everybody.asked), advance)
+            self._take(everybody, self._answer(everybody.waiting), advance)
 
     def _waits(self) -> bool:
         games.make(self.games[0], self.make_world)
@@ -137,7 +138,7 @@ class _Rollout:
         def ask(half: _Places) -> None:
             # In the context of this thread, so that sampling knows whether ranks share it.
             own = copy_context()
-            half.answers = thread.submit(own.run, self._answered, half.asked) if self._ask(half) else None
+            half.answers = thread.submit(own.run, self._answer, half.waiting) if self._ask(half) else None
 
         try:
             for half in halves:
@@ -154,7 +155,7 @@ class _Rollout:
 
     def _ask(self, places: _Places) -> bool:
         """Fill free places, and put the state of every game into words; whether there is anything to answer."""
-        places.asked, asking = [], list(places.games)
+        places.waiting, asking = [], list(places.games)
         longest = getattr(self.policy, "longest_prompt", None)
         while True:
             new = self._begin(places.count - len(places.games))
@@ -162,20 +163,20 @@ class _Rollout:
             for game in (*asking, *new):
                 if game.over:
                     continue
-                with games.guarded(game):
+                with games.guard(game):
                     games.ask(game, self.settings, self.chat, begun(self.response_prefix, game.state))
                     if game.turn > 1 and longest is not None and len(game.prompt) > longest:
                         games.leave(game)
                     else:
-                        places.asked.append(game)
+                        places.waiting.append(game)
             asking = []
             self._close(places)
             if len(places.games) == places.count or self.begun == len(self.games):
-                return bool(places.asked)
+                return bool(places.waiting)
 
     def _begin(self, count: int) -> list[Game]:
         """The next games, as many as there are places for."""
-        if self.begun >= HOPELESS and count:
+        if self.begun >= MAX_FAILED_EPISODES and count:
             _unless_all_lost([game.episode for game in self.games[: self.begun]])
         new = self.games[self.begun : self.begun + count]
         self.begun += len(new)
@@ -185,7 +186,7 @@ class _Rollout:
         return new
 
     def _take(self, places: _Places, answers: Sequence[Sample], advance: Callable[[int], object]) -> None:
-        games.take_many(places.asked, answers, self.settings)
+        games.take_many(places.waiting, answers, self.settings)
         for game in places.games:
             game.over = game.over or game.turn == self.settings.max_turns
         self._close(places)
@@ -200,25 +201,25 @@ class _Rollout:
                 self.ended += 1
         places.games = [game for game in places.games if not game.over]
 
-    def _answered(self, asked: list[Game]) -> list[Sample]:
+    def _answer(self, waiting: list[Game]) -> list[Sample]:
         """What the policy says, with random numbers that depend on nothing but the turn."""
-        own = [seeds.derive(self.seed, "turn", game.turn) for game in asked]
+        own = [seeds.derive(self.seed, "turn", game.turn) for game in waiting]
         together = getattr(self.policy, "answer_each", None)
         if together is not None:
-            answers: list[Sample] = together(asked, own)
+            answers: list[Sample] = together(waiting, own)
             return answers
-        found: dict[int, Sample] = {}
+        samples: dict[int, Sample] = {}
         for number in dict.fromkeys(own):  # a batch of turns has one seed
             places = [place for place, seed in enumerate(own) if seed == number]
-            found.update(zip(places, self.policy.answer([asked[place] for place in places], number), strict=True))
-        return [found[place] for place in range(len(asked))]
+            samples.update(zip(places, self.policy.answer([waiting[place] for place in places], number), strict=True))
+        return [samples[place] for place in range(len(waiting))]
 
 
 def _unless_all_lost(episodes: list[Episode]) -> list[Episode]:
     """Nothing is gained by going on where a world never works."""
     if len(episodes) > 1 and all("error" in episode.info for episode in episodes):
         raise OneiroError(
-            f"the world {episodes[0].world} raised in all of its episodes ({lost(episodes)}); mend it first"
+            f"the world {episodes[0].world} raised in all of its episodes ({describe_errors(episodes)}); mend it first"
         )
     return episodes
 

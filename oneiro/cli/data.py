@@ -42,36 +42,36 @@ def get(
     oneiro data get bridge --shards 8 --out downloads/bridge
     """
     from oneiro.report.table import Table
-    from oneiro.runtime import sources
+    from oneiro.runtime import download
     from oneiro.runtime.progress import Bar, console
 
     if name is None:
         table = Table("Published data", ["name", "what", "size", "licence", "files", "checksums"])
         pages = Table("Where it comes from", ["name", "page"])
-        for source in sources.load_sources().values():
+        for source in download.load_sources().values():
             checked = "yes" if all(file.sha256 for file in source.files) else "none known"
             table.add(
-                source.name, source.about, sources.amount(source.size), source.licence, len(source.files), checked
+                source.name, source.about, download.amount(source.size), source.licence, len(source.files), checked
             )
             pages.add(source.name, source.page)
         show([table, pages], json)
         return
-    source = sources.find_source(name)
+    source = download.find_source(name)
     folder = out or Path("downloads") / source.name
     count, size = len(source.select(shards)), source.estimate_bytes(shards)
-    typer.echo(f"{source.name}: {count} files, about {sources.amount(size)}; licence: {source.licence}")
+    typer.echo(f"{source.name}: {count} files, about {download.amount(size)}; licence: {source.licence}")
     table = Table(f"{source.name} in {folder}", ["file", "bytes", "how", "checksum"])
-    with Bar("megabytes", max(1, size // sources.MB), 0, console(), lambda line: None) as bar:
+    with Bar("megabytes", max(1, size // download.MB), 0, console(), lambda line: None) as bar:
         before = here = 0
 
-        def advance(file: sources.File, received: int, total: int | None) -> None:
+        def advance(file: download.File, received: int, total: int | None) -> None:
             nonlocal here
             here = received
             bar.tell(file.name)
-            bar.expect(max(bar.total or 0, (before + (total or 0)) // sources.MB))
-            bar.advance(max(0, (before + here) // sources.MB - bar.done))
+            bar.expect(max(bar.total or 0, (before + (total or 0)) // download.MB))
+            bar.advance(max(0, (before + here) // download.MB - bar.done))
 
-        for fetched in sources.fetch_files(source, folder, shards, advance, tell=bar.tell):
+        for fetched in download.fetch_files(source, folder, shards, advance, tell=bar.tell):
             before, here = before + fetched.path.stat().st_size, 0
             checksum = "right" if fetched.checked else "none known"
             table.add(fetched.path.name, fetched.path.stat().st_size, fetched.how, checksum)

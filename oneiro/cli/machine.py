@@ -35,7 +35,7 @@ def doctor(
     from oneiro.report.table import Table
 
     if distributed:
-        from oneiro.diagnosis.ranks import examine_ranks as examine
+        from oneiro.diagnosis.doctor import examine_ranks as examine
     else:
         from oneiro.diagnosis.doctor import examine
     findings = examine()

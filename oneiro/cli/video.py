@@ -136,7 +136,7 @@ def policy(
     """
     from oneiro.recipe import assignments
     from oneiro.runtime.files import write_json, write_text
-    from oneiro.systems.policy_eval import pipeline
+    from oneiro.systems.policy_eval import agreement, pipeline
     from oneiro.systems.policy_eval.train import PolicyTrainingSettings
 
     training = PolicyTrainingSettings(**assignments(settings or ()))
@@ -156,7 +156,7 @@ def policy(
     )
     show(tables, None)
     if plot is not None:
-        write_text(plot, pipeline.plot(compared, task))
+        write_text(plot, agreement.plot(compared, task))
     if json is not None:
         write_json(json, {"tables": [table.data() for table in tables], "outcomes": compared.data()})
 

@@ -26,7 +26,7 @@ from oneiro.models.admission import TOLERANCE, admit, backbone_of, probe
 from oneiro.models.attention import Causal
 from oneiro.models.backbone import base_of
 from oneiro.models.foreign import ForeignBackbone
-from oneiro.models.language import LanguageModel, LoraSettings, merged, quiet, with_lora
+from oneiro.models.language import LanguageModel, LoraSettings, merge_adapters, quiet, with_lora
 from oneiro.models.locate import locate
 from oneiro.models.small import random_model, small_config
 from oneiro.recipe import pretrained
@@ -207,7 +207,7 @@ def merged_adapter(make: Callable[[int], Any]) -> float:
             return language.backbone.output.logits(language.backbone(tokens, torch.arange(PROMPT), Causal()))
 
     adapted = logits(language)
-    return difference(logits(merged(language)), adapted)
+    return difference(logits(merge_adapters(language)), adapted)
 
 
 def assembled(model: Any) -> LanguageModel:

@@ -6,7 +6,7 @@ they tell which part is long and what more GPUs change.
 
 from __future__ import annotations
 
-from oneiro.diagnosis.sizes import PROMPT, Rates, Size, Step, parts_of, scoring_passes, size_of
+from oneiro.diagnosis.sizes import PROMPT, Rates, Size, StepSize, parts_of, scoring_passes, size_of
 from oneiro.learning.rl_settings import RlSettings
 from oneiro.recipe import Recipe, pretrained
 from oneiro.report.table import Table
@@ -20,7 +20,7 @@ MICRO_BATCH, PART_OF_GPU, CACHE_PART = 16 * 2**30, 6, 3
 """As `learning.learner` and `sampling.engine` have them."""
 
 
-def memory(size: Size, rl: RlSettings, learned: float, step: Step, gpus: int, capacity: float) -> dict[str, float]:
+def memory(size: Size, rl: RlSettings, learned: float, step: StepSize, gpus: int, capacity: float) -> dict[str, float]:
     """Bytes on each GPU by what they are for. `capacity`: bytes of one GPU; `learned`: parameters that learn."""
     parameters, sharded = size.parameters, rl.learner.parallel == "fsdp"
     lora, sharers = learned < parameters, gpus if sharded else 1
@@ -47,7 +47,7 @@ def memory(size: Size, rl: RlSettings, learned: float, step: Step, gpus: int, ca
 
 
 def times(
-    size: Size, rl: RlSettings, learned: float, step: Step, max_batch_size: int, gpus: int, rates: Rates
+    size: Size, rl: RlSettings, learned: float, step: StepSize, max_batch_size: int, gpus: int, rates: Rates
 ) -> dict[str, float]:
     """Seconds of a step by part, at these rates."""
     own, batch = step.episodes / gpus, min(step.episodes / gpus, max_batch_size)

@@ -101,7 +101,7 @@ class Rates:
 
 
 @dataclass(frozen=True)
-class Step:
+class StepSize:
     """What a step of RL reads and writes if no episode ends early."""
 
     groups: float
@@ -151,10 +151,10 @@ class Parts:
     dialogue: Any = None
     max_batch_size: int = 256
 
-    def step(self, prompt: int) -> Step:
+    def step(self, prompt: int) -> StepSize:
         groups, turns = self.rollout.prompts_per_step, self.dialogue.max_turns if self.dialogue else 1
         growing = turns > 1 and self.dialogue.context == "full"
-        return Step(groups, groups * self.rollout.group_size, prompt, self.sampling.max_tokens, turns, growing)
+        return StepSize(groups, groups * self.rollout.group_size, prompt, self.sampling.max_tokens, turns, growing)
 
 
 def parts_of(recipe: Recipe) -> Parts:

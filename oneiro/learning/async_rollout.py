@@ -55,7 +55,7 @@ class AsyncRollout:
         self._follow()
         if self._stream is not None:
             self._stream.wait_stream(torch.cuda.current_stream())
-        self._coming = self._thread.submit(self._played, step)
+        self._coming = self._thread.submit(self._play, step)
 
     def episodes(self, step: int) -> list[Episode]:
         coming, self._coming = self._coming, None
@@ -71,7 +71,7 @@ class AsyncRollout:
             # What every rank computed for itself, such as a reward, may differ in its last digits.
             return distributed.broadcast(self.play(number))
 
-    def _played(self, step: int) -> list[Episode]:
+    def _play(self, step: int) -> list[Episode]:
         own: AbstractContextManager[object] = torch.cuda.stream(self._stream) if self._stream else nullcontext()
         with own, distributed.background():
             return distributed.broadcast(self.play(step))

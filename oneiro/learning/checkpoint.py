@@ -20,7 +20,7 @@ import torch
 
 from oneiro.learning.learner import Learner
 from oneiro.learning.optimiser import Optimiser
-from oneiro.learning.settings import KEPT
+from oneiro.learning.settings import KEPT_CHECKPOINTS
 from oneiro.models.language import LanguageModel, quiet, read_state, write_folder, write_state
 from oneiro.models.locate import BEST
 from oneiro.runtime import distributed, files
@@ -55,7 +55,7 @@ def step_of(checkpoint: Path) -> int:
     return int(checkpoint.name.rpartition("-")[2])
 
 
-def drop_older(folder: Path, keep: int = KEPT) -> None:
+def drop_older(folder: Path, keep: int = KEPT_CHECKPOINTS) -> None:
     """Remove every state of a stage but the newest few."""
     for old in list(checkpoints(folder).values())[:-keep]:
         shutil.rmtree(old, ignore_errors=True)
@@ -82,7 +82,7 @@ class Stateful(Protocol):
     def restore(self, tensors: dict[str, torch.Tensor]) -> None: ...
 
 
-def write(folder: Path, step: int, fill: Callable[[Path], None], keep: int = KEPT) -> Path:
+def write(folder: Path, step: int, fill: Callable[[Path], None], keep: int = KEPT_CHECKPOINTS) -> Path:
     """Write the state after `step` steps through `fill(path)`, whole and with a manifest; then drop old ones."""
 
     def replace_older() -> Path:
@@ -156,7 +156,7 @@ def save(
     language: LanguageModel | None,
     learners: dict[str, Learner],
     others: Mapping[str, Stateful] = MappingProxyType({}),
-    keep: int = KEPT,
+    keep: int = KEPT_CHECKPOINTS,
 ) -> Path:
     """Write the state after `step` steps and drop old states. Every rank calls it. Without a `language` the learners
     keep their weights.
@@ -186,13 +186,13 @@ def restore(
     learners: dict[str, Learner],
     others: Mapping[str, Stateful] = MappingProxyType({}),
     say: Callable[[str], object] = warnings.warn,
-    keep: int = KEPT,
+    keep: int = KEPT_CHECKPOINTS,
 ) -> int:
     """Load the newest state into the given objects; returns the step to go on with, 0 if there is none."""
-    found = distributed.on_main_process(lambda: intact(folder, say))
-    if found is None:
+    newest = distributed.on_main_process(lambda: intact(folder, say))
+    if newest is None:
         return 0
-    checkpoint, state = found
+    checkpoint, state = newest
     saved = {name: read_state(checkpoint / f"{name}.safetensors", "optimiser state") for name in learners}
     for name, learner in learners.items():
         if name not in state.get("updates", {}) or name not in state.get("applied", {}):

@@ -55,10 +55,10 @@ class Example:
 
 def sampling_of(row: Row) -> SamplingParams:
     """How the tokens of a row were drawn; one row has one way."""
-    found = {segment.params for segment in row.segments if segment.params is not None}
-    if len(found) > 1:
+    params = {segment.params for segment in row.segments if segment.params is not None}
+    if len(params) > 1:
         raise ValueError("one row mixes ways of sampling")
-    return found.pop() if found else SamplingParams()
+    return params.pop() if params else SamplingParams()
 
 
 def groups_of(examples: Sequence[Example]) -> list[PrefixGroup]:

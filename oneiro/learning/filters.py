@@ -30,7 +30,7 @@ class FilterSettings(Settings):
 NO_STD = 1e-9  # equal rewards, up to float rounding of their mean
 
 
-def varied(groups: Sequence[Group]) -> list[Group]:
+def keep_varied(groups: Sequence[Group]) -> list[Group]:
     """Those whose members score differently."""
     return [group for group in groups if group.scores.std() > NO_STD]
 

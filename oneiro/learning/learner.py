@@ -6,6 +6,7 @@ an LM head, the separate critic's.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -33,6 +34,10 @@ PART_OF_GPU = 6
 """But no more than this part of a GPU's memory."""
 FEWEST_TOKENS = 1024
 """Below so many tokens adding up gradients costs more than the tokens."""
+VANISHING, PATIENCE = 1e-4, 20
+"""Updates that change less than this part of the bfloat16 weights, so many times in a row, are worth a warning: SFT
+changes a tenth of them at a time, RL at a learning rate of 1e-5 about one in a hundred.
+"""
 
 
 class Learner:
@@ -54,10 +59,12 @@ class Learner:
         backbone.gradient_checkpointing = settings.gradient_checkpointing
         self.optimiser: Optimiser
         self.updates = 0
+        self.vanishing = 0
+        """Updates in a row that changed nearly no weight."""
         self.parallel = strategy_of(settings)
         self.parallel.setup(self)
 
-    def named(self, backbone: Backbone) -> list[tuple[str, nn.Parameter]]:
+    def trained_parameters(self, backbone: Backbone) -> list[tuple[str, nn.Parameter]]:
         """What learns, by name."""
         named = [(name, p) for name, p in backbone.named_parameters() if p.requires_grad]
         if not self.has_lm_head:
@@ -85,7 +92,7 @@ class Learner:
         """Logarithm of the probability that top-p and top-k left in play at every token that carries loss; 0 where
         nothing was cut.
         """
-        found = [np.zeros(len(e), np.float32) for e in examples]
+        by_example = [np.zeros(len(e), np.float32) for e in examples]
         cut: dict[SamplingParams, list[int]] = {}
         for i, example in enumerate(examples):
             if not example.sampling.whole:
@@ -93,8 +100,8 @@ class Learner:
         for places in cut.values():
             (masses,) = self.parallel.score(self, Learner.measure_kept_mass, [examples[i] for i in places])
             for i, mass in zip(places, masses, strict=True):
-                found[i] = mass
-        return found
+                by_example[i] = mass
+        return by_example
 
     def values(self, examples: Sequence[Example]) -> list[Floats]:
         """The value head's estimate before every token that carries loss; [T] per example."""
@@ -105,31 +112,31 @@ class Learner:
     @torch.no_grad()
     def measure_logprobs(self, examples: Sequence[Example], backbone: Backbone | None) -> tuple[list[Floats], ...]:
         scored = self.computes if backbone is None else backbone
-        found = [np.zeros(len(e), np.float32) for e in examples], [np.zeros(len(e), np.float32) for e in examples]
+        by_example = [np.zeros(len(e), np.float32) for e in examples], [np.zeros(len(e), np.float32) for e in examples]
         for batch in self._batches(examples):
             scores = head.score(batch.hidden(scored), scored.output, batch.targets, batch.columns["temperature"])
-            for values, flat in zip(found, scores, strict=True):
+            for values, flat in zip(by_example, scores, strict=True):
                 scatter(values, batch, flat)
-        return found
+        return by_example
 
     @torch.no_grad()
     def measure_kept_mass(self, examples: Sequence[Example], backbone: Backbone | None) -> tuple[list[Floats], ...]:
         """All examples share temperature and truncation, because the mass is computed with one setting for a batch."""
-        found = [np.zeros(len(e), np.float32) for e in examples]
+        by_example = [np.zeros(len(e), np.float32) for e in examples]
         params = examples[0].sampling if examples else SamplingParams()
         for batch in self._batches(examples):
             hidden, columns = batch.hidden(self.computes), batch.columns
             mass = head.log_kept_mass(hidden, self.computes.output, batch.targets, columns["temperature"], params)
-            scatter(found, batch, mass)
-        return (found,)
+            scatter(by_example, batch, mass)
+        return (by_example,)
 
     @torch.no_grad()
     def measure_values(self, examples: Sequence[Example], backbone: Backbone | None) -> tuple[list[Floats], ...]:
         assert self.value_head is not None
-        found = [np.zeros(len(e), np.float32) for e in examples]
+        by_example = [np.zeros(len(e), np.float32) for e in examples]
         for batch in self._batches(examples):
-            scatter(found, batch, self.value_head(batch.hidden(self.computes)))
-        return (found,)
+            scatter(by_example, batch, self.value_head(batch.hidden(self.computes)))
+        return (by_example,)
 
     def accumulate(self, scaled: Sequence[Example], seed: int) -> Statistics:
         """Add the gradients of examples whose weights add up to the loss (`scaled_for`)."""
@@ -182,9 +189,22 @@ class Learner:
             finite.require(statistics.means(teaches))  # a loss that is not finite is the cause
             raise
         self.updates += 1
-        found = {**statistics.means(teaches), "grad_norm": norm, "lr": rate}
-        finite.require(found)
-        return found
+        metrics = {**statistics.means(teaches), "grad_norm": norm, "lr": rate}
+        if (changed := self.optimiser.changed) is not None:
+            metrics["weights_changed"] = float(changed)
+            self._warn_of_lost_updates(metrics["weights_changed"], rate)
+        finite.require(metrics)
+        return metrics
+
+    def _warn_of_lost_updates(self, changed: float, rate: float) -> None:
+        """Masters keep what rounding drops, so small steps add up; steps this small need thousands of updates to."""
+        self.vanishing = self.vanishing + 1 if changed < VANISHING else 0
+        if self.vanishing == PATIENCE:
+            warnings.warn(
+                f"{PATIENCE} updates in a row at a learning rate of {rate:.1e} changed less than {VANISHING:.0e} of "
+                "the weights: raise the learning rate, or make many more updates",
+                stacklevel=2,
+            )
 
     @property
     def token_budget(self) -> int:
@@ -206,7 +226,7 @@ class Learner:
 
     def _batches(self, examples: Sequence[Example]) -> Iterable[Batch]:
         made = batches(examples, self.token_budget, self.backbone.device, packed=self.parallel.packed)
-        return self.parallel.padded(self, made)
+        return self.parallel.pad(self, made)
 
 
 def scaled_for(examples: Sequence[Example], settings: losses.LossSettings) -> list[Example]:
@@ -258,10 +278,10 @@ class Statistics:
 
     def on_cpu(self) -> Statistics:
         """The same, to be sent."""
-        found = Statistics()
-        found.sums = {name: value.cpu() for name, value in self.sums.items()}
-        found.largest_difference = None if self.largest_difference is None else self.largest_difference.cpu()
-        return found
+        moved = Statistics()
+        moved.sums = {name: value.cpu() for name, value in self.sums.items()}
+        moved.largest_difference = None if self.largest_difference is None else self.largest_difference.cpu()
+        return moved
 
     def merge(self, other: Statistics) -> None:
         """Take in those of other examples of the same update."""
@@ -306,10 +326,10 @@ def hidden_matrices(backbone: Backbone, named: Sequence[tuple[str, nn.Parameter]
     return [n for n, p in named if p.dim() == 2 and id(p) not in outside and not n.startswith("value.")]
 
 
-def scatter(found: list[Floats], batch: Batch, flat: Tensor) -> None:
+def scatter(by_example: list[Floats], batch: Batch, flat: Tensor) -> None:
     """Put per-token results [N] back where their tokens stand."""
     numbers = flat.float().cpu().numpy()
     start = 0
     for i, at in batch.places:
-        found[i][at] = numbers[start : start + len(at)]
+        by_example[i][at] = numbers[start : start + len(at)]
         start += len(at)

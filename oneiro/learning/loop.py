@@ -87,7 +87,7 @@ def reinforce(
     if start == 0:
         checkpoint.save(folder, 0, language, learners, others)
     saving = saving or Saving()
-    waits = contextlib.nullcontext() if settings.async_rollout else saving.deferred()
+    waits = contextlib.nullcontext() if settings.async_rollout else saving.defer()
     with AsyncRollout(callbacks.play, language, actor or language) as rollout, waits:
         for step in range(start, settings.steps):
             if reason:
@@ -144,7 +144,7 @@ def refill(
     """
     bound = settings.filter.refill
     for number in range(settings.steps + step * bound, settings.steps + (step + 1) * bound):
-        if len(filters.varied(groups_of(learnable(episodes)))) >= wanted:
+        if len(filters.keep_varied(groups_of(learnable(episodes)))) >= wanted:
             break
         shift = 1 + max((episode.group for episode in episodes), default=0)
         episodes = episodes + [replace(episode, group=episode.group + shift) for episode in more(number)]
@@ -159,17 +159,17 @@ def learnable(episodes: Sequence[Episode]) -> list[Episode]:
 def learner_settings(settings: RlSettings, max_tokens: int | None = None) -> LearnerSettings:
     """The learner's settings with what the loop and its algorithm have to say about the loss."""
     loss = settings.learner.loss
-    said: dict[str, object] = {**settings.algorithm.loss, "max_tokens": loss.max_tokens or max_tokens}
+    updates: dict[str, object] = {**settings.algorithm.loss, "max_tokens": loss.max_tokens or max_tokens}
     if settings.algorithm.aggregate is not None:
-        said["aggregate"] = settings.algorithm.aggregate
-    if said.get("aggregate", loss.aggregate) == "constant" and said["max_tokens"] is None:
+        updates["aggregate"] = settings.algorithm.aggregate
+    if updates.get("aggregate", loss.aggregate) == "constant" and updates["max_tokens"] is None:
         raise OneiroError(
             "the aggregation 'constant' divides by the most tokens that a row may sample; set learner.loss.max_tokens"
         )
     if settings.environment_ce:
         # A component is a mean over its tokens: what counts against the policy's loss is the component's weight.
-        said["ce"] = settings.environment_ce
-    return settings.learner.model_copy(update={"loss": loss.model_copy(update=said)})
+        updates["ce"] = settings.environment_ce
+    return settings.learner.model_copy(update={"loss": loss.model_copy(update=updates)})
 
 
 def make_learners(
@@ -222,7 +222,7 @@ def prepare(
     statistics = {"group_std": std}
     if settings.filter.refill:
         statistics["groups_drawn"] = float(len(groups))
-        groups = (filters.varied(groups) or groups)[:wanted]
+        groups = (filters.keep_varied(groups) or groups)[:wanted]
     kept = filters.keep(groups, settings.filter)
     statistics["groups_kept"] = float(len(kept))
     policy = learners["policy"]
@@ -231,7 +231,7 @@ def prepare(
     rows = [examples_of(episode, settings) for episode in learned]
     examples = [example for own in rows for example in own]
     if settings.mask_truncated:
-        statistics["masked"] = sum(map(truncated, learned)) / max(1, len(learned))
+        statistics["masked"] = sum(map(is_truncated, learned)) / max(1, len(learned))
     if not any(example.weights[name].any() for example in examples for name in ("policy", "ce")):
         return [], statistics
     if settings.algorithm.recompute:
@@ -264,7 +264,7 @@ def prepare(
 def examples_of(episode: Episode, settings: RlSettings) -> list[Example]:
     """The rows of an episode, with the weights that the settings give their tokens."""
     examples = [Example.of(row) for row in episode.rows]
-    if settings.mask_truncated and truncated(episode):
+    if settings.mask_truncated and is_truncated(episode):
         for example in examples:
             example.weights["policy"][:] = 0
     if settings.environment_ce:
@@ -290,7 +290,7 @@ def trajectory_of(episode: Episode, examples: Sequence[Example], settings: RlSet
     return made
 
 
-def truncated(episode: Episode) -> bool:
+def is_truncated(episode: Episode) -> bool:
     """Whether the token limit cut one of its replies."""
     segments = (segment for row in episode.rows for segment in row.segments)
     return any(segment.sampled and segment.finish_reason is FinishReason.LENGTH for segment in segments)
@@ -354,7 +354,7 @@ def describe(episodes: Sequence[Episode]) -> dict[str, float]:
         return {}
     count = len(episodes)
     turns = max(1, sum(len(e.rewards) for e in episodes))
-    found = {
+    means = {
         "success": sum(e.success for e in episodes) / count,
         "reward": sum(e.score for e in episodes) / count,
         "turns": sum(len(e.rewards) for e in episodes) / count,
@@ -362,5 +362,5 @@ def describe(episodes: Sequence[Episode]) -> dict[str, float]:
         "errors": sum(e.finish_reason is FinishReason.ERROR for e in episodes) / count,
     }
     for name in sorted({name for e in episodes for name in e.terms}):
-        found[f"reward_{name}"] = sum(sum(e.terms.get(name, [])) for e in episodes) / count
-    return found
+        means[f"reward_{name}"] = sum(sum(e.terms.get(name, [])) for e in episodes) / count
+    return means

@@ -48,7 +48,7 @@ PolicyLoss = Callable[[Tensor, Tensor, LossSettings], Tensor]
 @cache
 def policy_loss_named(name: str) -> PolicyLoss:
     """What `loss.policy` names: the clipped surrogate, a loss of another package, or `module:function`."""
-    target = plugins.known("losses", {"clip": policy_loss}).get(name, name)
+    target = plugins.with_offered("losses", {"clip": policy_loss}).get(name, name)
     return plugins.resolve(target, f"policy loss '{name}'") if isinstance(target, str) else target
 
 

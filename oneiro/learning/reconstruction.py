@@ -89,7 +89,7 @@ def train(
     rewind(start)
     tokenizer.train()
     saving = saving or Saving()
-    with saving.deferred():
+    with saving.defer():
         for step in range(start, settings.steps):
             with (
                 finite.at_step(step + 1),

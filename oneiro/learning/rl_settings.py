@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args
+
 from pydantic import Field
 
-from oneiro.learning.algorithms import Grpo
-from oneiro.learning.algorithms.choice import AnyAlgorithm
+from oneiro.learning.algorithms import Algorithm, DrGrpo, Grpo, Gspo, Ppo, Reinforce, Rloo, StateGrpo, TurnGrpo
 from oneiro.learning.filters import FilterSettings
 from oneiro.learning.settings import (
-    KEPT,
+    KEPT_CHECKPOINTS,
     CorrectionSettings,
     KlKind,
     LearnerSettings,
@@ -17,7 +18,38 @@ from oneiro.learning.settings import (
     SelectionSettings,
 )
 from oneiro.recipe import Settings
+from oneiro.runtime import plugins
 from oneiro.sampling.settings import FleetSettings
+
+SHIPPED = (Grpo, TurnGrpo, StateGrpo, DrGrpo, Gspo, Rloo, Reinforce, Ppo)
+
+
+def plugin_algorithms() -> list[type[Algorithm]]:
+    """Algorithms of other packages. One that is broken, or has the name of another one, is left out with a warning."""
+    algorithms: list[type[Algorithm]] = []
+    for plugin, kind in plugins.load_all("algorithms"):
+        taken = {name for known in (*SHIPPED, *algorithms) for name in _names(known)}
+        if not _names(kind):
+            plugins.skip(f"{plugin}: {plugin.target} is not an Algorithm with `name: Literal[...]`")
+        elif taken.intersection(_names(kind)):
+            plugins.skip(f"{plugin}: an algorithm of that name exists")
+        else:
+            algorithms.append(kind)
+    return algorithms
+
+
+def _names(kind: Any) -> tuple[str, ...]:
+    """What a recipe may call an algorithm; nothing for what is no algorithm."""
+    if not (isinstance(kind, type) and issubclass(kind, Algorithm)):
+        return ()
+    return get_args(kind.model_fields["name"].annotation)
+
+
+if TYPE_CHECKING:
+    AnyAlgorithm = Grpo | TurnGrpo | StateGrpo | DrGrpo | Gspo | Rloo | Reinforce | Ppo
+else:
+    # Not in the package's __init__: an algorithm of another package imports that to be defined.
+    AnyAlgorithm = Annotated[Union[(*SHIPPED, *plugin_algorithms())], Field(discriminator="name")]
 
 
 class RolloutSettings(Settings):
@@ -62,7 +94,7 @@ class RlSettings(Settings):
     select: SelectionSettings | None = None
     """Validate during RL, keep the best weights, stop when they get no better; None: the last weights are kept."""
     checkpoint_every: int = Field(10, ge=1)
-    keep_checkpoints: int = Field(KEPT, ge=1)
+    keep_checkpoints: int = Field(KEPT_CHECKPOINTS, ge=1)
     """How many of the last checkpoints stay while the stage goes on; one at its end."""
     keep_episodes_every: int = Field(10, ge=1)
 

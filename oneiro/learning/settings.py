@@ -14,7 +14,7 @@ from oneiro.recipe import Settings
 from oneiro.runtime import plugins
 from oneiro.runtime.errors import nearest
 
-KEPT = 2
+KEPT_CHECKPOINTS = 2
 """Checkpoints that a stage keeps while it goes on: the second is there for when the first is damaged."""
 KlKind = Literal["k1", "k2", "k3"]
 Aggregate = Literal["token-mean", "sequence-mean", "constant"]
@@ -57,7 +57,7 @@ class LossSettings(Settings):
     @field_validator("policy")
     @classmethod
     def _known_policy(cls, name: str) -> str:
-        names = plugins.known("losses", {"clip": ""})
+        names = plugins.with_offered("losses", {"clip": ""})
         if name not in names and ":" not in name:
             raise ValueError(f"no policy loss called '{name}'{nearest(name, names)}; or give module:function")
         return name
@@ -149,7 +149,7 @@ class SftSettings(Settings):
     epochs: float = Field(1.0, gt=0)
     """Passes over the data; a part of one is allowed."""
     checkpoint_every: int = Field(200, ge=1)
-    keep_checkpoints: int = Field(KEPT, ge=1)
+    keep_checkpoints: int = Field(KEPT_CHECKPOINTS, ge=1)
     """How many of the last checkpoints stay while the stage goes on; one at its end."""
 
 

@@ -103,7 +103,7 @@ def train(
     def examples(step: int) -> list[Example]:
         return [Example.of(rows[i]) for i in schedule.rows(seed, step)] if step < steps else []
 
-    with ThreadPoolExecutor(1) as ahead, saving.deferred():
+    with ThreadPoolExecutor(1) as ahead, saving.defer():
         coming = ahead.submit(examples, start)
         for step in range(start, steps):
             present, coming = coming.result(), ahead.submit(examples, step + 1)

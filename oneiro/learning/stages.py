@@ -5,24 +5,26 @@ A stage shows a progress bar, logs metrics that a resumed run takes back, and ke
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from oneiro.episode import Episode, Row, lost
+from oneiro.episode import Episode, Row, describe_errors
 from oneiro.learning import checkpoint, loop, sft
 from oneiro.learning.collapse import CollapseMonitor
+from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner
 from oneiro.learning.loop import RlSettings
-from oneiro.learning.settings import SelectionSettings
+from oneiro.learning.settings import LearnerSettings, SelectionSettings
 from oneiro.learning.sft import SftSettings
 from oneiro.models import language as languages
 from oneiro.models.language import LanguageModel, ModelSettings, write_folder
 from oneiro.models.locate import BEST
 from oneiro.rundir.records import read_log
-from oneiro.rundir.run import METRICS, Run
+from oneiro.rundir.run import METRICS, TIMINGS, Run
 from oneiro.runtime import distributed, files
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
@@ -149,6 +151,28 @@ def supervise(
     return steps
 
 
+PACE_UPDATES = 6  # timed; two more before them warm caches and kernels up
+
+
+def count_updates(
+    language: LanguageModel, rows: Sequence[Row], settings: LearnerSettings, batch: int, seconds: float
+) -> int:
+    """How many updates on so many of these rows fit into `seconds`, timed on a few; the weights given are spent."""
+    learner, starts = Learner(language.backbone, settings, PACE_UPDATES + 2), list[float]()
+    for update in range(PACE_UPDATES + 2):
+        starts.append(time.perf_counter())
+        learner.update([Example.of(rows[place % len(rows)]) for place in range(update * batch, (update + 1) * batch)])
+    pace = (time.perf_counter() - starts[2]) / PACE_UPDATES
+    return max(1, round(seconds / pace))
+
+
+def training_seconds(run: Run, stage: str) -> float:
+    """Seconds that a stage of RL spent on its steps, without its evaluations and checkpoints."""
+    aside = ("stage", "step", "measuring", "checkpointing")
+    lines = (row for row in read_log(run.path / TIMINGS) if row["stage"] == stage)
+    return sum(value for row in lines for name, value in row.items() if name not in aside)
+
+
 def reinforce(
     run: Run,
     stage: str,
@@ -192,11 +216,11 @@ def reinforce(
         def keep(step: int, episodes: Sequence[Episode]) -> None:
             run.episodes(stage, step, [rollout.record(episode) for episode in episodes])
 
-        def time(step: int, values: dict[str, float]) -> None:
+        def log_time(step: int, values: dict[str, float]) -> None:
             run.time(stage, step, values)
 
         def extra_metrics(step: int, episodes: Sequence[Episode], learner: Learner) -> dict[str, float]:
-            if words := lost(episodes):
+            if words := describe_errors(episodes):
                 run.say(f"{title}, step {step}: {words}")
             metrics = rollout.describe(episodes) | monitor.measure(step, episodes, learner)
             metrics |= fleet.metrics() if fleet else {}
@@ -220,7 +244,7 @@ def reinforce(
                 fleet.at(step)
             return rollout.play(step)
 
-        callbacks = loop.Callbacks(play, log, time, keep, rewind, should_stop, extra_metrics, run.say)
+        callbacks = loop.Callbacks(play, log, log_time, keep, rewind, should_stop, extra_metrics, run.say)
         last = loop.reinforce(
             language, settings, run.checkpoint_dir(stage), seed, callbacks, actor, rollout.max_tokens, run.saving()
         )
@@ -257,7 +281,7 @@ class Selection:
         """The validation metrics before the update of `step`, where they are due; the best weights are kept."""
         if (step - 1) % self.settings.every:
             return {}
-        return self._validated(step - 1)
+        return self._validate(step - 1)
 
     def see(self, step: int, values: Mapping[str, Any]) -> str | None:
         """Take a step's metrics in; a text says why RL should end here."""
@@ -281,14 +305,14 @@ class Selection:
 
     def finish(self, steps: int) -> str:
         """Validate the last weights too; says which were kept."""
-        self._validated(steps)
+        self._validate(steps)
         kept = distributed.on_main_process(lambda: files.read_json(self.folder / BEST / RECORD))
         return (
             f"the weights after step {kept['step']} of {steps} did best on {self.settings.cases} validation cases "
             f"({kept['metric']} {kept['value']:.4g}) and are the ones that go on"
         )
 
-    def _validated(self, steps: int) -> dict[str, float]:
+    def _validate(self, steps: int) -> dict[str, float]:
         values = self.validate()
         if self.metric not in values:
             raise OneiroError(

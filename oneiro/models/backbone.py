@@ -254,9 +254,9 @@ class Backbone(nn.Module):
                 hidden = checkpoint(block, hidden, rotations[kind], attend, use_reentrant=False)
             else:
                 hidden = block(hidden, rotations[kind], attend)
-        return self._scaled(apply_norm(self.norm, hidden))
+        return self._scale(apply_norm(self.norm, hidden))
 
-    def _scaled(self, hidden: Tensor) -> Tensor:
+    def _scale(self, hidden: Tensor) -> Tensor:
         """Logits that are scaled by a number are those of hidden states that are."""
         return hidden if self.logit_scale == 1 else hidden * self.logit_scale
 

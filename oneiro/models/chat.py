@@ -93,7 +93,7 @@ class ChatFormat:
             user = f"{system}\n\n{user}" if system else user
         return np.concatenate([self.encode(head), self.encode(user), self.encode(self.to_reply)])
 
-    def answered(self, prompt: Tokens, answer: str) -> Row:
+    def answer_row(self, prompt: Tokens, answer: str) -> Row:
         """A row of SFT: the loss is on the answer and its end."""
         reply = given(self.encode(answer), "assistant", ce=1.0)
         return Row([given(prompt), reply, given([self.end], "assistant", ce=1.0)])

@@ -1,4 +1,4 @@
-"""The small operations between a layer's matrix products, forward and backward, each in as few passes as it can be.
+"""The small operations around a layer's matrix products, forward and backward, each in as few passes as it can be.
 
 Plain torch here; on a GPU with Triton the same names come from `triton_elementwise`. `on(device)` chooses. None of them
 is known to autograd: the halves of a layer in `layer` know their own gradients.
@@ -17,13 +17,23 @@ from oneiro.models.kernels import triton_module
 
 
 def on(device_type: str) -> ModuleType:
-    """The module whose `norm`, `norm_backward`, `turn_`, `gate` and `gate_backward` suit a device."""
+    """The module whose functions, named as those below, suit a device."""
     return triton_module("oneiro.models.kernels.elementwise", device_type) or sys.modules[__name__]
 
 
 def norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
     """RMS norm over the last dimension."""
     return F.rms_norm(x, x.shape[-1:], weight, epsilon)
+
+
+def normed_linear(x: Tensor, weight: Tensor, epsilon: float, linear: Tensor, bias: Tensor | None) -> Tensor:
+    """RMS norm and a product: [..., d] -> [..., n], `linear` is [n, d]."""
+    return F.linear(norm(x, weight, epsilon), linear, bias)
+
+
+def normed_gate(x: Tensor, weight: Tensor, epsilon: float, gate_up: Tensor) -> Tensor:
+    """RMS norm, a product and `gate`: [N, d] -> [N, m], `gate_up` is [2m, d]."""
+    return gate(norm(x, weight, epsilon) @ gate_up.T)
 
 
 def norm_backward(grad: Tensor, x: Tensor, weight: Tensor, epsilon: float, add: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -95,7 +95,7 @@ class ForeignBackbone(Backbone):
             output = self.body(input_ids=tokens, position_ids=where, use_cache=False)
         finally:
             PLAN.reset(plan)
-        return self._scaled(output.last_hidden_state)
+        return self._scale(output.last_hidden_state)
 
 
 class _Recorder(Causal):

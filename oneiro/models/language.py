@@ -233,7 +233,7 @@ def require_all_learn(language: LanguageModel) -> None:
             )
 
 
-def merged(language: LanguageModel) -> LanguageModel:
+def merge_adapters(language: LanguageModel) -> LanguageModel:
     """The same model with its adapter merged into the weights, all of which can then learn."""
     if not hasattr(language.model, "merge_and_unload"):
         return language
@@ -293,10 +293,10 @@ def create_tiny(
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
-    return assemble("tiny", initialised(LlamaForCausalLM, config, seed), tokenizer)
+    return assemble("tiny", initialise(LlamaForCausalLM, config, seed), tokenizer)
 
 
-def initialised(architecture: Callable[[Any], Any], config: Any, seed: int) -> Any:
+def initialise(architecture: Callable[[Any], Any], config: Any, seed: int) -> Any:
     """A model with random weights of our own, on the default device."""
     with seeded():  # the library's own first weights, of which none stays
         model = architecture(config)
@@ -362,7 +362,7 @@ def merge(source: str | Path, target: str | Path) -> Path:
         raise OneiroError(f"cannot write {target}: {reason}; choose another place")
     if (folder := shards.find(source)) is not None:
         return shards.merge(folder, target)
-    return merged(load(str(source), "cpu")).save(target)
+    return merge_adapters(load(str(source), "cpu")).save(target)
 
 
 def read_state(path: Path, what: str) -> dict[str, torch.Tensor]:

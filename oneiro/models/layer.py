@@ -59,7 +59,7 @@ class _BeforeAttention(torch.autograd.Function):
     ) -> Tensor:
         own, shared, dim = heads
         operations = elementwise.on(hidden.device.type)
-        qkv = F.linear(operations.norm(hidden, norm, epsilon), weight, bias).unflatten(-1, (own + 2 * shared, dim))
+        qkv = operations.normed_linear(hidden, norm, epsilon, weight, bias).unflatten(-1, (own + 2 * shared, dim))
         if rotations is not None:
             operations.turn_(qkv[:, :, : own + shared], *rotations)
         ctx.save_for_backward(hidden, norm, weight, *(rotations or ()))
@@ -140,6 +140,6 @@ def after_attention(
     if not torch.is_grad_enabled():
         # Nobody reads the residual stream again: it is updated where it stands.
         operations, rows = elementwise.on(hidden.device.type), hidden.flatten(0, 1)
-        both = operations.norm(rows.addmm_(flat, out.T), norm, epsilon) @ gate_up.T
-        return rows.addmm_(operations.gate(both), down.T).view_as(hidden)
+        gated = operations.normed_gate(rows.addmm_(flat, out.T), norm, epsilon, gate_up)
+        return rows.addmm_(gated, down.T).view_as(hidden)
     return _AfterAttention.apply(hidden.flatten(0, 1), flat, out, norm, epsilon, gate_up, down).view_as(hidden)

@@ -91,7 +91,7 @@ class Run:
         opened: list[Run] = []
 
         def begin() -> tuple[Path, dict[str, Any], dict[str, Any]]:
-            opened.append(cls._opened(Path(path), recipe))
+            opened.append(cls._open(Path(path), recipe))
             return opened[0].path, opened[0].recipe, opened[0].info
 
         place, settings, info = distributed.on_main_process(begin)
@@ -100,7 +100,7 @@ class Run:
         return run
 
     @classmethod
-    def _opened(cls, path: Path, recipe: Recipe | None) -> Run:
+    def _open(cls, path: Path, recipe: Recipe | None) -> Run:
         if recipe is not None:
             track.require(recipe.track)
         if not holds_run(path):

@@ -42,7 +42,7 @@ def start(names: Sequence[str], path: Path, recipe: Mapping[str, Any]) -> list[T
 
 
 def _tracker(name: str) -> Callable[[Path, Mapping[str, Any]], Tracker]:
-    known = plugins.known("trackers", TRACKERS)
+    known = plugins.with_offered("trackers", TRACKERS)
     if name not in known:
         raise OneiroError(f"no tracker called '{name}' (key 'track'){nearest(name, known)}")
     tracker = known[name]

@@ -52,7 +52,7 @@ _store: list[Any] = []
 _scope: ContextVar[Literal["foreground", "background", "local"]] = ContextVar("scope", default="foreground")
 
 
-def launched() -> bool:
+def is_launched() -> bool:
     """Whether torchrun started this process."""
     return "RANK" in os.environ and "WORLD_SIZE" in os.environ
 
@@ -63,20 +63,20 @@ def _current() -> _Ranks | None:
 
 def is_main_process() -> bool:
     """Whether this process writes files and prints."""
-    found = _current()
-    return found is None or found.rank == 0
+    group = _current()
+    return group is None or group.rank == 0
 
 
 def world_size() -> int:
     """How many ranks share the work that is done here: 1 in a single process, and inside `local`."""
-    found = _current()
-    return 1 if found is None or _scope.get() == "local" else found.size
+    group = _current()
+    return 1 if group is None or _scope.get() == "local" else group.size
 
 
 def rank() -> int:
     """Which of them this process is."""
-    found = _current()
-    return 0 if found is None or _scope.get() == "local" else found.rank
+    group = _current()
+    return 0 if group is None or _scope.get() == "local" else group.rank
 
 
 # Joining --------------------------------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def rank() -> int:
 @contextmanager
 def setup() -> Iterator[None]:
     """Inside, the processes that torchrun started are the ranks of one group; without torchrun nothing happens."""
-    if not launched() or _ranks:
+    if not is_launched() or _ranks:
         yield
         return
     _ranks.append(joined := _join())
@@ -143,7 +143,7 @@ def _is_lost_connection(error: RuntimeError) -> bool:
 
 def is_first_to_fail() -> bool:
     """Whether this process says what went wrong: the first rank that failed knows why, the others only lost it."""
-    if not launched():
+    if not is_launched():
         return True
     for store in _store:
         with suppress(Exception):  # the store may be gone with the rank that held it

@@ -33,11 +33,11 @@ def first_line(error: object, most: int = 200) -> str:
 def sendable(error: Exception) -> Exception:
     """The error, or one that says the same, as it can be sent to another process."""
     try:
-        return error if type(pickle.loads(pickle.dumps(error))) is type(error) else described(error)
+        return error if type(pickle.loads(pickle.dumps(error))) is type(error) else describe(error)
     except Exception:  # an error's own code runs here
-        return described(error)
+        return describe(error)
 
 
-def described(error: Exception) -> RuntimeError:
+def describe(error: Exception) -> RuntimeError:
     """An error of a kind that every process knows."""
     return RuntimeError(f"{type(error).__name__}: {error}")

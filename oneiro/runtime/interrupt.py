@@ -25,7 +25,8 @@ class Stopped(KeyboardInterrupt):
 @dataclass
 class _State:
     deferring: int = 0
-    asked: bool = False
+    requested: bool = False
+    """A first signal came, and waits for the checkpoint."""
     notice: bytes = NOTICE
 
 
@@ -33,7 +34,7 @@ _state = _State()
 
 
 @contextmanager
-def handled() -> Iterator[None]:
+def handle() -> Iterator[None]:
     """Inside, both signals stop the work, as this module says. Outside the main thread nothing changes."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -41,26 +42,26 @@ def handled() -> Iterator[None]:
     owner = os.getpid()
 
     def hear(number: int, frame: FrameType | None) -> None:
-        if os.getpid() == owner and _state.deferring and not _state.asked:
-            _state.asked = True
+        if os.getpid() == owner and _state.deferring and not _state.requested:
+            _state.requested = True
             if distributed.is_main_process():
                 os.write(2, _state.notice)  # printing is not safe in the middle of anything
             return
         raise KeyboardInterrupt
 
-    heard = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, hear) for number in heard}
-    _state.asked = False
+    signals = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, hear) for number in signals}
+    _state.requested = False
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler or signal.SIG_DFL)
-        _state.asked = False
+        _state.requested = False
 
 
 @contextmanager
-def _deferred(notice: bytes) -> Iterator[None]:
+def _defer(notice: bytes) -> Iterator[None]:
     before, _state.notice = _state.notice, notice
     _state.deferring += 1
     try:
@@ -71,11 +72,11 @@ def _deferred(notice: bytes) -> Iterator[None]:
 
 
 @contextmanager
-def postponed() -> Iterator[None]:
+def postpone() -> Iterator[None]:
     """Inside, the first signal waits for the end: what must not be cut in two, and does not take long."""
-    with _deferred(b""):
+    with _defer(b""):
         yield
-    if _state.asked:
+    if _state.requested:
         raise KeyboardInterrupt
 
 
@@ -96,15 +97,15 @@ class Saving:
         self._last = time.monotonic()
 
     @contextmanager
-    def deferred(self) -> Iterator[None]:
+    def defer(self) -> Iterator[None]:
         """Inside, the first signal only asks: `due` becomes true, and `stop` stops."""
-        with _deferred(NOTICE):
+        with _defer(NOTICE):
             yield
 
     def due(self) -> bool:
         """Whether to save now: where one rank is late or was stopped, all save."""
         late = self._seconds is not None and time.monotonic() - self._last >= self._seconds
-        return distributed.any_rank(late or _state.asked)
+        return distributed.any_rank(late or _state.requested)
 
     def done(self) -> None:
         """It was saved."""
@@ -112,5 +113,5 @@ class Saving:
 
     def stop(self) -> None:
         """End here where a signal asked for it, on whatever rank."""
-        if distributed.any_rank(_state.asked):
+        if distributed.any_rank(_state.requested):
             raise KeyboardInterrupt

@@ -53,18 +53,18 @@ class Plugin:
         return f"{PREFIX}{self.kind} '{self.name}' of package '{self.package}'"
 
 
-def offered(kind: Kind) -> dict[str, Plugin]:
+def list_offered(kind: Kind) -> dict[str, Plugin]:
     """What other packages add of this kind, by name. Of two with one name the first on the path counts."""
     plugins: dict[str, Plugin] = {}
-    for plugin in _installed():
+    for plugin in _find_installed():
         if plugin.kind == kind:
             plugins.setdefault(plugin.name, plugin)
     return plugins
 
 
-def known(kind: Kind, shipped: Mapping[str, T]) -> dict[str, str | T]:
+def with_offered(kind: Kind, shipped: Mapping[str, T]) -> dict[str, str | T]:
     """Name -> `package.module:Class` of all parts of a kind; no package can take the name of a shipped one."""
-    return {**{name: plugin.target for name, plugin in offered(kind).items()}, **shipped}
+    return {**{name: plugin.target for name, plugin in list_offered(kind).items()}, **shipped}
 
 
 def resolve(target: str, what: str) -> Any:
@@ -76,12 +76,12 @@ def resolve(target: str, what: str) -> Any:
     except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and error.name == WEB:
             raise OneiroError(f"{what} needs {WEB}; {GET_WEB}") from None
-        raise OneiroError(f"{what} cannot be loaded from {target}: {described(error)}") from error
+        raise OneiroError(f"{what} cannot be loaded from {target}: {describe(error)}") from error
 
 
-def loaded(kind: Kind) -> Iterator[tuple[Plugin, Any]]:
+def load_all(kind: Kind) -> Iterator[tuple[Plugin, Any]]:
     """Every part of this kind with its object; a warning for each that cannot be loaded."""
-    for plugin in offered(kind).values():
+    for plugin in list_offered(kind).values():
         try:
             yield plugin, resolve(plugin.target, str(plugin))
         except OneiroError as error:
@@ -94,14 +94,14 @@ def recipe_folders() -> dict[str, Path]:
     The value is a package or a plain folder inside one.
     """
     folders = {}
-    for name, plugin in offered("recipes").items():
+    for name, plugin in list_offered("recipes").items():
         try:
             spec = importlib.util.find_spec(plugin.target)
             folders[name] = Path(next(iter((spec and spec.submodule_search_locations) or ())))
         except StopIteration:
             skip(f"{plugin}: {plugin.target} is no folder of a package")
         except (Exception, SystemExit) as error:
-            skip(f"{plugin} cannot be found: {described(error)}")
+            skip(f"{plugin} cannot be found: {describe(error)}")
     return folders
 
 
@@ -110,7 +110,7 @@ def skip(reason: object) -> None:
     warnings.warn(f"{' '.join(str(reason).split())} (skipped)", PluginWarning, stacklevel=3)
 
 
-def described(error: BaseException, files: Container[str] = ()) -> str:
+def describe(error: BaseException, files: Container[str] = ()) -> str:
     """`ZeroDivisionError: division by zero (toys/reach.py, line 31)`.
 
     The line is the deepest one inside `files` if the error passed there, else the deepest one outside Python's imports.
@@ -128,7 +128,7 @@ def _finds_modules(filename: str) -> bool:
 
 
 @cache
-def _installed() -> tuple[Plugin, ...]:
+def _find_installed() -> tuple[Plugin, ...]:
     """Every part that an installed package offers; one scan, some milliseconds."""
     from importlib import metadata  # costs as much as the rest of `import oneiro`
 

@@ -26,14 +26,14 @@ from pickle import PicklingError
 from types import ModuleType
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
-from oneiro.runtime.errors import OneiroError, described, sendable
+from oneiro.runtime.errors import OneiroError, describe, sendable
 
 Item = TypeVarTuple("Item")
 Result = TypeVar("Result")
 
 ATTEMPTS = 2
 """How often an item is tried whose worker dies: the first time it may have been short of memory."""
-PATIENCE = 5.0
+MAX_ENDING_S = 5.0
 """Seconds that a worker which has nothing left to do may take to end."""
 
 
@@ -130,12 +130,12 @@ class ProcessWorker:
         except TimeoutError:
             raise
         except (EOFError, OSError):
-            self.process.join(PATIENCE)
+            self.process.join(MAX_ENDING_S)
             raise EOFError(f"exit code {self.process.exitcode}") from None
 
     def end(self) -> None:
         self.pipe.close()  # then it ends by itself
-        self.process.join(PATIENCE)
+        self.process.join(MAX_ENDING_S)
         self.kill()
 
     def kill(self) -> None:
@@ -260,7 +260,7 @@ def _send(pipe: Connection, result: Any, error: Exception | None) -> None:
     try:
         pipe.send((result, error and sendable(error)))
     except (TypeError, AttributeError, ValueError, PicklingError) as problem:  # a result that cannot be sent
-        pipe.send((None, described(problem)))
+        pipe.send((None, describe(problem)))
 
 
 def _end_with_parent() -> None:

@@ -17,8 +17,8 @@ from rich.text import Text
 from oneiro.runtime import distributed
 from oneiro.runtime.errors import OneiroError
 
-EVERY = 10.0
-"""Seconds between two lines."""
+LINE_EVERY_S = 10.0
+"""Between two lines where there is no terminal: often enough to see that it lives, seldom enough for a log file."""
 WIDTH = 160
 """Columns where there is no terminal to ask."""
 
@@ -47,8 +47,8 @@ class Heartbeat:
         self._last = time.monotonic()
 
     def _beat(self) -> None:
-        while not self._over.wait(max(0.0, self._last + EVERY - time.monotonic())):
-            if time.monotonic() - self._last >= EVERY:
+        while not self._over.wait(max(0.0, self._last + LINE_EVERY_S - time.monotonic())):
+            if time.monotonic() - self._last >= LINE_EVERY_S:
                 self.spoke()
                 if self.muted:
                     continue
@@ -103,7 +103,7 @@ class Bar:
         if shown:
             self._shown = "  ".join(f"{name} {value:.4g}" for name, value in shown.items())
         self._bar.update(self._task, advance=count, shown=self._shown)
-        if time.monotonic() - self._last_line >= EVERY:
+        if time.monotonic() - self._last_line >= LINE_EVERY_S:
             self._line()
             self._heart.spoke()
 

@@ -1,13 +1,13 @@
 """The rows being decoded, on the device: everything one step reads or writes.
 
 A step touches no Python number and waits for nothing, so on a GPU it is captured once as a CUDA graph and replayed.
-On a CPU the same step runs as it is, over just the rows in use, and rows that continue one prompt read its keys and
-values together instead of each having a copy.
+On a CPU the same step runs as it is, over just the rows in use. Rows that continue one prompt read its keys and values
+together instead of each having a copy: from a `PromptStore`, or on a CPU as they were computed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,15 +19,28 @@ from oneiro.models.backbone import Backbone
 from oneiro.models.kernels import triton_module
 from oneiro.sampling.draw import draw
 from oneiro.sampling.prefixes import KVCache, Sharing
+from oneiro.sampling.prompt_store import ContinueStored, PromptStore, Share
 
 FREE = -1
 """In a row of forced tokens: this position is sampled."""
 
 
 class DecodeBatch:
-    """Key-value cache and per-row state for up to `rows` rows of `capacity` positions and `steps` new tokens."""
+    """Key-value cache and per-row state for up to `rows` rows of `capacity` positions and `steps` new tokens.
 
-    def __init__(self, backbone: Backbone, rows: int, capacity: int, steps: int, most_ends: int = 8) -> None:
+    With `prompts`, rows may share so many, of up to `prompt_capacity` tokens, besides the positions of their own.
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        rows: int,
+        capacity: int,
+        steps: int,
+        most_ends: int = 8,
+        prompts: int = 0,
+        prompt_capacity: int = 0,
+    ) -> None:
         self.backbone, self.rows, self.capacity, self.steps = backbone, rows, capacity, steps
         shape, device, dtype = backbone.shape, backbone.device, backbone.head_weight.dtype
         size = (rows, shape.kv_heads, capacity, shape.head_dim)
@@ -50,27 +63,43 @@ class DecodeBatch:
         self.ends = torch.full((max(8, 1 << (most_ends - 1).bit_length()),), FREE, dtype=torch.long, device=device)
         self._every = torch.arange(rows, device=device)
         self.kernels = gpu_kernels(device, shape.head_dim)
-        self.sharing = Sharing(rows) if device.type == "cpu" else None
-        self._graphs: dict[tuple[int, SamplingParams], torch.cuda.CUDAGraph] = {}
+        self.store = PromptStore(backbone, rows, prompts, prompt_capacity) if prompts else None
+        self.sharing = Sharing(rows) if device.type == "cpu" and self.store is None else None
+        self._graphs: dict[tuple[int, SamplingParams, tuple[int, int] | None], torch.cuda.CUDAGraph] = {}
 
-    def fits(self, rows: int, capacity: int, steps: int, ends: int) -> bool:
-        enough = self.rows >= rows and self.capacity >= capacity and self.steps >= steps
-        return enough and len(self.ends) >= ends
+    def fits(self, rows: int, capacity: int, steps: int, ends: int, prompts: int = 0, prompt_capacity: int = 0) -> bool:
+        enough = self.rows >= rows and self.capacity >= capacity and self.steps >= steps and len(self.ends) >= ends
+        if self.store is None:
+            return enough and not prompts
+        return enough and self.store.prompts >= prompts and self.store.capacity >= prompt_capacity
 
     def begin(self, limit: int, ends: list[int]) -> None:
         """Prepare for a new call."""
         self.done.fill_(True)
+        self.position.fill_(0)  # a row that nobody holds writes here, too
         if self.sharing is not None:
             self.sharing.clear()
+        if self.store is not None:
+            self.store.clear()
         self.limit.fill_(limit)
         self.ends.fill_(FREE)
         self.ends[: len(ends)] = torch.tensor(ends, dtype=torch.long, device=self.ends.device)
 
     def admit(
-        self, slots: slice, kv_cache: KVCache, owner: Tensor, lengths: Tensor, hidden: Tensor, how: SamplingParams
+        self,
+        slots: slice,
+        kv_cache: KVCache,
+        owner: Tensor,
+        lengths: Tensor,
+        hidden: Tensor,
+        how: SamplingParams,
+        shares: Sequence[Share] = (),
     ) -> None:
         """Rows `slots` continue prefixes `owner` of a prefilled batch; draws their first token from `hidden` [n, d]."""
-        if self.sharing is None or not self.sharing.admit(slots, kv_cache, owner, lengths):
+        if self.store is not None and (self.store.used or any(share.length for share in shares)):
+            self.store.admit(slots, kv_cache, owner, shares)
+            self._copy_rest(slots, kv_cache, owner, lengths)
+        elif self.sharing is None or not self.sharing.admit(slots, kv_cache, owner, lengths):
             width = kv_cache[0][0].shape[2]
             for (keys, values), (key, value) in zip(self.kv_cache, kv_cache, strict=True):
                 keys[slots, :, :width] = key[owner]
@@ -80,15 +109,30 @@ class DecodeBatch:
         self.done[slots] = False
         self._take(hidden, slots, how)
 
+    def _copy_rest(self, slots: slice, kv_cache: KVCache, owner: Tensor, lengths: Tensor) -> None:
+        """What rows have of their prompts behind the part that is stored, to the beginning of their own cache."""
+        assert self.store is not None
+        start = self.store.start[slots]
+        width = int((lengths - start).max())
+        if not width:
+            return
+        # [n, 1, width]; behind a prompt's end lies whatever comes: a row writes there before it looks.
+        at = (start[:, None] + torch.arange(width, device=start.device)).clamp(max=kv_cache[0][0].shape[2] - 1)[:, None]
+        heads = torch.arange(kv_cache[0][0].shape[1], device=start.device)[:, None]
+        for mine, theirs in zip(self.kv_cache, kv_cache, strict=True):
+            for cache, computed in zip(mine, theirs, strict=True):
+                cache[slots, :, :width] = computed[owner[:, None, None], heads, at]
+
     def advance(self, rows: int, how: SamplingParams) -> None:
         """One new token for each of the first `rows` rows that is not done."""
         if self.token.device.type != "cuda" or self.backbone.waits:
             self._step(rows, how)
             return
         rows = min(self.rows, 1 << max(3, rows - 1).bit_length())
-        if (rows, how) not in self._graphs:
-            self._graphs[rows, how] = self._capture(rows, how)
-        self._graphs[rows, how].replay()
+        kind = rows, how, self.store.tiles() if self.store is not None and self.store.used else None
+        if kind not in self._graphs:
+            self._graphs[kind] = self._capture(rows, how)
+        self._graphs[kind].replay()
 
     def _capture(self, rows: int, how: SamplingParams) -> torch.cuda.CUDAGraph:
         """Record a step. The dry runs before it may write only where nothing is read: every row counts as done."""
@@ -109,7 +153,9 @@ class DecodeBatch:
     def _step(self, rows: int, how: SamplingParams) -> None:
         position = self.position[:rows]
         plan: Attend
-        if self.sharing is not None:
+        if self.store is not None and self.store.used:
+            plan = ContinueStored(self.kv_cache, position, self.store, self.kernels)
+        elif self.sharing is not None:
             plan = _ContinueShared(self.kv_cache, position, self.sharing)
         else:
             plan = _Continue(self.kv_cache, position, self.capacity, self.kernels)
@@ -155,6 +201,8 @@ class DecodeBatch:
         self.done[sources] = True
         if self.sharing is not None:
             self.sharing.move(sources, targets)
+        if self.store is not None:
+            self.store.move(sources, targets)
 
 
 class _Continue:
@@ -255,6 +303,7 @@ class GpuKernels:
     """Parts of a step that are one launch each on a GPU."""
 
     attend: Callable[..., Tensor]
+    attend_prompts: Callable[..., None]
     take: Callable[..., None]
 
 
@@ -263,4 +312,4 @@ def gpu_kernels(device: torch.device, head_dim: int) -> GpuKernels | None:
     decode, draw = (triton_module(f"oneiro.sampling.kernels.{name}", device.type) for name in ("decode", "draw"))
     if decode is None or draw is None or head_dim & (head_dim - 1):  # a tile's sides are powers of two
         return None
-    return GpuKernels(decode.decode_attention, draw.take)
+    return GpuKernels(decode.decode_attention, decode.prompt_attention, draw.take)

@@ -18,11 +18,12 @@ from torch import Tensor
 from oneiro.episode import FinishReason, Floats, Tokens
 from oneiro.models.attention import Prefill
 from oneiro.models.language import LanguageModel
-from oneiro.models.prefix import prefix_groups
+from oneiro.models.prefix import common_prefixes, prefix_groups
 from oneiro.runtime import distributed, seeds
 from oneiro.runtime.clock import spent
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.decode_batch import FREE, DecodeBatch, KVCache
+from oneiro.sampling.prompt_store import Share, power_of_two
 from oneiro.sampling.sample import Sample
 from oneiro.sampling.settings import SamplingSettings
 
@@ -31,6 +32,8 @@ STEPS_PER_CHECK = {"cpu": 1, "cuda": 16}
 PREFILL_TOKENS = {"cpu": 16384, "cuda": 65536}
 """Padded prompt tokens computed at once."""
 PART_OF_A_CHARACTER = "\ufffd"
+SHARE_FROM = {"cpu": 0, "cuda": 200}
+"""The least number of tokens that rows share through a store; 0: never. Each row reads fewer by itself as fast."""
 CACHE_PART = 3
 """Keys and values of all rows take no more than this part of a GPU's memory: fewer rows are then decoded at once."""
 
@@ -49,9 +52,13 @@ class _Prefix:
 class Engine:
     """Samples from a language model whose weights may change between calls."""
 
-    def __init__(self, language: LanguageModel, max_batch_size: int = 256) -> None:
+    def __init__(self, language: LanguageModel, max_batch_size: int = 256, share_from: int | None = None) -> None:
+        """Prompts that begin with the same `share_from` tokens are kept and read once for all rows; 0: never; None:
+        what suits the device.
+        """
         self.language = language
         self.max_batch_size = max_batch_size
+        self.share_from = SHARE_FROM.get(language.backbone.device.type, 0) if share_from is None else share_from
         self._batch: DecodeBatch | None = None
         self._finishers: dict[tuple[str, ...], NDArray[np.bool_]] = {}
 
@@ -92,24 +99,30 @@ class Engine:
         """What `generate` gives for the chosen prompts, without computing the others."""
         return _Call(self, prompts, n, sampling, forced, seed, chosen).samples()
 
-    def decode_batch(self, rows: int, capacity: int, steps: int, ends: int = 8) -> DecodeBatch:
+    def decode_batch(
+        self, rows: int, capacity: int, steps: int, ends: int = 8, prompts: int = 0, prompt_capacity: int = 0
+    ) -> DecodeBatch:
         """The device's rows; kept between calls, with their CUDA graphs, and made anew only when something outgrows
         them.
         """
-        if self._batch is None or not self._batch.fits(rows, capacity, steps, ends):
+        if self._batch is None or not self._batch.fits(rows, capacity, steps, ends, prompts, prompt_capacity):
             self._batch = None  # free the old cache before the new one is made
             if self.language.backbone.device.type == "cuda":
-                rows = min(roomy(rows), self.most_rows(capacity))
+                rows = min(roomy(rows), max(rows, self.most_rows(capacity, prompts * roomy(prompt_capacity) / rows)))
                 capacity, steps = roomy(capacity), roomy(steps)
-            self._batch = DecodeBatch(self.language.backbone, rows, capacity, steps, ends)
+                if prompts:
+                    prompts, prompt_capacity = power_of_two(prompts), roomy(prompt_capacity)
+            self._batch = DecodeBatch(self.language.backbone, rows, capacity, steps, ends, prompts, prompt_capacity)
         return self._batch
 
-    def most_rows(self, capacity: int) -> int:
-        """How many rows of so many positions a GPU may hold at once; how many there are changes no result."""
+    def most_rows(self, capacity: int, stored: float = 0.0) -> int:
+        """How many rows of so many positions, and so many `stored` for each, a GPU may hold at once; how many there
+        are changes no result.
+        """
         backbone = self.language.backbone
         if backbone.device.type != "cuda":
             return sys.maxsize
-        row = roomy(capacity) * backbone.shape.remembered * backbone.head_weight.itemsize
+        row = (roomy(capacity) + stored) * backbone.shape.remembered * backbone.head_weight.itemsize
         return max(1, int(torch.cuda.get_device_properties(backbone.device).total_memory / CACHE_PART / row))
 
     def finishers(self, stops: tuple[str, ...]) -> NDArray[np.bool_]:
@@ -131,6 +144,23 @@ def portions(prompts: Sequence[Tokens | Sequence[int]], ranks: int) -> list[list
         alike.setdefault(np.asarray(prompt, np.int64).tobytes(), []).append(i)
     order = [i for same in alike.values() for i in same]
     return [sorted(part.tolist()) for part in np.array_split(np.array(order, int), ranks)]
+
+
+def find_shares(
+    prompts: Sequence[NDArray[np.int64]], chosen: Sequence[int], n: int, least: int
+) -> tuple[list[Share], int]:
+    """What each prompt has in common with other rows, `n` of which continue each chosen one, and how many groups there
+    are. Nothing where it would spare less than a quarter of what rows read of their prompts.
+    """
+    shares = [Share()] * len(prompts)
+    groups = common_prefixes([prompts[i] for i in chosen], n, least) if least else []
+    spared = sum((n * len(group.rows) - 1) * group.length for group in groups)
+    if 4 * spared < n * sum(len(prompts[i]) for i in chosen):
+        return shares, 0
+    for number, group in enumerate(groups):
+        for row in group.rows:
+            shares[chosen[row]] = Share(number, group.length)
+    return shares, len(groups)
 
 
 def uniforms(seed: int | Sequence[int], prompts: int, n: int, steps: int) -> Floats:
@@ -189,8 +219,15 @@ class _Call:
                 f"'{engine.language.name}'; shorten the prompt or ask for fewer tokens"
             )
         ends = [] if sampling.ignore_eos else engine.language.end_tokens
-        self.width = min(engine.max_batch_size, max(1, len(wanted)), engine.most_rows(longest + steps))
-        self.batch = engine.decode_batch(self.width, longest + steps, steps, len(ends))
+        self.shares, groups = find_shares(self.prompts, chosen, n, engine.share_from)
+        """What each prompt has in common with others."""
+        own = max(len(self.prompts[i]) - self.shares[i].length for i in chosen) + steps
+        stored = max(self.shares[i].length for i in chosen)
+        # Room for twice the prompts that full slots share: samples that are longer than others keep theirs.
+        per_row = 2 * groups / max(1, len(wanted))
+        self.width = min(engine.max_batch_size, max(1, len(wanted)), engine.most_rows(own, per_row * roomy(stored)))
+        prompts_kept = min(groups, 1 + int(per_row * self.width))
+        self.batch = engine.decode_batch(self.width, own, steps, len(ends), prompts_kept, stored)
         self.batch.begin(steps, ends)
         self.stop_tokens = 2 * max((len(stop.encode()) for stop in sampling.stop), default=0) + 8
         """So many tokens hold any stop string, though each may be one byte, and some may have no text."""
@@ -203,9 +240,8 @@ class _Call:
     def samples(self) -> list[list[Sample]]:
         while self.queue or self.rows:
             free = self.width - len(self.rows)
-            if self.queue and (free >= max(1, self.width // 8) or free >= len(self.queue)):
-                self.admit(free)
-            else:
+            roomy_enough = free >= max(1, self.width // 8) or free >= len(self.queue)
+            if not (self.queue and roomy_enough and self.admit(free)):
                 self.advance()
             self.retire()
         samples = [sample for sample in self.out if sample is not None]
@@ -219,15 +255,31 @@ class _Call:
         for _ in range(steps):
             self.batch.advance(len(self.rows), self.sampling.params)
 
-    def admit(self, free: int) -> None:
-        """Fill free slots from the queue. Prompts are computed by the batch, and a batch is given up as soon as the
-        slots have what they need of it: beside them no more than one has to fit into memory.
+    def admit(self, free: int) -> bool:
+        """Fill free slots from the queue, and say whether any were. Prompts are computed by the batch, and a batch is
+        given up as soon as the slots have what they need of it: beside them no more than one has to fit into memory.
         """
-        chosen = [self.queue.pop() for _ in range(min(free, len(self.queue)))]
-        while chosen:
-            ready = self.prefill(chosen)
-            self.seat(chosen[:ready])
-            chosen = chosen[ready:]
+        chosen = self.next_samples(free)
+        waiting = chosen
+        while waiting:
+            ready = self.prefill(waiting)
+            self.seat(waiting[:ready])
+            waiting = waiting[ready:]
+        return bool(chosen)
+
+    def next_samples(self, free: int) -> list[int]:
+        """From the queue, as many as there are free slots, and free places for the prompts that they share."""
+        store = self.batch.store
+        chosen: list[int] = []
+        new: set[int] = set()
+        while self.queue and len(chosen) < free:
+            share = self.shares[self.queue[-1] // self.n]
+            if store is not None and share.length and share.group not in store.places:
+                new.add(share.group)
+                if len(new) > store.free:
+                    break
+            chosen.append(self.queue.pop())
+        return chosen
 
     def prefill(self, samples: Sequence[int]) -> int:
         """Compute the first prompts of these samples that are new, as one right-padded batch; each is computed once in
@@ -280,8 +332,8 @@ class _Call:
             self.batch.forced[slots, :steps] = self.forced[samples].to(self.device)
             owner = torch.tensor([prefix.place for _, prefix in members], device=self.device)
             lengths = torch.tensor([prefix.length for _, prefix in members], device=self.device)
-            first = members[0][1]
-            self.batch.admit(slots, first.kv_cache, owner, lengths, first.hidden[owner], self.sampling.params)
+            first, shares = members[0][1], [self.shares[sample // self.n] for sample in samples]
+            self.batch.admit(slots, first.kv_cache, owner, lengths, first.hidden[owner], self.sampling.params, shares)
             self.rows += samples
 
     def retire(self) -> None:
@@ -316,6 +368,8 @@ class _Call:
                 self.rows[hole] = self.rows[mover]
         del self.rows[len(alive) :]
         self.batch.done[len(alive) : count] = True
+        if self.batch.store is not None:
+            self.batch.store.keep(len(alive))
 
     def find_stops(self, done: NDArray[np.bool_]) -> dict[int, int]:
         """Find rows whose text holds a stop string, and the length up to it; marks them in `done`."""

@@ -25,6 +25,9 @@ SYSTEMS: dict[str, str] = {
     "spa": "oneiro.systems.spa.recipe:SpaRecipe",
     "rlvr/text-game": "oneiro.tasks.textgame.recipe:TextGameRecipe",
     "rlvr/web-page": "oneiro.tasks.webpage.recipe:WebPageRecipe",
+    "rlvr/physics": "oneiro.tasks.rules.physics_recipe:PhysicsRecipe",
+    "rlvr/rules": "oneiro.tasks.rules.rulebook.recipe:RulebookRecipe",
+    "rlvr/written-rules": "oneiro.tasks.rules.rulebook.recipe:WrittenRecipe",
     "rlvr/video": "oneiro.tasks.video.recipe:VideoRecipe",
     "plan/frozen-lake": "oneiro.systems.plan.recipe:PlanLakeRecipe",
     "plan/text-game": "oneiro.systems.plan.recipe:PlanTextGameRecipe",
@@ -42,10 +45,10 @@ def recipe_class(system: str) -> type[Recipe]:
     """The recipe class of a system."""
     if system in RENAMED:
         raise OneiroError(f"the system '{system}' is now called '{RENAMED[system]}' (key 'system' of the recipe)")
-    found = plugins.resolve(_target(system), f"system '{system}'")
-    if not (isinstance(found, type) and issubclass(found, Recipe)):
+    kind = plugins.resolve(_target(system), f"system '{system}'")
+    if not (isinstance(kind, type) and issubclass(kind, Recipe)):
         raise OneiroError(f"system '{system}': {_target(system)} is not a Recipe class")
-    return found
+    return kind
 
 
 def check(recipe: Recipe, ask_hub: bool = False) -> None:
@@ -65,12 +68,12 @@ def pipeline(system: str) -> Callable[[Recipe, Run], None]:
     """The function that carries a system's recipe out inside a run directory."""
     recipe = recipe_class(system)
     place = f"{recipe.pipeline or recipe.__module__}:run"
-    found: Callable[[Recipe, Run], None] = plugins.resolve(place, f"system '{system}'")
-    return found
+    run: Callable[[Recipe, Run], None] = plugins.resolve(place, f"system '{system}'")
+    return run
 
 
 def _target(system: str) -> str:
-    known = plugins.known("systems", SYSTEMS)
+    known = plugins.with_offered("systems", SYSTEMS)
     if system not in known:
         raise OneiroError(f"no system called '{system}' (key 'system' of the recipe){nearest(system, known)}")
     return known[system]
@@ -102,7 +105,7 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
     from oneiro.report import page, profile  # drawing is not needed to say that a recipe has a mistake
 
     place = distributed.on_main_process(lambda: out or _default_out(name, chosen))
-    with interrupt.handled(), _going_on(), Run.open(place, chosen) as opened:
+    with interrupt.handle(), _going_on(), Run.open(place, chosen) as opened:
         if opened.info["status"] == "done":
             opened.say(f"{opened.path} is finished; its report is written again")
         else:
@@ -112,7 +115,7 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
             opened.remember("real_command", command)
         if why:
             opened.say(f"model {why}")
-        with interrupt.postponed():  # this brings torch, which aborts where a signal meets its loading
+        with interrupt.postpone():  # this brings torch, which aborts where a signal meets its loading
             work = pipeline(chosen.system)
         _use_threads(chosen, opened)
         work(chosen, opened)
@@ -165,7 +168,7 @@ def _default_out(name: str, recipe: Recipe) -> Path:
     """`runs/spa-frozen-lake-N`: the unfinished run of this very recipe, else the first free number."""
     number = 1
     while (path := Path("runs") / f"{stem_of(name)}-{number}").exists():
-        if _unfinished(path) and not first_difference(path, recipe):
+        if _is_unfinished(path) and not first_difference(path, recipe):
             return path
         number += 1
     return path
@@ -176,5 +179,5 @@ def stem_of(name: str) -> str:
     return name.removesuffix(".yaml").removesuffix(".yml").strip("./").replace("/", "-")
 
 
-def _unfinished(path: Path) -> bool:
+def _is_unfinished(path: Path) -> bool:
     return holds_run(path) and (path / "run.json").exists() and read_info(path)["status"] != "done"

@@ -1,6 +1,7 @@
 """RLVR-World (arXiv 2505.13934): a model learns to predict the next state from verified rewards.
 
     data  ->  supervised training on true outcomes  ->  evaluation  ->  RL on the verified reward  ->  evaluation
+                                                                   ->  SFT continued, the control  ->  evaluation
 
 An episode of RL is one prompt with one sampled prediction; the predictions for one prompt are a group. What is
 predicted, and how it is rewarded and measured, a `Task` says: text games, web pages and video fill one in
@@ -16,7 +17,7 @@ from oneiro.rundir.run import Run
 from oneiro.runtime import plugins
 from oneiro.sampling.engine import Engine
 from oneiro.tasks.recipe import RlvrRecipe
-from oneiro.tasks.task import AFTER, RL, Task
+from oneiro.tasks.task import AFTER, CONTROL, RL, Task, evaluation_stage
 
 
 def run(recipe: RlvrRecipe, run: Run) -> None:
@@ -24,13 +25,20 @@ def run(recipe: RlvrRecipe, run: Run) -> None:
     task: Task = plugins.resolve(recipe.task_class, f"the task of {recipe.system}")(recipe, run)
 
     def evaluate(name: str, stage: str | None) -> dict[str, Any]:
-        return task.evaluate(Engine(task.model(stage), recipe.max_batch_size), name)
+        def measure() -> dict[str, Any]:
+            return task.evaluate(Engine(task.model(stage), recipe.max_batch_size), name)
 
-    run.plan([*task.first_stages, "evaluate-base", RL, "evaluate-rlvr", "compare"])
+        return run.stage(evaluation_stage(name), measure)
+
+    control = [*task.control_stages, evaluation_stage(CONTROL)] if task.control_stages else []
+    run.plan([*task.first_stages, evaluation_stage(task.before), RL, evaluation_stage(AFTER), *control, "compare"])
     task.prepare()
     start = task.supervise()
-    before = run.stage("evaluate-base", lambda: evaluate(task.before, start))
+    measured = {task.before: evaluate(task.before, start)}
     learned = run.stage(RL, lambda: task.reinforce(start))
-    after = run.stage("evaluate-rlvr", lambda: evaluate(AFTER, RL))
-    compared = run.stage("compare", lambda: task.compare({task.before: before, AFTER: after}))
+    after = evaluate(AFTER, RL)
+    if (continued := task.control(start)) is not None:
+        measured[CONTROL] = evaluate(CONTROL, continued)
+    measured[AFTER] = after
+    compared = run.stage("compare", lambda: task.compare(measured))
     stages.summarise(run, compared, task.curves, [*compared["notes"], *learned["notes"]])

@@ -32,7 +32,7 @@ def run_seeds(recipe: str, seeds: int, out: str | Path | None = None, overrides:
     """
     if holds_run(recipe):
         raise OneiroError(f"{recipe} is a run, which has one seed; give --seeds a recipe")
-    if distributed.launched():
+    if distributed.is_launched():
         raise OneiroError("--seeds runs one process after the other; under torchrun start one command for each seed=N")
     folder = Path(out) if out is not None else Path("runs") / f"{systems.stem_of(recipe)}-seeds"
     first, paths = load(recipe, overrides).seed, []
@@ -51,7 +51,7 @@ def run_seeds(recipe: str, seeds: int, out: str | Path | None = None, overrides:
 def pool(by_seed: Sequence[Sequence[Table]]) -> list[Table]:
     """The tables that all runs have, each number as its mean over seeds; then differences between rows of the first."""
     pooled = [
-        _pooled(same)
+        _pool(same)
         for same in zip(*by_seed, strict=False)
         if len({tuple(table.columns) for table in same}) == 1 and _common_rows(same)
     ]
@@ -72,7 +72,7 @@ def _name(table: Table, row: Sequence[Cell]) -> tuple[str, ...]:
     return tuple(str(cell.value) for cell in row[: table.names()])
 
 
-def _pooled(same: Sequence[Table]) -> Table:
+def _pool(same: Sequence[Table]) -> Table:
     table = same[0]
     pooled = Table(f"{table.title}: {len(same)} seeds", table.columns, table.units, "mean over seeds, 95 % (Student)")
     for cells in _common_rows(same).values():

@@ -78,7 +78,7 @@ def side_by_side(run: Run, work: Callable[..., None], items: Sequence[tuple[Any,
     One after the other in this process where one worker is asked for, where torchrun has made processes already, and
     where trackers listen, which belong to one process.
     """
-    if min(workers, len(items)) < 2 or distributed.launched() or run.recipe.get("track"):
+    if min(workers, len(items)) < 2 or distributed.is_launched() or run.recipe.get("track"):
         for item in items:
             work(run, *item)
         return

@@ -43,8 +43,8 @@ from oneiro.worlds.choice import WorldChoice
 
 ROWS = 256
 """Decoded at once."""
-SILENT = 3
-"""Steps without anything to learn from after which that is said."""
+IDLE_STEPS = 3
+"""After so many steps without anything to learn from a warning is printed."""
 Reward = Callable[[str, str], float]
 """(prompt, reply) -> how good the reply is."""
 
@@ -205,7 +205,7 @@ def _settings(language: LanguageModel, steps: int) -> RlSettings:
 def _stoppable(out: Path) -> Iterator[None]:
     """Ctrl-C saves, as in a run of a recipe; one line says how to go on."""
     try:
-        with interrupt.handled():
+        with interrupt.handle():
             yield
     except KeyboardInterrupt:
         raise interrupt.Stopped(f"stopped; the same call goes on from what is saved in {out}") from None
@@ -238,8 +238,8 @@ class _PlainRun(Run):
 
     def log(self, stage: str, step: int, values: Mapping[str, float]) -> None:
         super().log(stage, step, values)
-        if step == SILENT and not any(row["groups_kept"] for row in read_log(self.path / METRICS)):
-            self.say(f"in {SILENT} steps all replies to a prompt earned the same: nothing can be learned from that")
+        if step == IDLE_STEPS and not any(row["groups_kept"] for row in read_log(self.path / METRICS)):
+            self.say(f"in {IDLE_STEPS} steps all replies to a prompt earned the same: nothing can be learned from that")
 
 
 def _reinforce(

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from oneiro.episode import Episode, FinishReason, Row, Tokens, given
 from oneiro.learning import stages
+from oneiro.learning.settings import SftSettings
 from oneiro.learning.stages import Curve, Rollout
 from oneiro.models import language as languages
 from oneiro.models.chat import ChatFormat
@@ -23,15 +24,19 @@ from oneiro.models.language import LanguageModel
 from oneiro.models.metadata import ModelMetadata
 from oneiro.models.settings import ModelSettings
 from oneiro.report.episodes import record
+from oneiro.rundir.records import read_log
+from oneiro.rundir.run import METRICS
 from oneiro.runtime import seeds
 from oneiro.runtime.clock import spent
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.sampling.sample import Sample
 from oneiro.tasks.base import Predictor, Reward
 from oneiro.tasks.recipe import AnsweringRecipe
-from oneiro.tasks.task import AFTER, BEFORE, RL, Task
+from oneiro.tasks.task import AFTER, BEFORE, CONTROL, RL, Task
 
 SFT = "sft"
+CONTINUED, BUDGET = "sft-continued", "sft-continued-budget"
+"""The control of RL, and the stage before it that decides how many updates fit into RL's seconds."""
 AT_ONCE = 1024
 """Questions answered between two moves of a progress bar."""
 CURVES = (
@@ -92,7 +97,7 @@ class AnsweringModel(Generic[TaskT, SituationT]):
 
 def true_rows(task: Predictor[CaseT, Any, str, Any], chat: ChatFormat, cases: Iterable[CaseT]) -> list[Row]:
     """Prompts with their true answers as token rows."""
-    return [chat.answered(chat.opening(task.prompt(case)[0]["content"]), task.target(case)) for case in cases]
+    return [chat.answer_row(chat.opening(task.prompt(case)[0]["content"]), task.target(case)) for case in cases]
 
 
 def create_tiny(
@@ -226,7 +231,7 @@ class AnsweringTask(Task, Generic[TaskT, CaseT]):
         """What a step's answers were like."""
 
     @abstractmethod
-    def watched(self, count: int) -> Sequence[CaseT]:
+    def validation_cases(self, count: int) -> Sequence[CaseT]:
         """Cases that are answered during RL."""
 
     @abstractmethod
@@ -261,6 +266,47 @@ class AnsweringTask(Task, Generic[TaskT, CaseT]):
         steps = stages.supervise(self.run, SFT, "SFT", language, rows, held_out, recipe.sft, seed, group_sizes)
         return {"rows": len(rows), "steps": steps}
 
+    @property
+    def control_stages(self) -> list[str]:
+        return [BUDGET, CONTINUED] if self.recipe.sft_continued else []
+
+    def control(self, start: str | None) -> str | None:
+        settings, recipe = self.recipe.sft_continued, self.recipe
+        if settings is None:
+            return None
+
+        def begin() -> tuple[LanguageModel, list[Row]]:
+            """The weights that RL started from, and the true answers to every prompt that it sampled answers to."""
+            language = self.model(start)
+            language = languages.merge_adapters(language) if recipe.merge_lora else language
+            chat = ChatFormat(language.tokenizer)
+            steps = max((row["step"] for row in read_log(self.run.path / METRICS) if row["stage"] == RL), default=1)
+            cases = map(self.training_cases(chat), range(steps * recipe.rollout.prompts_per_step))
+            return language, list(true_rows(self.predictor, chat, cases))
+
+        def count() -> dict[str, Any]:
+            seconds = stages.training_seconds(self.run, RL)
+            return {"steps": stages.count_updates(*begin(), settings.learner, settings.batch, seconds)}
+
+        def train() -> dict[str, Any]:
+            language, rows = begin()
+            sft = SftSettings(
+                learner=settings.learner,
+                batch=settings.batch,
+                epochs=steps * settings.batch / len(rows),
+                checkpoint_every=settings.checkpoint_every,
+            )
+            seed = seeds.derive(recipe.seed, CONTINUED)
+            return {
+                "rows": len(rows),
+                "steps": stages.supervise(self.run, CONTINUED, CONTROL, language, rows, [], sft, seed),
+            }
+
+        # Its own stage: a run that is resumed makes as many updates as it would have made.
+        steps = self.run.stage(BUDGET, count)["steps"]
+        self.run.stage(CONTINUED, train)
+        return CONTINUED
+
     def model(self, stage: str | None) -> LanguageModel:
         return self.metadata.write(stages.weights_after(self.run, [stage], self.recipe.model))
 
@@ -277,14 +323,14 @@ class AnsweringTask(Task, Generic[TaskT, CaseT]):
             return play(model, cases, group_size, seeds.derive(recipe.seed, "rl", step), self.judge)
 
         def validate() -> dict[str, float]:
-            cases = self.watched(recipe.rl.select.cases if recipe.rl.select else 0)
+            cases = self.validation_cases(recipe.rl.select.cases if recipe.rl.select else 0)
             return self.accuracy(model, cases, "validation")
 
         return Rollout(
             play_step,
             record,
             self.describe,
-            evaluate=lambda step: self.accuracy(model, self.watched(recipe.evaluation.eval_subset), "eval"),
+            evaluate=lambda step: self.accuracy(model, self.validation_cases(recipe.evaluation.eval_subset), "eval"),
             max_tokens=recipe.sampling.max_tokens,
             validate=validate,
             validation_metric=self.validation_metric,

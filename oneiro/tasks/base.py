@@ -218,7 +218,10 @@ class LearnedWorld(World):
 
 PREDICTORS: dict[str, str] = {
     "grid": "oneiro.tasks.grid.predictor:GridPredictor",
+    "physics": "oneiro.tasks.rules.physics:PhysicsPredictor",
+    "rulebook": "oneiro.tasks.rules.rulebook.predictor:RulebookPredictor",
     "text-game": "oneiro.tasks.textgame.predictor:TextGamePredictor",
+    "written-rules": "oneiro.tasks.rules.rulebook.written:WrittenPredictor",
     "web-page": "oneiro.tasks.webpage.predictor:WebPagePredictor",
     "video": "oneiro.tasks.video.predictor:VideoPredictor",
 }
@@ -227,12 +230,12 @@ PREDICTORS: dict[str, str] = {
 
 def names() -> list[str]:
     """Every known predictor, sorted."""
-    return sorted(plugins.known("tasks", PREDICTORS))
+    return sorted(plugins.with_offered("tasks", PREDICTORS))
 
 
 def predictor_class(name: str) -> type[Predictor[Any, Any, Any, Any]]:
     """The class behind a name."""
-    known = plugins.known("tasks", PREDICTORS)
+    known = plugins.with_offered("tasks", PREDICTORS)
     if name not in known:
         raise OneiroError(f"no predictor is called '{name}'{nearest(name, known)}")
     resolved = plugins.resolve(known[name], f"predictor '{name}'")

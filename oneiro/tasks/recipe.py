@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import Field, model_validator
 
 from oneiro.learning.rl_settings import RlSettings, RolloutSettings
-from oneiro.learning.settings import CollapseMonitorSettings, SftSettings
+from oneiro.learning.settings import CollapseMonitorSettings, LearnerSettings, SftSettings
 from oneiro.models.settings import ModelSettings
 from oneiro.recipe import Recipe, Settings
 from oneiro.runtime.errors import OneiroError
@@ -58,12 +58,24 @@ class AnswerEvaluationSettings(OnTheWay):
     """Episodes that are continued on the model's own predictions: accuracy against depth."""
 
 
+class SftContinuedSettings(Settings):
+    """The control of RL: from the same weights, SFT on the prompts of RL with their true answers, for as many seconds
+    as RL took. What RL adds is what it adds to this.
+    """
+
+    learner: LearnerSettings = LearnerSettings()
+    batch: int = Field(32, ge=1)
+    checkpoint_every: int = Field(200, ge=1)
+
+
 class AnsweringRecipe(RlvrRecipe):
     """RLVR of a language model that answers in text."""
 
     model: ModelSettings = ModelSettings()
     sft_data: SftDataSettings = SftDataSettings()
     sft: SftSettings = SftSettings()
+    sft_continued: SftContinuedSettings | None = None
+    """Train and measure the control of RL too; None: no control."""
     evaluation: AnswerEvaluationSettings = AnswerEvaluationSettings()
 
     @property

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from oneiro.learning import stages
 from oneiro.learning.collapse import CollapseMonitor
 from oneiro.learning.stages import Curve, Rollout
-from oneiro.models.language import LanguageModel, merged
+from oneiro.models.language import LanguageModel, merge_adapters
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
@@ -23,6 +23,13 @@ RL = "rl"
 """The stage of RL."""
 BEFORE, AFTER = "base", "RLVR"
 """The two models that a run compares, by the names of their rows."""
+CONTROL = "SFT continued"
+"""The row of the control: the same seconds as RL, spent on SFT."""
+
+
+def evaluation_stage(row: str) -> str:
+    """The stage that evaluates the model of a row."""
+    return {AFTER: "evaluate-rlvr", CONTROL: "evaluate-sft-continued"}.get(row, "evaluate-base")
 
 
 class Task(ABC):
@@ -67,7 +74,7 @@ class Task(ABC):
             self.run,
             RL,
             AFTER,
-            merged(language) if recipe.merge_lora else language,
+            merge_adapters(language) if recipe.merge_lora else language,
             self.rollout,
             settings=recipe.rl,
             seed=seeds.derive(recipe.seed, "rl updates"),
@@ -75,6 +82,15 @@ class Task(ABC):
             max_batch_size=recipe.max_batch_size,
             evaluate_every=recipe.evaluation.every,
         )
+
+    @property
+    def control_stages(self) -> Sequence[str]:
+        """The stages of `control`, in order."""
+        return ()
+
+    def control(self, start: str | None) -> str | None:
+        """Train the control of RL from the weights after a stage; returns its stage, or None where there is none."""
+        return None
 
     @abstractmethod
     def evaluate(self, engine: Engine, name: str) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from oneiro.worlds.registry import WORLDS, config_for, make, register, world_cla
 
 LEVELS = 64
 """Levels each statistical check plays."""
-MANY = 4
+SPLIT_LEVELS = 4
 """Times as many levels are drawn to compare the splits."""
 MEMBERS = 4  # attempts at each level: enough to see whether chance decides
 FEW = 12
@@ -66,7 +66,7 @@ def check(name: str, /, **settings: Any) -> list[CheckFinding]:
         try:
             findings.extend(run(candidate))
         except Exception as error:
-            crash = plugins.described(error, files)
+            crash = plugins.describe(error, files)
             findings.append(CheckFinding("error", f"{run.__name__.replace('_', ' ')}: {crash}"))
     return findings
 
@@ -191,7 +191,7 @@ def splits_are_disjoint(candidate: CheckedWorld) -> Iterator[CheckFinding]:
     """No level is in both splits, not even turned or mirrored where the world has symmetries; both have levels."""
     world = candidate.make()
     drawn = {
-        split: [world.reset(seed=seed, options={"split": split})[1] for seed in range(MANY * LEVELS)]
+        split: [world.reset(seed=seed, options={"split": split})[1] for seed in range(SPLIT_LEVELS * LEVELS)]
         for split in ("train", "eval")
     }
     shared = {info["key"] for info in drawn["train"]} & {info["key"] for info in drawn["eval"]}
@@ -208,7 +208,9 @@ def splits_are_disjoint(candidate: CheckedWorld) -> Iterator[CheckFinding]:
     yield CheckFinding("ok", f"train and eval share no level{up_to} ({distinct} distinct of {LEVELS} drawn)")
     if distinct < LEVELS // 2:
         eval_forms = len(set(forms["eval"]))
-        yield CheckFinding("warning", f"only {eval_forms} distinct evaluation levels{up_to} in {MANY * LEVELS} seeds")
+        yield CheckFinding(
+            "warning", f"only {eval_forms} distinct evaluation levels{up_to} in {SPLIT_LEVELS * LEVELS} seeds"
+        )
 
 
 def scores_make_sense(candidate: CheckedWorld) -> Iterator[CheckFinding]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from oneiro.worlds.base import World, canonical_key
 
-REPEATS = 1000
+MAX_REPEATS = 1000
 """Levels in a row that were drawn before; then there are no more."""
 
 
@@ -24,7 +24,7 @@ def new_levels(
     they are if a symmetry of the world takes one to the other.
     """
     seen, repeats, seed = set[str](), 0, first_seed
-    while repeats < REPEATS:
+    while repeats < MAX_REPEATS:
         _, info = world.reset(seed=seed, options={"split": split})
         known = name(info) in seen
         repeats = repeats + 1 if known else 0

@@ -6,6 +6,7 @@ Other packages add worlds through the entry-point group `oneiro.worlds` (`name =
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,17 +17,23 @@ from pydantic import ValidationError
 from oneiro.runtime import plugins
 from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.worlds.base import World, WorldConfig
-from oneiro.worlds.gym import announce
+
+try:
+    import gymnasium
+except ImportError:  # without it worlds play, and nobody can ask for them by `gymnasium.make`
+    gymnasium = None  # type: ignore[assignment]
 
 WORLDS: dict[str, str | type[World]] = {
-    "2048": "oneiro.worlds.puzzle.game_2048.world:Game2048",
+    "2048": "oneiro.worlds.puzzle.game_2048:Game2048",
     "bandit": "oneiro.worlds.puzzle.bandit:Bandit",
     "countdown": "oneiro.worlds.puzzle.countdown:Countdown",
-    "cube": "oneiro.worlds.puzzle.cube.world:Cube",
+    "cube": "oneiro.worlds.puzzle.cube:Cube",
     "frozen-lake": "oneiro.worlds.grid.frozen_lake.world:FrozenLake",
     "gymnasium": "oneiro.adapters.gymnasium_world:GymWorld",
     "math": "oneiro.worlds.puzzle.math_qa:MathQA",
+    "physics": "oneiro.worlds.rules.physics_world:PhysicsWorld",
     "robot": "oneiro.worlds.robot.drawer:Robot",
+    "rulebook": "oneiro.worlds.rules.rulebook.world:RulebookWorld",
     "sokoban": "oneiro.worlds.grid.sokoban.world:Sokoban",
     "sudoku": "oneiro.worlds.grid.sudoku.world:Sudoku",
     "textgame": "oneiro.worlds.textgame.world:TextGame",
@@ -125,7 +132,7 @@ def make(name: str, /, **settings: Any) -> World:
 
 
 def _targets() -> dict[str, str | type[World]]:
-    return plugins.known("worlds", WORLDS)
+    return plugins.with_offered("worlds", WORLDS)
 
 
 def _require_class(name: str, candidate: Any, target: str) -> type[World]:
@@ -146,6 +153,33 @@ def _explain(world: type[World], error: ValidationError) -> str:
         return f"world '{world.name}' has no setting '{where}'{nearest(str(first['loc'][-1]), inner)}"
     reason = first["msg"].removeprefix("Value error, ")
     return f"world '{world.name}': {where + ': ' if where else ''}{reason}"
+
+
+GYMNASIUM_NAME = re.compile(r"[\w.-]+")  # what gymnasium takes for the name of an environment
+
+
+BATCHED = ("frozen-lake", "sokoban", "sudoku")
+"""Worlds that `gymnasium.make_vec` steps as arrays; of the others it steps one after the other."""
+
+
+def announce(name: str) -> None:
+    """Let gymnasium know the world `name` as `oneiro/NAME-v0`. The world's module is imported when it is made."""
+    identity = f"oneiro/{name}-v0"
+    if gymnasium is not None and GYMNASIUM_NAME.fullmatch(name) and identity not in gymnasium.registry:
+        together = "oneiro.adapters.gymnasium:open_vector" if name in BATCHED else None
+        gymnasium.register(
+            identity, "oneiro.worlds.registry:open_world", vector_entry_point=together, kwargs={"world": name}
+        )
+
+
+def open_world(world: str, variant: str | None = None, render_mode: str | None = None, **settings: Any) -> World:
+    """What `gymnasium.make` calls: a world with settings over those of its variant."""
+    modes = World.metadata["render_modes"]
+    if render_mode is not None and render_mode not in modes:
+        raise OneiroError(f"world '{world}' has no render mode '{render_mode}'{nearest(render_mode, modes)}")
+    made = make(f"{world}:{variant}" if variant else world, **settings)
+    made.render_mode = render_mode
+    return made
 
 
 for _name in names():

@@ -120,19 +120,19 @@ class WorkerWorld(World):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         self._send_reset((seed, options))
-        return self._started()
+        return self._start()
 
     def step(self, action: str) -> Step:
         self._send("step", action)
-        return self._stepped()
+        return self._step()
 
     @staticmethod
     def reset_many(worlds: Sequence[Any], given: Sequence[Any]) -> list[Any]:
-        return _all(worlds, given, WorkerWorld._send_reset, WorkerWorld._started)
+        return _all(worlds, given, WorkerWorld._send_reset, WorkerWorld._start)
 
     @staticmethod
     def step_many(worlds: Sequence[Any], actions: Sequence[Any]) -> list[Any]:
-        return _all(worlds, actions, lambda world, action: world._send("step", action), WorkerWorld._stepped)
+        return _all(worlds, actions, lambda world, action: world._send("step", action), WorkerWorld._step)
 
     def render(self, view: str | None = None) -> str:
         return str(self._ask("call", "render", view))
@@ -196,13 +196,13 @@ class WorkerWorld(World):
         self._told = {}
         self._send("reset", *given)
 
-    def _started(self) -> tuple[str, dict[str, Any]]:
+    def _start(self) -> tuple[str, dict[str, Any]]:
         started: tuple[str, dict[str, Any]]
         started, known = self._answer()
         self.seed, self.member, self.split, self.taken, self._over = known
         return started
 
-    def _stepped(self) -> Step:
+    def _step(self) -> Step:
         stepped: Step
         stepped, known = self._answer()
         self.seed, self.member, self.split, self.taken, self._over = known

@@ -13,8 +13,8 @@ from oneiro import worlds
 from oneiro.agents.game import Attempt, Game
 from oneiro.agents.policies import ModelPolicy, ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
-from oneiro.agents.rollout import HOPELESS, attempts, play
-from oneiro.episode import Episode, FinishReason, lost
+from oneiro.agents.rollout import MAX_FAILED_EPISODES, attempts, play
+from oneiro.episode import Episode, FinishReason, describe_errors
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.report.episodes import record
@@ -140,7 +140,7 @@ def test_a_lost_world_costs_one_episode_and_its_place_goes_to_the_next(
     found = play(Fragile, planned, Counting(), PLAIN, advance=ended.append, concurrency=2)
     whole = play(FrozenLake, planned, Watching(), PLAIN)
     assert [episode.seed for episode in found if episode.finish_reason is FinishReason.ERROR] == [2]
-    assert lost(found) == "1 of 7 episodes lost to errors: WorldLost: gone"
+    assert describe_errors(found) == "1 of 7 episodes lost to errors: WorldLost: gone"
     assert [r for r in records(found) if r["seed"] != 2] == [r for r in records(whole) if r["seed"] != 2]
     assert most == 2 and Fragile.open == 0 and sum(ended) == 7
 
@@ -156,7 +156,7 @@ def test_a_world_that_never_works_ends_the_rollout_early() -> None:
 
     with pytest.raises(OneiroError, match="raised in all of its episodes"):
         play(Broken, attempts(500, 1, "train", 0), Watching(), PLAIN, concurrency=4)
-    assert HOPELESS <= made < HOPELESS + 4
+    assert MAX_FAILED_EPISODES <= made < MAX_FAILED_EPISODES + 4
 
 
 def test_worlds_that_wait_are_stepped_while_the_policy_answers_the_other_half() -> None:

@@ -9,9 +9,8 @@ import pytest
 
 import oneiro
 from oneiro import worlds
-from oneiro.agents.exploration import Explorer
 from oneiro.agents.hindsight import Hindsight, best_known
-from oneiro.agents.policies import ScriptedPolicy
+from oneiro.agents.policies import Explorer, ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.reply import write
 from oneiro.agents.rollout import attempts, play

@@ -13,7 +13,7 @@ from oneiro.agents.policies import ExplorationPolicy, ModelPolicy, ScriptedPolic
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.reply import write
 from oneiro.agents.rollout import attempts, play
-from oneiro.episode import Episode, FinishReason, Segment, lost
+from oneiro.episode import Episode, FinishReason, Segment, describe_errors
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.report.episodes import record
@@ -226,8 +226,8 @@ def test_a_world_that_raises_costs_its_own_episode_and_every_world_is_closed(whe
     whole = play(lake, attempts(3, 1, "train", 0), policy, BRIEF)
     assert [record(e) for e in episodes if e.seed != 1] == [record(e) for e in whole if e.seed != 1]
     if where != "close":
-        assert lost(episodes) == "1 of 3 episodes lost to errors: RuntimeError: broken"
-        assert record(episodes[1])["error"] == "RuntimeError: broken" and lost(whole) is None
+        assert describe_errors(episodes) == "1 of 3 episodes lost to errors: RuntimeError: broken"
+        assert record(episodes[1])["error"] == "RuntimeError: broken" and describe_errors(whole) is None
 
 
 def test_a_world_that_never_works_is_one_line_and_a_policy_that_raises_leaves_nothing_open() -> None:

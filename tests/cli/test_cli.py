@@ -268,7 +268,7 @@ def test_measurements_that_take_hours_are_smaller_without_a_gpu_unless_asked_for
 def test_a_command_that_takes_its_time_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(progress, "EVERY", 0.1)
+    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.1)
     with show.at_work("check of robot"):
         time.sleep(0.3)
     assert capsys.readouterr().err.startswith("check of robot: at work for 0:0")

@@ -15,8 +15,8 @@ from oneiro import worlds
 from oneiro.agents.policies import ModelPolicy
 from oneiro.agents.rollout import attempts, play
 from oneiro.diagnosis import plan as capacity
-from oneiro.diagnosis import ranks as doctor_ranks
-from oneiro.diagnosis.sizes import Rates, Size, Step, parts_of, size_of
+from oneiro.diagnosis.doctor import examine_ranks
+from oneiro.diagnosis.sizes import Rates, Size, StepSize, parts_of, size_of
 from oneiro.learning.algorithms import Ppo
 from oneiro.learning.rl_settings import RlSettings
 from oneiro.learning.settings import LearnerSettings
@@ -38,7 +38,7 @@ def rl(mode: str, **more: object) -> RlSettings:
     return RlSettings(learner=LearnerSettings(parallel=mode), **more)  # type: ignore[arg-type]
 
 
-TEN = Step(10, 10, 50, 50)
+TEN = StepSize(10, 10, 50, 50)
 """Ten rows of a hundred tokens."""
 
 
@@ -70,17 +70,19 @@ def test_memory_by_hand() -> None:
     turns = capacity.memory(BILLION, rl("data"), 1e9, replace(TEN, turns=5), 1, 80e9)
     assert turns["key-value cache"] == alone["key-value cache"] and turns["micro-batch"] == 5000 * 2e5 + 2**31
     # What is bounded by the GPU stays below its bounds.
-    long = capacity.memory(BILLION, rl("data"), 1e9, Step(10_000, 10_000, 5_000, 5_000), 1, 80e9)
+    long = capacity.memory(BILLION, rl("data"), 1e9, StepSize(10_000, 10_000, 5_000, 5_000), 1, 80e9)
     assert long["micro-batch"] == 80e9 / 6 + 2**31 and long["key-value cache"] == 80e9 / 3
 
 
-def spent(settings: RlSettings, step: Step, learned: float = 1e9, batch: int = 1024, gpus: int = 1) -> dict[str, float]:
+def spent(
+    settings: RlSettings, step: StepSize, learned: float = 1e9, batch: int = 1024, gpus: int = 1
+) -> dict[str, float]:
     return capacity.times(BILLION, settings, learned, step, batch, gpus, Rates())
 
 
 def test_times_by_hand() -> None:
     """A token costs 2 FLOP a parameter forward, as much back to the activations and to the weights that learn."""
-    step, second = Step(32, 256, 100, 100), 1e9 / 300e12
+    step, second = StepSize(32, 256, 100, 100), 1e9 / 300e12
     tokens = 256 * 100 + 32 * 100
     one, eight = spent(rl("data"), step), spent(rl("data"), step, gpus=8)
     assert one["learning"] == pytest.approx(6 * tokens * second)
@@ -193,6 +195,6 @@ def test_the_templates_of_the_page_are_well_formed() -> None:
 
 
 def test_ranks_look_at_one_another() -> None:
-    said = {finding.what: finding.found for finding in on_ranks(2, doctor_ranks.examine_ranks)}
-    assert "rank 1" in said and "s apart" in said["clocks"] and said["all-reduce"].endswith("over 2 ranks")
-    assert doctor_ranks.examine_ranks()[0].fatal
+    lines = {finding.what: finding.found for finding in on_ranks(2, examine_ranks)}
+    assert "rank 1" in lines and "s apart" in lines["clocks"] and lines["all-reduce"].endswith("over 2 ranks")
+    assert examine_ranks()[0].fatal

@@ -59,6 +59,7 @@ SYSTEMS = {
     "spa": "spa/frozen-lake",
     "rlvr/text-game": "rlvr/text-game",
     "rlvr/web-page": "rlvr/web-page",
+    "rlvr/physics": "rlvr/physics",
     "rlvr/video": "rlvr/video-multi",
 }
 """System -> the recipe whose finished run stands for a recipe that a page has loaded and changed."""
@@ -74,6 +75,7 @@ SMALL: dict[str, list[str]] = {
 
 PARSED = {
     "bench": "minutes; tests/bench",
+    "check rulebook": "half a minute of searches; tests/worlds/rules",
     "check robot": "a minute of simulation; tests/worlds/robot",
     "check textgame": "half a minute of solving levels; tests/worlds/textgame",
     "doctor": "asks the model hub; tests/cli",

@@ -27,6 +27,8 @@ HEADING = re.compile(r"^\| setting(?: of `(\w+)`)? \| default \|.*\n\|[-| :]+\|\
 SYSTEM = {
     "rlvr": "rlvr/text-game",
     "web-pages": "rlvr/web-page",
+    "rules": "rlvr/physics",
+    "rulebooks": "rlvr/rules",
     "video": "rlvr/video",
     "robot": "rlvr/video",
     "planning": "plan/frozen-lake",
@@ -43,6 +45,8 @@ REQUIRED = {
     "recipes": ("recipe",),
     "spa": ("self_play", "rollout", "collapse_monitor", ""),
     "web-pages": ("task", "data", "sft_data", "evaluation", ""),
+    "rules": ("task", "data", "sft_data", "evaluation", ""),
+    "rulebooks": ("task", "data", "sft_data", "evaluation", ""),
     "planning": ("planner",),
     "dyna": ("dyna",),
     "video": ("data", "layout", "tokenizer", "reconstruction", "model", "pretrain", "reward", "rollout", "evaluation"),
@@ -129,7 +133,18 @@ def test_every_game_is_on_the_page_of_text_games() -> None:
 
 def test_every_world_with_its_settings_and_views_is_on_the_page_of_worlds() -> None:
     page = (DOCS / "worlds.md").read_text()
-    for name in ("2048", "bandit", "countdown", "cube", "frozen-lake", "math", "sokoban", "sudoku", "webshop"):
+    for name in (
+        "2048",
+        "bandit",
+        "countdown",
+        "cube",
+        "frozen-lake",
+        "math",
+        "physics",
+        "sokoban",
+        "sudoku",
+        "webshop",
+    ):
         assert name in names() and f"| `{name}`" in page
         for setting in set(world_class(name).Config.model_fields) - {"max_actions", "view"}:
             assert f"`{setting}`" in page, f"{name}: {setting}"

@@ -15,7 +15,7 @@ from oneiro.learning import sft
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.optimiser import OptimiserSettings
-from oneiro.models.language import LanguageModel, LoraSettings, ModelSettings, load, merged, with_lora
+from oneiro.models.language import LanguageModel, LoraSettings, ModelSettings, load, merge_adapters, with_lora
 from oneiro.recipe import build
 from oneiro.runtime.errors import OneiroError
 from tests.conftest import make_tiny
@@ -74,7 +74,7 @@ def test_an_adapter_learns_resumes_and_merges(kind: str, tmp_path: Path) -> None
             logits = language.model(input_ids=tokens).logits[0].log_softmax(-1).cpu().numpy()
         expected = [logits[at - 1, example.tokens[at]] for at in (3, 4)]
         np.testing.assert_allclose(found[3:], expected, atol=2e-5)
-    np.testing.assert_allclose(scores(merged(language)), learned, atol=1e-4)
+    np.testing.assert_allclose(scores(merge_adapters(language)), learned, atol=1e-4)
 
 
 def test_what_is_adapted_and_how_it_is_scaled() -> None:
@@ -137,4 +137,4 @@ def test_an_adapter_learns_on_weights_in_few_bits(bits: str, tmp_path: Path) -> 
     stage = settings.model_copy(update={"name": str(tmp_path / "whole"), "lora": None})
     np.testing.assert_allclose(scores(load(stage)), learned, atol=1e-4)
     with pytest.raises(OneiroError, match="merge_lora=false"):
-        merged(language)
+        merge_adapters(language)

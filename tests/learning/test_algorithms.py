@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from oneiro.episode import Episode, Group, Row, SamplingParams, Segment, given
-from oneiro.learning import filters
+from oneiro.learning import filters, rl_settings
 from oneiro.learning.algorithms import (
     Algorithm,
     DrGrpo,
@@ -20,7 +20,6 @@ from oneiro.learning.algorithms import (
     StateGrpo,
     Trajectory,
     TurnGrpo,
-    choice,
 )
 from oneiro.learning.algorithms.base import trajectory
 from oneiro.learning.algorithms.ppo import bi_level_gae, gae
@@ -243,13 +242,15 @@ class Nameless(Algorithm):
 def test_offered_algorithms_have_names_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     offered: list[Any] = [Mine, Taken, Nameless, dict, 5, Mine]
     known = [(plugins.Plugin("algorithms", f"p{i}", "there:It", "pkg"), kind) for i, kind in enumerate(offered)]
-    said: list[str] = []
-    monkeypatch.setattr(plugins, "loaded", lambda kind: known if kind == "algorithms" else [])
-    monkeypatch.setattr(plugins, "skip", said.append)
-    assert choice.offered() == [Mine]
-    assert ["exists" in line for line in said] == [True, False, False, False, True]
-    assert all("there:It is not an Algorithm" in line for line in said[1:4]) and "'p1' of package 'pkg'" in said[0]
-    assert choice._names(Grpo) == ("grpo",) and choice._names(Nameless) == () == choice._names(int)
+    skipped: list[str] = []
+    monkeypatch.setattr(plugins, "load_all", lambda kind: known if kind == "algorithms" else [])
+    monkeypatch.setattr(plugins, "skip", skipped.append)
+    assert rl_settings.plugin_algorithms() == [Mine]
+    assert ["exists" in line for line in skipped] == [True, False, False, False, True]
+    assert (
+        all("there:It is not an Algorithm" in line for line in skipped[1:4]) and "'p1' of package 'pkg'" in skipped[0]
+    )
+    assert rl_settings._names(Grpo) == ("grpo",) and rl_settings._names(Nameless) == () == rl_settings._names(int)
 
 
 def played(seed: int) -> list[Trajectory]:

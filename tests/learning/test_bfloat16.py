@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 
 from oneiro.episode import Row, SamplingParams, given
 from oneiro.learning import checkpoint
 from oneiro.learning.example import Example
-from oneiro.learning.learner import Learner, LearnerSettings
+from oneiro.learning.learner import PATIENCE, Learner, LearnerSettings
 from oneiro.learning.reference import Reference
 from oneiro.learning.settings import OptimiserSettings, ReferenceSettings
 from oneiro.models.admission import backbone_of, excerpt
@@ -93,3 +94,24 @@ def test_steps_smaller_than_the_rounding_add_up_from_phase_to_phase(tmp_path: Pa
     }
     assert all(torch.equal(carried.state_dict()[key], weight) for key, weight in together.backbone.state_dict().items())
     assert changed["carried"] > 10 * changed["forgetful"]
+
+
+def test_an_update_says_which_part_of_the_rounded_weights_it_changed() -> None:
+    row = Row([given([3, 4, 5]), given([6, 7, 8, 9], ce=1.0)])
+    backbone = half()
+    learner = Learner(backbone, LearnerSettings(optimiser=OptimiserSettings(lr=1e-3, weight_decay=0.0)), 1)
+    before = [p.detach().clone() for p in learner.optimiser.parameters]
+    changed = learner.update([Example.of(row)])["weights_changed"]
+    differ = sum(int((p != b).sum()) for p, b in zip(learner.optimiser.parameters, before, strict=True))
+    assert 0 < changed < 1 and changed == np.float32(differ / sum(b.numel() for b in before))
+    whole = Learner(make_tiny().backbone, LearnerSettings(), 1)
+    assert "weights_changed" not in whole.update([Example.of(row)])  # float32 rounds nothing away
+
+
+def test_updates_that_vanish_are_worth_a_warning() -> None:
+    row = Row([given([3, 4, 5]), given([6, 7, 8, 9], ce=1.0)])
+    learner = Learner(half(), LearnerSettings(optimiser=OptimiserSettings(lr=1e-9, weight_decay=0.0)), 1)
+    for _ in range(PATIENCE - 1):
+        learner.update([Example.of(row)])
+    with pytest.warns(UserWarning, match="raise the learning rate"):
+        learner.update([Example.of(row)])

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from oneiro.learning.algorithms import Algorithm, Grpo, StateGrpo, Trajectory
 from oneiro.worlds.grid.frozen_lake.views import Lake
-from oneiro.worlds.grid.frozen_lake.world import level_for, move_values, neighbours, slipped
+from oneiro.worlds.grid.frozen_lake.world import level_for, move_values, neighbours, slip
 
 SIZE, ACTIONS, MEMBERS, LEVELS = 4, 10, 16, 192
 
@@ -40,7 +40,7 @@ def played(success_rate: float) -> list[Group]:
                 move = int(random.integers(4))
                 true.append(advantages[len(cells), cell, move])
                 cells.append(cell)
-                cell = int(neighbours(SIZE)[cell, slipped(move, random.random(), success_rate)])
+                cell = int(neighbours(SIZE)[cell, slip(move, random.random(), success_rate)])
             group.append((cells, np.array(true), float(cell == lake.goal)))
         groups.append(group)
     return groups

@@ -114,7 +114,7 @@ def filmed(language: LanguageModel) -> Callable[[int], list[Episode]]:
         rng = seeds.generator(0, "film", step)
         actions = [rng.integers(0, 8, (3, 2)) for _ in range(3)]
         prompts = [FRAMES.prompt(rng.integers(0, 20, 4), rng.integers(0, 20, (1, 3)), one) for one in actions]
-        sampled = engine.generate(prompts, 4, sampling, [FRAMES.forced(one) for one in actions], seed=step)
+        sampled = engine.generate(prompts, 4, sampling, [FRAMES.force_actions(one) for one in actions], seed=step)
         return [
             Episode([Row([given(prompts[g]), *s.segments()])], [float((s.tokens % 2).mean())], group=g)
             for g in range(3)

@@ -17,7 +17,7 @@ def test_filters_at_their_edges() -> None:
     def kept(**settings: object) -> list[int]:
         return [groups.index(g) for g in filters.keep(groups, FilterSettings(**settings))]  # type: ignore[arg-type]
 
-    assert [groups.index(g) for g in filters.varied(groups)] == [0, 2, 3] == kept(name="varied")
+    assert [groups.index(g) for g in filters.keep_varied(groups)] == [0, 2, 3] == kept(name="varied")
     assert kept(name="none") == [0, 1, 2, 3, 4] == kept(name="none", keep=0.1)
     # Of equal ones the first; one at least; parts are rounded to the nearest; groups without std never.
     assert kept(name="fraction", keep=0.4) == [0, 2] and kept(name="fraction", keep=0.01) == [2]

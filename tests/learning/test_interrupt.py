@@ -79,7 +79,7 @@ def test_a_signal_saves_the_step_and_the_rest_is_that_of_an_uninterrupted_run(
                 os.kill(os.getpid(), number)
 
         trained = None
-        with contextlib.suppress(KeyboardInterrupt), interrupt.handled():
+        with contextlib.suppress(KeyboardInterrupt), interrupt.handle():
             trained = training(folder, log, None)
         return logged, trained
 
@@ -139,9 +139,9 @@ def test_a_signal_waits_for_the_step_only_where_the_step_can_be_saved(tmp_path: 
 
     class Watched(Saving):
         @contextlib.contextmanager
-        def deferred(self) -> Iterator[None]:
+        def defer(self) -> Iterator[None]:
             entered.append(True)
-            with super().deferred():
+            with super().defer():
                 yield
 
     reinforced(tmp_path, lambda step, values: None, Watched(), async_rollout=ahead)
@@ -149,11 +149,11 @@ def test_a_signal_waits_for_the_step_only_where_the_step_can_be_saved(tmp_path: 
 
 
 def test_outside_training_and_the_second_time_a_signal_stops_at_once() -> None:
-    with pytest.raises(KeyboardInterrupt), interrupt.handled():
+    with pytest.raises(KeyboardInterrupt), interrupt.handle():
         os.kill(os.getpid(), signal.SIGTERM)
         raise AssertionError("not reached")
     saving = Saving()
-    with pytest.raises(KeyboardInterrupt), interrupt.handled(), saving.deferred():
+    with pytest.raises(KeyboardInterrupt), interrupt.handle(), saving.defer():
         os.kill(os.getpid(), signal.SIGINT)
         assert saving.due()
         os.kill(os.getpid(), signal.SIGINT)
@@ -163,7 +163,7 @@ def test_outside_training_and_the_second_time_a_signal_stops_at_once() -> None:
 
 def test_what_must_not_be_cut_in_two_is_finished_first(capfd: pytest.CaptureFixture[str]) -> None:
     done = []
-    with pytest.raises(KeyboardInterrupt), interrupt.handled(), interrupt.postponed():
+    with pytest.raises(KeyboardInterrupt), interrupt.handle(), interrupt.postpone():
         os.kill(os.getpid(), signal.SIGINT)
         done.append("loaded")
     assert done == ["loaded"] and capfd.readouterr().err == ""

@@ -529,8 +529,8 @@ def test_cut_replies_are_told_by_their_own_reason() -> None:
     ended = reply(2, finish_reason=FinishReason.TOKEN)
     given_cut = given([3])
     given_cut.finish_reason = FinishReason.LENGTH
-    assert loop.truncated(Episode([Row([given([1]), ended]), Row([given([1]), cut])]))
-    assert not loop.truncated(Episode([Row([given([1]), ended, given_cut])]))
+    assert loop.is_truncated(Episode([Row([given([1]), ended]), Row([given([1]), cut])]))
+    assert not loop.is_truncated(Episode([Row([given([1]), ended, given_cut])]))
     masked = examples_of(Episode([Row([given([1]), cut]), Row([given([1]), ended])]), RlSettings(mask_truncated=True))
     assert [e.weights["policy"].tolist() for e in masked] == [[0, 0], [0, 0]]
     assert [e.weights["kl"].tolist() for e in masked] == [[0, 1], [0, 1]]

@@ -21,6 +21,11 @@ def test_the_small_operations_are_what_autograd_finds() -> None:
         found_x, found_weight = elementwise.norm_backward(grad.clone(), x.detach(), weight.detach(), 0.3, extra)
         torch.testing.assert_close(found_x, by_x if extra is None else by_x + add)
         torch.testing.assert_close(found_weight, by_weight)
+    linear, bias = drawn(8, 6, seed=7).double(), drawn(8, seed=8).double()
+    torch.testing.assert_close(elementwise.normed_linear(x, weight, 0.3, linear, bias), normed @ linear.T + bias)
+    torch.testing.assert_close(elementwise.normed_linear(x, weight, 0.3, linear, None), normed @ linear.T)
+    left, right = (normed @ linear.T).chunk(2, -1)
+    torch.testing.assert_close(elementwise.normed_gate(x, weight, 0.3, linear), left * torch.sigmoid(left) * right)
     both = drawn(5, 8, seed=4).double().requires_grad_()
     gated = both[:, :4] * torch.sigmoid(both[:, :4]) * both[:, 4:]
     torch.testing.assert_close(elementwise.gate(both), gated)

@@ -176,7 +176,7 @@ def test_merging_needs_a_source_and_an_empty_place(tmp_path: Path) -> None:
     assert languages.merge(tmp_path / "base", tmp_path / "empty") == tmp_path / "empty"
     again = languages.load(str(tmp_path / "empty"))
     assert torch.equal(again.backbone.head_weight, base.backbone.head_weight)
-    assert languages.merged(again) is again
+    assert languages.merge_adapters(again) is again
 
 
 def test_an_adapter_has_the_settings_that_were_asked_for(tmp_path: Path) -> None:
@@ -210,11 +210,11 @@ def test_an_adapter_has_the_settings_that_were_asked_for(tmp_path: Path) -> None
         with_lora(make_tiny(), LoraSettings(targets=("q_proj", "lm_head")))
     language.save(tmp_path / "checkpoints" / "rl-x" / "step-000001" / "model")
     assert languages.is_adapter(str(tmp_path)) and not languages.is_adapter(str(tmp_path / "none"))
-    merged = languages.merged(language)
+    merged = languages.merge_adapters(language)
     assert all(p.requires_grad for p in merged.model.parameters()) and not hasattr(merged.model, "peft_config")
     language.model.get_base_model = lambda: SimpleNamespace(is_quantized=True)
     with pytest.raises(OneiroError, match="tiny is quantised"):
-        languages.merged(language)
+        languages.merge_adapters(language)
 
 
 def test_a_folder_says_what_is_wrong_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,7 +260,7 @@ class Unmade(nn.Module):
 def test_first_weights_are_our_own() -> None:
     """Norms 1, what a block adds 0, embeddings of spread 0.05, others of 1 / sqrt(width); all from a seed."""
     one, same, other = (
-        languages.initialised(Unmade, SimpleNamespace(hidden_size=100), seed) for seed in (3, 2**64 + 3, 4)
+        languages.initialise(Unmade, SimpleNamespace(hidden_size=100), seed) for seed in (3, 2**64 + 3, 4)
     )
     assert (one.norm.weight == 1).all() and not one.o_proj.weight.any() and not one.down_proj.weight.any()
     for name, std in (("embed", 0.05), ("up_proj", 0.1)):

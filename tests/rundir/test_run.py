@@ -220,7 +220,7 @@ def test_a_step_under_way_takes_from_the_time_left_and_not_from_the_rate(
 def test_a_stage_that_says_nothing_is_heard_of_now_and_then(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "EVERY", 0.2)
+    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.2)
     with Run.open(tmp_path, RECIPE) as run:
         run.stage("evaluate", lambda: time.sleep(0.7))
     said = capsys.readouterr().out.splitlines()
@@ -230,7 +230,7 @@ def test_a_stage_that_says_nothing_is_heard_of_now_and_then(
 def test_a_bar_that_does_not_move_says_so_and_its_stage_keeps_quiet(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "EVERY", 0.2)
+    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.2)
 
     def wait() -> None:
         with run.progress("episodes", total=9) as bar:

@@ -171,7 +171,7 @@ def test_a_signal_to_one_rank_stops_all_after_the_same_step() -> None:
     def work() -> tuple[int, list[int]]:
         saving, saved = interrupt.Saving(), list[int]()
         try:
-            with interrupt.handled(), saving.deferred():
+            with interrupt.handle(), saving.defer():
                 for step in range(10):
                     if step == 3 and distributed.rank() == 1:
                         os.kill(os.getpid(), signal.SIGTERM)

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from oneiro.cli import app
 from oneiro.runtime import download as room
-from oneiro.runtime import progress, sources
+from oneiro.runtime import progress
 from oneiro.runtime.download import Unreachable, download
 from oneiro.runtime.errors import OneiroError
 
@@ -169,15 +169,15 @@ def test_a_web_page_is_not_the_file(server: Server, tmp_path: Path) -> None:
     assert not (tmp_path / "data.bin").exists()
 
 
-def source(url: str) -> sources.Source:
-    file = sources.File("data.bin", url, 10**6, SHA256)
-    return sources.Source("toy", "bytes", "https://example.org", "MIT", len(BODY), (file,), "oneiro use {folder}")
+def source(url: str) -> room.Source:
+    file = room.File("data.bin", url, 10**6, SHA256)
+    return room.Source("toy", "bytes", "https://example.org", "MIT", len(BODY), (file,), "oneiro use {folder}")
 
 
 def test_the_command_downloads_and_says_what_comes_next(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "load_sources", lambda: {"toy": source(server.url)})
+    monkeypatch.setattr(room, "load_sources", lambda: {"toy": source(server.url)})
     done = CliRunner().invoke(app, ["data", "get", "toy", "--out", str(tmp_path / "toy")])
     assert done.exit_code == 0, done.output
     assert (tmp_path / "toy" / "data.bin").read_bytes() == BODY
@@ -188,9 +188,9 @@ def test_a_server_that_hangs_is_named_in_the_meantime(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first connection gets no answer in time, the second one the file."""
-    monkeypatch.setattr(progress, "EVERY", 0.1)
+    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.1)
     monkeypatch.setattr(room, "SILENCE_S", 0.35)
-    monkeypatch.setattr(sources, "load_sources", lambda: {"toy": source(server.url)})
+    monkeypatch.setattr(room, "load_sources", lambda: {"toy": source(server.url)})
     answer, asked = server.answer, []
 
     def late(request: BaseHTTPRequestHandler) -> None:
@@ -208,19 +208,19 @@ def test_a_server_that_hangs_is_named_in_the_meantime(
 def test_an_unreachable_source_says_where_the_file_goes(server: Server, tmp_path: Path) -> None:
     gone = source(server.url.replace("data.bin", "gone.bin"))
     with pytest.raises(OneiroError, match=r"answers 404.*https://example\.org .*put it at .*toy/data\.bin") as error:
-        list(sources.fetch_files(gone, tmp_path / "toy"))
+        list(room.fetch_files(gone, tmp_path / "toy"))
     assert "\n" not in str(error.value)
 
 
 def test_nobody_at_the_address_is_one_line_too(tmp_path: Path) -> None:
     with pytest.raises(OneiroError, match=r"refused.*put it at"):
-        list(sources.fetch_files(source("http://127.0.0.1:9/data.bin"), tmp_path))
+        list(room.fetch_files(source("http://127.0.0.1:9/data.bin"), tmp_path))
 
 
 def test_more_than_the_disk_holds_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
-    huge = sources.Source("huge", "", "", "", 10**18, source("http://127.0.0.1:9/data.bin").files, "")
+    huge = room.Source("huge", "", "", "", 10**18, source("http://127.0.0.1:9/data.bin").files, "")
     with pytest.raises(OneiroError, match="free: choose another --out"):
-        list(sources.fetch_files(huge, tmp_path / "not" / "yet"))
+        list(room.fetch_files(huge, tmp_path / "not" / "yet"))
 
 
 def test_the_list_names_every_source_with_its_licence() -> None:
@@ -233,11 +233,11 @@ def test_the_list_names_every_source_with_its_licence() -> None:
 
 def test_a_wrong_name_names_the_nearest() -> None:
     with pytest.raises(OneiroError, match="did you mean 'gsm8k'"):
-        sources.find_source("gsm8")
+        room.find_source("gsm8")
 
 
 def test_sources_are_encrypted_named_and_checked_in_form() -> None:
-    for known in sources.load_sources().values():
+    for known in room.load_sources().values():
         names = [file.name for file in known.files]
         assert len(set(names)) == len(names) and known.page.startswith("https://")
         for file in known.files:
@@ -246,7 +246,7 @@ def test_sources_are_encrypted_named_and_checked_in_form() -> None:
 
 
 def test_shards_take_the_descriptions_and_so_many_files() -> None:
-    bridge = sources.find_source("bridge")
+    bridge = room.find_source("bridge")
     assert len(bridge.files) == 2 + 1024 + 128
     assert [file.name for file in bridge.select(2)] == [
         "dataset_info.json",
@@ -254,4 +254,4 @@ def test_shards_take_the_descriptions_and_so_many_files() -> None:
         "bridge_dataset-train.tfrecord-00000-of-01024",
         "bridge_dataset-train.tfrecord-00001-of-01024",
     ]
-    assert len(sources.find_source("gsm8k").select(1)) == 2
+    assert len(room.find_source("gsm8k").select(1)) == 2

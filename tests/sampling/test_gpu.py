@@ -16,10 +16,13 @@ from oneiro.learning.example import Example
 from oneiro.learning.filters import FilterSettings
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.loop import Callbacks, RlSettings, actor_of, reinforce
+from oneiro.models import elementwise
 from oneiro.models.admission import admit, backbone_of
-from oneiro.models.attention import PrefixGroups
+from oneiro.models.attention import PrefixGroups, Rule
 from oneiro.models.heads import OutputHead
+from oneiro.sampling.decode_batch import gpu_kernels
 from oneiro.sampling.engine import Engine, SamplingSettings
+from oneiro.sampling.prompt_store import ContinueStored, PromptStore
 from tests.conftest import make_tiny
 from tests.learning.test_learner import gradients
 
@@ -96,6 +99,73 @@ def test_graph_decoding_agrees_with_the_learner(dtype: torch.dtype, mean: float,
     assert found.mean() < mean and found.max() < largest
 
 
+def rows_of_groups(engine: Engine, n: int, **sampling: object) -> list[Row]:
+    """Several lengths, equal prompts, and some that share only a beginning, as later turns of a game do."""
+    rng = np.random.default_rng(0)
+    one, two, three = (rng.integers(5, 300, length) for length in (300, 170, 64))
+    turns = [np.concatenate([one[:200], rng.integers(5, 300, length)]) for length in (1, 30, 90, 30)]
+    prompts = [one, two, rng.integers(5, 300, 3), three, *turns, two]
+    sampled = engine.generate(prompts, n, SamplingSettings(max_tokens=70, **sampling), seed=1)  # type: ignore[arg-type]
+    return [Row([given(p), *s.segments()]) for p, group in zip(prompts, sampled, strict=True) for s in group]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("dtype", "mean", "largest"), [(torch.float32, 1e-3, 2e-2), (torch.bfloat16, 0.03, 0.5)])
+def test_shared_prompts_agree_with_the_learner(dtype: torch.dtype, mean: float, largest: float, family: str) -> None:
+    """More samples than slots, each as long as it comes: rows move, and prompts are stored anew."""
+    made = language(dtype, family)
+    engine = Engine(made, max_batch_size=40, share_from=64)
+    found = np.concatenate([gaps(made, rows_of_groups(engine, n)) for n in (18, 1)])
+    assert engine._batch is not None and engine._batch.store is not None and engine._batch.store.used
+    assert len(found) > 2000
+    assert found.mean() < mean and found.max() < largest
+
+
+@pytest.mark.parametrize("sampling", [{}, {"temperature": 0.7, "stop": ("e", "1")}, {"top_k": 5}])
+def test_shared_prompts_are_sampled_as_in_the_plain_way(sampling: dict[str, object]) -> None:
+    made = language(torch.float32)
+    for n in (18, 1):
+        shared, plain = (
+            rows_of_groups(Engine(made, max_batch_size=64, share_from=least), n, **sampling) for least in (64, 0)
+        )
+        same = [len(a) == len(b) and bool((a.tokens == b.tokens).all()) for a, b in zip(shared, plain, strict=True)]
+        assert np.mean(same) > 0.85  # a tie broken by rounding may turn one row
+
+
+@pytest.mark.parametrize(("dim", "group"), [(16, 1), (64, 3), (128, 7), (64, 20)])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_kernels_of_shared_prompts_are_their_plain_form(dim: int, group: int, dtype: torch.dtype) -> None:
+    """Prompts that end inside, at and past the edges of chunks and blocks; a tile nobody uses; rows of no prompt."""
+    close = 2e-2 if dtype is torch.float32 else 4e-2  # tensor cores round float32, too
+    torch.manual_seed(0)
+    heads, rows, capacity, lengths = 2, 45, 40, [300, 128, 1, 255]
+    members = max(1, min(16, 128 // group))
+    store = object.__new__(PromptStore)
+    store.kv_cache = [tuple(torch.randn(4, heads, 320, dim, device="cuda", dtype=dtype) for _ in range(2))]  # type: ignore[list-item]
+    store.length = torch.tensor(lengths, device="cuda")
+    place = torch.arange(rows) % 5  # the fifth has none
+    store.start = torch.tensor([*lengths, 0], device="cuda")[place.cuda()]
+    tiles = [(p, part.tolist()) for p in range(4) for part in torch.nonzero(place == p)[:, 0].split(members)]
+    store.tile_prompt = torch.tensor([p for p, _ in tiles] + [-1], dtype=torch.int32, device="cuda")
+    seats = [part + [-1] * (members - len(part)) for _, part in tiles] + [[-1] * members]
+    store.tile_rows = torch.tensor(seats, dtype=torch.int32, device="cuda")
+    position = store.start + torch.randint(0, capacity, (rows,), device="cuda")
+    cache = [torch.randn(rows, heads, capacity, dim, device="cuda", dtype=dtype) for _ in range(2)]
+    query = torch.randn(rows, heads * group, 1, dim, device="cuda", dtype=dtype)
+    new = [torch.randn(rows, heads, 1, dim, device="cuda", dtype=dtype) for _ in range(2)]
+    sinks = torch.randn(heads * group, device="cuda")
+    for rule in (Rule(), Rule(50, 2.0, sinks)):
+        for chunk in (128, 320):
+            store._tiles = len(store.tile_prompt), chunk
+            results = []
+            for kernels in (gpu_kernels(query.device, dim), None):
+                own = cache[0].clone(), cache[1].clone()
+                mixed = ContinueStored([own], position, store, kernels)(0, query, new[0], new[1], rule)
+                results.append((mixed, *own))
+            for kernel, plain in zip(*results, strict=True):
+                torch.testing.assert_close(kernel.float(), plain.float(), rtol=close, atol=close)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_model_on_a_gpu_is_admitted_in_float32(family: str) -> None:
     admit(random_model(torch.bfloat16, family))
@@ -106,6 +176,24 @@ def test_every_way_to_draw_agrees_with_the_learner(sampling: dict[str, float]) -
     made = language(torch.float32)
     found = gaps(made, rows(Engine(made, max_batch_size=16), **sampling))
     assert found.mean() < 1e-3 and found.max() < 2e-2
+
+
+@pytest.mark.parametrize(("rows", "width", "columns"), [(1, 64, 40), (33, 200, 96), (256, 576, 960)])
+def test_a_norm_inside_a_product_is_a_norm_before_it(rows: int, width: int, columns: int) -> None:
+    torch.manual_seed(0)
+    fused, plain = elementwise.on("cuda"), elementwise.on("cpu")
+    assert fused is not plain
+    x, norm = torch.randn(rows, 1, width, device="cuda") * 3, torch.randn(width, device="cuda")
+    linear, bias = torch.randn(columns, width, device="cuda") * width**-0.5, torch.randn(columns, device="cuda")
+    low = [tensor.bfloat16() for tensor in (x, norm, linear, bias)]
+    x, norm, linear, bias = (tensor.float() for tensor in low)
+    pairs = [
+        (fused.normed_linear(*low[:2], 1e-5, low[2], low[3]), plain.normed_linear(x, norm, 1e-5, linear, bias)),
+        (fused.normed_linear(*low[:2], 1e-5, low[2], None), plain.normed_linear(x, norm, 1e-5, linear, None)),
+        (fused.normed_gate(low[0][:, 0], low[1], 1e-5, low[2]), plain.normed_gate(x[:, 0], norm, 1e-5, linear)),
+    ]
+    for found, expected in pairs:
+        torch.testing.assert_close(found.float(), expected, rtol=3e-2, atol=3e-2)
 
 
 def test_the_loss_head_agrees_with_its_plain_form() -> None:

@@ -16,6 +16,8 @@ from oneiro.tasks import base
 from oneiro.tasks.base import LearnedWorld, Malformed, Predictor
 from oneiro.tasks.grid.model import LearnedFrozenLake, TrueLake
 from oneiro.tasks.grid.predictor import GridPredictor
+from oneiro.tasks.rules.physics import PhysicsPredictor
+from oneiro.tasks.rules.physics_data import CaseSampler
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
 from oneiro.tasks.textgame.rollout import true_predictor
 from oneiro.tasks.textgame.world import LearnedTextGame
@@ -42,7 +44,7 @@ class Subject:
     garbage: list[Any]
 
 
-@pytest.fixture(scope="module", params=["text-game", "web-page", "grid", "video"])
+@pytest.fixture(scope="module", params=["text-game", "web-page", "grid", "physics", "video"])
 def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Subject:
     if request.param == "text-game":
         task = TextGamePredictor(TextGamePredictorConfig(rules="none", reward="shaped"))
@@ -55,6 +57,9 @@ def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         lake = FrozenLake(FrozenLakeConfig(view="spaced"))
         steps = [step for seed in range(4) for step in walk(lake, seed, np.random.default_rng(seed))]
         return Subject(GridPredictor(), steps, ["", "P", "G" * 10_000, "\ud800", steps[0].state + "\n_"])
+    if request.param == "physics":
+        drawn = list(map(CaseSampler("train", 0, context=(0, 4)), range(24)))
+        return Subject(PhysicsPredictor(), drawn, ["", " ", "UUUUU", "UD", "U R", "U" * 10_000, "\ud800"])
     folder = tmp_path_factory.mktemp("pucks")
     puck.record(folder, 6, 12, 16, seed=0)
     episodes = open_episodes(folder, every=3)

@@ -9,7 +9,7 @@ import pytest
 from oneiro.worlds import make
 from oneiro.worlds.base import NEITHER, World, canonical_key, in_split, level_key
 from oneiro.worlds.baselines import ceiling, level_optima, random_success
-from oneiro.worlds.levels import REPEATS, distinct_seeds
+from oneiro.worlds.levels import MAX_REPEATS, distinct_seeds
 
 SYMMETRIC = ("frozen-lake", "sokoban", "sokoban:two-boxes", "sudoku", "sudoku:hard", "2048", "2048:3x3")
 
@@ -81,7 +81,7 @@ class Same(World):
 def test_the_search_for_distinct_levels_ends() -> None:
     Same.resets = 0
     assert distinct_seeds(Same, "eval", 2, first_seed=7) == [7]
-    assert Same.resets == REPEATS + 1
+    assert Same.resets == MAX_REPEATS + 1
 
 
 def test_a_world_without_symmetries_is_known_by_its_keys() -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from oneiro.worlds import make
 from oneiro.worlds.grid.sudoku.views import read_action
-from oneiro.worlds.puzzle.answer import right
-from oneiro.worlds.puzzle.expression import parse
+from oneiro.worlds.puzzle.countdown import parse
+from oneiro.worlds.puzzle.math_qa import right
 from oneiro.worlds.robot.drawer import read_action as read_movement
 
 REPLIES = 100_000

@@ -18,7 +18,7 @@ from oneiro.agents.game import Game
 from oneiro.agents.policies import ModelPolicy, ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts, play
-from oneiro.episode import Episode, FinishReason, lost
+from oneiro.episode import Episode, FinishReason, describe_errors
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.report.episodes import record
@@ -99,7 +99,7 @@ def test_an_episode_is_the_same_in_a_worker(place: int | str, name: str, setting
     here = play(choice.maker(), planned, policy, PLAIN, seed=3)
     there = play(choice.episode_maker(), planned, policy, PLAIN, seed=3)
     assert records(there) == records(here)
-    assert lost(here) is None and len({str(one["turns"]) for one in records(here)}) > 1
+    assert describe_errors(here) is None and len({str(one["turns"]) for one in records(here)}) > 1
 
 
 def test_a_worker_world_answers_as_the_world_it_holds() -> None:
@@ -175,7 +175,9 @@ def test_a_killed_worker_costs_one_episode_and_is_replaced(place: int | str) -> 
     assert [episode.seed for episode in broken if episode.finish_reason is FinishReason.ERROR] == [1]
     assert [one for one in records(broken) if one["seed"] != 1] == [one for one in records(whole) if one["seed"] != 1]
     assert pool.restarts == before + 1 and "a worker died" in broken[1].info["error"]
-    assert lost(broken) is not None and records(play(make, planned, Killer(-1, kill), PLAIN)) == records(whole)
+    assert describe_errors(broken) is not None and records(play(make, planned, Killer(-1, kill), PLAIN)) == records(
+        whole
+    )
 
 
 class Impatient(ScriptedPolicy):

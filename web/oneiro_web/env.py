@@ -8,9 +8,11 @@ the databases and the answer; the page never tells it anything.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,8 +35,8 @@ from oneiro_web.templates.script import Lost, Script, View
 from oneiro_web.traffic import RecordedWeb
 from oneiro_web.urls import Places
 
-CONTENTS = 64
-"""Seeds of content. One in eight belongs to the evaluation split, decided by `oneiro_web.base.in_split`."""
+TRAINED_CONTENTS, TESTED_CONTENTS = 64, 48
+"""Seeds of content in each split. What an interval over tests means depends on how many contents stand behind them."""
 
 
 class WebConfig(BrowserConfig):
@@ -204,6 +206,8 @@ class WebEnv(BrowserEnv):
             return None
         wording = int(rng.integers(len(template.intents))) if self.config.paraphrase else 0
         level = Level(template, content, slots, wording)
+        if not template.held_out and not intent_in(level.task.intent, self.split):
+            return None
         return None if template.leaks(level.task) else level
 
     def _draw_from_file(self, rng: np.random.Generator) -> Task:
@@ -279,10 +283,20 @@ def file_tasks(path: str, sites: tuple[str, ...]) -> tuple[Task, ...]:
 
 @cache
 def contents_in(split: str | None) -> tuple[int, ...]:
-    """The seeds of content of a split."""
-    found = tuple(content for content in range(CONTENTS) if in_split(level_key(f"web content {content}"), split))
-    assert found
-    return found
+    """The seeds of content of a split; without one, of both."""
+    if split is None:
+        return tuple(sorted((*contents_in("train"), *contents_in("eval"))))
+    own = (content for content in count() if in_split(level_key(f"web content {content}"), split))
+    return tuple(islice(own, TESTED_CONTENTS if split == "eval" else TRAINED_CONTENTS))
+
+
+def intent_in(intent: str, split: str | None) -> bool:
+    """Whether tasks of a split may have this intent: half of all intents are trained on and half are tested, so that no
+    test asks for what training asked for, whatever the content. Templates that are held out need no such rule.
+    """
+    words = re.sub(r"\W+", " ", intent.lower()).strip()
+    tested = int(level_key(f"web intent {words}")[-1], 16) % 2 == 0
+    return split is None or tested == (split == "eval")
 
 
 @cache

@@ -15,7 +15,7 @@ from oneiro import cli, worlds
 from oneiro.agents.game import Game
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts, play
-from oneiro.episode import lost
+from oneiro.episode import describe_errors
 from oneiro.report.episodes import record
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
@@ -56,7 +56,7 @@ def test_episodes_in_chromium_are_those_of_the_text_browser() -> None:
     expected = play(text.maker(), planned, recorder, PLAIN)
     policy = Recorded(recorder.said)
     found = play(real.maker(), planned, policy, PLAIN, concurrency=3)
-    assert lost(found) is None
+    assert describe_errors(found) is None
     assert [record(episode) for episode in found] == [record(episode) for episode in expected]
     assert policy.sizes[:2] == [2, 1]
 

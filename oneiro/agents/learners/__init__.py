@@ -24,7 +24,7 @@ class Repeat(ABC):
     def seed(self) -> int:
         return seeds.derive(self.recipe.seed, "repeat", self.number)
 
-    def named(self, stage: str) -> str:
+    def name_stage(self, stage: str) -> str:
         return f"{stage}-{self.number}"
 
     @abstractmethod

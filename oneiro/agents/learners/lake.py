@@ -78,7 +78,7 @@ def steps_in(records: Sequence[dict[str, Any]]) -> int:
 
 def policy_row(chat: ChatFormat, state: str, action: str) -> Row:
     """A state, and the action to be learned in it."""
-    return chat.answered(chat.opening(state), f"<answer>{action}</answer>")
+    return chat.answer_row(chat.opening(state), f"<answer>{action}</answer>")
 
 
 REPLY = SamplingSettings(max_tokens=12)
@@ -103,20 +103,20 @@ class LakeLearner(Repeat):
     stages: Sequence[str] = ("play", "world-model", "policy")
 
     def learn(self) -> None:
-        self.run.stage(self.named("play"), self.play)
-        self.run.stage(self.named("world-model"), self.learn_model)
-        self.run.stage(self.named("policy"), self.learn_policy)
+        self.run.stage(self.name_stage("play"), self.play)
+        self.run.stage(self.name_stage("world-model"), self.learn_model)
+        self.run.stage(self.name_stage("policy"), self.learn_policy)
 
     def play(self) -> dict[str, Any]:
         world = lake_of(self.recipe)()
         first = seeds.derive(self.seed, "levels")
         levels = range(first, first + self.recipe.play.levels)
         records = list(random_play(world, levels, "train", self.seed))
-        self.run.episodes(self.named("play"), 0, records)
+        self.run.episodes(self.name_stage("play"), 0, records)
         return {"steps": steps_in(records), "success": float(np.mean([record["success"] for record in records]))}
 
-    def played(self) -> list[dict[str, Any]]:
-        return list(read_lines(self.run.path / "episodes" / f"{self.named('play')}-000000.jsonl.gz"))
+    def read_play(self) -> list[dict[str, Any]]:
+        return list(read_lines(self.run.path / "episodes" / f"{self.name_stage('play')}-000000.jsonl.gz"))
 
     @property
     def predictor(self) -> GridPredictor:
@@ -131,7 +131,7 @@ class LakeLearner(Repeat):
 
     def learn_model(self) -> dict[str, Any]:
         """SFT of the next state on every distinct step of the play."""
-        cases = transitions(self.played())
+        cases = transitions(self.read_play())
         language = self.tiny("world model", cases)
         GridMetadata(task=self.predictor.config, sampling=self.recipe.sampling).write(language)
         rows = true_rows(self.predictor, ChatFormat(language.tokenizer), cases)
@@ -139,7 +139,7 @@ class LakeLearner(Repeat):
 
     def learn_policy(self) -> dict[str, Any]:
         """SFT of the best actions that the play knows of: a policy from the same data, and its rewards besides."""
-        records = self.played()
+        records = self.read_play()
         language = self.tiny("policy", transitions(records))
         AgentMetadata(world=self.recipe.world, dialogue=self.policy_dialogue, sampling=REPLY, response_prefix="").write(
             language
@@ -151,7 +151,7 @@ class LakeLearner(Repeat):
         return self._supervise("policy", language, rows, self.recipe.policy)
 
     def _supervise(self, name: str, language: LanguageModel, rows: list[Row], settings: SftSettings) -> dict[str, Any]:
-        stage, seed = self.named(name), seeds.derive(self.seed, name)
+        stage, seed = self.name_stage(name), seeds.derive(self.seed, name)
         steps = stages.supervise(self.run, stage, stage.replace("-", " "), language, rows, [], settings, seed)
         return {"rows": len(rows), "steps": steps}
 

@@ -34,7 +34,7 @@ from oneiro.tasks.webpage.dynamics import BrowsedPage, NextPages, pages_in
 from oneiro.tasks.webpage.model import TEXTS, WebPageMetadata, WebPageModel, create_tiny
 from oneiro.tasks.webpage.parquet import read_parquet, write_parquet
 from oneiro.tasks.webpage.predictor import WebPagePredictor, WebPagePredictorConfig
-from oneiro.tasks.webpage.record import RecordedWeb
+from oneiro.tasks.webpage.record import RecordingWeb
 from oneiro.tasks.webpage.slot_model import SlotModel
 from oneiro.tasks.webpage.state import PageTransition
 from oneiro.worlds.baselines import mixture
@@ -129,15 +129,15 @@ class LanguageModels:
         return WebPagePredictor(self.recipe.task)
 
     def _weights(self, stage: str) -> LanguageModel:
-        return self._named(stages.weights_after(self.run, [stage], self.recipe.model))
+        return self._with_metadata(stages.weights_after(self.run, [stage], self.recipe.model))
 
     def _base(self, cases: Sequence[PageTransition]) -> LanguageModel:
         if self.recipe.model.name != "tiny":
-            return self._named(languages.load(self.recipe.model))
+            return self._with_metadata(languages.load(self.recipe.model))
         seed = seeds.derive(self.seed, "page model")
-        return self._named(create_tiny(self.recipe.model, self._task, cases[:TEXTS], seed))
+        return self._with_metadata(create_tiny(self.recipe.model, self._task, cases[:TEXTS], seed))
 
-    def _named(self, language: LanguageModel) -> LanguageModel:
+    def _with_metadata(self, language: LanguageModel) -> LanguageModel:
         """With what travels beside the weights."""
         return WebPageMetadata(task=self.recipe.task, sampling=self.recipe.sampling).write(language)
 
@@ -169,14 +169,14 @@ def policy_dialogue(recipe: WebRecipe) -> DialogueSettings:
     )
 
 
-def recorded(
+def record_episodes(
     recipe: WebRecipe, planned: Sequence[Attempt], policy: Policy, seed: int
 ) -> tuple[list[Episode], list[Steps]]:
     """Attempts in the true web, with every step."""
-    config, worlds = config_of(recipe), list[RecordedWeb]()
+    config, worlds = config_of(recipe), list[RecordingWeb]()
 
-    def make_world() -> RecordedWeb:
-        worlds.append(RecordedWeb(config))
+    def make_world() -> RecordingWeb:
+        worlds.append(RecordingWeb(config))
         return worlds[-1]
 
     with distributed.local():  # each rank needs the steps of all worlds
@@ -184,7 +184,7 @@ def recorded(
     return episodes, [list(world.steps) for world in worlds]
 
 
-def browsed(steps: Sequence[PageTransition]) -> list[tuple[BrowsedPage, str]]:
+def browsed_pages(steps: Sequence[PageTransition]) -> list[tuple[BrowsedPage, str]]:
     """An episode as who acted in it saw it: pages with what led to them, and the action on each."""
     views, past = [], tuple[str, ...]()
     for step in steps:
@@ -202,7 +202,7 @@ def as_turns(episodes: Sequence[Steps]) -> list[dict[str, str]]:
             "reply": replies.write([action], think=False),
         }
         for steps in episodes
-        for state, action in browsed(steps)
+        for state, action in browsed_pages(steps)
     ]
 
 
@@ -210,7 +210,7 @@ def by_episode(cases: Sequence[PageTransition]) -> list[Steps]:
     return [list(steps) for _, steps in groupby(cases, key=lambda case: case.episode)]
 
 
-def succeeded(steps: Sequence[PageTransition]) -> bool:
+def is_success(steps: Sequence[PageTransition]) -> bool:
     return bool(steps) and steps[-1].reward >= 1.0
 
 
@@ -221,8 +221,8 @@ class WebLearner(Repeat):
     stages: Sequence[str] = ("policy", "play", "world-model")
 
     def learn(self) -> None:
-        self.run.stage(self.named("policy"), self.learn_policy)
-        self.run.stage(self.named("play"), self.play)
+        self.run.stage(self.name_stage("policy"), self.learn_policy)
+        self.run.stage(self.name_stage("play"), self.play)
         self.run.stage(self.model_stage, self.learn_model)
 
     # The policy
@@ -231,10 +231,10 @@ class WebLearner(Repeat):
         """SFT of a linear policy on the oracle's actions."""
         oracle = ScriptedPolicy(mixture(1.0), (1, 1), think=False, world_model=False)
         planned = attempts(self.recipe.play.demonstrations, 1, "train", seeds.derive(self.seed, "demonstrations"))
-        _, shown = recorded(self.recipe, planned, oracle, self.seed)
+        _, shown = record_episodes(self.recipe, planned, oracle, self.seed)
         self.write(self.file("demonstrations"), shown)
         policy = LinearPolicy()
-        updates = self.imitate(policy, shown, self.named("policy"))
+        updates = self.imitate(policy, shown, self.name_stage("policy"))
         self.save_policy(self.checkpoint("policy"), policy)
         return {"updates": updates, "steps": sum(map(len, shown))}
 
@@ -270,13 +270,13 @@ class WebLearner(Repeat):
         settings = self.recipe.play
         planned = attempts(settings.episodes, 1, "train", seeds.derive(self.seed, "tasks"))
         policy = self.policy(settings.temperature)
-        episodes, steps = recorded(self.recipe, planned, policy, seeds.derive(self.seed, "play"))
+        episodes, steps = record_episodes(self.recipe, planned, policy, seeds.derive(self.seed, "play"))
         self.write(self.file("play"), steps)
         success = sum(episode.success for episode in episodes) / len(episodes)
         return {"steps": sum(map(len, steps)), "success": success}
 
     def file(self, name: str) -> Path:
-        return self.run.path / "data" / f"{self.named(name)}.parquet"
+        return self.run.path / "data" / f"{self.name_stage(name)}.parquet"
 
     def write(self, path: Path, episodes: Sequence[Steps]) -> None:
         task = WebPagePredictor(WebPagePredictorConfig(brief=True))
@@ -297,7 +297,7 @@ class WebLearner(Repeat):
 
     @property
     def model_stage(self) -> str:
-        return self.named("world-model")
+        return self.name_stage("world-model")
 
     @property
     def steps(self) -> Steps:
@@ -305,4 +305,4 @@ class WebLearner(Repeat):
         return [*self.read("demonstrations"), *self.read("play")]
 
     def checkpoint(self, name: str) -> Path:
-        return self.run.path / "checkpoints" / self.named(name)
+        return self.run.path / "checkpoints" / self.name_stage(name)

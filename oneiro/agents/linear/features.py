@@ -12,19 +12,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from oneiro.agents.pages import NODE, unquoted
+from oneiro.agents.pages import NODE, unquote
 
 ENDING = re.compile(r"(?:ings?|ed|es|s|e)$")
 """What a word loses before it is compared: 'stars' and 'star', 'removed' and 'remove'."""
-SMALL = frozenset(
+STOP_WORDS = frozenset(
     re.findall(
         r"\w+", "and are did does for from has have how into its of or that the this was what when which who with"
     )
 )
 """Words that ask for nothing."""
-REMEMBERED = 1 << 14
+CACHED_TEXTS = 1 << 14
 """Texts whose words are kept: pages of a site repeat them."""
-FAR = 3
+MAX_PLACES_BEHIND = 3
 """Elements of a kind behind a name; later ones count as this."""
 DATE = re.compile(r"\b[A-Z][a-z]{2} \d{1,2}, \d{4}\b|\b\d{4}-\d\d-\d\d\b")
 COUNT = re.compile(r"(?:^|· )(\d[\d,.]*) ([a-z]+)")
@@ -32,7 +32,7 @@ COUNT = re.compile(r"(?:^|· )(\d[\d,.]*) ([a-z]+)")
 
 
 @dataclass(frozen=True)
-class Element:
+class PageElement:
     """A named node of the page, and where it stands."""
 
     number: str
@@ -49,25 +49,25 @@ class Element:
     """Whether it is in the first row of a table."""
 
 
-def named(intent: str) -> list[str]:
+def names_in(intent: str) -> list[str]:
     """What an intent calls by name, in order: quotes, paths, names, numbers."""
     words = r"[A-Z][\w'&/.-]*(?: (?:[A-Z&(][\w'&/.)-]*|of|\(\d\)))*"
     pattern = (
         rf'"([^"]{{2,}})"|\b(\w[\w.-]*/[\w.-]+)|(?<!^)\b(\d+ {words})|(?<!^)(?<![.?!:] )\b({words})'
         r"|\b(\d[\d-]{2,})\b|\b([a-z]+\d+)\b"
     )
-    found = [next(part for part in match if part).rstrip(".,?") for match in re.findall(pattern, intent)]
-    return [name for name in dict.fromkeys(found) if len(name) > 1][:4]
+    names = [next(part for part in match if part).rstrip(".,?") for match in re.findall(pattern, intent)]
+    return [name for name in dict.fromkeys(names) if len(name) > 1][:4]
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=CACHED_TEXTS)
 def stems(text: str) -> frozenset[str]:
     """The words of a text that say something, without their endings."""
     words = re.findall(r"[a-z]{2,}", text.lower())
-    return frozenset(ENDING.sub("", word) if len(word) > 4 else word for word in words if word not in SMALL)
+    return frozenset(ENDING.sub("", word) if len(word) > 4 else word for word in words if word not in STOP_WORDS)
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=CACHED_TEXTS)
 def plain(text: str) -> str:
     """Letters and digits only, in lower case."""
     return "".join(re.findall(r"[a-z0-9]+", text.lower()))
@@ -90,7 +90,7 @@ def kind_of(text: str) -> str:
     return "words" if len(text) < 25 else "long"
 
 
-class Page:
+class PageFeatures:
     """A page as the agent reads it, for one intent."""
 
     def __init__(self, state: str, past: Sequence[str]) -> None:
@@ -98,23 +98,23 @@ class Page:
         self.past = past
         self.intent = next((line.removeprefix("Task: ") for line in lines if line.startswith("Task: ")), "")
         self.address = next((line.removeprefix("URL: ") for line in lines if line.startswith("URL: ")), "")
-        self.names = named(self.intent)
+        self.names = names_in(self.intent)
         rest = self.intent
         for name in self.names:
             rest = rest.replace(name, " ")
-        self.asked = stems(rest)
+        self.intent_words = stems(rest)
         self.plain_names = [plain(name) for name in self.names]
         self.elements = list(self._read(lines))
         self._general: dict[str, list[str]] = {}
 
-    def _read(self, lines: Sequence[str]) -> Iterator[Element]:
+    def _read(self, lines: Sequence[str]) -> Iterator[PageElement]:
         before, headers, column, rows, inside = "", list[str](), -1, 0, False
         since: dict[str, int] | None = None
         for line in lines:
-            if (found := NODE.fullmatch(line)) is None:
+            if (node := NODE.fullmatch(line)) is None:
                 continue
-            number, role, quoted, properties = found.groups()
-            name = " ".join(unquoted(quoted).split())
+            number, role, quoted, properties = node.groups()
+            name = " ".join(unquote(quoted).split())
             if role in ("main", "contentinfo"):
                 inside = role == "main"
             elif role == "table":
@@ -133,8 +133,8 @@ class Page:
                 behind = "-"
             else:
                 since[role] = since.get(role, 0) + 1
-                behind = str(min(since[role], FAR))
-            yield Element(number, role, name, properties, label, behind, inside, in_table and rows == 1)
+                behind = str(min(since[role], MAX_PLACES_BEHIND))
+            yield PageElement(number, role, name, properties, label, behind, inside, in_table and rows == 1)
             if name:
                 before = name
 
@@ -151,7 +151,7 @@ class Page:
 
     def wanted(self, name: str) -> str:
         """How many of a name's words are asked for."""
-        return overlap(stems(name), self.asked)
+        return overlap(stems(name), self.intent_words)
 
     @cached_property
     def title(self) -> str:
@@ -170,15 +170,17 @@ class Page:
     @cached_property
     def arrived(self) -> str:
         """How many of the intent's names stand in the title, the address or a heading."""
-        said = plain(" ".join([self.address, *(e.name for e in self.elements if e.role in ("RootWebArea", "heading"))]))
-        count = sum(name in said for name in self.plain_names)
+        titles = plain(
+            " ".join([self.address, *(e.name for e in self.elements if e.role in ("RootWebArea", "heading"))])
+        )
+        count = sum(name in titles for name in self.plain_names)
         return "none" if not count else "all" if count == len(self.names) else "some"
 
     @cached_property
     def shown(self) -> str:
         """Whether an element of the page is one of the intent's names, or has one."""
-        said = {self.called(e.name) for e in self.elements if e.role in ("link", "cell", "heading", "button")}
-        return "is" if "is" in said else "has" if "has" in said else "no"
+        matches = {self.called(e.name) for e in self.elements if e.role in ("link", "cell", "heading", "button")}
+        return "is" if "is" in matches else "has" if "has" in matches else "no"
 
     @cached_property
     def left(self) -> str:
@@ -211,11 +213,11 @@ class Page:
         ]
         return self._general[kind]
 
-    def click(self, e: Element) -> list[str]:
+    def click(self, e: PageElement) -> list[str]:
         """Cues of a click on an element."""
         wanted, called, here = self.wanted(e.name), self.called(e.name), self.here(e.name)
         chosen = "selected: True" in e.properties
-        many = min(2, len(stems(e.name) & self.asked))
+        many = min(2, len(stems(e.name) & self.intent_words))
         return [
             f"click {e.role} wanted {wanted} {here} {chosen}",
             f"click {e.role} wanted {wanted} inside {e.inside} arrived {self.arrived}",
@@ -236,7 +238,7 @@ class Page:
             return "quote"
         return "number" if name[:1].isdigit() else "name"
 
-    def type(self, e: Element, text: str, enter: int, full: str) -> list[str]:
+    def type(self, e: PageElement, text: str, enter: int, full: str) -> list[str]:
         """Cues of typing a name of the intent into a field, which may be full."""
         typed = any(f"[{text}]" in action for action in self.past)
         # 'from X' and 'to Y' go into the fields 'From' and 'To'.
@@ -252,10 +254,10 @@ class Page:
 
     def stop(self) -> list[str]:
         """Cues of stopping without an answer."""
-        said = any(e.role == "StaticText" and self.called(e.name) == "has" for e in self.elements)
-        return [f"stop empty said {said} arrived {self.arrived}", *self.general("stop empty")]
+        confirmed = any(e.role == "StaticText" and self.called(e.name) == "has" for e in self.elements)
+        return [f"stop empty said {confirmed} arrived {self.arrived}", *self.general("stop empty")]
 
-    def answer(self, e: Element, text: str, label: str) -> list[str]:
+    def answer(self, e: PageElement, text: str, label: str) -> list[str]:
         """Cues of answering with an element's text or a part of it."""
         wanted, kind = self.wanted(label), kind_of(text)
         return [
@@ -273,5 +275,5 @@ class Page:
 
 def parts(text: str) -> list[tuple[str, str]]:
     """Numbers and dates inside a longer text, each with what it is told by."""
-    found = [(match[0], text[: match.start()]) for match in DATE.finditer(text) if match[0] != text]
-    return [*found, *((match[1], match[2]) for match in COUNT.finditer(text))][:4]
+    dates = [(match[0], text[: match.start()]) for match in DATE.finditer(text) if match[0] != text]
+    return [*dates, *((match[1], match[2]) for match in COUNT.finditer(text))][:4]

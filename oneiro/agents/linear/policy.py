@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from oneiro.agents import reply as replies
 from oneiro.agents.game import Game
-from oneiro.agents.linear.features import Page, parts, stems
+from oneiro.agents.linear.features import PageFeatures, parts, stems
 from oneiro.agents.pages import compact
 from oneiro.models.locate import METADATA
 from oneiro.runtime import seeds
@@ -30,21 +30,21 @@ from oneiro.sampling.sample import Sample
 
 SIZE = 1 << 15
 """Hashed features."""
-MOST = 400
-"""Candidates of a page."""
-LONGEST_ANSWER = 120
-"""Characters of a text that may be an answer."""
-CLICKED = frozenset(("link", "button", "option", "checkbox", "radio", "menuitem", "tab"))
-FIELDS = frozenset(("searchbox", "textbox"))
-SAID = frozenset(("StaticText", "cell", "link", "heading", "definition"))
+MAX_CANDIDATES = 400
+"""Candidates of a page; later ones are left out, so that a hostile page costs no more than a long one."""
+MAX_ANSWER_CHARS = 120
+"""Texts up to this length may be an answer: tasks ask for names, numbers and dates, not for paragraphs."""
+CLICKABLE_ROLES = frozenset(("link", "button", "option", "checkbox", "radio", "menuitem", "tab"))
+FIELD_ROLES = frozenset(("searchbox", "textbox"))
+ANSWER_ROLES = frozenset(("StaticText", "cell", "link", "heading", "definition"))
 """Roles whose names may be answers."""
-ASKED = 8
+MAX_INTENT_WORDS = 8
 """Words of an intent that are crossed with those of a name."""
 NUMBER = re.compile(r"\[(\d+)\]")
 WEIGHTS = "linear.npy"
 """The file of a saved policy."""
 
-REMEMBERED = 4096
+CACHED_PAGES = 4096
 """Pages whose candidates are kept: training looks at each several times."""
 
 Index = NDArray[np.int32]
@@ -66,15 +66,15 @@ class Choice:
         return raised / raised.sum()
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=CACHED_PAGES)
 def choice(state: str, past: tuple[str, ...]) -> Choice:
     """The candidates of a page after the actions of `past`."""
-    page = Page(state, past)
+    page = PageFeatures(state, past)
     intent, names, elements = page.intent, page.names, {element.number: element for element in page.elements}
     numbers = [
-        found[1] for line in compact(state).splitlines() if (found := NUMBER.match(line)) and found[1] in elements
+        match[1] for line in compact(state).splitlines() if (match := NUMBER.match(line)) and match[1] in elements
     ]
-    shown, asked = set(numbers), sorted(page.asked)[:ASKED]
+    shown, intent_words = set(numbers), sorted(page.intent_words)[:MAX_INTENT_WORDS]
     # A long list shows only what is selected; what the intent asks for can be chosen all the same.
     hidden = [
         e.number
@@ -82,49 +82,54 @@ def choice(state: str, past: tuple[str, ...]) -> Choice:
         if e.role == "option" and e.number not in shown and page.wanted(e.name) == "whole"
     ]
     actions: list[tuple[str, list[str]]] = [
-        ("stop []", ["stop", "stop empty", *_crossed("stop", asked, page.arrived), *page.stop()])
+        ("stop []", ["stop", "stop empty", *_cross("stop", intent_words, page.arrived), *page.stop()])
     ]
     before = ""
     for number in sorted([*numbers, *hidden], key=int):
         element = elements[number]
         role, name = element.role, element.name
-        met = _met(name, intent)
-        if role in CLICKED:
-            told = ["click", f"click {role} {met}", f"click {role} {name[:40]}", *_crossed(role, asked, name)]
-            actions.append((f"click [{number}]", [*told, *_crossed("under", asked, before), *page.click(element)]))
-        elif role in FIELDS:
+        met = _compare(name, intent)
+        if role in CLICKABLE_ROLES:
+            features = ["click", f"click {role} {met}", f"click {role} {name[:40]}", *_cross(role, intent_words, name)]
+            actions.append(
+                (f"click [{number}]", [*features, *_cross("under", intent_words, before), *page.click(element)])
+            )
+        elif role in FIELD_ROLES:
             filled = elements.get(str(int(number) + 1))
             full = "full" if filled is not None and filled.role == "StaticText" else "empty"
             for place, text in enumerate(names):
                 for enter in (0, 1):
-                    told = [
+                    features = [
                         f"type {role} {name[:40]} {place} {enter} {full}",
                         f"type {len(names)} {place} {enter} {full}",
                     ]
-                    crossed = [*_crossed(f"type {place} {enter}", asked, name), *page.type(element, text, enter, full)]
-                    actions.append((f"type [{number}] [{text}] [{enter}]", ["type", *told, *crossed]))
-        if role in SAID and name:
+                    crossed = [
+                        *_cross(f"type {place} {enter}", intent_words, name),
+                        *page.type(element, text, enter, full),
+                    ]
+                    actions.append((f"type [{number}] [{text}] [{enter}]", ["type", *features, *crossed]))
+        if role in ANSWER_ROLES and name:
             for text, label in [(name, element.label), *parts(name)]:
-                if len(text) <= LONGEST_ANSWER and "]" not in text:
-                    told = [
+                if len(text) <= MAX_ANSWER_CHARS and "]" not in text:
+                    features = [
                         "stop",
                         f"stop {role} {met}",
                         f"answer after {label.lower()[:40]}",
                         f"answer like {_shape(text)}",
                     ]
-                    about = [f"answer to {_met(label, intent)}", *_crossed("answer", asked, label)]
-                    actions.append((f"stop [{text}]", [*told, *about, *page.answer(element, text, label)]))
+                    about = [f"answer to {_compare(label, intent)}", *_cross("answer", intent_words, label)]
+                    actions.append((f"stop [{text}]", [*features, *about, *page.answer(element, text, label)]))
         before = name
     last = past[-1].partition(" ")[0] if past else "nothing"
     made = []
-    for action, told in actions[:MOST]:
+    for action, features in actions[:MAX_CANDIDATES]:
         kind = action.partition(" ")[0]
         turn = [f"{kind} at {len(past)}", f"{kind} after {last}", f"again {kind} {action in past}"]
-        made.append(hashed([*told, *turn, *(f"{one} at {len(past)}" for one in told[1:3])]))
-    return Choice([action for action, _ in actions[:MOST]], made)
+        made.append(hash_features([*features, *turn, *(f"{one} at {len(past)}" for one in features[1:3])]))
+    return Choice([action for action, _ in actions[:MAX_CANDIDATES]], made)
 
 
-def _met(name: str, intent: str) -> str:
+def _compare(name: str, intent: str) -> str:
     """How a name and an intent overlap."""
     if name and name.lower() in intent.lower():
         return "named" if len(name) > 3 else "short"
@@ -139,14 +144,14 @@ def _shape(name: str) -> str:
     return re.sub(r"[A-Za-z]+", "a", re.sub(r"\d+", "0", name))[:12]
 
 
-def _crossed(kind: str, asked: Sequence[str], name: str) -> list[str]:
+def _cross(kind: str, intent_words: Sequence[str], name: str) -> list[str]:
     """Words that an intent asks for with words of a name."""
     ours = sorted(stems(name))[:4] or ["-"]
-    return [f"{kind}:{word}:{other}" for word in asked for other in ours]
+    return [f"{kind}:{word}:{other}" for word in intent_words for other in ours]
 
 
-def hashed(told: Sequence[str]) -> Index:
-    return np.array(sorted({zlib.crc32(text.encode()) % SIZE for text in told}), np.int32)
+def hash_features(names: Sequence[str]) -> Index:
+    return np.array(sorted({zlib.crc32(text.encode()) % SIZE for text in names}), np.int32)
 
 
 def past_actions(message: str) -> tuple[str, ...]:
@@ -164,14 +169,14 @@ class LinearPolicy:
     weights: NDArray[np.float64] = field(default_factory=lambda: np.zeros(SIZE))
 
     def answer(self, turns: Sequence[Game], seed: int) -> list[Sample]:
-        found = []
+        samples = []
         for turn in turns:
             offered = choice(turn.state, past_actions(turn.messages[-1]["content"]))
             logits = offered.logits(self.weights)
             if self.temperature:
                 logits = logits / self.temperature + seeds.generator(seed, turn.seed).gumbel(size=len(logits))
-            found.append(Sample.of_text(replies.write([offered.actions[int(np.argmax(logits))]], think=False)))
-        return found
+            samples.append(Sample.of_text(replies.write([offered.actions[int(np.argmax(logits))]], think=False)))
+        return samples
 
     def nudge(self, offered: Choice, taken: int, slope: float, rate: float) -> None:
         """A step down a loss whose derivative by the log-probability of `taken` is `slope`."""

@@ -39,7 +39,7 @@ LEAST = 1e-12
 
 
 @dataclass(frozen=True)
-class Decision:
+class TurnDecision:
     """A turn as the policy sees it."""
 
     offered: Choice
@@ -47,7 +47,7 @@ class Decision:
     """None where the reply is none of the candidates: it is left out of learning."""
 
     @classmethod
-    def of(cls, turn: Turn) -> Decision:
+    def of(cls, turn: Turn) -> TurnDecision:
         offered = choice(turn["state"], past_actions(turn["message"]))
         action = action_in(turn["reply"])
         return cls(offered, offered.actions.index(action) if action in offered.actions else None)
@@ -109,7 +109,7 @@ def fit(
     """Learn from turns, each with its number, one at a time; by default, imitate them. `log` gets the mean negative
     log-probability of each epoch.
     """
-    decided = [(Decision.of(turn), number) for turn, number in lessons]
+    decided = [(TurnDecision.of(turn), number) for turn, number in lessons]
     known = [(decision, decision.taken, number) for decision, number in decided if decision.taken is not None]
     before = [max(LEAST, decision.probability(policy.weights)) for decision, _, _ in known]
     for epoch in range(epochs):
@@ -137,11 +137,11 @@ class LinearCritic:
         return 1 / (1 + math.exp(-float(np.clip(SHARPNESS * self.weights[state].mean(), -30, 30))))
 
     def values(self, turns: Sequence[Turn]) -> Floats:
-        return np.array([self.value(Decision.of(turn).state) for turn in turns], np.float32)
+        return np.array([self.value(TurnDecision.of(turn).state) for turn in turns], np.float32)
 
     def fit(self, turns: Sequence[Turn], outcomes: Sequence[float], seed: int, log: Log) -> dict[str, float]:
         """Learn the outcome in every state; the mean loss of the last epoch."""
-        states = [Decision.of(turn).state for turn in turns]
+        states = [TurnDecision.of(turn).state for turn in turns]
         loss = 0.0
         for epoch in range(self.epochs):
             loss = 0.0

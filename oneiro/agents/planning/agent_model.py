@@ -43,7 +43,7 @@ class AgentModel(Dynamics[str]):
         message = words.history_message(self.world, [], 1, state, self.world.config.max_actions, settings)
         head = self.chat.opening(message, system)
         start = begun(self.response_prefix, state)
-        return head if not start else _joined(head, self.chat.encode(start))
+        return head if not start else _join(head, self.chat.encode(start))
 
     def propose(self, roots: Sequence[Root[str]], most: int, seed: int) -> list[Proposed]:
         prompts = [self.prompt(root.state) for root in roots]
@@ -55,7 +55,7 @@ class AgentModel(Dynamics[str]):
             for sample in samples:
                 text = language.text(sample.tokens)
                 self._hear(root.state, begun(self.response_prefix, root.state) + text, votes)
-            proposed.append(Proposed.voted(votes, [sample.tokens for sample in samples], most))
+            proposed.append(Proposed.from_votes(votes, [sample.tokens for sample in samples], most))
         return proposed
 
     def _hear(self, state: str, text: str, votes: Counter[str]) -> None:
@@ -63,25 +63,25 @@ class AgentModel(Dynamics[str]):
         reply = replies.read(text, self.dialogue.think, self.dialogue.world_model, parser=self.dialogue.parser)
         if not reply.actions:
             return
-        action, told = reply.actions[0], reply.body(reply.prediction)
+        action, prediction = reply.actions[0], reply.body(reply.prediction)
         votes[action] += 1
-        readable = told is not None and len(reply.actions) == 1 and self.world.parse(told) is not None
-        heard = self.predicted.setdefault((state, action), [])
-        heard.append(told if readable and told is not None else Malformed(Flaw.SHAPE))
+        readable = prediction is not None and len(reply.actions) == 1 and self.world.parse(prediction) is not None
+        predictions = self.predicted.setdefault((state, action), [])
+        predictions.append(prediction if readable and prediction is not None else Malformed(Flaw.SHAPE))
 
     def predict(self, pairs: Sequence[tuple[str, str]], outcomes: int = 1, seed: int = 0) -> list[list[Imagined[str]]]:
         """One outcome is the most frequent one. Predictions cost nothing more: the proposals paid for them."""
-        found = []
+        predictions = []
         for pair in pairs:
-            heard = self.predicted.get(pair) or [Malformed(Flaw.EMPTY)]
+            states = self.predicted.get(pair) or [Malformed(Flaw.EMPTY)]
             if outcomes == 1:
-                found.append([Imagined(Counter(heard).most_common(1)[0][0])])
+                predictions.append([Imagined(Counter(states).most_common(1)[0][0])])
             else:
-                found.append([Imagined(heard[place % len(heard)]) for place in range(outcomes)])
-        return found
+                predictions.append([Imagined(states[place % len(states)]) for place in range(outcomes)])
+        return predictions
 
 
-def _joined(head: Tokens, tail: Tokens) -> Tokens:
+def _join(head: Tokens, tail: Tokens) -> Tokens:
     import numpy as np
 
     return np.concatenate([head, tail])

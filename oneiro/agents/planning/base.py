@@ -82,7 +82,7 @@ class Proposed:
     tokens: int = 0
 
     @classmethod
-    def voted(cls, votes: Counter[str], replies: Sequence[Tokens], most: int) -> Proposed:
+    def from_votes(cls, votes: Counter[str], replies: Sequence[Tokens], most: int) -> Proposed:
         """The actions that most of the replies name; a weight is the share of replies."""
         ranked = votes.most_common(most)
         shares = tuple(count / len(replies) for _, count in ranked)
@@ -177,27 +177,27 @@ class Meter(Generic[StateT]):
             self.ended[root] = "seconds"
         return not self.ended[root]
 
-    def propose(self, asked: Sequence[tuple[int, StateT]]) -> list[Proposed]:
+    def propose(self, states: Sequence[tuple[int, StateT]]) -> list[Proposed]:
         """Actions for states, each asked for a decision."""
-        found = self.planner.propose(self._at(asked), self.settings.proposals, self._next_seed()) if asked else []
-        for (root, _), proposed in zip(asked, found, strict=True):
+        proposals = self.planner.propose(self._at(states), self.settings.proposals, self._next_seed()) if states else []
+        for (root, _), proposed in zip(states, proposals, strict=True):
             self.tokens[root] += proposed.tokens
-        return found
+        return proposals
 
-    def value(self, asked: Sequence[tuple[int, StateT]]) -> list[Judged]:
+    def value(self, states: Sequence[tuple[int, StateT]]) -> list[Judged]:
         """What states are worth for the decisions that ask; each is judged once for a task, in one call."""
         known, key = self.planner.judged, self.planner.dynamics.key
-        keys = [(key(state), self.roots[root].task) for root, state in asked]
+        keys = [(key(state), self.roots[root].task) for root, state in states]
         new = {pair: place for place, pair in reversed(list(enumerate(keys))) if pair not in known}
         places = sorted(new.values())
         if places:
-            found = self.planner.value(self._at([asked[place] for place in places]))
-            for place, judged in zip(places, found, strict=True):
+            judgements = self.planner.value(self._at([states[place] for place in places]))
+            for place, judged in zip(places, judgements, strict=True):
                 known[keys[place]] = judged
-                self.tokens[asked[place][0]] += judged.tokens
+                self.tokens[states[place][0]] += judged.tokens
         return [known[pair] for pair in keys]
 
-    def predict(self, asked: Sequence[tuple[int, StateT, str]]) -> list[list[Imagined[StateT]] | None]:
+    def predict(self, requests: Sequence[tuple[int, StateT, str]]) -> list[list[Imagined[StateT]] | None]:
         """The outcomes of actions, in one call of the model; None for what a decision's tokens do not reach to.
 
         Who asks first for a pair that is not known yet pays for it.
@@ -206,7 +206,7 @@ class Meter(Generic[StateT]):
         new: dict[tuple[Hashable, str], int] = {}
         allowed: list[int] = []
         left = [self._affordable(root) for root in range(len(self.roots))]
-        for place, (root, state, action) in enumerate(asked):
+        for place, (root, state, action) in enumerate(requests):
             pair = dynamics.key(state), action
             if pair not in new and not dynamics.knows(state, action, outcomes):
                 if left[root] < outcomes:
@@ -214,12 +214,12 @@ class Meter(Generic[StateT]):
                 left[root] -= outcomes
                 new[pair] = root
             allowed.append(place)
-        pairs = [(asked[place][1], asked[place][2]) for place in allowed]
-        found = dynamics.predict(pairs, outcomes, self._next_seed()) if pairs else []
-        answers: list[list[Imagined[StateT]] | None] = [None] * len(asked)
-        for place, imagined in zip(allowed, found, strict=True):
+        pairs = [(requests[place][1], requests[place][2]) for place in allowed]
+        predictions = dynamics.predict(pairs, outcomes, self._next_seed()) if pairs else []
+        answers: list[list[Imagined[StateT]] | None] = [None] * len(requests)
+        for place, imagined in zip(allowed, predictions, strict=True):
             answers[place] = imagined
-            payer = new.pop((dynamics.key(asked[place][1]), asked[place][2]), None)
+            payer = new.pop((dynamics.key(requests[place][1]), requests[place][2]), None)
             if payer is not None:
                 self.tokens[payer] += sum(outcome.tokens for outcome in imagined)
                 self.predictions[payer] += len(imagined)
@@ -233,8 +233,8 @@ class Meter(Generic[StateT]):
         mean = sum(self.tokens) / made if made else 1.0
         return max(0.0, most - self.tokens[root]) / max(1.0, mean)
 
-    def _at(self, asked: Sequence[tuple[int, StateT]]) -> list[Root[StateT]]:
-        return [Root(state, self.roots[root].task) for root, state in asked]
+    def _at(self, states: Sequence[tuple[int, StateT]]) -> list[Root[StateT]]:
+        return [Root(state, self.roots[root].task) for root, state in states]
 
     def _next_seed(self) -> int:
         self._calls += 1

@@ -57,7 +57,7 @@ class BeamSearch(Planner[StateT]):
                 break
             fronts = self._expand(meter, graphs, fronts)
             for root, front in enumerate(fronts):
-                if self.settings.outcomes == 1 and any(_won(graphs[root][key]) for key in front):
+                if self.settings.outcomes == 1 and any(_is_won(graphs[root][key]) for key in front):
                     meter.ended[root] = meter.ended[root] or "goal"  # a longer way to it is worth less
                 fronts[root] = self._best(graphs[root], front)
                 if not fronts[root]:
@@ -74,14 +74,14 @@ class BeamSearch(Planner[StateT]):
         """One depth of all decisions: one call to propose, one to predict, one to value. Returns the new states."""
         here = [(root, key) for root, front in enumerate(fronts) for key in front]
         proposed = meter.propose([(root, graphs[root][key].state) for root, key in here])
-        asked = [
+        requests = [
             (root, key, action, weight)
-            for (root, key), found in zip(here, proposed, strict=True)
-            for action, weight in zip(found.actions, found.weights, strict=True)
+            for (root, key), proposal in zip(here, proposed, strict=True)
+            for action, weight in zip(proposal.actions, proposal.weights, strict=True)
         ]
-        answers = meter.predict([(root, graphs[root][key].state, action) for root, key, action, _ in asked])
+        answers = meter.predict([(root, graphs[root][key].state, action) for root, key, action, _ in requests])
         new: dict[tuple[int, Hashable], StateT] = {}
-        for (root, key, action, weight), outcomes in zip(asked, answers, strict=True):
+        for (root, key, action, weight), outcomes in zip(requests, answers, strict=True):
             vertex = graphs[root][key]
             vertex.weights[action] = weight
             if outcomes is None:
@@ -97,11 +97,11 @@ class BeamSearch(Planner[StateT]):
                 if there not in graphs[root]:
                     new[root, there] = outcome.state
         judged = meter.value([(root, state) for (root, _), state in new.items()])
-        found: list[list[Hashable]] = [[] for _ in graphs]
+        fresh: list[list[Hashable]] = [[] for _ in graphs]
         for ((root, key), state), verdict in zip(new.items(), judged, strict=True):
             graphs[root][key] = _Vertex(state, verdict.value, verdict.done, verdict.value)
-            found[root].append(key)
-        return found
+            fresh[root].append(key)
+        return fresh
 
     def _decide(self, meter: Meter[StateT], root: int, graph: _Graph[StateT], seed: int) -> Decision:
         self._back_up(graph)
@@ -157,5 +157,5 @@ class BeamSearch(Planner[StateT]):
             plan.append(best)
 
 
-def _won(vertex: _Vertex[StateT]) -> bool:
+def _is_won(vertex: _Vertex[StateT]) -> bool:
     return vertex.done and vertex.value >= BEST

@@ -26,12 +26,12 @@ def grid_rule(world: World) -> Callable[[str, Any], Judged]:
     """The reward rule of a grid world on a state's text. On a lake a task may name another goal: a cell's number."""
 
     def rule(state: str, task: Any) -> Judged:
-        found = world.parse(state)
-        if isinstance(found, Lake):
-            return lake_rule(found, task)
-        if isinstance(found, Room):
-            share = found.stored / max(1, found.targets.bit_count())
-            return Judged(1.0, True) if found.solved else Judged(HALFWAY * share)
+        grid = world.parse(state)
+        if isinstance(grid, Lake):
+            return lake_rule(grid, task)
+        if isinstance(grid, Room):
+            share = grid.stored / max(1, grid.targets.bit_count())
+            return Judged(1.0, True) if grid.solved else Judged(HALFWAY * share)
         return Judged(0.0)
 
     if world.name not in ("frozen-lake", "sokoban"):

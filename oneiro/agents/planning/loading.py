@@ -64,10 +64,10 @@ def load_planner(
         raise OneiroError(
             f"planning needs a world model: {model} is of kind '{kind}', not {known}; train one with plan/frozen-lake"
         )
-    choice, found, observe = makers[kind](language, model, world, settings, planner, max_batch_size)
+    choice, search, observe = makers[kind](language, model, world, settings, planner, max_batch_size)
     most = choice.maker()().config.max_actions
     predicts = kind != "text-game"  # states of text games are shown without what the game answered in words
-    return LoadedPlanner(choice, PlanningPolicy(found, observe, predicts=predicts), dialogue(most, predicts))
+    return LoadedPlanner(choice, PlanningPolicy(search, observe, predicts=predicts), dialogue(most, predicts))
 
 
 def _grid(
@@ -79,7 +79,7 @@ def _grid(
     task = GridPredictor(GridPredictorConfig(world=choice))
     dynamics = GridModel(task, Engine(language, rows), metadata.sampling)
     value = RuleValue(grid_rule(task.world))
-    return choice, make_planner(dynamics, every_action(task.world), value, planner), _rendered
+    return choice, make_planner(dynamics, every_action(task.world), value, planner), _render
 
 
 def _agent(
@@ -103,7 +103,7 @@ def _agent(
         samples=2 * planner.proposals,
     )
     value = RuleValue(grid_rule(scratch))
-    return choice, make_planner(agent, agent.propose, value, planner), _rendered
+    return choice, make_planner(agent, agent.propose, value, planner), _render
 
 
 def _text_game(
@@ -117,8 +117,8 @@ def _text_game(
         raise OneiroError(f"the model at {model} predicts text games; give --world textgame:NAME, not {world}")
     task = TextGamePredictor(metadata.task, rules=own_rules())
     dynamics = TextGameDynamics(task, TextGameModel(task, Engine(language, rows), metadata.sampling))
-    found = make_planner(dynamics, textgames.possible_commands(), RuleValue(textgames.score_rule), planner)
-    return WorldChoice(name=world, **settings), found, textgames.observed
+    search = make_planner(dynamics, textgames.possible_commands(), RuleValue(textgames.score_rule), planner)
+    return WorldChoice(name=world, **settings), search, textgames.observe
 
 
 def _slot_model(
@@ -149,8 +149,8 @@ def _web(
     config = choice.maker()().config
     if config.view != "accessibility":
         raise OneiroError("pages are predicted as accessibility trees: leave out the view html")
-    found = make_planner(dynamics, propose, RuleValue(webpages.address_rule), planner)
-    policy = PlanningPolicy(found, webpages.observed, webpages.page_goal, predicts=False)
+    search = make_planner(dynamics, propose, RuleValue(webpages.address_rule), planner)
+    policy = PlanningPolicy(search, webpages.observe, webpages.page_goal, predicts=False)
     return LoadedPlanner(choice, policy, dialogue(config.max_actions, predicts=False))
 
 
@@ -165,5 +165,5 @@ def _taught(taught: WorldChoice, world: str, settings: dict[str, Any]) -> WorldC
     return WorldChoice(name=world, **settings).in_view_of(taught)
 
 
-def _rendered(world: Any) -> str:
+def _render(world: Any) -> str:
     return str(world.render())

@@ -76,12 +76,14 @@ class ModelPredictiveControl(Planner[StateT]):
             if not alive:
                 return
             actions = self._actions(meter, alive, depth, elites, weights, rng)
-            asked = [(sequence, action) for sequence, action in zip(alive, actions, strict=True) if action is not None]
+            requests = [
+                (sequence, action) for sequence, action in zip(alive, actions, strict=True) if action is not None
+            ]
             for sequence, action in zip(alive, actions, strict=True):
                 sequence.over = action is None
-            answers = meter.predict([(sequence.root, sequence.state, action) for sequence, action in asked])
+            answers = meter.predict([(sequence.root, sequence.state, action) for sequence, action in requests])
             moved: list[_Sequence[StateT]] = []
-            for (sequence, action), outcomes in zip(asked, answers, strict=True):
+            for (sequence, action), outcomes in zip(requests, answers, strict=True):
                 if outcomes is None:
                     meter.ended[sequence.root], sequence.over = "tokens", True
                     continue
@@ -114,20 +116,20 @@ class ModelPredictiveControl(Planner[StateT]):
         """The next action of each sequence. States that several sequences are in are proposed for once."""
         chosen: list[str | None] = [None] * len(alive)
         fresh: dict[tuple[int, object], list[int]] = {}
-        known = [[elite.actions[depth] for elite in found if len(elite.actions) > depth] for found in elites]
+        known = [[elite.actions[depth] for elite in own if len(elite.actions) > depth] for own in elites]
         keeps, draws = rng.random((2, len(alive))).tolist()
         for place, sequence in enumerate(alive):
             if known[sequence.root] and keeps[place] < self.settings.keep:
                 chosen[place] = known[sequence.root][int(draws[place] * len(known[sequence.root]))]
             else:
                 fresh.setdefault((sequence.root, self.dynamics.key(sequence.state)), []).append(place)
-        asked = [(root, alive[places[0]].state) for (root, _), places in fresh.items()]
-        for ((root, _), places), found in zip(fresh.items(), meter.propose(asked), strict=True):
+        states = [(root, alive[places[0]].state) for (root, _), places in fresh.items()]
+        for ((root, _), places), proposal in zip(fresh.items(), meter.propose(states), strict=True):
             if depth == 0:
-                weights[root].update(zip(found.actions, found.weights, strict=True))
-            shares = list(accumulate(found.weights))
+                weights[root].update(zip(proposal.actions, proposal.weights, strict=True))
+            shares = list(accumulate(proposal.weights))
             for place in places if shares else ():
-                chosen[place] = found.actions[min(bisect(shares, draws[place] * shares[-1]), len(shares) - 1)]
+                chosen[place] = proposal.actions[min(bisect(shares, draws[place] * shares[-1]), len(shares) - 1)]
         return chosen
 
     def _decide(

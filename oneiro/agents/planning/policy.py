@@ -73,10 +73,10 @@ class PlanningPolicy(Generic[StateT]):
 
     def answer(self, turns: Sequence[Game], seed: int) -> list[Sample]:
         roots = [Root(self.observe(turn.playing), self.task(turn.playing)) for turn in turns]
-        found = self.planner.plan(roots, seed)
+        decisions = self.planner.plan(roots, seed)
         for turn, root in zip(turns, roots, strict=True):
             self.shown[_key(turn)] = self.planner.dynamics.show(root.state)
-        return [self._say(turn, decision, seed) for turn, decision in zip(turns, found, strict=True)]
+        return [self._say(turn, decision, seed) for turn, decision in zip(turns, decisions, strict=True)]
 
     def _say(self, turn: Game, decision: Decision, seed: int) -> Sample:
         self.spent.add(decision.tokens, decision.predictions)
@@ -84,8 +84,8 @@ class PlanningPolicy(Generic[StateT]):
         action = decision.action
         if action is None:
             action = turn.playing.random_action(seeds.generator(seed, turn.seed))
-        told = next((c.predicted for c in decision.candidates if c.action == action), None)
-        return Sample.of_text(_written(action, turn.state, told) if self.predicts else replies.write([action]))
+        prediction = next((c.predicted for c in decision.candidates if c.action == action), None)
+        return Sample.of_text(_write(action, turn.state, prediction) if self.predicts else replies.write([action]))
 
 
 def _key(turn: Game) -> Key:
@@ -103,15 +103,17 @@ class VotePolicy(Generic[StateT]):
 
     def answer(self, turns: Sequence[Game], seed: int) -> list[Sample]:
         roots = [Root(self.observe(turn.playing), self.task(turn.playing)) for turn in turns]
-        said = []
-        for turn, found in zip(turns, self.propose(roots, 1, seed), strict=True):
-            self.spent.add(found.tokens)
+        texts = []
+        for turn, proposal in zip(turns, self.propose(roots, 1, seed), strict=True):
+            self.spent.add(proposal.tokens)
             rng = seeds.generator(seed, turn.seed)
-            said.append(_written(found.actions[0] if found.actions else turn.playing.random_action(rng), turn.state))
-        return [Sample.of_text(text) for text in said]
+            texts.append(
+                _write(proposal.actions[0] if proposal.actions else turn.playing.random_action(rng), turn.state)
+            )
+        return [Sample.of_text(text) for text in texts]
 
 
-def _written(action: str, state: str, prediction: str | None = None) -> str:
+def _write(action: str, state: str, prediction: str | None = None) -> str:
     """A reply in the demanded form. A prediction that could be taken for a part of the form is not shown in it."""
     hostile = prediction is None or any(mark in prediction for mark in replies.TAG_TOKENS)
     return replies.write([action], state, "" if hostile else prediction)
@@ -127,7 +129,7 @@ def traces(policy: PlanningPolicy[Any], episodes: Sequence[Episode], label: str)
             "seed": episode.seed,
             "success": episode.success,
             "turns": [
-                _traced(policy, turn, (episode.seed, episode.member, number))
+                _trace(policy, turn, (episode.seed, episode.member, number))
                 for number, turn in enumerate(episode.info["turns"], start=1)
             ],
         }
@@ -135,7 +137,7 @@ def traces(policy: PlanningPolicy[Any], episodes: Sequence[Episode], label: str)
     ]
 
 
-def _traced(policy: PlanningPolicy[Any], turn: dict[str, Any], key: Key) -> dict[str, Any]:
+def _trace(policy: PlanningPolicy[Any], turn: dict[str, Any], key: Key) -> dict[str, Any]:
     decision, after = policy.decisions.get(key), (key[0], key[1], key[2] + 1)
     candidates = decision.candidates if decision is not None else []
     return {

@@ -50,5 +50,5 @@ class PolicyProposals(Generic[StateT]):
                 action = self.read(language.text(reply.tokens))
                 if action is not None:
                     votes[action] += 1
-            proposed.append(Proposed.voted(votes, [reply.tokens for reply in replies], most))
+            proposed.append(Proposed.from_votes(votes, [reply.tokens for reply in replies], most))
         return proposed

@@ -14,7 +14,7 @@ from oneiro.worlds.textgame.state import Situation
 from oneiro.worlds.textgame.world import TextGame
 
 
-def observed(world: World) -> Situation:
+def observe(world: World) -> Situation:
     """The true state of a text game, without a command."""
     assert isinstance(world, TextGame)
     return world.situation("")

@@ -45,8 +45,8 @@ JUDGE = (
     "this state, and is it on the way there? Answer with one number from 0 (hopeless) to 100 (done), and nothing else."
 )
 NUMBER = re.compile(r"-?\d{1,4}(?:\.\d{1,4})?")
-LONGEST = 8000
-"""Characters of a state that a judge is shown."""
+MAX_STATE_CHARS = 8000
+"""What of a state a judge is shown: about 2,000 tokens, since each state of a search is judged and paid for."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class JudgeValue(Generic[StateT]):
 
     def __call__(self, roots: Sequence[Root[StateT]]) -> list[Judged]:
         messages = [
-            [{"role": "user", "content": JUDGE.format(task=root.task, state=self.show(root.state)[:LONGEST])}]
+            [{"role": "user", "content": JUDGE.format(task=root.task, state=self.show(root.state)[:MAX_STATE_CHARS])}]
             for root in roots
         ]
         return [
@@ -76,7 +76,7 @@ class JudgeValue(Generic[StateT]):
         ]
 
     def _read(self, text: str) -> float:
-        numbers = NUMBER.findall(text[-LONGEST:])
+        numbers = NUMBER.findall(text[-MAX_STATE_CHARS:])
         return min(100.0, max(0.0, float(numbers[-1]))) / 100 if numbers else self.unknown
 
 
@@ -129,5 +129,5 @@ def _features(language: LanguageModel, prompts: Sequence[Tokens]) -> NDArray[np.
                 tokens[row, : len(prompt)] = torch.from_numpy(np.asarray(prompt, np.int64))
             hidden = language.backbone(tokens.to(device), torch.arange(tokens.shape[1], device=device), Causal())
             rows.append(hidden[torch.arange(len(part), device=device), lasts].double().cpu().numpy())
-    found = np.concatenate(rows)
-    return np.concatenate([found, np.ones((len(found), 1))], axis=1)
+    hidden_rows = np.concatenate(rows)
+    return np.concatenate([hidden_rows, np.ones((len(hidden_rows), 1))], axis=1)

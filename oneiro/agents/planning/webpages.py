@@ -23,7 +23,7 @@ ON_THE_WAY = 0.9
 """What a page is worth at most where the episode has not stopped."""
 
 
-def observed(world: World) -> BrowsedPage:
+def observe(world: World) -> BrowsedPage:
     """Where a web world is."""
     assert isinstance(world, WebWorld)
     return BrowsedPage.of(world)
@@ -44,14 +44,14 @@ class PolicyRanking:
     policy: LinearPolicy
 
     def __call__(self, roots: Sequence[Root[BrowsedPage]], most: int, seed: int) -> list[Proposed]:
-        found = []
+        proposals = []
         for root in roots:
             offered = offered_in(root.state)
             chances = offered.chances(self.policy.weights)
             best = np.argsort(-chances, kind="stable")[:most]
             actions = tuple(offered.actions[place] for place in best)
-            found.append(Proposed(actions, tuple(float(chances[place]) for place in best), len(best)))
-        return found
+            proposals.append(Proposed(actions, tuple(float(chances[place]) for place in best), len(best)))
+        return proposals
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class PolicyVotes:
     samples: int
 
     def __call__(self, roots: Sequence[Root[BrowsedPage]], most: int, seed: int) -> list[Proposed]:
-        found = []
+        proposals = []
         for number, root in enumerate(roots):
             offered = offered_in(root.state)
             votes = seeds.generator(seed, "vote", number).multinomial(
@@ -70,21 +70,21 @@ class PolicyVotes:
             )
             best = [place for place in np.argsort(-votes, kind="stable")[:most] if votes[place]]
             weights = tuple(float(votes[place]) / self.samples for place in best)
-            found.append(Proposed(tuple(offered.actions[place] for place in best), weights, self.samples))
-        return found
+            proposals.append(Proposed(tuple(offered.actions[place] for place in best), weights, self.samples))
+        return proposals
 
 
 def objective_first(roots: Sequence[Root[BrowsedPage]], most: int, seed: int) -> list[Proposed]:
     """Without a policy: actions on what stands in the objective come first, clicks before texts to be typed."""
-    found = []
+    proposals = []
     for root in roots:
         wanted = set(root.state.objective.lower().rstrip("?.").split())
         actions = offered_in(root.state).actions
         shares = [_share(wanted, root.state, action) for action in actions]
         best = sorted(range(len(actions)), key=lambda place: (-shares[place], actions[place].startswith("type")))[:most]
         weights = tuple(shares[place] + 0.01 for place in best)
-        found.append(Proposed(tuple(actions[place] for place in best), weights))
-    return found
+        proposals.append(Proposed(tuple(actions[place] for place in best), weights))
+    return proposals
 
 
 def _share(wanted: set[str], state: BrowsedPage, action: str) -> float:
@@ -118,10 +118,10 @@ def address_rule(state: BrowsedPage, goal: Evaluation | None) -> Judged:
     if wanted.netloc != here.netloc:
         return Judged(0.0)
     path, present = _pieces(wanted.path), _pieces(here.path)
-    pairs, asked = parse_qsl(wanted.query), set(parse_qsl(here.query))
+    pairs, query = parse_qsl(wanted.query), set(parse_qsl(here.query))
     there = _in_common(path, present) if len(present) <= len(path) else 0
     held = {value.lower() for slot, value in sources_of(state.situation("none")).items() if slot.startswith("field")}
-    credit = sum(1.0 if pair in asked else 0.5 if pair[1].lower() in held else 0.0 for pair in pairs)
+    credit = sum(1.0 if pair in query else 0.5 if pair[1].lower() in held else 0.0 for pair in pairs)
     return Judged(ON_THE_WAY * (there + credit) / max(1, len(path) + len(pairs)))
 
 

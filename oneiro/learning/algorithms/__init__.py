@@ -1,4 +1,4 @@
-"""One small file per algorithm; `choice.py` is how a recipe names them."""
+"""One small file per algorithm; `rl_settings.py` is how a recipe names them."""
 
 from __future__ import annotations
 

@@ -91,14 +91,14 @@ def trajectory(episode: Episode, group: int) -> Trajectory:
     lengths: list[int] = []
     states: list[bytes] = []
     for row in episode.rows:
-        told = b""
+        history = b""
         for segment in row.segments:
             if segment.acts and len(segment):
                 if not numbers or numbers[-1] != segment.turn:
-                    states.append(told)
+                    states.append(history)
                 numbers.append(segment.turn)
                 lengths.append(len(segment))
-            told += segment.tokens.tobytes()
+            history += segment.tokens.tobytes()
     turns = np.repeat(np.array(numbers, np.int32), lengths)
     rewards = np.zeros(len(turns), np.float32)
     ends = np.zeros(len(turns), bool)

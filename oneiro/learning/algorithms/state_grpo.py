@@ -51,7 +51,7 @@ class StateGrpo(Algorithm):
     ) -> list[NDArray[np.float32]]:
         """The value of the state each turn began in, for every member of a group."""
         numbers: dict[bytes, int] = {}
-        state = np.array([numbers.setdefault(s, len(numbers)) for told in states for s in told], np.int64)
+        state = np.array([numbers.setdefault(s, len(numbers)) for own in states for s in own], np.int64)
         turn = np.concatenate([np.arange(len(r)) for r in returns])
         flat = np.concatenate(returns)
         usual = (np.bincount(turn, flat) / np.maximum(np.bincount(turn), 1))[turn]

@@ -142,6 +142,18 @@ class FilteredBc(TurnAlgorithm):
         return Estimate([np.full(len(t), float(t.score >= least and t.score > 0), np.float32) for t in trajectories])
 
 
+class Rft(TurnAlgorithm):
+    """Rejection-sampling fine-tuning (expert iteration): cross-entropy on the successes of each phase's own play."""
+
+    name: Literal["rft"] = "rft"
+    outcome_critic: ClassVar[bool] = False
+    recompute: ClassVar[bool] = False
+    weighted: ClassVar[bool] = True
+
+    def numbers(self, t: Trajectory) -> Floats:
+        return np.full(len(t.turn_starts), float(t.score > 0), np.float32)
+
+
 class Awr(TurnAlgorithm):
     """Advantage-weighted regression (arXiv 1910.00177), offline: cross-entropy with the weight
     exp((r_T - V) / temperature), at most `cap`.

@@ -14,7 +14,7 @@ def strategy_of(settings: LearnerSettings) -> DataParallel:
     """What a learner of these settings uses in this process."""
     if settings.parallel == "data":
         return DataParallel()
-    if not distributed.launched():
+    if not distributed.is_launched():
         raise OneiroError(
             "parallel=fsdp shards the weights over processes; start it with torchrun --nproc-per-node N -m oneiro "
             "run ..., or set sft.learner.parallel=data and rl.learner.parallel=data"

@@ -40,12 +40,12 @@ class DataParallel:
         if distributed.world_size() > 1:
             import torch.distributed as dist
 
-            for _, parameter in learner.named(learner.backbone):
+            for _, parameter in learner.trained_parameters(learner.backbone):
                 dist.broadcast(parameter.data, src=0)
         learner.optimiser = self.make_optimiser(learner)
 
     def make_optimiser(self, learner: Learner) -> Optimiser:
-        named = learner.named(learner.backbone)
+        named = learner.trained_parameters(learner.backbone)
         return Optimiser(named, learner.settings.optimiser, learner.hidden(named))
 
     def accumulate(self, learner: Learner, scaled: Sequence[Example], seed: int) -> Statistics:
@@ -79,7 +79,7 @@ class DataParallel:
 
         return tuple(map(list, zip(*distributed.divide(portions(examples, ranks), work), strict=True)))
 
-    def padded(self, learner: Learner, batches: Iterable[Batch]) -> Iterable[Batch]:
+    def pad(self, learner: Learner, batches: Iterable[Batch]) -> Iterable[Batch]:
         """The micro-batches that this rank computes: where every rank must compute as many, some are empty."""
         return batches
 

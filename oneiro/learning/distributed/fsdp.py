@@ -41,9 +41,9 @@ class FullySharded(DataParallel):
         if learner.settings.optimiser.name != "adamw":
             name = learner.settings.optimiser.name
             raise OneiroError(f"parallel=fsdp trains with adamw, not {name}; set rl.learner.optimiser.name=adamw")
-        learner.computes = sharded(learner.backbone)
-        named = learner.named(learner.computes)
-        whole = dict(learner.named(learner.backbone))
+        learner.computes = shard(learner.backbone)
+        named = learner.trained_parameters(learner.computes)
+        whole = dict(learner.trained_parameters(learner.backbone))
         return ShardOptimiser(named, whole, learner.settings.optimiser)
 
     def step(self, learner: Learner, rate: float) -> float:
@@ -53,7 +53,7 @@ class FullySharded(DataParallel):
         assert isinstance(learner.optimiser, ShardOptimiser)
         learner.optimiser.reload()
 
-    def padded(self, learner: Learner, batches: Iterable[Batch]) -> Iterable[Batch]:
+    def pad(self, learner: Learner, batches: Iterable[Batch]) -> Iterable[Batch]:
         """As many micro-batches as the rank with most: every forward and backward gathers layers from all ranks."""
         own = list(batches)
         count = torch.tensor(len(own), device=learner.backbone.device)
@@ -61,7 +61,7 @@ class FullySharded(DataParallel):
         return own + [empty(learner.backbone.device)] * (int(count) - len(own))
 
 
-def sharded(backbone: Backbone) -> Backbone:
+def shard(backbone: Backbone) -> Backbone:
     """A copy of a model with only this rank's part of every weight."""
     # Layers return views, and nothing is ever written into them while gradients are kept.
     warnings.filterwarnings("ignore", message=r"FSDP2-wrapped module .* returned a view tensor")

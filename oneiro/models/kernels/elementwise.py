@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
 
 STRIPS = 1056
 """Programs that share the rows of a norm's gradient, eight for each of 132 processors."""
+FEW_ROWS = 256
+"""Up to so many rows, in a narrow model, a norm is part of the product behind it: decoding then loses its time between
+kernels, not in them.
+"""
+NARROW = 1024
 
 
 @triton.jit
@@ -20,6 +26,42 @@ def _norm(x, weight, out, epsilon, WIDTH: tl.constexpr, PADDED: tl.constexpr):  
     w = tl.load(weight + column, mask=within, other=0.0).to(tl.float32)
     value *= tl.rsqrt(tl.sum(value * value, 0) / WIDTH + epsilon) * w
     tl.store(out + at, value.to(out.dtype.element_ty), mask=within)
+
+
+@triton.jit
+def _normed_product(  # type: ignore[no-untyped-def]
+    x, norm, weight, bias, out, rows, columns, epsilon, WIDTH: tl.constexpr, GATE: tl.constexpr, BIAS: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """The product of rows times the norm's weight; a row's scale is known at the end and multiplies its results."""
+    column = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    row = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
+    within, real = row < rows, column < columns
+    squares = tl.zeros([BLOCK_M], tl.float32)
+    result = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
+    other = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
+    for start in range(0, WIDTH, BLOCK_K):
+        at = start + tl.arange(0, BLOCK_K)
+        inside = at < WIDTH
+        value = tl.load(x + row[:, None] * WIDTH + at[None, :], mask=within[:, None] & inside[None, :], other=0.0)
+        value = value.to(tl.float32)
+        squares += tl.sum(value * value, 1)
+        value *= tl.load(norm + at, mask=inside, other=0.0).to(tl.float32)[None, :]
+        value = value.to(x.dtype.element_ty)
+        cell = column[:, None] * WIDTH + at[None, :]
+        seen = real[:, None] & inside[None, :]
+        result = tl.dot(value, tl.trans(tl.load(weight + cell, mask=seen, other=0.0)), result)
+        if GATE:
+            below = weight + columns * WIDTH
+            other = tl.dot(value, tl.trans(tl.load(below + cell, mask=seen, other=0.0)), other)
+    scale = tl.rsqrt(squares / WIDTH + epsilon)[:, None]
+    result *= scale
+    if BIAS:
+        result += tl.load(bias + column, mask=real, other=0.0).to(tl.float32)[None, :]
+    if GATE:
+        result *= tl.sigmoid(result) * other * scale
+    place = out + row[:, None] * columns + column[None, :]
+    tl.store(place, result.to(out.dtype.element_ty), mask=within[:, None] & real[None, :])
 
 
 @triton.jit
@@ -95,6 +137,42 @@ def norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
     _norm[(x.numel() // width,)](
         x.contiguous(), weight, out, epsilon, WIDTH=width, PADDED=triton.next_power_of_2(width), num_warps=2
     )
+    return out
+
+
+def normed_linear(x: Tensor, weight: Tensor, epsilon: float, linear: Tensor, bias: Tensor | None) -> Tensor:
+    """RMS norm and a product: [..., d] -> [..., n], `linear` is [n, d]."""
+    if not _fuses(x, linear):
+        return F.linear(norm(x, weight, epsilon), linear, bias)
+    return normed_product(x, weight, epsilon, linear, bias, gated=False)
+
+
+def normed_gate(x: Tensor, weight: Tensor, epsilon: float, gate_up: Tensor) -> Tensor:
+    """RMS norm, a product and `gate`: [N, d] -> [N, m], `gate_up` is [2m, d]."""
+    if not _fuses(x, gate_up):
+        return gate(norm(x, weight, epsilon) @ gate_up.T)
+    return normed_product(x, weight, epsilon, gate_up, None, gated=True)
+
+
+def _fuses(x: Tensor, linear: Tensor) -> bool:
+    """float32 is left to the library, which does not round it for tensor cores."""
+    few = x.shape[-1] <= NARROW and x.numel() <= FEW_ROWS * x.shape[-1]
+    return few and x.dtype == linear.dtype == torch.bfloat16 and x.is_contiguous() and linear.is_contiguous()
+
+
+def normed_product(
+    x: Tensor, weight: Tensor, epsilon: float, linear: Tensor, bias: Tensor | None, gated: bool
+) -> Tensor:
+    """Both as one kernel."""
+    width, columns = x.shape[-1], len(linear) // 2 if gated else len(linear)
+    rows = x.numel() // width
+    out = torch.empty((*x.shape[:-1], columns), dtype=x.dtype, device=x.device)
+    block_m, block_n = (16 if rows <= 16 else 32 if rows <= 64 else 64), (32 if gated or rows <= 64 else 64)
+    _normed_product[(triton.cdiv(columns, block_n), triton.cdiv(rows, block_m))](
+        x, weight, linear, x if bias is None else bias, out, rows, columns, epsilon,
+        WIDTH=width, GATE=gated, BIAS=bias is not None, BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=64,
+        num_warps=4, num_stages=4,
+    )  # fmt: skip
     return out
 
 

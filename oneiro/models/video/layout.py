@@ -134,7 +134,7 @@ class Layout:
             parts.append(np.array([self.bos]))
         return np.concatenate(parts).astype(np.int32)
 
-    def forced(self, actions: Numbers) -> Tokens:
+    def force_actions(self, actions: Numbers) -> Tokens:
         """[reply]: the actions that stand between predicted frames, FREE where the model chooses."""
         steps = np.full((self.future, self.step_tokens), FREE, np.int32)
         steps[:, self.frame_tokens :] = self.first_action + np.asarray(actions)[self.past : self.frames]

@@ -12,8 +12,10 @@ tokens come once and stand behind all of its frames. Tokenizers without a contex
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,6 @@ from torch import Tensor, nn
 from oneiro.models.language import default_device, read_state, refuse_damaged, write_folder, write_state
 from oneiro.models.randomness import seeded
 from oneiro.models.video.blocks import CrossAttention, Decoder, Encoder
-from oneiro.models.video.fsq import Fsq
 from oneiro.models.video.settings import CompressiveTokenizerSettings as CompressiveTokenizerSettings
 from oneiro.models.video.settings import (
     ConvolutionSettings,
@@ -34,6 +35,55 @@ from oneiro.models.video.settings import (
 )
 from oneiro.runtime import files
 from oneiro.runtime.errors import OneiroError
+
+EPSILON = 1e-3
+"""Keeps the outermost levels reachable: tanh never arrives at 1."""
+
+
+class Fsq(nn.Module):
+    """Finite scalar quantisation (arXiv 2309.15505): rounds the last dimension of a tensor, each entry to its `levels`.
+
+    There is no codebook to learn and no commitment loss. A code's index counts its entries like digits, the first entry
+    being the lowest digit, so indices and codes turn into each other by arithmetic.
+    """
+
+    middle: Tensor
+    levels: Tensor
+    basis: Tensor
+
+    def __init__(self, levels: Sequence[int]) -> None:
+        super().__init__()
+        self.codes = prod(levels)
+        basis = [prod(levels[:k]) for k in range(len(levels))]
+        # Constants follow the module to its device and are no part of its weights.
+        self.register_buffer("levels", torch.tensor(levels), persistent=False)
+        self.register_buffer("middle", torch.tensor([level // 2 for level in levels]), persistent=False)
+        self.register_buffer("basis", torch.tensor(basis), persistent=False)
+
+    def bound(self, z: Tensor) -> Tensor:
+        """Squash each entry [..., K] into the range of its levels; an even number of levels is shifted by a half."""
+        reach = (self.levels - 1) * (1 + EPSILON) / 2
+        offset = torch.where(self.levels % 2 == 0, 0.5, 0.0)
+        shift = torch.atanh(offset / reach)
+        return torch.tanh(z + shift) * reach - offset
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Any numbers [..., K] -> codes [..., K] in [-1, 1]; rounding lets the gradient pass. Always in float32."""
+        with torch.autocast(z.device.type, enabled=False):
+            bounded = self.bound(z.float())
+            rounded = bounded + (bounded.round() - bounded).detach()
+            return rounded / self.middle
+
+    def indices(self, codes: Tensor) -> Tensor:
+        """Codes [..., K] -> indices [...] in 0 .. codes - 1."""
+        digits = (codes.float() * self.middle).round().long() + self.middle
+        return (digits * self.basis).sum(-1)
+
+    def code(self, indices: Tensor) -> Tensor:
+        """Indices [...] -> codes [..., K]; the inverse of `indices`."""
+        digits = (indices[..., None] // self.basis) % self.levels
+        return (digits - self.middle).float() / self.middle
+
 
 CONFIG, WEIGHTS = "tokenizer.json", "tokenizer.safetensors"
 PIXELS_AT_ONCE = {"cpu": 1 << 18, "cuda": 1 << 22}
@@ -174,8 +224,8 @@ class FrameTokenizer(Tokenizer):
     def encode(self, frames: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """See `Tokenizer.encode`; there is no context here."""
         flat = frames.flatten(0, 1)
-        found = [self.fsq.indices(self._codes(part)).flatten(1) for part in flat.split(self.at_once)]
-        return frames.new_zeros(len(frames), 0, dtype=torch.long), torch.cat(found).unflatten(0, frames.shape[:2])
+        tokens = [self.fsq.indices(self._codes(part)).flatten(1) for part in flat.split(self.at_once)]
+        return frames.new_zeros(len(frames), 0, dtype=torch.long), torch.cat(tokens).unflatten(0, frames.shape[:2])
 
     def decode(self, context: Tensor, frames: Tensor) -> Tensor:
         """See `Tokenizer.decode`."""

@@ -31,7 +31,7 @@ def create(settings: TransformerSettings, layout: Layout, seed: int) -> Language
         pad_token_id=None,
     )
     config.output_vocab = layout.codes  # kept in config.json; the backbone reads it
-    model = languages.initialised(LlamaForCausalLM, config, seed)
+    model = languages.initialise(LlamaForCausalLM, config, seed)
     if languages.default_device().type == "cuda":
         model = model.to(torch.bfloat16)  # as `load` does; the optimiser keeps the float32 truth
     return languages.assemble(settings.name, model, None)

@@ -1,4 +1,6 @@
-"""Attention of one new token a row over a padded key-value cache, reading only what each row has written and sees."""
+"""Attention of one new token a row over a padded key-value cache, reading only what each row has written and sees, and
+over prompts that rows share.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,11 @@ from torch import Tensor
 
 from oneiro.models.attention import PLAIN, Rule
 
+OWN = 16, 1, 3
+"""Of the kernel that reads rows' own caches: tokens of a block, warps, blocks on their way at once."""
+SHARED = 64, 4, 3
+"""The same of the kernel that reads shared prompts."""
+
 
 @triton.jit
 def _cap(scores, softcap):  # type: ignore[no-untyped-def]
@@ -17,15 +24,78 @@ def _cap(scores, softcap):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
+def _prompts(  # type: ignore[no-untyped-def]
+    query, keys, values, length, tile_prompt, tile_rows, position, parts, totals, scale, window, softcap, chunk, chunks,
+    q_row, q_head, q_group, k_row, k_head, k_position,
+    GROUP: tl.constexpr, MEMBERS: tl.constexpr, PADDED: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr,
+    CAPPED: tl.constexpr, WINDOWED: tl.constexpr,
+):  # fmt: skip
+    """A chunk of a prompt, for one key head of the rows of a tile."""
+    tile = tl.program_id(0)
+    head = tl.program_id(1)
+    number = tl.program_id(2)
+    prompt = tl.load(tile_prompt + tile).to(tl.int64)
+    if prompt < 0:
+        return
+    first = number * chunk
+    end = tl.minimum(tl.load(length + prompt).to(tl.int32), first + chunk)
+    if first >= end:
+        return
+    dim = tl.arange(0, DIM)
+    line = tl.arange(0, PADDED)
+    member = line // GROUP
+    row = tl.load(tile_rows + tile * MEMBERS + member, mask=member < MEMBERS, other=-1).to(tl.int64)
+    real = row >= 0
+    place = query + row[:, None] * q_row + head * q_head + (line % GROUP)[:, None] * q_group + dim[None, :]
+    q = tl.load(place, mask=real[:, None], other=0.0)
+    if WINDOWED:
+        edge = tl.load(position + row, mask=real, other=0) - window
+    base = prompt * k_row + head * k_head
+    highest = tl.full([PADDED], float("-inf"), tl.float32)
+    total = tl.zeros([PADDED], tl.float32)
+    mixed = tl.zeros([PADDED, DIM], tl.float32)
+    for start in range(first, end, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        within = at < end
+        cell = base + at[:, None] * k_position + dim[None, :]
+        k = tl.load(keys + cell, mask=within[:, None], other=0.0)
+        v = tl.load(values + cell, mask=within[:, None], other=0.0)
+        scores = tl.dot(q, tl.trans(k)).to(tl.float32) * scale
+        if CAPPED:
+            scores = _cap(scores, softcap)
+        scores = tl.where(within[None, :], scores, float("-inf"))
+        if WINDOWED:
+            scores = tl.where(at[None, :] > edge[:, None], scores, float("-inf"))
+        # Not below what float32 holds: a row may see nothing of this chunk.
+        new = tl.maximum(tl.maximum(highest, tl.max(scores, 1)), -3e38)
+        shrink = tl.exp(highest - new)
+        weights = tl.exp(scores - new[:, None])
+        total = total * shrink + tl.sum(weights, 1)
+        mixed = mixed * shrink[:, None] + tl.dot(weights.to(v.dtype), v).to(tl.float32)
+        highest = new
+    sees = total > 0
+    total = tl.where(sees, total, 1.0)
+    heads = tl.num_programs(1)
+    part = ((row * heads + head) * GROUP + line % GROUP) * chunks + number
+    tl.store(parts + part[:, None] * DIM + dim[None, :], mixed / total[:, None], mask=real[:, None])
+    tl.store(totals + part, tl.where(sees, highest + tl.log(total), float("-inf")), mask=real)
+
+
+@triton.jit
 def _decode(  # type: ignore[no-untyped-def]
     query, new_key, new_value, keys, values, position, sinks, out, scale, window, softcap,
+    prompt, parts, totals, chunk, chunks,
     q_row, q_head, q_group, n_row, n_head, m_row, m_head, k_row, k_head, k_position, o_row, o_head, o_group,
     GROUP: tl.constexpr, PADDED: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr,
-    CAPPED: tl.constexpr, SINKS: tl.constexpr,
+    CAPPED: tl.constexpr, SINKS: tl.constexpr, SHARED: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1)
     past = tl.load(position + row)
+    if SHARED:
+        # The row's own cache begins behind the prompt that it shares.
+        before = tl.load(prompt + row)
+        past -= before
     group = tl.arange(0, PADDED)
     dim = tl.arange(0, DIM)
     within = group < GROUP
@@ -61,6 +131,18 @@ def _decode(  # type: ignore[no-untyped-def]
         total = total * shrink + tl.sum(weights, 1)
         mixed = mixed * shrink[:, None] + tl.dot(weights.to(v.dtype), v).to(tl.float32)
         highest = new
+    if SHARED:
+        part = ((row * tl.num_programs(1) + head) * GROUP + group) * chunks
+        for number in range(0, tl.cdiv(before, chunk)):
+            other = tl.load(totals + part + number, mask=within, other=float("-inf"))
+            new = tl.maximum(highest, other)
+            shrink = tl.exp(highest - new)
+            weight = tl.exp(other - new)
+            cell = parts + (part + number)[:, None] * DIM + dim[None, :]
+            theirs = tl.load(cell, mask=within[:, None], other=0.0)
+            total = total * shrink + weight
+            mixed = mixed * shrink[:, None] + theirs * weight[:, None]
+            highest = new
     mixed = mixed / total[:, None]
     target = out + row * o_row + head * o_head + group[:, None] * o_group + dim[None, :]
     tl.store(target, mixed.to(out.dtype.element_ty), mask=within[:, None])
@@ -74,19 +156,61 @@ def decode_attention(
     values: Tensor,
     position: Tensor,
     rule: Rule = PLAIN,
+    of_prompts: tuple[Tensor, int, Tensor, Tensor] | None = None,
 ) -> Tensor:
     """Queries [B, K, G, D] against a cache [slots, K, capacity, D] in which row b holds position[b] tokens.
 
     Writes the new keys and values [B, K, 1, D] at position[b] and attends to them too; returns [B, K, G, D]. Grouped
     queries are padded to 16, the least a tensor core takes: a step is bound by reading keys, not by arithmetic.
+    `of_prompts` is (tokens that each row has in a shared prompt instead, tokens of a chunk, and what
+    `prompt_attention` wrote).
     """
     rows, heads, group, dim = query.shape
     out = torch.empty((rows, heads, group, dim), dtype=query.dtype, device=query.device)
+    prompt, chunk, parts, totals = of_prompts or (position, 1, query, query)
+    block, warps, stages = OWN
     _decode[(rows, heads)](
         query, new_key, new_value, keys, values, position, query if rule.sinks is None else rule.sinks, out, dim**-0.5,
         keys.shape[2] + 1 if rule.window is None else rule.window, rule.softcap or 1.0,
+        prompt, parts, totals, chunk, 1 if of_prompts is None else parts.shape[3],
         *query.stride()[:3], *new_key.stride()[:2], *new_value.stride()[:2], *keys.stride()[:3], *out.stride()[:3],
-        GROUP=group, PADDED=max(16, triton.next_power_of_2(group)), DIM=dim, BLOCK=16,
-        CAPPED=rule.softcap is not None, SINKS=rule.sinks is not None, num_warps=1, num_stages=3,
+        GROUP=group, PADDED=max(16, triton.next_power_of_2(group)), DIM=dim, BLOCK=block,
+        CAPPED=rule.softcap is not None, SINKS=rule.sinks is not None, SHARED=of_prompts is not None,
+        num_warps=warps, num_stages=stages,
     )  # fmt: skip
     return out
+
+
+def prompt_attention(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    length: Tensor,
+    tile_prompt: Tensor,
+    tile_rows: Tensor,
+    position: Tensor,
+    rule: Rule,
+    chunk: int,
+    parts: Tensor,
+    totals: Tensor,
+) -> None:
+    """Queries [B, K, G, D] against stored prompts [P, K, capacity, D], as `prompt_store.attend_prompts`, in chunks.
+
+    Writes what a row mixes of each chunk of its prompt to `parts` [B, K, G, chunks, D], and the logarithm of the sum of
+    its weights to `totals` [B, K, G, chunks]; chunks behind the prompt's end are left as they are.
+    """
+    _, heads, group, dim = query.shape
+    (tiles, members), chunks = tile_rows.shape, parts.shape[3]
+    padded = max(16, triton.next_power_of_2(members * group))
+    block, warps, stages = SHARED
+    if padded * dim > 64 * 64:
+        warps = 8
+    if dim * query.element_size() > 256:  # float32, or very wide heads: fewer fit into shared memory
+        block, stages = 32, 1
+    _prompts[(tiles, heads, chunks)](
+        query, keys, values, length, tile_prompt, tile_rows, position, parts, totals, dim**-0.5,
+        0 if rule.window is None else rule.window, rule.softcap or 1.0, chunk, chunks,
+        *query.stride()[:3], *keys.stride()[:3],
+        GROUP=group, MEMBERS=members, PADDED=padded, DIM=dim, BLOCK=block,
+        CAPPED=rule.softcap is not None, WINDOWED=rule.window is not None, num_warps=warps, num_stages=stages,
+    )  # fmt: skip

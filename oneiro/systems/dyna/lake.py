@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
-from oneiro.agents.dreaming import DreamingPolicy
 from oneiro.agents.learners.lake import REPLY, LakeLearner, lake_of, transitions
 from oneiro.agents.loading import AgentMetadata
-from oneiro.agents.policies import ModelPolicy
+from oneiro.agents.policies import DreamingPolicy, ModelPolicy
 from oneiro.agents.rollout import attempts, attempts_at, play
 from oneiro.episode import Episode
 from oneiro.learning import stages
@@ -120,7 +119,7 @@ class LakeVariant(DynaVariant):
 
     def refresh(self, number: int) -> dict[str, Any]:
         """SFT goes on, on the random play and all true steps of the policy so far."""
-        records = self.learner.played()
+        records = self.learner.read_play()
         for earlier in range(1, number + 1):
             records += self.real_episodes(earlier)
         language = self.model(number - 1)

@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from oneiro.agents.dreaming import DreamingPolicy
 from oneiro.agents.learners.pages import (
     PageModels,
     Steps,
@@ -23,10 +22,11 @@ from oneiro.agents.learners.pages import (
     config_of,
     page_models,
     policy_dialogue,
-    recorded,
+    record_episodes,
     world_of,
 )
 from oneiro.agents.linear import LinearPolicy, fit, turn_numbers
+from oneiro.agents.policies import DreamingPolicy
 from oneiro.agents.rollout import Attempt, attempts, attempts_at, play
 from oneiro.episode import Episode, with_outcome
 from oneiro.learning.algorithms import Grpo
@@ -89,10 +89,10 @@ class WebVariant(DynaVariant):
             awake, asleep = ([task for task in planned if (task.group < real) is where] for where in (True, False))
             episodes: list[Episode] = []
             if awake:
-                episodes, steps = recorded(self.recipe, awake, policy, seed)
+                episodes, steps = record_episodes(self.recipe, awake, policy, seed)
                 kept += steps
             if asleep and pages is not None:
-                episodes += self.dreamed(pages, asleep, policy, seed)
+                episodes += self.dream(pages, asleep, policy, seed)
             judged = [with_outcome(e, float(e.success)) for e in episodes if e.info["turns"]]
             lessons = [
                 (turn, float(advantage))
@@ -105,7 +105,7 @@ class WebVariant(DynaVariant):
         self.learner.write(self._real(number), kept)
         return {"true_steps": sum(map(len, kept))}
 
-    def dreamed(self, pages: NextPages, planned: Sequence[Attempt], policy: LinearPolicy, seed: int) -> list[Episode]:
+    def dream(self, pages: NextPages, planned: Sequence[Attempt], policy: LinearPolicy, seed: int) -> list[Episode]:
         """Attempts in the page model; the pages of a turn are predicted together."""
         config, dialogue = config_of(self.recipe), policy_dialogue(self.recipe)
         dreaming = DreamingPolicy(policy, partial(predict_together, pages), dialogue)
@@ -137,8 +137,8 @@ class WebVariant(DynaVariant):
         policy = self.policy(number, self.recipe.evaluation.temperature)
         pages, seed = self.pages(number), seeds.derive(self.learner.seed, "evaluate")
         planned = attempts_at(self.tasks, 1, "eval")
-        true, steps = recorded(self.recipe, planned, policy, seed)
-        dreamed = self.dreamed(pages, planned, policy, seed)
+        true, steps = record_episodes(self.recipe, planned, policy, seed)
+        dreamed = self.dream(pages, planned, policy, seed)
         cases = [case for episode in steps for case in episode if not case.stops]
         return self.measurements(
             number, true, dreamed, [right_kind(page, case) for page, case in zip(pages(cases), cases, strict=True)]

@@ -34,8 +34,7 @@ from oneiro.tasks.base import Cached, Dynamics, Shuffled
 from oneiro.tasks.grid.model import LookupModel, TrueLake
 from oneiro.tasks.grid.predictor import GridLookup
 from oneiro.worlds.baselines import random_policy
-from oneiro.worlds.grid.frozen_lake.target import TargetLake, best_possible, has_target
-from oneiro.worlds.grid.frozen_lake.world import FrozenLake
+from oneiro.worlds.grid.frozen_lake.world import FrozenLake, TargetLake, best_possible, has_target
 from oneiro.worlds.levels import distinct_seeds
 
 POOL = 2000
@@ -51,8 +50,8 @@ class LakePlanning(LakeLearner, Planning):
 
     def evaluate(self) -> dict[str, Any]:
         """How true the model is, and what search in it reaches."""
-        model = self.grid_model(stages.weights_after(self.run, [self.named("world-model")], self.recipe.model))
-        cases = transitions(self.played())
+        model = self.grid_model(stages.weights_after(self.run, [self.name_stage("world-model")], self.recipe.model))
+        cases = transitions(self.read_play())
         memory = {"model": Cached(model), "lookup": Cached(LookupModel(self.predictor, GridLookup(cases)))}
         steps = self.accuracy(memory)
         shuffled = Shuffled(memory["model"], [case.state for case in cases[:POOL]], self.seed)
@@ -73,9 +72,9 @@ class LakePlanning(LakeLearner, Planning):
 
     def policies(self, goal: Goal, budget: float) -> dict[str, dict[str, Any]]:
         """The policy alone, and its vote with the tokens that a decision of the planner takes."""
-        if not self.run.stage(self.named("policy"), dict)["rows"]:
+        if not self.run.stage(self.name_stage("policy"), dict)["rows"]:
             return {}
-        language = stages.weights_after(self.run, [self.named("policy")], self.recipe.model)
+        language = stages.weights_after(self.run, [self.name_stage("policy")], self.recipe.model)
         engine, chat = Engine(language, self.recipe.max_batch_size), ChatFormat(language.tokenizer)
         alone = self.measure(goal, ModelPolicy(engine, REPLY), dialogue=self.policy_dialogue, chat=chat)
         votes = self.votes(budget, alone["tokens"], self.recipe.evaluation.vote_most)

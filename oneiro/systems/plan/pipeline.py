@@ -48,16 +48,16 @@ def run(recipe: PlanRecipe, run: Run) -> None:
     """The whole pipeline inside a run directory."""
     planning_class: type[Planning] = plugins.resolve(recipe.planning_class, f"the world of {recipe.system}")
     repeats = [planning_class(recipe, run, number) for number in range(recipe.repeats)]
-    each = [[*map(one.named, one.stages), one.named("evaluate")] for one in repeats]
+    each = [[*map(one.name_stage, one.stages), one.name_stage("evaluate")] for one in repeats]
     run.plan([*(name for names in each for name in names), "reference", "compare"])
     measured = []
     for one in repeats:
         one.learn()
-        measured.append(run.stage(one.named("evaluate"), one.evaluate))
+        measured.append(run.stage(one.name_stage("evaluate"), one.evaluate))
     reference = run.stage("reference", repeats[0].reference)
     compared = run.stage("compare", lambda: compare(planning_class, measured, reference))
     title, stage = planning_class.curve
-    lines = {f"repeat {one.number}": one.named(stage) for one in repeats}
+    lines = {f"repeat {one.number}": one.name_stage(stage) for one in repeats}
     stages.summarise(run, compared, [stages.Curve(title, "loss", lines)], compared["notes"])
 
 

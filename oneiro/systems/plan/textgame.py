@@ -19,7 +19,7 @@ import numpy as np
 from oneiro.agents.planning.base import Root
 from oneiro.agents.planning.policy import PlanningPolicy, VotePolicy, dialogue, make_planner, traces
 from oneiro.agents.planning.proposals import PolicyProposals
-from oneiro.agents.planning.textgames import observed, score_rule
+from oneiro.agents.planning.textgames import observe, score_rule
 from oneiro.agents.planning.values import RuleValue
 from oneiro.agents.policies import Policy, ScriptedPolicy
 from oneiro.agents.rollout import attempts_at, play
@@ -60,7 +60,7 @@ class TextGamePlanning(Planning):
         self.task = TextGameTask(recipe, run)
         self.stages = [*self.task.first_stages, *([RL] if recipe.rl.steps else []), POLICY]
 
-    def named(self, stage: str) -> str:
+    def name_stage(self, stage: str) -> str:
         return stage  # there is one repeat
 
     def learn(self) -> None:
@@ -82,13 +82,13 @@ class TextGamePlanning(Planning):
 
     def prompt(self, chat: ChatFormat, state: Situation) -> Tokens:
         """The predictor's own words for a state, without a command."""
-        return chat.opening(self.task.predictor.prompt(replace(_asked(state), action=""))[0]["content"])
+        return chat.opening(self.task.predictor.prompt(replace(_without_command(state), action=""))[0]["content"])
 
     def learn_policy(self) -> dict[str, Any]:
         # The weights that the predictor started from: they know its tokenizer.
         language = stages.base_weights(self.run, self.recipe.model)
         chat = ChatFormat(language.tokenizer)
-        rows = [chat.answered(self.prompt(chat, row), row.action) for row in self.demonstrations]
+        rows = [chat.answer_row(self.prompt(chat, row), row.action) for row in self.demonstrations]
         seed = seeds.derive(self.recipe.seed, POLICY)
         steps = stages.supervise(self.run, POLICY, POLICY, language, rows, [], self.recipe.policy, seed)
         return {"rows": len(rows), "steps": steps}
@@ -127,7 +127,7 @@ class TextGamePlanning(Planning):
         model = self.task.answering(Engine(self.task.model(stage), self.recipe.max_batch_size))
         lookup = task.baselines(self.task.data.train)["lookup"]
         learned = Cached(TextGameDynamics(task, model))
-        pool = [_asked(row) for row in self._some_states()]
+        pool = [_without_command(row) for row in self._some_states()]
         inside: dict[str, Dynamics[Situation]] = {
             "model": learned,
             "shuffled model": Shuffled(learned, pool, self.recipe.seed),
@@ -136,9 +136,9 @@ class TextGamePlanning(Planning):
         }
         policies = {f"beam, {name}": self.planner(dynamics) for name, dynamics in inside.items()}
         rows = {name: self.measure(policy) for name, policy in policies.items()}
-        rows["policy"] = self.measure(VotePolicy(self.proposals(1), observed))
+        rows["policy"] = self.measure(VotePolicy(self.proposals(1), observe))
         votes = self.votes(rows["beam, model"]["tokens"], rows["policy"]["tokens"], self.recipe.play.vote_most)
-        rows["policy, vote"] = self.measure(VotePolicy(self.proposals(votes), observed))
+        rows["policy, vote"] = self.measure(VotePolicy(self.proposals(votes), observe))
         for name, row in rows.items():
             self.run.say(f"{name}: success {np.mean(row['success']):.1%}, score {np.mean(row['score']):.1%}")
         searching = policies["beam, model"]
@@ -159,7 +159,7 @@ class TextGamePlanning(Planning):
     def planner(self, dynamics: Dynamics[Situation]) -> PlanningPolicy[Situation]:
         proposals, value = self.proposals(self.recipe.samples), RuleValue(score_rule)
         planner = make_planner(Cached(dynamics), proposals, value, self.recipe.planner)
-        return PlanningPolicy(planner, observed, predicts=False)
+        return PlanningPolicy(planner, observe, predicts=False)
 
     def measure(self, policy: Policy) -> dict[str, Any]:
         """Besides success, the share of the highest score."""
@@ -184,7 +184,7 @@ class TextGamePlanning(Planning):
         return ceilings
 
 
-def _asked(state: Situation) -> Situation:
+def _without_command(state: Situation) -> Situation:
     """What a predictor may know of a recorded step."""
     return Situation(
         game=state.game,

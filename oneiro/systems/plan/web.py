@@ -19,15 +19,15 @@ from oneiro.agents.learners.pages import (
     WebLearner,
     by_episode,
     config_of,
+    is_success,
     policy_dialogue,
-    recorded,
-    succeeded,
+    record_episodes,
     world_of,
 )
 from oneiro.agents.linear import LinearPolicy
 from oneiro.agents.planning.policy import PlanningPolicy, VotePolicy, dialogue, make_planner, traces
 from oneiro.agents.planning.values import RuleValue
-from oneiro.agents.planning.webpages import PolicyRanking, PolicyVotes, address_rule, observed, page_goal
+from oneiro.agents.planning.webpages import PolicyRanking, PolicyVotes, address_rule, observe, page_goal
 from oneiro.agents.policies import Policy, ScriptedPolicy
 from oneiro.agents.rollout import attempts_at, play
 from oneiro.episode import Episode
@@ -35,7 +35,7 @@ from oneiro.runtime import seeds
 from oneiro.systems.plan.pipeline import Planning
 from oneiro.systems.plan.recipe import PlanWebRecipe
 from oneiro.tasks.base import Cached
-from oneiro.tasks.webpage.dynamics import BrowsedPage, NextPages, PageDynamics, TrueWeb, looked_up, shuffled
+from oneiro.tasks.webpage.dynamics import BrowsedPage, NextPages, PageDynamics, TrueWeb, looked_up, shuffle_pages
 from oneiro.tasks.webpage.lookup import PageLookup
 from oneiro.tasks.webpage.slot_model import right_kind
 from oneiro.worlds.baselines import random_policy
@@ -63,15 +63,15 @@ class WebPlanning(WebLearner, Planning):
         inside = {
             "model": PageDynamics(model),
             "lookup": PageDynamics(looked_up(lookup)),
-            "shuffled model": PageDynamics(shuffled(model, pool, self.seed)),
+            "shuffled model": PageDynamics(shuffle_pages(model, pool, self.seed)),
             "true web": true_web,
         }
         rows = {f"beam, {name}": self.measure(self.planner(one, policy)) for name, one in inside.items()}
         true_web.close()
         votes = self.votes(rows["beam, model"]["tokens"], 1.0, self.recipe.evaluation.vote_most)
         rows["policy"] = self.measure(policy)
-        rows["policy, vote"] = self.measure(VotePolicy(PolicyVotes(policy, votes), observed))
-        rows["policy, and its successes"] = self.measure(self.improved())
+        rows["policy, vote"] = self.measure(VotePolicy(PolicyVotes(policy, votes), observe))
+        rows["policy, and its successes"] = self.measure(self.improve())
         for name, row in rows.items():
             self.run.say(f"repeat {self.number}, {name}: {np.mean(row['success']):.1%}")
         if self.number == 0:
@@ -86,17 +86,17 @@ class WebPlanning(WebLearner, Planning):
         best = {"success": [1.0] * len(chance["success"]), "tokens": 0.0}
         return {TITLE: {"random": chance, "best possible": best}}
 
-    def improved(self) -> LinearPolicy:
+    def improve(self) -> LinearPolicy:
         """The same data with its rewards and without a model: demonstrations and the successful play, imitated."""
         episodes = by_episode(self.steps)
         policy = LinearPolicy(0.0)
-        self.imitate(policy, [steps for steps in episodes if succeeded(steps)], f"improved-{self.number}")
+        self.imitate(policy, [steps for steps in episodes if is_success(steps)], f"improved-{self.number}")
         return policy
 
     def accuracy(self, model: NextPages, lookup: PageLookup) -> dict[str, Any]:
         """Steps of the policy on test tasks: is the next address, or the change of the page, the right one?"""
         policy = self.policy(self.recipe.play.temperature)
-        _, played = recorded(self.recipe, attempts_at(self.tasks, 1, "eval"), policy, self.seed)
+        _, played = record_episodes(self.recipe, attempts_at(self.tasks, 1, "eval"), policy, self.seed)
         shares: dict[str, Any] = {}
         ways: dict[str, NextPages] = {
             "no change": lambda cases: [case.state for case in cases],
@@ -132,7 +132,7 @@ class WebPlanning(WebLearner, Planning):
     def planner(self, inside: PageDynamics, policy: LinearPolicy) -> PlanningPolicy[BrowsedPage]:
         """A planner with a cache of its own: what it costs does not depend on who asked before."""
         planner = make_planner(Cached(inside), PolicyRanking(policy), RuleValue(address_rule), self.recipe.planner)
-        return PlanningPolicy(planner, observed, page_goal, predicts=False)
+        return PlanningPolicy(planner, observe, page_goal, predicts=False)
 
     def measure(self, policy: Policy, seed: int | None = None) -> dict[str, Any]:
         row = self.row(policy, self.play_tasks(policy, self.seed if seed is None else seed, self.tasks))

@@ -10,14 +10,15 @@ not symmetric in the two, and published code has mixed them up, so both are name
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from oneiro.report import plots, stats
 from oneiro.report.stats import RESAMPLES
-from oneiro.report.table import Cell
+from oneiro.report.table import Cell, Table
 from oneiro.runtime.seeds import generator
 
 
@@ -107,3 +108,85 @@ def _pair(simulated: ArrayLike, real: ArrayLike) -> tuple[np.ndarray, np.ndarray
     if sim.ndim != 1 or sim.shape != true.shape or not len(sim):
         raise ValueError(f"success rates must be two lists of one length, got {sim.shape} and {true.shape}")
     return sim, true
+
+
+SIMULATOR = "simulator"
+"""How the true simulator is called among models."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Success of P policies from S starts: in the simulator by its state, in it by the classifier, in each model."""
+
+    policies: tuple[str, ...]
+    real: np.ndarray
+    classified: np.ndarray
+    """The classifier's verdict on the simulator's own last frames, bool `[P, S]`: its error on these rollouts."""
+    models: dict[str, np.ndarray]
+    decoded: dict[str, np.ndarray] = field(default_factory=dict)
+    """The classifier's verdict on the same last frames as each model draws them, bool `[P, S]`: its error on frames of
+    the kind it judges inside the model."""
+    labelled: int = 0
+    """How many of the verdicts are a person's."""
+
+    def data(self) -> dict[str, Any]:
+        """As JSON: every outcome."""
+        seen = {f"simulator, drawn by {name}": outcomes for name, outcomes in self.decoded.items()}
+        rows = {SIMULATOR: self.real, "simulator, classified": self.classified, **seen, **self.models}
+        return {
+            where: {name: outcomes[place].astype(int).tolist() for place, name in enumerate(self.policies)}
+            for where, outcomes in rows.items()
+        }
+
+
+def tables(compared: Comparison, task: str) -> list[Table]:
+    """Success and rank of each policy everywhere; agreement of each model with the simulator."""
+    return [success_table(compared, task), agreement_table(compared, task)]
+
+
+def success_table(compared: Comparison, task: str) -> Table:
+    names = [SIMULATOR, "simulator, classified", *compared.models]
+    verdicts = compared.classified.size + sum(outcomes.size for outcomes in compared.models.values())
+    ranks = [f"rank: {name}" for name in (SIMULATOR, *compared.models)]
+    table = Table(
+        f"Success of policies, {task}",
+        ["policy", *names, *ranks],
+        dict.fromkeys(names, "%"),
+        note="simulator: by its state; classified: by the classifier on its frames; models: by the classifier on theirs"
+        + (f"; {compared.labelled} of {verdicts} verdicts by a person" if compared.labelled else ""),
+    )
+    columns = [compared.real, compared.classified, *compared.models.values()]
+    placed = [_ranks(outcomes.mean(axis=1)) for outcomes in (compared.real, *compared.models.values())]
+    for place in np.argsort(-compared.real.mean(axis=1), kind="stable"):
+        cells = [stats.wilson(int(outcomes[place].sum()), outcomes.shape[1]) for outcomes in columns]
+        table.add(compared.policies[place], *cells, *(rank[place] for rank in placed))
+    return table
+
+
+def agreement_table(compared: Comparison, task: str) -> Table:
+    table = Table(
+        f"Agreement with the simulator, {task}",
+        ["success in", "mean gap", "Pearson", "MMRV"],
+        note=f"over {len(compared.policies)} policies; intervals over starts. Rows 'simulator' are the classifier's "
+        "own error: on the simulator's last frames, and on the same frames as each model draws them",
+    )
+    seen = {f"simulator, drawn by {name}": outcomes for name, outcomes in compared.decoded.items()}
+    for name, outcomes in {"simulator, classified": compared.classified, **seen, **compared.models}.items():
+        agreed = agreement(simulated=outcomes, real=compared.real)
+        table.add(name, agreed.gap, agreed.pearson, agreed.mmrv)
+    return table
+
+
+def plot(compared: Comparison, task: str) -> str:
+    """Success in each model over success in the simulator, a dot for each policy, as SVG."""
+    real = compared.real.mean(axis=1).tolist()
+    dots = [
+        plots.Dots(name, real, outcomes.mean(axis=1).tolist(), compared.policies if number == 0 else ())
+        for number, (name, outcomes) in enumerate(compared.models.items())
+    ]
+    return plots.scatter(f"Success of policies, {task}", dots, "in the simulator, %", "in the model, %")
+
+
+def _ranks(rates: np.ndarray) -> list[int]:
+    """1 for the best; equal rates share a rank."""
+    return [1 + int((rates > rate).sum()) for rate in rates]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,16 @@ import numpy as np
 from pydantic import Field
 
 from oneiro.recipe import Settings
-from oneiro.report import plots, stats
 from oneiro.report.table import Table
 from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.runtime.seeds import derive
 from oneiro.sampling.engine import Engine
-from oneiro.systems.policy_eval.agreement import FrameModel, agreement
+from oneiro.systems.policy_eval.agreement import (
+    SIMULATOR,
+    Comparison,
+    FrameModel,
+    tables,
+)
 from oneiro.systems.policy_eval.policies import PixelPolicy
 from oneiro.systems.policy_eval.train import (
     PolicyTrainingSettings,
@@ -43,8 +47,6 @@ from oneiro.worlds.robot.simulator import ACTION, ACTION_REPEAT, TASKS, DrawerSi
 
 NAMES = {PRETRAIN: "base", "rl": "RLVR"}
 """Stages of a video run -> their models' names in the tables."""
-SIMULATOR = "simulator"
-"""How the true simulator is called among models."""
 Advance = Callable[[int], Any]
 Labels = Mapping[tuple[str, str, int], bool]
 """Verdicts of a person, by model, policy and start."""
@@ -168,31 +170,6 @@ class SimulatedFrames:
         return np.stack(frames)
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """Success of P policies from S starts: in the simulator by its state, in it by the classifier, in each model."""
-
-    policies: tuple[str, ...]
-    real: np.ndarray
-    classified: np.ndarray
-    """The classifier's verdict on the simulator's own last frames, bool `[P, S]`: its error on these rollouts."""
-    models: dict[str, np.ndarray]
-    decoded: dict[str, np.ndarray] = field(default_factory=dict)
-    """The classifier's verdict on the same last frames as each model draws them, bool `[P, S]`: its error on frames of
-    the kind it judges inside the model."""
-    labelled: int = 0
-    """How many of the verdicts are a person's."""
-
-    def data(self) -> dict[str, Any]:
-        """As JSON: every outcome."""
-        seen = {f"simulator, drawn by {name}": outcomes for name, outcomes in self.decoded.items()}
-        rows = {SIMULATOR: self.real, "simulator, classified": self.classified, **seen, **self.models}
-        return {
-            where: {name: outcomes[place].astype(int).tolist() for place, name in enumerate(self.policies)}
-            for where, outcomes in rows.items()
-        }
-
-
 def compare(
     models: Mapping[str, FrameModel],
     policies: Mapping[str, PixelPolicy],
@@ -242,54 +219,6 @@ def compare(
 def redrawn(model: FrameModel, starts: np.ndarray, frames: np.ndarray) -> np.ndarray:
     """True frames uint8 `[B, H, W, 3]` as a model draws them in a rollout that began with `starts`."""
     return model.begin(np.stack([starts, frames], axis=1), np.zeros((len(starts), 1, ACTION), np.float32))
-
-
-def tables(compared: Comparison, task: str) -> list[Table]:
-    """Success and rank of each policy everywhere; agreement of each model with the simulator."""
-    return [success_table(compared, task), agreement_table(compared, task)]
-
-
-def success_table(compared: Comparison, task: str) -> Table:
-    names = [SIMULATOR, "simulator, classified", *compared.models]
-    verdicts = compared.classified.size + sum(outcomes.size for outcomes in compared.models.values())
-    ranks = [f"rank: {name}" for name in (SIMULATOR, *compared.models)]
-    table = Table(
-        f"Success of policies, {task}",
-        ["policy", *names, *ranks],
-        dict.fromkeys(names, "%"),
-        note="simulator: by its state; classified: by the classifier on its frames; models: by the classifier on theirs"
-        + (f"; {compared.labelled} of {verdicts} verdicts by a person" if compared.labelled else ""),
-    )
-    columns = [compared.real, compared.classified, *compared.models.values()]
-    placed = [_ranks(outcomes.mean(axis=1)) for outcomes in (compared.real, *compared.models.values())]
-    for place in np.argsort(-compared.real.mean(axis=1), kind="stable"):
-        cells = [stats.wilson(int(outcomes[place].sum()), outcomes.shape[1]) for outcomes in columns]
-        table.add(compared.policies[place], *cells, *(rank[place] for rank in placed))
-    return table
-
-
-def agreement_table(compared: Comparison, task: str) -> Table:
-    table = Table(
-        f"Agreement with the simulator, {task}",
-        ["success in", "mean gap", "Pearson", "MMRV"],
-        note=f"over {len(compared.policies)} policies; intervals over starts. Rows 'simulator' are the classifier's "
-        "own error: on the simulator's last frames, and on the same frames as each model draws them",
-    )
-    seen = {f"simulator, drawn by {name}": outcomes for name, outcomes in compared.decoded.items()}
-    for name, outcomes in {"simulator, classified": compared.classified, **seen, **compared.models}.items():
-        agreed = agreement(simulated=outcomes, real=compared.real)
-        table.add(name, agreed.gap, agreed.pearson, agreed.mmrv)
-    return table
-
-
-def plot(compared: Comparison, task: str) -> str:
-    """Success in each model over success in the simulator, a dot for each policy, as SVG."""
-    real = compared.real.mean(axis=1).tolist()
-    dots = [
-        plots.Dots(name, real, outcomes.mean(axis=1).tolist(), compared.policies if number == 0 else ())
-        for number, (name, outcomes) in enumerate(compared.models.items())
-    ]
-    return plots.scatter(f"Success of policies, {task}", dots, "in the simulator, %", "in the model, %")
 
 
 def learned_models(place: str | Path, stage: str | None = None) -> tuple[dict[str, FrameModel], int, int]:
@@ -343,11 +272,6 @@ def _true_or_false(value: Any) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"{value!r} is neither true nor false")
     return value
-
-
-def _ranks(rates: np.ndarray) -> list[int]:
-    """1 for the best; equal rates share a rank."""
-    return [1 + int((rates > rate).sum()) for rate in rates]
 
 
 def keep_rollouts(

@@ -23,11 +23,10 @@ from oneiro.runtime.seeds import derive, generator
 from oneiro.sampling.engine import Engine
 from oneiro.systems.policy_eval.agreement import FrameModel, mean_gap, mmrv, pearson
 from oneiro.systems.policy_eval.pipeline import Advance, Labels, Rollouts, keep_rollouts, read_labels, rollout
-from oneiro.systems.policy_eval.policies import PixelPolicy
-from oneiro.systems.policy_eval.rt1 import WIDTHS, load_rt1, rt1_stops
+from oneiro.systems.policy_eval.policies import WIDTHS, PixelPolicy, load_rt1, rt1_stops
 from oneiro.systems.policy_eval.train import Progress, Say, quiet
 from oneiro.tasks.video.command import chosen, open_models
-from oneiro.tasks.video.dataset import resized
+from oneiro.tasks.video.dataset import resize
 from oneiro.tasks.video.model import VideoModel
 from oneiro.tasks.video.world import LearnedFrames
 from oneiro.worlds.robot.episodes import Episodes
@@ -89,7 +88,7 @@ def draw_starts(episodes: Episodes, settings: RecordedStartSettings, size: tuple
         )
     drawn = generator("recorded starts", settings.seed).permutation(there)[: settings.starts]
     frames = [episodes.segment(int(place), 0, 1).image for place in drawn]
-    return np.concatenate([frame if frame.shape[1:3] == size else resized(frame, size) for frame in frames])
+    return np.concatenate([frame if frame.shape[1:3] == size else resize(frame, size) for frame in frames])
 
 
 def robot_models(models: Mapping[str, VideoModel]) -> dict[str, FrameModel]:
@@ -121,24 +120,24 @@ def evaluate_policies(
     labels: Labels | None = None,
 ) -> RobotComparison:
     """Run every policy in every model from the same starts, with the same noise of the policy."""
-    found = RobotComparison({}, {}, {})
+    comparison = RobotComparison({}, {}, {})
     for policy_name, policy in policies.items():
         seed = derive(settings.seed, "real2sim", policy_name)
         for name, model in models.items():
             played: Rollouts = rollout(
                 model, policy, starts, settings.horizon, seed, settings.instruction, stops=rt1_stops
             )
-            where, said = (name, policy_name), labels or {}
-            found.lengths[where], found.ended[where] = played.lengths, played.lengths < settings.horizon
-            known = [said[name, policy_name, n] for n in range(len(starts)) if (name, policy_name, n) in said]
-            found.verdicts[where] = np.array(known, bool)
+            where, verdicts = (name, policy_name), labels or {}
+            comparison.lengths[where], comparison.ended[where] = played.lengths, played.lengths < settings.horizon
+            known = [verdicts[name, policy_name, n] for n in range(len(starts)) if (name, policy_name, n) in verdicts]
+            comparison.verdicts[where] = np.array(known, bool)
             if keep is not None:
                 keep_rollouts(keep, played, name, policy_name, {"instruction": settings.instruction})
             advance(1)
-    return found
+    return comparison
 
 
-def robot_tables(found: RobotComparison, real: Mapping[str, float], instruction: str) -> list[Table]:
+def robot_tables(comparison: RobotComparison, real: Mapping[str, float], instruction: str) -> list[Table]:
     """Rollouts of each policy; agreement with the robot, where each policy's success on it is given."""
     table = Table(
         f"Policies inside the model: {instruction}",
@@ -146,18 +145,18 @@ def robot_tables(found: RobotComparison, real: Mapping[str, float], instruction:
         {"ended by the policy": "%", "success, labelled": "%", "success, robot": "%"},
         note="success is a person's verdict on the last frame (--labels); n counts the rollouts that have one",
     )
-    for (model, policy), lengths in found.lengths.items():
-        ended, said = found.ended[model, policy], found.verdicts[model, policy]
-        labelled = stats.wilson(int(said.sum()), len(said)) if len(said) else None
+    for (model, policy), lengths in comparison.lengths.items():
+        ended, verdicts = comparison.ended[model, policy], comparison.verdicts[model, policy]
+        labelled = stats.wilson(int(verdicts.sum()), len(verdicts)) if len(verdicts) else None
         ends = stats.wilson(int(ended.sum()), len(ended))
         table.add(policy, model, len(lengths), float(lengths.mean()), ends, labelled, real.get(policy))
     tables = [table]
     agreed = Table("Agreement with the robot", ["success in", "policies", "mean gap", "Pearson", "MMRV"])
-    for model in dict.fromkeys(model for model, _ in found.lengths):
-        both = [name for name in real if len(found.verdicts.get((model, name), ()))]
+    for model in dict.fromkeys(model for model, _ in comparison.lengths):
+        both = [name for name in real if len(comparison.verdicts.get((model, name), ()))]
         if len(both) > 1:
             inside, outside = (
-                [float(found.verdicts[model, name].mean()) for name in both],
+                [float(comparison.verdicts[model, name].mean()) for name in both],
                 [real[name] for name in both],
             )
             sides = {"simulated": inside, "real": outside}
@@ -167,13 +166,13 @@ def robot_tables(found: RobotComparison, real: Mapping[str, float], instruction:
 
 def named_values(pairs: list[str], what: str) -> dict[str, str]:
     """`NAME=VALUE` options by name."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
-        if not equals or not name or not value or name in found:
+        if not equals or not name or not value or name in values:
             raise OneiroError(f"'{pair}' is not NAME={what}, or its name is used twice")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def real_rates(pairs: list[str]) -> dict[str, float]:

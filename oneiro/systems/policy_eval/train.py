@@ -148,11 +148,12 @@ def make_policies(
         recorded = CollectSettings(task=task, size=size, action_repeat=action_repeat, seed=settings.seed)
         with progress(f"episodes of {task}", settings.episodes) as bar:
             collect(recorded, settings.episodes, data, workers, bar.advance)
-    found = open_episodes(data, every=settings.test_every)
-    for _, reason in found.damaged:
+    episodes = open_episodes(data, every=settings.test_every)
+    for _, reason in episodes.damaged:
         say(f"left out: {reason}")
     train, test = (
-        [episode for episode in part if _fits(episode, task, size, action_repeat)] for part in (found.train, found.test)
+        [episode for episode in part if _fits(episode, task, size, action_repeat)]
+        for part in (episodes.train, episodes.test)
     )
     if not train or not test:
         raise OneiroError(

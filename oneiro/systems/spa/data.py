@@ -8,11 +8,15 @@ from typing import Any
 from oneiro.agents import prompts as words
 from oneiro.agents import reply as replies
 from oneiro.agents.prompts import DialogueSettings
+from oneiro.agents.reply import TAG_TOKENS
 from oneiro.agents.rollout import begun
 from oneiro.episode import Row, Segment, given
+from oneiro.models import language as languages
 from oneiro.models.chat import ChatFormat
+from oneiro.models.language import LanguageModel
 from oneiro.runtime import seeds
-from oneiro.systems.spa.recipe import Variant
+from oneiro.runtime.errors import OneiroError
+from oneiro.systems.spa.recipe import SpaRecipe, SpaVariant
 from oneiro.worlds.base import World
 
 STEPS = 10
@@ -23,7 +27,7 @@ def rows_of(
     record: dict[str, Any],
     chat: ChatFormat,
     dialogue: DialogueSettings,
-    variant: Variant,
+    variant: SpaVariant,
     response_prefix: str,
     keep_malformed: bool,
     learned: Callable[[dict[str, Any]], bool] = lambda turn: True,
@@ -48,7 +52,7 @@ def rows_of(
         message = rephrase(turn["message"], dialogue)
         form = dialogue.think, variant.world_model, dialogue.actions_per_turn, dialogue.parser
         reply = replies.read(turn["reply"], *form)
-        pieces = written(turn, reply, variant)
+        pieces = write_reply(turn, reply, variant)
         messages.append({"role": "user", "content": message})
         shown, messages = messages, [*messages, {"role": "assistant", "content": "".join(text for _, text in pieces)}]
         malformed = not reply.formatted and not keep_malformed
@@ -72,7 +76,7 @@ def rephrase(message: str, dialogue: DialogueSettings) -> str:
     return message.replace(other.form, dialogue.form)
 
 
-def written(turn: dict[str, Any], reply: replies.Reply, variant: Variant) -> list[tuple[str, str]]:
+def write_reply(turn: dict[str, Any], reply: replies.Reply, variant: SpaVariant) -> list[tuple[str, str]]:
     """The reply as this variant writes it, as (tag, text) pieces: with true states, its own beliefs, or none."""
     if not variant.world_model:
         return [("", without_states(reply))]
@@ -85,7 +89,7 @@ def target(
     turn: dict[str, Any],
     pieces: list[tuple[str, str]],
     chat: ChatFormat,
-    variant: Variant,
+    variant: SpaVariant,
     response_prefix: str,
     number: int,
     weight: float,
@@ -139,3 +143,15 @@ def random_walk(world: World, state: str, seed: int) -> Iterator[str]:
         state = after
         if terminated or truncated:
             return
+
+
+def create_tiny(recipe: SpaRecipe) -> LanguageModel:
+    """Random weights, and a tokenizer trained on the worlds' own text."""
+    played = [recipe.sft_data_of(recipe.variant(name)) for name in recipe.sft_variants]
+    if any(settings.policy == "self" for _, settings in played):
+        raise OneiroError("'tiny' cannot play yet: set self_play.policy=random (or mixture)")
+    acted = [recipe.world_of(recipe.variant(name)) for name in recipe.variants]
+    worlds = [*acted, *(world for world, _ in played)]
+    distinct = [world for place, world in enumerate(worlds) if world not in worlds[:place]]
+    texts = [text for world in distinct for text in sample_texts(world.maker(), recipe.dialogue, recipe.seed)]
+    return languages.create_tiny(recipe.model, texts, seeds.derive(recipe.seed, "weights"), TAG_TOKENS)

@@ -19,16 +19,15 @@ from oneiro.agents.evaluate import AgentEvaluationSettings
 from oneiro.agents.hindsight import Hindsight
 from oneiro.agents.loading import AgentMetadata
 from oneiro.agents.policies import ModelPolicy
-from oneiro.agents.reply import TAG_TOKENS
+from oneiro.agents.reply import reasoning_length
 from oneiro.agents.rollout import attempts, attempts_at, play
-from oneiro.episode import Episode, Row, Tokens, lost
+from oneiro.episode import Episode, Row, describe_errors
 from oneiro.learning import stages
 from oneiro.learning.collapse import CollapseMonitor
 from oneiro.learning.filters import FilterSettings
 from oneiro.learning.loop import RlSettings
 from oneiro.learning.sft import SftSettings
 from oneiro.learning.stages import Curve, Rollout
-from oneiro.models import language as languages
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.report.episodes import record
@@ -38,8 +37,8 @@ from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.systems.side_by_side import side_by_side
-from oneiro.systems.spa.data import rows_of, sample_texts
-from oneiro.systems.spa.recipe import SpaRecipe, Variant
+from oneiro.systems.spa.data import create_tiny, rows_of
+from oneiro.systems.spa.recipe import SpaRecipe, SpaVariant
 from oneiro.systems.spa.self_play import recorded_play, self_play, self_play_stage
 from oneiro.worlds.baselines import beyond_budget, budget_warning
 from oneiro.worlds.levels import distinct_seeds
@@ -52,7 +51,7 @@ def run(recipe: SpaRecipe, run: Run) -> None:
         run.say(warning)
     run.plan(stage_names(recipe))
     run.stage("model", lambda: stages.make_base(run, recipe.model, lambda: create_tiny(recipe)), main_only=True)
-    for name in taught(recipe):
+    for name in recipe.sft_variants:
         scripted = recipe.sft_data_of(recipe.variant(name))[1].scripted
         run.stage(self_play_stage(recipe, name), partial(self_play, recipe, run, name), main_only=scripted)
     side_by_side(run, train_variant, [(recipe, name) for name in recipe.variants], recipe.workers)
@@ -66,7 +65,7 @@ def train_variant(run: Run, recipe: SpaRecipe, name: str) -> None:
 
 def stage_names(recipe: SpaRecipe) -> list[str]:
     """All stages, in order."""
-    names = ["model", *(self_play_stage(recipe, name) for name in taught(recipe))]
+    names = ["model", *(self_play_stage(recipe, name) for name in recipe.sft_variants)]
     for name in recipe.variants:
         variant = recipe.variant(name)
         kinds = {"sft": variant.sft, "rl": variant.rl, "evaluate": True}
@@ -77,23 +76,6 @@ def stage_names(recipe: SpaRecipe) -> list[str]:
 def budget_of(recipe: SpaRecipe) -> dict[str, Any]:
     """The world's settings with the actions that agents really have."""
     return evaluation.within(recipe.dialogue, recipe.world.name, recipe.world.settings)
-
-
-def taught(recipe: SpaRecipe) -> list[str]:
-    """The variants that learn from recorded play."""
-    return [name for name in recipe.variants if recipe.variant(name).sft]
-
-
-def create_tiny(recipe: SpaRecipe) -> LanguageModel:
-    """Random weights, and a tokenizer trained on the worlds' own text."""
-    played = [recipe.sft_data_of(recipe.variant(name)) for name in taught(recipe)]
-    if any(settings.policy == "self" for _, settings in played):
-        raise OneiroError("'tiny' cannot play yet: set self_play.policy=random (or mixture)")
-    acted = [recipe.world_of(recipe.variant(name)) for name in recipe.variants]
-    worlds = [*acted, *(world for world, _ in played)]
-    distinct = [world for place, world in enumerate(worlds) if world not in worlds[:place]]
-    texts = [text for world in distinct for text in sample_texts(world.maker(), recipe.dialogue, recipe.seed)]
-    return languages.create_tiny(recipe.model, texts, seeds.derive(recipe.seed, "weights"), TAG_TOKENS)
 
 
 class VariantRun:
@@ -155,7 +137,7 @@ class VariantRun:
         seed = seeds.derive(recipe.seed, "sft")
         steps = stages.supervise(run, stage, f"SFT {self.name}", language, rows, held_out, self.sft_settings, seed)
         once = recipe.evaluation.model_copy(update={"samples": 1})
-        played = self.played(Engine(language, recipe.max_batch_size), "after SFT", once)
+        played = self.play_levels(Engine(language, recipe.max_batch_size), "after SFT", once)
         run.episodes(stage, steps, [record(e) for e in played])
         measured = {name: vars(cell) for name, cell in evaluation.measure(evaluation.unbroken(played)[0], 1).items()}
         reached = measured["prediction"]["value"]
@@ -236,7 +218,7 @@ class VariantRun:
     def eval_subset(self, engine: Engine, step: int) -> dict[str, float]:
         """How the policy of this step does on unseen levels."""
         settings = self.recipe.evaluation
-        played, _ = evaluation.unbroken(self.played(engine, f"evaluate {step}", settings))
+        played, _ = evaluation.unbroken(self.play_levels(engine, f"evaluate {step}", settings))
         measured = evaluation.measure(played, settings.samples)
         values = {"eval_success": measured["success"].value, f"eval_pass@{settings.samples}": measured["pass@k"].value}
         return {name: value for name, value in values.items() if isinstance(value, float)}
@@ -272,32 +254,21 @@ class VariantRun:
     def evaluate(self) -> dict[str, Any]:
         """The variant's rows of the tables."""
         engine = Engine(self.model("rl", "sft"), self.recipe.max_batch_size)
-        played = self.played(engine, "evaluate", self.recipe.evaluation)
+        played = self.play_levels(engine, "evaluate", self.recipe.evaluation)
         self.run.episodes(f"evaluate-{self.name}", 0, [record(e) for e in played])
-        if words := lost(played):
+        if words := describe_errors(played):
             self.run.say(f"evaluation of {self.name}: {words}; their levels are left out")
         episodes, _ = evaluation.unbroken(played)
         rows = {"row": evaluation.agent_row(self.label, episodes, self.recipe.evaluation, self.response_prefix)}
         rows["lengths"] = evaluation.lengths_row(self.label, episodes) or []
         return {name: [cell if isinstance(cell, str) else vars(cell) for cell in row] for name, row in rows.items()}
 
-    def played(self, engine: Engine, what: str, settings: AgentEvaluationSettings) -> list[Episode]:
+    def play_levels(self, engine: Engine, what: str, settings: AgentEvaluationSettings) -> list[Episode]:
         """The evaluation levels, played by the engine's model."""
         chat, seed = ChatFormat(engine.language.tokenizer), seeds.derive(self.recipe.seed, what)
         policy = self.policy(engine, settings)
         made = self.world.episode_maker()
         return evaluation.attempt(made, policy, self.dialogue, chat, settings, seed, self.response_prefix)
-
-
-def reasoning_length(language: LanguageModel, tokens: Tokens) -> int:
-    """How many leading tokens of a reply come before the one that completes `</think>`; all, where none does."""
-    if "</think>" not in language.decode(tokens):
-        return len(tokens)
-    low, high = 0, len(tokens)  # the first `low` tokens do not hold the mark, the first `high` do
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if "</think>" in language.decode(tokens[:middle]) else (middle, high)
-    return low
 
 
 # The report -----------------------------------------------------------------------------------------------------------
@@ -324,7 +295,7 @@ def compare(recipe: SpaRecipe, run: Run) -> dict[str, Any]:
     return {"tables": [part.data() for part in (table, lengths) if part.rows], "warning": warning}
 
 
-def table_place(variant: Variant) -> int:
+def table_place(variant: SpaVariant) -> int:
     """Where a variant stands in a table: controls first, those without states before those that copy them."""
     return variant.world_model + (variant.world_model and variant.predict == "next")
 
@@ -332,7 +303,7 @@ def table_place(variant: Variant) -> int:
 def summarise(recipe: SpaRecipe, run: Run, compared: dict[str, Any]) -> None:
     """Notes and curves of all variants."""
     runs = {name: f"rl-{name}" for name in recipe.variants if recipe.variant(name).rl}
-    sft_stages = {name: f"sft-{name}" for name in taught(recipe)}
+    sft_stages = {name: f"sft-{name}" for name in recipe.sft_variants}
     notes = [f"{recipe.world.name} is {compared['warning']}."] if compared.get("warning") else []
     outlook = (
         "Predictions help RL only as far as they are right; what they are worth, the control shows."

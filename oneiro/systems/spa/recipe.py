@@ -28,7 +28,7 @@ PlayPolicy = Literal["self", "random", "exploration", "mixture", "oracle", "serv
 mixture with the oracle, the oracle, a model behind an address."""
 
 
-class Variant(Settings):
+class SpaVariant(Settings):
     """One variant."""
 
     world_model: bool = True
@@ -59,25 +59,25 @@ class Variant(Settings):
     """Weight of cross-entropy on what the environment answers during RL (ECHO)."""
 
 
-VARIANTS: dict[str, Variant] = {
-    "spa": Variant(),
-    "base": Variant(world_model=False, sft=False, rl=False, coordinates="plain"),
-    "vanilla-rl": Variant(world_model=False, sft=False, coordinates="plain"),
-    "state-estimation": Variant(sft=False, rl=False),
-    "state-estimation-rl": Variant(sft=False),
-    "no-world-model": Variant(world_model=False),
-    "copy-state": Variant(predict="present"),
-    "sft-only": Variant(rl=False),
-    "masked-states": Variant(mask_states=True),
-    "self-belief": Variant(true_states=False),
-    "random-data": Variant(data="random"),
-    "unfiltered": Variant(keep_malformed=True),
-    "transfer": Variant(transfer=True),
-    "no-coordinates": Variant(coordinates="none"),
-    "wrong-coordinates": Variant(coordinates="wrong"),
-    "online-world-model": Variant(sft=False, state_reward=0.5),
-    "echo": Variant(world_model=False, sft=False, environment_ce=0.1),
-    **{f"epochs-{epochs}": Variant(epochs=epochs) for epochs in range(1, 6)},
+VARIANTS: dict[str, SpaVariant] = {
+    "spa": SpaVariant(),
+    "base": SpaVariant(world_model=False, sft=False, rl=False, coordinates="plain"),
+    "vanilla-rl": SpaVariant(world_model=False, sft=False, coordinates="plain"),
+    "state-estimation": SpaVariant(sft=False, rl=False),
+    "state-estimation-rl": SpaVariant(sft=False),
+    "no-world-model": SpaVariant(world_model=False),
+    "copy-state": SpaVariant(predict="present"),
+    "sft-only": SpaVariant(rl=False),
+    "masked-states": SpaVariant(mask_states=True),
+    "self-belief": SpaVariant(true_states=False),
+    "random-data": SpaVariant(data="random"),
+    "unfiltered": SpaVariant(keep_malformed=True),
+    "transfer": SpaVariant(transfer=True),
+    "no-coordinates": SpaVariant(coordinates="none"),
+    "wrong-coordinates": SpaVariant(coordinates="wrong"),
+    "online-world-model": SpaVariant(sft=False, state_reward=0.5),
+    "echo": SpaVariant(world_model=False, sft=False, environment_ce=0.1),
+    **{f"epochs-{epochs}": SpaVariant(epochs=epochs) for epochs in range(1, 6)},
 }
 
 
@@ -140,7 +140,7 @@ class SpaRecipe(Recipe):
     unless it has a `view` of its own.
     """
     model: ModelSettings = ModelSettings()
-    define: dict[Name, Variant] = Field(default_factory=dict)
+    define: dict[Name, SpaVariant] = Field(default_factory=dict)
     """Variants of your own, by name."""
     variants: list[str] = Field(["spa", "no-world-model"], min_length=1)
     workers: int = Field(1, ge=1)
@@ -197,7 +197,7 @@ class SpaRecipe(Recipe):
             self._check(name, self.variant(name))
         return self
 
-    def _check(self, name: str, variant: Variant) -> None:
+    def _check(self, name: str, variant: SpaVariant) -> None:
         """One line for a variant that the other settings leave no room for."""
         if variant.world_model and not self.dialogue.think:
             raise OneiroError(f"variant '{name}' writes states into its thoughts; set dialogue.think=true")
@@ -216,24 +216,29 @@ class SpaRecipe(Recipe):
                 f"self_play.policy=self or server (it is {recorded_play.policy})"
             )
 
-    def variant(self, name: str) -> Variant:
+    @property
+    def sft_variants(self) -> list[str]:
+        """The variants that learn from recorded play."""
+        return [name for name in self.variants if self.variant(name).sft]
+
+    def variant(self, name: str) -> SpaVariant:
         return self.define[name] if name in self.define else VARIANTS[name]
 
-    def world_of(self, variant: Variant) -> WorldChoice:
+    def world_of(self, variant: SpaVariant) -> WorldChoice:
         """Where a variant acts and is evaluated: the recipe's world in the variant's view."""
-        return _seen(self.world, variant)
+        return _in_view(self.world, variant)
 
-    def sft_data_of(self, variant: Variant) -> tuple[WorldChoice, SelfPlaySettings]:
+    def sft_data_of(self, variant: SpaVariant) -> tuple[WorldChoice, SelfPlaySettings]:
         """Where a variant's data is played, and how."""
         world, settings = self.world, self.self_play
         if variant.transfer and self.transfer_world is not None:
             world = self.transfer_world.in_view_of(self.world)
         if variant.data is not None and variant.data != settings.policy:
             settings = SelfPlaySettings.model_validate({**settings.model_dump(), "policy": variant.data})
-        return _seen(world, variant), settings
+        return _in_view(world, variant), settings
 
 
-def _seen(world: WorldChoice, variant: Variant) -> WorldChoice:
+def _in_view(world: WorldChoice, variant: SpaVariant) -> WorldChoice:
     view = config_for(world.name, world.settings).view
     shown = view_of(view, variant.coordinates)
     return world if shown == view else WorldChoice(name=world.name, **{**world.settings, "view": shown})

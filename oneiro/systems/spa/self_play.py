@@ -62,7 +62,7 @@ def batches(recipe: SpaRecipe, run: Run, name: str) -> Iterator[int]:
     if missing and settings.scripted and workers not in (0, 1):
         yield from each_done(play_batch, ((recipe, run.path, name, batch) for batch in missing), workers, lose_batch)
     elif missing:
-        player = scripted(recipe, settings) if settings.scripted else speaking(recipe, settings, run)
+        player = scripted_player(recipe, settings) if settings.scripted else model_player(recipe, settings, run)
         for batch in missing:
             play_batch(recipe, run.path, name, batch, player)
             distributed.barrier()  # it is written
@@ -83,7 +83,7 @@ class Playing:
 def play_batch(recipe: SpaRecipe, folder: Path, name: str, batch: int, player: Playing | None = None) -> int:
     """Play one batch and write it into the run's `folder`; without a `player`, by the recipe's script."""
     world, settings = recipe.sft_data_of(recipe.variant(name))
-    player = player or scripted(recipe, settings)
+    player = player or scripted_player(recipe, settings)
     seed = seeds.derive(recipe.seed, "self-play", batch)
     planned = attempts(settings.levels, settings.group_size, "train", seed)
     policy, rounds = player.policy(), [planned]
@@ -125,7 +125,7 @@ def batch_file(folder: Path, stage: str, batch: int) -> Path:
     return folder / "episodes" / f"{stage}-{batch:06d}.jsonl.gz"
 
 
-def speaking(recipe: SpaRecipe, settings: SelfPlaySettings, run: Run) -> Playing:
+def model_player(recipe: SpaRecipe, settings: SelfPlaySettings, run: Run) -> Playing:
     """A model that plays: the one to be trained, or one behind an address."""
     if settings.policy == "server":
         assert settings.server is not None
@@ -135,7 +135,7 @@ def speaking(recipe: SpaRecipe, settings: SelfPlaySettings, run: Run) -> Playing
     return Playing(lambda: model, ChatFormat(language.tokenizer), recipe.response_prefix)
 
 
-def scripted(recipe: SpaRecipe, settings: SelfPlaySettings) -> Playing:
+def scripted_player(recipe: SpaRecipe, settings: SelfPlaySettings) -> Playing:
     """A player that needs no model."""
     dialogue = recipe.dialogue
     form = dialogue.think, dialogue.world_model

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from oneiro.agents.linear import LinearCritic, LinearPolicy, fit
-from oneiro.agents.linear.train import Decision, slope_of
+from oneiro.agents.linear.train import TurnDecision, slope_of
 from oneiro.agents.policies import ModelPolicy, Policy
 from oneiro.agents.reply import TAG_TOKENS
 from oneiro.episode import Episode, Floats
@@ -164,13 +165,18 @@ class LanguageAgent:
     learner: Learner | None = None
     """After `learn`."""
 
+    @cached_property
+    def engine(self) -> Engine:
+        """One for all phases: its CUDA graphs read the weights where they lie."""
+        return Engine(self.language, self.recipe.max_batch_size)
+
     @property
     def form(self) -> RowFormat:
         return row_format(self.recipe, self.language)
 
     def policy(self, temperature: float) -> tuple[Policy, ChatFormat | None]:
         sampling = self.recipe.sampling.model_copy(update={"temperature": temperature})
-        return ModelPolicy(Engine(self.language, self.recipe.max_batch_size), sampling), self.form.chat
+        return ModelPolicy(self.engine, sampling), self.form.chat
 
     def confidences(self, turns: Sequence[tuple[Episode, int]]) -> list[float]:
         """Without the end token's probability."""
@@ -195,7 +201,9 @@ class LanguageAgent:
             # A constant length normaliser: a token counts the same in long and short replies.
             loss = learning.loss.model_copy(update={"aggregate": "constant"})
             learning = learning.model_copy(update={"loss": loss})
-        rl = RlSettings(learner=learning, epochs=settings.epochs, filter=FilterSettings(name="none"))
+        # Attempts at one task that all end alike have no advantage; their turns would only dilute the mean.
+        chosen = FilterSettings(name="varied" if isinstance(algorithm, GROUP_ALGORITHMS) else "none")
+        rl = RlSettings(learner=learning, epochs=settings.epochs, filter=chosen)
         rl = rl.model_copy(update={"algorithm": algorithm})  # recipes of other systems do not offer WebRL's
         own = loop.learner_settings(rl, self.recipe.sampling.max_tokens)
         learners = loop.make_learners(self.language, rl, own, 1, seed)
@@ -220,7 +228,8 @@ class LanguageAgent:
         self.language.metadata = metadata(self.recipe).model_dump(mode="json")
         self.language.save(folder / "actor", manifest=True)
         assert self.learner is not None
-        checkpoint.save(folder / LEARNER, 0, None, {"policy": self.learner})
+        self.state = folder / LEARNER
+        checkpoint.save(self.state, 0, None, {"policy": self.learner})
 
 
 def log_ratio(examples: Sequence[Example], learner: Learner) -> float:
@@ -244,7 +253,7 @@ class LinearAgent:
         return LinearPolicy(temperature, self.own.weights), None
 
     def confidences(self, turns: Sequence[tuple[Episode, int]]) -> list[float]:
-        return [Decision.of(turns_of(episode)[place]).probability(self.own.weights) for episode, place in turns]
+        return [TurnDecision.of(turns_of(episode)[place]).probability(self.own.weights) for episode, place in turns]
 
     def learn(
         self,

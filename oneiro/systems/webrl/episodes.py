@@ -69,7 +69,7 @@ def turn_after(episode: Episode, dialogue: DialogueSettings) -> Turn:
     """The page that the last action left, as the agent would have read it."""
     last = turns_of(episode)[-1]
     state = last["next_state"]
-    message = last["message"].replace(words.shown(last["state"], dialogue), words.shown(state, dialogue))
+    message = last["message"].replace(words.show_state(last["state"], dialogue), words.show_state(state, dialogue))
     return {"message": message, "state": state, "reply": ""}
 
 

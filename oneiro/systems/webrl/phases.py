@@ -42,6 +42,8 @@ from oneiro.systems.webrl.recipe import FIXED_TASKS, OFFLINE, REPLAYING, SPLITS,
 from oneiro_web.env import WebConfig
 from oneiro_web.tasks import Task
 
+FRESH_TASKS = 8
+"""One new task in so many measures the critic instead of training it."""
 DEMONSTRATIONS = 0
 """The phase that stored demonstrations are counted under."""
 Stage = Callable[[int], dict[str, Any]]
@@ -61,6 +63,8 @@ class Phases:
         shares = self.recipe.curriculum == recipe.curriculum
         self.first_play = (run.path if shares else self.base) / "phase_1"
         """Where the first phase's play is."""
+        self.latest: tuple[int, Agent] | None = None
+        """The actor in memory and the phase it comes from, so that the next stage need not load it."""
 
     def train(self, outcomes: dict[str, OutcomeModel], test_keys: Sequence[str]) -> None:
         """All phases. `outcomes` label episodes; no training task has one of `test_keys`."""
@@ -68,6 +72,7 @@ class Phases:
         for k in range(1, self.recipe.phases + 1):
             for name, work in self.stages(k).items():
                 self.run.stage(self.stage(k, name), lambda k=k, work=work: work(k))  # type: ignore[misc]
+        self.latest = None
 
     def stages(self, k: int) -> dict[str, Stage]:
         """Those that a phase of this variant has, in order."""
@@ -80,7 +85,10 @@ class Phases:
             stages["replay"] = self.replay
         if self.algorithm.outcome_critic:
             stages["critic"] = self.critic
-        return stages | {"actor": self.actor, "evaluate": self.evaluate}
+        stages["actor"] = self.actor
+        if k % self.recipe.evaluation.every == 0 or k == self.recipe.phases:
+            stages["evaluate"] = self.evaluate
+        return stages
 
     def stage_names(self) -> list[str]:
         return [self.stage(k, name) for k in range(1, self.recipe.phases + 1) for name in self.stages(k)]
@@ -113,7 +121,9 @@ class Phases:
 
     def actor_after(self, k: int) -> Agent:
         """The actor after phase k; after phase 0, the one after SFT."""
-        return agents.agent_after(self.recipe, self.run, self.folder(k) if k else None)
+        if self.latest is None or self.latest[0] != k:
+            self.latest = k, agents.agent_after(self.recipe, self.run, self.folder(k) if k else None)
+        return self.latest[1]
 
     def drop(self, k: int, name: str) -> None:
         """Forget a state that nobody reads any more. Phase k + 1 still does where it is interrupted."""
@@ -150,6 +160,7 @@ class Phases:
         curriculum = self.curriculum(k - 1)
         # The first phase has no critic yet, and tasks that are drawn at random are not chosen by one.
         judged = k > 1 and self.algorithm.outcome_critic and recipe.curriculum.choose == "failures"
+        judged = judged and self.discriminates(k - 1)
         critic = agents.critic_after(recipe, self.run, self.folder(k - 1)) if judged else None
 
         def values(tasks: Sequence[Task]) -> Sequence[float]:
@@ -259,17 +270,31 @@ class Phases:
         recipe, stage = self.recipe, self.stage(k, "critic")
         critic = agents.critic_after(recipe, self.run, self.folder(k - 1) if k > 1 else None)
         self.run.rewind(stage, -1)
-        lessons = self.lessons(k)
+        # Some new tasks are not learned from: on tasks that it has learned a critic would look better than it is.
+        fresh = {number for number in range(len(self.tasks_of(k))) if number % FRESH_TASKS == FRESH_TASKS - 1}
+        episodes, labels = self.read_labelled(k)
+        new = len([given for given in labels if given is not None])
+        lessons = [
+            lesson for number, lesson in enumerate(self.lessons(k)) if number >= new or lesson[0].group not in fresh
+        ]
         turns = [turns_of(episode)[place] for episode, places in lessons for place in places]
         outcomes = [episode.score for episode, places in lessons for _ in places]
         seed = seeds.derive(recipe.seed, "critic", k)
         means = critic.fit(turns, outcomes, seed, lambda step, values: self.run.log(stage, step, values))
         critic.save(self.folder(k) / "critic")
         self.drop(k - 2, "critic")
-        episodes, labels = self.read_labelled(k)
-        known = [(turns_of(e)[0], float(given)) for e, given in zip(episodes, labels, strict=True) if given is not None]
+        known = [
+            (turns_of(e)[0], float(given))
+            for e, given in zip(episodes, labels, strict=True)
+            if given is not None and e.group in fresh
+        ]
         values = critic.values([turn for turn, _ in known])
         return {**means, "states": len(turns), "auc": auc(values.tolist(), [outcome for _, outcome in known])}
+
+    def discriminates(self, k: int) -> bool:
+        """Whether the critic of phase k told the successes of fresh tasks from their failures."""
+        measured: float | None = self.run.stage(self.stage(k, "critic"), dict)["auc"]
+        return measured is not None and measured >= self.recipe.curriculum.min_auc
 
     def actor(self, k: int) -> dict[str, Any]:
         """The algorithm, on all new turns and the replayed ones. Its reference is the actor before the phase, which the
@@ -295,6 +320,7 @@ class Phases:
             self.algorithm, lessons, values, numbers, seed, lambda step, update: self.run.log(stage, step, update)
         )
         actor.save(self.folder(k))
+        self.latest = k, actor
         self.drop(k - 2, agents.LEARNER)
         return {**result, "positive": float(np.mean([row["target"] > 0 for row in rows])) if rows else 0.0}
 

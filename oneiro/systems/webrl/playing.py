@@ -22,7 +22,7 @@ from oneiro.worlds.levels import new_levels
 from oneiro_web.plugin import WebWorld
 from oneiro_web.tasks import Task
 
-CHUNK = 256
+CHUNK = 1024
 """Attempts that make one file. Between two files the places run empty: what is played together must not depend on where
 a run was resumed, or the last digits of log-probabilities would.
 """

@@ -8,7 +8,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.learning.algorithms import Grpo, Ppo, StateGrpo
-from oneiro.learning.algorithms.webrl import Awr, Digirl, FilteredBc, Official, Paper, ValueReinforce
+from oneiro.learning.algorithms.webrl import Awr, Digirl, FilteredBc, Official, Paper, Rft, ValueReinforce
 from oneiro.learning.settings import LearnerSettings, OptimiserSettings, SftSettings
 from oneiro.models.settings import ModelSettings
 from oneiro.recipe import Recipe, Settings
@@ -22,13 +22,14 @@ from oneiro_web.templates.registry import TEMPLATES
 
 SPLITS = ("test-seen", "test-unseen")
 AnyObjective = Annotated[
-    Paper | Official | FilteredBc | Awr | Digirl | ValueReinforce | Grpo | StateGrpo | Ppo, Field(discriminator="name")
+    Paper | Official | FilteredBc | Rft | Awr | Digirl | ValueReinforce | Grpo | StateGrpo | Ppo,
+    Field(discriminator="name"),
 ]
 """WebRL's objective and its baselines. Those of groups are multi-turn RL on attempts at the same task: WebAgent-R1's
 GRPO, GiGPO (`state-grpo`), PPO.
 """
 GROUP_ALGORITHMS = (Grpo, StateGrpo, Ppo)
-REPLAYING = (Paper, Official)
+REPLAYING = (Paper, Official, Rft)
 """Learn from past successes again."""
 OFFLINE = (FilteredBc, Awr)
 """All phases learn from the play of the first."""
@@ -137,6 +138,8 @@ class WebrlEvaluationSettings(Settings):
     first_seed: int = 0
     """Where the tasks are drawn from: choose settings with another one."""
     temperature: float = Field(0.0, ge=0)
+    every: int = Field(1, ge=1)
+    """Phases between two evaluations; the last phase always has one."""
 
 
 class Variant(Settings):
@@ -258,7 +261,7 @@ class WebrlRecipe(Recipe):
         return {"templates": [template.name for template in self.tasks.trained_templates()], "test": "both"}
 
 
-OBJECTIVES = ("paper", "official", "filtered-bc", "awr", "digirl", "reinforce", "grpo", "state-grpo", "ppo")
+OBJECTIVES = ("paper", "official", "filtered-bc", "rft", "awr", "digirl", "reinforce", "grpo", "state-grpo", "ppo")
 
 
 def variant_named(name: str) -> Variant:

@@ -13,7 +13,7 @@ from oneiro.tasks.answering import AnsweringModel
 from oneiro.tasks.base import Cached, Dynamics, Flaw, Imagined, LearnedWorld, Malformed
 from oneiro.tasks.grid.predictor import GridLookup, GridPredictor, GridPredictorConfig, GridSituation
 from oneiro.worlds.base import Step, World, WorldConfig
-from oneiro.worlds.grid.frozen_lake.world import WORDS, FrozenLake, neighbours, slipped
+from oneiro.worlds.grid.frozen_lake.world import WORDS, FrozenLake, neighbours, slip
 
 
 class GridMetadata(ModelMetadata):
@@ -65,7 +65,7 @@ class TrueLake(Dynamics[str]):
             return Imagined(Malformed(Flaw.SHAPE))
         if not (lake.arrived or lake.fallen):
             rate = self.world.config.success_rate
-            moved = neighbours(lake.size)[lake.player, slipped(WORDS.index(action), noise, rate)]
+            moved = neighbours(lake.size)[lake.player, slip(WORDS.index(action), noise, rate)]
             lake = lake._replace(player=int(moved))
         self.world.lake, self.world.start = lake, lake.player
         return Imagined(self.world.render())

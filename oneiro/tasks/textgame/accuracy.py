@@ -92,8 +92,8 @@ class Split:
 
     @staticmethod
     def _part(right: NDArray[np.bool_], clusters: NDArray[np.int64]) -> dict[str, Any]:
-        found = clustered(right, clusters)
-        return {**_percent(found), "cases": len(right), "clusters": len(np.unique(clusters))}
+        accuracy = clustered(right, clusters)
+        return {**_percent(accuracy), "cases": len(right), "clusters": len(np.unique(clusters))}
 
 
 def _percent(cell: Cell) -> dict[str, float | None]:
@@ -185,7 +185,7 @@ def evaluate_answers(
         "only": {str(kind): only[kind] for kind in Error},
         "flaws": dict(sorted(flaws.items())),
     }
-    first, *others = ({"scorer": name, **found.table()} for name, found in counts.items())
+    first, *others = ({"scorer": name, **count.table()} for name, count in counts.items())
     return {
         "transition": base.transition,
         **first,
@@ -215,15 +215,15 @@ def _scored_by(scorer: Scorer, config: TextGamePredictorConfig) -> TextGamePredi
 
 
 def _subsets(case: Transition, kind: Kind, held_out: Collection[str]) -> list[str]:
-    found = ["all"]
+    subsets = ["all"]
     if case.duplicate is False:
-        found.append("clean")
+        subsets.append("clean")
     if case.game in held_out:
-        found.append("held_out")
+        subsets.append("held_out")
     before, after, *_ = case.part(kind)
     if case.changes(kind) and same_state(before, after):
-        found.append("score_only")
-    return found + ["creates"] * case.creates(kind) + ["removes"] * case.removes(kind)
+        subsets.append("score_only")
+    return subsets + ["creates"] * case.creates(kind) + ["removes"] * case.removes(kind)
 
 
 def _macro(games: Iterable[Split]) -> dict[str, Any]:
@@ -233,8 +233,8 @@ def _macro(games: Iterable[Split]) -> dict[str, Any]:
         for name, right, _ in split.parts():
             shares[name] += [float(right.mean())] if len(right) else []
     return {
-        name: {**_percent(bootstrap(found) if len(found) != 1 else Cell(found[0])), "games": len(found)}
-        for name, found in shares.items()
+        name: {**_percent(bootstrap(means) if len(means) != 1 else Cell(means[0])), "games": len(means)}
+        for name, means in shares.items()
     }
 
 
@@ -267,7 +267,7 @@ def published_rows(kind: Kind) -> list[dict[str, Any]]:
 
 def read_answers(path: Path) -> dict[str, str]:
     """Raw model outputs from JSON lines `{"id": ..., "answer": ...}`."""
-    found: dict[str, str] = {}
+    answers: dict[str, str] = {}
     try:
         with Path(path).open("rb") as handle:
             for number, line in enumerate(handle, 1):
@@ -278,30 +278,30 @@ def read_answers(path: Path) -> dict[str, str]:
                 key, answer = entry["id"], entry["answer"]
                 if not isinstance(key, str) or not isinstance(answer, str):
                     raise ValueError("id and answer must be text")
-                if key in found:
+                if key in answers:
                     raise OneiroError(f"{path}, line {number}: the id {key} comes twice; keep one answer for each")
-                found[key] = answer
+                answers[key] = answer
     except FileNotFoundError as error:
         raise OneiroError(f"{path} does not exist; give a file of JSON lines with id and answer") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise OneiroError(f'{path}, line {number}: not {{"id": text, "answer": text}} ({error})') from error
-    return found
+    return answers
 
 
 def form_of(task: TextGamePredictor, cases: Iterable[Transition], answers: Mapping[str, str]) -> Output | None:
     """The form in which most answers can be read where nearly none can in the form of `task`; None otherwise."""
     if task.config.transition == "score":
         return None  # has one form only
-    told = list(islice(((answers[case.id], case) for case in cases if case.id in answers), LOOKED_AT))
+    sample = list(islice(((answers[case.id], case) for case in cases if case.id in answers), LOOKED_AT))
 
     def readable(output: Output) -> int:
         other = TextGamePredictor(task.config.model_copy(update={"output": output}))
-        return sum(not isinstance(other.parse(text, case), Malformed) for text, case in told)
+        return sum(not isinstance(other.parse(text, case), Malformed) for text, case in sample)
 
-    if readable(task.config.output) > len(told) / 20:
+    if readable(task.config.output) > len(sample) / 20:
         return None
     best = max(FORMS, key=readable)
-    return best if readable(best) > len(told) / 2 else None
+    return best if readable(best) > len(sample) / 2 else None
 
 
 def answers_named(baselines: Mapping[str, Answers], name: str) -> Answers:

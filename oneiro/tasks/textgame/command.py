@@ -62,11 +62,13 @@ def score_answers(
     task = TextGamePredictor(build(TextGamePredictorConfig, {"rules": "none", **settings}))
     baselines, name = task.baselines(train), answers.replace("-", " ")
     label = name if name in baselines else Path(answers).name
-    found = answers_named(baselines, answers)
-    if not callable(found) and (form := form_of(task, evaluation.rows, found)) is not None:
-        asked = task.config.output
-        raise OneiroError(f"{answers} has next to no answer in the form output={asked}; give --settings output={form}")
-    return evaluation.compare(task, {label: evaluation.measure(task, found, scorer)}, scorer, baselines)
+    source = answers_named(baselines, answers)
+    if not callable(source) and (form := form_of(task, evaluation.rows, source)) is not None:
+        form_asked = task.config.output
+        raise OneiroError(
+            f"{answers} has next to no answer in the form output={form_asked}; give --settings output={form}"
+        )
+    return evaluation.compare(task, {label: evaluation.measure(task, source, scorer)}, scorer, baselines)
 
 
 def open_model(

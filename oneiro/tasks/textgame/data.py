@@ -21,12 +21,12 @@ from oneiro.tasks.textgame.prompt import cut
 from oneiro.tasks.textgame.recipe import SamplerSettings, TextGameDataSettings, TextGameRecipe
 from oneiro.tasks.textgame.sampler import Balanced, GoldMix, StateGroups
 from oneiro.tasks.textgame.teacher import SftExample, taught_examples, true_examples
-from oneiro.worlds.textgame.augment import augmented, names_in
+from oneiro.worlds.textgame.augment import augment, names_in
 from oneiro.worlds.textgame.crawl import UNSEEN, own_dataset
 from oneiro.worlds.textgame.dataset import EXAMPLE, Dataset, open_dataset, require_games, splits
 from oneiro.worlds.textgame.state import Kind, Transition
 
-VALIDATED = 20
+VALIDATION_EVERY = 20
 """One training state in so many is a validation state: never learned from, looked at during SFT and RL."""
 
 
@@ -85,7 +85,7 @@ def with_validation(data: TextGameData, seed: int) -> TextGameData:
     """The same with some states of `train` set apart, and every row that starts from them."""
     train, states = data.train, list(dict.fromkeys(row.state for row in data.train.rows))
     order = seeds.generator(seed, "validation states").permutation(len(states))
-    apart = {states[int(i)] for i in order[: max(1, len(states) // VALIDATED)]}
+    apart = {states[int(i)] for i in order[: max(1, len(states) // VALIDATION_EVERY)]}
     if len(apart) == len(states):
         raise OneiroError(f"the {len(train)} training rows start from one state: record or name more games")
     learned, watched = ([row for row in train.rows if (row.state in apart) is side] for side in (False, True))
@@ -166,10 +166,10 @@ def training_rows(
     cases = (data.train[number] for group in groups for number in group)
     teacher, cache, refused = settings.teacher, run.path / "teacher", list[str]()
     with run.progress("teacher", settings.rows) as bar:
-        found = taught_examples(
+        examples = taught_examples(
             task, cases, teacher, cache, samples=settings.samples, advance=bar.advance, refuse=refused.append
         )
-        taught = distributed.on_main_process(lambda: list(found))
+        taught = distributed.on_main_process(lambda: list(examples))
     run.say(f"teacher: {len(taught):,} of {settings.rows:,} questions answered right in {settings.samples} tries")
     if refused:
         run.say(f"teacher: {len(refused):,} questions skipped, since its server refused them: {refused[0]}")
@@ -191,8 +191,8 @@ def true_rows(
 
     def example(number: int, group: int) -> SftExample:
         case = cases[number]
-        (found,) = true_examples(task, [augment(case, group) if augment else case])
-        return found
+        (truth,) = true_examples(task, [augment(case, group) if augment else case])
+        return truth
 
     return AnswerRows(chat, example, groups, own=augment is not None)
 
@@ -201,8 +201,8 @@ def augmentation(data: Dataset, share: float, seed: int) -> Callable[[Transition
     """Permutes object order, ids and names in the states of a `share` of the groups."""
     names = names_in(data.states)
 
-    def augment(case: Transition, group: int) -> Transition:
+    def permute(case: Transition, group: int) -> Transition:
         rng = seeds.generator(seed, "retold", group)
-        return augmented(case, rng, names) if rng.random() < share else case
+        return augment(case, rng, names) if rng.random() < share else case
 
-    return augment
+    return permute

@@ -32,7 +32,7 @@ from oneiro.tasks.textgame.tables import depth_table, planning_table, sampled_ta
 from oneiro.tasks.textgame.tables import tables as accuracy_tables
 from oneiro.worlds.base import draw_level, level_key
 from oneiro.worlds.textgame.dataset import Dataset
-from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.game import GameRules
 from oneiro.worlds.textgame.games import game_named
 from oneiro.worlds.textgame.scene import Scene
 from oneiro.worlds.textgame.solver import solve
@@ -73,12 +73,12 @@ class StepEvaluation:
             return evaluate_answers(self.cases, answers, scorer, task=task, held_out=self.held_out, both=True)
         aside = {case.id for case in self.unseen}
         known = answers if callable(answers) else {key: text for key, text in answers.items() if key not in aside}
-        found = evaluate_answers(self.cases, known, scorer, task=task, held_out=self.held_out, both=True)
+        row = evaluate_answers(self.cases, known, scorer, task=task, held_out=self.held_out, both=True)
         rest = answers if callable(answers) else lambda case: answers.get(case.id, "")
         games = {case.game for case in self.unseen}
         apart = evaluate_answers(self.unseen, rest, scorer, task=task, held_out=games, both=True)
-        other = {"other": {**found["other"], "held_out": apart["other"]["held_out"]}} if "other" in found else {}
-        return found | {"held_out": apart["held_out"]} | other
+        other = {"other": {**row["other"], "held_out": apart["other"]["held_out"]}} if "other" in row else {}
+        return row | {"held_out": apart["held_out"]} | other
 
     def compare(
         self,
@@ -107,7 +107,7 @@ def evaluation_of(recipe: TextGameRecipe, data: TextGameData) -> StepEvaluation:
     return StepEvaluation.of(data.test, data.unseen, recipe.data.held_out, recipe.evaluation.rows, recipe.seed)
 
 
-def sampled(
+def evaluate_samples(
     recipe: TextGameRecipe, run: Run, model: TextGameModel, cases: Sequence[Transition], stage: str
 ) -> dict[str, Any]:
     """How often a sampled answer is exact: by changed and unchanged steps, intervals over start states."""
@@ -121,8 +121,8 @@ def sampled(
             bar.advance(len(part))
     exact, changed = np.array(right).mean(axis=1), np.array([model.task.changes(case) for case in cases])
     parts, starts = {"changed": changed, "unchanged": ~changed, "overall": np.ones_like(changed)}, start_states(cases)
-    found = {name: vars(stats.clustered(exact[part], starts[part])) for name, part in parts.items() if part.any()}
-    return {"samples": count, **found}
+    shares = {name: vars(stats.clustered(exact[part], starts[part])) for name, part in parts.items() if part.any()}
+    return {"samples": count, **shares}
 
 
 # Beyond one step -----------------------------------------------------------------------------------------------------
@@ -130,25 +130,25 @@ def sampled(
 
 def beyond(recipe: TextGameRecipe, task: TextGamePredictor, predict: Predict) -> dict[str, Any]:
     """Accuracy against depth, and in our own games planning; only whole steps can follow one another."""
-    settings, found = recipe.evaluation, dict[str, Any]()
+    settings, results = recipe.evaluation, dict[str, Any]()
     if task.config.transition != "full":
-        return found
+        return results
     if not recipe.data.own:
-        return {"depth": plans.measure(task, predict)} if (plans := recorded(recipe)) else found
+        return {"depth": plans.measure(task, predict)} if (plans := recorded_plans(recipe)) else results
     if settings.trajectories:
         trajectories = [
-            TrueRollout.played(game, start, plan)
+            TrueRollout.play(game, start, plan)
             for game, start in levels(recipe, settings.trajectories)
             if (plan := solve(game, start))
         ]
-        found["depth"] = accuracy_by_depth(task, predict, trajectories, settings.depth)
+        results["depth"] = accuracy_by_depth(task, predict, trajectories, settings.depth)
     if (search := recipe.planning).levels:
         starts = levels(recipe, search.levels)
-        found["planning"] = plan_in_model(task, predict, starts, breadth=search.breadth, depth=search.depth)
-    return found
+        results["planning"] = plan_in_model(task, predict, starts, breadth=search.breadth, depth=search.depth)
+    return results
 
 
-def recorded(recipe: TextGameRecipe) -> Plans:
+def recorded_plans(recipe: TextGameRecipe) -> Plans:
     """The plans among the rows of an imported folder."""
     data, settings = recipe.data, recipe.evaluation
     folder = Path(data.name).expanduser()
@@ -156,7 +156,7 @@ def recorded(recipe: TextGameRecipe) -> Plans:
     return plans.some(settings.trajectories, recipe.seed)
 
 
-def levels(recipe: TextGameRecipe, count: int) -> Iterator[tuple[Game, Scene]]:
+def levels(recipe: TextGameRecipe, count: int) -> Iterator[tuple[GameRules, Scene]]:
     """Unseen levels of the games that were learned, game after game."""
     names = recipe.data.trained
     for number in range(count):
@@ -171,7 +171,7 @@ def levels(recipe: TextGameRecipe, count: int) -> Iterator[tuple[Game, Scene]]:
 def tables(recipe: TextGameRecipe, data: TextGameData, measured: Mapping[str, dict[str, Any]]) -> list[Table]:
     """All tables: the baselines and ceilings, and the measured models under their names."""
     evaluation, task = evaluation_of(recipe, data), data.predictor(recipe.task)
-    plans = None if recipe.data.own else recorded(recipe)
+    plans = None if recipe.data.own else recorded_plans(recipe)
     perfect = true_predictor(task) if plans is None else plans.baselines(task)["perfect"]
     baselines = task.baselines(data.train)
     trivial = {

@@ -27,15 +27,15 @@ from numpy.typing import NDArray
 
 from oneiro.tasks.textgame.parse import Output
 from oneiro.tasks.textgame.prompt import answer
-from oneiro.tasks.textgame.score import Question
-from oneiro.tasks.textgame.transfer import Facts, Pairing, View, transfer
+from oneiro.tasks.textgame.score import AskedStep
+from oneiro.tasks.textgame.transfer import Facts, Pairing, StateView, transfer
 from oneiro.worlds.textgame.state import Kind, Score, Situation, State, Transition
 
 WORD = 2
 """What a differing word of the command counts; a differing fact counts 1. Chosen on ByteSized32's training rows."""
-KEPT = 4096
+CACHED_VIEWS = 4096
 """Views of asked states, or vectors of distances, that are kept for the next question."""
-TRIED = 64
+CASES_TRIED = 64
 """Nearest cases that are tried until one fits."""
 
 Numbers = NDArray[np.int64]
@@ -60,38 +60,38 @@ class TextGameLookup:
         """The answer as text. Uses of a transition only what its question shows."""
         return answer(self.predict(case), self.kind, self.output)
 
-    def predict(self, case: Situation) -> Question:
+    def predict(self, case: Situation) -> AskedStep:
         """The states and scores before and after; `after` is what the nearest case says."""
         if self.kind == "tick":
             before = case.after_action if isinstance(case, Transition) else case.state
-            return Question(before, self._tick(case, before))
+            return AskedStep(before, self._tick(case, before))
         if self.kind == "score":
             after = case.after if isinstance(case, Transition) else case.state
-            return Question(case.state, case.state, case.score, self._command(case, after)[1])
+            return AskedStep(case.state, case.state, case.score, self._command(case, after)[1])
         if self.kind == "action":
-            return Question(case.state, self._command(case)[0])
+            return AskedStep(case.state, self._command(case)[0])
         state, score = self._command(case)
-        return Question(case.state, self._tick(case, state) if self.apart else state, case.score, score)
+        return AskedStep(case.state, self._tick(case, state) if self.apart else state, case.score, score)
 
     def _command(self, case: Situation, after: State | None = None) -> tuple[State, Score]:
         """The state and the score that the nearest command leads to."""
         seen = self.index.view(case.state)
-        for found in self.index.nearest(case, seen, after):
-            known = self.index.view(found.state)
-            named = known.args(found.action), seen.args(case.action)
-            pairing = Pairing(known, seen, *named, found.uuid_base, case.uuid_base)
-            done = found.after_action if self.apart or self.kind == "action" else found.after
-            if (state := transfer(found.state, done, pairing, case.state)) is not None:
-                return state, pairing.score(found, case.score) if found.game == case.game else case.score
+        for nearest in self.index.nearest(case, seen, after):
+            known = self.index.view(nearest.state)
+            named = known.args(nearest.action), seen.args(case.action)
+            pairing = Pairing(known, seen, *named, nearest.uuid_base, case.uuid_base)
+            done = nearest.after_action if self.apart or self.kind == "action" else nearest.after
+            if (state := transfer(nearest.state, done, pairing, case.state)) is not None:
+                return state, pairing.score(nearest, case.score) if nearest.game == case.game else case.score
         return case.state, case.score
 
     def _tick(self, case: Situation, before: State) -> State:
         """The state after time has passed, by the nearest state of the game."""
-        seen = View(before)
-        for found in self.index.nearest_in_time(case.game, seen):
-            bases = _free(found.after_action, found.uuid_base), _free(before, case.uuid_base)
-            pairing = Pairing(self.index.view(found.after_action), seen, (), (), *bases)
-            if (state := transfer(found.after_action, found.after, pairing, before)) is not None:
+        seen = StateView(before)
+        for nearest in self.index.nearest_in_time(case.game, seen):
+            bases = _free(nearest.after_action, nearest.uuid_base), _free(before, case.uuid_base)
+            pairing = Pairing(self.index.view(nearest.after_action), seen, (), (), *bases)
+            if (state := transfer(nearest.after_action, nearest.after, pairing, before)) is not None:
                 return state
         return before
 
@@ -116,20 +116,20 @@ class _Near:
     @cached_property
     def holders(self) -> dict[tuple[Any, ...], Numbers]:
         """By fact, the numbers of the sets that hold it."""
-        found = defaultdict(list)
+        lists = defaultdict(list)
         for facts, number in self.numbers.items():
             for fact in facts:
-                found[fact].append(number)
-        return {fact: np.array(numbers, np.int64) for fact, numbers in found.items()}
+                lists[fact].append(number)
+        return {fact: np.array(numbers, np.int64) for fact, numbers in lists.items()}
 
     def distances(self, facts: Facts) -> Numbers:
-        if (found := self.kept.get(facts)) is None:
+        if (values := self.kept.get(facts)) is None:
             shared = [self.holders[fact] for fact in facts if fact in self.holders]
             count = np.bincount(np.concatenate(shared), minlength=len(self.sizes)) if shared else 0
-            if len(self.kept) >= KEPT:
+            if len(self.kept) >= CACHED_VIEWS:
                 self.kept.clear()
-            found = self.kept[facts] = self.sizes + len(facts) - 2 * count
-        return found
+            values = self.kept[facts] = self.sizes + len(facts) - 2 * count
+        return values
 
 
 class _Index:
@@ -141,7 +141,7 @@ class _Index:
         self.words, self.things = _Near(), _Near()
         self.moment: dict[tuple[str, int], int] = {}
         """The first case of each distinct state that time passes in."""
-        self.views: dict[int, View] = {}
+        self.views: dict[int, StateView] = {}
         """Views of states by their place in memory; a view keeps its state there."""
         view = _Interned().view
         columns = defaultdict[tuple[str, str, int], list[tuple[int, ...]]](list)
@@ -161,12 +161,12 @@ class _Index:
     @cached_property
     def everywhere(self) -> dict[tuple[str, int], Numbers]:
         """The columns of all games together, by verb and number of objects."""
-        found = defaultdict(list)
+        games = defaultdict(list)
         for (_, verb, count), columns in self.columns.items():
-            found[verb, count].append(columns)
-        return {key: np.concatenate(parts, axis=1) for key, parts in found.items()}
+            games[verb, count].append(columns)
+        return {key: np.concatenate(parts, axis=1) for key, parts in games.items()}
 
-    def nearest(self, case: Situation, seen: View, after: State | None = None) -> Iterator[Transition]:
+    def nearest(self, case: Situation, seen: StateView, after: State | None = None) -> Iterator[Transition]:
         """The nearest cases by command and state, and by the state after where that is known too; nearest first."""
         verb, words, args = seen.command(case.action)
         own = case.game in self.states
@@ -180,36 +180,36 @@ class _Index:
             distance = distance + self.states[case.game].distances(seen.facts)[columns[1]]
         if own and after is not None:
             distance = distance + self.afters[case.game].distances(self.view(after).facts)[columns[2]]
-        for place in np.argsort(distance, kind="stable")[:TRIED]:
+        for place in np.argsort(distance, kind="stable")[:CASES_TRIED]:
             yield self.cases[int(columns[0][place])]
 
-    def nearest_in_time(self, game: str, seen: View) -> Iterator[Transition]:
+    def nearest_in_time(self, game: str, seen: StateView) -> Iterator[Transition]:
         """The nearest cases by the state that time passes in."""
         if game in self.moments:
-            for moment in np.argsort(self.moments[game].distances(seen.facts), kind="stable")[:TRIED]:
+            for moment in np.argsort(self.moments[game].distances(seen.facts), kind="stable")[:CASES_TRIED]:
                 yield self.cases[self.moment[game, int(moment)]]
 
-    def view(self, state: State) -> View:
+    def view(self, state: State) -> StateView:
         """A state as it is looked at, kept for a while: many commands are asked in each."""
-        if (found := self.views.get(id(state))) is None:
-            if len(self.views) >= KEPT:
+        if (view := self.views.get(id(state))) is None:
+            if len(self.views) >= CACHED_VIEWS:
                 self.views.clear()
-            found = self.views[id(state)] = View(state)
-        return found
+            view = self.views[id(state)] = StateView(state)
+        return view
 
 
 class _Interned:
     """Views of the cases' states; equal states share one."""
 
     def __init__(self) -> None:
-        self.by_id: dict[int, tuple[State, View]] = {}
-        self.by_text: dict[str, View] = {}
+        self.by_id: dict[int, tuple[State, StateView]] = {}
+        self.by_text: dict[str, StateView] = {}
 
-    def view(self, state: State) -> View:
+    def view(self, state: State) -> StateView:
         if id(state) not in self.by_id:  # the state is kept with its view, so its place in memory stays its own
             text = json.dumps(state)
             if text not in self.by_text:
-                self.by_text[text] = View(state)
+                self.by_text[text] = StateView(state)
             self.by_id[id(state)] = state, self.by_text[text]
         return self.by_id[id(state)][1]
 

@@ -63,13 +63,13 @@ def official_score(text: str, truth: Transition) -> OfficialScore:
         return OfficialScore()
 
 
-def official_score_of(told: Prediction | Malformed, truth: Transition) -> OfficialScore:
+def official_score_of(prediction: Prediction | Malformed, truth: Transition) -> OfficialScore:
     """The same figures for a next state that was told in another form, as if it had been told as a difference."""
-    if isinstance(told, Malformed):
+    if isinstance(prediction, Malformed):
         return OfficialScore()
     present = by_uuid(truth.state)
-    predicted = {uuid: thing for uuid, thing in by_uuid(told.state).items() if uuid in present}
-    return _compare(truth, predicted, told.score or {})
+    predicted = {uuid: thing for uuid, thing in by_uuid(prediction.state).items() if uuid in present}
+    return _compare(truth, predicted, prediction.score or {})
 
 
 def _read(text: str) -> dict[str, Any] | None:
@@ -78,10 +78,10 @@ def _read(text: str) -> dict[str, Any] | None:
     for word, json_word in (("True", "true"), ("False", "false"), ("None", "null")):
         part = part.replace(word, json_word)
     try:
-        found = only_object(part)
+        answer = only_object(part)
     except Unreadable:
         return None
-    return found if found is not None and "modified" in found and "removed" in found else None
+    return answer if answer is not None and "modified" in answer and "removed" in answer else None
 
 
 def _answer_part(text: str) -> str:
@@ -123,12 +123,12 @@ def _compare(truth: Transition, predicted: dict[int, Object], score: dict[str, A
     pairs = [(thing, predicted.get(thing["uuid"])) for thing in truth.after]
     items = [hit for thing, answer in pairs for hit in _items(thing, answer)]
     hits = sum(key in score and score[key] == value for key, value in truth.score_after.items())
-    found = OfficialScore(sum(items) / len(items), hits / len(truth.score_after))
+    partial = OfficialScore(sum(items) / len(items), hits / len(truth.score_after))
     try:
         changed, void = _changes(before, pairs)
     except (TypeError, KeyError):
-        return found  # properties of an odd type end the comparison of changed keys and nothing else
-    return replace(found, changed=sum(changed) / len(changed) if changed else None, void=void)
+        return partial  # properties of an odd type end the comparison of changed keys and nothing else
+    return replace(partial, changed=sum(changed) / len(changed) if changed else None, void=void)
 
 
 def _changes(before: dict[int, Object], pairs: Sequence[tuple[Object, Object | None]]) -> tuple[list[bool], bool]:
@@ -162,11 +162,11 @@ def _changed(old: Object, thing: Object, answer: Object) -> Iterator[bool]:
 
     A property that should vanish counts only where the answer keeps it, and then as wrong.
     """
-    before, after, told = old["properties"], thing["properties"], answer["properties"]
+    before, after, claimed = old["properties"], thing["properties"], answer["properties"]
     for key in before.keys() | after.keys():
         if key in after and (key not in before or before[key] != after[key]):
-            yield key in told and told[key] == after[key]
-        elif key not in after and key in told:
+            yield key in claimed and claimed[key] == after[key]
+        elif key not in after and key in claimed:
             yield False
     if sorted(old["contains"]) != sorted(thing["contains"]):
         yield sorted(thing["contains"]) == sorted(answer.get("contains", []))

@@ -131,11 +131,11 @@ def read_parquet(path: Path, known: Dataset | None = None) -> Iterator[Transitio
 
 
 def _lookup(known: Iterable[Dataset]) -> Lookup:
-    found: Lookup = {}
+    places: Lookup = {}
     for data in known:
         for number, case in enumerate(data):
-            found.setdefault(_question(case.split, case.state, case.score, case.action), []).append((data, number))
-    return found
+            places.setdefault(_question(case.split, case.state, case.score, case.action), []).append((data, number))
+    return places
 
 
 def _read(path: Path, lookup: Lookup) -> Iterator[Transition]:
@@ -166,9 +166,9 @@ def _transition(row: dict[str, Any], name: str, lookup: Lookup) -> Transition:
     places = lookup.get(_question(split, state, score, str(extra["data_action"])), [])
     # Rows of the same question take their ids in turn.
     data, number = (places.pop(0) if len(places) > 1 else places[0]) if places else (None, 0)
-    found: Transition | None = data[number] if data is not None else None
+    imported: Transition | None = data[number] if data is not None else None
     bases = _BASE.findall(row["prompt"][-1]["content"]) if row.get("prompt") else []
-    known = {name: getattr(found, name) for name in _EXTRA} if found is not None else {}
+    known = {name: getattr(imported, name) for name in _EXTRA} if imported is not None else {}
     given = {name: extra[name] for name in _EXTRA if extra.get(name) is not None}
     middle = extra.get("state_after_action")
     guessed: dict[str, Any] = {
@@ -184,17 +184,17 @@ def _transition(row: dict[str, Any], name: str, lookup: Lookup) -> Transition:
         state=state,
         score=score,
         action=str(extra["data_action"]),
-        after_action=checked_state(json.loads(middle)) if middle else (found.after_action if found else after),
+        after_action=checked_state(json.loads(middle)) if middle else (imported.after_action if imported else after),
         after=after,
         score_after=score_after,
-        on_plan=bool(extra.get("on_plan", found is not None and found.on_plan)),
-        observation=str(extra.get("observation") or (found.observation if found is not None else "")),
+        on_plan=bool(extra.get("on_plan", imported is not None and imported.on_plan)),
+        observation=str(extra.get("observation") or (imported.observation if imported is not None else "")),
     )
 
 
-def _split(found: dict[str, Any]) -> tuple[State, Score]:
+def _split(entry: dict[str, Any]) -> tuple[State, Score]:
     """A state with its score as the last entry, taken apart."""
-    *objects, score = found["game_state"]
+    *objects, score = entry["game_state"]
     if not isinstance(score, dict) or "uuid" in score:
         raise ValueError("a state without a score as its last entry")
     return checked_state(objects), score
@@ -221,20 +221,20 @@ def import_parquet(
     `known` is a folder imported before: it tells what public files leave out. Returns rows per split, and the names of
     files that were skipped since they hold answers to learn from and not next states.
     """
-    found = parquet_files(Path(source))
-    if not found:
+    paths = parquet_files(Path(source))
+    if not paths:
         raise OneiroError(f"{source} holds no parquet files; give a file of the public layout, or a folder of them")
     sets = [open_dataset(known, split) for split in splits(known) if split != EXAMPLE] if known is not None else []
     lookup, rules = _lookup(sets), sets[0].rules if sets else {}
-    skipped = [path.name for path in found if _of_answers(path)]
-    if len(skipped) == len(found):
+    skipped = [path.name for path in paths if _of_answers(path)]
+    if len(skipped) == len(paths):
         raise OneiroError(f"{source} holds answers to learn from and no next states; give files of transitions")
 
-    told = [path for path in found if path.name not in skipped]
-    shared = _on_both_sides(told)
+    sources = [path for path in paths if path.name not in skipped]
+    shared = _on_both_sides(sources)
 
     def rows() -> Iterator[Transition]:
-        for path in told:
+        for path in sources:
             for number, row in enumerate(_read(path, lookup), 1):
                 if report is not None and number % 1000 == 0:
                     report(path.name, number)
@@ -255,9 +255,9 @@ def _on_both_sides(paths: Iterable[Path]) -> set[bytes] | None:
                 for extra in batch.column("extra_info").to_pylist():
                     if extra.get("duplicate") is None:
                         split = str(extra.get("split", "train"))
-                        asked = _question("", *_split(json.loads(extra["data_state"])), str(extra["data_action"]))
-                        if sides.setdefault(asked, split) != split:
-                            shared.add(asked)
+                        question = _question("", *_split(json.loads(extra["data_state"])), str(extra["data_action"]))
+                        if sides.setdefault(question, split) != split:
+                            shared.add(question)
     return shared if len({*sides.values()}) > 1 else None
 
 
@@ -265,8 +265,8 @@ def _of_answers(path: Path) -> bool:
     """Whether a file's ground truth is text to be learned, as in the public SFT file."""
     with _named(path):
         batch = next(pq.ParquetFile(path).iter_batches(1, columns=["reward_model"]), None)
-        told = batch.to_pylist() if batch is not None else []
+        rows = batch.to_pylist() if batch is not None else []
     try:
-        return bool(told) and "game_state" not in json.loads(told[0]["reward_model"]["ground_truth"])
+        return bool(rows) and "game_state" not in json.loads(rows[0]["reward_model"]["ground_truth"])
     except (ValueError, TypeError, KeyError):
         return True

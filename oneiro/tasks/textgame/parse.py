@@ -51,10 +51,10 @@ def parse_difference(text: str, before: State, score_before: Score | None) -> Pr
 
     `score_before` is None where no score is asked for; an empty score means that it stays.
     """
-    found = _claims(text, "modified", score_before)
-    if isinstance(found, Malformed):
-        return found
-    objects, removed, score = found
+    claims = _claims(text, "modified", score_before)
+    if isinstance(claims, Malformed):
+        return claims
+    objects, removed, score = claims
     return _foretold(before, objects, removed, score_before if score == {} else score)
 
 
@@ -66,13 +66,13 @@ def parse_edits(text: str, before: State, score_before: Score | None) -> Predict
     there makes the object. The score has the entries that change; as in the other forms, an answer that leaves it out
     where it is asked for has none. Whoever takes and gives the same thing at once is in conflict.
     """
-    found = _claims(text, "edited", score_before)
-    if isinstance(found, Malformed):
-        return found
-    entries, removed, score = found
+    claims = _claims(text, "edited", score_before)
+    if isinstance(claims, Malformed):
+        return claims
+    entries, removed, score = claims
     known, objects, stray = by_uuid(before), list[Object](), list[Place]()
     for entry in entries:
-        edited = _edited(entry, known.get(entry["uuid"], {}))
+        edited = _apply_edit(entry, known.get(entry["uuid"], {}))
         if isinstance(edited, Malformed):
             return edited
         objects.append(edited[0])
@@ -84,17 +84,17 @@ def parse_edits(text: str, before: State, score_before: Score | None) -> Predict
 
 def _claims(text: str, key: str, score_before: Score | None) -> tuple[list[Object], Any, Score | None] | Malformed:
     """What both short forms have: the entries under `key`, what is removed, and the score where it is asked for."""
-    found = _find(text, key)
-    if isinstance(found, Malformed):
-        return found
-    entries = _objects(found[key])
+    answer = _find(text, key)
+    if isinstance(answer, Malformed):
+        return answer
+    entries = _objects(answer[key])
     if isinstance(entries, Malformed):
         return entries
-    score = _score(found.get("score")) if score_before is not None else None
-    return score if isinstance(score, Malformed) else (entries, found.get("removed"), score)
+    score = _score(answer.get("score")) if score_before is not None else None
+    return score if isinstance(score, Malformed) else (entries, answer.get("removed"), score)
 
 
-def _edited(entry: Object, thing: Object) -> tuple[Object, list[Place]] | Malformed:
+def _apply_edit(entry: Object, thing: Object) -> tuple[Object, list[Place]] | Malformed:
     """An object as an entry leaves it, and the places where the entry takes away what is not there."""
     entry, uuid = dict(entry), entry["uuid"]
     lists = [entry.pop(key, []) for key in ("lost", "added", "dropped")]
@@ -131,10 +131,10 @@ def _foretold(
 
 def parse_full(text: str) -> Prediction | Malformed:
     """Read `{"game_state": [objects..., score]}`."""
-    found = _find(text, "game_state")
-    if isinstance(found, Malformed):
-        return found
-    listed = found["game_state"]
+    answer = _find(text, "game_state")
+    if isinstance(answer, Malformed):
+        return answer
+    listed = answer["game_state"]
     if not isinstance(listed, list):
         return Malformed(Flaw.SHAPE, "game_state must be a list")
     scores = [entry for entry in listed if isinstance(entry, dict) and "uuid" not in entry and "gameOver" in entry]
@@ -149,36 +149,36 @@ def parse_full(text: str) -> Prediction | Malformed:
 
 def parse_score(text: str, before: State) -> Prediction | Malformed:
     """Read `{"score": n, "gameOver": bool, "gameWon": bool}`; the state stays as it is."""
-    found = _find(text, "gameOver")
-    score = found if isinstance(found, Malformed) else _score(found)
+    answer = _find(text, "gameOver")
+    score = answer if isinstance(answer, Malformed) else _score(answer)
     return score if isinstance(score, Malformed) else Prediction(before, score)
 
 
 def _find(text: str, key: str) -> dict[str, Any] | Malformed:
     part, marked = answer_part(text)
     try:
-        found = find_object(part, key, last=not marked)
+        answer = find_object(part, key, last=not marked)
     except Unreadable:
         return Malformed(Flaw.BROKEN, f"the object with '{key}' cannot be read")
-    if found is None:
+    if answer is None:
         return Malformed(Flaw.SHAPE if "{" in part else Flaw.EMPTY, f"no object with '{key}'")
-    return found
+    return answer
 
 
-def _score(found: Any) -> Score | Malformed | None:
+def _score(value: Any) -> Score | Malformed | None:
     """A checked score; None where there is none."""
-    if found is None:
+    if value is None:
         return None
-    if not isinstance(found, dict) or not _shallow(found, MAX_DEPTH):
+    if not isinstance(value, dict) or not _shallow(value, MAX_DEPTH):
         return Malformed(Flaw.SHAPE, "score must be a plain object")
-    return found
+    return value
 
 
 def _objects(entries: Any) -> list[Object] | Malformed:
     """Checked objects, each uuid once; saying the same thing twice is no conflict."""
     if not isinstance(entries, list) or len(entries) > MAX_OBJECTS:
         return Malformed(Flaw.SHAPE, f"objects must be a list of at most {MAX_OBJECTS}")
-    found: dict[int, Object] = {}
+    by_id: dict[int, Object] = {}
     for entry in entries:
         uuid = _uuid(entry.get("uuid")) if isinstance(entry, dict) else None
         if uuid is None:
@@ -191,10 +191,10 @@ def _objects(entries: Any) -> list[Object] | Malformed:
         if not all(_shallow(value, MAX_DEPTH) for value in entry.values()):
             return Malformed(Flaw.SHAPE, f"object {uuid} is nested too deeply")
         thing = {**entry, "uuid": uuid}
-        if uuid in found and not same(found[uuid], thing):
+        if uuid in by_id and not same(by_id[uuid], thing):
             return Malformed(Flaw.CONFLICT, f"object {uuid} is given twice")
-        found[uuid] = thing
-    return list(found.values())
+        by_id[uuid] = thing
+    return list(by_id.values())
 
 
 def _uuid(value: Any) -> int | None:

@@ -36,7 +36,7 @@ from oneiro.tasks.textgame.prompt import (
     situation_text,
 )
 from oneiro.tasks.textgame.rationale import rationale
-from oneiro.tasks.textgame.score import EXACT_SHARE, Outcome, Question, judge, question
+from oneiro.tasks.textgame.score import EXACT_SHARE, AnswerOutcome, AskedStep, judge, question
 from oneiro.worlds.textgame.dataset import Rules
 from oneiro.worlds.textgame.state import Kind, Situation, Transition
 
@@ -102,25 +102,25 @@ class TextGamePredictor(Predictor[Transition, Messages, str, Prediction]):
 
     def prompt(self, case: Situation) -> Messages:
         """One user message: instructions, example, rules, and the situation."""
-        situation = situation_text(case, self._asked(case), self.config.transition, self.config.layout)
+        situation = situation_text(case, self._question(case), self.config.transition, self.config.layout)
         return [{"role": "user", "content": f"{self._opening(case.game, case.task)}{situation}"}]
 
     def target(self, case: Transition) -> str:
         """The true answer, after a written-out reason where reasoning is asked for."""
         config = self.config
-        told = answer(question(case, config.transition), config.transition, config.output)
-        return f"{rationale(case, config.transition)}\n{MARKER} {told}" if config.reasoning else told
+        text = answer(question(case, config.transition), config.transition, config.output)
+        return f"{rationale(case, config.transition)}\n{MARKER} {text}" if config.reasoning else text
 
     def parse(self, text: str, case: Situation) -> Prediction | Malformed:
-        asked = self._asked(case)
+        step = self._question(case)
         if self.config.transition == "score":
-            return parse_score(text, asked.before)
+            return parse_score(text, step.before)
         if self.config.output == "full":
             return parse_full(text)
         read = parse_edits if self.config.output == "edits" else parse_difference
-        return read(text, asked.before, asked.score_before)
+        return read(text, step.before, step.score_before)
 
-    def judge(self, text: str, case: Transition) -> Outcome:
+    def judge(self, text: str, case: Transition) -> AnswerOutcome:
         """The strict comparison of an answer with the truth."""
         return judge(question(case, self.config.transition), self.parse(text, case))
 
@@ -146,8 +146,8 @@ class TextGamePredictor(Predictor[Transition, Messages, str, Prediction]):
             exact = EXACT_SHARE * outcome.exact
             return Reward(outcome.shaped, {"exact": exact, "overlap": outcome.shaped - exact})
         if self.config.reward == "task":
-            found = self.official(text, case)
-            return Reward(found.task_specific, {"published": found.task_specific})
+            official = self.official(text, case)
+            return Reward(official.task_specific, {"published": official.task_specific})
         right = float(self.exact(text, case))
         return Reward(right, {"exact": right})
 
@@ -164,20 +164,20 @@ class TextGamePredictor(Predictor[Transition, Messages, str, Prediction]):
         return {"no change": self.no_change, **lookup, "perfect": self.perfect}
 
     def no_change(self, case: Situation) -> str:
-        asked = self._asked(case)
-        still = Question(asked.before, asked.before, asked.score_before, asked.score_before)
+        step = self._question(case)
+        still = AskedStep(step.before, step.before, step.score_before, step.score_before)
         return answer(still, self.config.transition, self.config.output)
 
     def perfect(self, case: Transition) -> str:
         return answer(question(case, self.config.transition), self.config.transition, self.config.output)
 
-    def _asked(self, case: Situation) -> Question:
+    def _question(self, case: Situation) -> AskedStep:
         """What is known of the question; where the truth is not known, nothing of it is used."""
         kind = self.config.transition
         if isinstance(case, Transition):
             return question(case, kind)
         score = case.score if kind in ("full", "score") else None
-        return Question(case.state, case.state, score, score)
+        return AskedStep(case.state, case.state, score, score)
 
     def _opening(self, game: str, task: str) -> str:
         """The part of a prompt that all situations of a game share."""
@@ -205,8 +205,8 @@ class TextGamePredictor(Predictor[Transition, Messages, str, Prediction]):
         rules = rules_text(self.rules, config.rules, first.game)
         parts = [f"An example of another game: {first.task}" + (f"\n\n{rules}" if rules else "")]
         for case in self._shown:
-            asked = question(case, config.transition)
-            situation = situation_text(case, asked, config.transition, config.layout)
-            told = answer(asked, config.transition, config.output, config.layout)
-            parts.append(f"{situation}\nAnswer: {told}")
+            step = question(case, config.transition)
+            situation = situation_text(case, step, config.transition, config.layout)
+            text = answer(step, config.transition, config.output, config.layout)
+            parts.append(f"{situation}\nAnswer: {text}")
         return "\n\n".join(parts)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.tasks.textgame.parse import MARKER, Output
-from oneiro.tasks.textgame.score import Question
+from oneiro.tasks.textgame.score import AskedStep
 from oneiro.worlds.textgame.dataset import Rules
 from oneiro.worlds.textgame.state import (
     Kind,
@@ -64,29 +64,29 @@ def full_state(state: State, score: Score | None) -> dict[str, Any]:
     return {"game_state": [*state, score] if score is not None else list(state)}
 
 
-def answer(asked: Question, kind: Kind, output: Output, layout: StateFormat = "json") -> str:
+def answer(step: AskedStep, kind: Kind, output: Output, layout: StateFormat = "json") -> str:
     """The true answer in the form that is asked for."""
     if kind == "score":
-        return show(asked.score_after, layout)
+        return show(step.score_after, layout)
     if output == "full":
-        return show(full_state(asked.after, asked.score_after), layout)
+        return show(full_state(step.after, step.score_after), layout)
     if output == "edits":
-        return show(_edits_told(asked), layout)
-    change = difference(asked.before, asked.after)
-    told: dict[str, Any] = {"modified": change.modified, "removed": change.removed}
-    return show(told | ({"score": asked.score_after} if asked.scored else {}), layout)
+        return show(_edits(step), layout)
+    change = difference(step.before, step.after)
+    parts: dict[str, Any] = {"modified": change.modified, "removed": change.removed}
+    return show(parts | ({"score": step.score_after} if step.scored else {}), layout)
 
 
-def _edits_told(asked: Question) -> dict[str, Any]:
+def _edits(step: AskedStep) -> dict[str, Any]:
     """What changes of each object, and of the score (see `parse_edits`)."""
-    change, old = difference(asked.before, asked.after), by_uuid(asked.before)
-    told: dict[str, Any] = {
+    change, old = difference(step.before, step.after), by_uuid(step.before)
+    parts: dict[str, Any] = {
         "edited": [_edit(old.get(thing["uuid"], {}), thing) for thing in change.modified],
         "removed": change.removed,
     }
-    if asked.score_before is None or asked.score_after is None:
-        return told
-    return told | {"score": _new_values(asked.score_before, asked.score_after)}
+    if step.score_before is None or step.score_after is None:
+        return parts
+    return parts | {"score": _new_values(step.score_before, step.score_after)}
 
 
 def _edit(old: Object, new: Object) -> dict[str, Any]:
@@ -100,7 +100,9 @@ def _edit(old: Object, new: Object) -> dict[str, Any]:
         "added": list((after - before).elements()),
         "dropped": list((before - after).elements()),
     }
-    return {"uuid": new["uuid"]} | _new_values(old, plain) | {name: told for name, told in changes.items() if told}
+    return (
+        {"uuid": new["uuid"]} | _new_values(old, plain) | {name: change for name, change in changes.items() if change}
+    )
 
 
 def _new_values(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
@@ -147,19 +149,19 @@ def rules_text(rules: Rules, author: Author, game: str) -> str:
     known = rules.get(author, {})
     if game not in known:
         raise OneiroError(f"there are no {author} rules for the game '{game}'{nearest(game, known)}; use rules=none")
-    found = known[game]
-    blocks = [block.strip() for block in found["object"].split(SEPARATOR) if block.strip()]
+    own = known[game]
+    blocks = [block.strip() for block in own["object"].split(SEPARATOR) if block.strip()]
     parts = [
         "Objects:\n" + "\n\n".join(blocks),
-        "Commands:\n" + found["action"].strip(),
-        "Score:\n" + found["score"].strip(),
+        "Commands:\n" + own["action"].strip(),
+        "Score:\n" + own["score"].strip(),
     ]
     return "\n\n".join(parts)
 
 
-def situation_text(case: Situation, asked: Question, kind: Kind, layout: StateFormat) -> str:
+def situation_text(case: Situation, step: AskedStep, kind: Kind, layout: StateFormat) -> str:
     """The part of a prompt that is different every time: state, score, UUID base and command."""
-    before = full_state(asked.before, asked.score_before if kind == "full" else None)
+    before = full_state(step.before, step.score_before if kind == "full" else None)
     lines = [f"Current state: {show(before, layout)}"]
     if kind == "score":
         if not isinstance(case, Transition):
@@ -168,7 +170,7 @@ def situation_text(case: Situation, asked: Question, kind: Kind, layout: StateFo
             )
         lines += [f"Current score: {show(case.score, layout)}", f"Command: {case.action}"]
         return "\n".join([*lines, f"Next state: {show(full_state(case.after, None), layout)}"])
-    lines.append(f"UUID base: {first_free(case, asked)}")
+    lines.append(f"UUID base: {first_free(case, step)}")
     if kind != "tick":
         lines.append(f"Command: {case.action}")
     return "\n".join(lines)
@@ -183,9 +185,9 @@ def cut(prompt: str) -> tuple[str, str]:
     return (prompt[:at], prompt[at:]) if at else (prompt, "")
 
 
-def first_free(case: Situation, asked: Question) -> int:
+def first_free(case: Situation, step: AskedStep) -> int:
     """The first free uuid; for a tick, objects that the command has just made are already counted."""
-    return max([case.uuid_base, *(thing["uuid"] + 1 for thing in asked.before if thing["uuid"] >= case.uuid_base)])
+    return max([case.uuid_base, *(thing["uuid"] + 1 for thing in step.before if thing["uuid"] >= case.uuid_base)])
 
 
 def pick_examples(examples: Sequence[Transition], kind: Kind) -> list[Transition]:

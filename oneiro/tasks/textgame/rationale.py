@@ -19,30 +19,30 @@ def rationale(case: Transition, kind: Kind) -> str:
     if kind in ("full", "action"):
         reply = f' The game replies: "{case.observation}"' if case.observation else ""
         lines.append(f"The command is: {case.action}.{reply}")
-        lines.append(f"What it does: {_told(case.state, case.after_action)}")
+        lines.append(f"What it does: {_describe_changes(case.state, case.after_action)}")
     if kind in ("full", "tick"):
-        lines.append(f"Then time passes: {_told(case.after_action, case.after)}")
+        lines.append(f"Then time passes: {_describe_changes(case.after_action, case.after)}")
     if kind in ("full", "score"):
         lines.append(f"The score: {score_told(case.score, case.score_after)}")
     return "\n".join(lines)
 
 
-def _told(before: State, after: State) -> str:
+def _describe_changes(before: State, after: State) -> str:
     return " ".join(sentences(before, after)) or "nothing changes."
 
 
 def sentences(before: State, after: State) -> Iterator[str]:
     """One sentence for each difference between two states."""
     old, new = by_uuid(before), by_uuid(after)
-    found = edits(before, after)
-    for place in found:
+    changes = edits(before, after)
+    for place in changes:
         if place[1] == "created":
             thing = new[place[0]]
             yield f"{thing['name']} comes into being as a {thing['type']} with {_json(thing['properties'])}."
         elif place[1] == "removed":
             yield f"{old[place[0]]['name']} vanishes."
     yield from _moves(old, new)
-    for place, value in found.items():
+    for place, value in changes.items():
         if place[0] in old and place[0] in new and place[1] not in ("contains", "created", "removed"):
             yield _change(old[place[0]], place, value)
 

@@ -58,7 +58,7 @@ def find_object(text: str, key: str, *, last: bool) -> dict[str, Any] | None:
     objects that cannot be read are passed over.
     """
     member = re.compile(rf"""[{{,]\s*+((["']){re.escape(key)}\2)\s*+:""")
-    places = [found.start(1) for found in member.finditer(text)]
+    places = [match.start(1) for match in member.finditer(text)]
     if not places:
         return None
     reader = _LooseReader(text)
@@ -72,12 +72,12 @@ def find_object(text: str, key: str, *, last: bool) -> dict[str, Any] | None:
 def only_object(text: str) -> dict[str, Any] | None:
     """The object in a text that has no other list or object, read with `repair`; may raise `Unreadable`."""
     text = text.rstrip()
-    found = _OPENING.search(text)
-    if found is None or found[0] == "[":
+    opening = _OPENING.search(text)
+    if opening is None or opening[0] == "[":
         return None
-    part = text[found.start() : found.start() + MAX_CHARACTERS]
+    part = text[opening.start() : opening.start() + MAX_CHARACTERS]
     value, end = _read(part, 0, _LooseReader(part, repair=True))
-    rest = text[found.start() + end :]
+    rest = text[opening.start() + end :]
     if not isinstance(value, dict):
         raise Unreadable
     return value if "{" not in rest and "[" not in rest else None
@@ -121,14 +121,14 @@ class _LooseReader:
     def _next(self) -> tuple[str, str]:
         """The kind and text of the next token; ("end", "") when nothing readable follows."""
         self.left -= 1
-        found = _TOKEN.match(self.text, self.place) if self.left > 0 else None
-        if found is None:
+        token = _TOKEN.match(self.text, self.place) if self.left > 0 else None
+        if token is None:
             if self.repair and self.left > 0 and not self.text[self.place :].strip():
                 return "end", ""
             raise Unreadable
-        self.place = found.end()
-        kind = str(found.lastgroup)
-        return kind, found[kind]
+        self.place = token.end()
+        kind = str(token.lastgroup)
+        return kind, token[kind]
 
     def _value(self, kind: str, token: str, depth: int) -> Any:
         if kind == "text":
@@ -180,6 +180,6 @@ def _unescape(body: str) -> str:
     return _ESCAPE.sub(_escaped, body) if "\\" in body else body
 
 
-def _escaped(found: re.Match[str]) -> str:
-    code = found[1]
+def _escaped(match: re.Match[str]) -> str:
+    code = match[1]
     return chr(int(code[1:], 16)) if len(code) > 1 else _ESCAPES.get(code, code)

@@ -20,7 +20,7 @@ from oneiro.tasks.textgame.accuracy import Tally
 from oneiro.tasks.textgame.predictor import TextGamePredictor
 from oneiro.worlds.textgame.crawl import record
 from oneiro.worlds.textgame.dataset import Dataset, open_dataset, splits
-from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.game import GameRules
 from oneiro.worlds.textgame.games import game_named
 from oneiro.worlds.textgame.scene import Scene, Thing, is_points
 from oneiro.worlds.textgame.state import Score, Situation, State, Transition, edits, same, same_state
@@ -41,7 +41,7 @@ class TrueRollout:
     truth: tuple[tuple[State, Score], ...]
 
     @classmethod
-    def played(cls, game: Game, start: Scene, commands: Sequence[str]) -> TrueRollout:
+    def play(cls, game: GameRules, start: Scene, commands: Sequence[str]) -> TrueRollout:
         """What the commands lead to in one of our own games."""
         scenes = [start]
         for command in commands:
@@ -50,7 +50,7 @@ class TrueRollout:
         return cls(game.situation(start), tuple(commands), truth)
 
     @classmethod
-    def recorded(cls, steps: Sequence[Transition]) -> TrueRollout:
+    def from_steps(cls, steps: Sequence[Transition]) -> TrueRollout:
         """Recorded steps, each of which starts where the one before it ended."""
         first = steps[0]
         start = Situation(
@@ -66,7 +66,7 @@ def recorded_plans(rows: Iterable[Transition]) -> list[list[Transition]]:
     recordings that left the plan in between give several pieces.
     """
     plans: list[list[Transition]] = []
-    for row in sorted((row for row in rows if row.on_plan), key=lambda row: (row.game, _numbered(row.id))):
+    for row in sorted((row for row in rows if row.on_plan), key=lambda row: (row.game, _split_numbers(row.id))):
         last = plans[-1][-1] if plans else None
         follows = last is not None and last.game == row.game and same(last.score_after, row.score)
         if last is not None and follows and same_state(last.after, row.state):
@@ -76,7 +76,7 @@ def recorded_plans(rows: Iterable[Transition]) -> list[list[Transition]]:
     return plans
 
 
-def _numbered(id_: str) -> list[tuple[int, str]]:
+def _split_numbers(id_: str) -> list[tuple[int, str]]:
     """An id in parts that sort its numbers by their size."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.findall(r"[0-9]+|[^0-9]+", id_)]
 
@@ -86,11 +86,11 @@ def imagine(task: TextGamePredictor, situation: Situation, text: str) -> Situati
 
     The UUID base moves past every object the prediction brings in.
     """
-    told = task.parse(text, situation)
-    if isinstance(told, Malformed) or told.score is None:
+    prediction = task.parse(text, situation)
+    if isinstance(prediction, Malformed) or prediction.score is None:
         return None
-    base = max([situation.uuid_base, *(thing["uuid"] + 1 for thing in told.state)])
-    return replace(situation, state=told.state, score=told.score, action="", uuid_base=base)
+    base = max([situation.uuid_base, *(thing["uuid"] + 1 for thing in prediction.state)])
+    return replace(situation, state=prediction.state, score=prediction.score, action="", uuid_base=base)
 
 
 def accuracy_by_depth(
@@ -106,13 +106,13 @@ def accuracy_by_depth(
     rows = []
     for step in range(depth):
         active = [i for i, course in enumerate(trajectories) if step < len(course.commands)]
-        asked = {
+        questions = {
             i: replace(now, action=trajectories[i].commands[step]) for i in active if (now := imagined[i]) is not None
         }
-        answers = dict(zip(asked, predict(list(asked.values())) if asked else (), strict=True))
+        answers = dict(zip(questions, predict(list(questions.values())) if questions else (), strict=True))
         right, whole = Tally(), Tally()
         for i in active:
-            imagined[i] = imagine(task, asked[i], answers[i]) if i in asked else None
+            imagined[i] = imagine(task, questions[i], answers[i]) if i in questions else None
             correct = _agrees(imagined[i], *trajectories[i].truth[step])
             unbroken[i] = unbroken[i] and correct
             right.add(correct)
@@ -122,8 +122,8 @@ def accuracy_by_depth(
     return rows
 
 
-def _agrees(told: Situation | None, state: State, score: Score) -> bool:
-    return told is not None and same(told.score, score) and not edits(state, told.state)
+def _agrees(imagined: Situation | None, state: State, score: Score) -> bool:
+    return imagined is not None and same(imagined.score, score) and not edits(state, imagined.state)
 
 
 def search_in_model(
@@ -143,10 +143,10 @@ def search_in_model(
     kept: list[tuple[Situation, list[str]]] = [(start, [])]
     seen = {situation_key(start)}
     for _ in range(depth):
-        asked = [(replace(now, action=command), plan) for now, plan in kept for command in candidates(now)]
-        answers = predict([situation for situation, _ in asked]) if asked else ()
-        found: list[tuple[Situation, list[str]]] = []
-        for (situation, plan), text in zip(asked, answers, strict=True):
+        steps = [(replace(now, action=command), plan) for now, plan in kept for command in candidates(now)]
+        answers = predict([situation for situation, _ in steps]) if steps else ()
+        fresh: list[tuple[Situation, list[str]]] = []
+        for (situation, plan), text in zip(steps, answers, strict=True):
             there = imagine(task, situation, text)
             if there is None:
                 continue
@@ -154,26 +154,26 @@ def search_in_model(
                 return [*plan, situation.action]
             if there.score.get("gameOver") is not True and (key := situation_key(there)) not in seen:
                 seen.add(key)
-                found.append((there, [*plan, situation.action]))
-        kept = sorted(found, key=lambda entry: -_points(entry[0]))[:breadth]
+                fresh.append((there, [*plan, situation.action]))
+        kept = sorted(fresh, key=lambda entry: -_points(entry[0]))[:breadth]
     return None
 
 
-def understood(game: Game) -> Candidates:
+def understood(game: GameRules) -> Candidates:
     """All commands a game would understand in a predicted situation; none where the prediction makes no sense."""
 
     def commands(situation: Situation) -> list[str]:
-        scene = game.imagined(situation)
+        scene = game.scene_of(situation)
         return [verb.command(*things) for verb, things in game.commands(scene)] if scene is not None else []
 
     return commands
 
 
-def possible(game: Game) -> Candidates:
+def possible(game: GameRules) -> Candidates:
     """The commands among them that can be done and do more than look: a tenth as many."""
 
     def commands(situation: Situation) -> list[str]:
-        scene = game.imagined(situation)
+        scene = game.scene_of(situation)
         if scene is None:
             return []
         return [verb.command(*things) for verb, things in game.commands(scene) if _can(verb, scene, things)]
@@ -191,15 +191,15 @@ def _can(verb: Verb, scene: Scene, things: Sequence[Thing]) -> bool:
 
 
 def plan_in_model(
-    task: TextGamePredictor, predict: Predict, levels: Iterable[tuple[Game, Scene]], *, breadth: int, depth: int
+    task: TextGamePredictor, predict: Predict, levels: Iterable[tuple[GameRules, Scene]], *, breadth: int, depth: int
 ) -> dict[str, Any]:
     """Search a winning plan for each level inside the predictor: how many are found, and how many win the true game."""
-    found, won = Tally(), Tally()
+    planned, won = Tally(), Tally()
     for game, start in levels:
         plan = search_in_model(task, predict, game.situation(start), possible(game), breadth=breadth, depth=depth)
-        found.add(plan is not None)
+        planned.add(plan is not None)
         won.add(plan is not None and wins(game, start, plan))
-    return {"found": found.table(), "won": won.table()}
+    return {"found": planned.table(), "won": won.table()}
 
 
 def true_predictor(task: TextGamePredictor) -> Predict:
@@ -207,7 +207,7 @@ def true_predictor(task: TextGamePredictor) -> Predict:
 
     def answer(situation: Situation) -> str:
         game = game_named(situation.game)
-        scene = game.imagined(situation)
+        scene = game.scene_of(situation)
         try:
             return task.perfect(record(game, scene, situation.action, "", "eval")) if scene is not None else ""
         except Exception:  # the command does to an imagined thing what it was never meant for
@@ -233,7 +233,7 @@ def situation_key(situation: Situation) -> str:
     return json.dumps([sorted(things, key=lambda thing: thing["uuid"]), situation.score], sort_keys=True)
 
 
-def wins(game: Game, scene: Scene, plan: Sequence[str]) -> bool:
+def wins(game: GameRules, scene: Scene, plan: Sequence[str]) -> bool:
     """Whether a plan wins the true game."""
     for command in plan:
         scene = game.step(scene, command).after
@@ -265,7 +265,7 @@ class Plans:
 
     def measure(self, task: TextGamePredictor, predict: Predict) -> list[dict[str, Any]]:
         """How often a predictor is right at each depth (see `accuracy_by_depth`)."""
-        trajectories = [TrueRollout.recorded(steps) for steps in self.steps]
+        trajectories = [TrueRollout.from_steps(steps) for steps in self.steps]
         return accuracy_by_depth(task, predict, trajectories, max(map(len, self.steps), default=0))
 
     def baselines(self, task: TextGamePredictor) -> dict[str, Predict]:
@@ -292,10 +292,10 @@ def find_plans(
     A plan that stands wholly in train would only show what was memorised, and is left out.
     """
     parts = [open_dataset(folder, name) for name in dict.fromkeys((split, TRAIN)) if name in splits(folder)]
-    rows = [row for part in parts for row in _planned(part) if not games or row.game in {*games, *held_out}]
-    found = Plans([plan[:depth] for plan in recorded_plans(rows)], held_out)
-    return replace(found, steps=[plan for plan in found.steps if not all(map(found.taught, plan))])
+    rows = [row for part in parts for row in _rows_on_plan(part) if not games or row.game in {*games, *held_out}]
+    plans = Plans([plan[:depth] for plan in recorded_plans(rows)], held_out)
+    return replace(plans, steps=[plan for plan in plans.steps if not all(map(plans.taught, plan))])
 
 
-def _planned(data: Dataset) -> Iterator[Transition]:
+def _rows_on_plan(data: Dataset) -> Iterator[Transition]:
     return (data[number] for number, row in enumerate(data.rows) if row.on_plan)

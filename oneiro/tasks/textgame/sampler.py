@@ -133,15 +133,15 @@ class StateGroups:
     def group(self, index: int) -> list[int]:
         """The rows of group number `index`, counted from 0."""
         first = self.order.row(index)
-        found = [first]
+        numbers = [first]
         if not self.by_state:
-            return found
+            return numbers
         rng = generator(self.seed, "family", index)
         for rows, most in zip(self.by_state[self._state(first)], self.most, strict=True):
             others = [row for row in rows if row != first]
             chosen = rng.permutation(len(others))[: most - (len(others) < len(rows))]
-            found += [others[i] for i in chosen]
-        return found
+            numbers += [others[i] for i in chosen]
+        return numbers
 
     def _state(self, number: int) -> tuple[str, int, int]:
         row = self.data.rows[number]

@@ -36,7 +36,7 @@ class Error(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class AskedStep:
     """What one kind of transition asks: two states, and two scores where the score is asked for."""
 
     before: State
@@ -61,13 +61,13 @@ class Question:
         return {} if self.score_before is None or score is None else score_edits(self.score_before, score)
 
 
-def question(transition: Transition, kind: Kind) -> Question:
+def question(transition: Transition, kind: Kind) -> AskedStep:
     """The states and scores that a transition of this kind goes from and to."""
-    return Question(*transition.part(kind))
+    return AskedStep(*transition.part(kind))
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class AnswerOutcome:
     """The comparison of one answer with the truth, counted in edits."""
 
     true: int
@@ -99,12 +99,12 @@ class Outcome:
         return EXACT_SHARE * self.exact + (1 - EXACT_SHARE) * self.overlap
 
 
-def judge(asked: Question, answer: Prediction | Malformed) -> Outcome:
+def judge(step: AskedStep, answer: Prediction | Malformed) -> AnswerOutcome:
     """Compare an answer with the truth."""
-    truth = asked.truth()
+    truth = step.truth()
     if isinstance(answer, Malformed):
-        return Outcome(len(truth), 0, 0, {Error.MALFORMED: 1}, answer.flaw)
-    claimed = asked.edits_of(answer)
+        return AnswerOutcome(len(truth), 0, 0, {Error.MALFORMED: 1}, answer.flaw)
+    claimed = step.edits_of(answer)
     shared = truth.keys() & claimed.keys()
     right = sum(same(truth[place], claimed[place]) for place in shared)
     counts = {
@@ -112,4 +112,4 @@ def judge(asked: Question, answer: Prediction | Malformed) -> Outcome:
         Error.INVENTED: len(claimed) - len(shared),
         Error.VALUE: len(shared) - right,
     }
-    return Outcome(len(truth), len(claimed), right, {kind: count for kind, count in counts.items() if count})
+    return AnswerOutcome(len(truth), len(claimed), right, {kind: count for kind, count in counts.items() if count})

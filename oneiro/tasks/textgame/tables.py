@@ -42,11 +42,11 @@ def subset_tables(compared: dict[str, Any]) -> list[Table]:
     ]
 
 
-def cell(found: dict[str, Any]) -> Cell:
+def cell(entry: dict[str, Any]) -> Cell:
     """An accuracy in percent as a measured fraction."""
-    value, low, high = (found.get(key) for key in ("accuracy", "low", "high"))
+    value, low, high = (entry.get(key) for key in ("accuracy", "low", "high"))
     parts = [number / 100 if number is not None else None for number in (value, low, high)]
-    return Cell(parts[0], parts[1], parts[2], found.get("cases"))
+    return Cell(parts[0], parts[1], parts[2], entry.get("cases"))
 
 
 def _accuracy(compared: dict[str, Any], subset: str = "all") -> Table:
@@ -59,8 +59,8 @@ def _accuracy(compared: dict[str, Any], subset: str = "all") -> Table:
     table = Table(
         f"Text games: {ASKED[rows[0]['transition']]}{title}", ["answers", *columns], dict.fromkeys(columns, "%")
     )
-    for name, found in zip(compared["rows"], scored, strict=True):
-        table.add(name, *(cell(each[subset][part]) for each in found for part in PARTS))
+    for name, scores in zip(compared["rows"], scored, strict=True):
+        table.add(name, *(cell(each[subset][part]) for each in scores for part in PARTS))
     published = compared["published"] if subset == "all" else []
     official = scorers.index("official") if "official" in scorers else 0
     for row in published:
@@ -75,9 +75,9 @@ def _accuracy(compared: dict[str, Any], subset: str = "all") -> Table:
     return table
 
 
-def over(found: dict[str, Any], subset: str = "all") -> str:
+def over(row: dict[str, Any], subset: str = "all") -> str:
     """What the intervals of a subset are over."""
-    count = found[subset]["overall"].get("clusters", 0)
+    count = row[subset]["overall"].get("clusters", 0)
     if subset == "held_out":
         return f"Intervals are over {count} games." if count > 1 else "There is one game, so there are no intervals."
     if count == 1:
@@ -85,31 +85,31 @@ def over(found: dict[str, Any], subset: str = "all") -> str:
     return f"Intervals are over {count:,} start states: all commands tried in one state are drawn together."
 
 
-def unknown_note(found: dict[str, Any]) -> str:
+def unknown_note(row: dict[str, Any]) -> str:
     """How many rows nobody knows to be clean or not; they are not among the clean ones."""
-    count = found.get("unknown", 0)
+    count = row.get("unknown", 0)
     return f"Of {count:,} rows it is not known whether train has the same question." if count else ""
 
 
 def _games(rows: dict[str, Any]) -> Table:
     """The last set of answers, game by game; the rows before it are the baselines."""
-    name, found = list(rows.items())[-1]
+    name, row = list(rows.items())[-1]
     note = "Intervals are over start states, of the mean over games; a game with one start state has none."
     table = Table(f"Game by game: {name}", ["game", *PARTS], dict.fromkeys(PARTS, "%"), note)
-    for game, split in found["games"].items():
+    for game, split in row["games"].items():
         table.add(game, *(cell(split[part]) for part in PARTS))
-    table.add("mean of games", *(cell(found["macro"][part]) for part in PARTS))
+    table.add("mean of games", *(cell(row["macro"][part]) for part in PARTS))
     return table
 
 
 def _errors(rows: dict[str, Any]) -> Table:
     """By kind where the scorer tells kinds apart."""
-    strict = all("with" in found["errors"] for found in rows.values())
+    strict = all("with" in row["errors"] for row in rows.values())
     kinds = [str(kind) for kind in Error] if strict else []
     title, note = ("Wrong answers by what is wrong", "One may show several.") if strict else ("Wrong answers", "")
     table = Table(title, ["answers", "wrong", *kinds, "missing"], note=note)
-    for name, found in rows.items():
-        errors = found["errors"]
+    for name, row in rows.items():
+        errors = row["errors"]
         table.add(name, errors["wrong"], *(errors["with"][kind] for kind in kinds), errors["missing answers"])
     return table
 

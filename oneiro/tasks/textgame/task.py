@@ -19,7 +19,7 @@ from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
 from oneiro.tasks.answering import CURVES, AnsweringTask, JudgedAnswer
 from oneiro.tasks.base import Malformed
-from oneiro.tasks.task import AFTER, RL, intervals_apart
+from oneiro.tasks.task import AFTER, RL, evaluation_stage, intervals_apart
 from oneiro.tasks.textgame import evaluation
 from oneiro.tasks.textgame.data import (
     TextGameData,
@@ -90,10 +90,10 @@ class TextGameTask(AnsweringTask[TextGamePredictor, Transition]):
         return rows, [len(group) for group in rows.groups]
 
     def held_out_rows(self, chat: ChatFormat, count: int) -> Sequence[Row]:
-        cases = self.watched(count)
+        cases = self.validation_cases(count)
         return true_rows(self.predictor, chat, cases, [[number] for number in range(len(cases))])
 
-    def watched(self, count: int) -> list[Transition]:
+    def validation_cases(self, count: int) -> list[Transition]:
         return some_rows(self.data.validation, count, self.recipe.seed)
 
     def accuracy(self, model: TextGameModel, cases: Sequence[Transition], prefix: str) -> dict[str, float]:
@@ -106,21 +106,21 @@ class TextGameTask(AnsweringTask[TextGamePredictor, Transition]):
         return shares
 
     def judge(self, case: Transition, text: str) -> JudgedAnswer:
-        return judged(self.predictor, case, text)
+        return judge_answer(self.predictor, case, text)
 
     def describe(self, episodes: Sequence[Episode]) -> dict[str, float]:
         return describe(episodes)
 
     def evaluate(self, engine: Engine, name: str) -> dict[str, Any]:
         """Everything a model's rows of the tables need; its answers are kept as episodes."""
-        stage = "evaluate-rlvr" if name == AFTER else "evaluate-base"
+        stage = evaluation_stage(name)
         recipe, task, model = self.recipe, self.predictor, self.answering(engine)
         steps = evaluation.evaluation_of(recipe, self.data)
         measured: dict[str, Any] = {
             "steps": steps.measure(task, self.answers(model, steps.rows, stage), recipe.task.scorer)
         }
         if recipe.evaluation.samples:
-            measured["sampled"] = evaluation.sampled(recipe, self.run, model, steps.cases, stage)
+            measured["sampled"] = evaluation.evaluate_samples(recipe, self.run, model, steps.cases, stage)
         measured |= evaluation.beyond(recipe, task, model)
         parts = measured["steps"]["all"]
         shown = ", ".join(f"{part} {cell['accuracy']:.1f} %" for part, cell in parts.items() if cell["cases"])
@@ -132,17 +132,17 @@ class TextGameTask(AnsweringTask[TextGamePredictor, Transition]):
         return {"tables": [table.data() for table in tables], "notes": verdict(measured)}
 
 
-def judged(task: TextGamePredictor, case: Transition, text: str) -> JudgedAnswer:
+def judge_answer(task: TextGamePredictor, case: Transition, text: str) -> JudgedAnswer:
     """One answer with what it earned. Success is exactness, whatever the reward is."""
     reward, prediction = task.reward(text, case), task.parse(text, case)
     truth = question(case, task.config.transition)
-    after = None if isinstance(prediction, Malformed) else written(prediction.state, prediction.score)
+    after = None if isinstance(prediction, Malformed) else write_state(prediction.state, prediction.score)
     turn = {
-        "state": written(truth.before, truth.score_before),
+        "state": write_state(truth.before, truth.score_before),
         "actions": [{"action": case.action}],
         "reply": text,
         "prediction": after,
-        "next_state": written(truth.after, truth.score_after),
+        "next_state": write_state(truth.after, truth.score_after),
         "reward": reward.value,
     }
     return JudgedAnswer(
@@ -155,7 +155,7 @@ def judged(task: TextGamePredictor, case: Transition, text: str) -> JudgedAnswer
     )
 
 
-def written(state: State, score: Score | None) -> str:
+def write_state(state: State, score: Score | None) -> str:
     """A state for reading: one object a line, in the order of their uuids, so that two states can be laid side by
     side.
     """
@@ -177,7 +177,7 @@ def describe(episodes: Sequence[Episode]) -> dict[str, float]:
 
 def verdict(measured: Mapping[str, dict[str, Any]]) -> Sequence[str]:
     """What RLVR added to its start on steps that change something, in a sentence."""
-    (first, before), (last, after) = ((name, row["steps"]["all"]["changed"]) for name, row in measured.items())
+    (first, before), *_, (last, after) = ((name, row["steps"]["all"]["changed"]) for name, row in measured.items())
     if not before["cases"]:
         return []
     was, now = (Cell(row["accuracy"], row["low"], row["high"]).words("{:.1f} %") for row in (before, after))
@@ -186,8 +186,8 @@ def verdict(measured: Mapping[str, dict[str, Any]]) -> Sequence[str]:
         f"{intervals_apart(before['high'], after['low'])}. The answer that nothing changes gets none of them."
     ]
     sampled = [row["sampled"]["changed"] for row in measured.values() if "changed" in row.get("sampled", {})]
-    if len(sampled) == 2:
-        one, two = (Cell(**cell).words("{:.1%}") for cell in sampled)
-        apart = intervals_apart(sampled[0]["high"], sampled[1]["low"])
+    if len(sampled) == len(measured):
+        one, two = (Cell(**sampled[place]).words("{:.1%}") for place in (0, -1))
+        apart = intervals_apart(sampled[0]["high"], sampled[-1]["low"])
         sentences.append(f"Of sampled answers to them {one} were exact, then {two}: {apart}.")
     return sentences

@@ -80,17 +80,17 @@ def taught_examples(
         for case, messages in zip(waiting, prompts, strict=True):
             texts = kept.answers(kept.path(messages))[:samples]
             right = (text for text in texts if len(text) <= max_characters and task.judge(text, case).exact)
-            if (found := next(right, None)) is not None:
-                yield SftExample(case.id, case.game, messages, found)
+            if (answer := next(right, None)) is not None:
+                yield SftExample(case.id, case.game, messages, answer)
 
 
 def _ask_all(kept: _Kept, questions: Mapping[Path, Messages], samples: int) -> list[str]:
     """Has the answers that are missing, side by side; returns what the server said to questions it refused."""
     new = {path: messages for path, messages in questions.items() if len(kept.answers(path)) < samples}
     with spent("waiting"), ThreadPoolExecutor(kept.teacher.concurrency, thread_name_prefix="oneiro-teacher") as pool:
-        asked = [pool.submit(kept.ask, path, messages, samples) for path, messages in new.items()]
+        futures = [pool.submit(kept.ask, path, messages, samples) for path, messages in new.items()]
         try:
-            replies = [reply for future in asked for reply in future.result()]
+            replies = [reply for future in futures for reply in future.result()]
         except BaseException:
             pool.shutdown(cancel_futures=True)  # questions under way are waited for: they are paid for
             raise
@@ -109,16 +109,16 @@ class _Kept:
     cache: Path
 
     def path(self, messages: Messages) -> Path:
-        asked = [self.teacher.model_dump(mode="json", include=SAMPLED_BY), messages]
-        return self.cache / f"{blake2b(json.dumps(asked, sort_keys=True).encode(), digest_size=16).hexdigest()}.json"
+        request = [self.teacher.model_dump(mode="json", include=SAMPLED_BY), messages]
+        return self.cache / f"{blake2b(json.dumps(request, sort_keys=True).encode(), digest_size=16).hexdigest()}.json"
 
     def answers(self, path: Path) -> list[str]:
         """What is there of one question; none where the file is damaged, so that it is asked again."""
         try:
-            found = files.read_json(path)["answers"]
+            texts = files.read_json(path)["answers"]
         except (OneiroError, KeyError, TypeError, RecursionError):
             return []
-        return found if isinstance(found, list) and all(isinstance(text, str) for text in found) else []
+        return texts if isinstance(texts, list) and all(isinstance(text, str) for text in texts) else []
 
     def ask(self, path: Path, messages: Messages, samples: int) -> list[Completion]:
         """Have the answers that are missing to one question, and keep them at once."""

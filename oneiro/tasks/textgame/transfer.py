@@ -19,7 +19,7 @@ Facts = frozenset[tuple[Any, ...]]
 Command = tuple[str, Facts, tuple[int, ...]]
 
 
-class View:
+class StateView:
     """A state with what comparing and pairing need."""
 
     def __init__(self, state: State) -> None:
@@ -71,8 +71,8 @@ def _command(text: str, names: tuple[tuple[str, int], ...]) -> Command:
     """
     uuids, args = dict(names), list[int]()
 
-    def take(found: re.Match[str]) -> str:
-        args.append(uuids[found[0]] if found[0] in uuids else int(found[1]))
+    def take(match: re.Match[str]) -> str:
+        args.append(uuids[match[0]] if match[0] in uuids else int(match[1]))
         return " # "
 
     split = _pattern(names).sub(take, text).split() or [""]
@@ -103,11 +103,17 @@ class Pairing:
     """Which object of the asked state stands for which of the case's, and what names and values become."""
 
     def __init__(
-        self, case: View, asked: View, args: Sequence[int], named: Sequence[int], case_base: int, asked_base: int
+        self,
+        case: StateView,
+        target: StateView,
+        args: Sequence[int],
+        named: Sequence[int],
+        case_base: int,
+        asked_base: int,
     ) -> None:
-        self.uuids = pairs(case, asked, args, named)
+        self.uuids = pairs(case, target, args, named)
         self.case_base, self.asked_base = case_base, asked_base
-        self.names = {str(case.things[a].get("name")): str(asked.things[b].get("name")) for a, b in self.uuids.items()}
+        self.names = {str(case.things[a].get("name")): str(target.things[b].get("name")) for a, b in self.uuids.items()}
 
     def uuid(self, uuid: int) -> int | None:
         """The paired object, or the new one's place where the step creates it; None where there is none."""
@@ -118,9 +124,9 @@ class Pairing:
     def text(self, text: str) -> str:
         """A name as it is in the asked state; any other text with its object numbers exchanged."""
 
-        def other(found: re.Match[str]) -> str:
-            number = self.uuid(int(found[1]))
-            return found[0] if number is None else f" (ID: {number})"
+        def other(match: re.Match[str]) -> str:
+            number = self.uuid(int(match[1]))
+            return match[0] if number is None else f" (ID: {number})"
 
         return self.names[text] if text in self.names else ID.sub(other, text)
 
@@ -146,44 +152,44 @@ class Pairing:
         return {**mine, **changed}
 
 
-def pairs(case: View, asked: View, args: Sequence[int] = (), named: Sequence[int] = ()) -> dict[int, int]:
+def pairs(case: StateView, target: StateView, args: Sequence[int] = (), named: Sequence[int] = ()) -> dict[int, int]:
     """Objects of the case and of the asked state that stand for each other, by uuid, each at most once.
 
     First those that the commands name, then what holds them, then equal name and uuid, equal name, equal type.
     """
-    found: dict[int, int] = {}
+    partner: dict[int, int] = {}
     taken: set[int] = set()
 
     def pair(a: int | None, b: int | None) -> None:
-        if a in case.things and b in asked.things and a not in found and b not in taken:
-            found[a] = b
+        if a in case.things and b in target.things and a not in partner and b not in taken:
+            partner[a] = b
             taken.add(b)
 
     for a, b in zip(args, named, strict=True):
         pair(a, b)
-    for a, b in list(found.items()):
+    for a, b in list(partner.items()):
         for _ in range(len(case.things)):  # a state may say that two objects hold each other
-            if a not in case.holder or b not in asked.holder:
+            if a not in case.holder or b not in target.holder:
                 break
-            a, b = case.holder[a], asked.holder[b]
+            a, b = case.holder[a], target.holder[b]
             pair(a, b)
     for uuid, thing in case.things.items():
-        if asked.things.get(uuid, {}).get("name") == thing.get("name"):
+        if target.things.get(uuid, {}).get("name") == thing.get("name"):
             pair(uuid, uuid)
     for alike in (_name, lambda thing: thing.get("type")):
         left = defaultdict(list)
-        for uuid, thing in asked.things.items():
+        for uuid, thing in target.things.items():
             if uuid not in taken:
                 left[alike(thing)].append(uuid)
         for uuid, thing in case.things.items():
-            if uuid not in found and left[alike(thing)]:
+            if uuid not in partner and left[alike(thing)]:
                 pair(uuid, left[alike(thing)].pop(0))
-    return found
+    return partner
 
 
-def transfer(before: State, after: State, pairing: Pairing, asked: State) -> State | None:
+def transfer(before: State, after: State, pairing: Pairing, target: State) -> State | None:
     """The asked state with the edits that turn `before` into `after`; None where one of them cannot be made."""
-    old, new, state = ({thing["uuid"]: thing for thing in each} for each in (before, after, asked))
+    old, new, state = ({thing["uuid"]: thing for thing in each} for each in (before, after, target))
     todo = defaultdict(list)
     for place, value in sorted(edits(before, after).items(), key=repr):
         todo[place[0]].append((place[1:], value))
@@ -195,14 +201,14 @@ def transfer(before: State, after: State, pairing: Pairing, asked: State) -> Sta
             del state[mine]
         elif uuid not in old:
             state[mine] = {**pairing.value(new[uuid]), "uuid": mine}
-        elif (made := _edited(state[mine], old[uuid], changes, pairing)) is not None:
+        elif (made := _edit(state[mine], old[uuid], changes, pairing)) is not None:
             state[mine] = made
         else:
             return None
     return list(state.values())
 
 
-def _edited(
+def _edit(
     thing: Object, old: Object, changes: Iterable[tuple[tuple[Any, ...], Any]], pairing: Pairing
 ) -> Object | None:
     """One object with its edits; None where it does not contain what they take out of it."""

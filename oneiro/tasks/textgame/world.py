@@ -35,11 +35,11 @@ class TextGameDynamics(Dynamics[Situation]):
     def predict(
         self, pairs: Sequence[tuple[Situation, str]], outcomes: int = 1, seed: int = 0
     ) -> list[list[Imagined[Situation]]]:
-        asked = [replace(state, action=action) for state, action in pairs]
-        told = self._told(asked, outcomes, seed)
+        questions = [replace(state, action=action) for state, action in pairs]
+        replies = self._ask(questions, outcomes, seed)
         return [
             [Imagined(self._read(case, text), tokens) for text, tokens in answers]
-            for case, answers in zip(asked, told, strict=True)
+            for case, answers in zip(questions, replies, strict=True)
         ]
 
     def key(self, state: Situation) -> Hashable:
@@ -49,22 +49,24 @@ class TextGameDynamics(Dynamics[Situation]):
         """One line for each thing: what it is like and what is inside."""
         lines = []
         for thing in state.state:
-            told = [f"{name} {value}" for name, value in (thing.get("properties") or {}).items()]
+            properties = [f"{name} {value}" for name, value in (thing.get("properties") or {}).items()]
             inside = [f"holds {', '.join(map(str, thing['contains']))}"] if thing.get("contains") else []
-            lines.append(f"{thing.get('name', '?')}: {'; '.join([*told, *inside]) or 'nothing to say'}")
+            lines.append(f"{thing.get('name', '?')}: {'; '.join([*properties, *inside]) or 'nothing to say'}")
         return "\n".join([*lines, f"Score: {state.score.get('score')}"])
 
-    def _told(self, asked: list[Situation], outcomes: int, seed: int) -> list[list[tuple[str, int]]]:
+    def _ask(self, questions: list[Situation], outcomes: int, seed: int) -> list[list[tuple[str, int]]]:
         """Answers with their tokens; predictors that are no language model have one answer, free of cost."""
         model = self.predictor
         if isinstance(model, AnsweringModel):
-            found = [[one] for one in model.greedy(asked)] if outcomes == 1 else model.sample(asked, outcomes, seed)
-            return [[(model.text(sample), len(sample.tokens)) for sample in samples] for samples in found]
-        return [[(text, 0)] * outcomes for text in model(asked)]
+            samples_of = (
+                [[one] for one in model.greedy(questions)] if outcomes == 1 else model.sample(questions, outcomes, seed)
+            )
+            return [[(model.text(sample), len(sample.tokens)) for sample in samples] for samples in samples_of]
+        return [[(text, 0)] * outcomes for text in model(questions)]
 
     def _read(self, case: Situation, text: str) -> Situation | Malformed:
         there = imagine(self.task, case, text)
-        if there is None or game_named(case.game).imagined(there) is None:
+        if there is None or game_named(case.game).scene_of(there) is None:
             return Malformed(Flaw.SHAPE)
         return there
 
@@ -84,9 +86,9 @@ class LearnedTextGame(LearnedWorld, TextGame):
         self.best: float = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        found = super().reset(seed=seed, options=options)
+        observation = super().reset(seed=seed, options=options)
         self.best = self.scene.score
-        return found
+        return observation
 
     def step(self, action: str) -> Step:
         if self.over:
@@ -94,8 +96,8 @@ class LearnedTextGame(LearnedWorld, TextGame):
         if self.game.understand(self.scene, action) is None:
             self.reply = "That is no command of this game."
             return self.outcome(0.0, valid=False, effective=False, malformed=False)
-        before, told = self.scene, self._predicted(action)
-        self.scene = told if told is not None else before
+        before, predicted = self.scene, self._predict(action)
+        self.scene = predicted if predicted is not None else before
         self.reply = ""
         best, self.best = self.best, max(self.best, min(self.scene.score, self.game.max_score))
         return self.outcome(
@@ -103,13 +105,13 @@ class LearnedTextGame(LearnedWorld, TextGame):
             done=self.scene.over,
             success=self.scene.won,
             effective=self.scene.key() != before.key(),
-            malformed=told is None,
+            malformed=predicted is None,
         )
 
-    def _predicted(self, action: str) -> Scene | None:
+    def _predict(self, action: str) -> Scene | None:
         situation = self.game.situation(self.scene, action)
-        told = imagine(self.task, situation, self.predict([situation])[0])
-        return self.game.imagined(told) if told is not None else None
+        imagined = imagine(self.task, situation, self.predict([situation])[0])
+        return self.game.scene_of(imagined) if imagined is not None else None
 
     def plan(self) -> list[str] | None:
         return None  # the rules do not hold in here

@@ -56,7 +56,7 @@ class AugmentSettings(Settings):
         return self.crop_scale[0] < 1 or self.crop_aspect is not None
 
 
-def jittered(frames: Images, settings: AugmentSettings, *seed: int | str) -> Images:
+def jitter(frames: Images, settings: AugmentSettings, *seed: int | str) -> Images:
     """Frames [T, H, W, 3] in other colours, all in the same ones."""
     from PIL import Image as images
     from PIL import ImageEnhance
@@ -74,13 +74,13 @@ def jittered(frames: Images, settings: AugmentSettings, *seed: int | str) -> Ima
         if not getattr(settings, name):
             continue
         if name == "hue":
-            shown = [_turned(one, turn) for one in shown]
+            shown = [_turn_hue(one, turn) for one in shown]
         else:
             shown = [enhancers[name](one).enhance(strengths[name]) for one in shown]
     return np.stack([np.asarray(one) for one in shown])
 
 
-def cropped(frames: Images, settings: AugmentSettings, *seed: int | str) -> Images:
+def crop(frames: Images, settings: AugmentSettings, *seed: int | str) -> Images:
     """A part of frames [T, H, W, 3], the same of all, in their size."""
     from PIL import Image as images
 
@@ -107,7 +107,7 @@ def crop_box(height: int, width: int, settings: AugmentSettings, *seed: int | st
     return left, top, left + wide, top + tall
 
 
-def _turned(image: Image, turn: int) -> Image:
+def _turn_hue(image: Image, turn: int) -> Image:
     """An image with its hues turned by so many of 255 parts of the circle."""
     from PIL import Image as images
 

@@ -65,10 +65,10 @@ def chosen(data: str | Path, split: Split, metadata: VideoMetadata, say: Callabl
     episodes = open_episodes(data, every=metadata.test_every)
     for _, reason in episodes.damaged:
         say(f"left out: {reason}")
-    found = episodes.test if split == "test" else episodes
-    if not len(found):
+    part = episodes.test if split == "test" else episodes
+    if not len(part):
         raise OneiroError(f"{data} has no test episodes")
-    entries = len(next(found.actions())[0])
+    entries = len(next(part.actions())[0])
     if entries != len(metadata.bins["low"]):
         raise OneiroError(f"actions in {data} have {entries} numbers, the model knows {len(metadata.bins['low'])}")
-    return found
+    return part

@@ -20,7 +20,7 @@ from oneiro.worlds.robot.episodes import ActionBins, Episodes, number_of, open_e
 from oneiro.worlds.robot.simulator import ACTION_REPEAT
 
 BINS = "actions.json"
-VALIDATED = 8
+TEST_PER_VALIDATION = 8
 """For so many test episodes one training episode is set apart: never learned from, looked at during training."""
 
 
@@ -42,7 +42,7 @@ class VideoData:
         """The files of validation, by their numbers alone; of a few short episodes the last."""
         train = self.episodes.train
         long = [path for path, count in zip(train.paths, train.lengths, strict=True) if count >= self._frames]
-        return {path for path in long if number_of(path) % (VALIDATED * train.every) == 1} or {*long[-1:]}
+        return {path for path in long if number_of(path) % (TEST_PER_VALIDATION * train.every) == 1} or {*long[-1:]}
 
     @cached_property
     def train(self) -> VideoDataset:

@@ -22,7 +22,7 @@ KEPT_BYTES = 2 << 30
 """Frames of episodes that stay in memory once they were read; a dataset that has more is read segment by segment."""
 READERS = min(16, os.cpu_count() or 1)
 """Threads that read segments: decoding a picture leaves Python free."""
-AHEAD = 2
+BATCHES_AHEAD = 2
 """Batches that are read before they are asked for."""
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -88,7 +88,7 @@ class VideoDataset:
         oldest = np.maximum(starts - context_offset, 0)
         return np.stack([windows[:, 0], oldest + (back * (starts - oldest + 1)).astype(np.int64)], axis=1)
 
-    def scattered(self, count: int, frames: int, horizon: int, *seed: int | str) -> Images:
+    def scatter_frames(self, count: int, frames: int, horizon: int, *seed: int | str) -> Images:
         """[count, frames, H, W, 3]: a first frame, and others drawn among the `horizon` consecutive ones it begins.
 
         With `horizon` equal to `frames` they are consecutive. An episode shorter than the horizon is used as it is.
@@ -108,7 +108,7 @@ class VideoDataset:
 
     def actions(self, windows: Windows) -> NDArray[np.float32]:
         """The actions of segments, [N, T, A]."""
-        return np.stack([self._taken(int(e))[start : start + self.length] for e, start in windows])
+        return np.stack([self._actions_of(int(e))[start : start + self.length] for e, start in windows])
 
     def read(self, wanted: Iterable[tuple[int, Sequence[int]]]) -> list[Images]:
         """Frames of episodes, each [len(places), H, W, 3] for (episode, places)."""
@@ -120,10 +120,10 @@ class VideoDataset:
 
     def frames(self, index: int, places: Sequence[int]) -> Images:
         """Some frames of an episode, in the size that was asked for."""
-        found = None if self.in_memory else self.episodes.frames(index, places)
-        if found is None:
+        images = None if self.in_memory else self.episodes.frames(index, places)
+        if images is None:
             return self.episode(index).image[list(places)]
-        return found if self.size is None or found.shape[1:3] == self.size else resized(found, self.size)
+        return images if self.size is None or images.shape[1:3] == self.size else resize(images, self.size)
 
     def episode(self, index: int) -> RobotEpisode:
         """One episode, in the size that was asked for."""
@@ -131,18 +131,18 @@ class VideoDataset:
             if index in self._kept:
                 self._kept.move_to_end(index)
                 return self._kept[index]
-        found = self.episodes[index]
-        if self.size is not None and found.image.shape[1:3] != self.size:
-            found = replace(found, image=resized(found.image, self.size))
+        loaded = self.episodes[index]
+        if self.size is not None and loaded.image.shape[1:3] != self.size:
+            loaded = replace(loaded, image=resize(loaded.image, self.size))
         with self._lock:
             if index not in self._kept:
-                self._kept[index] = found
-                self._bytes += found.image.nbytes
+                self._kept[index] = loaded
+                self._bytes += loaded.image.nbytes
             while self._bytes > KEPT_BYTES and len(self._kept) > 1:
                 self._bytes -= self._kept.popitem(last=False)[1].image.nbytes
-        return found
+        return loaded
 
-    def _taken(self, index: int) -> NDArray[np.float32]:
+    def _actions_of(self, index: int) -> NDArray[np.float32]:
         """An episode's actions; all that were read stay, a thousandth of the frames."""
         if index not in self._actions:
             self._actions[index] = self.episode(index).action if self.in_memory else self.episodes.action(index)
@@ -157,13 +157,13 @@ class ReadAhead(Generic[Item, Result]):
 
     def __init__(self, read: Callable[[Item], Result], after: Callable[[Item], Item | None]) -> None:
         self.read, self.after = read, after
-        self._pool, self._coming = ThreadPoolExecutor(AHEAD), dict[Item, Future[Result]]()
+        self._pool, self._coming = ThreadPoolExecutor(BATCHES_AHEAD), dict[Item, Future[Result]]()
 
     def __call__(self, item: Item) -> Result:
         before, self._coming = self._coming, {}
         present = before[item] if item in before else self._pool.submit(self.read, item)
         following = self.after(item)
-        while following is not None and len(self._coming) < AHEAD:
+        while following is not None and len(self._coming) < BATCHES_AHEAD:
             known = following in before
             self._coming[following] = before[following] if known else self._pool.submit(self.read, following)
             following = self.after(following)
@@ -182,7 +182,7 @@ def _readers() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(READERS, "segments")
 
 
-def resized(images: Images, size: tuple[int, int]) -> Images:
+def resize(images: Images, size: tuple[int, int]) -> Images:
     """Images [T, H, W, 3] in another size, every pixel a mean of those it covers."""
     from PIL import Image
 

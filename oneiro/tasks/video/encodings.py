@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from oneiro.episode import Row
 from oneiro.runtime import seeds
-from oneiro.tasks.video.augment import AugmentSettings, jittered
+from oneiro.tasks.video.augment import AugmentSettings, jitter
 from oneiro.tasks.video.dataset import Clips, Images, ReadAhead, VideoDataset, Windows
 from oneiro.tasks.video.predictor import Encoded, VideoPredictor
 
 AT_ONCE = 64
 """Pieces that a GPU encodes together."""
-KEPT = 400_000
+CACHED_PIECES = 400_000
 """Pieces that are kept, the newest; a context of 64 tokens and 8 frames of 16 are 3 kB."""
 
 Key = tuple[int, int]
@@ -50,19 +50,19 @@ class Encodings:
 
     def contexts(self, windows: Windows, *seed: int | str) -> Windows:
         """A context for each segment: its own first frame, one not long before, or its episode's first."""
-        found = self.dataset.earlier(windows, self.context_offset, *seed) if self.context_offset else windows.copy()
-        found[seeds.generator(*seed, "first").random(len(windows)) < self.first, 1] = 0
-        return found
+        starts = self.dataset.earlier(windows, self.context_offset, *seed) if self.context_offset else windows.copy()
+        starts[seeds.generator(*seed, "first").random(len(windows)) < self.first, 1] = 0
+        return starts
 
-    def encoded(self, windows: Windows, contexts: Windows | None = None) -> Encoded:
+    def encode(self, windows: Windows, contexts: Windows | None = None) -> Encoded:
         """Segments as tokens; without `contexts` each has its first frame."""
         places = windows if contexts is None else contexts
         self._make([(int(e), int(at)) for e, at in places])
         context, frames = [], []
         for (episode, start), (_, at) in zip(windows.tolist(), places.tolist(), strict=True):
-            found = self._kept[episode, at]
-            context.append(found[0])
-            frames.append(found[1][start - at : start - at + self.dataset.length])
+            kept = self._kept[episode, at]
+            context.append(kept[0])
+            frames.append(kept[1][start - at : start - at + self.dataset.length])
         actions = self.predictor.bins.encode(self.dataset.actions(windows)).astype(np.int32)
         return Encoded(np.stack(context), np.stack(frames), actions)
 
@@ -72,15 +72,15 @@ class Encodings:
         if self.augment is None:
             return clips
         keys = [(int(e), int(at)) for e, at in contexts]
-        images = np.stack([self._coloured(frames, key) for frames, key in zip(clips.images, keys, strict=True)])
+        images = np.stack([self._jitter(frames, key) for frames, key in zip(clips.images, keys, strict=True)])
         return Clips(images, clips.actions, images[:, 0])
 
-    def _coloured(self, images: Images, key: Key) -> Images:
-        return images if self.augment is None else jittered(images, self.augment, "colours", *key)
+    def _jitter(self, images: Images, key: Key) -> Images:
+        return images if self.augment is None else jitter(images, self.augment, "colours", *key)
 
     def prepare(self, contexts: Windows, tell: Callable[[int], None] = lambda done: None) -> None:
         """Encode what will be asked for first, as much as is kept, many at once; worth it on a GPU."""
-        wanted = list(dict.fromkeys((int(e), int(at)) for e, at in contexts))[:KEPT]
+        wanted = list(dict.fromkeys((int(e), int(at)) for e, at in contexts))[:CACHED_PIECES]
         # Neighbours lie in one file.
         keys = sorted(set(wanted) - self._kept.keys())
         self._make_room(len(keys), wanted)
@@ -98,7 +98,7 @@ class Encodings:
 
     def _make_room(self, count: int, needed: Iterable[Key]) -> None:
         """Drop the oldest that are not `needed`, as many as is necessary to keep `count` more."""
-        excess = len(self._kept) + count - KEPT
+        excess = len(self._kept) + count - CACHED_PIECES
         if excess > 0:
             still = set(needed)
             for key in list(islice((key for key in self._kept if key not in still), excess)):
@@ -120,8 +120,8 @@ class Encodings:
         """The frames from a context on; behind the end of an episode its last frame stands still."""
         episode, start = key
         length, last = self._length(key), self.dataset.episodes.lengths[episode] - 1
-        found = self.dataset.frames(episode, range(start, min(start + length - 1, last) + 1))
-        return self._coloured(found[np.minimum(np.arange(length), len(found) - 1)], key)
+        images = self.dataset.frames(episode, range(start, min(start + length - 1, last) + 1))
+        return self._jitter(images[np.minimum(np.arange(length), len(images) - 1)], key)
 
     def _length(self, key: Key) -> int:
         """Frames behind a context that a segment may show."""
@@ -171,7 +171,7 @@ class SegmentRows(Sequence[Row]):
         if self.together is not None and self._batch[index] != self._present:
             self._present = int(self._batch[index])
             batch = self.together[self._present]
-            self.encodings.encoded(self.windows[batch], self.contexts[batch])
+            self.encodings.encode(self.windows[batch], self.contexts[batch])
         part = slice(index, index + 1)
-        case = self.encodings.encoded(self.windows[part], self.contexts[part])[0]
+        case = self.encodings.encode(self.windows[part], self.contexts[part])[0]
         return self.encodings.predictor.row(case, self.history)

@@ -24,7 +24,7 @@ from oneiro.runtime import files, seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.tasks.video import measures
-from oneiro.tasks.video.dataset import Clips, Images, VideoDataset, Windows, resized
+from oneiro.tasks.video.dataset import Clips, Images, VideoDataset, Windows, resize
 from oneiro.tasks.video.encodings import Encodings
 from oneiro.tasks.video.predictor import Encoded, VideoPredictor
 
@@ -98,10 +98,10 @@ class SegmentEvaluation:
             samples = self.task.sample(engine, cases, runs, sampling, seed + part.start)
             frames = self.task.frames_of(samples)
             made, repeats = self.task.decode(cases.context, frames), self.task.repeats(cases, frames)
-            parts.append(self._measured(made, clips, cases, repeats))
+            parts.append(self._score(made, clips, cases, repeats))
             first.append(frames[:, 0])
             advance(len(clips))
-        return joined(parts, np.concatenate(first))
+        return join(parts, np.concatenate(first))
 
     def baselines(self, train: VideoDataset | None = None) -> dict[str, Measured]:
         """Copying the last given frame, the future of the nearest training segment, and the true frames through the
@@ -112,18 +112,18 @@ class SegmentEvaluation:
         for part in self._parts(1):
             clips, cases = self._read(part)
             true = cases.frames[:, None, self.task.layout.past :]
-            shown = {COPY: (self.task.copied(clips), np.ones(true.shape[:3], np.float32))}
+            shown = {COPY: (self.task.copy_frames(clips), np.ones(true.shape[:3], np.float32))}
             if lookup is not None:
                 looked_up = pixels(lookup(clips), self.task.tokenizer.device)
                 shown[LOOKUP] = looked_up, np.zeros(true.shape[:3], np.float32)
             shown[CEILING] = self.task.ceiling(cases), self.task.repeats(cases, true)
             for name, (made, repeats) in shown.items():
-                rows.setdefault(name, []).append(self._measured(made[:, None], clips, cases, repeats))
-        return {name: joined(parts) for name, parts in rows.items()}
+                rows.setdefault(name, []).append(self._score(made[:, None], clips, cases, repeats))
+        return {name: join(parts) for name, parts in rows.items()}
 
-    def _measured(self, made: Tensor, clips: Clips, cases: Encoded, repeats: Values) -> Measured:
+    def _score(self, made: Tensor, clips: Clips, cases: Encoded, repeats: Values) -> Measured:
         """Frames [N, S, F, 3, H, W] and what they earn; its mean over frames is the segment's reward."""
-        terms = self.task.earned(made, self.task.truth(clips, cases), repeats)
+        terms = self.task.reward_terms(made, self.task.truth(clips, cases), repeats)
         reward = np.sum(list(terms.values()), axis=0) * self.task.layout.future
         return Measured(self._measure(made, clips) | {"reward": reward.astype(np.float32)}, repeats.astype(bool))
 
@@ -131,11 +131,11 @@ class SegmentEvaluation:
     def _measure(self, made: Tensor, clips: Clips) -> dict[str, Values]:
         """Against the recorded frames, whatever the reward compares with: [N, S, F, 3, H, W] -> [N, S, F] each."""
         true = pixels(clips.images[:, self.task.layout.past :], self.task.tokenizer.device)[:, None]
-        found = measures.measure(made, true.expand_as(made), self.networks)
-        return {name: values.float().cpu().numpy() for name, values in found.items() if name in TITLES}
+        scores = measures.measure(made, true.expand_as(made), self.networks)
+        return {name: values.float().cpu().numpy() for name, values in scores.items() if name in TITLES}
 
     def _read(self, part: slice) -> tuple[Clips, Encoded]:
-        return self.dataset.cut(self.windows[part]), self.encodings.encoded(self.windows[part])
+        return self.dataset.cut(self.windows[part]), self.encodings.encode(self.windows[part])
 
     def _parts(self, runs: int) -> list[slice]:
         """Segments that are decoded together."""
@@ -143,7 +143,7 @@ class SegmentEvaluation:
         return [slice(start, min(start + size, len(self.windows))) for start in range(0, len(self.windows), size)]
 
 
-def joined(parts: Sequence[Measured], frames: NDArray[np.int32] | None = None) -> Measured:
+def join(parts: Sequence[Measured], frames: NDArray[np.int32] | None = None) -> Measured:
     values = {name: np.concatenate([part.values[name] for part in parts]) for name in parts[0].values}
     return Measured(values, np.concatenate([part.repeats for part in parts]), frames)
 
@@ -241,13 +241,13 @@ def runs_table(rows: Mapping[str, Measured], episodes: NDArray[np.int64]) -> Tab
 
 def tables(rows: Mapping[str, Measured], episodes: NDArray[np.int64]) -> list[Table]:
     """All of them, the main one first."""
-    found = [main_table(rows, episodes)]
+    made = [main_table(rows, episodes)]
     if "base" in rows and "RLVR" in rows:
-        found.append(change_table(rows["base"], rows["RLVR"], episodes))
+        made.append(change_table(rows["base"], rows["RLVR"], episodes))
     if next(iter(rows.values())).values["mse"].shape[2] > 1:
-        found.append(horizon_table(rows, episodes))
+        made.append(horizon_table(rows, episodes))
     best = runs_table(rows, episodes)
-    return [*found, *([best] if best is not None else [])]
+    return [*made, *([best] if best is not None else [])]
 
 
 SEGMENTS = 4096
@@ -287,31 +287,31 @@ class VideoLookup:
         ]
         pixels, actions = (np.concatenate(each) for each in zip(*parts, strict=True))
         self.scales = _scales(pixels, actions)
-        self.features = self._scaled(pixels, actions)
+        self.features = self._scale(pixels, actions)
 
     def __call__(self, clips: Clips) -> Images:
         """The frames that came after the nearest segments' given ones, [N, F, H, W, 3]; later frames are not used."""
-        found = [
+        images = [
             self.dataset.cut(part).images[:, self.past :]
             for part in np.array_split(self.nearest(clips), max(1, -(-len(clips) // AT_ONCE)))
         ]
-        return np.concatenate(found)
+        return np.concatenate(images)
 
     def nearest(self, clips: Clips) -> Windows:
         """The nearest segment of each, [N, 2]: its episode and its first frame."""
-        asked = self._scaled(*self._raw(clips))
-        chosen = [int(np.argmin(np.abs(self.features - one).sum(axis=1))) for one in asked]
+        queries = self._scale(*self._raw(clips))
+        chosen = [int(np.argmin(np.abs(self.features - one).sum(axis=1))) for one in queries]
         return self.windows[np.array(chosen, np.int64)]
 
     def _raw(self, clips: Clips) -> tuple[Features, Features]:
         """Small pixels of the last given frames in [0, 1], and the actions that lead to what comes after them."""
         last = clips.images[:, max(0, self.past - SEEN) : self.past]
         size = min(SIDE, last.shape[2]), min(SIDE, last.shape[3])
-        small = resized(last.reshape(-1, *last.shape[2:]), size)
+        small = resize(last.reshape(-1, *last.shape[2:]), size)
         actions = clips.actions[:, self.past - 1 : -1]
         return (small.reshape(len(last), -1) / 255).astype(np.float32), actions.reshape(len(last), -1)
 
-    def _scaled(self, pixels: Features, actions: Features) -> Features:
+    def _scale(self, pixels: Features, actions: Features) -> Features:
         return np.concatenate([pixels * self.scales[0], actions * self.scales[1]], axis=1).astype(np.float32)
 
 

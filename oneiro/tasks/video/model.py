@@ -71,7 +71,7 @@ def open_model(place: str | Path, stage: str | None = None) -> VideoModel:
 def find_tokenizer(place: Path) -> Path:
     """Inside a model's folder, or among the checkpoints of its run (RUN/checkpoints/rl/step-000040/model)."""
     for folder in (place, *place.resolve().parents[:4]):
-        for found in (folder / TOKENIZER, folder / "checkpoints" / TOKENIZER):
-            if (found / tokenizers.CONFIG).is_file() or any(found.glob(f"step-*/{TOKENIZER}")):
-                return found
+        for candidate in (folder / TOKENIZER, folder / "checkpoints" / TOKENIZER):
+            if (candidate / tokenizers.CONFIG).is_file() or any(candidate.glob(f"step-*/{TOKENIZER}")):
+                return candidate
     raise OneiroError(f"no tokenizer belongs to the model at {place}: put its folder there, as {place / TOKENIZER}")

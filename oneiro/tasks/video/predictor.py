@@ -100,7 +100,7 @@ class VideoPredictor(Predictor[VideoCase, Tokens, Tokens, NDArray[np.int32]]):
     ) -> list[list[Sample]]:
         """`group_size` futures for each segment; their actions are forced between the frames."""
         prompts = [self.opening(cases[i]) for i in range(len(cases))]
-        forced = [self.layout.forced(cases[i].actions) for i in range(len(cases))]
+        forced = [self.layout.force_actions(cases[i].actions) for i in range(len(cases))]
         full = sampling.model_copy(update={"max_tokens": self.layout.reply_length, "ignore_eos": True})
         return engine.generate(prompts, group_size, full, forced, seed)
 
@@ -125,7 +125,7 @@ class VideoPredictor(Predictor[VideoCase, Tokens, Tokens, NDArray[np.int32]]):
             return self.decode(cases.context, cases.frames[:, past:])
         return pixels(clips.images[:, past:], self.tokenizer.device)
 
-    def copied(self, clips: Clips) -> Tensor:
+    def copy_frames(self, clips: Clips) -> Tensor:
         """The trivial prediction: the last frame that was given, for ever, [N, F, 3, H, W]."""
         last = pixels(clips.images[:, self.layout.past - 1], self.tokenizer.device)
         return last[:, None].expand(-1, self.layout.future, -1, -1, -1)
@@ -139,14 +139,14 @@ class VideoPredictor(Predictor[VideoCase, Tokens, Tokens, NDArray[np.int32]]):
     @torch.inference_mode()
     def compare(self, made: Tensor, true: Tensor) -> dict[str, NDArray[np.float32]]:
         """The terms of each frame's reward: frames [N, M, F, 3, H, W] against [N, F, 3, H, W] -> [N, M, F] each."""
-        found: dict[str, NDArray[np.float32]] = {}
+        terms: dict[str, NDArray[np.float32]] = {}
         for name, weight in self.reward_settings.weights.items():
             if name == "lpips":
                 values = self._lpips(made, true)
             else:
                 values = getattr(measures, name)(made, true[:, None].expand_as(made))
-            found[name] = (weight * values).float().cpu().numpy()
-        return found
+            terms[name] = (weight * values).float().cpu().numpy()
+        return terms
 
     def _lpips(self, made: Tensor, true: Tensor) -> Tensor:
         """The true frames' features are computed once for all group_size."""
@@ -165,20 +165,20 @@ class VideoPredictor(Predictor[VideoCase, Tokens, Tokens, NDArray[np.int32]]):
         for start in range(0, count, size):
             part = slice(start, start + size)
             made, true = self.decode(cases.context[part], frames[part]), self.truth(clips[part], cases[part])
-            parts.append(self.earned(made, true, self.repeats(cases[part], frames[part])))
+            parts.append(self.reward_terms(made, true, self.repeats(cases[part], frames[part])))
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
-    def earned(self, made: Tensor, true: Tensor, repeats: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
+    def reward_terms(self, made: Tensor, true: Tensor, repeats: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
         """Each term of each predicted frame's reward, [N, M, F]: together they sum to a segment's reward.
 
         Frames are weighted as the settings say, so the sum over F is the mean, the last or the discounted one.
         `repeats` [N, M, F] says which of them are the one before: learned or not, a prediction pays for that.
         """
-        found = self.compare(made, true)
+        terms = self.compare(made, true)
         if self.reward_settings.repetition:
-            found["repetition"] = -self.reward_settings.repetition * repeats
+            terms["repetition"] = -self.reward_settings.repetition * repeats
         shares = self.reward_settings.shares(made.shape[2])
-        return {name: (values * shares).astype(np.float32) for name, values in found.items()}
+        return {name: (values * shares).astype(np.float32) for name, values in terms.items()}
 
     def repeats(self, cases: Encoded, frames: NDArray[np.int32]) -> NDArray[np.float32]:
         """1 where a predicted frame is the one before it, token for token, [N, M, F]; the first follows the past."""
@@ -189,7 +189,7 @@ class VideoPredictor(Predictor[VideoCase, Tokens, Tokens, NDArray[np.int32]]):
     def reward_of_copying(self, clips: Clips, cases: Encoded) -> NDArray[np.float32]:
         """What the trivial prediction earns, [N]: each of its frames is the one before, and pays for it."""
         still = np.ones((len(clips), 1, self.layout.future), np.float32)
-        terms = self.earned(self.copied(clips)[:, None], self.truth(clips, cases), still)
+        terms = self.reward_terms(self.copy_frames(clips)[:, None], self.truth(clips, cases), still)
         return np.asarray(np.sum(list(terms.values()), axis=(0, 2, 3)))
 
     # One segment at a time
@@ -229,8 +229,8 @@ class VideoPredictor(Predictor[VideoCase, Tokens, Tokens, NDArray[np.int32]]):
             weights = {name: abs(weight) for name, weight in self.reward_settings.weights.items()}
             return Reward(-sum(weights.values()) - self.reward_settings.repetition, {"malformed": -1.0})
         terms = self.rewards(case.clips, case.encoded, frames[None, None])
-        found = {name: float(values.sum()) for name, values in terms.items()}
-        return Reward(sum(found.values()), found)
+        sums = {name: float(values.sum()) for name, values in terms.items()}
+        return Reward(sum(sums.values()), sums)
 
     def metrics(self, answer: Tokens, case: VideoCase) -> dict[str, float]:
         """Means over the frames, against the recorded ones; only `parsed` where the answer cannot be read."""
@@ -248,8 +248,8 @@ class VideoPredictor(Predictor[VideoCase, Tokens, Tokens, NDArray[np.int32]]):
             nearest = min(train, key=lambda known: self._distance(known, case))
             return self._answer(case, nearest.encoded.frames[0, self.layout.past :])
 
-        found = {"lookup": lookup} if len(train) else {}
-        return {"copy last frame": self.copy_last_frame, **found, "perfect": self.target}
+        learned = {"lookup": lookup} if len(train) else {}
+        return {"copy last frame": self.copy_last_frame, **learned, "perfect": self.target}
 
     def _distance(self, a: VideoCase, b: VideoCase) -> float:
         """How unlike the last given frames and the actions from there on are."""
@@ -264,7 +264,7 @@ class VideoPredictor(Predictor[VideoCase, Tokens, Tokens, NDArray[np.int32]]):
 
     def _answer(self, case: VideoCase, frames: NDArray[np.int32]) -> Tokens:
         """Frames [F, Z] as the row a model would have sampled, the recorded actions between them."""
-        reply = self.layout.forced(case.encoded.actions[0])
+        reply = self.layout.force_actions(case.encoded.actions[0])
         reply[reply == FREE] = frames.reshape(-1)
         return reply
 

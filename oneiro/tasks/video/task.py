@@ -103,7 +103,7 @@ class VideoTask(Task):
             seed = seeds.derive(recipe.seed, "rl", step)
             windows = train.draw(recipe.rollout.prompts_per_step, seed, "segments")
             contexts = encodings.contexts(windows, seed, "contexts")
-            cases, names = encodings.encoded(windows, contexts), [f"episode {e}, frame {s}" for e, s in windows]
+            cases, names = encodings.encode(windows, contexts), [f"episode {e}, frame {s}" for e, s in windows]
             clips = encodings.clips(windows, contexts)
             return play(task, engine, clips, cases, names, recipe.rollout.group_size, recipe.sampling, seed)
 
@@ -136,18 +136,20 @@ class VideoTask(Task):
         seed = seeds.derive(self.recipe.seed, "evaluate")  # the same for both models: they differ by weights alone
         with self.run.progress(f"evaluate {name}", len(evaluation.windows)) as bar:
             measured = evaluation.model(engine, settings.sampling, settings.runs, seed, bar.advance)
-        measured.save(self._measured(name))
+        measured.save(self._measurement_file(name))
         means = {key: mean_of_episodes(values, evaluation.episodes) for key, values in measured.values.items()}
         self.run.say(f"{name}: " + ", ".join(f"{key} {value:.4g}" for key, value in means.items()))
         return means
 
-    def _measured(self, name: str) -> Path:
+    def _measurement_file(self, name: str) -> Path:
         """The arrays behind a model's means."""
         return self.run.path / "evaluation" / f"{name}.npz"
 
     def compare(self, measured: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         evaluation = self.evaluation
-        rows = evaluation.baselines(self.data.train) | {name: Measured.load(self._measured(name)) for name in measured}
+        rows = evaluation.baselines(self.data.train) | {
+            name: Measured.load(self._measurement_file(name)) for name in measured
+        }
         return {
             "images": sample_videos(self.run, evaluation, rows, self.recipe.evaluation.sample_videos),
             "tables": [table.data() for table in tables(rows, evaluation.episodes)],
@@ -163,7 +165,7 @@ def sample_videos(
     past = evaluation.task.layout.past
     for place in np.linspace(0, len(evaluation.windows) - 1, count).astype(int).tolist():
         window = evaluation.windows[place : place + 1]
-        clips, cases = evaluation.dataset.cut(window), evaluation.encodings.encoded(window)
+        clips, cases = evaluation.dataset.cut(window), evaluation.encodings.encode(window)
         videos = {"truth": clips.images[0], "tokenizer": images(evaluation.task.decode(cases.context, cases.frames))[0]}
         for name in (BEFORE, AFTER):
             frames = rows[name].frames

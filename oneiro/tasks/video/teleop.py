@@ -61,13 +61,13 @@ class Teleop:
         """A key pushes one entry to the end of its range and leaves the others at 0, or as near as their range goes."""
         low, high = self.camera.task.bins.low, self.camera.task.bins.high
         action = np.clip(0.0, low, high).astype(np.float32)
-        pushed = self._pushed(key)
+        pushed = self._push(key)
         if pushed is not None:
             entry, large = pushed
             action[entry] = high[entry] if large else low[entry]
         return action if pushed is not None or key == STILL else None
 
-    def _pushed(self, key: str) -> tuple[int, bool] | None:
+    def _push(self, key: str) -> tuple[int, bool] | None:
         """The entry a key pushes, and whether to its large end."""
         if named := NAMED.fullmatch(key):
             entry = int(named[1]) - 1
@@ -103,7 +103,7 @@ def open_teleop(model: str | Path, data: str | Path | None, episode: int, out: P
 
 def keys_of(line: str) -> Iterator[str]:
     """The keys in a line, one after the other."""
-    return (found[0] for found in KEY.finditer(line))
+    return (match[0] for match in KEY.finditer(line))
 
 
 def blocks(frame: Images, width: int = 48) -> str:

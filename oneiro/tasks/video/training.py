@@ -23,7 +23,7 @@ from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.tasks.video import measures
-from oneiro.tasks.video.augment import AugmentSettings, cropped, jittered
+from oneiro.tasks.video.augment import AugmentSettings, crop, jitter
 from oneiro.tasks.video.data import BINS, VideoData
 from oneiro.tasks.video.dataset import Images, ReadAhead
 from oneiro.tasks.video.encodings import Encodings, SegmentRows
@@ -51,11 +51,11 @@ def tokenizer_stage(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str,
         train_tokenizer(made, recipe, run, data)
     else:
         keep(run, TOKENIZER, lambda folder: made.save(folder / TOKENIZER))
-    found = redrawn(made, data)
+    quality = redrawn(made, data)
     run.say(
-        f"tokenizer: validation frames redrawn with PSNR {found['psnr']:.1f} dB, {found['codes_used']} codes in use"
+        f"tokenizer: validation frames redrawn with PSNR {quality['psnr']:.1f} dB, {quality['codes_used']} codes in use"
     )
-    return {"parameters": made.parameter_count, **found}
+    return {"parameters": made.parameter_count, **quality}
 
 
 def tokenizer_seed(recipe: VideoRecipe) -> int:
@@ -66,12 +66,12 @@ def train_tokenizer(made: tokenizers.Tokenizer, recipe: VideoRecipe, run: Run, d
     settings, seed = recipe.reconstruction, tokenizer_seed(recipe)
 
     def read(number: int) -> Images:
-        drawn = data.train.scattered(settings.batch, settings.frames, settings.horizon, seed, "batch", number)
-        return augmented(drawn, recipe.augment, seed, "augment", number)
+        drawn = data.train.scatter_frames(settings.batch, settings.frames, settings.horizon, seed, "batch", number)
+        return augment(drawn, recipe.augment, seed, "augment", number)
 
     if recipe.tokenizer.mean_frame:
         made.mean_frame.copy_(
-            pixels(data.train.scattered(MEAN_FRAME_PAIRS, 2, 2, seed, "canvas"), made.device).mean(dim=(0, 1))
+            pixels(data.train.scatter_frames(MEAN_FRAME_PAIRS, 2, 2, seed, "canvas"), made.device).mean(dim=(0, 1))
         )
     network = Lpips.load(settings.network, made.device) if settings.lpips else None
     with run.progress("tokenizer", settings.steps) as bar:
@@ -94,9 +94,9 @@ def train_tokenizer(made: tokenizers.Tokenizer, recipe: VideoRecipe, run: Run, d
             )
 
 
-def augmented(segments: Images, settings: AugmentSettings, *seed: int | str) -> Images:
+def augment(segments: Images, settings: AugmentSettings, *seed: int | str) -> Images:
     """Segments [N, T, H, W, 3] as the tokenizer learns from them, each cropped and coloured in its own way."""
-    for change, wanted in ((cropped, settings.crops), (jittered, settings.jitters)):
+    for change, wanted in ((crop, settings.crops), (jitter, settings.jitters)):
         if wanted:
             segments = np.stack([change(one, settings, *seed, place) for place, one in enumerate(segments)])
     return segments
@@ -193,19 +193,22 @@ def check_init_from(recipe: VideoRecipe) -> None:
 def given_tokenizer(recipe: VideoRecipe) -> tokenizers.Tokenizer | None:
     """A tokenizer trained before, for frames of the recipe's size; None where the run trains its own."""
     if recipe.init_from.transformer:
-        found = given_transformer(recipe)[1].tokenizer
+        tokenizer = given_transformer(recipe)[1].tokenizer
     elif recipe.init_from.tokenizer:
         folder = existing(recipe.init_from.tokenizer)
-        found = tokenizers.load(folder if (folder / tokenizers.CONFIG).is_file() else find_tokenizer(folder))
+        tokenizer = tokenizers.load(folder if (folder / tokenizers.CONFIG).is_file() else find_tokenizer(folder))
     else:
         return None
-    size, asked = (found.settings.height, found.settings.width), (recipe.tokenizer.height, recipe.tokenizer.width)
-    if size != asked:
+    size, wanted = (
+        (tokenizer.settings.height, tokenizer.settings.width),
+        (recipe.tokenizer.height, recipe.tokenizer.width),
+    )
+    if size != wanted:
         raise OneiroError(
-            f"the given tokenizer draws {size[0]}x{size[1]} frames, the recipe asks for {asked[0]}x{asked[1]}; "
+            f"the given tokenizer draws {size[0]}x{size[1]} frames, the recipe asks for {wanted[0]}x{wanted[1]}; "
             f"set tokenizer.height={size[0]} tokenizer.width={size[1]}"
         )
-    return found
+    return tokenizer
 
 
 def given_transformer(recipe: VideoRecipe) -> VideoModel:
@@ -213,15 +216,17 @@ def given_transformer(recipe: VideoRecipe) -> VideoModel:
     place = existing(str(recipe.init_from.transformer))
     of_a_run = (place / "checkpoints" / PRETRAIN).is_dir()
     language, task, metadata = open_model(place, PRETRAIN if of_a_run else None)
-    asked = recipe.layout.of(task.tokenizer, task.layout.action_tokens).data()
-    other = {f"layout.{key}": value for key, value in task.layout.data().items() if asked[key] != value}
+    wanted = recipe.layout.of(task.tokenizer, task.layout.action_tokens).data()
+    other = {f"layout.{key}": value for key, value in task.layout.data().items() if wanted[key] != value}
     if "layout.marks" in other:  # not a setting of its own: the layout's name decides it
         other["layout.name"] = "single" if other.pop("layout.marks") else "multi"
     if metadata.test_every != recipe.data.test_every:
         other["data.test_every"] = metadata.test_every  # or some of its training episodes would be called unseen
     if other:
-        said = " ".join(f"{key}={value}" for key, value in other.items())
-        raise OneiroError(f"the transformer at {place} was trained with {said}, the recipe says otherwise; set these")
+        settings = " ".join(f"{key}={value}" for key, value in other.items())
+        raise OneiroError(
+            f"the transformer at {place} was trained with {settings}, the recipe says otherwise; set these"
+        )
     return VideoModel(language, task, metadata)
 
 
@@ -243,12 +248,12 @@ def take_transformer(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str
 
 
 def existing(place: str) -> Path:
-    found = Path(place).expanduser()
-    if not found.is_dir():
+    folder = Path(place).expanduser()
+    if not folder.is_dir():
         raise OneiroError(
-            f"nothing is at {found}, where the recipe's `init_from` points; name a run or a folder in one"
+            f"nothing is at {folder}, where the recipe's `init_from` points; name a run or a folder in one"
         )
-    return found
+    return folder
 
 
 def keep(run: Run, stage: str, save: Callable[[Path], Any]) -> None:

@@ -57,8 +57,8 @@ class LearnedFrames:
                 f"{frames.shape[1]} frames have {frames.shape[1] - 1} actions between them, not {taken.shape[1] - 1}"
             )
         frames, taken = frames[:, -self.window :], taken[:, -self.window :]
-        found = self.task.encode(Clips(frames, taken, frames[:, 0]))
-        self.context, self.frames, self.actions = found.context, found.frames, found.actions
+        encoded = self.task.encode(Clips(frames, taken, frames[:, 0]))
+        self.context, self.frames, self.actions = encoded.context, encoded.frames, encoded.actions
         self.shown = list(np.moveaxis(frames, 1, 0)[:-1])
         self.taken = list(np.moveaxis(taken, 1, 0)[:-1])
         self.steps = 0

@@ -58,7 +58,7 @@ def score_model(opened: Opened, name: str, train: Path | None, advance: Callable
     samples = model.greedy(opened.cases, advance)
     answers = {case.id: model.text(sample) for case, sample in zip(opened.cases, samples, strict=True)}
     learned = distinct(read_parquet(train)) if train is not None else []
-    baselines, seen = task.baselines(learned), PageLookup(learned, task.config.lines).seen if learned else None
+    baselines, seen = task.baselines(learned), PageLookup(learned, task.config.lines).has_seen if learned else None
     perfect = baselines.pop("perfect")
     rows = {
         **{label: measure(task, opened.cases, answer, seen) for label, answer in baselines.items()},
@@ -70,8 +70,8 @@ def score_model(opened: Opened, name: str, train: Path | None, advance: Callable
 
 
 FIGURES = ("precision", "recall", "f1", "id_free_f1")
-LONGEST_LINE = 64 << 20
-"""Characters of a row; a longer one is not read."""
+MAX_LINE_CHARS = 64 << 20
+"""A longer row is not read: the file comes from anywhere, and a row is held in memory."""
 
 
 @dataclass
@@ -121,28 +121,28 @@ def score_pair(prediction: str, target: str, scorer: Scorer) -> PageScore | Malf
 
 def score_pairs(path: Path, scorer: Scorer) -> ScoredPairs:
     """Every pair of a file of JSON lines `{"id", "prediction", "target"}`. Rows that are no pair are kept by line."""
-    found = ScoredPairs(scorer)
+    pairs = ScoredPairs(scorer)
     for number, line in _lines(path):
         row = _row(line)
         if isinstance(row, str):
-            found.bad.append((number, row))
+            pairs.bad.append((number, row))
             continue
         score = score_pair(row["prediction"], row["target"], scorer)
         if isinstance(score, Malformed):
-            found.bad.append((number, f"the target cannot be read: {score.detail or score.flaw}"))
+            pairs.bad.append((number, f"the target cannot be read: {score.detail or score.flaw}"))
         else:
-            found.scores.append((str(row["id"]), score))
-    if not found.scores:
-        first = f"; line {found.bad[0][0]}: {found.bad[0][1]}" if found.bad else "; it is empty"
+            pairs.scores.append((str(row["id"]), score))
+    if not pairs.scores:
+        first = f"; line {pairs.bad[0][0]}: {pairs.bad[0][1]}" if pairs.bad else "; it is empty"
         raise OneiroError(f'{path} has no row {{"id", "prediction", "target"}} that can be scored{first}')
-    return found
+    return pairs
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             number = 0
-            while line := file.readline(LONGEST_LINE):
+            while line := file.readline(MAX_LINE_CHARS):
                 number += 1
                 if line.strip():
                     yield number, line

@@ -21,7 +21,7 @@ from oneiro.tasks.webpage.record import Collection, steps_of
 from oneiro.tasks.webpage.state import PageTransition
 
 TRAIN, TEST = "train", "test"
-VALIDATED = 8
+VALIDATION_EVERY = 8
 """One training episode in so many is a validation episode: never learned from, looked at during RL."""
 
 
@@ -82,7 +82,7 @@ def open_data(recipe: WebPageRecipe, run: Run) -> WebPageData:
     train = read_parquet(Path(settings.train).expanduser() if settings.train else folder(run) / f"{TRAIN}.parquet")
     test = read_parquet(Path(settings.test).expanduser() if settings.test else folder(run) / f"{TEST}.parquet")
     episodes = list(dict.fromkeys(case.episode for case in train))
-    chosen = {*episodes[VALIDATED - 1 :: VALIDATED]}
+    chosen = {*episodes[VALIDATION_EVERY - 1 :: VALIDATION_EVERY]}
     learned = distinct((case for case in train if case.episode not in chosen), stops)
     known = {case.question for case in learned}
     apart = distinct((case for case in train if case.episode in chosen), stops)
@@ -106,7 +106,7 @@ class StepSampler:
         self.parts = [[case for case in cases if task.changes(case) is changed] for changed in (True, False)]
         self.share = changed_share if all(self.parts) else float(bool(self.parts[0]))
         self.seed = seed
-        self._order = lru_cache(maxsize=8)(self._shuffled)
+        self._order = lru_cache(maxsize=8)(self._shuffle)
 
     def __call__(self, number: int) -> PageTransition:
         before, upto = int(number * self.share), int((number + 1) * self.share)
@@ -114,7 +114,7 @@ class StepSampler:
         epoch, at = divmod(place, len(self.parts[part]))
         return self.parts[part][self._order(part, epoch)[at]]
 
-    def _shuffled(self, part: int, epoch: int) -> list[int]:
+    def _shuffle(self, part: int, epoch: int) -> list[int]:
         return [int(i) for i in seeds.generator(self.seed, "steps", part, epoch).permutation(len(self.parts[part]))]
 
 

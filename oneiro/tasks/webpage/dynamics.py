@@ -61,10 +61,10 @@ class BrowsedPage:
 
     def after(self, action: str, page: PageState) -> BrowsedPage:
         """Where an action that leads to `page` leaves off."""
-        told = (*self.previous, self.situation(action).described)[-HISTORY:]
-        return replace(self, page=page, past=(*self.past, action), previous=told)
+        previous = (*self.previous, self.situation(action).described)[-HISTORY:]
+        return replace(self, page=page, past=(*self.past, action), previous=previous)
 
-    def stopped(self, action: str, answer: str) -> BrowsedPage:
+    def stop(self, action: str, answer: str) -> BrowsedPage:
         return replace(self, past=(*self.past, action), answer=answer)
 
 
@@ -76,8 +76,8 @@ def pages_in(task: WebPagePredictor, predict: Predict) -> NextPages:
     """The pages that written answers lead to."""
 
     def pages(cases: Sequence[PageSituation]) -> list[PageState | None]:
-        found = [imagine(task, case, text) for case, text in zip(cases, predict(cases), strict=True)]
-        return [one.state if one is not None else None for one in found]
+        imagined = [imagine(task, case, text) for case, text in zip(cases, predict(cases), strict=True)]
+        return [one.state if one is not None else None for one in imagined]
 
     return pages
 
@@ -112,7 +112,7 @@ def looked_up(lookup: PageLookup) -> NextPages:
     return lambda cases: [page(case) for case in cases]
 
 
-def shuffled(pages: NextPages, pool: Sequence[PageState], seed: int) -> NextPages:
+def shuffle_pages(pages: NextPages, pool: Sequence[PageState], seed: int) -> NextPages:
     """A control: what the action does on another page, always the same one for a page."""
 
     def other(state: PageState) -> PageState:
@@ -141,26 +141,26 @@ class PageDynamics(Dynamics[BrowsedPage]):
     def predict(
         self, pairs: Sequence[tuple[BrowsedPage, str]], outcomes: int = 1, seed: int = 0
     ) -> list[list[Imagined[BrowsedPage]]]:
-        found: list[Imagined[BrowsedPage] | None] = [_known(state, action) for state, action in pairs]
-        asked = [pair for pair, known in zip(pairs, found, strict=True) if known is None]
-        pages = iter(self.next_pages(asked) if asked else ())
+        predictions: list[Imagined[BrowsedPage] | None] = [_predict_known(state, action) for state, action in pairs]
+        unknown = [pair for pair, known in zip(pairs, predictions, strict=True) if known is None]
+        pages = iter(self.next_pages(unknown) if unknown else ())
         for place, (state, action) in enumerate(pairs):
-            if found[place] is None:
+            if predictions[place] is None:
                 page = next(pages)
                 after = state.after(action, page) if page is not None else Malformed(Flaw.SHAPE)
-                found[place] = Imagined(after, tokens=1)
-        return [[one] * outcomes for one in found if one is not None]
+                predictions[place] = Imagined(after, tokens=1)
+        return [[one] * outcomes for one in predictions if one is not None]
 
     def next_pages(self, pairs: Sequence[tuple[BrowsedPage, str]]) -> Sequence[PageState | None]:
         return self.pages([state.situation(action) for state, action in pairs])
 
 
-def _known(state: BrowsedPage, action: str) -> Imagined[BrowsedPage] | None:
+def _predict_known(state: BrowsedPage, action: str) -> Imagined[BrowsedPage] | None:
     """What is known without a prediction; None where one is needed."""
     parsed = parse_webarena(action)
     if isinstance(parsed, MalformedAction) or state.answer is not None:
         return Imagined(Malformed(Flaw.SHAPE))
-    return Imagined(state.stopped(action, parsed.text)) if parsed.kind is Kind.STOP else None
+    return Imagined(state.stop(action, parsed.text)) if parsed.kind is Kind.STOP else None
 
 
 class TrueWeb(PageDynamics):

@@ -25,11 +25,11 @@ Answers = Mapping[str, str] | Callable[[PageTransition], str]
 
 def distinct(cases: Iterable[PageTransition], stops: bool = False) -> list[PageTransition]:
     """Every question once; `stop` actions, which change no page, only where they are asked about."""
-    found: dict[bytes, PageTransition] = {}
+    by_question: dict[bytes, PageTransition] = {}
     for case in cases:
         if stops or not case.stops:
-            found.setdefault(case.question, case)
-    return list(found.values())
+            by_question.setdefault(case.question, case)
+    return list(by_question.values())
 
 
 def measure(
@@ -115,20 +115,20 @@ def tables(
     note = (
         "Intervals are over episodes. copy: every shown line goes and comes again. lookup: the nearest training step."
     )
-    found = [
+    made = [
         _figures(f"Steps that change the page, {scorer} scorer", rows, lambda row: row["changed"], note),
         _figures(f"All steps, {scorer} scorer", rows, lambda row: row["all"], note),
         _sites(rows),
-        *([_seen(rows)] if any(row["seen"] for row in rows.values()) else []),
-        _failed(rows),
+        *([_seen_table(rows)] if any(row["seen"] for row in rows.values()) else []),
+        _failed_table(rows),
     ]
     heads = [f"{head}_right" for head in task.config.heads]
     if heads:
         table = Table("Right heads", ["answers", *task.config.heads], dict.fromkeys(task.config.heads, "%"))
         for name, row in rows.items():
             table.add(name, *(Cell(**row["all"][head]) for head in heads))
-        found.append(table)
-    return [*found, *([_depth(depth)] if depth else [])]
+        made.append(table)
+    return [*made, *([_depth(depth)] if depth else [])]
 
 
 def _figures(
@@ -151,7 +151,7 @@ def _sites(rows: Mapping[str, dict[str, Any]]) -> Table:
     return table
 
 
-def _seen(rows: Mapping[str, dict[str, Any]]) -> Table:
+def _seen_table(rows: Mapping[str, dict[str, Any]]) -> Table:
     table = Table(
         "F1 by what training has seen, on steps that change the page",
         ["answers", "seen", "new"],
@@ -164,7 +164,7 @@ def _seen(rows: Mapping[str, dict[str, Any]]) -> Table:
     return table
 
 
-def _failed(rows: Mapping[str, dict[str, Any]]) -> Table:
+def _failed_table(rows: Mapping[str, dict[str, Any]]) -> Table:
     kinds = list(dict.fromkeys(kind for row in rows.values() for kind in row["failed"]))
     columns = [*kinds, "changes predicted"]
     table = Table(

@@ -18,13 +18,13 @@ from oneiro.tasks.webpage.state import (
     PageState,
     PageTransition,
     same_items,
-    shown,
+    shown_items,
     true_diff,
 )
 from oneiro_web.actions import Malformed, parse_webarena
 from oneiro_web.diff import Diff, Item
 
-COMPARED = 64
+STEPS_COMPARED = 64
 """Training steps whose pages are compared, of those with the same key; the first ones."""
 Key = tuple[str, ...]
 _NUMBER = re.compile(r"\d+")
@@ -39,31 +39,31 @@ class PageLookup:
         self.places: dict[Key, list[PageTransition]] = defaultdict(list)
         for case in train:
             for key in self.keys(case):
-                if len(self.places[key]) < COMPARED:
+                if len(self.places[key]) < STEPS_COMPARED:
                     self.places[key].append(case)
-        self.text_of = lru_cache(maxsize=8192)(lambda case: frozenset(item.line for item in shown(case, lines)))
+        self.text_of = lru_cache(maxsize=8192)(lambda case: frozenset(item.line for item in shown_items(case, lines)))
 
     def nearest(self, case: PageSituation, count: int = 1, apart: bool = False) -> list[PageTransition]:
         """The nearest training steps, best first. With `apart`, none of the same episode and none that asks the same:
         a prompt that shows them must not tell the answer of a training step.
         """
         own = case.episode if apart and isinstance(case, PageTransition) else None
-        lines = {item.line for item in shown(case, self.lines)}
-        found: list[PageTransition] = []
+        lines = {item.line for item in shown_items(case, self.lines)}
+        steps: list[PageTransition] = []
         for key in self.keys(case)[1 if apart else 0 :]:
-            asked = self.keys(case)[0] if apart else None
+            question = self.keys(case)[0] if apart else None
             group = [
                 other
                 for other in self.places.get(key, ())
-                if other.episode != own and other not in found and self.keys(other)[0] != asked
+                if other.episode != own and other not in steps and self.keys(other)[0] != question
             ]
             group.sort(key=lambda other: -_overlap(lines, self.text_of(other)))
-            found += group[: count - len(found)]
-            if len(found) == count:
+            steps += group[: count - len(steps)]
+            if len(steps) == count:
                 break
-        return found
+        return steps
 
-    def seen(self, case: PageSituation) -> bool:
+    def has_seen(self, case: PageSituation) -> bool:
         """Whether a training step has the same type of page, action and element."""
         return any(key in self.places for key in self.keys(case)[:2])
 
@@ -77,10 +77,10 @@ class PageLookup:
             same = same_items(case.state, there.after, [-1] * len(there.after.items))
             step = PageTransition(case.site, "", case.state, case.action, after=there.after, matched=same)
             return true_diff(step, self.lines)
-        return transplanted(true_diff(there, self.lines), shown(there, self.lines), shown(case, self.lines))
+        return transplant(true_diff(there, self.lines), shown_items(there, self.lines), shown_items(case, self.lines))
 
 
-def transplanted(change: Diff, there: Sequence[Item], here: Sequence[Item]) -> Diff:
+def transplant(change: Diff, there: Sequence[Item], here: Sequence[Item]) -> Diff:
     """A change of one page made to another: lines are found again by their text, the first that is free."""
     free: dict[str, list[Item]] = defaultdict(list)
     for item in reversed(here):
@@ -89,11 +89,11 @@ def transplanted(change: Diff, there: Sequence[Item], here: Sequence[Item]) -> D
 
     def again(items: Iterable[Item]) -> Iterator[tuple[Item, Item]]:
         for item in items:
-            if found := free.get(lines.get(item.id, ""), []):
-                yield item, found.pop()
+            if matches := free.get(lines.get(item.id, ""), []):
+                yield item, matches.pop()
 
-    deleted = tuple(found for _, found in again(change.deleted))
-    updated = tuple(found._replace(line=item.line) for item, found in again(change.updated))
+    deleted = tuple(match for _, match in again(change.deleted))
+    updated = tuple(match._replace(line=item.line) for item, match in again(change.updated))
     shift = (here[0].id if here else 1) - (there[0].id if there else 1)
     return Diff(tuple(item._replace(id=max(1, item.id + shift)) for item in change.new), deleted, updated)
 

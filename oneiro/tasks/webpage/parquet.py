@@ -142,13 +142,13 @@ def _read(path: Path) -> Iterator[PageTransition]:
     page = lru_cache(maxsize=64)(_state)  # a page is mostly the one after the step before
     for batch in pq.ParquetFile(path).iter_batches(BATCH, columns=columns):
         for row in batch.to_pylist():
-            extra, said = row["extra_info"], tuple(row["previous_actions"])
+            extra, previous = row["extra_info"], tuple(row["previous_actions"])
             yield PageTransition(
                 **{name: extra[name] for name in _FACTS},
                 state=page(extra["before"]),
                 after=page(extra["after"]),
                 matched=tuple(json.loads(extra["matched"])),
-                previous=() if said == (NONE,) else said,
+                previous=() if previous == (NONE,) else previous,
                 step=row["step_idx"],
                 split=extra["split"],
             )

@@ -76,27 +76,27 @@ def parse(text: str, page: Mapping[int, Item] | None = None) -> PagePrediction |
             blocks[heading].append(line)
     if missing := [name for name in HEADINGS if name not in blocks]:
         return Malformed(Flaw.SHAPE, f"no line '{missing[0]}'")
-    found = [_items(blocks[name], page if name == DELETED else None) for name in (NEW, DELETED, UPDATED)]
-    (new, bad_new), (deleted, bad_deleted), (updated, bad_updated) = found
+    sections = [_items(blocks[name], page if name == DELETED else None) for name in (NEW, DELETED, UPDATED)]
+    (new, bad_new), (deleted, bad_deleted), (updated, bad_updated) = sections
     heads = dict(line.split(": ", 1) for line in blocks.get(OUTCOME, []) if ": " in line)
     return PagePrediction(Diff(new, deleted, updated), (bad_new, bad_deleted, bad_updated), heads)
 
 
 def _items(lines: list[str], page: Mapping[int, Item] | None) -> tuple[tuple[Item, ...], int]:
     """The distinct items of a block, and how many distinct lines are none."""
-    found: list[Item] = []
+    items: list[Item] = []
     false = 0
     for line in dict.fromkeys(lines):
         read = _ITEM.match(line)
         if read is None:
             false += 1
         elif not read[2] and page is not None and int(read[1]) in page:
-            found.append(page[int(read[1])])
+            items.append(page[int(read[1])])
         elif _RECORD.match(read[2]) is None:
             false += 1
         else:
-            found.append(Item(int(read[1]), read[2]))
-    return tuple(found), false
+            items.append(Item(int(read[1]), read[2]))
+    return tuple(items), false
 
 
 def record(item: Item) -> Record:

@@ -29,7 +29,7 @@ from oneiro.tasks.webpage.prompt import (
     situation_text,
 )
 from oneiro.tasks.webpage.score import PageScore, judge, official_score
-from oneiro.tasks.webpage.state import PageSituation, PageTransition, shown, true_diff
+from oneiro.tasks.webpage.state import PageSituation, PageTransition, shown_items, true_diff
 from oneiro_web.diff import Diff
 
 Scorer = Literal["strict", "official"]
@@ -92,10 +92,10 @@ class WebPagePredictor(Predictor[PageTransition, Messages, str, PagePrediction])
         """One user message; what all situations share comes first."""
         config = self.config
         if config.brief:
-            text = f"{self._retrieved(case)}{self._counted(brief_text(case, config.lines), case)}"
+            text = f"{self._retrieve(case)}{self._count_ids(brief_text(case, config.lines), case)}"
         else:
             opening = instructions(config.reasoning, config.heads)
-            text = f"{opening}\n\n{self._retrieved(case)}{situation_text(case, config.lines)}"
+            text = f"{opening}\n\n{self._retrieve(case)}{situation_text(case, config.lines)}"
         return [{"role": "user", "content": text}]
 
     def target(self, case: PageTransition) -> str:
@@ -107,10 +107,10 @@ class WebPagePredictor(Predictor[PageTransition, Messages, str, PagePrediction])
 
     def write(self, change: Diff, case: PageSituation, outcome: Sequence[str] = ()) -> str:
         """A change of a case's page as a model is to answer it."""
-        return self._counted(answer(change, self.config.deletions, outcome), case)
+        return self._count_ids(answer(change, self.config.deletions, outcome), case)
 
-    def _counted(self, text: str, case: PageSituation) -> str:
-        return Numbers.of(case, self.config.lines).written(text) if self.config.numbers == "window" else text
+    def _count_ids(self, text: str, case: PageSituation) -> str:
+        return Numbers.of(case, self.config.lines).from_here(text) if self.config.numbers == "window" else text
 
     def absolute(self, text: str, case: PageSituation) -> str:
         """An answer with the page's own ids. A text that is too long to be an answer stays as it is."""
@@ -119,7 +119,7 @@ class WebPagePredictor(Predictor[PageTransition, Messages, str, PagePrediction])
         return Numbers.of(case, self.config.lines).read(text)
 
     def parse(self, text: str, case: PageSituation) -> PagePrediction | Malformed:
-        return parse(self.absolute(text, case), {item.id: item for item in shown(case, self.config.lines)})
+        return parse(self.absolute(text, case), {item.id: item for item in shown_items(case, self.config.lines)})
 
     def judge(self, text: str, case: PageTransition) -> PageScore:
         """The strict comparison of an answer with the truth."""
@@ -129,7 +129,7 @@ class WebPagePredictor(Predictor[PageTransition, Messages, str, PagePrediction])
         """The published figures; the truth is written as answers are."""
         return official_score(self.absolute(text, case), answer(self.truth(case), self.config.deletions))
 
-    def scored(self, text: str, case: PageTransition) -> PageScore:
+    def score(self, text: str, case: PageTransition) -> PageScore:
         return self.official(text, case) if self.config.scorer == "official" else self.judge(text, case)
 
     def changes(self, case: PageTransition) -> bool:
@@ -139,12 +139,12 @@ class WebPagePredictor(Predictor[PageTransition, Messages, str, PagePrediction])
     def heads_right(self, text: str, case: PageTransition) -> dict[str, float]:
         """Which of the heads an answer gets right."""
         read = self.parse(text, case)
-        said = {} if isinstance(read, Malformed) else read.outcome
+        claimed = {} if isinstance(read, Malformed) else read.outcome
         true = dict(line.split(": ", 1) for line in outcome_lines(case, self.config.heads))
-        return {head: float(said.get(head) == value) for head, value in true.items()}
+        return {head: float(claimed.get(head) == value) for head, value in true.items()}
 
     def reward(self, text: str, case: PageTransition) -> Reward:
-        f1 = self.scored(text, case).f1
+        f1 = self.score(text, case).f1
         if not self.config.heads:
             return Reward(f1, {"f1": f1})
         right = self.heads_right(text, case)
@@ -154,9 +154,9 @@ class WebPagePredictor(Predictor[PageTransition, Messages, str, PagePrediction])
     def metrics(self, text: str, case: PageTransition) -> dict[str, float]:
         """Precision, recall and F1 under the configured scorer, F1 without ids, and whether the answer could be
         read."""
-        strict, found = self.judge(text, case), self.scored(text, case)
+        strict, score = self.judge(text, case), self.score(text, case)
         return {
-            **found.figures(),
+            **score.figures(),
             "id_free_f1": strict.id_free_f1,
             "parsed": float(strict.flaw is None),
             **{f"{head}_right": right for head, right in self.heads_right(text, case).items()},
@@ -164,25 +164,25 @@ class WebPagePredictor(Predictor[PageTransition, Messages, str, PagePrediction])
 
     def baselines(self, train: Sequence[PageTransition] = ()) -> dict[str, Callable[[PageTransition], str]]:
         """Nothing changes, the page is loaded again, the nearest training step, and the truth."""
-        found: dict[str, Callable[[PageTransition], str]] = {"no change": self.no_change, "copy": self.copy}
+        rows: dict[str, Callable[[PageTransition], str]] = {"no change": self.no_change, "copy": self.copy}
         if len(train):
             lookup = PageLookup(train, self.config.lines)
-            found["lookup"] = lambda case: self.write(lookup(case), case)
-        return {**found, "perfect": self.target}
+            rows["lookup"] = lambda case: self.write(lookup(case), case)
+        return {**rows, "perfect": self.target}
 
     def no_change(self, case: PageSituation) -> str:
         return self.write(Diff(), case)
 
     def copy(self, case: PageSituation) -> str:
         """The page copied: every line goes, and comes again."""
-        items = shown(case, self.config.lines)
+        items = shown_items(case, self.config.lines)
         return self.write(Diff(new=items, deleted=items), case)
 
     @cached_property
     def _lookup(self) -> PageLookup:
         return PageLookup(self.examples, self.config.lines)
 
-    def _retrieved(self, case: PageSituation) -> str:
+    def _retrieve(self, case: PageSituation) -> str:
         if not self.config.retrieve:
             return ""
         near = self._lookup.nearest(case, self.config.retrieve, apart=True)
@@ -190,6 +190,6 @@ class WebPagePredictor(Predictor[PageTransition, Messages, str, PagePrediction])
         for other in near:
             lines = self.write(self.truth(other), other).split("\n")
             cut = [*lines[:SHOWN_LINES], "..."] if len(lines) > SHOWN_LINES else lines
-            did = other.described if self.config.numbers == "page" else self._counted(action_text(other), other)
+            did = other.described if self.config.numbers == "page" else self._count_ids(action_text(other), other)
             texts.append(f"A similar step: {did}\n" + "\n".join(cut))
         return "\n\n".join(texts) + "\n\n" if texts else ""

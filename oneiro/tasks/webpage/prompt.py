@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from oneiro.tasks.webpage.state import PageSituation, PageTransition, shown, window_before
+from oneiro.tasks.webpage.state import PageSituation, PageTransition, shown_items, window_before
 from oneiro_web.browsing import GRAMMARS
 from oneiro_web.diff import Diff
 
@@ -52,13 +52,13 @@ class Numbers:
         down = self.first != self.home and self.first <= number < self.first + self.lines
         return f"[.{number - self.first + 1}]" if down else f"[{number - self.home + 1}]"
 
-    def written(self, text: str) -> str:
+    def from_here(self, text: str) -> str:
         """A text whose lines begin with ids, counted from here."""
-        return _ABSOLUTE.sub(lambda found: self.write(int(found[1])), text)
+        return _ABSOLUTE.sub(lambda match: self.write(int(match[1])), text)
 
     def read(self, text: str) -> str:
         """The way back: an answer with the page's own ids. What no line can have stays unreadable."""
-        return _COUNTED.sub(lambda found: f"[{int(found[2]) - 1 + (self.first if found[1] else self.home)}]", text)
+        return _COUNTED.sub(lambda match: f"[{int(match[2]) - 1 + (self.first if match[1] else self.home)}]", text)
 
 
 Head = Literal["url", "done", "reward"]
@@ -108,7 +108,7 @@ def instructions(reasoning: bool, heads: Sequence[Head]) -> str:
 
 def situation_text(case: PageSituation, lines: int) -> str:
     """The slots of the published prompt."""
-    tree = "\n".join("\t" * item.depth + str(item) for item in shown(case, lines))
+    tree = "\n".join("\t" * item.depth + str(item) for item in shown_items(case, lines))
     return (
         f"URL: {case.state.url}\nOBJECTIVE: {case.objective}\nPREVIOUS ACTION: {'; '.join(case.previous) or NONE}\n"
         f"CURRENT OBSERVATION:\n{tree}\nCURRENT ACTION: {case.described}"
@@ -121,7 +121,7 @@ def brief_text(case: PageSituation, lines: int) -> str:
     The line stands at the end as it stands on the page, so that the same tokens name it.
     """
     address = case.state.url.removeprefix("http://").partition("?")
-    tree = "\n".join(map(str, shown(case, lines)))
+    tree = "\n".join(map(str, shown_items(case, lines)))
     return f"{address[0]}{address[1]}\n{tree}\n{action_text(case)}"
 
 
@@ -147,5 +147,5 @@ def answer(change: Diff, deletions: Deletions = "lines", outcome: Sequence[str] 
 
 def outcome_lines(case: PageTransition, heads: Sequence[Head]) -> list[str]:
     """What truly came of an action besides the change."""
-    said = {"url": case.after.url, "done": "yes" if case.done else "no", "reward": f"{case.reward:g}"}
-    return [f"{head}: {said[head]}" for head in heads]
+    values = {"url": case.after.url, "done": "yes" if case.done else "no", "reward": f"{case.reward:g}"}
+    return [f"{head}: {values[head]}" for head in heads]

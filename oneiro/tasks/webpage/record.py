@@ -28,7 +28,7 @@ HISTORY = 5
 """Actions that a situation remembers, as in the published data."""
 
 
-class RecordedWeb(WebWorld):
+class RecordingWeb(WebWorld):
     """The web; `steps` are the transitions of the present episode."""
 
     steps: list[PageTransition]
@@ -39,18 +39,18 @@ class RecordedWeb(WebWorld):
             raise OneiroError("pages are predicted as accessibility trees: leave out the view html")
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        found = super().reset(seed=seed, options=options)
+        observation = super().reset(seed=seed, options=options)
         self.steps = []
         self.probing = False
-        self.said: tuple[str, ...] = ()
+        self.history: tuple[str, ...] = ()
         self.episode = f"{self.task.task_id}/{self.seed}/{self.member}"
-        return found
+        return observation
 
     def step(self, action: str) -> Step:
         if self.over:
             return super().step(action)
         before, situation = self.page, self.situation(action)
-        found = super().step(action)
+        outcome = super().step(action)
         after = PageState.of(self.page)
         self.steps.append(
             PageTransition(
@@ -61,10 +61,10 @@ class RecordedWeb(WebWorld):
                 previous=situation.previous,
                 after=after,
                 matched=same_items(situation.state, after, compare(before, self.page)),
-                valid=found[4]["valid"],
+                valid=outcome[4]["valid"],
                 probe=self.probing,
                 done=self.over,
-                reward=found[1],
+                reward=outcome[1],
                 id=f"{self.episode}/{len(self.steps)}",
                 episode=self.episode,
                 step=len(self.steps),
@@ -74,12 +74,12 @@ class RecordedWeb(WebWorld):
             )
         )
         if not self.probing:
-            self.said = (*self.said, situation.described)[-HISTORY:]
-        return found
+            self.history = (*self.history, situation.described)[-HISTORY:]
+        return outcome
 
     def situation(self, action: str) -> PageSituation:
         """What may be known before an action."""
-        return PageSituation(self.task.sites[0], self.task.intent, PageState.of(self.page), action, self.said)
+        return PageSituation(self.task.sites[0], self.task.intent, PageState.of(self.page), action, self.history)
 
     def probe(self, rng: np.random.Generator) -> None:
         """Try an action that should do nothing; what it does is recorded.
@@ -106,16 +106,16 @@ class RecordedWeb(WebWorld):
         return any(node.role in ("textbox", "searchbox") for node in self.page.nodes.values())
 
 
-def recorded_web(name: str, settings: Mapping[str, Any] | None = None) -> RecordedWeb:
+def recorded_web(name: str, settings: Mapping[str, Any] | None = None) -> RecordingWeb:
     """A registered web world, recorded."""
     config = config_for(name, dict(settings or {}))
     if not issubclass(world_class(name), WebWorld) or not isinstance(config, WebConfig):
         raise OneiroError(f"'{name}' is no web world; give web, web:reddit or another variant of web")
-    return RecordedWeb(config)
+    return RecordingWeb(config)
 
 
 def collect(
-    world: RecordedWeb,
+    world: RecordingWeb,
     policy: Policy,
     episodes: int,
     *,

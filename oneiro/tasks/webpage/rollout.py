@@ -23,19 +23,19 @@ from oneiro_web.diff import apply
 Predict = Callable[[Sequence[PageSituation]], Sequence[str]]
 """Answers to situations: a model, or a baseline."""
 DEPTHS = (1, 2, 4, 8)
-LONGEST_URL = 2000
+MAX_URL_CHARS = 2000  # browsers and servers refuse longer addresses; a model may write any
 _ID = re.compile(r"\[\d+\]")
 
 
 @dataclass(frozen=True)
-class Imagined:
+class ImaginedPage:
     """What a prediction leads to."""
 
     state: PageState
     prediction: PagePrediction
 
 
-def imagine(task: WebPagePredictor, case: PageSituation, text: str) -> Imagined | None:
+def imagine(task: WebPagePredictor, case: PageSituation, text: str) -> ImaginedPage | None:
     """The page that an answer leads to; None where it cannot be read or would leave no page. Total.
 
     What lies outside the window stays as it is, unless the answer leads to another page: then only what stands above a
@@ -46,7 +46,7 @@ def imagine(task: WebPagePredictor, case: PageSituation, text: str) -> Imagined 
         return None
     window = window_before(case, task.config.lines)
     state, seen = case.state, window.of(case.state)
-    url = read.outcome.get("url", state.url)[:LONGEST_URL]
+    url = read.outcome.get("url", state.url)[:MAX_URL_CHARS]
     here = state.items[state.main].id if state.items else 1
     first = seen[0].id if seen else here
     # Another page replaces what is shown of this one, but for the line that opens a page's own part.
@@ -58,10 +58,10 @@ def imagine(task: WebPagePredictor, case: PageSituation, text: str) -> Imagined 
     if not items or len(items) > MAX_LINES:
         return None
     start = state.items[0].id if state.items else 1
-    return Imagined(PageState(url, tuple(item._replace(id=start + at) for at, item in enumerate(items))), read)
+    return ImaginedPage(PageState(url, tuple(item._replace(id=start + at) for at, item in enumerate(items))), read)
 
 
-def carried(action: str, true: PageState, imagined: PageState) -> str:
+def carry_over(action: str, true: PageState, imagined: PageState) -> str:
     """A true step's action with the id that its element has on an imagined page, as far as it is there."""
     parsed = parse_webarena(action)
     item = None if isinstance(parsed, MalformedAction) else true.item(parsed.element)
@@ -73,12 +73,12 @@ def carried(action: str, true: PageState, imagined: PageState) -> str:
 
 def chains(cases: Sequence[PageTransition]) -> list[list[PageTransition]]:
     """The unbroken steps of each episode. Probes that did nothing are left out; stops end an episode."""
-    found = []
+    unbroken = []
     for _, group in groupby(cases, key=lambda case: case.episode):
         chain = [case for case in group if not case.stops and not (case.probe and case.state == case.after)]
         if chain and all(one.after == two.state for one, two in pairwise(chain)):
-            found.append(chain)
-    return found
+            unbroken.append(chain)
+    return unbroken
 
 
 def errors_by_depth(
@@ -96,15 +96,15 @@ def errors_by_depth(
     errors: dict[int, list[float]] = {depth: [] for depth in depths}
     for depth in range(1, max(depths, default=0) + 1):
         alive = [number for number in states if len(episodes[number]) >= depth]
-        asked = []
+        situations = []
         for number in alive:
             true = episodes[number][depth - 1]
-            action = carried(true.action, true.state, states[number])
-            asked.append(replace(true.known(), state=states[number], action=action))
-        answers = predict(asked) if asked else []
-        for number, situation, text in zip(alive, asked, answers, strict=True):
-            found = imagine(task, situation, text)
-            states[number] = found.state if found is not None else states[number]
+            action = carry_over(true.action, true.state, states[number])
+            situations.append(replace(true.situation(), state=states[number], action=action))
+        answers = predict(situations) if situations else []
+        for number, situation, text in zip(alive, situations, answers, strict=True):
+            imagined = imagine(task, situation, text)
+            states[number] = imagined.state if imagined is not None else states[number]
             if depth in errors:
                 errors[depth].append(page_error(task, states[number], episodes[number][depth - 1].after))
     return [{"depth": depth, **vars(bootstrap(values))} for depth, values in errors.items() if values]
@@ -133,7 +133,9 @@ def true_predictor(task: WebPagePredictor, cases: Sequence[PageTransition]) -> P
     known = {key(case): case for case in cases}
 
     def predict(situations: Sequence[PageSituation]) -> list[str]:
-        found = [known.get(key(case)) for case in situations]
-        return [task.target(one) if one else task.no_change(case) for one, case in zip(found, situations, strict=True)]
+        recorded = [known.get(key(case)) for case in situations]
+        return [
+            task.target(one) if one else task.no_change(case) for one, case in zip(recorded, situations, strict=True)
+        ]
 
     return predict

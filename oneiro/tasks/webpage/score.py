@@ -65,16 +65,16 @@ def _records(change: Diff) -> list[tuple[int, Record]]:
 
 def sections(text: str) -> list[set[str]]:
     """The lines under each heading, as the published parser finds them."""
-    found: dict[str, set[str]] = {heading: set() for heading in HEADINGS}
+    lines_of: dict[str, set[str]] = {heading: set() for heading in HEADINGS}
     current: set[str] | None = None
     for line in text.split("\n"):
         line = line.strip()
         heading = next((heading for heading in HEADINGS if line.startswith(heading)), None)
         if heading is not None:
-            current = found[heading]
+            current = lines_of[heading]
         elif line and current is not None:
             current.add(line)
-    return list(found.values())
+    return list(lines_of.values())
 
 
 def official_score(prediction: str, truth: str) -> PageScore:

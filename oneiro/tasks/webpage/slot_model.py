@@ -25,16 +25,16 @@ from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.files import read_json, write_json
 from oneiro.tasks.webpage.lookup import page_type
-from oneiro.tasks.webpage.slots import UNKNOWN, Line, Sources, filled_url, slotted, slotted_url, sources_of
+from oneiro.tasks.webpage.slots import UNKNOWN, Line, Sources, filled_url, slotted_url, sources_of, to_template
 from oneiro.tasks.webpage.state import PageSituation, PageState, PageTransition, true_diff
 from oneiro_web.actions import Action, parse_webarena
 
 FILE = "page_model.json"
-NEAR = 3
+NEAR_LINES = 3
 """Lines around an action's element within which a change is told by its distance from it."""
-CONTENTS = 3
+SITE_CONTENTS = 3
 """A name that stands on pages of so many contents belongs to the site and is written as it is."""
-LIKELY = 0.5
+LIKELY_SHARE = 0.5  # a line that most pages of an outcome have is predicted, any other is not
 _NUMBER = re.compile(r"\d+")
 
 Outcome = str
@@ -71,22 +71,22 @@ def change_of(case: PageTransition) -> Change:
     diff = true_diff(case, 0)
     before = {item.id: Line.of(item) for item in case.state.items}
     own = before.get(here)
-    found: list[tuple[Any, ...]] = []
+    changes: list[tuple[Any, ...]] = []
     for item in diff.new:
         line = Line.of(item)
-        if own is not None and 0 < item.id - here <= NEAR:
-            name = slotted(line.name, sources)
-            found.append(("new", item.id - here, line.depth - own.depth, line.role, name, line.properties))
+        if own is not None and 0 < item.id - here <= NEAR_LINES:
+            name = to_template(line.name, sources)
+            changes.append(("new", item.id - here, line.depth - own.depth, line.role, name, line.properties))
     for item in diff.updated:
         line, old = Line.of(item), before.get(item.id)
         if item.id == here:
-            found.append(("becomes", line.properties))
+            changes.append(("becomes", line.properties))
         elif old is not None and old.name != line.name:
-            if 0 < item.id - here <= NEAR:
-                found.append(("renamed", item.id - here, slotted(line.name, sources)))
+            if 0 < item.id - here <= NEAR_LINES:
+                changes.append(("renamed", item.id - here, to_template(line.name, sources)))
         elif old is not None:
-            found.append(("other", old.role, old.properties, line.properties))
-    return tuple(sorted(set(found), key=repr))
+            changes.append(("other", old.role, old.properties, line.properties))
+    return tuple(sorted(set(changes), key=repr))
 
 
 @dataclass
@@ -106,10 +106,10 @@ class SlotModel:
         """Learn from steps; those that end an episode by an answer are left out."""
         cases = [case for case in cases if not case.stops]
         model = cls()
-        told = [model._outcome(case) for case in cases]
-        model.outcomes = sorted(set(told))
-        model._learn_lines(cases, told)
-        model._learn_outcomes(cases, told, epochs, rate, seed)
+        outcomes = [model._outcome(case) for case in cases]
+        model.outcomes = sorted(set(outcomes))
+        model._learn_lines(cases, outcomes)
+        model._learn_outcomes(cases, outcomes, epochs, rate, seed)
         return model
 
     def _outcome(self, case: PageTransition) -> Outcome:
@@ -120,11 +120,11 @@ class SlotModel:
             self.changes.append(change)
         return f"change {self.changes.index(change)}"
 
-    def _learn_lines(self, cases: Sequence[PageTransition], told: Sequence[Outcome]) -> None:
-        pages = [(outcome, case, sources_of(case)) for outcome, case in zip(told, cases, strict=True)]
+    def _learn_lines(self, cases: Sequence[PageTransition], outcomes: Sequence[Outcome]) -> None:
+        pages = [(outcome, case, sources_of(case)) for outcome, case in zip(outcomes, cases, strict=True)]
         pages = [one for one in pages if one[0].startswith("page ")]
         written = [
-            [(line, slotted(line.name, sources)) for line in map(Line.of, case.after.items)]
+            [(line, to_template(line.name, sources)) for line in map(Line.of, case.after.items)]
             for _, case, sources in pages
         ]
         contents: dict[str, set[int]] = defaultdict(set)
@@ -134,7 +134,7 @@ class SlotModel:
         counts: dict[Outcome, Counter[tuple[Line, int]]] = defaultdict(Counter)
         heights: dict[Outcome, dict[tuple[Line, int], float]] = defaultdict(lambda: defaultdict(float))
         seen = Counter(outcome for outcome, _, _ in pages)
-        enough = min(CONTENTS, max((len(found) for found in contents.values()), default=1))
+        enough = min(SITE_CONTENTS, max((len(seen_in) for seen_in in contents.values()), default=1))
         for (outcome, _, _), lines in zip(pages, written, strict=True):
             again = Counter[Line]()
             for height, (line, name) in enumerate(lines):
@@ -144,13 +144,13 @@ class SlotModel:
                 again[own] += 1
                 counts[outcome][key] += 1
                 heights[outcome][key] += height / len(lines)
-        for outcome, found in counts.items():
-            likely = [key for key, count in found.items() if count > LIKELY * seen[outcome]]
-            likely.sort(key=lambda key: heights[outcome][key] / found[key])
+        for outcome, keys in counts.items():
+            likely = [key for key, count in keys.items() if count > LIKELY_SHARE * seen[outcome]]
+            likely.sort(key=lambda key: heights[outcome][key] / keys[key])
             self.lines[outcome] = [line for line, _ in likely]
 
     def _learn_outcomes(
-        self, cases: Sequence[PageTransition], told: Sequence[Outcome], epochs: int, rate: float, seed: int
+        self, cases: Sequence[PageTransition], outcomes: Sequence[Outcome], epochs: int, rate: float, seed: int
     ) -> None:
         rows = []
         for case in cases:
@@ -163,7 +163,7 @@ class SlotModel:
                 logits = self.weights[rows[place]].sum(axis=0)
                 slope = np.exp(logits - logits.max())
                 slope /= slope.sum()
-                slope[numbers[told[place]]] -= 1
+                slope[numbers[outcomes[place]]] -= 1
                 self.weights[rows[place]] -= rate / len(rows[place]) ** 0.5 * slope
 
     # Prediction
@@ -185,7 +185,7 @@ class SlotModel:
             return None
         kind, _, rest = outcome.partition(" ")
         if kind == "change":
-            return _changed(case, self.changes[int(rest)], sources)
+            return _apply_change(case, self.changes[int(rest)], sources)
         lines = self.lines.get(outcome, [])
         items = tuple(line.item(number, sources) for number, line in enumerate(lines, start=1))
         return PageState(filled_url(rest, sources), items) if items else None
@@ -225,7 +225,7 @@ class SlotModel:
         return model
 
 
-def _changed(case: PageSituation, change: Change, sources: Sources) -> PageState:
+def _apply_change(case: PageSituation, change: Change, sources: Sources) -> PageState:
     """A page with a change made around the action's element."""
     items = list(case.state.items)
     here = next((place for place, item in enumerate(items) if item.id == case.element), None)
@@ -255,13 +255,15 @@ def _changed(case: PageSituation, change: Change, sources: Sources) -> PageState
     return PageState(case.state.url, tuple(item._replace(id=first + at) for at, item in enumerate(items)))
 
 
-def right_kind(told: PageState | None, case: PageTransition) -> bool:
+def right_kind(predicted: PageState | None, case: PageTransition) -> bool:
     """Whether a prediction has the right address, but for numbers in its path, or the right lines of a page that stays.
 
     A page's lines cannot all be known; an address says which page it is.
     """
-    if told is None:
+    if predicted is None:
         return False
     if case.state.same_document(case.after):
-        return told.url == case.state.url and [i.line for i in told.items] == [i.line for i in case.after.items]
-    return slotted_url(told.url, {}) == slotted_url(case.after.url, {})
+        return predicted.url == case.state.url and [i.line for i in predicted.items] == [
+            i.line for i in case.after.items
+        ]
+    return slotted_url(predicted.url, {}) == slotted_url(case.after.url, {})

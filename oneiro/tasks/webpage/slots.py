@@ -41,7 +41,7 @@ class Line(NamedTuple):
         """The line on a page whose slots have these values."""
         if not self.role:
             return Item(number, self.name, self.depth)
-        return Item(number, f"{self.role} {filled(self.name, sources)!r}{self.properties}", self.depth)
+        return Item(number, f"{self.role} {fill_template(self.name, sources)!r}{self.properties}", self.depth)
 
 
 @lru_cache(maxsize=65536)
@@ -58,39 +58,42 @@ def sources_of(case: PageSituation) -> dict[str, str]:
     """What can be copied into the next page, as it is once the action has been carried out."""
     parsed = parse_webarena(case.action)
     parts = urlsplit(case.state.url)
-    found = {f"part {place}": unquote(piece) for place, piece in enumerate(parts.path.split("/")) if piece}
-    found["query"] = parts.query
+    sources = {f"part {place}": unquote(piece) for place, piece in enumerate(parts.path.split("/")) if piece}
+    sources["query"] = parts.query
     holder, inside = "", False
     for item in case.state.items:
         line = Line.of(item)
         acted_on = item.id == case.element
         if inside and line.role == "StaticText":
-            found[f"field {holder}"] = line.name
+            sources[f"field {holder}"] = line.name
         inside = line.role in FIELDS
         if inside or line.role == "combobox":
             holder = line.name
-            found.setdefault(f"field {holder}", "")
+            sources.setdefault(f"field {holder}", "")
         if line.role == "heading":
-            found.setdefault("heading", line.name)
-        if line.role == "option" and "selected: True" in line.properties and "option" not in found:
-            found[f"field {holder}"] = line.name
+            sources.setdefault("heading", line.name)
+        if line.role == "option" and "selected: True" in line.properties and "option" not in sources:
+            sources[f"field {holder}"] = line.name
         if acted_on:
-            found["element"] = line.name
+            sources["element"] = line.name
             if line.role == "option":
-                found[f"field {holder}"] = line.name
-                found["option"] = holder  # its list is decided, whatever was selected before
-        elif "option" in found and found["option"] != holder:
-            del found["option"]
-    found.pop("option", None)
-    if isinstance(parsed, Action) and parsed.kind is Kind.TYPE and "element" in found:
-        field = f"field {found['element']}"
-        found["typed"], found[field] = parsed.text, found.get(field, "") + parsed.text  # typing does not clear a field
-    elif "element" in found:
-        found["element in lower case"] = found["element"].lower()
-    return found
+                sources[f"field {holder}"] = line.name
+                sources["option"] = holder  # its list is decided, whatever was selected before
+        elif "option" in sources and sources["option"] != holder:
+            del sources["option"]
+    sources.pop("option", None)
+    if isinstance(parsed, Action) and parsed.kind is Kind.TYPE and "element" in sources:
+        field = f"field {sources['element']}"
+        sources["typed"], sources[field] = (
+            parsed.text,
+            sources.get(field, "") + parsed.text,
+        )  # typing does not clear a field
+    elif "element" in sources:
+        sources["element in lower case"] = sources["element"].lower()
+    return sources
 
 
-def slotted(text: str, sources: Sources) -> str:
+def to_template(text: str, sources: Sources) -> str:
     """A text in which the values of sources are replaced by their slots; the longest value counts first."""
     ordered = sorted(sources.items(), key=lambda pair: (-len(pair[1]), _rank(pair[0])))
     for slot, value in ordered:
@@ -107,7 +110,7 @@ def _rank(slot: str) -> tuple[int, str]:
     return 0 if slot.startswith("field") else 1 if slot.startswith("element") else 2, slot
 
 
-def filled(text: str, sources: Sources) -> str:
+def fill_template(text: str, sources: Sources) -> str:
     """A slotted text with values; a text that needs a slot the page does not have is unknown."""
     if "{" not in text:
         return text
@@ -119,9 +122,9 @@ def filled(text: str, sources: Sources) -> str:
 def slotted_url(url: str, sources: Sources) -> str:
     """An address with slots; numbers in its path become 0."""
     parts = urlsplit(url)
-    path = ["0" if piece.isdigit() else slotted(unquote(piece), sources) for piece in parts.path.split("/")]
+    path = ["0" if piece.isdigit() else to_template(unquote(piece), sources) for piece in parts.path.split("/")]
     pairs, kept = _pairs(parts.query), _pairs(sources.get("query", ""))
-    query = [f"{key}={slotted(value, sources)}" for key, value in pairs]
+    query = [f"{key}={to_template(value, sources)}" for key, value in pairs]
     if kept and kept == pairs[: len(kept)]:
         query[: len(kept)] = ["{query}"]  # what was asked so far is asked again
     return f"{parts.scheme}://{parts.netloc}{'/'.join(path)}" + (f"?{'&'.join(query)}" if query else "")
@@ -130,11 +133,11 @@ def slotted_url(url: str, sources: Sources) -> str:
 def filled_url(address: str, sources: Sources) -> str:
     """The address that a slotted one means on a page."""
     front, _, query = address.partition("?")
-    path = "/".join(quote(filled(piece, sources), safe=":") for piece in front.split("/"))
+    path = "/".join(quote(fill_template(piece, sources), safe=":") for piece in front.split("/"))
     pairs: list[tuple[str, str]] = []
     for one in query.split("&") if query else ():
         key, _, value = one.partition("=")
-        pairs += _pairs(sources.get("query", "")) if one == "{query}" else [(key, filled(value, sources))]
+        pairs += _pairs(sources.get("query", "")) if one == "{query}" else [(key, fill_template(value, sources))]
     return f"{path}?{urlencode(pairs)}" if pairs else path
 
 

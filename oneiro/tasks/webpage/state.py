@@ -31,9 +31,9 @@ class PageState:
         if number is None or not self.items:
             return None
         place = number - self.items[0].id
-        found = self.items[place] if 0 <= place < len(self.items) else None
-        if found is not None and found.id == number:
-            return found
+        guess = self.items[place] if 0 <= place < len(self.items) else None
+        if guess is not None and guess.id == number:
+            return guess
         return next((item for item in self.items if item.id == number), None)
 
     @property
@@ -129,7 +129,7 @@ class PageTransition(PageSituation):
         lines = "\n".join([self.state.url, self.action, *map(str, self.state.items)])
         return blake2b(lines.encode(errors="replace"), digest_size=16).digest()
 
-    def known(self) -> PageSituation:
+    def situation(self) -> PageSituation:
         """The part that a prompt may use."""
         return PageSituation(self.site, self.objective, self.state, self.action, self.previous)
 
@@ -167,7 +167,7 @@ def window_after(case: PageSituation, after: PageState, lines: int) -> Window:
     return before if not lines or case.state.same_document(after) else Window(after.main, lines)
 
 
-def shown(case: PageSituation, lines: int) -> Items:
+def shown_items(case: PageSituation, lines: int) -> Items:
     return window_before(case, lines).of(case.state)
 
 

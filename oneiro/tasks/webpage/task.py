@@ -18,7 +18,7 @@ from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.tasks.answering import CURVES, AnsweringTask, JudgedAnswer, true_rows
-from oneiro.tasks.task import AFTER, RL, intervals_apart
+from oneiro.tasks.task import AFTER, RL, evaluation_stage, intervals_apart
 from oneiro.tasks.webpage.data import StepSampler, WebPageData, data_stage, open_data, short_enough, some_steps
 from oneiro.tasks.webpage.evaluation import difference, measure, tables
 from oneiro.tasks.webpage.lookup import PageLookup
@@ -26,7 +26,7 @@ from oneiro.tasks.webpage.model import TEXTS, WebPageMetadata, WebPageModel, cre
 from oneiro.tasks.webpage.predictor import WebPagePredictor
 from oneiro.tasks.webpage.recipe import WebPageRecipe
 from oneiro.tasks.webpage.rollout import Predict, chains, errors_by_depth, true_predictor
-from oneiro.tasks.webpage.state import PageTransition, shown
+from oneiro.tasks.webpage.state import PageTransition, shown_items
 
 _RL = {AFTER: RL}
 
@@ -57,7 +57,7 @@ class WebPageTask(AnsweringTask[WebPagePredictor, PageTransition]):
     @cached_property
     def seen(self) -> Callable[[PageTransition], bool]:
         """Whether training has a step like a given one."""
-        return PageLookup(self.data.train, self.recipe.task.lines).seen
+        return PageLookup(self.data.train, self.recipe.task.lines).has_seen
 
     @property
     def metadata(self) -> WebPageMetadata:
@@ -87,12 +87,12 @@ class WebPageTask(AnsweringTask[WebPagePredictor, PageTransition]):
         return true_rows(self.predictor, chat, map(sampler, range(self.recipe.sft_data.rows))), None
 
     def held_out_rows(self, chat: ChatFormat, count: int) -> Sequence[Row]:
-        return true_rows(self.predictor, chat, self.watched(count))
+        return true_rows(self.predictor, chat, self.validation_cases(count))
 
     def training_cases(self, chat: ChatFormat) -> StepSampler:
         return self.sampler(self.trainable(chat), "rl steps")
 
-    def watched(self, count: int) -> list[PageTransition]:
+    def validation_cases(self, count: int) -> list[PageTransition]:
         return some_steps(self.data.validation, count, self.recipe.seed)
 
     def accuracy(self, model: WebPageModel, cases: Sequence[PageTransition], prefix: str) -> dict[str, float]:
@@ -108,13 +108,13 @@ class WebPageTask(AnsweringTask[WebPagePredictor, PageTransition]):
         return means
 
     def judge(self, case: PageTransition, text: str) -> JudgedAnswer:
-        return judged(self.predictor, case, text)
+        return judge_answer(self.predictor, case, text)
 
     def describe(self, episodes: Sequence[Episode]) -> dict[str, float]:
         return describe(episodes)
 
     def evaluate(self, engine: Engine, name: str) -> dict[str, Any]:
-        stage = "evaluate-rlvr" if name == AFTER else "evaluate-base"
+        stage = evaluation_stage(name)
         model, cases = self.answering(engine), some_steps(self.data.test, self.recipe.evaluation.rows, self.recipe.seed)
         scores = measure(self.predictor, cases, self.answers(model, cases, stage), self.seen)
         parts = ", ".join(f"{part} {scores[part]['f1']['value']:.1%}" for part in ("changed", "all") if scores[part])
@@ -145,15 +145,15 @@ class WebPageTask(AnsweringTask[WebPagePredictor, PageTransition]):
                 **{name: row["depth"] for name, row in measured.items()},
                 "perfect": self._depth(true_predictor(task, self.data.episodes)),
             }
-        found = tables(task, rows, deep)
-        return {"tables": [table.data() for table in found], "notes": verdict(measured, rows["lookup"])}
+        made = tables(task, rows, deep)
+        return {"tables": [table.data() for table in made], "notes": verdict(measured, rows["lookup"])}
 
 
-def judged(task: WebPagePredictor, case: PageTransition, text: str) -> JudgedAnswer:
+def judge_answer(task: WebPagePredictor, case: PageTransition, text: str) -> JudgedAnswer:
     """One answer with what it earned. Success is an exact answer."""
     reward, score = task.reward(text, case), task.judge(text, case)
     turn = {
-        "state": "\n".join(map(str, shown(case, task.config.lines))),
+        "state": "\n".join(map(str, shown_items(case, task.config.lines))),
         "actions": [{"action": case.action}],
         "reply": text,
         "prediction": text if score.flaw is None else None,
@@ -189,7 +189,7 @@ def describe(episodes: Sequence[Episode]) -> dict[str, float]:
 
 def verdict(measured: Mapping[str, dict[str, Any]], lookup: dict[str, Any]) -> Sequence[str]:
     """What RLVR added to its start, and how it stands to the lookup, in sentences."""
-    (first, before), (last, after) = ((name, row["steps"]) for name, row in measured.items())
+    (first, before), *_, (last, after) = ((name, row["steps"]) for name, row in measured.items())
     if not before["changed"]:
         return []
     one, two, three = (row["changed"]["f1"] for row in (before, after, lookup))

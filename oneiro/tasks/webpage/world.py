@@ -51,11 +51,11 @@ class LearnedPage(LearnedWorld, WebWorld):  # type: ignore[misc]
         self.predictor, self.predict = task, predict
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        found = super().reset(seed=seed, options=options)
-        self.said: tuple[str, ...] = ()
+        observation = super().reset(seed=seed, options=options)
+        self.history: tuple[str, ...] = ()
         self.won = False
         self.show(PageState.of(self.page))
-        return found
+        return observation
 
     def step(self, action: str) -> Step:
         if self.over:
@@ -66,13 +66,13 @@ class LearnedPage(LearnedWorld, WebWorld):  # type: ignore[misc]
             return self.outcome(0.0, valid=False, effective=False, malformed=False)
         situation = self.situation(action)
         text = self.predict([situation])[0]
-        found, before = imagine(self.predictor, situation, text), self.present
-        heads: Mapping[str, str] = found.prediction.outcome if found is not None else {}
-        self.said = (*self.said, situation.described)[-HISTORY:]
+        imagined, before = imagine(self.predictor, situation, text), self.present
+        heads: Mapping[str, str] = imagined.prediction.outcome if imagined is not None else {}
+        self.history = (*self.history, situation.described)[-HISTORY:]
         self.notice = ""
         stops = parsed.kind is Kind.STOP
-        if found is not None and not stops:
-            self.show(found.state)
+        if imagined is not None and not stops:
+            self.show(imagined.state)
         reward = _share(heads.get("reward"))
         self.won = reward >= 1.0
         return self.outcome(
@@ -80,12 +80,12 @@ class LearnedPage(LearnedWorld, WebWorld):  # type: ignore[misc]
             done=stops or heads.get("done") == "yes",
             success=self.won,
             effective=stops or self.present != before,
-            malformed=found is None,
+            malformed=imagined is None,
         )
 
     def situation(self, action: str) -> PageSituation:
         """What the predictor may know before an action."""
-        return PageSituation(self.task.sites[0], self.task.intent, self.present, action, self.said)
+        return PageSituation(self.task.sites[0], self.task.intent, self.present, action, self.history)
 
     def show(self, state: PageState) -> None:
         """Go on from a page, true or imagined: a planner returns to where it branched off."""
@@ -146,8 +146,8 @@ def open_world(model: str, world: str, settings: Mapping[str, Any] | None = None
 
 def goal_of(task: Task) -> Evaluation | None:
     """The check of the address where a task must end; None where a task asks for something else."""
-    found = task.eval
-    return found if isinstance(found, Evaluation) and found.eval_types == ("url_match",) else None
+    check = task.eval
+    return check if isinstance(check, Evaluation) and check.eval_types == ("url_match",) else None
 
 
 def reaches(url: str, goal: Evaluation | None) -> bool:
@@ -175,27 +175,27 @@ class DreamedWeb(LearnedPage):
             return self.outcome(0.0, valid=False, effective=False, malformed=False)
         self.notice = ""
         if parsed.kind is Kind.STOP:
-            return self._graded(done=True, effective=True, malformed=False)
+            return self._grade_page(done=True, effective=True, malformed=False)
         case, before = self.situation(action), self.present
-        told = self.pages([case])[0]
-        self.said = (*self.said, case.described)[-HISTORY:]
+        predicted = self.pages([case])[0]
+        self.history = (*self.history, case.described)[-HISTORY:]
         self.done_so_far.append(parsed)
-        if told is not None:
-            self.show(told)
-        malformed, effective = told is None, self.present != before
+        if predicted is not None:
+            self.show(predicted)
+        malformed, effective = predicted is None, self.present != before
         if self.remaining > 1:
             return self.outcome(0.0, effective=effective, malformed=malformed)
-        return self._graded(done=False, effective=effective, malformed=malformed)
+        return self._grade_page(done=False, effective=effective, malformed=malformed)
 
-    def _graded(self, *, done: bool, effective: bool, malformed: bool) -> Step:
+    def _grade_page(self, *, done: bool, effective: bool, malformed: bool) -> Step:
         self.won = reaches(self.present.url, goal_of(self.task))
         return self.outcome(float(self.won), done=done, success=self.won, effective=effective, malformed=malformed)
 
 
-def predict_together(pages: NextPages, asked: Sequence[tuple[World, str]]) -> None:
+def predict_together(pages: NextPages, pairs: Sequence[tuple[World, str]]) -> None:
     """Predict the next step of many dreams in one call; those that share `pages` (`Remembered`) find it there."""
     cases = []
-    for world, action in asked:
+    for world, action in pairs:
         assert isinstance(world, DreamedWeb)
         parsed = world.grammar.parse(action)
         if not isinstance(parsed, Malformed) and parsed.kind is not Kind.STOP:

@@ -5,6 +5,7 @@ One answer an episode: 1 if it is right, 0.1 if it uses the right numbers but mi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -12,7 +13,7 @@ from functools import lru_cache
 from itertools import permutations
 from operator import add, mul, sub, truediv
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -20,7 +21,6 @@ from pydantic import Field, model_validator
 from oneiro.runtime.errors import OneiroError
 from oneiro.worlds import records
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, level_key
-from oneiro.worlds.puzzle.expression import parse
 
 FORMAT_REWARD = 0.1  # for an expression that uses the numbers rightly and misses the target
 CLOSE = Fraction(1, 100_000)
@@ -214,3 +214,113 @@ def _combine(a: tuple[Fraction, str], b: tuple[Fraction, str], operation: str) -
 
 def _answers(count: int) -> str:
     return "one answer" if count == 1 else f"{count} attempts at an answer that can be read"
+
+
+# What a model wrote, read safely --------------------------------------------------------------------------------------
+
+# Four operations on whole numbers, exact, bounded in length and size. Nothing is evaluated as code: any string gives an
+# `Expression` or None, in time linear in its length.
+
+MAX_EXPRESSION_CHARS = 300
+"""Anything longer is no expression: parsing stays bounded, whatever a model writes."""
+MAX_DIGITS = 9
+MAX_NESTING = 40
+"""Brackets and signs inside one another: the reader calls itself for each, and Python's stack is finite."""
+
+_TOKENS = re.compile(rf"\s*(?:([0-9]{{1,{MAX_DIGITS}}})|([-+*/()]))")
+_SPELLINGS = str.maketrans({"×": "*", "÷": "/", "−": "-", "–": "-", "·": "*", "[": "(", "]": ")"})
+
+
+class Expression(NamedTuple):
+    """What was written: its value (None after a division by zero) and the numbers in it."""
+
+    value: Fraction | None
+    numbers: tuple[int, ...]
+
+
+def parse(text: str) -> Expression | None:
+    """Read `(3 + 5) * 2`; `= 16` at the end is allowed and ignored. None if it is no expression."""
+    if len(text) > MAX_EXPRESSION_CHARS:
+        return None
+    body, _, claim = text.translate(_SPELLINGS).partition("=")
+    if claim and not re.fullmatch(r"\s*-?[0-9./]*\s*", claim):
+        return None
+    tokens = _tokens(body.strip())
+    if not tokens:
+        return None
+    reader = _Reader(tokens)
+    try:
+        value = reader.sum(0)
+    except _Malformed:
+        return None
+    if reader.at != len(tokens):
+        return None
+    return Expression(value, tuple(int(token) for token in tokens if token.isdigit()))
+
+
+class _Malformed(Exception):
+    """Raised inside the reader only."""
+
+
+def _tokens(text: str) -> list[str] | None:
+    tokens: list[str] = []
+    at = 0
+    while at < len(text):
+        match = _TOKENS.match(text, at)
+        # Two numbers in a row can only be one number that is too long.
+        if match is None or (match[1] and tokens and tokens[-1].isdigit()):
+            return None
+        tokens.append(match[1] or match[2])
+        at = match.end()
+    return tokens
+
+
+class _Reader:
+    """Recursive descent over tokens; a value is None once something was divided by zero."""
+
+    def __init__(self, tokens: list[str]) -> None:
+        self.tokens, self.at = tokens, 0
+
+    def sum(self, depth: int) -> Fraction | None:
+        value = self.product(depth)
+        while self.next_is("+", "-"):
+            sign = 1 if self.take() == "+" else -1
+            other = self.product(depth)
+            value = None if value is None or other is None else value + sign * other
+        return value
+
+    def product(self, depth: int) -> Fraction | None:
+        value = self.factor(depth)
+        while self.next_is("*", "/"):
+            divide = self.take() == "/"
+            other = self.factor(depth)
+            if value is None or other is None or (divide and not other):
+                value = None
+            else:
+                value = value / other if divide else value * other
+        return value
+
+    def factor(self, depth: int) -> Fraction | None:
+        if depth > MAX_NESTING:
+            raise _Malformed
+        token = self.take()
+        if token == "(":
+            value = self.sum(depth + 1)
+            if self.take() != ")":
+                raise _Malformed
+            return value
+        if token == "-":
+            value = self.factor(depth + 1)
+            return None if value is None else -value
+        if not token.isdigit():
+            raise _Malformed
+        return Fraction(int(token))
+
+    def next_is(self, *tokens: str) -> bool:
+        return self.at < len(self.tokens) and self.tokens[self.at] in tokens
+
+    def take(self) -> str:
+        if self.at == len(self.tokens):
+            raise _Malformed
+        self.at += 1
+        return self.tokens[self.at - 1]

@@ -24,7 +24,7 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.seeds import derive, generator
 from oneiro.worlds.robot import storage
 
-EVERY = 100
+TEST_EVERY = 100
 """One file in this many, by the number in its name, belongs to the test split."""
 Part = TypeVar("Part")
 
@@ -133,7 +133,7 @@ class Episodes:
     lengths: tuple[int, ...]
     damaged: tuple[tuple[Path, str], ...] = ()
     """Files that were left out, with the reason."""
-    every: int = EVERY
+    every: int = TEST_EVERY
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -209,7 +209,7 @@ def number_of(path: Path) -> int:
 
 
 def open_episodes(
-    folder: str | Path, *, every: int = EVERY, verify: bool = True, without: Collection[str] = ()
+    folder: str | Path, *, every: int = TEST_EVERY, verify: bool = True, without: Collection[str] = ()
 ) -> Episodes:
     """The episodes of a folder, sorted by name. Damaged files are left out and named in `damaged`.
 

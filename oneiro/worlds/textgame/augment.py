@@ -27,9 +27,9 @@ def names_in(states: Sequence[State]) -> list[str]:
     return sorted({name for state in states for name in _new_names(state).values()})
 
 
-def augmented(case: Transition, rng: np.random.Generator, names: Sequence[str]) -> Transition:
+def augment(case: Transition, rng: np.random.Generator, names: Sequence[str]) -> Transition:
     """`case` augmented by `rng` for its state alone: all commands in that state are augmented alike."""
-    words = _Words.drawn(case.state, rng, names)
+    words = _Words.draw(case.state, rng, names)
     order = rng.permutation(len(case.state))
     return replace(
         case,
@@ -59,7 +59,7 @@ class _Words:
     numbered: dict[int, int]
 
     @classmethod
-    def drawn(cls, state: State, rng: np.random.Generator, names: Sequence[str]) -> _Words:
+    def draw(cls, state: State, rng: np.random.Generator, names: Sequence[str]) -> _Words:
         things = _new_names(state)
         free = [name for name in names if name not in things.values()]
         fresh = [free[place] for place in rng.permutation(len(free))[: len(things)]]

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from oneiro.runtime.seeds import generator
 from oneiro.worlds.base import draw_level, level_key
 from oneiro.worlds.textgame.dataset import Rules, write_dataset
-from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.game import GameRules
 from oneiro.worlds.textgame.games import GAMES, game_named
 from oneiro.worlds.textgame.scene import Scene
 from oneiro.worlds.textgame.solver import solve
@@ -46,7 +46,7 @@ def crawl(names: Iterable[str], split: str, config: CrawlConfig) -> Iterator[Tra
             yield from _crawl_level(game, number, split, config)
 
 
-def _crawl_level(game: Game, number: int, split: str, config: CrawlConfig) -> Iterator[Transition]:
+def _crawl_level(game: GameRules, number: int, split: str, config: CrawlConfig) -> Iterator[Transition]:
     rng = generator(config.seed, "crawl", game.name, split, number)
     level_seed = int(rng.integers(2**62))
     scene, _ = draw_level(game.name, level_seed, split, game.level, lambda level: level_key(level.key()))
@@ -67,7 +67,7 @@ def _crawl_level(game: Game, number: int, split: str, config: CrawlConfig) -> It
         plan = solve(game, scene) if taken != planned else plan[1:]
 
 
-def _sorted_commands(game: Game, scene: Scene) -> tuple[list[str], list[str]]:
+def _sorted_commands(game: GameRules, scene: Scene) -> tuple[list[str], list[str]]:
     """The commands that change something by themselves, and the others."""
     possible: list[str] = []
     still: list[str] = []
@@ -77,7 +77,7 @@ def _sorted_commands(game: Game, scene: Scene) -> tuple[list[str], list[str]]:
     return possible, still
 
 
-def record(game: Game, scene: Scene, command: str, id_: str, split: str, on_plan: bool = False) -> Transition:
+def record(game: GameRules, scene: Scene, command: str, id_: str, split: str, on_plan: bool = False) -> Transition:
     """One step of a game as a transition."""
     stepped = game.step(scene, command)
     return Transition(

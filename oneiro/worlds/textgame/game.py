@@ -38,7 +38,7 @@ class Stepped:
     """Whether the command could be done."""
 
 
-class Game(ABC):
+class GameRules(ABC):
     """The rules of one game. It holds no state: scenes come in and go out."""
 
     name: ClassVar[str]
@@ -96,7 +96,7 @@ class Game(ABC):
         self.build(scene, rng)
         return scene
 
-    def imagined(self, situation: Situation) -> Scene | None:
+    def scene_of(self, situation: Situation) -> Scene | None:
         """The scene that a predicted situation describes; None where there is no such scene, or where the rules cannot
         go on from it: an oven may be missing, its temperature a text.
         """

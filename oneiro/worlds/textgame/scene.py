@@ -146,7 +146,7 @@ class Scene:
         holder = self.parent(thing)
         return holder is not None and (holder.uuid == container.uuid or self.within(holder, container))
 
-    def carried(self, thing: Thing) -> bool:
+    def is_carried(self, thing: Thing) -> bool:
         return thing.uuid in self.agent.contains
 
     def reachable(self) -> list[Thing]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import product
 
-from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.game import GameRules
 from oneiro.worlds.textgame.scene import Scene, Thing
 from oneiro.worlds.textgame.verbs import WAIT, Verb
 
@@ -19,7 +19,7 @@ MAX_SCENES = 20_000
 """Scenes looked at before a level counts as unsolvable."""
 
 
-def solve(game: Game, scene: Scene, max_length: int = 60) -> list[str] | None:
+def solve(game: GameRules, scene: Scene, max_length: int = 60) -> list[str] | None:
     """A shortest plan to win from `scene`, or None where there is none within `max_length` commands."""
     if scene.won:
         return []
@@ -41,7 +41,7 @@ def solve(game: Game, scene: Scene, max_length: int = 60) -> list[str] | None:
     return None
 
 
-def useful_commands(game: Game, scene: Scene) -> Iterator[tuple[Verb, tuple[Thing, ...]]]:
+def useful_commands(game: GameRules, scene: Scene) -> Iterator[tuple[Verb, tuple[Thing, ...]]]:
     """Commands the game calls useful that can be done now, in a fixed order, and waiting."""
     by_noun: dict[str, list[Thing]] = {}
     for thing in scene.reachable():
@@ -55,7 +55,7 @@ def useful_commands(game: Game, scene: Scene) -> Iterator[tuple[Verb, tuple[Thin
 
 
 @lru_cache(maxsize=4096)
-def _parse_command(game: Game, wanted: str) -> tuple[Verb, tuple[str, ...]]:
+def _parse_command(game: GameRules, wanted: str) -> tuple[Verb, tuple[str, ...]]:
     """The verb and nouns of a command without IDs."""
     for verb in game.verbs:
         if (match := verb.noun_regex.fullmatch(wanted)) is not None:

@@ -55,7 +55,7 @@ def _describe(scene: Scene, thing: Thing) -> str:
 def _can_take(scene: Scene, thing: Thing) -> str:
     if not thing["isMoveable"]:
         return f"The {thing.name} cannot be taken."
-    if scene.carried(thing):
+    if scene.is_carried(thing):
         return f"You already carry the {thing.name}."
     return ""
 
@@ -66,7 +66,7 @@ def _take(scene: Scene, thing: Thing) -> str:
 
 
 def can_put(scene: Scene, thing: Thing, target: Thing) -> str:
-    if not scene.carried(thing):
+    if not scene.is_carried(thing):
         return f"You do not carry the {thing.name}."
     if not target["isContainer"]:
         return f"Nothing can be put in the {target.name}."
@@ -83,7 +83,7 @@ def put(scene: Scene, thing: Thing, target: Thing) -> str:
 
 
 def _can_drop(scene: Scene, thing: Thing) -> str:
-    return "" if scene.carried(thing) else f"You do not carry the {thing.name}."
+    return "" if scene.is_carried(thing) else f"You do not carry the {thing.name}."
 
 
 def _drop(scene: Scene, thing: Thing) -> str:

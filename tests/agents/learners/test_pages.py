@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from oneiro.agents.dreaming import DreamingPolicy
 from oneiro.agents.learners.pages import LanguageModels, WebLearner, policy_dialogue
 from oneiro.agents.learners.recipe import WebRecipe
-from oneiro.agents.policies import ScriptedPolicy
+from oneiro.agents.policies import DreamingPolicy, ScriptedPolicy
 from oneiro.agents.rollout import attempts, play
 from oneiro.learning.settings import LearnerSettings, OptimiserSettings, SftSettings
 from oneiro.recipe import load
@@ -22,7 +21,7 @@ from oneiro.report.episodes import record
 from oneiro.rundir.run import Run
 from oneiro.runtime.errors import OneiroError
 from oneiro.tasks.webpage.dynamics import Remembered
-from oneiro.tasks.webpage.record import RecordedWeb
+from oneiro.tasks.webpage.record import RecordingWeb
 from oneiro.tasks.webpage.slot_model import right_kind
 from oneiro.tasks.webpage.state import PageSituation, PageState, PageTransition
 from oneiro.tasks.webpage.world import DreamedWeb, predict_together
@@ -45,7 +44,7 @@ SETTINGS = [
 
 
 def oracle_steps(seed: int) -> list[PageTransition]:
-    world = RecordedWeb(CONFIG)
+    world = RecordingWeb(CONFIG)
     world.reset(seed=seed)
     while not world.over:
         world.step(world.oracle() or "")
@@ -68,7 +67,7 @@ def test_a_language_model_learns_which_pages_come(learned: tuple[Run, WebRecipe,
     run, recipe, cases = learned
     asked = [case for case in cases if not case.stops]
     assert len(asked) > 2 and any(not case.state.same_document(case.after) for case in asked)
-    told = LanguageModels(recipe, run, 0).load("world-model-0")([case.known() for case in asked])
+    told = LanguageModels(recipe, run, 0).load("world-model-0")([case.situation() for case in asked])
     assert [right_kind(page, case) for page, case in zip(told, asked, strict=True)] == [True] * len(asked)
     moved = [page for page, case in zip(told, asked, strict=True) if not case.state.same_document(case.after)]
     assert all(page is not None and page.url in {case.after.url for case in asked} for page in moved)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oneiro.agents.linear import choice
-from oneiro.agents.linear.features import Page, kind_of, named, overlap, parts, stems
+from oneiro.agents.linear.features import PageFeatures, kind_of, names_in, overlap, parts, stems
 
 STATE = """Task: When is the delivery of my parcel "Blue Lamp" due?
 URL: http://post.example/parcels
@@ -39,7 +39,7 @@ Tab 0 (current): Parcels
 
 
 def test_an_element_knows_its_column_its_row_and_the_name_before_it() -> None:
-    page = Page(STATE, ())
+    page = PageFeatures(STATE, ())
     found = {element.number: element for element in page.elements}
     assert (found["24"].label, found["24"].behind, found["24"].first) == ("Due", "1", False)
     assert (found["20"].label, found["20"].behind, found["20"].first) == ("Due", "-", True)
@@ -48,7 +48,7 @@ def test_an_element_knows_its_column_its_row_and_the_name_before_it() -> None:
 
 
 def test_names_and_asked_words_are_told_apart() -> None:
-    page = Page(STATE, ())
+    page = PageFeatures(STATE, ())
     assert page.names == ["Blue Lamp"] and {"delivery", "parcel", "due"} <= page.asked
     assert (
         page.called("Blue Lamp") == "is" and page.called("The blue lamp, new") == "has" and page.called("Lamp") == "in"
@@ -56,12 +56,12 @@ def test_names_and_asked_words_are_told_apart() -> None:
     assert page.wanted("Due") == "whole" and page.wanted("Due soon") == "part" and page.wanted("Lamp") == "none"
     assert page.here("Parcels") and not page.here("Due")
     assert page.arrived == "none" and page.shown == "is"
-    assert Page(STATE.replace("/parcels", "/blue-lamp"), ()).arrived == "all"
+    assert PageFeatures(STATE.replace("/parcels", "/blue-lamp"), ()).arrived == "all"
 
 
 def test_what_is_left_to_press_is_asked_for_and_not_where_the_agent_is() -> None:
-    assert Page(STATE, ()).left == "nothing"  # the link 'Parcels' leads here
-    assert Page(STATE.replace("link 'Open'", "button 'Due'"), ()).left == "button"
+    assert PageFeatures(STATE, ()).left == "nothing"  # the link 'Parcels' leads here
+    assert PageFeatures(STATE.replace("link 'Open'", "button 'Due'"), ()).left == "button"
 
 
 def test_an_option_of_a_long_list_is_a_candidate_only_where_it_is_asked_for() -> None:
@@ -86,4 +86,4 @@ def test_words_are_compared_without_their_endings_and_texts_have_kinds() -> None
         "words",
         "long",
     ]
-    assert named("Which parcel did I get from ann7?") == ["ann7"]
+    assert names_in("Which parcel did I get from ann7?") == ["ann7"]

@@ -10,8 +10,8 @@ import pytest
 
 import oneiro
 from oneiro.agents.linear import LinearCritic, LinearPolicy, choice, fit, is_linear, turn_numbers
-from oneiro.agents.linear.features import named
-from oneiro.agents.linear.train import Decision, slope_of
+from oneiro.agents.linear.features import names_in
+from oneiro.agents.linear.train import TurnDecision, slope_of
 from oneiro.episode import Episode, with_outcome
 from oneiro.learning.algorithms import Algorithm, Grpo, StateGrpo
 from oneiro.runtime.errors import OneiroError
@@ -46,7 +46,7 @@ def episode(replies: list[str], success: bool, group: int = 0, member: int = 0) 
 
 
 def confidences(policy: LinearPolicy, *turns: dict[str, str]) -> list[float]:
-    return [Decision.of(turn).probability(policy.weights) for turn in turns]
+    return [TurnDecision.of(turn).probability(policy.weights) for turn in turns]
 
 
 def taught(algorithm: Algorithm, *episodes: Episode) -> LinearPolicy:
@@ -76,8 +76,8 @@ def test_candidates_are_clicks_names_in_fields_and_texts_as_answers() -> None:
         "stop [(555) 250-4552]",
     ]
     assert len(offered.features) == 5 and offered.chances(np.zeros(1 << 15)).tolist() == [0.2] * 5
-    assert named('Add "Big Mug" to the cart of 000000123') == ["Big Mug", "000000123"]
-    assert named("Star the project tidewright/ledgerline.") == ["tidewright/ledgerline"]
+    assert names_in('Add "Big Mug" to the cart of 000000123') == ["Big Mug", "000000123"]
+    assert names_in("Star the project tidewright/ledgerline.") == ["tidewright/ledgerline"]
 
 
 @pytest.mark.parametrize("name", ["map/phone", "map/distance", "gitlab/star", "gitlab/open-request", "shopping/unwish"])
@@ -178,7 +178,7 @@ def test_a_saved_policy_comes_back_and_a_damaged_one_is_one_line(tmp_path: Path)
 
 def test_a_reply_that_is_no_candidate_is_left_out() -> None:
     fly = {**TURN, "reply": "<answer>fly</answer>"}
-    assert Decision.of(fly).taken is None and confidences(LinearPolicy(), fly) == [0.0]
+    assert TurnDecision.of(fly).taken is None and confidences(LinearPolicy(), fly) == [0.0]
     policy = LinearPolicy()
     assert fit(policy, [(fly, 1.0)], 2, 0.3, 0) == {"updates": 0, "log_ratio": 0.0} and not policy.weights.any()
 

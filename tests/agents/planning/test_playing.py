@@ -9,16 +9,15 @@ import numpy as np
 import pytest
 
 from oneiro import worlds
-from oneiro.agents.dreaming import DreamingPolicy
 from oneiro.agents.planning.agent_model import AgentModel
 from oneiro.agents.planning.base import PlannerSettings, Proposed, Root
 from oneiro.agents.planning.grids import every_action, grid_rule, lake_rule
 from oneiro.agents.planning.loading import load_planner
 from oneiro.agents.planning.policy import PlanningPolicy, VotePolicy, dialogue, make_planner, traces
 from oneiro.agents.planning.proposals import PolicyProposals
-from oneiro.agents.planning.textgames import observed, possible_commands, score_rule
+from oneiro.agents.planning.textgames import observe, possible_commands, score_rule
 from oneiro.agents.planning.values import HeadValue, JudgeValue, RuleValue
-from oneiro.agents.policies import ScriptedPolicy
+from oneiro.agents.policies import DreamingPolicy, ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts, play
 from oneiro.models.chat import ChatFormat
@@ -118,7 +117,7 @@ def test_search_in_the_true_game_finds_the_last_commands_of_a_text_game() -> Non
     plan = world.plan()  # type: ignore[attr-defined]
     for command in plan[:-2]:
         world.step(command)
-    found = planner.plan([Root(observed(world))])[0]
+    found = planner.plan([Root(observe(world))])[0]
     assert found.ended == "goal" and found.value == pytest.approx(0.95**2) and len(found.plan) == 2
     for command in found.plan:
         _, _, _, _, info = world.step(command)
@@ -129,7 +128,7 @@ def test_search_in_the_true_game_finds_the_last_commands_of_a_text_game() -> Non
 def observed_start() -> Any:
     world = worlds.make("textgame:make-ice")
     world.reset(seed=0)
-    return observed(world)
+    return observe(world)
 
 
 def test_an_unreadable_answer_is_no_scene_of_a_text_game() -> None:

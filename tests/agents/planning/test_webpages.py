@@ -17,18 +17,18 @@ from oneiro.agents.planning.webpages import (
     PolicyVotes,
     address_rule,
     objective_first,
-    observed,
+    observe,
     offered_in,
     page_goal,
 )
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import SamplingSettings
 from oneiro.tasks.base import Malformed
-from oneiro.tasks.webpage.dynamics import BrowsedPage, PageDynamics, TrueWeb, looked_up, shuffled
+from oneiro.tasks.webpage.dynamics import BrowsedPage, PageDynamics, TrueWeb, looked_up, shuffle_pages
 from oneiro.tasks.webpage.lookup import PageLookup
 from oneiro.tasks.webpage.model import WebPageMetadata
 from oneiro.tasks.webpage.predictor import WebPagePredictorConfig
-from oneiro.tasks.webpage.record import RecordedWeb
+from oneiro.tasks.webpage.record import RecordingWeb
 from oneiro.tasks.webpage.state import PageSituation, PageState, PageTransition
 from oneiro.tasks.webpage.world import DreamedWeb
 from oneiro_web.diff import Item
@@ -48,7 +48,7 @@ GOAL = Evaluation(
 @pytest.fixture(scope="module")
 def played() -> list[PageTransition]:
     """The oracle's steps at one task."""
-    world = RecordedWeb(CONFIG)
+    world = RecordingWeb(CONFIG)
     world.reset(seed=3, options={"split": "eval"})
     while not world.over:
         world.step(world.oracle() or "")
@@ -97,7 +97,7 @@ def test_the_true_web_as_a_model_says_what_happens_whatever_the_order_of_questio
     played: list[PageTransition], world: WebWorld
 ) -> None:
     dynamics = TrueWeb(lambda: WebWorld(CONFIG.model_copy(update={"max_actions": 30})))
-    states = [observed(world)]
+    states = [observe(world)]
     for case in played[:-1]:
         states.append(states[-1].after(case.action, case.after))
     pairs = [(state, case.action) for state, case in zip(states, played[:-1], strict=False)]
@@ -106,7 +106,7 @@ def test_the_true_web_as_a_model_says_what_happens_whatever_the_order_of_questio
             true = next(case for case in played if case.action == action and case.state == state.page)
             assert not isinstance(told.state, Malformed) and told.state.page == true.after
             assert told.state.past == (*state.past, action)
-    assert observed(world) == states[0]  # nobody stepped the world that is played
+    assert observe(world) == states[0]  # nobody stepped the world that is played
     dynamics.close()
 
 
@@ -138,7 +138,7 @@ def test_search_with_true_pages_finds_the_way_where_the_proposer_does_not_know_w
     dynamics = TrueWeb(lambda: WebWorld(CONFIG.model_copy(update={"max_actions": 30})))
     planner = BeamSearch(dynamics, propose, RuleValue(address_rule), PlannerSettings(depth=2, width=3, proposals=3))
     while not world.over:
-        decision = planner.plan([Root(observed(world), page_goal(world))])[0]
+        decision = planner.plan([Root(observe(world), page_goal(world))])[0]
         assert decision.action is not None
         _, reward, *_ = world.step(decision.action)
     assert reward == 1.0
@@ -155,7 +155,7 @@ def test_a_dream_of_true_pages_ends_as_the_truth_did(played: list[PageTransition
     dream.reset(seed=3, options={"split": "eval"})
     rewards: list[float] = []
     for case in played:
-        assert dream.state == case.state and observed(dream).past == tuple(one.action for one in played[: len(rewards)])
+        assert dream.state == case.state and observe(dream).past == tuple(one.action for one in played[: len(rewards)])
         rewards.append(dream.step(case.action)[1])
     assert rewards == [case.reward for case in played] and rewards[-1] == 1.0
     dream.close()
@@ -181,7 +181,7 @@ def test_a_dream_grades_early_stops_unreadable_predictions_and_the_end_of_the_bu
 
 def test_memory_answers_with_the_nearest_step_and_the_control_with_another_page(played: list[PageTransition]) -> None:
     lookup = looked_up(PageLookup(played, 0))
-    assert lookup([case.known() for case in played[:-1]]) == [case.after for case in played[:-1]]
+    assert lookup([case.situation() for case in played[:-1]]) == [case.after for case in played[:-1]]
     asked: list[PageState] = []
 
     def note(cases: Sequence[PageSituation]) -> list[PageState | None]:
@@ -189,16 +189,16 @@ def test_memory_answers_with_the_nearest_step_and_the_control_with_another_page(
         return [None for _ in cases]
 
     pool = [case.state for case in played]
-    control = shuffled(note, pool, 0)
-    control([case.known() for case in played])
-    control([case.known() for case in played])
+    control = shuffle_pages(note, pool, 0)
+    control([case.situation() for case in played])
+    control([case.situation() for case in played])
     half = len(asked) // 2
     assert asked[:half] == asked[half:]  # always the same other page
     assert all(other != case.state for other, case in zip(asked, played, strict=False))
 
 
 def test_proposals_are_the_policys_likeliest_and_votes_its_most_frequent(world: WebWorld) -> None:
-    policy, root = LinearPolicy(), Root(observed(world))
+    policy, root = LinearPolicy(), Root(observe(world))
     offered = offered_in(root.state)
     wanted = offered.actions.index("click [7]")
     policy.nudge(offered, wanted, -1.0, 3.0)

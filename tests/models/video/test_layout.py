@@ -51,7 +51,7 @@ def test_a_multi_step_row_by_hand() -> None:
     assert row.tokens.tolist() == expected and len(row) == TINY.length == 19
     assert np.flatnonzero(row.weights("ce")).tolist() == [9, 10, 11, 14, 15, 16]
     assert row.prefix.tolist() == expected[:9] == TINY.prompt(context, frames, actions).tolist()
-    assert TINY.forced(actions).tolist() == [FREE, FREE, FREE, 42, 43, FREE, FREE, FREE]
+    assert TINY.force_actions(actions).tolist() == [FREE, FREE, FREE, 42, 43, FREE, FREE, FREE]
 
 
 def test_a_single_step_row_by_hand() -> None:
@@ -60,7 +60,7 @@ def test_a_single_step_row_by_hand() -> None:
     assert row.tokens.tolist() == [0, 1, 2, 20, 21, 3, 4, 5, 22, 23, 25, 6, 7, 8, 26]
     # BOS and EOS carry no loss, and the action behind the last frame is nowhere.
     assert np.flatnonzero(row.weights("ce")).tolist() == [11, 12, 13]
-    assert PAIR.forced(actions).tolist() == [FREE] * 3
+    assert PAIR.force_actions(actions).tolist() == [FREE] * 3
     # With a history, the second given frame is learned as well; the tokens are the same.
     longer = PAIR.row(np.zeros(0, int), frames, actions, history=0.5)
     assert np.array_equal(longer.tokens, row.tokens)
@@ -109,7 +109,7 @@ def test_only_frame_codes_come_out_and_actions_stand_where_they_are_forced(model
     actions = np.array([[0, 1], [2, 3], [4, 0]])
     prompt = TINY.prompt(np.arange(4), np.arange(9).reshape(3, 3), actions)
     sampling = SamplingSettings(max_tokens=TINY.reply_length, ignore_eos=True)
-    (samples,) = Engine(model).generate([prompt], 64, sampling, [TINY.forced(actions)], seed=3)
+    (samples,) = Engine(model).generate([prompt], 64, sampling, [TINY.force_actions(actions)], seed=3)
     for sample in samples:
         assert sample.tokens[3:5].tolist() == [42, 43]
         assert TINY.reply_frames(sample.tokens).max() < 20
@@ -125,7 +125,7 @@ def test_sampler_and_learner_agree_over_the_spoken_tokens(model: LanguageModel) 
     actions = np.array([[0, 1], [2, 3], [4, 0]])
     prompt = TINY.prompt(np.arange(4), np.arange(9).reshape(3, 3), actions)
     sampling = SamplingSettings(max_tokens=TINY.reply_length, ignore_eos=True)
-    (samples,) = Engine(model).generate([prompt], 4, sampling, [TINY.forced(actions)], seed=3)
+    (samples,) = Engine(model).generate([prompt], 4, sampling, [TINY.force_actions(actions)], seed=3)
     from oneiro.episode import Row, given
 
     rows = [Row([given(prompt), *TINY.reply_segments(sample.segments())]) for sample in samples]
@@ -217,7 +217,7 @@ def test_an_opening_has_as_many_frames_as_there_are_and_forced_actions_follow_th
     assert PAIR.opening(np.zeros(0, int), frames[:1], actions[:1]).dtype == np.int32
     three = Layout(20, 3, 2, past=2, future=3, bins=5)
     taken = np.arange(10).reshape(5, 2) % 5
-    assert three.forced(taken).tolist() == [FREE] * 3 + [24, 20] + [FREE] * 3 + [21, 22] + [FREE] * 3
+    assert three.force_actions(taken).tolist() == [FREE] * 3 + [24, 20] + [FREE] * 3 + [21, 22] + [FREE] * 3
     assert three.reply_frames(np.arange(13, dtype=np.int32)).tolist() == [[0, 1, 2], [5, 6, 7], [10, 11, 12]]
 
 

@@ -21,9 +21,9 @@ from oneiro.models.video.transformer import TransformerSettings, create
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.progress import Bar, console
 from oneiro.systems.policy_eval import pipeline as real2sim
+from oneiro.systems.policy_eval.agreement import Comparison, agreement_table, plot, success_table
 from oneiro.systems.policy_eval.pipeline import Real2SimSettings, SimulatedFrames, compare, rollout
-from oneiro.systems.policy_eval.policies import Cloned, Recorded
-from oneiro.systems.policy_eval.rt1 import Rt1, fitted, load_rt1, rt1_action, rt1_stops
+from oneiro.systems.policy_eval.policies import Cloned, Recorded, Rt1, fit_frame, load_rt1, rt1_action, rt1_stops
 from oneiro.systems.policy_eval.train import PolicyTrainingSettings, SuccessClassifier, policies_of
 from oneiro.tasks.video.model import VideoMetadata
 from oneiro.worlds.robot.collect import CollectSettings, collect, play
@@ -117,13 +117,13 @@ def test_the_simulator_inside_itself_has_no_gap(truth: SimulatedFrames, tmp_path
     compared = compare({"twin": twin}, policies, classifier, truth, settings, keep=tmp_path, labels=labels)
     assert np.array_equal(compared.models["twin"], compared.classified) and compared.models["twin"][2, 1]
     assert compared.real.shape == (3, 3) and not compared.real.any()  # nobody opens a drawer in four actions
-    rows = {row["success in"]: row for row in real2sim.agreement_table(compared, "drawer-open").data()["rows"]}
+    rows = {row["success in"]: row for row in agreement_table(compared, "drawer-open").data()["rows"]}
     assert rows["twin"]["mean gap"] == rows["simulator, classified"]["mean gap"]
     assert len(list(tmp_path.glob("twin_*.npz"))) == 9
     kept = read_episode(tmp_path / "twin_random_001.npz")
     assert len(kept) == 5 and kept.info["classified"] and np.array_equal(kept.image[0], truth.starts[1])
-    assert "<svg" in real2sim.plot(compared, "drawer-open")
-    assert "2 of 18 verdicts by a person" in real2sim.success_table(compared, "drawer-open").data()["note"]
+    assert "<svg" in plot(compared, "drawer-open")
+    assert "2 of 18 verdicts by a person" in success_table(compared, "drawer-open").data()["note"]
     assert compared.data()["twin"]["random"][1] == 1
 
 
@@ -152,7 +152,7 @@ def test_the_classifier_is_also_tried_on_the_frames_a_model_draws(truth: Simulat
     policies = {"random": Recorded(np.zeros((3, 1, 4)))}
     compared = compare({"blurred": Blurred()}, policies, classifier, truth, settings)
     assert compared.classified.all() and not compared.decoded["blurred"].any()
-    rows = real2sim.agreement_table(compared, "drawer-open").data()["rows"]
+    rows = agreement_table(compared, "drawer-open").data()["rows"]
     gaps = {row["success in"]: row["mean gap"]["value"] for row in rows}
     # Nobody opens the drawer: the classifier is wrong on the simulator's frames and right on those the model draws.
     assert gaps == {"simulator, classified": 1.0, "simulator, drawn by blurred": 0.0, "blurred": 0.0}
@@ -174,8 +174,8 @@ def test_the_luck_of_a_policy_is_that_of_its_start(truth: SimulatedFrames) -> No
 
 def test_tables_rank_policies_and_share_ranks_of_ties() -> None:
     outcomes = np.array([[0, 0, 0, 1], [1, 1, 1, 1], [0, 0, 1, 0]], bool)
-    compared = real2sim.Comparison(("noisy", "expert", "biased"), outcomes, outcomes, {"m": outcomes[::-1]})
-    table = real2sim.success_table(compared, "drawer-open").data()
+    compared = Comparison(("noisy", "expert", "biased"), outcomes, outcomes, {"m": outcomes[::-1]})
+    table = success_table(compared, "drawer-open").data()
     assert [row["policy"] for row in table["rows"]] == ["expert", "noisy", "biased"]
     assert [row["rank: simulator"] for row in table["rows"]] == [1, 2, 2]
     assert [row["rank: m"] for row in table["rows"]] == [1, 2, 2]
@@ -326,10 +326,10 @@ def test_a_recorded_rt1_acts_through_the_adapter_with_a_state_for_each_rollout()
 
 
 def test_frames_are_fitted_into_rt1s_size_without_distortion() -> None:
-    square = fitted(np.full((64, 64, 3), 200, np.uint8))
+    square = fit_frame(np.full((64, 64, 3), 200, np.uint8))
     assert square.shape == (256, 320, 3)
     assert (square[:, 32:288] == 200).all() and not square[:, :32].any() and not square[:, 288:].any()
-    assert (fitted(np.full((256, 320, 3), 9, np.uint8)) == 9).all()
+    assert (fit_frame(np.full((256, 320, 3), 9, np.uint8)) == 9).all()
 
 
 def test_without_tensorflow_rt1_says_what_to_install() -> None:

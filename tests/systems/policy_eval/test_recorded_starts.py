@@ -18,6 +18,7 @@ from oneiro.models.video.tokenizer import FrameTokenizerSettings
 from oneiro.models.video.transformer import TransformerSettings, create
 from oneiro.runtime.errors import OneiroError
 from oneiro.systems.policy_eval.pipeline import read_labels
+from oneiro.systems.policy_eval.policies import Rt1
 from oneiro.systems.policy_eval.recorded_starts import (
     RecordedStartSettings,
     draw_starts,
@@ -27,7 +28,6 @@ from oneiro.systems.policy_eval.recorded_starts import (
     robot_models,
     robot_tables,
 )
-from oneiro.systems.policy_eval.rt1 import Rt1
 from oneiro.tasks.video.model import VideoMetadata, open_model
 from oneiro.worlds.robot.episodes import ActionBins, RobotEpisode, open_episodes, read_episode, write_episode
 

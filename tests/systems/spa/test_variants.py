@@ -13,7 +13,7 @@ import oneiro
 from oneiro import worlds
 from oneiro.agents.policies import ModelPolicy, ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
-from oneiro.agents.reply import TAG_TOKENS, write
+from oneiro.agents.reply import TAG_TOKENS, reasoning_length, write
 from oneiro.agents.rollout import attempts, play
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel, train_tokenizer
@@ -24,7 +24,7 @@ from oneiro.rundir.run import Run
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.systems.spa.data import rows_of, sample_texts
-from oneiro.systems.spa.pipeline import VariantRun, reasoning_length
+from oneiro.systems.spa.pipeline import VariantRun
 from oneiro.systems.spa.recipe import VARIANTS, SpaRecipe
 from oneiro.worlds.baselines import mixture
 

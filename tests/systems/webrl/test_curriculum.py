@@ -120,13 +120,13 @@ def test_growth_keeps_new_tasks_only_and_balances_sites() -> None:
 
 
 def test_random_tasks_are_new_ones_of_all_templates_whatever_failed() -> None:
-    made = curriculum(tasks=12, choose="random")
+    made = curriculum(tasks=24, choose="random")
     failed = [task_of("map/phone", number) for number in range(3)]
     made.note(0, failed, [False] * 3)
     grown = made.grow(1)
-    assert set(grown.origins) == {"new"} and grown.counts["kept"] == 12
+    assert set(grown.origins) == {"new"} and grown.counts["kept"] == 24
     keys = {task_key(task) for task in grown.tasks}
-    assert len(keys) == 12 and not keys & {task_key(task) for task in failed}
+    assert len(keys) == 24 and not keys & {task_key(task) for task in failed}
     assert {task.intent_template_id for task in grown.tasks} == set(NAMES)
 
 

@@ -13,7 +13,7 @@ from oneiro.tasks.textgame.accuracy import FORMS, evaluate_answers
 from oneiro.tasks.textgame.lookup import TextGameLookup
 from oneiro.tasks.textgame.parse import Output
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
-from oneiro.tasks.textgame.transfer import Pairing, View, pairs, transfer
+from oneiro.tasks.textgame.transfer import Pairing, StateView, pairs, transfer
 from oneiro.worlds.textgame.bytesized32 import read_transitions
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl
 from oneiro.worlds.textgame.state import Kind, Object, Situation, State, Transition, same_state
@@ -167,7 +167,7 @@ def test_a_game_without_cases_is_answered_from_other_games() -> None:
 
 def test_commands_are_read_into_words_and_objects() -> None:
     state = [*kitchen(), thing("water", 6, "Water")]
-    view = View(state)
+    view = StateView(state)
     assert view.command("take apple (ID: 3) from kitchen (ID: 0)") == (
         "take",
         frozenset({(0, "take"), (1, "#"), (1, "from"), (2, "#")}),
@@ -182,16 +182,16 @@ def test_commands_are_read_into_words_and_objects() -> None:
 
 
 def test_objects_are_paired_by_command_place_name_and_type() -> None:
-    case, asked = View(kitchen()), View([*kitchen(fruit="pear", uuid=5), thing("apple (ID: 8)", 8, "Fruit")])
+    case, asked = StateView(kitchen()), StateView([*kitchen(fruit="pear", uuid=5), thing("apple (ID: 8)", 8, "Fruit")])
     assert pairs(case, asked, (3,), (5,)) == {3: 5, 0: 0, 1: 1, 2: 2}
     assert pairs(case, asked) == {0: 0, 1: 1, 2: 2, 3: 8}  # an equal name goes before an equal type
-    assert pairs(case, View(kitchen(fruit="pear", uuid=5)))[3] == 5
+    assert pairs(case, StateView(kitchen(fruit="pear", uuid=5)))[3] == 5
     swapped = [thing("a (ID: 0)", 0, "Box"), thing("b (ID: 1)", 1, "Box")]
-    assert pairs(View(swapped), View(swapped), (0,), (1,)) == {0: 1, 1: 0}
+    assert pairs(StateView(swapped), StateView(swapped), (0,), (1,)) == {0: 1, 1: 0}
 
 
 def test_names_inside_values_follow_their_objects() -> None:
-    case, asked = View(kitchen()), View(kitchen(fruit="pear", uuid=5))
+    case, asked = StateView(kitchen()), StateView(kitchen(fruit="pear", uuid=5))
     pairing = Pairing(case, asked, (3,), (5,), 9, 20)
     value = {"apple (ID: 3)": 4, "seen": ["apple (ID: 3)", "a bite of apple (ID: 3)", "cake (ID: 10)", True, None]}
     assert pairing.value(value) == {
@@ -272,12 +272,14 @@ def test_odd_states_are_answered_and_nothing_that_was_given_is_changed(
 
 def test_an_edit_of_what_is_not_there_cannot_be_made() -> None:
     case, asked = kitchen(), kitchen()[:2]
-    pairing = Pairing(View(case), View(asked), (), (), 9, 9)
+    pairing = Pairing(StateView(case), StateView(asked), (), (), 9, 9)
     assert transfer(case, kitchen(light=True), pairing, asked) is None  # there is no lamp
     assert transfer(case, case, pairing, asked) == asked
     grown = [*case, thing("seed (ID: 9)", 9, "Seed")]
     taken = [*asked, thing("stone (ID: 9)", 9, "Stone")]
-    assert transfer(case, grown, Pairing(View(case), View(taken), (), (), 9, 9), taken) is None  # 9 is not free
+    assert (
+        transfer(case, grown, Pairing(StateView(case), StateView(taken), (), (), 9, 9), taken) is None
+    )  # 9 is not free
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the ByteSized32 transitions are not at hand")

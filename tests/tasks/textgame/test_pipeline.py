@@ -21,7 +21,15 @@ from oneiro import recipe as recipes
 from oneiro.episode import Episode, FinishReason
 from oneiro.learning.batch import RowsAfterPrefix, batches
 from oneiro.learning.example import Example
-from oneiro.models.language import LanguageModel, LoraSettings, ModelSettings, create_tiny, load, merged, with_lora
+from oneiro.models.language import (
+    LanguageModel,
+    LoraSettings,
+    ModelSettings,
+    create_tiny,
+    load,
+    merge_adapters,
+    with_lora,
+)
 from oneiro.report.episodes import record
 from oneiro.rundir.records import read_lines
 from oneiro.rundir.run import Run
@@ -44,7 +52,7 @@ from oneiro.tasks.textgame.model import TextGameModel, pieces
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
 from oneiro.tasks.textgame.recipe import SamplerSettings, TextGameDataSettings, TextGameRecipe
 from oneiro.tasks.textgame.rollout import Predict, find_plans, possible, understood
-from oneiro.tasks.textgame.task import describe, judged, verdict, written
+from oneiro.tasks.textgame.task import describe, judge_answer, verdict, write_state
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl
 from oneiro.worlds.textgame.dataset import Dataset, open_dataset, write_dataset
 from oneiro.worlds.textgame.games import GAMES
@@ -196,7 +204,7 @@ def test_reward_terms_sum_to_the_reward_and_success_is_exactness(data: TextGameD
     (sample,) = answerer.greedy(data.train[:1])
     for case in data.train[:30]:
         for text in (task.target(case), task.no_change(case), task.target(case)[:-3], "nonsense"):
-            told = episode(judged(task, case, text), sample, answerer.prompt(case))
+            told = episode(judge_answer(task, case, text), sample, answerer.prompt(case))
             assert sum(sum(values) for values in told.terms.values()) == pytest.approx(told.score)
             assert told.score == pytest.approx(task.reward(text, case).value)
             assert told.success == (text == task.target(case) or (text == task.no_change(case) and not case.changed))
@@ -207,7 +215,7 @@ def test_reward_terms_sum_to_the_reward_and_success_is_exactness(data: TextGameD
 def test_an_episode_is_one_question_with_what_was_sampled(data: TextGameData) -> None:
     answerer = make_answerer(data)
     cases = data.train[:3]
-    episodes = play(answerer, cases, 2, 0, partial(judged, answerer.task))
+    episodes = play(answerer, cases, 2, 0, partial(judge_answer, answerer.task))
     assert [(e.group, e.member, e.task) for e in episodes] == [(g, m, cases[g].id) for g in range(3) for m in range(2)]
     for told in episodes:
         (row,) = told.rows
@@ -217,7 +225,7 @@ def test_an_episode_is_one_question_with_what_was_sampled(data: TextGameData) ->
             FinishReason.LENGTH if told.sampled_tokens == 12 and row.tokens[-1] != 2 else FinishReason.TURNS
         )
         assert json.dumps(record(told))
-    assert [e.rows[0].tokens.tolist() for e in play(answerer, cases, 2, 0, partial(judged, answerer.task))] == [
+    assert [e.rows[0].tokens.tolist() for e in play(answerer, cases, 2, 0, partial(judge_answer, answerer.task))] == [
         e.rows[0].tokens.tolist() for e in episodes
     ]
 
@@ -437,10 +445,10 @@ def test_a_folded_adapter_answers_as_before_and_all_of_it_can_learn(data: TextGa
     language = with_lora(answerer.language, LoraSettings(rank=2))
     _disturb(language)
     before = TextGameModel(answerer.task, Engine(language, 16), answerer.sampling)(data.test[:4])
-    whole = merged(language)
+    whole = merge_adapters(language)
     assert len(whole.trainable()) > 5 and not hasattr(whole.model, "merge_and_unload")
     assert TextGameModel(answerer.task, Engine(whole, 16), answerer.sampling)(data.test[:4]) == before
-    assert merged(whole) is whole
+    assert merge_adapters(whole) is whole
 
 
 def _disturb(language: LanguageModel) -> None:
@@ -466,7 +474,7 @@ def test_possible_commands_are_understood_and_hold_every_winning_plan() -> None:
 
 def test_a_state_is_written_one_object_a_line() -> None:
     scene = GAMES["bake-bread"].level(np.random.default_rng(0))
-    lines = written(scene.state(), scene.score_json()).splitlines()
+    lines = write_state(scene.state(), scene.score_json()).splitlines()
     assert [json.loads(line).get("uuid") for line in lines] == [*sorted(scene.things), None]
 
 

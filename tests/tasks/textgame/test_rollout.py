@@ -26,7 +26,7 @@ from oneiro.tasks.textgame.rollout import (
     wins,
 )
 from oneiro.worlds.textgame.crawl import record
-from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.game import GameRules
 from oneiro.worlds.textgame.games import GAMES
 from oneiro.worlds.textgame.scene import Scene
 from oneiro.worlds.textgame.solver import solve, useful_commands
@@ -49,13 +49,13 @@ def still(situations: Sequence[Situation]) -> list[str]:
     return [task.no_change(situation) for situation in situations]
 
 
-def level(name: str, seed: int = 0) -> tuple[Game, Scene]:
+def level(name: str, seed: int = 0) -> tuple[GameRules, Scene]:
     return GAMES[name], GAMES[name].level(generator("course", name, seed))
 
 
 def course(name: str, seed: int = 0) -> TrueRollout:
     game, start = level(name, seed)
-    return TrueRollout.played(game, start, solve(game, start) or ())
+    return TrueRollout.play(game, start, solve(game, start) or ())
 
 
 @pytest.mark.parametrize("name", GAMES)
@@ -77,7 +77,7 @@ def test_a_predictor_that_errs_once_is_broken_from_there_on_though_it_may_be_rig
     game = GAMES["balance-scale"]
     start = game.level(generator("course", "err"))
     stone = start.of_type("Stone")[0].name
-    path = TrueRollout.played(game, start, (f"take {stone}", f"drop {stone}", "wait"))
+    path = TrueRollout.play(game, start, (f"take {stone}", f"drop {stone}", "wait"))
     calls = iter([still, truth, truth])
 
     def errs_first(situations: Sequence[Situation]) -> list[str]:
@@ -109,7 +109,7 @@ def test_the_uuid_base_moves_past_imagined_objects() -> None:
     assert imagine(task, situation, "nonsense") is None
 
 
-def useful(game: Game) -> Candidates:
+def useful(game: GameRules) -> Candidates:
     def commands(situation: Situation) -> list[str]:
         scene = Scene.from_state(situation.state, situation.score, situation.uuid_base)
         return [verb.command(*things) for verb, things in useful_commands(game, scene)] if scene is not None else []
@@ -221,7 +221,7 @@ def test_recorded_steps_of_a_plan_are_put_in_order_and_cut_where_they_do_not_fit
 
 def test_a_recorded_course_is_simulated_like_a_played_one() -> None:
     found = steps("brew-tea")
-    path = TrueRollout.recorded(found)
+    path = TrueRollout.from_steps(found)
     played = course("brew-tea")
     assert (path.commands, path.truth) == (played.commands, played.truth)
     for predict in (still, truth, recorded_predictor(task, found)):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from oneiro.tasks.textgame import prompt as textgame_prompt
 from oneiro.tasks.textgame.parse import Output
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
-from oneiro.tasks.textgame.score import Error, Question, judge
+from oneiro.tasks.textgame.score import AskedStep, Error, judge
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl
 from oneiro.worlds.textgame.games import GAMES
 from oneiro.worlds.textgame.state import Score, Situation, State, Transition
@@ -265,7 +265,7 @@ SCORES = st.fixed_dictionaries({"score": st.sampled_from([0, 1]), "gameOver": st
 def test_the_answer_of_any_form_is_exact_just_for_the_state_it_tells_of(
     output: Output, before: State, after: State, other: State, scores: tuple[Score, Score, Score]
 ) -> None:
-    true, told = Question(before, after, *scores[:2]), Question(before, other, scores[0], scores[2])
+    true, told = AskedStep(before, after, *scores[:2]), AskedStep(before, other, scores[0], scores[2])
     asked = TextGamePredictor(TextGamePredictorConfig(rules="none", output=output))
     situation = Situation(game="x", task="", state=before, score=scores[0], action="", uuid_base=3)
     agree = canonical(after, scores[1]) == canonical(other, scores[2])

@@ -10,11 +10,11 @@ import pytest
 from pydantic import ValidationError
 
 from oneiro import recipe as recipes
-from oneiro.tasks.video.augment import AugmentSettings, crop_box, cropped, jittered
+from oneiro.tasks.video.augment import AugmentSettings, crop, crop_box, jitter
 from oneiro.tasks.video.dataset import VideoDataset
 from oneiro.tasks.video.encodings import Encodings
 from oneiro.tasks.video.recipe import VideoRecipe
-from oneiro.tasks.video.training import augmented
+from oneiro.tasks.video.training import augment
 from oneiro.worlds.robot import puck
 from oneiro.worlds.robot.episodes import Episodes, open_episodes
 from tests.tasks.video.test_predictor import task_of
@@ -36,7 +36,7 @@ def flat(*colour: int) -> np.ndarray:
 
 
 def test_brightness_multiplies_within_its_range() -> None:
-    factors = np.array([jittered(flat(100, 50, 200), AugmentSettings(brightness=0.1), n)[0, 0, 0] for n in range(60)])
+    factors = np.array([jitter(flat(100, 50, 200), AugmentSettings(brightness=0.1), n)[0, 0, 0] for n in range(60)])
     ratio = factors[:, 2] / 200
     assert ratio.min() >= 0.895 and ratio.max() <= 1.105 and ratio.max() - ratio.min() > 0.15
     assert np.allclose(factors / ratio[:, None], [100, 50, 200], atol=3)  # all channels alike
@@ -45,16 +45,16 @@ def test_brightness_multiplies_within_its_range() -> None:
 def test_contrast_leaves_a_flat_frame_and_saturation_a_grey_one() -> None:
     for number in range(10):
         assert np.array_equal(
-            jittered(flat(90, 90, 90), AugmentSettings(contrast=0.5, saturation=0.5), number), flat(90, 90, 90)
+            jitter(flat(90, 90, 90), AugmentSettings(contrast=0.5, saturation=0.5), number), flat(90, 90, 90)
         )
-    colours = np.array([jittered(flat(200, 100, 50), AugmentSettings(saturation=0.1), n)[0, 0, 0] for n in range(40)])
+    colours = np.array([jitter(flat(200, 100, 50), AugmentSettings(saturation=0.1), n)[0, 0, 0] for n in range(40)])
     # Away from or towards the grey of the same luma: 0.299 * 200 + 0.587 * 100 + 0.114 * 50 = 124.2.
     luma = colours @ np.array([0.299, 0.587, 0.114])
     assert np.allclose(luma, 124.2, atol=1.5) and np.ptp(colours[:, 0]) > 8
 
 
 def test_hues_turn_by_at_most_their_share_of_the_circle() -> None:
-    turned = [jittered(flat(200, 40, 40), AugmentSettings(hue=0.05), n)[0, 0, 0] / 255 for n in range(60)]
+    turned = [jitter(flat(200, 40, 40), AugmentSettings(hue=0.05), n)[0, 0, 0] / 255 for n in range(60)]
     hues = np.array([colorsys.rgb_to_hsv(*colour)[0] for colour in turned])
     signed = (hues + 0.5) % 1 - 0.5
     assert np.abs(signed).max() <= 0.055 and signed.min() < -0.02 and signed.max() > 0.02
@@ -69,17 +69,17 @@ def test_crops_keep_the_published_bounds_and_are_drawn_to_the_frames_size() -> N
     assert np.ptp(share) > 0.15 and np.ptp(aspect) > 0.3 and len(np.unique(left)) > 20
     assert crop_box(256, 320, AugmentSettings(), 0) == (0, 0, 320, 256)  # the transformers' setting: the whole frame
     ramp = np.broadcast_to(np.arange(20, dtype=np.uint8)[None, None, :, None], (2, 16, 20, 3)).copy()
-    seen = cropped(ramp, PUBLISHED, 3)
+    seen = crop(ramp, PUBLISHED, 3)
     assert seen.shape == ramp.shape and seen.min() >= 0 and np.ptp(seen) < 20
 
 
 def test_frames_of_a_segment_change_alike_and_segments_do_not() -> None:
     segments = np.stack([np.stack([flat(120, 80, 40)[0]] * 3)] * 4)
-    made = augmented(segments, PUBLISHED, "seed")
+    made = augment(segments, PUBLISHED, "seed")
     assert all(np.array_equal(one[0], frame) for one in made for frame in one)
     assert len({one.tobytes() for one in made}) > 1
-    assert np.array_equal(made, augmented(segments, PUBLISHED, "seed"))
-    assert augmented(segments, AugmentSettings(), "seed") is segments
+    assert np.array_equal(made, augment(segments, PUBLISHED, "seed"))
+    assert augment(segments, AugmentSettings(), "seed") is segments
 
 
 def test_tokens_and_truth_of_a_segment_have_the_same_colours(episodes: Episodes) -> None:
@@ -89,7 +89,7 @@ def test_tokens_and_truth_of_a_segment_have_the_same_colours(episodes: Episodes)
     encodings = Encodings(dataset, task, context_offset=2, augment=strong)
     windows = np.array([[0, 3], [1, 4]])
     contexts = np.array([[0, 2], [1, 4]])
-    clips, cases = encodings.clips(windows, contexts), encodings.encoded(windows, contexts)
+    clips, cases = encodings.clips(windows, contexts), encodings.encode(windows, contexts)
     plain = dataset.cut(windows)
     assert not np.array_equal(clips.images, plain.images) and np.array_equal(clips.actions, plain.actions)
     # The second segment is its own context: its frames alone give its tokens.

@@ -56,7 +56,7 @@ def test_pixels_and_actions_count_by_how_much_they_vary(dataset: VideoDataset) -
     """
     lookup = VideoLookup(dataset, PAST)
     assert lookup.nearest(asked(121, -0.1)).tolist() == [[3, 0]]
-    distances = np.abs(lookup.features - lookup._scaled(*lookup._raw(asked(40, 1.0)))).sum(axis=1)
+    distances = np.abs(lookup.features - lookup._scale(*lookup._raw(asked(40, 1.0)))).sum(axis=1)
     assert distances == pytest.approx([0, 2, 2, 4])  # the other action, the other shade, both: 2 each
 
 

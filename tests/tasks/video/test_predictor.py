@@ -17,7 +17,7 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.tasks.video import dataset as video_dataset
 from oneiro.tasks.video import encodings as video_encodings
-from oneiro.tasks.video.dataset import Clips, ReadAhead, VideoDataset, Windows, resized
+from oneiro.tasks.video.dataset import Clips, ReadAhead, VideoDataset, Windows, resize
 from oneiro.tasks.video.encodings import Encodings, SegmentRows
 from oneiro.tasks.video.predictor import Encoded, VideoPredictor, VideoRewardSettings
 from oneiro.tasks.video.world import LearnedFrames
@@ -82,9 +82,9 @@ def test_contexts_lie_within_reach_before_the_start_and_inside_the_episode(episo
 
 def test_scattered_frames_begin_with_their_context_and_stay_within_the_horizon(episodes: Episodes) -> None:
     dataset = VideoDataset(episodes, 5)
-    assert dataset.scattered(3, 4, 4, "s").shape == (3, 4, 16, 16, 3)
+    assert dataset.scatter_frames(3, 4, 4, "s").shape == (3, 4, 16, 16, 3)
     everything = [image.tobytes() for episode in episodes for image in episode.image]
-    for segment in dataset.scattered(6, 3, 8, "s"):
+    for segment in dataset.scatter_frames(6, 3, 8, "s"):
         places = [everything.index(frame.tobytes()) for frame in segment]
         assert all(0 <= later - places[0] < 8 for later in places[1:])
 
@@ -98,7 +98,7 @@ def test_frames_are_made_smaller_by_averaging() -> None:
     image = np.zeros((1, 4, 4, 3), np.uint8)
     image[0, :2, :2] = 100
     image[0, 0, 0] = 200
-    assert resized(image, (2, 2))[0, :, :, 0].tolist() == [[125, 0], [0, 0]]
+    assert resize(image, (2, 2))[0, :, :, 0].tolist() == [[125, 0], [0, 0]]
 
 
 # Tokens ---------------------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def test_kept_encodings_are_what_the_tokenizer_gives(kind: str, episodes: Episod
     task = task_of(kind, episodes)
     dataset = VideoDataset(episodes, task.layout.frames)
     windows = dataset.draw(6, "windows")
-    direct, kept = task.encode(dataset.cut(windows)), Encodings(dataset, task).encoded(windows)
+    direct, kept = task.encode(dataset.cut(windows)), Encodings(dataset, task).encode(windows)
     for one, two in ((direct.context, kept.context), (direct.frames, kept.frames), (direct.actions, kept.actions)):
         assert np.array_equal(one, two)
 
@@ -130,19 +130,19 @@ def counted(encodings: Encodings, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_full_cache_drops_the_oldest_tokens_and_keeps_the_rest(
     episodes: Episodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(video_encodings, "KEPT", 6)
+    monkeypatch.setattr(video_encodings, "CACHED_PIECES", 6)
     dataset = VideoDataset(episodes, 4)
     encodings = Encodings(dataset, task_of("multi", episodes))
     calls = counted(encodings, monkeypatch)
     windows = dataset.windows[:8]
     encodings.prepare(windows)  # as many as fit, those that are asked for first
     assert sum(calls) == 6
-    encodings.encoded(windows[:6])
+    encodings.encode(windows[:6])
     assert sum(calls) == 6
-    encodings.encoded(windows[6:7])  # takes the place of the first
-    encodings.encoded(windows[1:7])
+    encodings.encode(windows[6:7])  # takes the place of the first
+    encodings.encode(windows[1:7])
     assert sum(calls) == 7
-    encodings.encoded(windows[:1])
+    encodings.encode(windows[:1])
     assert sum(calls) == 8
 
 
@@ -155,13 +155,13 @@ def test_rows_of_one_update_are_read_together_and_are_what_they_are_alone(
     alone = SegmentRows(Encodings(dataset, task), windows, windows)
     together = SegmentRows(Encodings(dataset, task), windows, windows, together=np.array([[4, 1, 0], [2, 5, 3]]))
     asked: list[int] = []
-    make = together.encodings.encoded
+    make = together.encodings.encode
 
     def noted(windows: Windows, contexts: Windows | None = None) -> Encoded:
         asked.append(len(windows))
         return make(windows, contexts)
 
-    monkeypatch.setattr(together.encodings, "encoded", noted)
+    monkeypatch.setattr(together.encodings, "encode", noted)
     for index in (4, 1, 0, 2, 5, 3):
         assert np.array_equal(together[index].tokens, alone[index].tokens)
     assert asked == [3, 1, 1, 1, 3, 1, 1, 1]
@@ -191,10 +191,12 @@ def test_a_dataset_larger_than_memory_gives_the_same_segments(
         assert np.array_equal(one.images, two.images) and np.array_equal(one.context, two.context)
         assert np.array_equal(one.actions, two.actions)
         for frames, horizon in ((4, 4), (3, 9), (5, 40)):
-            assert np.array_equal(memory.scattered(4, frames, horizon, "s"), large.scattered(4, frames, horizon, "s"))
+            assert np.array_equal(
+                memory.scatter_frames(4, frames, horizon, "s"), large.scatter_frames(4, frames, horizon, "s")
+            )
         assert compressed or not large._kept  # no episode was read as a whole
     task = task_of("multi", episodes)
-    held = [Encodings(dataset, task, 3, 0.5).encoded(windows, contexts) for dataset in (memory, large)]
+    held = [Encodings(dataset, task, 3, 0.5).encode(windows, contexts) for dataset in (memory, large)]
     assert np.array_equal(held[0].frames, held[1].frames) and np.array_equal(held[0].actions, held[1].actions)
 
 
@@ -216,7 +218,7 @@ def test_an_earlier_context_reaches_the_tokens_and_never_the_actions(episodes: E
     dataset = VideoDataset(episodes, task.layout.frames)
     encodings = Encodings(dataset, task, context_offset=4)
     windows = np.array([[1, 4]])
-    own, other = encodings.encoded(windows), encodings.encoded(windows, np.array([[1, 2]]))
+    own, other = encodings.encode(windows), encodings.encode(windows, np.array([[1, 2]]))
     direct = task.encode(dataset.cut(windows, np.array([[1, 2]])))
     assert np.array_equal(other.context, direct.context) and np.array_equal(other.frames, direct.frames)
     assert not np.array_equal(own.context, other.context) and np.array_equal(own.actions, other.actions)
@@ -229,7 +231,7 @@ def test_a_share_of_contexts_are_the_first_frame_of_their_episode(episodes: Epis
     windows = np.array([[2, 7]] * 200)
     contexts = encodings.contexts(windows, "seed")
     assert set(contexts[:, 1]) == {0, 6, 7} and 60 < (contexts[:, 1] == 0).sum() < 140
-    found, direct = encodings.encoded(windows[:9], contexts[:9]), task.encode(dataset.cut(windows[:9], contexts[:9]))
+    found, direct = encodings.encode(windows[:9], contexts[:9]), task.encode(dataset.cut(windows[:9], contexts[:9]))
     assert np.array_equal(found.context, direct.context) and np.array_equal(found.frames, direct.frames)
 
 
@@ -314,7 +316,7 @@ def test_against_its_own_reconstruction_the_truth_scores_perfectly(episodes: Epi
 def test_baselines_are_the_last_given_frame_and_the_tokenizers_best(episodes: Episodes) -> None:
     task = task_of("single", episodes)
     clips, cases = clips_and_cases(task, episodes)
-    copied = task.copied(clips)
+    copied = task.copy_frames(clips)
     assert np.allclose(copied[:, 0].numpy(), np.moveaxis(clips.images[:, 2], -1, 1) / 255)
     assert torch.equal(task.ceiling(cases), task.decode(cases.context, cases.frames[:, 3:]))
     error = np.abs(clips.images[:, 3].astype(float) - clips.images[:, 2]).mean(axis=(1, 2, 3)) / 255

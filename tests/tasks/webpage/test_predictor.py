@@ -10,12 +10,12 @@ import pytest
 from oneiro.runtime.errors import OneiroError
 from oneiro.tasks.base import Malformed
 from oneiro.tasks.webpage.evaluation import difference, distinct, measure, tables
-from oneiro.tasks.webpage.lookup import PageLookup, transplanted
+from oneiro.tasks.webpage.lookup import PageLookup, transplant
 from oneiro.tasks.webpage.parquet import read_parquet, write_parquet
 from oneiro.tasks.webpage.predictor import WebPagePredictor, WebPagePredictorConfig
 from oneiro.tasks.webpage.record import recorded_web
-from oneiro.tasks.webpage.rollout import carried, chains, errors_by_depth, imagine, true_predictor
-from oneiro.tasks.webpage.state import PageState, same_items, shown, true_diff, window_after, window_before
+from oneiro.tasks.webpage.rollout import carry_over, chains, errors_by_depth, imagine, true_predictor
+from oneiro.tasks.webpage.state import PageState, same_items, shown_items, true_diff, window_after, window_before
 from oneiro_web.diff import Diff, Item, apply
 from tests.tasks.webpage.cases import recorded, state, step
 
@@ -31,25 +31,25 @@ def test_a_prompt_does_not_depend_on_the_outcome(config: WebPagePredictorConfig)
     for case in recorded():
         other = replace(case, after=PageState("http://other/", ()), matched=(), valid=False, done=True, reward=1.0)
         assert task.prompt(other) == task.prompt(case)
-    assert task.prompt(recorded()[0].known())
+    assert task.prompt(recorded()[0].situation())
 
 
 @pytest.mark.parametrize("lines", [0, 6, 14])
 def test_the_true_change_leads_from_what_is_shown_to_what_is_seen_next(lines: int) -> None:
     for case in recorded():
         after = window_after(case, case.after, lines).of(case.after)
-        found = apply(shown(case, lines), true_diff(case, lines), after[0].id if after else None)
+        found = apply(shown_items(case, lines), true_diff(case, lines), after[0].id if after else None)
         assert [(i.id, i.line) for i in found] == [(i.id, i.line) for i in after]
 
 
 def test_a_window_begins_at_the_pages_own_part_or_follows_the_element() -> None:
     page = state("RootWebArea 'x'", "link 'Home'", "main ''", *(f"link 'row {n}'" for n in range(20)))
     case = step(page, "click [2]", page)
-    assert [i.id for i in shown(case, 4)] == [3, 4, 5, 6]
-    assert [i.id for i in shown(replace(case, action="click [12]"), 4)] == [10, 11, 12, 13]
-    assert [i.id for i in shown(replace(case, action="click [23]"), 4)] == [20, 21, 22, 23]
-    assert [i.id for i in shown(replace(case, action="click [99]"), 4)] == [3, 4, 5, 6]
-    assert len(shown(case, 0)) == 23 and window_before(case, 0).top == 0
+    assert [i.id for i in shown_items(case, 4)] == [3, 4, 5, 6]
+    assert [i.id for i in shown_items(replace(case, action="click [12]"), 4)] == [10, 11, 12, 13]
+    assert [i.id for i in shown_items(replace(case, action="click [23]"), 4)] == [20, 21, 22, 23]
+    assert [i.id for i in shown_items(replace(case, action="click [99]"), 4)] == [3, 4, 5, 6]
+    assert len(shown_items(case, 0)) == 23 and window_before(case, 0).top == 0
 
 
 def test_another_address_has_nothing_of_the_old_pages_own_part() -> None:
@@ -85,10 +85,10 @@ def test_the_lookup_makes_the_change_of_the_nearest_step_on_the_page_in_question
     assert PageLookup([vote], 0).nearest(vote, apart=True) == []
     assert PageLookup([], 0)(vote) == Diff()
     other = replace(here, state=state("main ''", "link 'B'", "heading 'C'", "button 'Downvote'"))
-    assert [PageLookup([vote], 0).seen(case) for case in (vote, here, other)] == [True, True, False]
-    new = transplanted(Diff(new=(Item(9, "alert ''"),)), [Item(5, "x")], [Item(7, "y")]).new
+    assert [PageLookup([vote], 0).has_seen(case) for case in (vote, here, other)] == [True, True, False]
+    new = transplant(Diff(new=(Item(9, "alert ''"),)), [Item(5, "x")], [Item(7, "y")]).new
     assert new == (Item(11, "alert ''"),)
-    assert transplanted(Diff(deleted=(Item(1, "x"),)), [Item(1, "x")], [Item(7, "y"), Item(8, "x")]).deleted == (
+    assert transplant(Diff(deleted=(Item(1, "x"),)), [Item(1, "x")], [Item(7, "y"), Item(8, "x")]).deleted == (
         Item(8, "x"),
     )
 
@@ -197,11 +197,11 @@ def test_an_imagined_page_keeps_what_is_not_shown_unless_it_is_left() -> None:
     task = WebPagePredictor(WebPagePredictorConfig(lines=3))
     page = state("RootWebArea 'x'", "main ''", *(f"link 'row {n}'" for n in range(9)))
     case = step(page, "click [9]", page)
-    assert [i.id for i in shown(case, 3)] == [8, 9, 10]
+    assert [i.id for i in shown_items(case, 3)] == [8, 9, 10]
     gone = imagine(task, case, task.write(Diff(deleted=(Item(9, "link 'row 6'"),)), case))
     assert gone is not None and [i.line for i in gone.state.items] == [i.line for i in page.items if i.id != 9]
     fresh = (Item(2, "main ''"), Item(3, "heading 'new'"))
-    left = imagine(task, case, task.write(Diff(new=fresh, deleted=shown(case, 3)), case))
+    left = imagine(task, case, task.write(Diff(new=fresh, deleted=shown_items(case, 3)), case))
     assert left is not None and [str(i) for i in left.state.items] == [
         "[1] RootWebArea 'x'",
         "[2] main ''",
@@ -214,9 +214,12 @@ def test_an_action_is_carried_over_to_the_same_line_of_an_imagined_page() -> Non
         state("main ''", "link 'a'", "link 'b'"),
         state("main ''", "alert ''", "link 'a'", "link 'b'", "link 'b'"),
     )
-    assert carried("click [3]", true, other) == "click [4]"
-    assert carried("type [2] [x [2]] [1]", true, other) == "type [3] [x [2]] [1]"
-    assert carried("click [1]", state("link 'gone'"), other) == "click [1]" and carried("none", true, other) == "none"
+    assert carry_over("click [3]", true, other) == "click [4]"
+    assert carry_over("type [2] [x [2]] [1]", true, other) == "type [3] [x [2]] [1]"
+    assert (
+        carry_over("click [1]", state("link 'gone'"), other) == "click [1]"
+        and carry_over("none", true, other) == "none"
+    )
 
 
 def test_any_answer_leads_to_a_page_or_to_none() -> None:

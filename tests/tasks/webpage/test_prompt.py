@@ -36,7 +36,7 @@ def test_every_id_reads_back(lines: int) -> None:
     for action in ("click [2]", "click [5]", "click [12]", "click [23]", "click [99]", "scroll [down]"):
         numbers = Numbers.of(step(PAGE, action, PAGE), lines)
         text = "\n".join(f"[{number}] link '[{number}]'" for number in range(1, 200))
-        assert numbers.read(numbers.written(text)) == text
+        assert numbers.read(numbers.from_here(text)) == text
 
 
 def test_a_prompt_names_lines_as_its_answer_does() -> None:

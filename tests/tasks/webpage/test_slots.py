@@ -9,7 +9,7 @@ import pytest
 
 from oneiro.runtime.errors import OneiroError
 from oneiro.tasks.webpage.slot_model import FILE, SlotModel, right_kind
-from oneiro.tasks.webpage.slots import Line, filled, filled_url, slotted, slotted_url, sources_of
+from oneiro.tasks.webpage.slots import Line, fill_template, filled_url, slotted_url, sources_of, to_template
 from oneiro.tasks.webpage.state import PageSituation, PageState, PageTransition
 from oneiro_web.diff import Item
 
@@ -78,10 +78,10 @@ def test_sources_are_what_fields_hold_once_the_action_is_done() -> None:
 
 def test_texts_and_addresses_come_back_from_their_slots() -> None:
     sources = {"element": "Mill Park", "field Town": "Mill", "query": "a=1&b=two", "part 1": "find"}
-    assert slotted("Mill Park", sources) == "{element}"  # the longest value counts
-    assert slotted("Welcome to Mill!", sources) == "Welcome to {field Town}!"
-    assert filled("{element} in {field Town}", sources) == "Mill Park in Mill"
-    assert filled("{field Street}", sources) == "?"
+    assert to_template("Mill Park", sources) == "{element}"  # the longest value counts
+    assert to_template("Welcome to Mill!", sources) == "Welcome to {field Town}!"
+    assert fill_template("{element} in {field Town}", sources) == "Mill Park in Mill"
+    assert fill_template("{field Street}", sources) == "?"
     url = f"{HOME}place/17/Mill%20Park?a=1&b=two&town=Mill"
     assert slotted_url(url, sources) == f"{HOME}place/0/{{element}}?{{query}}&town={{field Town}}"
     assert filled_url(slotted_url(url, sources), sources) == f"{HOME}place/0/Mill%20Park?a=1&b=two&town=Mill"

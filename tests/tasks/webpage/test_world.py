@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from oneiro.tasks.webpage.predictor import WebPagePredictor, WebPagePredictorConfig
 from oneiro.tasks.webpage.prompt import answer
-from oneiro.tasks.webpage.record import RecordedWeb, recorded_web
+from oneiro.tasks.webpage.record import RecordingWeb, recorded_web
 from oneiro.tasks.webpage.state import PageSituation
 from oneiro.tasks.webpage.world import LearnedPage
 from oneiro_web.diff import Diff, Item
@@ -18,7 +18,7 @@ REDDIT = WebConfig(sites=("reddit",), max_actions=8)
 def test_true_predictions_show_what_the_true_web_shows() -> None:
     task = WebPagePredictor(WebPagePredictorConfig(heads=("url", "done", "reward")))
     true = recorded_web("web:reddit", {"max_actions": 8})
-    assert isinstance(true, RecordedWeb)
+    assert isinstance(true, RecordingWeb)
     true.reset(seed=5, options={"split": "train"})
 
     def predict(asked: Sequence[PageSituation]) -> list[str]:

@@ -230,7 +230,7 @@ def fewest_moves(world, limit: int) -> int | None:
         after = set()
         for cells in layer:
             for cell, digit in itertools.product(range(16), range(1, 5)):
-                if cells[cell] != digit and world._allowed(cells, (cell, digit)):
+                if cells[cell] != digit and world._is_allowed(cells, (cell, digit)):
                     after.add((*cells[:cell], digit, *cells[cell + 1 :]))
         layer = after - seen
         seen |= layer

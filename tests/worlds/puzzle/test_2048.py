@@ -11,9 +11,7 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.worlds import make
 from oneiro.worlds.base import in_split
 from oneiro.worlds.baselines import oracle_success, random_success
-from oneiro.worlds.puzzle.game_2048.board import WORDS, Tiles, merge_line, possible, slide
-from oneiro.worlds.puzzle.game_2048.player import best_way
-from oneiro.worlds.puzzle.game_2048.world import read, render_spaced
+from oneiro.worlds.puzzle.game_2048 import WORDS, Tiles, best_way, merge_line, possible, read, render_spaced, slide
 
 
 @pytest.mark.parametrize(

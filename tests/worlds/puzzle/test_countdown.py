@@ -11,8 +11,7 @@ import pytest
 
 from oneiro.runtime.errors import OneiroError
 from oneiro.worlds import make
-from oneiro.worlds.puzzle.countdown import CountdownTask, solve
-from oneiro.worlds.puzzle.expression import parse
+from oneiro.worlds.puzzle.countdown import CountdownTask, parse, solve
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ import pytest
 from oneiro.runtime.errors import OneiroError
 from oneiro.worlds import make
 from oneiro.worlds.base import in_split
-from oneiro.worlds.puzzle.cube.moves import MOVES, SOLVED, distance, distances, holds, is_solved, sources, turn_side
-from oneiro.worlds.puzzle.cube.world import key_of
+from oneiro.worlds.puzzle.cube import MOVES, SOLVED, distance, distances, holds, is_solved, key_of, sources, turn_side
 
 # Corners in the order URF UFL ULB UBR DFR DLF DBL DRB: for each clockwise turn, where each place's corner comes
 # from and how much it is twisted (Kociemba's numbering).

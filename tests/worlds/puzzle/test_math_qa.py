@@ -12,8 +12,7 @@ import pytest
 
 from oneiro.runtime.errors import OneiroError
 from oneiro.worlds import make
-from oneiro.worlds.puzzle.answer import last_number, number, right
-from oneiro.worlds.puzzle.math_qa import questions_in
+from oneiro.worlds.puzzle.math_qa import last_number, number, questions_in, right
 
 GSM8K = Path(__file__).parents[4] / "shared" / "data" / "gsm8k"
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
-from oneiro.worlds.textgame.augment import augmented, names_in
+from oneiro.worlds.textgame.augment import augment, names_in
 from oneiro.worlds.textgame.bytesized32 import read_transitions
 from oneiro.worlds.textgame.state import State, Transition, edits
 
@@ -56,7 +56,7 @@ FELLED = [
 
 def test_names_and_numbers_change_everywhere_alike() -> None:
     case = step("chop tree (ID: 5) with axe (ID: 4), not the tree house", FOREST, FELLED)
-    told = augmented(case, np.random.default_rng(3), ["lamp", "jug", "stool"])
+    told = augment(case, np.random.default_rng(3), ["lamp", "jug", "stool"])
     before = {thing["type"]: thing for thing in told.state}
     numbers = {kind: before[kind]["uuid"] for kind in ("Axe", "Tree", "House")}
     names = {kind: before[kind]["name"].partition(" (ID")[0] for kind in numbers}
@@ -74,20 +74,20 @@ def test_names_and_numbers_change_everywhere_alike() -> None:
 def test_a_new_name_that_holds_another_old_one_is_not_told_again() -> None:
     case = step("put axe (ID: 4) in tree house (ID: 6)", FOREST, FOREST)
     for seed in range(6):
-        told = augmented(case, np.random.default_rng(seed), ["tree fork", "axe handle", "old tree house"])
+        told = augment(case, np.random.default_rng(seed), ["tree fork", "axe handle", "old tree house"])
         called = {thing["type"]: thing["name"] for thing in told.state}
         assert told.action == f"put {called['Axe']} in {called['House']}"
 
 
 def test_all_commands_in_a_state_are_told_alike() -> None:
     wait, chop = step("wait", FOREST, FOREST), step("chop tree (ID: 5)", FOREST, FELLED)
-    told = [augmented(case, np.random.default_rng(1), ["lamp", "jug", "stool"]) for case in (wait, chop)]
+    told = [augment(case, np.random.default_rng(1), ["lamp", "jug", "stool"]) for case in (wait, chop)]
     assert told[0].state == told[1].state != FOREST
 
 
 def test_objects_without_numbers_only_change_places() -> None:
     state = [{"name": name, "uuid": i, "type": "", "properties": {}, "contains": []} for i, name in enumerate("abcdef")]
-    told = augmented(step("take a", state, state), np.random.default_rng(0), ["lamp"])
+    told = augment(step("take a", state, state), np.random.default_rng(0), ["lamp"])
     assert told.action == "take a" and told.state != state
     assert sorted(told.state, key=lambda thing: thing["uuid"]) == state
 
@@ -102,7 +102,7 @@ def test_real_steps_change_as_much_as_before_and_their_answers_stay_right() -> N
     assert len(names) > 50
     kept = 0
     for number, case in enumerate(cases):
-        told = augmented(case, np.random.default_rng(number), names)
+        told = augment(case, np.random.default_rng(number), names)
         assert len(edits(told.state, told.after)) == len(edits(case.state, case.after)), case.id
         assert task.exact(task.target(told), told)
         kept += json.dumps(told.state) == json.dumps(case.state)

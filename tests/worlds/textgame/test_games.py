@@ -10,7 +10,7 @@ import pytest
 
 from oneiro.runtime.seeds import generator
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl, record
-from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.game import GameRules
 from oneiro.worlds.textgame.games import GAMES
 from oneiro.worlds.textgame.scene import Scene, Thing
 from oneiro.worlds.textgame.solver import solve
@@ -19,11 +19,11 @@ from oneiro.worlds.textgame.state import difference, edits, same_state
 every_game = pytest.mark.parametrize("game", GAMES.values(), ids=GAMES)
 
 
-def level(game: Game, seed: int) -> Scene:
+def level(game: GameRules, seed: int) -> Scene:
     return game.level(generator("test", game.name, seed))
 
 
-def play(game: Game, scene: Scene, *commands: str) -> Scene:
+def play(game: GameRules, scene: Scene, *commands: str) -> Scene:
     """Carry out commands given by nouns, `take kettle`; a noun stands for the only thing of that name in reach."""
     for command in commands:
         full = next(
@@ -37,7 +37,7 @@ def play(game: Game, scene: Scene, *commands: str) -> Scene:
     return scene
 
 
-def find(game: Game, wanted: Callable[[Scene], bool]) -> Scene:
+def find(game: GameRules, wanted: Callable[[Scene], bool]) -> Scene:
     """The first level with some trait."""
     return next(scene for seed in range(2000) if wanted(scene := level(game, seed)))
 
@@ -47,7 +47,7 @@ def noun(scene: Scene, name: str) -> Thing:
     return found
 
 
-def walk(game: Game, seed: int, steps: int) -> list[tuple[Scene, str]]:
+def walk(game: GameRules, seed: int, steps: int) -> list[tuple[Scene, str]]:
     """A random course: scenes and the commands given in them; half of the commands can be done."""
     rng, scene, course = generator("walk", game.name, seed), level(game, seed), []
     for _ in range(steps):
@@ -67,7 +67,7 @@ def test_there_are_at_least_eight_games() -> None:
 
 
 @every_game
-def test_a_winning_plan_exists_and_wins_with_the_full_score(game: Game) -> None:
+def test_a_winning_plan_exists_and_wins_with_the_full_score(game: GameRules) -> None:
     for seed in range(2):
         scene = level(game, seed)
         plan = solve(game, scene)
@@ -79,13 +79,13 @@ def test_a_winning_plan_exists_and_wins_with_the_full_score(game: Game) -> None:
 
 
 @every_game
-def test_the_same_seed_gives_the_same_level_and_other_seeds_give_others(game: Game) -> None:
+def test_the_same_seed_gives_the_same_level_and_other_seeds_give_others(game: GameRules) -> None:
     assert level(game, 3).key() == level(game, 3).key()
     assert len({level(game, seed).key() for seed in range(40)}) >= 30
 
 
 @every_game
-def test_a_step_leaves_the_scene_it_started_from_alone(game: Game) -> None:
+def test_a_step_leaves_the_scene_it_started_from_alone(game: GameRules) -> None:
     for scene, command in walk(game, 0, 15):
         before = scene.key()
         game.step(scene, command)
@@ -93,7 +93,7 @@ def test_a_step_leaves_the_scene_it_started_from_alone(game: Game) -> None:
 
 
 @every_game
-def test_new_objects_are_numbered_from_the_uuid_base_and_differences_lead_on(game: Game) -> None:
+def test_new_objects_are_numbered_from_the_uuid_base_and_differences_lead_on(game: GameRules) -> None:
     for seed in range(2):
         for scene, command in walk(game, seed, 15):
             case = record(game, scene, command, "x/1", "train")
@@ -108,7 +108,7 @@ def test_new_objects_are_numbered_from_the_uuid_base_and_differences_lead_on(gam
 
 
 @every_game
-def test_states_are_plain_json_in_which_every_thing_is_in_one_place(game: Game) -> None:
+def test_states_are_plain_json_in_which_every_thing_is_in_one_place(game: GameRules) -> None:
     for scene, _ in walk(game, 1, 25):
         state = scene.state()
         assert json.loads(json.dumps(state)) == state
@@ -120,14 +120,14 @@ def test_states_are_plain_json_in_which_every_thing_is_in_one_place(game: Game) 
 
 
 @every_game
-def test_a_scene_is_read_back_from_its_state(game: Game) -> None:
+def test_a_scene_is_read_back_from_its_state(game: GameRules) -> None:
     for scene, _ in walk(game, 2, 10):
         again = Scene.from_state(scene.state(), scene.score_json(), scene.next_uuid)
         assert again is not None and again.key() == scene.key()
 
 
 @every_game
-def test_the_score_never_falls_and_stays_within_its_bounds(game: Game) -> None:
+def test_the_score_never_falls_and_stays_within_its_bounds(game: GameRules) -> None:
     for seed in range(4):
         for scene, command in walk(game, seed, 25):
             after = game.step(scene, command).after
@@ -136,7 +136,7 @@ def test_the_score_never_falls_and_stays_within_its_bounds(game: Game) -> None:
 
 
 @every_game
-def test_what_is_no_command_is_no_step(game: Game) -> None:
+def test_what_is_no_command_is_no_step(game: GameRules) -> None:
     scene = level(game, 0)
     for nonsense in ("", "dance", "take", "take the moon (ID: 99)", "take player", "x" * 5000, "put a in b"):
         stepped = game.step(scene, nonsense)
@@ -144,7 +144,7 @@ def test_what_is_no_command_is_no_step(game: Game) -> None:
 
 
 @every_game
-def test_the_rules_tell_of_every_command_and_every_type(game: Game) -> None:
+def test_the_rules_tell_of_every_command_and_every_type(game: GameRules) -> None:
     text = " ".join(game.rules.values())
     for verb in game.verbs:
         assert verb.pattern.format("X", "Y") in text
@@ -154,7 +154,7 @@ def test_the_rules_tell_of_every_command_and_every_type(game: Game) -> None:
         assert kind.lower().removeprefix("left").removeprefix("right") in text.lower(), kind
 
 
-def exhaustive(game: Game, scene: Scene, limit: int) -> int | None:
+def exhaustive(game: GameRules, scene: Scene, limit: int) -> int | None:
     """Commands in a shortest plan over *all* commands, by a search of its own."""
     front, seen = deque([(scene, 0)]), {scene.key()}
     while front:

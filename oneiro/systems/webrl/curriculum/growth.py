@@ -65,6 +65,10 @@ class CurriculumSettings(Settings):
     """Draw from the first so many wordings of an intent; None: from all. `paraphrase` takes any."""
     band: tuple[float, float] = (0.05, 0.75)
     """What the critic must say of a task's first state, ends included."""
+    min_auc: float = Field(0.6, ge=0, le=1)
+    """The band is used where the critic's area under the ROC curve on fresh tasks is at least this; below it, what it
+    says of a task is noise.
+    """
     tries: int = Field(6, ge=1)
     """Candidates for each wanted task before the band is widened."""
     gates: Literal["all", "oracle"] = "all"

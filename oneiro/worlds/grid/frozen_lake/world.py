@@ -105,7 +105,7 @@ class FrozenLake(World):
         # Drawn even where nothing can slip, so that a member's noise does not depend on the slip rate's value.
         noise = self._slips.random()
         before = self.lake.player
-        after = int(neighbours(self.config.size)[before, slipped(chosen, noise, self.config.success_rate)])
+        after = int(neighbours(self.config.size)[before, slip(chosen, noise, self.config.success_rate)])
         self.lake = self.lake._replace(player=after)
         arrived = self.lake.arrived
         done = arrived or self.lake.fallen
@@ -221,7 +221,7 @@ def neighbours(size: int) -> NDArray[np.int64]:
     return np.stack(table, axis=1)
 
 
-def slipped(chosen: int, noise: float, success_rate: float) -> int:
+def slip(chosen: int, noise: float, success_rate: float) -> int:
     """The direction really taken, for `noise` uniform in [0, 1)."""
     if noise < success_rate:
         return chosen
@@ -259,3 +259,58 @@ def path_length(holes: NDArray[np.bool_], size: int, start: int, goal: int) -> i
         seen[frontier] = True
         length += 1
     return length if seen[goal] else None
+
+
+class TargetLake(FrozenLake):
+    """Another goal on the same lake: success is to stand on the level's `target`, an ice cell. The dynamics are the old
+    ones, the old goal still ends an episode, now in vain, and nothing in the picture shows the new one.
+    """
+
+    name: ClassVar[str] = "frozen-lake-target"
+    target: int = -1
+    """-1: no other cell can be reached, and the level has no target."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        observation, info = super().reset(seed=seed, options=options)
+        cells = [cell for cell in range(self.lake.size**2) if self._chance(cell) > 0]
+        rng = generator("frozen-lake", "target", self.seed)
+        self.target = cells[int(rng.integers(len(cells)))] if cells else -1
+        return observation, {**info, "optimum": None, "target": self.target}
+
+    def step(self, action: str) -> Step:
+        if self.over:
+            return self.ended(success=self.lake.player == self.target)
+        state, _, terminated, truncated, info = super().step(action)
+        reached = self.lake.player == self.target
+        self.over = self.over or reached
+        return state, float(reached), terminated or reached, truncated and not reached, {**info, "success": reached}
+
+    def ceiling(self) -> float:
+        return self._chance(self.target) if self.target >= 0 else 0.0
+
+    @property
+    def has_oracle(self) -> bool:
+        return False
+
+    def _chance(self, target: int) -> float:
+        """The best chance to come from here to a cell that is neither this one, nor a hole, nor the old goal."""
+        lake = self.lake
+        if target in (lake.player, lake.goal) or target in lake.holes:
+            return 0.0
+        other = Lake(lake.size, lake.holes | {lake.goal}, target, lake.player)
+        return float(success_values(other, self.config.success_rate, self.remaining)[-1, lake.player])
+
+
+def has_target(world: TargetLake, seed: int) -> bool:
+    """Whether the evaluation level of a seed has a target."""
+    world.reset(seed=seed, options={"split": "eval"})
+    return world.target >= 0
+
+
+def best_possible(world: FrozenLake, seeds: list[int]) -> list[float]:
+    """The best chance of success on evaluation levels."""
+    chances = []
+    for seed in seeds:
+        world.reset(seed=seed, options={"split": "eval"})
+        chances.append(float(np.clip(world.ceiling(), 0, 1)))
+    return chances

@@ -50,7 +50,7 @@ def text(room: Room, glyphs: SokobanGlyphs) -> str:
     return draw_cells(codes(room), room.width, glyphs)
 
 
-def spaced(room: Room, glyphs: SokobanGlyphs) -> str:
+def write_spaced(room: Room, glyphs: SokobanGlyphs) -> str:
     """The grid with a space between cells: one token a cell for small tokenizers."""
     return draw_cells(codes(room), room.width, glyphs, " ")
 
@@ -99,12 +99,12 @@ View = Callable[[Room, SokobanGlyphs], str]
 
 VIEWS: dict[str, View] = {
     "text": text,
-    "spaced": spaced,
+    "spaced": write_spaced,
     "coordinates": coordinates,
     "grid+coordinates": stack_views(text, coordinates),
-    "spaced+coordinates": stack_views(spaced, coordinates),
+    "spaced+coordinates": stack_views(write_spaced, coordinates),
     "grid+wrong-coordinates": stack_views(text, wrong_coordinates),
-    "spaced+wrong-coordinates": stack_views(spaced, wrong_coordinates),
+    "spaced+wrong-coordinates": stack_views(write_spaced, wrong_coordinates),
     "coord": coord,
     "grid_coord": grid_coord,
 }

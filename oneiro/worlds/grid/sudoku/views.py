@@ -25,7 +25,7 @@ def text(board: Board) -> str:
     return "".join(f"| {_row(row)} " for row in board.rows)
 
 
-def spaced(board: Board) -> str:
+def write_spaced(board: Board) -> str:
     """One line a row, a space between cells."""
     return "\n".join(_row(row) for row in board.rows)
 
@@ -51,12 +51,12 @@ View = Callable[[Board], str]
 
 VIEWS: dict[str, View] = {
     "text": text,
-    "spaced": spaced,
+    "spaced": write_spaced,
     "coordinates": coordinates,
     "grid+coordinates": stack_views(text, coordinates),
-    "spaced+coordinates": stack_views(spaced, coordinates),
+    "spaced+coordinates": stack_views(write_spaced, coordinates),
     "grid+wrong-coordinates": stack_views(text, wrong_coordinates),
-    "spaced+wrong-coordinates": stack_views(spaced, wrong_coordinates),
+    "spaced+wrong-coordinates": stack_views(write_spaced, wrong_coordinates),
 }
 
 

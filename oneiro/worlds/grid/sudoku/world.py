@@ -81,7 +81,7 @@ class Sudoku(World):
         if move is None:
             return self.outcome(0.0, valid=False, effective=False)
         before = self.board.cells
-        if self._allowed(before, move):
+        if self._is_allowed(before, move):
             self.board = Board(self.board.size, write_digit(before, move))
         solved = self.board.cells == self.puzzle.solution
         return self.outcome(float(solved), done=solved, success=solved, effective=self.board.cells != before)
@@ -126,7 +126,7 @@ class Sudoku(World):
         row, column = divmod(move[0], self.board.size)
         return f"{row + 1},{column + 1},{move[1]}"
 
-    def _allowed(self, cells: tuple[int, ...], move: Move) -> bool:
+    def _is_allowed(self, cells: tuple[int, ...], move: Move) -> bool:
         cell, digit = move
         return not self.puzzle.givens[cell] and all(cells[peer] != digit for peer in peers(self.board.size)[cell])
 
@@ -141,7 +141,7 @@ class Sudoku(World):
         best: list[Move] | None = None
         while queue and len(seen) < DETOURS:
             cells, moves = queue.popleft()
-            cells, moves = self._settled(cells, moves)
+            cells, moves = self._settle(cells, moves)
             if cells == self.puzzle.solution:
                 if best is None or len(moves) < len(best):
                     best = moves
@@ -153,7 +153,7 @@ class Sudoku(World):
                     queue.append((after, [*moves, move]))
         return best
 
-    def _settled(self, cells: tuple[int, ...], moves: list[Move]) -> tuple[tuple[int, ...], list[Move]]:
+    def _settle(self, cells: tuple[int, ...], moves: list[Move]) -> tuple[tuple[int, ...], list[Move]]:
         """The board after every right digit that can be written has been."""
         moves = list(moves)
         wrong = [cell for cell, digit in enumerate(cells) if digit != self.puzzle.solution[cell]]
@@ -162,7 +162,7 @@ class Sudoku(World):
             settled = False
             for cell in wrong:
                 move = (cell, self.puzzle.solution[cell])
-                if cells[cell] != move[1] and self._allowed(cells, move):
+                if cells[cell] != move[1] and self._is_allowed(cells, move):
                     cells, settled = write_digit(cells, move), True
                     moves.append(move)
         return cells, moves
@@ -172,7 +172,7 @@ class Sudoku(World):
         for cell, digit in enumerate(cells):
             if digit and digit != self.puzzle.solution[cell]:
                 for other in range(1, self.board.size + 1):
-                    if other != digit and self._allowed(cells, (cell, other)):
+                    if other != digit and self._is_allowed(cells, (cell, other)):
                         yield cell, other
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oneiro.runtime.errors import OneiroError, nearest
-from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.game import GameRules
 from oneiro.worlds.textgame.games.bake_bread import BakeBread
 from oneiro.worlds.textgame.games.balance_scale import BalanceScale
 from oneiro.worlds.textgame.games.brew_tea import BrewTea
@@ -16,7 +16,7 @@ from oneiro.worlds.textgame.games.mix_paint import MixPaint
 from oneiro.worlds.textgame.games.open_chest import OpenChest
 from oneiro.worlds.textgame.games.roast_marshmallow import RoastMarshmallow
 
-GAMES: dict[str, Game] = {
+GAMES: dict[str, GameRules] = {
     game.name: game
     for game in (
         BakeBread(),
@@ -35,7 +35,7 @@ GAMES: dict[str, Game] = {
 """Every game by its name."""
 
 
-def game_named(name: str) -> Game:
+def game_named(name: str) -> GameRules:
     if name not in GAMES:
         raise OneiroError(f"no text game is called '{name}'{nearest(name, GAMES)}")
     return GAMES[name]

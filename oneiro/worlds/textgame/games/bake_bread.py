@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from oneiro.worlds.textgame.clutter import Spec, clutter, one_of, place
-from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.game import GameRules
 from oneiro.worlds.textgame.scene import Scene, Thing
 from oneiro.worlds.textgame.verbs import Verb
 
@@ -30,7 +30,7 @@ def _mix(scene: Scene, bowl: Thing) -> str:
     return "You knead it all to a dough."
 
 
-class BakeBread(Game):
+class BakeBread(GameRules):
     name = "bake-bread"
     task = "Your task is to bake bread and take it out of the oven before it burns."
     max_score = 3
@@ -97,7 +97,7 @@ Bread: each time it is baked, extra rises by 1. When extra reaches {BURNS_AFTER}
         bread = scene.of_type("Bread")
         if any(loaf["isBurnt"] for loaf in bread):
             return scene.score, True, False
-        if any(scene.carried(loaf) for loaf in bread):
+        if any(scene.is_carried(loaf) for loaf in bread):
             return 3, True, True
         made = 2 if bread else int(bool(scene.of_type("Dough")))
         return max(scene.score, made), False, False

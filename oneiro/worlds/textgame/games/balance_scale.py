@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from oneiro.worlds.textgame.clutter import Spec, clutter, place, some_of
-from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.game import GameRules
 from oneiro.worlds.textgame.scene import Scene, Thing
 
 COLOURS = ("grey", "white", "black", "red", "green", "yellow")
@@ -15,7 +15,7 @@ def _load(scene: Scene, pan: Thing) -> int:
     return sum(thing["weight"] for thing in scene.inside(pan) if thing["weight"])
 
 
-class BalanceScale(Game):
+class BalanceScale(GameRules):
     name = "balance-scale"
     task = "Your task is to make the scale level with something in both pans."
     max_score = 2

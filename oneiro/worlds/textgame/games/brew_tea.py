@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from oneiro.worlds.textgame.clutter import Spec, clutter, one_of, place
-from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.game import GameRules
 from oneiro.worlds.textgame.scene import Scene, Thing
 from oneiro.worlds.textgame.verbs import Verb
 
@@ -21,7 +21,7 @@ def _water(scene: Scene, vessel: Thing) -> Thing | None:
 def _can_fill(scene: Scene, vessel: Thing, sink: Thing) -> str:
     if vessel.type not in VESSELS or sink.type != "Sink":
         return "That does not work."
-    if not scene.carried(vessel):
+    if not scene.is_carried(vessel):
         return f"You do not carry the {vessel.name}."
     return f"The {vessel.name} is not empty." if _water(scene, vessel) else ""
 
@@ -34,7 +34,7 @@ def _fill(scene: Scene, vessel: Thing, sink: Thing) -> str:
 def _can_pour(scene: Scene, vessel: Thing, target: Thing) -> str:
     if vessel.type not in VESSELS or target.type not in (*VESSELS, "Sink"):
         return "That does not work."
-    if not scene.carried(vessel):
+    if not scene.is_carried(vessel):
         return f"You do not carry the {vessel.name}."
     if not _water(scene, vessel):
         return f"There is no water in the {vessel.name}."
@@ -51,7 +51,7 @@ def _pour(scene: Scene, vessel: Thing, target: Thing) -> str:
     return f"You pour the water into the {target.name}."
 
 
-class BrewTea(Game):
+class BrewTea(GameRules):
     name = "brew-tea"
     task = "Your task is to brew a cup of tea."
     max_score = 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from oneiro.worlds.textgame.clutter import Spec, clutter, one_of, place, some_of
-from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.game import GameRules
 from oneiro.worlds.textgame.scene import Scene, Thing
 from oneiro.worlds.textgame.verbs import Verb
 
@@ -16,7 +16,7 @@ COINS = {5: "nickel", 10: "dime", 25: "quarter"}
 def _can_insert(scene: Scene, coin: Thing, machine: Thing) -> str:
     if coin.type != "Coin" or machine.type != "Machine":
         return "That does not work."
-    return "" if scene.carried(coin) else f"You do not carry the {coin.name}."
+    return "" if scene.is_carried(coin) else f"You do not carry the {coin.name}."
 
 
 def _insert(scene: Scene, coin: Thing, machine: Thing) -> str:
@@ -37,7 +37,7 @@ def _press(scene: Scene, button: Thing) -> str:
     return f"The machine drops {button['sells']} into the hatch."
 
 
-class BuySnack(Game):
+class BuySnack(GameRules):
     name = "buy-snack"
     task = "Your task is to buy the snack that the note asks for and hold it in your hands."
     max_score = 2
@@ -97,7 +97,7 @@ Coin: value is what it is worth. Purse: isOpenable; what is in it is out of reac
     def count(self, scene: Scene) -> tuple[int, bool, bool]:
         wanted, credit = scene.the("Note")["wanted"], scene.the("Machine")["credit"]
         bought = [snack for snack in scene.of_type("Snack") if snack.noun == wanted]
-        if any(scene.carried(snack) for snack in bought):
+        if any(scene.is_carried(snack) for snack in bought):
             return 2, True, True
         price = next(button["price"] for button in scene.of_type("Button") if button["sells"] == wanted)
         return max(scene.score, int(bool(bought) or credit >= price)), False, False

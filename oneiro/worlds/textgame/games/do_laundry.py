@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from oneiro.worlds.textgame.clutter import Spec, clutter, one_of, place
-from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.game import GameRules
 from oneiro.worlds.textgame.scene import Scene, Thing
 from oneiro.worlds.textgame.verbs import Verb, can_turn_on
 
@@ -16,7 +16,7 @@ SOAKED = 2
 def _can_add(scene: Scene, soap: Thing, machine: Thing) -> str:
     if soap.type != "Soap" or machine.type != "Washer":
         return "That does not work."
-    if not scene.carried(soap):
+    if not scene.is_carried(soap):
         return f"You do not carry the {soap.name}."
     return f"There is soap in the {machine.name} already." if machine["hasSoap"] else ""
 
@@ -43,7 +43,7 @@ def _start(scene: Scene, thing: Thing) -> str:
     return f"You turn on the {thing.name}."
 
 
-class DoLaundry(Game):
+class DoLaundry(GameRules):
     name = "do-laundry"
     task = "Your task is to get the dirty laundry clean and dry."
     max_score = 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from oneiro.worlds.textgame.clutter import Spec, clutter, one_of, place
-from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.game import GameRules
 from oneiro.worlds.textgame.scene import Scene, Thing
 from oneiro.worlds.textgame.verbs import Verb
 
@@ -20,10 +20,10 @@ def _can_fill(scene: Scene, thing: Thing, source: Thing) -> str:
     if (thing.type, source.type) not in (("Pot", "SoilBag"), ("WateringCan", "Barrel")):
         return "That does not work."
     if thing.type == "Pot":
-        if not scene.carried(source):
+        if not scene.is_carried(source):
             return f"You do not carry the {source.name}."
         return f"There is soil in the {thing.name} already." if thing["hasSoil"] else ""
-    return "" if scene.carried(thing) else f"You do not carry the {thing.name}."
+    return "" if scene.is_carried(thing) else f"You do not carry the {thing.name}."
 
 
 def _fill(scene: Scene, thing: Thing, source: Thing) -> str:
@@ -38,7 +38,7 @@ def _fill(scene: Scene, thing: Thing, source: Thing) -> str:
 def _can_water(scene: Scene, pot: Thing, can: Thing) -> str:
     if pot.type != "Pot" or can.type != "WateringCan":
         return "That does not work."
-    if not scene.carried(can):
+    if not scene.is_carried(can):
         return f"You do not carry the {can.name}."
     return "" if can["water"] else f"The {can.name} is empty."
 
@@ -49,7 +49,7 @@ def _water(scene: Scene, pot: Thing, can: Thing) -> str:
     return f"You water the {pot.name}."
 
 
-class GrowBeans(Game):
+class GrowBeans(GameRules):
     name = "grow-beans"
     task = "Your task is to grow a bean plant and hold its beans in your hands."
     max_score = 3
@@ -113,7 +113,7 @@ SoilBag: enough soil for one pot. Barrel: never empty. Beans: isMoveable.
             scene.add("beans", "Beans", pot, isMoveable=True)
 
     def count(self, scene: Scene) -> tuple[int, bool, bool]:
-        if any(scene.carried(beans) for beans in scene.of_type("Beans")):
+        if any(scene.is_carried(beans) for beans in scene.of_type("Beans")):
             return 3, True, True
         grown = 2 if scene.of_type("BeanPlant") else int(bool(scene.of_type("Sprout")))
         return max(scene.score, grown), False, False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from oneiro.worlds.textgame.clutter import clutter, place, some_of
-from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.game import GameRules
 from oneiro.worlds.textgame.scene import Scene, Thing
 from oneiro.worlds.textgame.verbs import Verb
 
@@ -46,7 +46,7 @@ def _disconnect(scene: Scene, first: Thing, second: Thing) -> str:
     return f"You disconnect the {first.name} from the {second.name}."
 
 
-class LightBulb(Game):
+class LightBulb(GameRules):
     name = "light-bulb"
     task = "Your task is to make the light bulb shine."
     max_score = 1
@@ -97,9 +97,9 @@ Drawer: isOpenable; what is in it is out of reach while it is closed.
 
     def tick(self, scene: Scene) -> None:
         bulb = scene.the("Bulb")
-        bulb["isLit"] = self._closed(scene, bulb)
+        bulb["isLit"] = self._is_closed(scene, bulb)
 
-    def _closed(self, scene: Scene, bulb: Thing) -> bool:
+    def _is_closed(self, scene: Scene, bulb: Thing) -> bool:
         """Follow the parts from the bulb on; with two ends each there is only one way to go."""
         named = {thing.name: thing for thing in scene.things.values() if _electrical(thing)}
         before, here, powered = bulb, bulb, False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from oneiro.worlds.textgame.clutter import Spec, clutter, one_of, place
-from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.game import GameRules
 from oneiro.worlds.textgame.scene import Scene, Thing
 from oneiro.worlds.textgame.verbs import Verb
 
@@ -16,7 +16,7 @@ VESSELS = ("Tray", "Glass")
 def _can_fill(scene: Scene, tray: Thing, tap: Thing) -> str:
     if tray.type not in VESSELS or tap.type != "Tap":
         return "That does not work."
-    if not scene.carried(tray):
+    if not scene.is_carried(tray):
         return f"You do not carry the {tray.name}."
     return f"The {tray.name} is not empty." if tray.contains else ""
 
@@ -26,7 +26,7 @@ def _fill(scene: Scene, tray: Thing, tap: Thing) -> str:
     return f"You fill the {tray.name} with water."
 
 
-class MakeIce(Game):
+class MakeIce(GameRules):
     name = "make-ice"
     task = "Your task is to put ice in the glass."
     max_score = 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from oneiro.worlds.textgame.clutter import Spec, clutter, one_of, place
-from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.game import GameRules
 from oneiro.worlds.textgame.scene import Scene, Thing
 from oneiro.worlds.textgame.verbs import Verb
 
@@ -45,7 +45,7 @@ def _mix(scene: Scene, first: Thing, second: Thing) -> str:
 def _can_paint(scene: Scene, canvas: Thing, paint: Thing) -> str:
     if canvas.type != "Canvas" or paint.type != "Paint":
         return "That does not work."
-    return "" if scene.carried(scene.the("Brush")) else "You carry no brush."
+    return "" if scene.is_carried(scene.the("Brush")) else "You carry no brush."
 
 
 def _paint(scene: Scene, canvas: Thing, paint: Thing) -> str:
@@ -54,7 +54,7 @@ def _paint(scene: Scene, canvas: Thing, paint: Thing) -> str:
     return f"The {canvas.name} is {canvas['colour']} now."
 
 
-class MixPaint(Game):
+class MixPaint(GameRules):
     name = "mix-paint"
     task = "Your task is to paint the canvas in the colour that the note asks for."
     max_score = 2

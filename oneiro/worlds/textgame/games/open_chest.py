@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from oneiro.worlds.textgame.clutter import clutter, one_of, place, some_of
-from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.game import GameRules
 from oneiro.worlds.textgame.scene import AGENT, Scene, Thing
 from oneiro.worlds.textgame.verbs import Verb, can_open
 
@@ -71,7 +71,7 @@ def _close(scene: Scene, thing: Thing) -> str:
 def _can_unlock(scene: Scene, thing: Thing, key: Thing) -> str:
     if not thing["isLocked"] or key.type != "Key":
         return "That does not work."
-    if not scene.carried(key):
+    if not scene.is_carried(key):
         return f"You do not carry the {key.name}."
     return "" if key["colour"] == thing["colour"] else "The key does not fit."
 
@@ -81,7 +81,7 @@ def _unlock(scene: Scene, thing: Thing, key: Thing) -> str:
     return f"You unlock the {thing.name}."
 
 
-class OpenChest(Game):
+class OpenChest(GameRules):
     name = "open-chest"
     task = "Your task is to find the gem and hold it in your hands."
     max_score = 3
@@ -151,11 +151,11 @@ Holder: isContainer and isOpenable; what is in it is out of reach while it is cl
 
     def count(self, scene: Scene) -> tuple[int, bool, bool]:
         chest, gem = scene.the("Chest"), scene.the("Gem")
-        if scene.carried(gem):
+        if scene.is_carried(gem):
             return 3, True, True
         if not chest["isLocked"]:
             return 2, False, False
-        fits = any(scene.carried(key) and key["colour"] == chest["colour"] for key in scene.of_type("Key"))
+        fits = any(scene.is_carried(key) and key["colour"] == chest["colour"] for key in scene.of_type("Key"))
         return max(scene.score, int(fits)), False, False
 
     def useful(self, scene: Scene) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from oneiro.worlds.textgame.clutter import Spec, clutter, one_of, place
-from oneiro.worlds.textgame.game import Game
+from oneiro.worlds.textgame.game import GameRules
 from oneiro.worlds.textgame.scene import Scene, Thing
 from oneiro.worlds.textgame.verbs import Verb
 
@@ -16,7 +16,7 @@ GOLDEN = 2
 def _can_chop(scene: Scene, trunk: Thing, axe: Thing) -> str:
     if trunk.type != "Trunk" or axe.type != "Axe":
         return "That does not work."
-    return "" if scene.carried(axe) else f"You do not carry the {axe.name}."
+    return "" if scene.is_carried(axe) else f"You do not carry the {axe.name}."
 
 
 def _chop(scene: Scene, trunk: Thing, axe: Thing) -> str:
@@ -30,7 +30,7 @@ def _chop(scene: Scene, trunk: Thing, axe: Thing) -> str:
 def _can_light(scene: Scene, pit: Thing, matches: Thing) -> str:
     if pit.type != "FirePit" or matches.type != "Matches":
         return "That does not work."
-    if not scene.carried(matches):
+    if not scene.is_carried(matches):
         return f"You do not carry the {matches.name}."
     if pit["isBurning"]:
         return f"The {pit.name} is burning already."
@@ -48,7 +48,7 @@ def _light(scene: Scene, pit: Thing, matches: Thing) -> str:
 def _can_roast(scene: Scene, food: Thing, pit: Thing) -> str:
     if food.type != "Marshmallow" or pit.type != "FirePit":
         return "That does not work."
-    if not scene.carried(food):
+    if not scene.is_carried(food):
         return f"You do not carry the {food.name}."
     return "" if pit["isBurning"] else f"The {pit.name} is not burning."
 
@@ -61,7 +61,7 @@ def _roast(scene: Scene, food: Thing, pit: Thing) -> str:
 def _can_eat(scene: Scene, food: Thing) -> str:
     if food.type != "Marshmallow":
         return "That does not work."
-    if not scene.carried(food):
+    if not scene.is_carried(food):
         return f"You do not carry the {food.name}."
     return "" if food["roasted"] == GOLDEN else f"The {food.name} is not golden."
 
@@ -71,7 +71,7 @@ def _eat(scene: Scene, food: Thing) -> str:
     return "It is delicious."
 
 
-class RoastMarshmallow(Game):
+class RoastMarshmallow(GameRules):
     name = "roast-marshmallow"
     task = "Your task is to eat a golden marshmallow."
     max_score = 3

@@ -1,0 +1,53 @@
+"""RLVR's recipe for drawn physics: every setting."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field, field_validator
+
+from oneiro.recipe import Settings
+from oneiro.sampling.settings import SamplingSettings
+from oneiro.tasks.recipe import AnsweringRecipe, OnTheWay
+from oneiro.tasks.rules.physics import PhysicsPredictorConfig
+
+
+class PhysicsDataSettings(Settings):
+    """How much of the drawn family is seen."""
+
+    context: tuple[int, ...] = (0, 4, 8, 16)
+    """Steps of the same physics that a prompt may show, four from one room."""
+    test_physics: int = Field(64, ge=2)
+    """Rules of the test: words and pairs of twists that training never has. Intervals are over these."""
+    queries: int = Field(4, ge=1)
+    """Questions about each of them, each with a context of its own."""
+    lookup: int = Field(20_000, ge=1)
+    """Training steps that the lookups remember."""
+
+    @field_validator("context")
+    @classmethod
+    def _whole_rooms(cls, steps: tuple[int, ...]) -> tuple[int, ...]:
+        if len(steps) < 2 or any(count < 0 or count % 4 for count in steps) or list(steps) != sorted(set(steps)):
+            raise ValueError("give two or more rising multiples of 4: a room of the context shows four steps")
+        return steps
+
+
+class PhysicsEvaluationSettings(OnTheWay):
+    """Greedy answers."""
+
+    eval_subset: int = Field(96, ge=1)
+    """Validation cases of an evaluation on the way."""
+
+
+class PhysicsRecipe(AnsweringRecipe):
+    """Everything RLVR on drawn physics does, in order."""
+
+    task_class: ClassVar[str] = "oneiro.tasks.rules.physics_task:PhysicsTask"
+    task: PhysicsPredictorConfig = PhysicsPredictorConfig()
+    data: PhysicsDataSettings = PhysicsDataSettings()
+    sampling: SamplingSettings = SamplingSettings(max_tokens=4)
+    full_share: float = Field(0.6, ge=0, le=1)
+    """Of the prompts that SFT and RL learn from, those with the longest context; the others have any."""
+    simple_share: float = Field(0.6, ge=0, le=1)
+    """Of the rules that training draws, those with one twist or none: what a word does is plainer there."""
+    evaluation: PhysicsEvaluationSettings = PhysicsEvaluationSettings()  # type: ignore[assignment]

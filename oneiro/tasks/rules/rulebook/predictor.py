@@ -1,0 +1,180 @@
+"""Rulebook games as a prediction task: given rules, objects and an action, which properties change?
+
+predictor = RulebookPredictor(RulebookPredictorConfig(context="rules"))
+messages = predictor.prompt(case)
+predictor.reward("mib.heat 4; tok.open yes", case).value
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from oneiro.tasks.base import Flaw, Malformed, Messages, Predictor, Reward
+from oneiro.tasks.rules.rulebook.cases import Observed, RuleCase, edits, obey, with_wrong_rules
+from oneiro.tasks.rules.rulebook.lookup import PromptLookup, TextLookup, VerbLookup
+from oneiro.tasks.textgame.parse import Prediction
+from oneiro.tasks.textgame.score import EXACT_SHARE, AnswerOutcome, AskedStep, judge
+from oneiro.worlds.rules.rulebook.drawing import Game
+from oneiro.worlds.rules.rulebook.language import Things, Value, write
+
+Context = Literal["rules", "examples", "both", "none"]
+NOTHING = "nothing"
+"""The answer where nothing changes."""
+MAX_ANSWER_CHARS = 2000  # nine objects with four properties each, all changed, have 700
+MAX_EDITS = 64
+ASKED = "Do: "
+"""What the question begins with; everything before it is the same for all actions of a scene. One line break stands
+before it: tokenizers join two of them at the end of a text and not within one."""
+_EDIT = re.compile(r"([a-z]{1,12})\.([a-z]{1,12}) ([a-z]{1,12}|[0-9])")
+
+
+class RulebookPredictorConfig(BaseModel):
+    """What the prompt holds and how answers are rewarded."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    context: Context = "rules"
+    """What is known of the game: its rules, steps that were observed in it, both, or neither."""
+    examples: int = Field(8, ge=1, le=32)
+    """Observed steps, where the context has them; each verb in its turn."""
+    focus: bool = False
+    """Repeat the objects that the action names beside it: a small model need not look for them."""
+    reward: Literal["binary", "shaped"] = "shaped"
+    """1 for an exact answer; or half of that and half the overlap of true and claimed changes."""
+
+    @property
+    def observed(self) -> int:
+        return self.examples if self.context in ("examples", "both") else 0
+
+
+class RulebookPredictor(Predictor[RuleCase, Messages, str, Prediction]):
+    """The prediction task over rulebook games. An answer names the properties that change, and nothing else."""
+
+    name: ClassVar[str] = "rulebook"
+    Config: ClassVar[type[RulebookPredictorConfig]] = RulebookPredictorConfig
+
+    def __init__(self, config: RulebookPredictorConfig | None = None) -> None:
+        self.config = config if config is not None else RulebookPredictorConfig()
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        return 0.0, 1.0
+
+    def prompt(self, case: RuleCase) -> Messages:
+        """One user message: the context, the objects before the step, the action."""
+        config, game = self.config, case.game
+        parts = []
+        if config.context in ("rules", "both"):
+            parts.append(f"Rules:\n{case.shown or game.book}")
+        if config.observed:
+            seen = "\n".join(describe_step(game, one) for one in case.examples[: config.observed])
+            parts.append(f"Seen:\n{seen}")
+        rows = "\n".join(game.describe(case.things, place) for place in range(len(case.things)))
+        focus = "".join(f"\n{game.describe(case.things, place)}" for place in case.chosen) if config.focus else ""
+        # The clock's rules apply in steps whose number three divides: the number of this step, not of those taken.
+        parts.append(f"Step {case.clock + 1}:\n{rows}\n{ASKED}{case.action}{focus}")
+        return [{"role": "user", "content": "\n\n".join(parts)}]
+
+    def target(self, case: RuleCase) -> str:
+        """The true changes, in the order in which rules make them."""
+        changes = edits(case.things, case.outcome.things)
+        order = {(firing.thing, firing.property): place for place, firing in enumerate(case.outcome.firings)}
+        return self.write(case, {place: changes[place] for place in sorted(changes, key=lambda place: order[place])})
+
+    def write(self, case: RuleCase, changes: dict[tuple[int, int], str]) -> str:
+        return write_edits(case.game, changes)
+
+    def parse(self, text: str, case: RuleCase) -> Prediction | Malformed:
+        things = self.read(text, case)
+        return things if isinstance(things, Malformed) else Prediction(case.game.state(things), None)
+
+    def read(self, text: str, case: RuleCase) -> Things | Malformed:
+        """The objects after the step, as an answer claims."""
+        text = text.strip()
+        if not text:
+            return Malformed(Flaw.EMPTY)
+        if text == NOTHING:
+            return case.things
+        items = text.split(";") if len(text) <= MAX_ANSWER_CHARS else []
+        if not 0 < len(items) <= MAX_EDITS:
+            return Malformed(Flaw.BROKEN, "too long for an answer")
+        places, names = case.game.book.places, case.game.objects
+        claimed: dict[tuple[int, int], Value] = {}
+        for item in items:
+            match = _EDIT.fullmatch(item.strip())
+            if match is None or match[1] not in names or match[2] not in places:
+                return Malformed(Flaw.SHAPE, f"no object and property reads '{item.strip()[:40]}'")
+            at = names.index(match[1]), places[match[2]]
+            values = [value for value in case.game.book.properties[at[1]].values if write(value) == match[3]]
+            if not values:
+                return Malformed(Flaw.SHAPE, f"'{match[3]}' is no value of '{match[2]}'")
+            if claimed.setdefault(at, values[0]) != values[0]:
+                return Malformed(Flaw.CONFLICT, f"{match[1]}.{match[2]} is given twice")
+        return tuple(
+            tuple(claimed.get((thing, place), old) for place, old in enumerate(row))
+            for thing, row in enumerate(case.things)
+        )
+
+    def judge(self, text: str, case: RuleCase) -> AnswerOutcome:
+        """The strict comparison with the truth, by the scorer of the text games."""
+        game = case.game
+        asked = AskedStep(game.state(case.things), game.state(case.outcome.things))
+        return judge(asked, self.parse(text, case))
+
+    def reward(self, text: str, case: RuleCase) -> Reward:
+        outcome = self.judge(text, case)
+        if self.config.reward == "binary":
+            return Reward(float(outcome.exact), {"exact": float(outcome.exact)})
+        exact = EXACT_SHARE * outcome.exact
+        return Reward(outcome.shaped, {"exact": exact, "overlap": outcome.shaped - exact})
+
+    def metrics(self, text: str, case: RuleCase) -> dict[str, float]:
+        outcome = self.judge(text, case)
+        return {"exact": float(outcome.exact), "overlap": outcome.overlap, "parsed": float(outcome.flaw is None)}
+
+    def baselines(self, train: Sequence[RuleCase] = ()) -> dict[str, Callable[[RuleCase], str]]:
+        """Nothing changes, three lookups, the rules of another game carried out, and the truth."""
+        answers: dict[str, Callable[[RuleCase], str]] = {"no change": lambda case: NOTHING}
+        if len(train):
+            text, verb = TextLookup(train, self.shown), VerbLookup(train)
+            answers["lookup, whole text"] = lambda case: self.write(case, text(case))
+            answers["lookup, same verb"] = lambda case: self.write(case, verb(case))
+        if self.config.observed:
+            inside = PromptLookup(self.config.observed)
+            answers["lookup, in the prompt"] = lambda case: self.write(case, inside(case))
+        answers["another game's rules, carried out"] = self.misled
+        return {**answers, "perfect": self.target}
+
+    def shown(self, case: RuleCase) -> str:
+        return self.prompt(case)[0]["content"]
+
+    def misled(self, case: RuleCase) -> str:
+        """The answer that another game's rules give."""
+        book = with_wrong_rules(case, 0).shown
+        assert book is not None
+        return self.write(case, edits(case.things, obey(case, book).things))
+
+
+def write_edits(game: Game, changes: dict[tuple[int, int], str]) -> str:
+    """Changes as a model is to answer them."""
+    names, kinds = game.objects, game.book.properties
+    listed = [f"{names[thing]}.{kinds[place].name} {value}" for (thing, place), value in changes.items()]
+    return "; ".join(listed) or NOTHING
+
+
+def describe_step(game: Game, one: Observed) -> str:
+    """A step that was seen: the objects it names and those it changes, and what changed."""
+    understood, changes = game.understand(one.action), edits(one.things, one.after)
+    shown = dict.fromkeys([*(understood[1] if understood else ()), *(thing for thing, _ in changes)])
+    rows = "; ".join(game.describe(one.things, place) for place in shown)
+    return f"{rows}. {one.clock + 1}: {one.action} -> {write_edits(game, changes)}"
+
+
+def cut(prompt: str) -> tuple[str, str]:
+    """A prompt as the part that all actions of a scene share, and the rest."""
+    at = prompt.rfind(ASKED)
+    return prompt[:at], prompt[at:]
