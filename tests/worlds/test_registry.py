@@ -20,7 +20,7 @@ from oneiro.worlds import World, make, names
 from oneiro.worlds.base import ResetNeeded
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake
 from oneiro.worlds.grid.vector import make_batch
-from oneiro.worlds.registry import WORLDS, config_for, names, register, world_class
+from oneiro.worlds.registry import WORLDS, config_for, register, world_class
 
 
 def test_settings_override_the_variant_and_the_variant_the_defaults() -> None:
