@@ -1,4 +1,4 @@
-"""models, merge, check-model: bring weights to this machine, and hand them on as one folder."""
+"""models, merge, push, check-model: bring weights to this machine, and hand them on as one folder."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ def offer(app: typer.Typer) -> None:
     group.command("get")(get)
     app.add_typer(group, name="models")
     app.command()(merge)
+    app.command()(push)
     app.command("check-model")(check_model)
 
 
@@ -91,6 +92,31 @@ def merge(
     from oneiro.models.language import merge as merge_
 
     typer.echo(merge_(source, target))
+
+
+def push(
+    source: Annotated[Path, typer.Argument(metavar="RUN", help="A run, or one of its checkpoints.")],
+    repository: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="A model repository, made if need be.")],
+    row: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The row of the report's tables that is about this model.")
+    ] = None,
+    private: Annotated[bool, typer.Option("--private", help="If the repository is made: for you alone.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the repository there, and upload nothing.")
+    ] = None,
+) -> None:
+    """Upload a model to the Hugging Face Hub: weights, recipe, report, and a card with the measured numbers.
+
+    \b
+    oneiro push runs/lake/checkpoints/rl-spa me/lake
+    oneiro push runs/lake/checkpoints/rl-spa me/lake --out lake-repository
+    """
+    from oneiro.adapters import hub
+
+    if out is not None:
+        typer.echo(hub.prepare(source, repository, out, row=row))
+    else:
+        typer.echo(hub.push(source, repository, row=row, private=private))
 
 
 def check_model(

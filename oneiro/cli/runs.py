@@ -167,10 +167,12 @@ def report(
 
 def episodes(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The Parquet file to write.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="FILE.parquet, or FILE.eval for Inspect AI.")],
     stage: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this stage; may be repeated.")] = None,
 ) -> None:
     """Write the episodes of a run as one Parquet file, a row for each: prompts, replies, actions, rewards.
+
+    With --out FILE.eval: the episodes of one stage as a log of Inspect AI (pip install inspect-ai).
 
     \b
     oneiro episodes runs/lake --out episodes.parquet
@@ -181,6 +183,20 @@ def episodes(
 
     if reason := "it is a folder" if out.is_dir() else unwritable(out):
         raise OneiroError(f"cannot write --out {out}: {reason}; choose another place")
+    if out.suffix == ".eval":
+        return _episodes_to_eval(run, out, stage or [])
     count, columns = episodes_to_parquet(run, out, stage or ())
     typer.echo(f"{out}: {count:,} episodes with {', '.join(columns)}")
     typer.echo(f'next: datasets.load_dataset("parquet", data_files="{out}")')
+
+
+def _episodes_to_eval(run: Path, out: Path, stages: list[str]) -> None:
+    if len(stages) > 1:
+        raise OneiroError("a log of Inspect AI has one stage; give --stage once")
+    try:
+        from oneiro.adapters.inspect import episodes_to_eval
+    except ModuleNotFoundError as error:
+        raise OneiroError(f"{out} needs Inspect AI ({error}); pip install inspect-ai") from error
+    count = episodes_to_eval(run, out, *stages)
+    typer.echo(f"{out}: {count:,} episodes")
+    typer.echo(f"next: inspect view --log-dir {out.parent}")

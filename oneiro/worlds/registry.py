@@ -31,6 +31,7 @@ WORLDS: dict[str, str | type[World]] = {
     "countdown": "oneiro.worlds.puzzle.countdown:Countdown",
     "cube": "oneiro.worlds.puzzle.cube:Cube",
     "frozen-lake": "oneiro.worlds.grid.frozen_lake.world:FrozenLake",
+    "gymnasium": "oneiro.adapters.gymnasium_world:GymWorld",
     "math": "oneiro.worlds.puzzle.math_qa:MathQA",
     "physics": "oneiro.worlds.rules.physics_world:PhysicsWorld",
     "robot": "oneiro.worlds.robot.drawer:Robot",
@@ -159,11 +160,18 @@ def _explain(world: type[World], error: ValidationError) -> str:
 GYMNASIUM_NAME = re.compile(r"[\w.-]+")  # what gymnasium takes for the name of an environment
 
 
+BATCHED = ("frozen-lake", "sokoban", "sudoku")
+"""Worlds that `gymnasium.make_vec` steps as arrays; of the others it steps one after the other."""
+
+
 def announce(name: str) -> None:
     """Let gymnasium know the world `name` as `oneiro/NAME-v0`. The world's module is imported when it is made."""
     identity = f"oneiro/{name}-v0"
     if gymnasium is not None and GYMNASIUM_NAME.fullmatch(name) and identity not in gymnasium.registry:
-        gymnasium.register(identity, "oneiro.worlds.registry:open_world", kwargs={"world": name})
+        together = "oneiro.adapters.gymnasium:open_vector" if name in BATCHED else None
+        gymnasium.register(
+            identity, "oneiro.worlds.registry:open_world", vector_entry_point=together, kwargs={"world": name}
+        )
 
 
 def open_world(world: str, variant: str | None = None, render_mode: str | None = None, **settings: Any) -> World:

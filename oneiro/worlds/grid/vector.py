@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,9 @@ class BatchStep:
 class WorldBatch(ABC):
     """N episodes of one world. Subclasses hold the state as arrays and say what a move does."""
 
+    arrays: ClassVar[tuple[str, ...]]
+    """Names of the arrays that hold an episode in each row."""
+
     def __init__(self, world: World) -> None:
         self.world = world
         if world.config.view not in BETWEEN:
@@ -64,6 +67,13 @@ class WorldBatch(ABC):
         self._rows = np.arange(len(seeds))
         self._start(seeds, split, member_ids if member_ids is not None else [0] * len(seeds))
         return self.render()
+
+    def restart(self, rows: Ints, seeds: Sequence[int], *, split: str | None = None) -> None:
+        """Start a new episode in each of `rows`; the others go on."""
+        fresh = type(self)(self.world)
+        fresh.reset(seeds, split=split)
+        for name in (*self.arrays, "taken", "over"):
+            getattr(self, name)[rows] = getattr(fresh, name)
 
     def step(self, actions: Sequence[str]) -> BatchStep:
         """Apply one action in each episode; finished episodes stay as they are."""
@@ -117,6 +127,7 @@ class LakeBatch(WorldBatch):
     """FrozenLake."""
 
     world: frozen_lake.FrozenLake
+    arrays = ("bare", "player", "noise", "drawn")
 
     def _start(self, seeds: Sequence[int], split: str | None, member_ids: Sequence[int]) -> None:
         config = self.world.config
@@ -159,6 +170,7 @@ class SokobanBatch(WorldBatch):
     """Sokoban."""
 
     world: sokoban.Sokoban
+    arrays = ("bare", "boxes", "player", "stored")
 
     def _start(self, seeds: Sequence[int], split: str | None, member_ids: Sequence[int]) -> None:
         config = self.world.config
@@ -209,6 +221,7 @@ class SudokuBatch(WorldBatch):
     """Sudoku."""
 
     world: sudoku.Sudoku
+    arrays = ("givens", "solution", "cells")
 
     def _start(self, seeds: Sequence[int], split: str | None, member_ids: Sequence[int]) -> None:
         config = self.world.config
