@@ -210,6 +210,21 @@ def restore(
     return int(state["step"])
 
 
+def adopt_masters(language: LanguageModel, learner: Learner) -> None:
+    """Let a new stage go on from the float32 weights of the one before, which its model folder holds rounded."""
+    optimiser = learner.optimiser
+    rounded = any(master is not p for master, p in zip(optimiser.masters, optimiser.parameters, strict=True))
+    newest = latest(language.trained_in) if language.trained_in is not None and rounded else None
+    if newest is None or learner.settings.parallel != "data" or not (newest / "policy.safetensors").exists():
+        return
+    from safetensors import safe_open
+
+    start, end = "optimiser/", "/master"
+    with safe_open(newest / "policy.safetensors", "pt") as tensors:  # by key: the moments are twice as large
+        names = [key for key in tensors.keys() if key.startswith(start) and key.endswith(end)]  # noqa: SIM118
+        optimiser.adopt({key[len(start) : -len(end)]: tensors.get_tensor(key) for key in names})
+
+
 def unfit(folder: Path, reason: str) -> OneiroError:
     return OneiroError(f"the checkpoint {folder} does not fit this model ({reason}); delete it, or use another --out")
 

@@ -176,17 +176,15 @@ def make_learners(
     language: LanguageModel, settings: RlSettings, learner_settings: LearnerSettings, updates: int, seed: int = 0
 ) -> dict[str, Learner]:
     """The policy's learner and, for algorithms that need one, the critic's."""
-    if not settings.algorithm.critic:
-        return {"policy": Learner(language.backbone, learner_settings, updates, seed=seed)}
-    head = ValueHead(language.backbone.shape.width, language.backbone.device)
-    if settings.shared_backbone:
-        return {"policy": Learner(language.backbone, learner_settings, updates, head, seed=seed)}
+    needs_critic, shared = settings.algorithm.critic, settings.shared_backbone
+    head = ValueHead(language.backbone.shape.width, language.backbone.device) if needs_critic else None
+    policy = Learner(language.backbone, learner_settings, updates, head if shared else None, seed=seed)
+    checkpoint.adopt_masters(language, policy)
+    if not needs_critic or shared:
+        return {"policy": policy}
     body: Backbone = copy.deepcopy(language.backbone)
     critic_settings = learner_settings.model_copy(update={"optimiser": settings.critic})
-    return {
-        "policy": Learner(language.backbone, learner_settings, updates, seed=seed),
-        "critic": Learner(body, critic_settings, updates, head, has_lm_head=False, seed=seed),
-    }
+    return {"policy": policy, "critic": Learner(body, critic_settings, updates, head, has_lm_head=False, seed=seed)}
 
 
 def learn(

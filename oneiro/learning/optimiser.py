@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -110,6 +110,19 @@ class Optimiser:
                 changed, count = differs if changed is None else changed + differs, count + parameter.numel()
                 parameter.copy_(rounded)
         return None if changed is None else changed / count
+
+    def adopt(self, masters: Mapping[str, Tensor]) -> None:
+        """Start from the float32 weights that an earlier stage kept behind these. One that does not round to the weight
+        that is here belongs to other weights, such as the best ones of a stage that ended later.
+        """
+        with torch.no_grad():
+            for name, parameter, master in zip(self.names, self.parameters, self.masters, strict=True):
+                saved = masters.get(name)
+                if saved is None or master is parameter or saved.shape != parameter.shape:
+                    continue
+                saved = saved.to(parameter.device)
+                if torch.equal(saved.to(parameter.dtype), parameter):
+                    master.copy_(saved)
 
     def zero_grad(self) -> None:
         """Forget gathered gradients."""

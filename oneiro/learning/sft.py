@@ -94,6 +94,7 @@ def train(
     schedule = Schedule.of(settings, len(rows), group_sizes)
     steps = schedule.steps
     learner = Learner(language.backbone, settings.learner, steps, seed=seed)
+    checkpoint.adopt_masters(language, learner)
     learners = {"policy": learner}
     start = checkpoint.restore(folder, language, learners, say=say, keep=settings.keep_checkpoints)
     finite.require_start(language.name, [language.backbone])

@@ -102,7 +102,9 @@ def weights_after(run: Run, stages: Sequence[str | None], settings: ModelSetting
                     f"{folder} holds no checkpoint, though its stage is done; delete {run.path / 'run.json'}, and the "
                     "same command makes what is missing"
                 )
-            return languages.load(settings.model_copy(update={"name": str(folder), "lora": None}))
+            language = languages.load(settings.model_copy(update={"name": str(folder), "lora": None}))
+            language.trained_in = folder
+            return language
     return base_weights(run, settings)
 
 

@@ -47,6 +47,8 @@ class LanguageModel:
     """How the model was taught to be used (its dialogue, its world); saved beside the weights, so that a folder is
     enough.
     """
+    trained_in: Path | None = None
+    """The folder of the stage that these weights come from: its optimiser has kept what rounding took from them."""
 
     @property
     def about(self) -> str:

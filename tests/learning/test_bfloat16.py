@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +10,11 @@ import pytest
 import torch
 
 from oneiro.episode import Row, SamplingParams, given
-from oneiro.learning import checkpoint
+from oneiro.learning import checkpoint, loop
 from oneiro.learning.example import Example
 from oneiro.learning.learner import PATIENCE, Learner, LearnerSettings
 from oneiro.learning.reference import Reference
+from oneiro.learning.rl_settings import RlSettings
 from oneiro.learning.settings import OptimiserSettings, ReferenceSettings
 from oneiro.models.admission import backbone_of, excerpt
 from oneiro.models.backbone import Backbone
@@ -115,3 +117,26 @@ def test_updates_that_vanish_are_worth_a_warning() -> None:
         learner.update([Example.of(row)])
     with pytest.warns(UserWarning, match="raise the learning rate"):
         learner.update([Example.of(row)])
+
+
+def test_a_new_stage_goes_on_from_what_rounding_took_from_the_stage_before(tmp_path: Path) -> None:
+    row = Row([given([3, 4, 5]), given([6, 7, 8, 9], ce=1.0)])
+    language = make_tiny()
+    language.model.to(torch.bfloat16)
+    language = replace(language, backbone=backbone_of(language.model))
+    settings = LearnerSettings(optimiser=OptimiserSettings(lr=1e-4, weight_decay=0.0))
+    first = Learner(language.backbone, settings, 1)
+    first.update([Example.of(row)])
+    checkpoint.save(tmp_path / "sft", 1, language, {"policy": first})
+    rounded = [p.detach().float() for p in first.optimiser.parameters]
+    assert any(not torch.equal(m, r) for m, r in zip(first.optimiser.masters, rounded, strict=True))
+
+    language.trained_in = tmp_path / "sft"
+    second = loop.make_learners(language, RlSettings(), settings, 1)["policy"]
+    assert all(map(torch.equal, second.optimiser.masters, first.optimiser.masters))
+
+    name, weight = next((n, p) for n, p in language.backbone.named_parameters() if p.dim() == 2)
+    with torch.no_grad():
+        weight.add_(1.0)  # not the weights of that stage any more
+    third = loop.make_learners(language, RlSettings(), settings, 1)["policy"].optimiser
+    assert torch.equal(third.masters[third.names.index(name)], weight.detach().float())
