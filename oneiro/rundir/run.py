@@ -45,7 +45,6 @@ from oneiro.rundir.records import (
     stage_file_name,
     write_episodes,
 )
-from oneiro.rundir.tokens import write_tokens
 from oneiro.runtime import distributed
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.files import MANIFEST, damage, write_json, write_text
@@ -294,6 +293,8 @@ class Run:
 
     def tokens(self, stage: str, step: int, episodes: Sequence[Episode]) -> None:
         """Write the tokens of a step's episodes beside them: ids, authors, log-probabilities."""
+        from oneiro.rundir.tokens import write_tokens  # brings numpy, which listing recipes does without
+
         write_tokens(self.path, stage, step, episodes)
 
     def summary(self, data: Mapping[str, Any]) -> None:

@@ -239,7 +239,8 @@ print(world_class("frozen-lake").__module__)
         "PluginWarning oneiro.algorithms 'worst'",
         "PluginWarning oneiro.algorithms 'nameless'",
         "PluginWarning oneiro.algorithms 'again'",
-        "['grid', 'lost', 'physics', 'task', 'text-game', 'video', 'web-page'] good.task good.count",
+        "['grid', 'lost', 'physics', 'rulebook', 'task', 'text-game', 'video', 'web-page', 'written-rules'] "
+        "good.task good.count",
         "predictor 'lost' cannot be loaded from broken.part",
         "system 'stuck' cannot be loaded from broken.part",
         "oneiro.worlds.grid.frozen_lake.world",
