@@ -53,7 +53,7 @@ def fit(settings: dict[str, Any], name: str, given: Container[str]) -> dict[str,
     memory = parameters * (LORA_BYTES if adapter else FULL_BYTES) + WORKSPACE_BYTES
     learned = "a LoRA adapter" if adapter else "all weights"
     size = f"about {in_words(parameters)} parameters"
-    fitted["needs"] = f"one GPU with {memory / 1e9:.0f} GB to train {learned}, by estimate; the model itself"
+    fitted["needs"] = f"one GPU with {memory / 1e9:.0f} GB to train {learned} (estimate); the model itself"
     fitted["takes"] = f"not measured with this model: general settings for a pretrained model of {size}"
     if adapter:
         section = fitted.get("model")
