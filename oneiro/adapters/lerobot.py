@@ -180,6 +180,6 @@ def _stats(episodes: Sequence[RobotEpisode]) -> dict[str, Any]:
 
 
 def _describe(values: np.ndarray, shape: tuple[int, ...]) -> dict[str, Any]:
-    found = {"min": values.min(0), "max": values.max(0), "mean": values.mean(0), "std": values.std(0)}
-    found |= {name: np.quantile(values, share, axis=0) for name, share in QUANTILES.items()}
-    return {**{name: value.reshape(shape).tolist() for name, value in found.items()}, "count": [len(values)]}
+    statistics = {"min": values.min(0), "max": values.max(0), "mean": values.mean(0), "std": values.std(0)}
+    statistics |= {name: np.quantile(values, share, axis=0) for name, share in QUANTILES.items()}
+    return {**{name: value.reshape(shape).tolist() for name, value in statistics.items()}, "count": [len(values)]}

@@ -146,8 +146,8 @@ def histogram(scores: Sequence[float], most: int = 12) -> list[Bar]:
     values, counts = np.unique(np.asarray(scores, np.float64), return_counts=True)
     if len(values) <= most:
         return [Bar(float(value), float(value), int(count)) for value, count in zip(values, counts, strict=True)]
-    found, edges = np.histogram(scores, bins=most)
-    return [Bar(float(edges[i]), float(edges[i + 1]), int(found[i])) for i in range(most)]
+    counts, edges = np.histogram(scores, bins=most)
+    return [Bar(float(edges[i]), float(edges[i + 1]), int(counts[i])) for i in range(most)]
 
 
 def in_bar(score: float, bar: Bar, last: bool) -> bool:

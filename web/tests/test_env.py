@@ -99,8 +99,19 @@ def test_a_text_that_is_no_action_is_shown_to_the_agent_and_costs_one(world: Web
     assert world.taken == 2
 
 
+def test_no_test_asks_for_what_training_asks_for() -> None:
+    world = WebEnv(WebConfig(templates=("map/phone", "gitlab/status")))  # many intents, and eight
+    intents: dict[str, set[str]] = {"train": set(), "eval": set()}
+    for split, drawn in intents.items():
+        for seed in range(30):
+            world.reset(seed=seed, options={"split": split})
+            drawn.add(world.task.intent)
+    assert len(intents["train"]) > 10 and len(intents["eval"]) > 10 and not intents["train"] & intents["eval"]
+
+
 def test_splits_share_no_content_and_training_no_held_out_template() -> None:
     assert not {*contents_in("train")} & {*contents_in("eval")}
+    assert len(contents_in("train")) == 64 and len(contents_in("eval")) == 48
     world = WebEnv()
     for seed in range(8):
         world.reset(seed=seed, options={"split": "train"})

@@ -86,19 +86,19 @@ def read_traces(folder: Path) -> Read:
     """All traces of a run directory, with their scores. A trace with a malformed line, without a score or without an
     end is left out whole: half a trajectory teaches what nobody did.
     """
-    found = Read()
+    folder_content = Read()
     places = sorted((folder / "traces").glob("*.jsonl"))
     if not places:
         raise OneiroError(f"{folder} has no traces/*.jsonl; give the folder that contains traces/ and actions/")
     for path in places:
-        trace = _read_trace(path, found.problems)
+        trace = _read_trace(path, folder_content.problems)
         if trace is None:
             continue
-        score = _read_score(folder / "actions" / f"{path.stem}.json", found.problems)
+        score = _read_score(folder / "actions" / f"{path.stem}.json", folder_content.problems)
         if score is not None:
             trace.score = score
-            found.traces.append(trace)
-    return found
+            folder_content.traces.append(trace)
+    return folder_content
 
 
 def _read_trace(path: Path, problems: list[Problem]) -> Trace | None:
@@ -254,7 +254,7 @@ def write_filtered(path: Path, steps: Sequence[Plain]) -> None:
 def read_processed(path: Path) -> tuple[list[list[Plain]], list[Problem]]:
     """Trajectories of a processed file, JSON lines or `.pt`; flat steps are trajectories of one step."""
     problems: list[Problem] = []
-    found: list[list[Plain]] = []
+    trajectories: list[list[Plain]] = []
     for number, row in enumerate(_load_pt(path), start=1) if path.suffix == ".pt" else json_lines(path, problems):
         if row is None:
             continue
@@ -263,8 +263,8 @@ def read_processed(path: Path) -> tuple[list[list[Plain]], list[Problem]]:
         if reason is not None:
             problems.append(Problem(path, number, reason))
             continue
-        found.append([{key: value for key, value in step.items() if key != "layout"} for step in steps])
-    return found, problems
+        trajectories.append([{key: value for key, value in step.items() if key != "layout"} for step in steps])
+    return trajectories, problems
 
 
 def _no_steps(steps: Any) -> str | None:

@@ -52,12 +52,12 @@ class NoisyOracle:
     seed: int
 
     def scores(self, episodes: Sequence[Episode]) -> list[float]:
-        found = []
+        scores = []
         for t in episodes:
             flip = generator(self.seed, "noisy outcome", key_of(t), len(turns_of(t))).random()
             wrong = flip < (self.false_negatives if t.success else self.false_positives)
-            found.append(float(t.success != wrong))
-        return found
+            scores.append(float(t.success != wrong))
+        return scores
 
 
 # What can be seen -----------------------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ def features(t: Episode) -> NDArray[np.float64]:
     """[F]: evidence as numbers, a constant, and hashed pairs of an intent's word and the kind of the last actions."""
     seen = evidence(t)
     done = " ".join(seen.actions).lower()
-    found = [word in done or word in seen.page for word in seen.asked]
+    shown = [word in done or word in seen.page for word in seen.asked]
     repeats = len(seen.actions) - len(set(seen.actions))
     on_page = bool(seen.answer) and seen.answer.lower() in seen.page
     plain = [
@@ -142,8 +142,8 @@ def features(t: Episode) -> NDArray[np.float64]:
         bool(seen.answer) == asks(intent_of(t)),
         on_page,
         on_page or not seen.answer,
-        np.mean(found) if found else 1.0,
-        all(found),
+        np.mean(shown) if shown else 1.0,
+        all(shown),
         all(map(is_valid, turns_of(t))),
         repeats > 0,
         len(turns_of(t)) / 10,
@@ -214,15 +214,15 @@ class LanguageJudge:
 
     def scores(self, episodes: Sequence[Episode]) -> list[float]:
         rows = [self.prompt.row(t, verdict) for t in episodes for verdict in (True, False)]
-        found = self.logprobs(rows)
-        pairs = zip(found[::2], found[1::2], strict=True)
+        logprobs = self.logprobs(rows)
+        pairs = zip(logprobs[::2], logprobs[1::2], strict=True)
         return [float(1 / (1 + np.exp(np.clip(no - yes, -30, 30)))) for yes, no in pairs]
 
 
 # Training data, labels, trust -----------------------------------------------------------------------------------------
 
 
-def perturbed(t: Episode, seed: int) -> list[Episode]:
+def perturb(t: Episode, seed: int) -> list[Episode]:
     """A demonstration made wrong in ways that agents fail: stopped early, a wrong answer, no answer. All are failures:
     what was left out is what the task asks for.
     """
@@ -241,7 +241,7 @@ def perturbed(t: Episode, seed: int) -> list[Episode]:
     return made
 
 
-def balanced(episodes: Sequence[Episode], seed: int) -> list[Episode]:
+def balance(episodes: Sequence[Episode], seed: int) -> list[Episode]:
     """As many failures as successes, shuffled."""
     rng = generator(seed, "balanced outcomes")
     parts = [[t for t in episodes if t.success is done] for done in (True, False)]

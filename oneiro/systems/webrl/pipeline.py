@@ -33,10 +33,10 @@ from oneiro.systems.webrl.outcome import (
     Oracle,
     OutcomeModel,
     Rules,
-    balanced,
+    balance,
     confusion,
     label,
-    perturbed,
+    perturb,
     require_precision,
 )
 from oneiro.systems.webrl.phases import Phases, evaluate, keys_of
@@ -144,13 +144,13 @@ def start(recipe: WebrlRecipe, run: Run) -> dict[str, Any]:
 
     folder = run.path / "phase_0"
     with run.progress("first failures", len(tasks)) as bar:
-        found = playing.play_chunks(
+        played = playing.play_chunks(
             recipe, tasks, policy, folder / "rollouts", seeds.derive(recipe.seed, "start"), advance=bar.advance
         )
     curriculum = first_curriculum(recipe, run)
-    curriculum.note(0, tasks, records.solved_shares(found, [t.success for t in found], len(tasks)))
+    curriculum.note(0, tasks, records.solved_shares(played, [t.success for t in played], len(tasks)))
     files.write_json(folder / "curriculum.json", curriculum.state())
-    return {"tasks": len(tasks), "success": records.success_rate(found), "failures": len(curriculum.failures)}
+    return {"tasks": len(tasks), "success": records.success_rate(played), "failures": len(curriculum.failures)}
 
 
 # The outcome model ----------------------------------------------------------------------------------------------------
@@ -164,49 +164,49 @@ def outcome(recipe: WebrlRecipe, run: Run) -> dict[str, Any]:
     if settings.name == "lm":
         language = stages.base_weights(run, recipe.model)
         prompt = JudgePrompt(ChatFormat(language.tokenizer), settings.max_tokens)
-        learned, _ = judged(recipe, run)
+        learned, _ = read_judged(recipe, run)
         rows = [prompt.row(t, t.success) for t in learned]
         stages.supervise(
             run, "outcome-lm", "outcome model", language, rows, [], settings.sft, seeds.derive(recipe.seed, "outcome")
         )
-    _, held_out = judged(recipe, run)
-    found: dict[str, Any] = {}
+    _, held_out = read_judged(recipe, run)
+    measured: dict[str, Any] = {}
     for name, model in outcome_models(recipe, run).items():
         labels = [label(score, settings) for score in model.scores(held_out)]
-        found[name] = confusion(labels, [t.success for t in held_out])
-    require_precision(found[settings.name], settings)
-    return {"held_out": len(held_out), "measured": found}
+        measured[name] = confusion(labels, [t.success for t in held_out])
+    require_precision(measured[settings.name], settings)
+    return {"held_out": len(held_out), "measured": measured}
 
 
-def judged(recipe: WebrlRecipe, run: Run) -> tuple[list[Episode], list[Episode]]:
+def read_judged(recipe: WebrlRecipe, run: Run) -> tuple[list[Episode], list[Episode]]:
     """Trajectories with true labels to learn from and to be measured on, by task: done, perturbed, the policy's own."""
     seed = seeds.derive(recipe.seed, "outcome data")
     shown = demonstrations(run)[: recipe.outcome.trajectories]
     own = records.read_folder(run.path / "phase_0" / "rollouts")[: recipe.outcome.trajectories]
-    every = [*shown, *(bad for t in shown for bad in perturbed(t, seed)), *own]
+    every = [*shown, *(bad for t in shown for bad in perturb(t, seed)), *own]
     parts: tuple[list[Episode], list[Episode]] = ([], [])
     for t in every:
         parts[seeds.derive(seed, task_of(t)) % HELD_OUT == 0].append(t)
-    return balanced(parts[0], seed), balanced(parts[1], seed)
+    return balance(parts[0], seed), balance(parts[1], seed)
 
 
 def outcome_models(recipe: WebrlRecipe, run: Run) -> dict[str, OutcomeModel]:
     """The one that labels, and those reported beside it."""
     settings = recipe.outcome
     seed = seeds.derive(recipe.seed, "outcome")
-    found: dict[str, OutcomeModel] = {}
+    models: dict[str, OutcomeModel] = {}
     for name in dict.fromkeys((settings.name, *settings.compare)):
         if name == "oracle":
-            found[name] = Oracle()
+            models[name] = Oracle()
         elif name == "noisy":
-            found[name] = NoisyOracle(settings.false_positives, settings.false_negatives, seed)
+            models[name] = NoisyOracle(settings.false_positives, settings.false_negatives, seed)
         elif name == "rules":
-            found[name] = Rules()
+            models[name] = Rules()
         elif name == "features":
-            found[name] = Features(judged(recipe, run)[0])
+            models[name] = Features(read_judged(recipe, run)[0])
         else:
-            found[name] = language_judge(recipe, run)
-    return found
+            models[name] = language_judge(recipe, run)
+    return models
 
 
 def language_judge(recipe: WebrlRecipe, run: Run) -> LanguageJudge:

@@ -110,15 +110,15 @@ def split_tasks(recipe: WebrlRecipe, split: str) -> list[Task]:
     """The tasks of a test split: distinct ones, on content that is never trained on."""
     world = world_of(recipe, split)()
     assert isinstance(world, WebWorld)
-    found: list[Task] = []
+    tasks: list[Task] = []
     try:
         for _ in new_levels(world, "eval", recipe.evaluation.first_seed):
-            found.append(world.task)
-            if len(found) == recipe.evaluation.tasks:
+            tasks.append(world.task)
+            if len(tasks) == recipe.evaluation.tasks:
                 break
     finally:
         world.close()
-    return found
+    return tasks
 
 
 def first_turns(recipe: WebrlRecipe, tasks: Sequence[Task]) -> list[Turn]:

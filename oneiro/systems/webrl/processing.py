@@ -17,7 +17,7 @@ from oneiro.systems.webrl.curriculum import (
     CurriculumSettings,
     generation_prompt,
     matched,
-    resolved,
+    resolve,
 )
 from oneiro.systems.webrl.formats import Plain, Trace
 from oneiro.systems.webrl.outcome import Rules
@@ -88,7 +88,7 @@ def grown(
     unknown: list[str] = []
     for site, text in failures:
         here = [t for t in TEMPLATES.values() if t.site == site and not t.held_out]
-        task = resolved(text, here, contents_in("train"), rng)
+        task = resolve(text, here, contents_in("train"), rng)
         if task is None and (fits := matched(text, here)):
             # The words are of no content of ours: any task of the template stands for it.
             task = Curriculum(CurriculumSettings(tasks=1), [fits[0][0]], WebConfig(), seed=seed).initial(1)[0]
@@ -122,11 +122,11 @@ def _proposed(failures: Sequence[tuple[str, str]], server: ServerConfig) -> list
     for site in sites:
         shown = [_as_task(site, text) for where, text in failures if where == site][:10]
         prompts.append([{"role": "user", "content": generation_prompt(site, shown)}])
-    found: dict[str, Plain] = {}
+    configs: dict[str, Plain] = {}
     for site, (reply,) in zip(sites, Server(server).chat(prompts), strict=True):
         for text in BACKTICKED.findall(reply.text or ""):
-            found.setdefault(text.lower(), task_files.task_config(text, site, len(found)))
-    return list(found.values())
+            configs.setdefault(text.lower(), task_files.task_config(text, site, len(configs)))
+    return list(configs.values())
 
 
 def _as_task(site: str, text: str) -> Any:

@@ -62,10 +62,10 @@ class TaskSettings(Settings):
     def trained_templates(self) -> list[Template]:
         """Those that tasks may be drawn from."""
         named = chosen_templates(self.sites, self.trained)
-        found = [t for t in named if not t.held_out and t.name not in self.unseen_names()]
-        if not found:
+        trainable = [t for t in named if not t.held_out and t.name not in self.unseen_names()]
+        if not trainable:
             raise OneiroError("tasks: no template is left to train on; name some in tasks.trained")
-        return found
+        return trainable
 
     def demonstrated_templates(self) -> list[Template]:
         """Those that SFT sees."""

@@ -35,15 +35,15 @@ def compare(recipe: WebrlRecipe, run: Run, variants: Sequence[Phases]) -> dict[s
             for k in range(1, recipe.phases + 1)
             if run.done(phases.stage(k, "evaluate"))
         ]
-    last = {name: (k, found) for name, k, found in rows}
-    found = [
+    last = {name: (k, result) for name, k, result in rows}
+    tables = [
         success_table(rows),
         paired_table(recipe, last),
         *(site_table(split, last) for split in SPLITS),
         *phase_tables(recipe, run, variants[0]),
         outcome_table(recipe, run, variants[0]),
     ]
-    return {"tables": [table.data() for table in found if table.rows]}
+    return {"tables": [table.data() for table in tables if table.rows]}
 
 
 def success_table(rows: Sequence[tuple[str, int, dict[str, Any]]]) -> Table:
@@ -54,8 +54,8 @@ def success_table(rows: Sequence[tuple[str, int, dict[str, Any]]]) -> Table:
         note="95 % intervals: bootstrap over tasks, Wilson's where all succeed or fail. One greedy attempt at each; "
         "the oracle scores 100 %, agents that do nothing 0 %",
     )
-    for name, k, found in rows:
-        table.add(name, str(k), *(stats.bootstrap(found[split]["success"]) for split in SPLITS))
+    for name, k, result in rows:
+        table.add(name, str(k), *(stats.bootstrap(result[split]["success"]) for split in SPLITS))
     return table
 
 
@@ -90,15 +90,15 @@ def difference(mine: Sequence[int], theirs: Sequence[int]) -> Cell:
 
 
 def site_table(split: str, last: dict[str, tuple[int, dict[str, Any]]]) -> Table:
-    sites = sorted({site for _, found in last.values() for site in found[split]["sites"]})
+    sites = sorted({site for _, result in last.values() for site in result[split]["sites"]})
     table = Table(
         f"Success on {split} by site, last phase of each",
         ["agent", *sites, *ENDS],
         units=dict.fromkeys(sites, PERCENT),
         note="columns after the sites count how attempts ended",
     )
-    for name, (_, found) in last.items():
-        here = found[split]
+    for name, (_, result) in last.items():
+        here = result[split]
         cells = [
             stats.bootstrap([s for s, place in zip(here["success"], here["sites"], strict=True) if place == site])
             for site in sites
@@ -167,20 +167,20 @@ def outcome_table(recipe: WebrlRecipe, run: Run, phases: Phases) -> Table:
         if run.done(phases.stage(k, "labels")):
             places.append((f"phase {k}", run.stage(phases.stage(k, "labels"), dict)["outcome"]))
     for where, measured in places:
-        for name, found in measured.items():
-            right = found["true_positives"] + found["true_negatives"]
+        for name, counts in measured.items():
+            right = counts["true_positives"] + counts["true_negatives"]
             table.add(
                 name,
                 where,
-                *(Cell(found[key]) for key in ("accuracy", "precision", "recall")),
+                *(Cell(counts[key]) for key in ("accuracy", "precision", "recall")),
                 right,
-                found["false_positives"],
-                found["false_negatives"],
+                counts["false_positives"],
+                counts["false_negatives"],
             )
     return table
 
 
-def summarise(recipe: WebrlRecipe, run: Run, variants: Sequence[Phases], found: dict[str, Any]) -> None:
+def summarise(recipe: WebrlRecipe, run: Run, variants: Sequence[Phases], compared: dict[str, Any]) -> None:
     """Tables, curves and notes."""
     last = recipe.phases
     names = {
@@ -198,4 +198,4 @@ def summarise(recipe: WebrlRecipe, run: Run, variants: Sequence[Phases], found: 
         f"{tests['test-seen']} tasks of test-seen, {tests['test-unseen']} of test-unseen, on content that is never "
         "trained on; no training task is one of them."
     )
-    stages.summarise(run, found, curves, notes)
+    stages.summarise(run, compared, curves, notes)

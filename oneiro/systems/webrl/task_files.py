@@ -59,7 +59,7 @@ def read_failures(path: Path) -> tuple[list[tuple[str, str]], list[Problem]]:
     """The release's list of failed tasks, `{"web": site, "task": intent}` a line."""
     names = {"cms": "shopping_admin", "oss": "shopping"}  # the release uses both spellings
     problems: list[Problem] = []
-    found = []
+    tasks = []
     for number, row in json_lines(path, problems):
         if row is None:
             continue
@@ -70,8 +70,8 @@ def read_failures(path: Path) -> tuple[list[tuple[str, str]], list[Problem]]:
         if reason is not None:
             problems.append(Problem(path, number, reason))
         else:
-            found.append((site, row["task"]))
-    return found, problems
+            tasks.append((site, row["task"]))
+    return tasks, problems
 
 
 # SFT data -------------------------------------------------------------------------------------------------------------
@@ -80,15 +80,15 @@ def read_failures(path: Path) -> tuple[list[tuple[str, str]], list[Problem]]:
 def sharegpt(trace: Trace) -> list[Plain]:
     """A record a step: the prompt, and the response to be learned."""
     past: list[str] = []
-    found = []
+    rows = []
     for step in trace.steps:
         turns = [
             {"from": "human", "value": policy_prompt(trace.target, past, step.html)},
             {"from": "gpt", "value": step.response},
         ]
-        found.append({"conversations": turns})
+        rows.append({"conversations": turns})
         past.append(step.response)
-    return found
+    return rows
 
 
 def read_sharegpt(path: Path) -> tuple[list[tuple[str, str]], list[Problem]]:
@@ -97,7 +97,7 @@ def read_sharegpt(path: Path) -> tuple[list[tuple[str, str]], list[Problem]]:
     if not isinstance(raw, list):
         raise OneiroError(f"{path} is no list of records")
     problems: list[Problem] = []
-    found = []
+    pairs = []
     for number, record in enumerate(raw, start=1):
         turns = record.get("conversations") if isinstance(record, dict) else None
         said = [turn for turn in turns if isinstance(turn, dict)] if isinstance(turns, list) else []
@@ -105,5 +105,5 @@ def read_sharegpt(path: Path) -> tuple[list[tuple[str, str]], list[Problem]]:
         if [turn.get("from") for turn in said] != ["human", "gpt"] or len(texts) != 2:
             problems.append(Problem(path, number, "no pair of human and gpt texts"))
         else:
-            found.append((texts[0], texts[1]))
-    return found, problems
+            pairs.append((texts[0], texts[1]))
+    return pairs, problems

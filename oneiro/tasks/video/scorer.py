@@ -67,8 +67,8 @@ def score(pairs: Path, train: Path | None = None) -> list[Table]:
             frames = answer(segment, last, future)
             if frames.shape != future.shape:
                 raise OneiroError(f"{segment.place}: {name} is {list(frames.shape)}, the future {list(future.shape)}")
-            found = measures.measure(pixels(frames), pixels(future))
-            rows[name].append([float(found[figure].mean()) for figure in FIGURES])
+            measured = measures.measure(pixels(frames), pixels(future))
+            rows[name].append([float(measured[figure].mean()) for figure in FIGURES])
     figures = {name: dict(zip(FIGURES, np.array(values).T, strict=True)) for name, values in rows.items()}
     everything = np.ones(len(segments), bool)
     note = "Means over frames and segments. Intervals are over episodes; the last column is PSNR over the better floor."
@@ -98,9 +98,9 @@ class FrameLookup:
         for number, other in enumerate(self.train):
             if segment.actions.shape == other.actions.shape and segment.actions.size:
                 distance[number] += (np.abs(segment.actions - other.actions) * self.scales).mean()
-        found = self.train[int(distance.argmin())].true()[1]
+        nearest = self.train[int(distance.argmin())].true()[1]
         # A shorter one stands still at its end.
-        return found[np.minimum(np.arange(len(future)), len(found) - 1)]
+        return nearest[np.minimum(np.arange(len(future)), len(nearest) - 1)]
 
 
 def _inverse(spread: Any) -> NDArray[np.float64]:

@@ -14,6 +14,7 @@ from oneiro.learning.algorithms.webrl import (
     FilteredBc,
     Official,
     Paper,
+    Rft,
     TurnAlgorithm,
     ValueReinforce,
     mc_returns,
@@ -233,3 +234,9 @@ def test_what_each_algorithm_needs() -> None:
         assert not kind.critic
     with pytest.raises(NotImplementedError):
         numbers(TurnAlgorithm(name="any"), trajectory(1.0, 0.5))
+
+
+def test_rft_imitates_every_turn_of_a_success_and_none_of_a_failure() -> None:
+    good, bad = numbers(Rft(), trajectory(1.0, 0.2, 0.9), trajectory(0.0, 0.9, 0.9, 0.9))
+    assert good.tolist() == [1.0, 1.0] and bad.tolist() == [0.0] * 3
+    assert Rft().weighted and not Rft().outcome_critic  # weights of cross-entropy, without a critic

@@ -18,11 +18,11 @@ from oneiro.systems.webrl.curriculum import (
     CurriculumSettings,
     OperatorShares,
     draw_task,
-    gated,
     matched,
-    nearer,
-    paraphrased,
-    resolved,
+    move_nearer,
+    paraphrase,
+    pass_gates,
+    resolve,
     task_key,
 )
 from oneiro_web import validate
@@ -69,8 +69,8 @@ def test_every_operator_gives_another_task_that_the_oracle_can_do(world: WebWorl
         assert found is not None, name
         assert task_key(found) != task_key(seed)
         assert found.sites == seed.sites
-        assert gated(found, world, "oracle") is not None
-    said = paraphrased(seed, rng)
+        assert pass_gates(found, world, "oracle") is not None
+    said = paraphrase(seed, rng)
     assert said is not None and said.spec == seed.spec and said.intent != seed.intent
     sibling = made.apply("sibling", seed, rng, world)
     assert sibling is not None and sibling.spec is not None and sibling.spec.template_id in NAMES[1:3]
@@ -78,10 +78,10 @@ def test_every_operator_gives_another_task_that_the_oracle_can_do(world: WebWorl
 
 def test_a_nearer_task_begins_on_the_oracles_next_page_and_takes_fewer_actions(world: WebWorld) -> None:
     task = task_of("map/phone")
-    near = nearer(task, world)
+    near = move_nearer(task, world)
     assert near is not None and near.start_urls != task.start_urls and near.spec == task.spec
-    assert gated(near, world, "all") == 2 < validate.play(world, "oracle", task).actions
-    assert nearer(near, world) is None
+    assert pass_gates(near, world, "all") == 2 < validate.play(world, "oracle", task).actions
+    assert move_nearer(near, world) is None
     world.reset(seed=0, options={"task": near})
     names = [node.name for node in world.page.nodes.values()]
     assert task.spec is not None and str(next(iter(task.instantiation_dict.values()))) in names
@@ -97,13 +97,13 @@ def test_longer_and_shorter_siblings_are_told_apart_by_their_oracles(world: WebW
 
 def test_gates_refuse_what_cannot_be_done_and_what_needs_no_doing(world: WebWorld) -> None:
     task = task_of("gitlab/star")
-    assert gated(task, world, "all") == 4
+    assert pass_gates(task, world, "all") == 4
     assert task.spec is not None
     wrong = task.spec.model_copy(update={"slots": {**task.spec.slots, "project": "nobody/nothing"}})
-    assert gated(task.model_copy(update={"spec": wrong}), world, "all") is None
+    assert pass_gates(task.model_copy(update={"spec": wrong}), world, "all") is None
     # Nothing is asked but that nothing changes: whoever stops at once has done it.
     idle = task.spec.model_copy(update={"checks": (AnswerCheck(type="na"),)})
-    assert gated(task.model_copy(update={"spec": idle}), world, "all") is None
+    assert pass_gates(task.model_copy(update={"spec": idle}), world, "all") is None
 
 
 def test_growth_keeps_new_tasks_only_and_balances_sites() -> None:
@@ -195,10 +195,10 @@ def test_a_generated_text_gets_the_grader_of_the_template_it_fits() -> None:
     assert known.spec is not None
     here = [TEMPLATES[name] for name in NAMES if name.startswith("map/")]
     assert {template.name for template, _, _ in matched(known.intent, here)} == {"map/phone"}
-    task = resolved(known.intent, here, [known.spec.content], generator("resolve"))
+    task = resolve(known.intent, here, [known.spec.content], generator("resolve"))
     assert task is not None and task.spec is not None and task.spec.checks == known.spec.checks
-    assert resolved("What is the phone number of Nobody At All?", here, [known.spec.content], generator("r")) is None
-    assert resolved("Drop all tables", here, [known.spec.content], generator("r")) is None
+    assert resolve("What is the phone number of Nobody At All?", here, [known.spec.content], generator("r")) is None
+    assert resolve("Drop all tables", here, [known.spec.content], generator("r")) is None
 
 
 def test_proposals_of_a_server_pass_the_same_filters() -> None:

@@ -20,11 +20,11 @@ from oneiro.systems.webrl.outcome import (
     NoisyOracle,
     Oracle,
     Rules,
-    balanced,
+    balance,
     confusion,
     evidence,
     label,
-    perturbed,
+    perturb,
     require_precision,
 )
 from oneiro.systems.webrl.recipe import OutcomeSettings
@@ -60,7 +60,7 @@ def test_rules_want_an_answer_from_the_page_and_nothing_where_nothing_is_asked()
 
 
 def test_perturbed_demonstrations_are_failures_of_three_kinds() -> None:
-    bad = perturbed(made(), seed=0)
+    bad = perturb(made(), seed=0)
     assert [t.success for t in bad] == [False] * 3
     assert len(turns_of(bad[0])) == 1
     answers = [evidence(t).answer for t in bad[1:]]
@@ -69,7 +69,7 @@ def test_perturbed_demonstrations_are_failures_of_three_kinds() -> None:
 
 def test_features_learn_to_tell_done_from_perturbed_on_other_tasks() -> None:
     good = [made(number=n) for n in range(40)]
-    data = balanced([*good, *(bad for t in good for bad in perturbed(t, 0))], seed=1)
+    data = balance([*good, *(bad for t in good for bad in perturb(t, 0))], seed=1)
     assert sum(t.success for t in data) * 2 == len(data)
     model = Features([t for t in data if int(task_of(t).split()[1]) < 30])
     held_out = [t for t in data if int(task_of(t).split()[1]) >= 30]

@@ -8,11 +8,12 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import oneiro
@@ -20,6 +21,8 @@ from oneiro import cli
 from oneiro.recipe import load as load_recipe
 from oneiro.rundir.records import read_lines
 from oneiro.runtime.errors import OneiroError
+from oneiro.systems.webrl import episodes as records
+from oneiro.systems.webrl import phases
 from oneiro.systems.webrl.curriculum import task_key
 from oneiro.systems.webrl.phases import Phases
 from oneiro.systems.webrl.recipe import OBJECTIVES, WebrlRecipe
@@ -171,3 +174,63 @@ def test_one_switch_names_the_objective(name: str) -> None:
 def test_combinations_that_make_no_sense_are_one_line(overrides: list[str], words: str) -> None:
     with pytest.raises(OneiroError, match=words):
         load_recipe("webrl/sandbox", overrides)
+
+
+class RecordingCritic:
+    """Notes what it learns from and what it is asked about."""
+
+    def __init__(self) -> None:
+        self.learned: list[Any] = []
+        self.judged: list[Any] = []
+
+    def fit(self, turns: Sequence[Any], outcomes: Sequence[float], seed: int, log: Any) -> dict[str, float]:
+        self.learned = list(turns)
+        return {"loss": 0.0}
+
+    def values(self, turns: Sequence[Any]) -> np.ndarray:
+        self.judged = list(turns)
+        return np.arange(len(turns), dtype=np.float32)
+
+    def save(self, folder: Path) -> None: ...
+
+
+def test_a_critic_is_measured_on_tasks_that_it_did_not_learn(
+    finished: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = load_recipe("webrl/sandbox", ["preset=smoke"])
+    assert isinstance(recipe, WebrlRecipe)
+    nothing = lambda *given: None  # noqa: E731
+    run: Any = SimpleNamespace(path=finished("webrl/sandbox", "smoke"), rewind=nothing, log=nothing)
+    critic = RecordingCritic()
+    monkeypatch.setattr(phases.agents, "critic_after", lambda *given: critic)
+    monkeypatch.setattr(phases, "FRESH_TASKS", 2)
+    made = phases.Phases(recipe, run)
+    monkeypatch.setattr(made, "drop", nothing)
+    made.critic(1)
+    episodes, _ = made.read_labelled(1)
+    fresh = [turn for e in episodes if e.group % 2 for turn in records.turns_of(e)]
+    others = [turn for e in episodes if not e.group % 2 for turn in records.turns_of(e)]
+    assert fresh and all(turn in critic.learned for turn in others)
+    assert not any(turn in critic.learned for turn in fresh if turn not in others)
+    assert critic.judged == [records.turns_of(e)[0] for e in episodes if e.group % 2]
+
+
+def test_the_band_is_used_where_the_critic_discriminates() -> None:
+    recipe = load_recipe("webrl/sandbox", ["preset=smoke", "curriculum.min_auc=0.6"])
+    assert isinstance(recipe, WebrlRecipe)
+    for auc, used in ((0.59, False), (0.6, True), (None, False)):
+        run: Any = SimpleNamespace(path=Path("run"), stage=lambda name, work, auc=auc: {"auc": auc})
+        assert phases.Phases(recipe, run).discriminates(1) is used
+
+
+def test_phases_between_two_evaluations_have_none_and_the_last_has_one() -> None:
+    recipe = load_recipe("webrl/sandbox", ["phases=5", "evaluation.every=2"])
+    assert isinstance(recipe, WebrlRecipe)
+    run: Any = SimpleNamespace(path=Path("run"))
+    names = phases.Phases(recipe, run).stage_names()
+    assert [name for name in names if "evaluate" in name] == [f"phase-{k}-evaluate" for k in (2, 4, 5)]
+
+
+def test_the_solved_share_of_a_task_counts_its_labelled_successes() -> None:
+    episodes: Any = [SimpleNamespace(group=group) for group in (0, 0, 1, 1, 1)]
+    assert records.solved_shares(episodes, [1, 0, None, 0, 1], 3) == [0.5, pytest.approx(1 / 3), 0.0]

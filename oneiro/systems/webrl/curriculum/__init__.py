@@ -13,15 +13,15 @@ and cannot be done by doing nothing), and the critic's band. What the curriculum
 state: the same state and phase give the same tasks.
 """
 
-from oneiro.systems.webrl.curriculum.generator import BACKTICKED, generation_prompt, matched, resolved
+from oneiro.systems.webrl.curriculum.generator import BACKTICKED, generation_prompt, matched, resolve
 from oneiro.systems.webrl.curriculum.growth import OPERATORS, Curriculum, CurriculumSettings, Growth, OperatorShares
 from oneiro.systems.webrl.curriculum.operators import (
     NULL_AGENTS,
     draw_task,
-    gated,
     in_band,
-    nearer,
-    paraphrased,
+    move_nearer,
+    paraphrase,
+    pass_gates,
     task_key,
 )
 
@@ -34,12 +34,12 @@ __all__ = [
     "Growth",
     "OperatorShares",
     "draw_task",
-    "gated",
     "generation_prompt",
     "in_band",
     "matched",
-    "nearer",
-    "paraphrased",
-    "resolved",
+    "move_nearer",
+    "paraphrase",
+    "pass_gates",
+    "resolve",
     "task_key",
 ]

@@ -28,7 +28,7 @@ def generation_prompt(site: str, failed: Sequence[Task]) -> str:
 
 def matched(text: str, templates: Sequence[Template]) -> list[tuple[Template, int, dict[str, str]]]:
     """Templates whose intent a text is, with the wording and what stands in its slots."""
-    found = []
+    hits = []
     for template in templates:
         for wording, intent in enumerate(template.intents):
             parts = re.split(r"\{(\w+)\}", intent)
@@ -40,13 +40,11 @@ def matched(text: str, templates: Sequence[Template]) -> list[tuple[Template, in
                 for i, part in enumerate(parts)
             )
             if hit := re.fullmatch(pattern, text.strip(), re.IGNORECASE):
-                found.append((template, wording, hit.groupdict()))
-    return found
+                hits.append((template, wording, hit.groupdict()))
+    return hits
 
 
-def resolved(
-    text: str, templates: Sequence[Template], contents: Sequence[int], rng: np.random.Generator
-) -> Task | None:
+def resolve(text: str, templates: Sequence[Template], contents: Sequence[int], rng: np.random.Generator) -> Task | None:
     """The task that a generated text means, with its grader; None where no template and content say the same."""
     for template, wording, said in matched(text, templates):
         for _ in range(RESOLVES):

@@ -14,14 +14,14 @@ from oneiro.recipe import Settings
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.seeds import generator
 from oneiro.sampling.server import Server, ServerConfig
-from oneiro.systems.webrl.curriculum.generator import BACKTICKED, generation_prompt, resolved
+from oneiro.systems.webrl.curriculum.generator import BACKTICKED, generation_prompt, resolve
 from oneiro.systems.webrl.curriculum.operators import (
     draw_task,
-    gated,
     in_band,
     is_sibling,
-    nearer,
-    paraphrased,
+    move_nearer,
+    paraphrase,
+    pass_gates,
     task_key,
 )
 from oneiro_web import validate
@@ -157,15 +157,15 @@ class Curriculum:
     def initial(self, count: int, templates: Sequence[Template] = ()) -> list[Task]:
         """Tasks to begin with: of every template in turn, on training content."""
         chosen = list(templates) or list(self.templates.values())
-        found: dict[str, Task] = {}
+        tasks: dict[str, Task] = {}
         for number in range(count * self.settings.tries):
             template = chosen[number % len(chosen)]
             task = self.draw(template, generator(self.seed, "initial task", number))
             if task is not None and task_key(task) not in self.test_keys:
-                found.setdefault(task_key(task), task)
-            if len(found) == count:
+                tasks.setdefault(task_key(task), task)
+            if len(tasks) == count:
                 break
-        return list(found.values())
+        return list(tasks.values())
 
     def grow(self, phase: int, values: Values | None = None) -> Growth:
         """The tasks of a phase, from the failures so far; without any, or at random, from the templates."""
@@ -192,10 +192,10 @@ class Curriculum:
                     keys.add(task_key(task))
                     per_site[task.sites[0]] += 1
                     batch.append((task, origin))
-                said = (
+                estimates = (
                     [None] * len(batch) if values is None else [float(v) for v in values([task for task, _ in batch])]
                 )
-                for (task, origin), value in zip(batch, said, strict=True):
+                for (task, origin), value in zip(batch, estimates, strict=True):
                     passed.append((task, origin, value))
                     if not self._fits(value):
                         per_site[task.sites[0]] -= 1
@@ -264,12 +264,12 @@ class Curriculum:
         if operator == "resample":
             return self.draw(template, rng)
         if operator == "paraphrase":
-            return paraphrased(task, rng)
+            return paraphrase(task, rng)
         siblings = [other for other in self.templates.values() if is_sibling(other, template)]
         if operator == "simplify":
             shorter = [other for other in siblings if self._length(other) < self._length(template)]
             if not shorter or rng.random() < 0.5:
-                return nearer(task, world)
+                return move_nearer(task, world)
             siblings = shorter
         elif operator == "complicate":
             siblings = [other for other in siblings if self._length(other) > self._length(template)]
@@ -295,7 +295,7 @@ class Curriculum:
             return "duplicate"
         if task_key(task) in self.test_keys:
             return "test overlap"
-        length = gated(task, world, self.settings.gates)
+        length = pass_gates(task, world, self.settings.gates)
         if length is None:
             return "gate"
         assert task.spec is not None
@@ -316,11 +316,11 @@ class Curriculum:
             chosen = [tasks[i] for i in rng.permutation(len(tasks))[:10]]
             prompts.append([{"role": "user", "content": generation_prompt(site, chosen)}])
             sites.append((site, chosen))
-        found = []
+        proposals = []
         for (site, chosen), (reply,) in zip(sites, Server(self.settings.generator).chat(prompts), strict=True):
             here = [template for template in self.templates.values() if template.site == site]
             contents = [task.spec.content for task in chosen if task.spec is not None]
             for text in BACKTICKED.findall(reply.text or ""):
-                if (meant := resolved(text, here, contents, rng)) is not None:
-                    found.append(meant)
-        return found[: round(wanted * self.settings.generated_share)]
+                if (meant := resolve(text, here, contents, rng)) is not None:
+                    proposals.append(meant)
+        return proposals[: round(wanted * self.settings.generated_share)]

@@ -56,7 +56,7 @@ def is_sibling(one: Template, other: Template) -> bool:
     return one.name != other.name and one.site == other.site and bool(set(one.skills) & set(other.skills))
 
 
-def paraphrased(task: Task, rng: np.random.Generator) -> Task | None:
+def paraphrase(task: Task, rng: np.random.Generator) -> Task | None:
     """The same task in other words."""
     assert task.spec is not None
     template = TEMPLATES[task.spec.template_id]
@@ -65,7 +65,7 @@ def paraphrased(task: Task, rng: np.random.Generator) -> Task | None:
     return others[int(rng.integers(len(others)))] if others else None
 
 
-def nearer(task: Task, world: WebWorld) -> Task | None:
+def move_nearer(task: Task, world: WebWorld) -> Task | None:
     """The same task from the next page on the oracle's way; None where that page is the last.
 
     The script of a template begins on its own first page, so the new task carries the rest of the way as `solution`.
@@ -96,7 +96,7 @@ def solved(task: Task, world: WebWorld) -> validate.Played:
     return validate.Played(task, world.score, world.taken, ())
 
 
-def gated(task: Task, world: WebWorld, gates: Literal["all", "oracle"]) -> int | None:
+def pass_gates(task: Task, world: WebWorld, gates: Literal["all", "oracle"]) -> int | None:
     """The oracle's actions for a task that may be trained on; None for one that cannot be done, or for nothing."""
     assert task.spec is not None
     if TEMPLATES[task.spec.template_id].leaks(task):

@@ -146,9 +146,9 @@ class WrittenTask(AnsweringTask[WrittenPredictor, WrittenCase]):
         figures: dict[str, list[float]] = {name: [] for name in COLUMNS}
         for case in self.test:
             text = answer(case)
-            found, book = self.predictor.metrics(text, case), self.predictor.parse(text, case)
+            metrics, book = self.predictor.metrics(text, case), self.predictor.parse(text, case)
             for name, key in zip(COLUMNS, ("reproduced", "all", "parsed"), strict=False):
-                figures[name].append(found[key])
+                figures[name].append(metrics[key])
             if case.id in self.planned:
                 figures["goals reached"].append(float(not isinstance(book, Malformed) and plan_succeeds(case, book)))
         return {"cells": {name: vars(bootstrap(values)) for name, values in figures.items()}, "values": figures}
