@@ -14,7 +14,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import product
 from typing import Any, Literal
 from urllib.parse import urlencode
@@ -62,7 +62,7 @@ class Filter:
     unique: bool = False
     """No two rows share a value."""
     narrow: bool = False
-    """A choice of which a list has only a few rows."""
+    """A choice or bound of which a list has only a few rows."""
     tells: tuple[str, ...] = ()
     """Other columns that a value gives away."""
 
@@ -141,8 +141,6 @@ class Act:
     edits: str = ""
     in_list: bool = False
     """Done in the list, not on the row's own page."""
-    rare: bool = False
-    """For so few rows that the first one of a list is hardly ever among them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,7 +246,7 @@ def verbs(entity: Entity, filters: Sequence[Filter], sort: Sort | None) -> Itera
     if entity.page:
         phrases = ("Show the list of {many}.", "Open the list of {many}.", "Filter the list to show the {many}.")
         yield Verb("show", phrases, 1, MANY)
-    if all(one.kind == "choice" and not one.narrow for one in filters):
+    if all(one.kind in ("choice", "from") and not one.narrow for one in filters):
         return  # too many rows to read
     words = title.words
     phrases = (f"List the {words}s of all {{many}}.", f"Which {{many}} are there? Give their {words}s.")
@@ -291,8 +289,7 @@ def verbs_of_a_row(entity: Entity, used: set[str], sort: Sort | None) -> Iterato
         phrases = ("Open the page of {row}.", "Show me {row} on its own page.", "Take me to {row}.")
         yield Verb("open", phrases, opens=True, least=least, most=most)
     for act in entity.acts:
-        if not (act.rare and sort):
-            yield Verb(act.name, act.phrases, act=act, opens=not act.in_list, least=least, most=most)
+        yield Verb(act.name, act.phrases, act=act, opens=not act.in_list, least=least, most=most)
 
 
 def first(values: list[Any]) -> Any:
@@ -312,7 +309,6 @@ class Composed(Change):
         act = verb.act
         super().__init__(
             f"{entity.site}/{entity.name}.{self.choice}.{verb.name}",
-            *self._intents(),
             skills=" ".join(
                 [entity.name, *(f"by-{one.name}" for one in filters), *([sort.name] if sort else []), verb.name]
             ),
@@ -330,7 +326,9 @@ class Composed(Change):
         """Entity, choice, verb: what is held out together."""
         return self.entity.name, self.choice, self.verb.name
 
-    def _intents(self) -> list[str]:
+    @cached_property
+    def intents(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Each way to say the verb with each way to say which rows; made when they are first asked for."""
         entity, sort = self.entity, self.sort
         many = entity.many or f"{entity.one}s"
         intents = []
@@ -340,7 +338,7 @@ class Composed(Change):
             after += [sort.phrases[number % len(sort.phrases)]] if sort else []
             which = f"{entity.of[number % len(entity.of)]} {' '.join(after)}"
             intents.append(phrase.replace("{many}", f"{many}{which}").replace("{row}", f"the {entity.one}{which}"))
-        return list(dict.fromkeys(intents))
+        return tuple(dict.fromkeys(intents))
 
     def _way(self) -> list[Step]:
         entity, sort, verb = self.entity, self.sort, self.verb

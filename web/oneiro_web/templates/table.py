@@ -47,7 +47,9 @@ class TableTemplate(Template):
         start: str = "",
         held_out: bool = False,
     ) -> None:
-        self.name, self.site, self.intents = name, name.partition("/")[0], intents
+        self.name, self.site = name, name.partition("/")[0]
+        if intents:
+            self.intents = intents
         self.skills, self.start, self.held_out = tuple(skills.split()), start, held_out
         self._draw, self.way = draw, way
         self.answers = [part.split() for part in answer.split(",") if part]

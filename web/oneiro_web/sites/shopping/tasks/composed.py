@@ -40,7 +40,7 @@ SOURCE = (
 )
 FIELDS = (Field("final_price", "price", "money", money), Field("sku", "SKU", on_page=True))
 PRICE = Filter("price", ("that cost ${price} or more", "with a price from ${price}"), "from", "Price from",
-               "final_price", "price_from", shown=dollars)  # fmt: skip
+               "final_price", "price_from", shown=dollars, narrow=True)  # fmt: skip
 OPEN = (click("link", "{rowname}"),)
 
 FOUND = Entity(

@@ -50,7 +50,7 @@ def with_last(content: Content, row: Row, slots: Slots) -> Slots:
 
 
 def edit(table: str, column: str, value: str, name: str, phrases: tuple[str, ...], steps: tuple[Step, ...],
-         when: Callable[[Row], bool] | None = None, rare: bool = False) -> Act:  # fmt: skip
+         when: Callable[[Row], bool] | None = None) -> Act:  # fmt: skip
     """An act that leaves a row of a table with another value."""
     return Act(
         name,
@@ -59,7 +59,6 @@ def edit(table: str, column: str, value: str, name: str, phrases: tuple[str, ...
         when or (lambda row: row[column] != value),
         fill=lambda content, row, slots: {**slots, "row": {column: value}},
         edits=f"{table} rowid",
-        rare=rare,
     )
 
 
@@ -104,10 +103,6 @@ ORDERS = Entity(
     acts=(
         edit("sales_order", "status", "on hold", "hold", ("Put {row} on hold.", "Set {row} on hold for now."),
              (click("button", "Hold"),), when=is_open),
-        Act("release", ("Release {row} from hold.", "Take {row} off hold."), (click("button", "Unhold"),),
-            lambda row: row["status"] == "on hold",
-            fill=lambda content, row, slots: {**slots, "row": {"status": row["held_status"]}},
-            edits="sales_order rowid", rare=True),
         Act("cancel", ("Cancel {row}.", "The customer no longer wants {row}. Cancel it."), (click("button", "Cancel"),),
             is_open, fill=with_stocks, rows=lambda slots: canceled(SITE, slots), changes=canceling),
         Act("comment", ('Add the comment "{text}" to {row}.', 'Leave the note "{text}" on {row}.'),
@@ -157,9 +152,6 @@ PRODUCTS = Entity(
         edit("product", "status", "disabled", "disable",
              ("Disable {row}.", "Take {row} out of the store by disabling it."),
              (choose("Enable Product", "Disabled"), click("button", "Save"))),
-        edit("product", "status", "enabled", "enable",
-             ("Enable {row}.", "Bring {row} back into the store by enabling it."),
-             (choose("Enable Product", "Enabled"), click("button", "Save")), rare=True),
         Act("offer", ("Give {row} a special price of ${text}.", "Put {row} on offer for ${text}."),
             (write("Special Price", "{text}"), click("button", "Save")),
             lambda row: row["special_price"] is None and row["price"] > 900,
