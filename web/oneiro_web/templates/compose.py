@@ -122,6 +122,13 @@ class Field:
     read: Callable[[Any], Any] = lambda value: value
     on_page: bool = False
     """Not in the list, but on the row's own page."""
+    least: int | None = None
+    but: tuple[str, ...] = ()
+    """Smaller numbers, and these texts, are never asked for: too many rows have them, so that they are good guesses."""
+
+    def guessed(self, value: Any) -> bool:
+        """Whether a value is too common to be asked for."""
+        return value in (None, "", *self.but) or (self.least is not None and value < self.least)
 
 
 @dataclass(frozen=True)
@@ -402,9 +409,10 @@ class Composed(Change):
             return self._acted(content, rng, matches[0], slots)
         if verb.find and verb.field:
             raw = [row[verb.field.column] for row in (matches[:1] if self.sort else matches)]
-            if any(value in (None, "") for value in raw):
-                return None
             found = verb.find(raw)
+            asked = found if isinstance(found, list) else [found] if verb.name != "count" else []
+            if any(map(verb.field.guessed, (*asked, *(value for value in raw if value is None)))):
+                return None
             slots["answer"] = [str(verb.field.read(one)) for one in found] if isinstance(found, list) else (
                 found if verb.name == "count" else verb.field.read(found)
             )  # fmt: skip

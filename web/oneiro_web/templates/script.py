@@ -31,6 +31,8 @@ class View:
 
     def __init__(self, *, clears: bool) -> None:
         self.page: Page | None = None
+        self._shown: tuple[Page | None, dict[str, list[Node]]] = (None, {})
+        """The nodes of a page by role: a script looks for many on the same page."""
         self.clears = clears
         """WebRL's grammar, where typing empties the field first and options are chosen by a word of their own. In
         WebArena's, a field is emptied by keys and an option is clicked.
@@ -43,7 +45,12 @@ class View:
         if self.page is None:
             raise Lost("no page was observed yet")
         if within is None:
-            return [node for node in walk(self.page.root) if is_it(node, role, name)]
+            if self._shown[0] is not self.page:
+                by_role: dict[str, list[Node]] = {}
+                for node in walk(self.page.root):
+                    by_role.setdefault(node.role, []).append(node)
+                self._shown = self.page, by_role
+            return [node for node in self._shown[1].get(role, ()) if is_it(node, role, name)]
         inside = list(walk(self._around(within, role, name)))
         named = next(place for place, node in enumerate(inside) if within in node.name)
         placed = [(place, node) for place, node in enumerate(inside) if is_it(node, role, name)]

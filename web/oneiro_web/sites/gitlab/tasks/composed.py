@@ -105,7 +105,7 @@ def requests(state: str, word: str, *acts: Act) -> Entity:
         f"SELECT t.id, t.iid, t.title, t.author, t.assignee, t.reviewer, t.source, t.created, {PROJECT}, "
         f"{may('maintainer')} AS may FROM merge_request t JOIN project p ON p.id = t.project "
         f"WHERE t.state = '{state}' AND {SEEN} ORDER BY t.created DESC, t.id DESC",
-        Field("title", "title"),
+        Field("title", "title", but=("Update dependencies", "Correct a typo in the README")),
         (by(menu, "Merge requests"), *(() if state == "opened" else (by(tab, word.capitalize()),))),
         submit=FILTER,
         scope=("project",),
@@ -113,7 +113,7 @@ def requests(state: str, word: str, *acts: Act) -> Entity:
         start="/{project}",
         fields=(
             Field("author", "author"),
-            Field("created", "creation date", "date", day),
+            *((Field("created", "creation date", "date", day),) if state != "closed" else ()),
             Field("source", "source branch", on_page=True),
         ),
         filters=(
@@ -122,7 +122,7 @@ def requests(state: str, word: str, *acts: Act) -> Entity:
             person("reviewer", "Reviewer", "with the reviewer {reviewer}", "that {reviewer} reviews"),
             Filter("title", ('"{title}"', 'with the title "{title}"'), label="Search", param="search", unique=True),
         ),
-        pairs=("author+assignee", "author+reviewer"),
+        pairs=("author+assignee",) if state != "closed" else (),
         acts=(comment("merge_request"), *acts),
         page="/{project}/-/merge_requests",
         fixed={"state": state},
@@ -144,9 +144,7 @@ PROJECTS = Entity(
     (),
     start="/projects/new",  # the first page lists projects
     fields=(
-        Field("stars", "number of stars", "number"),
-        Field("description", "description"),
-        Field("updated", "day of the last update", "date", day),
+        Field("stars", "number of stars", "number", least=20),
     ),
     filters=(
         Filter("project", ("{project}", "with the name {project}"), label="Search projects", param="name",
@@ -184,7 +182,6 @@ COMMITS = Entity(
     ),
     fields=(Field("author", "author"),),
     page="/{project}/-/commits/main",
-    counts=("author",),
     open=(click("link", "{rowmessage}"),),
     row_page="/{project}/-/commit/{rowsha}",
     size=20,
@@ -202,10 +199,7 @@ MILESTONES = Entity(
     of=OF,
     start="/{project}",
     fields=(Field("due", "due date", "date"),),
-    filters=(
-        Filter("title", ('"{title}"', 'named "{title}"'), "named"),
-        Filter("due", ("due on {due}", "that ends on {due}"), "named"),
-    ),
+    filters=(Filter("title", ('"{title}"', 'named "{title}"'), "named"),),
 )
 
 MEMBERS = Entity(
@@ -217,7 +211,7 @@ MEMBERS = Entity(
     Field("full_name", "full name"),
     (click("link", "People"),),
     many="people",
-    fields=(Field("name", "user name"), Field("location", "location", on_page=True)),
+    fields=(Field("name", "user name"),),
     filters=(
         Filter("person", ("called {person}", "with the full name {person}"), label="Name", column="full_name",
                searched=("text",), param="search", unique=True, tells=("name",)),

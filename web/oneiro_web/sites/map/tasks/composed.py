@@ -21,8 +21,6 @@ FIELDS = (
     Field("address", "street address"),
     Field("postcode", "postcode", on_page=True),
     Field("phone", "phone number", on_page=True),
-    Field("hours", "opening hours", on_page=True),
-    Field("rating", "rating", "number", on_page=True),
 )
 CATEGORY = Filter("category", ("of the category {category}", 'under "{category}"'), "choice", "Category",
                   shown=str.capitalize)  # fmt: skip
@@ -45,7 +43,6 @@ PLACES = Entity(
         TOWN,
     ),
     pairs=("postcode+category",),
-    counts=("town",),
     page="/search",
     open=OPEN,
     row_page="/place/{rowid}",

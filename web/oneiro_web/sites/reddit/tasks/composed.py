@@ -61,7 +61,6 @@ FIELDS = (
     Field("author", "author"),
     Field("created", "day of submission", "date", day),
     Field("score", "score", "number"),
-    Field("comments", "number of comments", "number"),
 )
 OPEN = (click("link", "{rowtitle}"),)
 PAGE = "/f/{rowforum}/{rowid}/{rowslug}"
@@ -122,9 +121,7 @@ FORUMS = Entity(
     Field("name", "name"),
     (click("link", "Forums"),),
     fields=(
-        Field("title", "title"),
         Field("subscribers", "number of subscribers", "number"),
-        Field("submissions", "number of submissions", "number"),
     ),
     filters=(
         Filter("name", ("{name}", "with the name {name}"), "named"),

@@ -78,7 +78,6 @@ ORDERS = Entity(
         Field("customer_name", "customer"),
         Field("total", "grand total", "money", money),
         Field("created_at", "purchase date", "date", day),
-        Field("ship_city", "shipping city", on_page=True),
         Field("ship_phone", "shipping phone number", on_page=True),
     ),
     filters=(
@@ -99,7 +98,7 @@ ORDERS = Entity(
         *by_column("total", "highest/lowest", "total", "Grand Total", "with the {} grand total"),
         *by_column("date", "latest/earliest", "created_at", "Purchase Date", "with the {} purchase date"),
     ),
-    sorted=("status", "customer"),
+    sorted=("customer",),
     acts=(
         edit("sales_order", "status", "on hold", "hold", ("Put {row} on hold.", "Set {row} on hold for now."),
              (click("button", "Hold"),), when=is_open),
@@ -128,7 +127,7 @@ PRODUCTS = Entity(
     fields=(
         Field("sku", "SKU"),
         Field("price", "price", "money", money),
-        Field("stock", "quantity", "number"),
+        Field("stock", "quantity", "number", least=10),
         Field("brand", "brand"),
     ),
     filters=(
@@ -160,7 +159,7 @@ PRODUCTS = Entity(
                 **slots, "row": {"special_price": int(slots["text"].replace(".", ""))}
             }, edits="product rowid"),
     ),
-    counts=("price", "stock", "brand", "status", "price+stock"),
+    counts=("price", "stock", "price+stock"),
     page="/admin/catalog/product",
     open=row_link("Edit", "{rowname}"),
     row_page="/admin/catalog/product/edit/id/{rowid}",
@@ -191,7 +190,7 @@ REVIEWS = Entity(
     ),
     pairs=("nickname+product", "product+status", "status+since", "stars+since"),
     sorts=by_column("date", "latest/earliest", "created_at", "Created", "with the {} creation date"),
-    sorted=("product", "status"),
+    sorted=("product",),
     acts=(
         edit("review", "status", "approved", "approve", ("Approve {row}.", "Set {row} to approved."),
              (choose("Status", "Approved"), click("button", "Save Review"))),
@@ -201,7 +200,7 @@ REVIEWS = Entity(
         Act("delete", ("Delete {row}.", "Remove {row} for good."), (click("button", "Delete Review"),),
             rows={"SELECT count(*) FROM review WHERE id = :rowid": (0,)}, changes={"review": "id = :rowid"}),
     ),
-    counts=("since", "status", "stars", "status+since", "stars+since"),
+    counts=("since", "status", "status+since", "stars+since"),
     page="/admin/review/product",
     open=row_link("Edit", "Select {rowid}"),
     row_page="/admin/review/product/edit/id/{rowid}",
@@ -219,7 +218,6 @@ CUSTOMER = Entity(
         Field("email", "email"),
         Field("phone", "phone number"),
         Field("postcode", "ZIP code"),
-        Field("region", "state"),
         Field("created_at", "date of registration", "date", day),
     ),
     filters=(
@@ -240,7 +238,7 @@ CUSTOMER = Entity(
              (choose("Group", group), click("button", "Save Customer")))
         for group in ("Wholesale", "Retailer")
     ),
-    counts=("since", "group", "group+since"),
+    counts=("since",),
     page="/admin/customer/index",
     open=row_link("Edit", "{rowemail}"),
     row_page="/admin/customer/index/edit/id/{rowid}",
@@ -254,7 +252,7 @@ TERMS = Entity(
     Field("term", "search query"),
     (click("link", "Search Terms"),),
     submit=APPLY,
-    fields=(Field("uses", "number of uses", "number"), Field("results", "number of results", "number")),
+    fields=(Field("uses", "number of uses", "number"),),
     filters=(
         Filter("term", ('"{term}"', 'for "{term}"'), label="Search Query", unique=True),
         Filter("uses", ("used {uses} times or more", "with at least {uses} uses"), "from", "Uses from", "uses",
@@ -267,7 +265,7 @@ TERMS = Entity(
         *by_column("uses", "highest/lowest", "uses", "Uses", "with the {} number of uses"),
         *by_column("results", "highest/lowest", "results", "Results", "with the {} number of results"),
     ),
-    counts=("uses", "results", "uses+results"),
+    counts=("uses", "results"),
     page="/admin/search/term",
 )  # fmt: skip
 
