@@ -111,7 +111,6 @@ MY_ORDERS = Entity(
     (by(open_orders),),
     fields=(
         Field("total", "order total", "money", money),
-        Field("created_at", "date", "date", day),
         Field("subtotal", "subtotal", "money", money, on_page=True),
     ),
     filters=(
