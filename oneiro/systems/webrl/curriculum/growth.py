@@ -29,7 +29,7 @@ from oneiro_web.env import WebConfig
 from oneiro_web.plugin import WebWorld
 from oneiro_web.tasks import Task
 from oneiro_web.templates.base import Template
-from oneiro_web.templates.registry import TEMPLATES
+from oneiro_web.templates.registry import template_of
 
 OPERATORS = ("resample", "sibling", "simplify", "complicate", "paraphrase")
 
@@ -259,8 +259,7 @@ class Curriculum:
 
     def apply(self, operator: str, task: Task, rng: np.random.Generator, world: WebWorld) -> Task | None:
         """A new task from an old one; None where the operator finds none."""
-        assert task.spec is not None
-        template = TEMPLATES[task.spec.template_id]
+        template = template_of(task)
         if operator == "resample":
             return self.draw(template, rng)
         if operator == "paraphrase":
