@@ -252,9 +252,11 @@ class Curriculum:
         return self.apply(name, seed_task, rng, world), name
 
     def learnability(self, template: str) -> float:
-        """p (1 - p), with one success and one failure added: a template that nobody tried is worth a try."""
+        """p (1 - p), with a tenth of a success and of a failure added: a template that nobody tried is worth a try, and
+        one task, which has several attempts, says much.
+        """
         tasks, solved = self.solved.get(template, (0, 0))
-        share = (solved + 1) / (tasks + 2)
+        share = (solved + 0.1) / (tasks + 0.2)
         return share * (1 - share)
 
     def apply(self, operator: str, task: Task, rng: np.random.Generator, world: WebWorld) -> Task | None:
