@@ -122,7 +122,6 @@ def requests(state: str, word: str, *acts: Act) -> Entity:
             person("reviewer", "Reviewer", "with the reviewer {reviewer}", "that {reviewer} reviews"),
             Filter("title", ('"{title}"', 'with the title "{title}"'), label="Search", param="search", unique=True),
         ),
-        pairs=("author+assignee",) if state != "closed" else (),
         acts=(comment("merge_request"), *acts),
         page="/{project}/-/merge_requests",
         fixed={"state": state},
