@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from oneiro.episode import Tokens
+from oneiro.episode import Sample, Tokens
 from oneiro.models.language import LanguageModel
 from oneiro.runtime import seeds
 from oneiro.runtime.clock import spent
@@ -25,7 +25,6 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.completion import ServerFault
 from oneiro.sampling.engine import Engine
 from oneiro.sampling.rollout_server import RolloutServer
-from oneiro.sampling.sample import Sample
 from oneiro.sampling.settings import FleetSettings, SamplingSettings
 
 FIRST_WAIT_S = 0.2  # pauses double from here, to two seconds

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from oneiro.episode import FinishReason, SamplingParams
+from oneiro.episode import FinishReason, Sample, SamplingParams
 from oneiro.sampling.completion import ServerFault
 from oneiro.sampling.request import ask
-from oneiro.sampling.sample import Sample
 from oneiro.sampling.settings import FleetSettings, SamplingSettings
 
 HEALTH_SECONDS = 5.0  # /health samples nothing: a server that takes longer is not there

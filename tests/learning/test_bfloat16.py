@@ -19,7 +19,7 @@ from oneiro.learning.settings import OptimiserSettings, ReferenceSettings
 from oneiro.models.admission import backbone_of, excerpt
 from oneiro.models.backbone import Backbone
 from oneiro.models.heads import ValueHead
-from oneiro.sampling.draw import draw
+from oneiro.sampling.decode_batch import draw
 from tests.conftest import make_tiny
 
 

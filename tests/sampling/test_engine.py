@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from oneiro.episode import FinishReason, Row, SamplingParams, given
+from oneiro.episode import FinishReason, Row, Sample, SamplingParams, given
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models.language import LanguageModel
@@ -17,11 +17,9 @@ from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling import engine
 from oneiro.sampling import engine as engines
-from oneiro.sampling.decode_batch import DecodeBatch
-from oneiro.sampling.draw import draw, invert
+from oneiro.sampling.decode_batch import DecodeBatch, draw, invert
 from oneiro.sampling.engine import FREE, Engine, SamplingSettings
 from oneiro.sampling.prefixes import Sharing
-from oneiro.sampling.sample import Sample
 from tests.conftest import make_tiny
 
 PROMPTS = [np.array([5, 6, 7]), np.array([9] * 12), np.array([5, 6, 7]), np.array([40, 3])]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oneiro.episode import Episode, Row, given
+from oneiro.episode import Episode, Row, Sample, given
 from oneiro.learning.algorithms import Grpo
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
@@ -24,7 +24,6 @@ from oneiro.sampling.completion import ServerFault
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.sampling.fleet import Fleet
 from oneiro.sampling.rollout_server import RolloutServer
-from oneiro.sampling.sample import Sample
 from oneiro.sampling.settings import FleetSettings
 from tests.conftest import make_tiny
 from tests.learning.test_loop import settings

@@ -20,13 +20,13 @@ from oneiro.agents.linear.train import TurnDecision, slope_of
 from oneiro.agents.policies import ModelPolicy, Policy
 from oneiro.agents.reply import TAG_TOKENS
 from oneiro.episode import Episode, Floats
-from oneiro.learning import checkpoint, loop, stages
+from oneiro.learning import checkpoint, loop, stages, update
 from oneiro.learning.algorithms import Algorithm
 from oneiro.learning.algorithms.base import StateValue
 from oneiro.learning.example import Example
-from oneiro.learning.filters import FilterSettings
 from oneiro.learning.learner import Learner
 from oneiro.learning.rl_settings import RlSettings
+from oneiro.learning.settings import FilterSettings
 from oneiro.models import language as languages
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
@@ -212,13 +212,13 @@ class LanguageAgent:
             checkpoint.restore(self.state, None, {"policy": self.learner})
         by_episode = dict(zip(map(id, episodes), values or (), strict=values is not None))
         valued = (lambda played: [by_episode[id(episode)] for episode in played]) if values is not None else None
-        examples, statistics = loop.prepare(episodes, rl, learners, state_values=valued)
+        examples, statistics = update.prepare(episodes, rl, learners, state_values=valued)
         if not examples:
             return {"steps": steps, **statistics}
         rl = rl.model_copy(update={"minibatches": math.ceil(len(examples) / settings.batch)})
         for learner in learners.values():
             learner.steps, learner.updates = rl.updates_per_step, 0
-        statistics |= loop.update(examples, rl, learners, seed, log)
+        statistics |= update.train(examples, rl, learners, seed, log)
         result = {"steps": steps, "updates": rl.updates_per_step, **statistics}
         if algorithm.recompute:
             result["log_ratio"] = log_ratio(examples, self.learner)

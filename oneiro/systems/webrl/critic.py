@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from oneiro.episode import Floats, Row, given
-from oneiro.learning import checkpoint, loop
+from oneiro.learning import checkpoint, update
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner
 from oneiro.learning.rl_settings import RlSettings
@@ -47,7 +47,7 @@ class Critic:
             log(number, values)
 
         if examples:
-            loop.update(examples, rl, {"critic": self.learner}, seed, note)
+            update.train(examples, rl, {"critic": self.learner}, seed, note)
         return {"loss": float(np.mean(losses[-parts:])) if losses else 0.0}
 
     def _example(self, turn: Turn, outcome: float = 0.0) -> Example:
