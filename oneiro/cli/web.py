@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oneiro.cli.show import JsonFile, at_work, show, warn
-from oneiro.runtime.errors import OneiroError
-from oneiro.runtime.terminal import printable
+from oneiro.runtime.errors import OneiroError, printable
 
 if TYPE_CHECKING:
     from oneiro.report.table import Table

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oneiro.cli.show import JsonFile, show, warn
-from oneiro.runtime.errors import OneiroError, nearest
-from oneiro.runtime.terminal import printable
+from oneiro.runtime.errors import OneiroError, nearest, printable
 
 if TYPE_CHECKING:
     from oneiro.tasks.webpage.predictor import Scorer

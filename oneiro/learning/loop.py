@@ -20,9 +20,8 @@ from torch import nn
 from oneiro.episode import Episode, FinishReason, groups_of
 from oneiro.learning import checkpoint, finite
 from oneiro.learning.learner import Learner, LearnerSettings
-from oneiro.learning.reference import Reference
 from oneiro.learning.rl_settings import RlSettings
-from oneiro.learning.update import keep_varied, learn, learnable
+from oneiro.learning.update import Reference, keep_varied, learn, learnable
 from oneiro.models.backbone import Backbone
 from oneiro.models.heads import ValueHead
 from oneiro.models.language import LanguageModel

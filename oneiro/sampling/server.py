@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from oneiro.runtime.clock import spent
-from oneiro.runtime.errors import Notice, OneiroError
+from oneiro.runtime.errors import Notice, OneiroError, printable
 from oneiro.runtime.seeds import derive, generator
-from oneiro.runtime.terminal import printable
 from oneiro.sampling.completion import Completion, ServerFault, is_count, message_of, replies_in
 from oneiro.sampling.request import fetch, open_client, run
 

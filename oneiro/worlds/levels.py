@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from itertools import islice
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from oneiro.worlds.base import World, canonical_key
 
@@ -45,3 +49,27 @@ def distinct_seeds(make_world: Callable[[], World], split: str | None, count: in
         return [seed for seed, _ in islice(new_levels(world, split, first_seed), count)]
     finally:
         world.close()
+
+
+@lru_cache(maxsize=256)
+def symmetries(height: int, width: int) -> NDArray[np.int64]:
+    """[8 or 4, cells]: for each rotation and mirror of a board onto itself, the cell that comes to each place.
+
+    A square has eight of them and any other rectangle four. Cells count row by row.
+    """
+    board = np.arange(height * width).reshape(height, width)
+    flat = [board, board[::-1], board[:, ::-1], board[::-1, ::-1]]
+    images = flat + [image.T for image in flat] if height == width else flat
+    return np.stack([image.ravel() for image in images])
+
+
+def least_image(*layers: NDArray[np.uint8]) -> tuple[bytes, ...]:
+    """The canonical form of a board, given as layers [height, width] that turn together.
+
+    The first layer decides, the next one among equals, and so on. So the first part of the form is the canonical form
+    of the first layer alone, whatever stands in the others.
+    """
+    sources = symmetries(*layers[0].shape)
+    images = [layer.ravel()[sources].tobytes() for layer in layers]
+    cells = layers[0].size
+    return min(tuple(image[at : at + cells] for image in images) for at in range(0, sources.size, cells))

@@ -6,7 +6,9 @@ Which split a level belongs to is decided by its content, as ever.
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from collections.abc import Callable, Hashable
 from functools import lru_cache
 from itertools import islice
@@ -16,7 +18,6 @@ from typing import Any, Protocol, TypeVar
 
 from oneiro.runtime import files
 from oneiro.runtime.errors import OneiroError
-from oneiro.worlds import records
 from oneiro.worlds.base import World, WorldConfig, in_split
 from oneiro.worlds.levels import new_levels
 
@@ -50,7 +51,7 @@ def pick(pack: Path, seed: int, split: str | None, read: Read[Fit, Level], fit: 
 @lru_cache(maxsize=16)
 def _levels(pack: Path, split: str | None, read: Callable[..., Any], fit: Hashable) -> tuple[Any, ...]:
     levels = []
-    for number, row in enumerate(records.read(pack), start=1):
+    for number, row in enumerate(read_rows(pack), start=1):
         try:
             levels.append(read(str(row["text"]), int(row["optimum"]), fit))
         except (KeyError, TypeError, ValueError) as error:
@@ -75,3 +76,27 @@ def write(world: World, path: Path, levels: int, split: str | None, first_seed: 
     ]
     files.write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
     return len(rows)
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a data file (JSONL, a JSON list, parquet; each JSON also gzipped) as dicts; a file that cannot be
+    read is one clear line.
+    """
+    if not path.is_file():
+        raise OneiroError(f"{path} does not exist")
+    try:
+        if path.suffix == ".parquet":
+            from pyarrow import parquet
+
+            return parquet.read_table(path).to_pylist()
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
+        if text.lstrip().startswith("["):
+            rows = json.loads(text)
+        else:
+            rows = [json.loads(line) for line in text.splitlines() if line.strip()]
+    except (OSError, EOFError, zlib.error, ValueError) as error:
+        raise OneiroError(f"{path} cannot be read ({error}); it may be cut short or of another format") from error
+    if not all(isinstance(row, dict) for row in rows):
+        raise OneiroError(f"{path} must hold one JSON object for each row")
+    return rows

@@ -21,9 +21,8 @@ from oneiro.learning.learner import LearnerSettings
 from oneiro.learning.loop import AsyncRollout, Callbacks, RlSettings, actor_of, copy_of, reinforce
 from oneiro.learning.losses import LossSettings
 from oneiro.learning.optimiser import OptimiserSettings
-from oneiro.learning.reference import Reference, ReferenceSettings
 from oneiro.learning.settings import FilterSettings
-from oneiro.learning.update import examples_of, minibatches, trajectory_of
+from oneiro.learning.update import Reference, ReferenceSettings, examples_of, minibatches, trajectory_of
 from oneiro.models.language import LanguageModel, LoraSettings, with_lora
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError

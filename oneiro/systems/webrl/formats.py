@@ -225,7 +225,7 @@ def filtered(
     probability under the actor; without one, steps keep the `rank_score` they have.
     """
     from oneiro.runtime.seeds import generator
-    from oneiro.systems.webrl.replay import in_band
+    from oneiro.systems.webrl.episodes import in_band
 
     flat = [step for trajectory in new for step in with_returns(trajectory)]
     seen: set[str] = set()

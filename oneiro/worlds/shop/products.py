@@ -17,7 +17,7 @@ from typing import Any
 
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.files import read_json
-from oneiro.worlds import records
+from oneiro.worlds.packs import read_rows
 
 NO_ATTRIBUTE = "DUMMY_ATTR"
 """What WebShop's files write where a product has no attributes."""
@@ -64,7 +64,7 @@ def load(products: Path, instructions: Path | None) -> tuple[Product, ...]:
     known = read_json(instructions) if instructions is not None else {}
     if not isinstance(known, dict):
         raise OneiroError(f"{instructions} must map product ids to attributes and instructions")
-    rows = (row.get("product", row) for row in records.read(products))
+    rows = (row.get("product", row) for row in read_rows(products))
     by_id = {product.id: product for row in rows if (product := _product(row)) is not None}
     if not by_id:
         raise OneiroError(f"{products} holds no product with an id (`asin`) and a `name`")

@@ -13,10 +13,8 @@ import pytest
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.seeds import generator
 from oneiro.sampling.server import ServerConfig
-from oneiro.systems.webrl.curriculum import (
-    Curriculum,
-    CurriculumSettings,
-    OperatorShares,
+from oneiro.systems.webrl.curriculum.growth import Curriculum, CurriculumSettings, OperatorShares
+from oneiro.systems.webrl.curriculum.operators import (
     draw_task,
     matched,
     move_nearer,

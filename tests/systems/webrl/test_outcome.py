@@ -11,7 +11,7 @@ from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.runtime.errors import OneiroError
-from oneiro.systems.webrl.critic import auc
+from oneiro.systems.webrl.agent import auc
 from oneiro.systems.webrl.episodes import task_of, turns_of
 from oneiro.systems.webrl.outcome import (
     Features,

@@ -14,14 +14,16 @@ from oneiro.recipe import Settings
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.seeds import generator
 from oneiro.sampling.server import Server, ServerConfig
-from oneiro.systems.webrl.curriculum.generator import BACKTICKED, generation_prompt, resolve
 from oneiro.systems.webrl.curriculum.operators import (
+    BACKTICKED,
     draw_task,
+    generation_prompt,
     in_band,
     is_sibling,
     move_nearer,
     paraphrase,
     pass_gates,
+    resolve,
     task_key,
 )
 from oneiro_web import validate

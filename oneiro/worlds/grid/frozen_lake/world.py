@@ -21,8 +21,8 @@ from oneiro.worlds import packs
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, in_split, level_key
 from oneiro.worlds.grid.frozen_lake import views as lake_views
 from oneiro.worlds.grid.frozen_lake.views import Lake, LakeGlyphs
+from oneiro.worlds.levels import least_image
 from oneiro.worlds.packs import PackConfig
-from oneiro.worlds.symmetry import least_image
 
 WORDS = ("Left", "Down", "Right", "Up")
 """In gymnasium's order: the two neighbours of a direction in this ring are its perpendiculars."""
