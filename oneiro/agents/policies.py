@@ -13,8 +13,7 @@ from oneiro.agents.game import Game
 from oneiro.episode import FinishReason, Sample, SamplingParams
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
-from oneiro.sampling.completion import Completion
-from oneiro.sampling.server import Server, ServerConfig
+from oneiro.sampling.server import Completion, Server, ServerConfig
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import Policy as Choose
 

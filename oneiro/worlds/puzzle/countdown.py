@@ -20,7 +20,7 @@ from pydantic import Field, model_validator
 
 from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, level_key
-from oneiro.worlds.packs import read_rows
+from oneiro.worlds.levels import read_rows
 
 FORMAT_REWARD = 0.1  # for an expression that uses the numbers rightly and misses the target
 CLOSE = Fraction(1, 100_000)

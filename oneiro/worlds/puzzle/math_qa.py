@@ -18,7 +18,7 @@ from pydantic import Field
 
 from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, level_key
-from oneiro.worlds.packs import read_rows
+from oneiro.worlds.levels import read_rows
 
 METAMATH_MARK = "The answer is:"
 GSM8K_MARK = "####"
