@@ -55,7 +55,7 @@ class Sharing:
         for tensor in (self.batch, self.owner, self.start):
             tensor[targets] = tensor[sources]
 
-    def seated(self, rows: int) -> list[Prefixes]:
+    def seat_rows(self, rows: int) -> list[Prefixes]:
         """The prompts that the first `rows` rows share, each knowing its rows; prompts nobody continues are dropped."""
         if self._seated != rows:
             for number, prefixes in list(self.prefixes.items()):
@@ -129,7 +129,7 @@ class ContinueShared:
 
     def __init__(self, kv_cache: KVCache, position: Tensor, sharing: Sharing) -> None:
         rows = len(position)
-        self.kv_cache, self.position, self.prefixes = kv_cache, position, sharing.seated(rows)
+        self.kv_cache, self.position, self.prefixes = kv_cache, position, sharing.seat_rows(rows)
         self._far: dict[int, Tensor] = {}
         self.longest = max((prefix.padded for prefix in self.prefixes), default=0)
         self.at = position - sharing.start[:rows]

@@ -343,12 +343,12 @@ def test_prompts_are_shared_where_rows_come_in_groups_of_like_size() -> None:
     assert not sharing.admit(slice(0, 2), kv_cache, torch.tensor([0, 1]), lengths[[0, 2]])
     assert sharing.admit(slice(2, 6), kv_cache, torch.tensor([0, 0, 1, 1]), lengths)
     assert sharing.start.tolist() == [0, 0, 3, 3, 2, 2, 0, 0]
-    (found,) = sharing.seated(6)
+    (found,) = sharing.seat_rows(6)
     assert (found.members, torch.as_tensor(found.rows).tolist()) == (2, [2, 3, 4, 5])
     sharing.move(torch.tensor([5]), torch.tensor([2]))
-    sharing.seated(5)
+    sharing.seat_rows(5)
     assert torch.as_tensor(found.rows).tolist() == [3, 2, 4]
-    assert sharing.seated(2) == []
+    assert sharing.seat_rows(2) == []
 
 
 def test_a_sample_comes_apart_into_runs_of_one_author() -> None:

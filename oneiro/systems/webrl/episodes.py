@@ -7,7 +7,6 @@ rows are written when a model learns from it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from oneiro.episode import Episode, FinishReason, Floats, Row, Tokens, from_plai
 from oneiro.models.chat import ChatFormat
 from oneiro.rundir.records import read_lines
 from oneiro.runtime.errors import OneiroError
-from oneiro.runtime.files import write_text
+from oneiro.runtime.files import write_lines
 from oneiro.runtime.seeds import generator
 from oneiro_web.tasks import Task
 
@@ -84,7 +83,7 @@ def success_rate(episodes: Sequence[Episode]) -> float:
 
 def write(path: Path, episodes: Iterable[Episode]) -> None:
     """One line each."""
-    write_text(path, "".join(json.dumps(to_plain(episode), ensure_ascii=False) + "\n" for episode in episodes))
+    write_lines(path, map(to_plain, episodes))
 
 
 def read(path: Path) -> Iterator[Episode]:

@@ -149,7 +149,7 @@ class Phases:
     def tasks(self, k: int) -> dict[str, Any]:
         """New tasks; without a curriculum the given ones, and the first phase's where the algorithm wants no others."""
         folder, recipe = self.folder(k), self.recipe
-        repeated = self._given(k) if not recipe.curriculum.grow else []
+        repeated = self._repeat_tasks(k) if not recipe.curriculum.grow else []
         if k > 1 and isinstance(self.algorithm, FIXED_TASKS):
             repeated = list(read_lines(self.first_play / "tasks.jsonl"))
         if repeated:
@@ -179,7 +179,7 @@ class Phases:
         origins = dict(sorted(Counter(grown.origins).items()))
         return {"tasks": len(rows), "counts": grown.counts, "widened": grown.widened, "origins": origins}
 
-    def _given(self, k: int) -> list[dict[str, Any]]:
+    def _repeat_tasks(self, k: int) -> list[dict[str, Any]]:
         """As many attempts as a phase has tasks, at the tasks of phase 0 in turn, where the phase before left off."""
         rows = list(read_lines(self.run.path / "phase_0" / "tasks.jsonl"))
         count = self.recipe.curriculum.tasks

@@ -99,10 +99,10 @@ def read_sharegpt(path: Path) -> tuple[list[tuple[str, str]], list[Problem]]:
     problems: list[Problem] = []
     pairs = []
     for number, record in enumerate(raw, start=1):
-        turns = record.get("conversations") if isinstance(record, dict) else None
-        said = [turn for turn in turns if isinstance(turn, dict)] if isinstance(turns, list) else []
-        texts = [str(turn["value"]) for turn in said if isinstance(turn.get("value"), str)]
-        if [turn.get("from") for turn in said] != ["human", "gpt"] or len(texts) != 2:
+        listed = record.get("conversations") if isinstance(record, dict) else None
+        turns = [turn for turn in listed if isinstance(turn, dict)] if isinstance(listed, list) else []
+        texts = [str(turn["value"]) for turn in turns if isinstance(turn.get("value"), str)]
+        if [turn.get("from") for turn in turns] != ["human", "gpt"] or len(texts) != 2:
             problems.append(Problem(path, number, "no pair of human and gpt texts"))
         else:
             pairs.append((texts[0], texts[1]))

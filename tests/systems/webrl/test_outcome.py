@@ -45,7 +45,7 @@ def made(
 
 def test_evidence_is_read_off_replies_and_pages() -> None:
     seen = evidence(made())
-    assert seen.stopped and seen.answer == "(555) 250-4552" and "salty swan hotel" in seen.asked
+    assert seen.stopped and seen.answer == "(555) 250-4552" and "salty swan hotel" in seen.required
     unfinished = made()
     unfinished.info["turns"].pop()
     assert not evidence(unfinished).stopped

@@ -85,7 +85,7 @@ def move_nearer(task: Task, world: WebWorld) -> Task | None:
     return Task.model_validate(made)
 
 
-def solved(task: Task, world: WebWorld) -> validate.Played:
+def play_solution(task: Task, world: WebWorld) -> validate.Played:
     """The task played by its `solution`, where it carries one, else by the oracle."""
     solution = (task.model_extra or {}).get("solution")
     if solution is None:
@@ -102,11 +102,11 @@ def pass_gates(task: Task, world: WebWorld, gates: Literal["all", "oracle"]) -> 
     assert task.spec is not None
     if TEMPLATES[task.spec.template_id].leaks(task):
         return None
-    played = solved(task, world)
+    played = play_solution(task, world)
     if played.score != 1.0:
         return None
     if gates == "all":
-        again = solved(task, world)
+        again = play_solution(task, world)
         if (again.score, again.actions) != (played.score, played.actions):
             return None
         if any(validate.play(world, agent, task).score for agent in NULL_AGENTS):
@@ -130,7 +130,7 @@ def generation_prompt(site: str, failed: Sequence[Task]) -> str:
     )
 
 
-def matched(text: str, templates: Sequence[Template]) -> list[tuple[Template, int, dict[str, str]]]:
+def match_templates(text: str, templates: Sequence[Template]) -> list[tuple[Template, int, dict[str, str]]]:
     """Templates whose intent a text is, with the wording and what stands in its slots."""
     hits = []
     for template in templates:
@@ -150,11 +150,13 @@ def matched(text: str, templates: Sequence[Template]) -> list[tuple[Template, in
 
 def resolve(text: str, templates: Sequence[Template], contents: Sequence[int], rng: np.random.Generator) -> Task | None:
     """The task that a generated text means, with its grader; None where no template and content say the same."""
-    for template, wording, said in matched(text, templates):
+    for template, wording, texts in match_templates(text, templates):
         for _ in range(RESOLVES):
             content = contents[int(rng.integers(len(contents)))]
             slots = template.draw(Content(template.site, content), rng)
-            if slots is not None and all(str(slots.get(name)).lower() == value.lower() for name, value in said.items()):
+            if slots is not None and all(
+                str(slots.get(name)).lower() == value.lower() for name, value in texts.items()
+            ):
                 task = template.task(content, slots, wording)
                 return None if template.leaks(task) else task
     return None
