@@ -130,10 +130,8 @@ def test_task_configs_and_sft_data_have_the_published_fields(tmp_path: Path) -> 
     with pytest.raises(OneiroError, match="no site"):
         task_files.task_config(INTENT, "cms", 3)
     records = task_files.sharegpt(trace())
-    (tmp_path / "sft.json").write_text(json.dumps([*records, {"conversations": [{"from": "gpt", "value": "x"}]}]))
-    pairs, problems = task_files.read_sharegpt(tmp_path / "sft.json")
+    pairs = [[turn["value"] for turn in record["conversations"]] for record in records]
     assert [response for _, response in pairs] == REPLIES and pairs[0][0].endswith("assistant<|end_header_id|>\n")
-    assert "line 3" in str(problems[0])
     (tmp_path / "failed.jsonl").write_text('{"web": "oss", "task": "a"}\n{"web": "moon", "task": "b"}\n[]\n')
     found, problems = task_files.read_failures(tmp_path / "failed.jsonl")
     assert found == [("shopping", "a")] and [problem.line for problem in problems] == [2, 3]
